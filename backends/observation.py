@@ -1,0 +1,76 @@
+"""What one run of one program on one target showed."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Outcome = Literal[
+    "ok",  # it ran to its end and gave outputs
+    "rejected",  # the compiler says that the program is invalid
+    "unsupported",  # the compiler says that it lacks an operator, a kernel, a type or a feature
+    "environment",  # the question could not be asked: an opset newer than the release, a missing package
+    "error",  # any other exception
+    "crash",  # the process died
+    "hang",  # the time limit passed
+    "out-of-memory",  # the memory limit was reached
+]
+Stage = Literal["import", "compile", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame of a stack, innermost last as in a Python traceback.
+
+    A Python frame has `file`, `line` and `function` (its qualified name where the interpreter knows it); a native frame has
+    `module` (its file's name), `offset` into the module and `build_id`, and a `function` only where there is a symbol.
+    """
+
+    language: Literal["python", "native"]
+    function: str = ""
+    file: str = ""
+    line: int = 0
+    module: str = ""
+    offset: int = 0
+    build_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hazard:
+    """A place where ONNX leaves the result of a program open for the values it met (an integer division by zero, say)."""
+
+    rule: str
+    node: str
+    operator: str
+    outputs: tuple[str, ...]  # graph outputs that depend on it
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The outcome of a program on a target, with what is needed to judge and to explain it.
+
+    `outputs` maps output names to values (see `opsieve.backends.wire`); None unless the outcome is `ok`. `exception` is the
+    qualified name of the exception's class. `signal` is the number of the signal that killed the process, 0 otherwise.
+    `seconds` is wall time by stage; `peak_memory` the worker's resident peak in bytes. `log` is what was printed, bounded.
+    `notes` say what was altered to be able to ask (an IR version lowered, say). `knobs` are the determinism settings in force.
+    """
+
+    target: str
+    version: str
+    outcome: Outcome
+    stage: Stage = "run"
+    outputs: dict[str, Any] | None = None
+    exception: str = ""
+    message: str = ""
+    frames: tuple[Frame, ...] = ()
+    traceback: str = ""
+    signal: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    peak_memory: int = 0
+    log: str = ""
+    notes: tuple[str, ...] = ()
+    hazards: tuple[Hazard, ...] = ()
+    knobs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def total_seconds(self) -> float:
+        """Wall time over all stages."""
+        return sum(self.seconds.values())

@@ -1,0 +1,60 @@
+"""What a backend is: one short module that both the main process and a worker load.
+
+The main process reads its facts (name, package, options) and asks `classify`; a worker calls `load`, `prepare` and the
+function that `prepare` returns. The file runs inside workers of old releases, so at module level it imports only the standard
+library (numpy is there too), keeps to Python 3.8, and imports nothing of opsieve except under `TYPE_CHECKING`. Being a
+protocol, nothing is inherited. It is found by its entry point in the group `opsieve.backends`; docs/add-a-backend.md walks
+through a real one.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+Values = dict[str, Any]
+Run = Callable[[Values], Values]
+
+
+@dataclass
+class Request:
+    """One program as a worker sees it. The worker has its own class of the same attributes.
+
+    `model` is a serialised ONNX ModelProto without external data. `options` holds a value for every option of the backend.
+    `inputs` are the values that will be fed (for compilers that want shapes while they compile). `stage` is to be called when
+    the next stage begins (`request.stage("compile")`): prepare starts in `import`, and what it returns runs in `run`.
+    `notes` collects sentences for the observation; `hazards` JSON objects with the fields of `Hazard`.
+    """
+
+    model: bytes
+    options: Mapping[str, str]
+    inputs: Values
+    stage: Callable[[str], None]
+    notes: list[str] = field(default_factory=list)
+    hazards: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Backend(Protocol):
+    """A compiler, transformer or evaluator of ONNX models."""
+
+    name: str  # as targets write it
+    package: str  # its distribution on PyPI, "" for none: what `==release` installs
+    extra: str  # the extra of opsieve that installs it, "" when the base install has it
+    options: Mapping[str, tuple[str, ...]]  # name -> legal values, the default first; () takes any text, default ""
+    main_option: str  # the option that a bare word sets, "" for none
+    baseline: Mapping[str, str]  # the options of its unoptimised build, {} when it has none
+    environment: Mapping[str, str]  # variables of its worker processes, thread counts among them
+
+    def base(self, python: tuple[int, int]) -> tuple[str, ...]:
+        """Requirements of the environment that all its releases share on one Python version; numpy's pin first."""
+
+    def companions(self, release: str) -> tuple[str, ...]:
+        """Requirements installed beside one release, without their dependencies."""
+
+    def load(self) -> str:
+        """Worker: import the package, set thread counts, never run a kernel; returns the version."""
+
+    def prepare(self, request: Request) -> Run:
+        """Worker: take the program in and compile it; the function returned maps inputs to outputs, both by name."""
+
+    def classify(self, stage: str, exception: str, message: str) -> str:
+        """What an exception means: `rejected`, `unsupported`, `environment`, `out-of-memory` or `error`."""

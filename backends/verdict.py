@@ -1,0 +1,52 @@
+"""What an oracle says of a program on a target."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from opsieve.backends.observation import Stage
+
+Judgement = Literal["pass", "fail", "undecided", "invalid", "environment", "unsupported", "flaky"]
+Kind = Literal[
+    "crash", "error", "mismatch", "hang", "memory", "slowdown", "accepts-invalid", "round-trip", "nondeterminism"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """How one output differs from what it should be.
+
+    `max_abs`, `max_scaled` (largest absolute error over the largest magnitude of the expected output), `max_rel` and
+    `max_ulps` are over elements finite on both sides; `fraction` is the share of elements that differ. `index` is the worst
+    element, `got` and `expected` its values as text.
+    """
+
+    output: str
+    what: Literal["missing", "type", "shape", "dtype", "nan", "inf", "value", "sign-of-zero"]
+    max_abs: float = 0.0
+    max_scaled: float = 0.0
+    max_rel: float = 0.0
+    max_ulps: float = 0.0
+    fraction: float = 0.0
+    index: tuple[int, ...] = ()
+    got: str = ""
+    expected: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer for one program on one target.
+
+    `reason` is a sentence for a person. `rules` are the names of the tolerance and undefined-behaviour rules that decided
+    (docs/oracles.md explains each). `voices` are the targets whose answers were heard. `blame` is where the fault lies as far as
+    the voices tell: `optimiser` when the unoptimised build of the same compiler is right, `compiler` otherwise, "" when unknown.
+    """
+
+    verdict: Judgement
+    reason: str
+    kind: Kind | None = None
+    stage: Stage | None = None
+    message: str = ""
+    rules: tuple[str, ...] = ()
+    voices: tuple[str, ...] = ()
+    mismatch: Mismatch | None = None
+    blame: str = ""

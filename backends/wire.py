@@ -1,0 +1,160 @@
+"""Frames between the main process and its workers: a JSON header and raw tensor buffers.
+
+This file also runs inside workers, so it needs only the standard library and numpy, on Python 3.8 and newer, and imports
+nothing of ours. Nothing is pickled: a compiler under test that scribbles over its worker can send garbage, never code.
+
+A *value* is what a model takes or gives: a numpy array (strings as an object array of `str`; bfloat16, float8 and int4 as
+ml_dtypes arrays, one element per item), a list of values (an ONNX sequence), or None (an optional that is absent).
+"""
+
+import json
+import math
+import socket
+import struct
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+
+try:  # registers bfloat16, float8_* and int4 with numpy by name
+    import ml_dtypes
+
+    EXTENDED: Dict[str, "np.dtype[Any]"] = {
+        name: np.dtype(getattr(ml_dtypes, name))
+        for name in dir(ml_dtypes)
+        if name[-1].isdigit() or "float" in name
+        if isinstance(getattr(ml_dtypes, name), type)
+    }
+except ImportError:  # an old release's environment can lack it: such values are then refused by name
+    EXTENDED = {}
+
+MAGIC = b"OPSV"
+HEAD = struct.Struct(">4sIQ")
+MAX_HEADER = 64 << 20
+ALIGN = 64
+STANDARD = frozenset(
+    [
+        "bool",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "float16",
+        "float32",
+        "float64",
+        "complex64",
+        "complex128",
+    ]
+)
+
+
+class WireError(ValueError):
+    """The other side sent something that is not a frame, or a value that cannot travel."""
+
+
+def dtype_of(name: str) -> "np.dtype[Any]":
+    """The numpy dtype called `name`; WireError for one this environment does not know."""
+    if name in STANDARD:
+        return np.dtype(name)
+    if name in EXTENDED:
+        return EXTENDED[name]
+    raise WireError("dtype %s is not known here" % name[:40])
+
+
+def pack(value: Any, chunks: List[bytes]) -> Any:
+    """The JSON description of `value`; its bytes are appended to `chunks`."""
+    if value is None:
+        return None
+    if isinstance(value, (list, tuple)):
+        return {"l": [pack(item, chunks) for item in value]}
+    array = np.asarray(value)
+    shape = list(array.shape)
+    if array.dtype.kind in "OUS":
+        texts = [item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item) for item in array.ravel()]
+        return {"d": "string", "s": shape, "v": texts}
+    name = array.dtype.name
+    dtype_of(name)
+    data = array.tobytes()
+    chunks.append(data)
+    return {"d": name, "s": shape, "n": len(data)}
+
+
+def unpack(described: Any, body: memoryview, offset: int) -> Tuple[Any, int]:
+    """The value that `described` tells, read from `body` at `offset`, and the offset behind it."""
+    if described is None:
+        return None, offset
+    if "l" in described:
+        items = []
+        for item in described["l"]:
+            value, offset = unpack(item, body, offset)
+            items.append(value)
+        return items, offset
+    shape = tuple(described["s"])
+    if described["d"] == "string":
+        array = np.empty(len(described["v"]), dtype=object)
+        array[:] = described["v"]
+        return array.reshape(shape), offset
+    dtype, size = dtype_of(described["d"]), described["n"]
+    count = math.prod(shape) if shape else 1
+    if min(shape, default=0) < 0 or count * dtype.itemsize != size or offset + size > len(body):
+        raise WireError("a value's shape and size disagree")
+    array = np.frombuffer(body, dtype=dtype, count=count, offset=offset).reshape(shape)
+    return array, offset + size + (-size) % ALIGN
+
+
+def pack_values(values: Dict[str, Any], chunks: List[bytes]) -> Dict[str, Any]:
+    """Descriptions of named values, in their order."""
+    return {name: pack(value, chunks) for name, value in values.items()}
+
+
+def unpack_values(described: Dict[str, Any], body: memoryview, offset: int) -> Tuple[Dict[str, Any], int]:
+    """The named values that `pack_values` described, and the offset behind them."""
+    values = {}
+    for name, item in described.items():
+        values[name], offset = unpack(item, body, offset)
+    return values, offset
+
+
+def encode(header: Any, chunks: List[bytes]) -> bytes:
+    """One frame: the header as JSON, then every chunk padded to 64 bytes."""
+    text = json.dumps(header, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    parts = [b"", text]
+    size = 0
+    for chunk in chunks:
+        padding = (-len(chunk)) % ALIGN
+        parts += (chunk, b"\0" * padding)
+        size += len(chunk) + padding
+    parts[0] = HEAD.pack(MAGIC, len(text), size)
+    return b"".join(parts)
+
+
+def frame_size(head: bytes, limit: int) -> Tuple[int, int]:
+    """Header and body length that a frame's first 16 bytes announce; WireError when they are not a frame or too long."""
+    magic, header, body = HEAD.unpack(head)
+    if magic != MAGIC:
+        raise WireError("not a frame")
+    if header > MAX_HEADER or body > limit:
+        raise WireError("a frame of %d + %d bytes is over the limit" % (header, body))
+    return header, body
+
+
+def receive(connection: socket.socket, limit: int = 1 << 40) -> Tuple[Any, memoryview]:
+    """The next frame's header and body, blocking; EOFError when the other side is gone."""
+    header, size = frame_size(bytes(_exactly(connection, HEAD.size)), limit)
+    text = _exactly(connection, header)
+    body = _exactly(connection, size)
+    return json.loads(bytes(text).decode("utf-8", "surrogatepass")), memoryview(body)
+
+
+def _exactly(connection: socket.socket, size: int) -> bytearray:
+    buffer = bytearray(size)
+    view = memoryview(buffer)
+    while view:
+        got = connection.recv_into(view)
+        if not got:
+            raise EOFError("the connection closed")
+        view = view[got:]
+    return buffer
