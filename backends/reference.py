@@ -1,0 +1,186 @@
+"""The ONNX reference evaluator, native or in float64: what an operator means, slow and plain.
+
+`reference` computes every tensor in its own type; `reference:float64` computes the promoted model (opsieve.backends.promote)
+and leaves its outputs in float64. Both record the places where ONNX leaves the result open (opsieve.backends.hazards).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opsieve.backends.protocol import Request, Run
+
+REFUSED = "onnx.checker refuses the model: "  # begins the note that the native evaluator leaves on a model it ran all the same
+
+_MAX_HAZARDS = 64
+_UNSUPPORTED = ("RuntimeImplementationError", "NotImplementedError", "Unpromotable", "RuntimeContextError")
+# Evaluated in float32 even in the float64 run: its scale is a float32 by definition, and rounding to a grid that is
+# a little off moves half of the ties.
+_OWN_TYPE = frozenset(["DynamicQuantizeLinear"])
+
+
+class ReferenceBackend:
+    """The evaluator of the `onnx` package; its options are `precision=native|float64`."""
+
+    name = "reference"
+    package = "onnx"
+    extra = ""
+    options: Mapping[str, tuple[str, ...]] = {"precision": ("native", "float64")}
+    main_option = "precision"
+    baseline: Mapping[str, str] = {}
+    environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+    def base(self, python: tuple[int, int]) -> tuple[str, ...]:
+        """No releases of its own: it runs where opsieve does."""
+        return ()
+
+    def companions(self, release: str) -> tuple[str, ...]:
+        """Nothing."""
+        return ()
+
+    def load(self) -> str:
+        """Import the evaluator; the version of onnx."""
+        import onnx.reference.ops._op_list
+
+        import opsieve.backends.hazards
+        import opsieve.backends.promote  # noqa: F401
+
+        return str(onnx.__version__)
+
+    def prepare(self, request: "Request") -> "Run":
+        """Build the evaluator; values are fed and returned by name, an absent optional as None."""
+        import onnx
+
+        from opsieve.backends.promote import promote, promote_value
+
+        request.stage("import")
+        model = onnx.load_model_from_string(request.model)
+        wide = request.options.get("precision") == "float64"
+        if not wide:
+            _check(model, request)
+        request.stage("compile")
+        watch = _Watch(model, wide)
+        evaluator = _evaluator(watch)(promote(model) if wide else model)
+        known = set(evaluator.input_names)
+        names = list(evaluator.output_names)
+
+        def run(inputs: dict[str, Any]) -> dict[str, Any]:
+            import numpy as np
+
+            fed = {name: promote_value(value) if wide else value for name, value in inputs.items() if name in known}
+            # An optional graph input that was left out is an absent optional.
+            fed.update({name: None for name in watch.optional_inputs if name not in fed})
+            watch.found.clear()
+            try:
+                # Warnings of numpy's about overflow and NaN tell nothing here: the values are looked at.
+                with np.errstate(all="ignore"):
+                    values = evaluator.run(None, fed)
+            finally:
+                request.hazards[:] = watch.hazards()
+            return dict(zip(names, values, strict=True))
+
+        return run
+
+    def classify(self, stage: str, exception: str, message: str) -> str:
+        """Operators it lacks are `unsupported`, an index out of range is `rejected`; all else is its own error."""
+        kind = exception.rpartition(".")[2]
+        if kind in _UNSUPPORTED or (kind in ("ImportError", "ModuleNotFoundError") and stage != "import"):
+            return "unsupported"
+        if kind == "MemoryError" or kind == "_ArrayMemoryError":
+            return "out-of-memory"
+        if kind == "IndexError" and "out of bounds" in message:
+            return "rejected"
+        return "error"
+
+
+class _Watch:
+    """What one evaluation met: the hazards, under the top-level node in which they happened."""
+
+    def __init__(self, model: Any, wide: bool) -> None:
+        given = {tensor.name for tensor in model.graph.initializer}
+        self.graph = model.graph
+        self.wide = wide
+        self.found: dict[tuple[str, int], tuple[str, str]] = {}
+        self.running: list[int] = []  # depth of nodes; the first is the place of the top-level one
+        self.optional_inputs = [
+            value.name
+            for value in model.graph.input
+            if value.type.WhichOneof("value") == "optional_type" and value.name not in given
+        ]
+
+    def met(self, node: Any, rules: Sequence[str]) -> None:
+        if len(self.found) < _MAX_HAZARDS:
+            label = node.onnx_node.name or next(iter(node.onnx_node.output), "")
+            for rule in rules:
+                self.found.setdefault((rule, self.running[0]), (label, node.onnx_node.op_type))
+
+    def hazards(self) -> list[dict[str, Any]]:
+        from opsieve.backends.hazards import nodes_reaching
+
+        if not self.found:
+            return []
+        reach = nodes_reaching(self.graph)
+        return [
+            {"rule": rule, "node": label, "operator": operator, "outputs": sorted(reach[place])}
+            for (rule, place), (label, operator) in self.found.items()
+            if reach[place]
+        ]
+
+
+class _Watched:
+    """One node of the evaluator; looks at what goes in and comes out."""
+
+    def __init__(self, node: Any, watch: _Watch, place: int) -> None:
+        self._node, self._watch, self._place = node, watch, place
+        self._standard = node.onnx_node.domain in ("", "ai.onnx")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._node, name)
+
+    def run(self, *inputs: Any, **context: Any) -> tuple[Any, ...]:
+        from opsieve.backends.hazards import open_results
+        from opsieve.backends.promote import narrow_value, promote_value
+
+        node, watch = self._node, self._watch
+        watch.running.append(self._place)
+        try:
+            fed = inputs
+            if watch.wide and node.op_type in _OWN_TYPE:
+                fed = tuple(narrow_value(value) for value in inputs)
+            outputs = node.run(*fed, **context)
+            if watch.wide:
+                # Several implementations, and the function bodies of operators, make float32 whatever they are given.
+                outputs = tuple(promote_value(value) for value in outputs)
+            if self._standard:
+                rules = open_results(node.op_type, node, inputs, outputs)
+                if rules:
+                    watch.met(node, rules)
+        finally:
+            watch.running.pop()
+        return tuple(outputs)
+
+
+def _evaluator(watch: _Watch) -> Any:
+    from onnx.reference import ReferenceEvaluator
+
+    class Evaluator(ReferenceEvaluator):
+        """Also evaluates bodies and local functions, so what they meet is seen."""
+
+        def _init(self) -> None:
+            super()._init()
+            self.rt_nodes_ = [_Watched(node, watch, place) for place, node in enumerate(self.rt_nodes_)]
+
+    return Evaluator
+
+
+def _check(model: Any, request: "Request") -> None:
+    # The evaluator runs most invalid models without a word; who asks whether a program is valid reads this note.
+    import onnx
+
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except Exception as error:  # noqa: BLE001  the checker and shape inference raise several unrelated classes
+        request.notes.append(REFUSED + str(error).strip().split("\n")[0][:300])
+
+
+BACKEND = ReferenceBackend()
