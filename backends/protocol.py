@@ -43,6 +43,7 @@ class Backend(Protocol):
     main_option: str  # the option that a bare word sets, "" for none
     baseline: Mapping[str, str]  # the options of its unoptimised build, {} when it has none
     environment: Mapping[str, str]  # variables of its worker processes, thread counts among them
+    lacks: tuple[str, ...]  # what it cannot do at all, for people (`opsieve doctor`)
 
     def base(self, python: tuple[int, int]) -> tuple[str, ...]:
         """Requirements of the environment that all its releases share on one Python version; numpy's pin first."""

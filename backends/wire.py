@@ -29,6 +29,7 @@ except ImportError:  # an old release's environment can lack it: such values are
 
 MAGIC = b"OPSV"
 HEAD = struct.Struct(">4sIQ")
+TO_JSON = json.JSONEncoder(separators=(",", ":")).encode
 MAX_HEADER = 64 << 20
 ALIGN = 64
 STANDARD = frozenset(
@@ -120,7 +121,7 @@ def unpack_values(described: Dict[str, Any], body: memoryview, offset: int) -> T
 
 def encode(header: Any, chunks: List[bytes]) -> bytes:
     """One frame: the header as JSON, then every chunk padded to 64 bytes."""
-    text = json.dumps(header, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    text = TO_JSON(header).encode("utf-8", "surrogatepass")
     parts = [b"", text]
     size = 0
     for chunk in chunks:

@@ -1,0 +1,47 @@
+# make demo, make test: all the set-up there is. A virtual environment is made in .venv when there is none.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
+CODE := gen backends triage reducer bisect tui tests benchmarks
+
+.PHONY: demo test test-all bench format check clean
+
+demo: $(VENV)/demo.stamp
+	$(BIN)/python samples/demo.py
+
+test: $(VENV)/dev.stamp check
+	$(BIN)/python -m pytest -q
+
+test-all: $(VENV)/dev.stamp check
+	$(BIN)/python -m pytest -q -m "slow or not slow"
+
+bench: $(VENV)/dev.stamp
+	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+format: $(VENV)/dev.stamp
+	$(BIN)/ruff check --fix --quiet $(CODE) || true
+	$(BIN)/ruff format --quiet $(CODE)
+
+check: $(VENV)/dev.stamp
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check --quiet $(CODE)
+	$(BIN)/mypy
+	$(BIN)/lint-imports --config pyproject.toml
+
+clean:
+	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(VENV)/pip.stamp:
+	@$(PYTHON) -c 'import sys; sys.exit("opsieve needs Python 3.11 or newer; this is %s (try make PYTHON=python3.12)" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) "pip>=25.1"
+	@touch $@
+
+$(VENV)/demo.stamp: $(VENV)/pip.stamp pyproject.toml constraints.txt
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/pip.stamp pyproject.toml constraints.txt
+	$(PIP) --editable ".[tvm]" --group dev
+	@touch $@ $(VENV)/demo.stamp

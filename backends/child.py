@@ -1,0 +1,350 @@
+"""The program that runs compilers: a zygote that imports one of them once, and the workers it forks.
+
+Run as `python -I child.py CONFIG`, never imported by the main process. It needs the standard library and numpy only, on
+Python 3.8 and newer, so that it can serve releases that are years old in environments of their own.
+
+The zygote imports the compiler, says `ready` on its control socket and from then on only forks, reaps and cleans up; it runs
+no kernel and starts no thread, for a fork of a process whose threads have run can hang. A worker gets a socket on which it
+serves frames of tests (`wire.py`), a memory file for all that is printed, a small memory file in which it notes the test and
+stage it is in (read by the main process when it died), and a pipe over which the zygote tells how it ended.
+
+Every process here ends with the main process: the zygote sees its control socket close, kills the workers' process groups,
+adopts and kills what escaped them, and removes the scratch folders.
+"""
+
+import array
+import contextlib
+import ctypes
+import faulthandler
+import gc
+import importlib.util
+import json
+import mmap
+import os
+import resource
+import select
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+import traceback
+from typing import Any, Callable, Dict, List, Tuple
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+TEXT_LIMIT = 64 << 10
+STATE_SIZE = 32
+
+
+def load_module(name: str, path: str) -> Any:
+    """The module in the file at `path`, without touching sys.path."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError("cannot load %s" % path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class Request:
+    """What `opsieve.backends.protocol.Request` describes."""
+
+    def __init__(self, model: bytes, options: Dict[str, str], inputs: Dict[str, Any], stage: Callable[[str], None]):
+        self.model, self.options, self.inputs, self.stage = model, options, inputs, stage
+        self.notes: List[str] = []
+        self.hazards: List[Dict[str, Any]] = []
+
+
+def clip(text: str, limit: int = TEXT_LIMIT) -> str:
+    """`text` with its middle left out when it is longer than `limit`."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return "%s\n[... %d characters left out ...]\n%s" % (text[:half], len(text) - 2 * half, text[-half:])
+
+
+def describe(error: BaseException) -> Dict[str, Any]:
+    """An exception as JSON: class, message, traceback text and frames, without the frames of this file."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    frames = []
+    walk = trace
+    while walk is not None:
+        code = walk.tb_frame.f_code
+        frames.append([getattr(code, "co_qualname", code.co_name), code.co_filename, walk.tb_lineno])
+        walk = walk.tb_next
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else "%s.%s" % (kind.__module__, kind.__qualname__)
+    try:
+        message = str(error)
+    except Exception as failure:  # noqa: BLE001 -- a compiler's own exception class can fail to print itself
+        message = "(its message cannot be printed: %s)" % type(failure).__name__
+    try:
+        text = "".join(traceback.format_exception(kind, error.with_traceback(trace), trace))
+    except Exception:  # noqa: BLE001 -- as above
+        text = ""
+    return {"exception": name, "message": clip(message), "traceback": clip(text), "frames": frames[-200:]}
+
+
+class Worker:
+    """One forked process that serves tests until its socket closes."""
+
+    def __init__(
+        self, wire: Any, backend: Any, connection: socket.socket, log: int, state: int, limits: Dict[str, int]
+    ):
+        self.wire, self.backend, self.connection, self.log = wire, backend, connection, log
+        os.ftruncate(state, STATE_SIZE)
+        self.state = mmap.mmap(state, STATE_SIZE)
+        self.output_limit = limits["output"]
+        self.libc = ctypes.CDLL(None)
+
+    def serve(self) -> None:
+        """Answer frames of tests, one reply frame a test, until the other side closes."""
+        while True:
+            try:
+                header, body = self.wire.receive(self.connection)
+            except EOFError:
+                return
+            offset = 0
+            for index, test in enumerate(header["tests"]):
+                chunks: List[bytes] = []
+                reply = self.run(index, test, body[offset : offset + test["span"]], chunks)
+                offset += test["span"]
+                self.connection.sendall(self.wire.encode(reply, chunks))
+
+    def run(self, index: int, test: Dict[str, Any], body: memoryview, chunks: List[bytes]) -> Dict[str, Any]:
+        """The reply for one test; output tensors are appended to `chunks`."""
+        seconds: Dict[str, float] = {}
+        current, since = "", time.perf_counter()
+
+        def stage(name: str) -> None:
+            nonlocal current, since
+            now = time.perf_counter()
+            if current:
+                seconds[current] = seconds.get(current, 0.0) + now - since
+            current, since = name, now
+            self.state[:] = (b"%d %s" % (index, name.encode())).ljust(STATE_SIZE)
+
+        size = test["model"]
+        request = Request(bytes(body[:size]), test["options"], {}, stage)
+        reply: Dict[str, Any] = {"ok": True, "seconds": seconds}
+        try:
+            stage("import")
+            inputs, _ = self.wire.unpack_values(test["inputs"], body, size + (-size) % self.wire.ALIGN)
+            request.inputs = inputs
+            run = self.backend.prepare(request)
+            stage("run")
+            outputs = run(inputs)
+            if test["repeat"]:
+                reply["repeats"] = self.time(run, inputs, test["repeat"])
+            stage("done")
+            reply["outputs"] = self.wire.pack_values(outputs, chunks)
+            size = sum(map(len, chunks))
+            if size > self.output_limit:
+                del chunks[:]
+                raise MemoryError("outputs of %d bytes are over the limit of %d" % (size, self.output_limit))
+        except BaseException as error:  # noqa: BLE001 -- whatever a compiler raises, SystemExit too, is an observation
+            reply.pop("outputs", None)
+            reply.update(describe(error), ok=False)
+            reply["stage"] = current if current != "done" else "run"
+            stage("done")
+        reply["notes"], reply["hazards"] = request.notes, request.hazards
+        reply["log"] = self.printed()
+        reply["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        return reply
+
+    @staticmethod
+    def time(run: Callable[[Dict[str, Any]], Any], inputs: Dict[str, Any], repeat: int) -> List[float]:
+        """Wall seconds of `repeat` further runs, each."""
+        took = []
+        for _ in range(repeat):
+            start = time.perf_counter()
+            run(inputs)
+            took.append(time.perf_counter() - start)
+        return took
+
+    def printed(self) -> str:
+        """What was printed since the last call, bounded; the log is emptied."""
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            pass  # the program under test closed them
+        self.libc.fflush(None)
+        size = os.fstat(self.log).st_size
+        if not size:
+            return ""
+        half = TEXT_LIMIT // 2
+        data = os.pread(self.log, half, 0)
+        if size > half:
+            data += b"\n[...]\n" * (size > TEXT_LIMIT) + os.pread(self.log, half, max(half, size - half))
+        os.ftruncate(self.log, 0)
+        return data.decode("utf-8", "replace")
+
+
+class Zygote:
+    """The process that forks workers, reaps them and tells how they ended."""
+
+    def __init__(self, config: Dict[str, Any]):
+        self.config = config
+        self.control = socket.socket(fileno=config["control"])
+        self.libc = ctypes.CDLL(None)
+        self.libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self.workers: Dict[int, Tuple[int, str]] = {}  # pid -> the pipe that awaits its end, and its scratch folder
+        self.count = 0
+
+    def start(self) -> None:
+        """Import the compiler and say so; on failure tell why and end."""
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        sys.path[:0] = self.config["path"]
+        try:
+            self.wire = load_module("opsieve_wire", self.config["wire"])
+            self.backend = getattr(load_module("opsieve_backend", self.config["backend"]), self.config["attribute"])
+            version = self.backend.load()
+        except BaseException as error:  # noqa: BLE001 -- an import may raise anything, SystemExit too
+            self.control.send(json.dumps(dict(describe(error), ready=False)).encode()[:100_000])
+            sys.exit(1)
+        gc.collect()
+        gc.freeze()  # keeps collections in the workers from copying the pages they share with this process
+        self.control.send(json.dumps({"ready": True, "version": version}).encode())
+
+    def serve(self) -> None:
+        """Fork on request and reap until the main process is gone."""
+        awake, alarm = os.pipe()
+        os.set_blocking(alarm, False)
+        signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self.private = [awake, alarm]
+        while True:
+            ready, _, _ = select.select([self.control.fileno(), awake], [], [])
+            if awake in ready:
+                os.read(awake, 4096)
+                self.reap()
+            if self.control.fileno() in ready:
+                fds = array.array("i")
+                message, ancillary, _, _ = self.control.recvmsg(65536, socket.CMSG_LEN(4 * fds.itemsize))
+                if not message:
+                    break
+                for _, _, data in ancillary:
+                    fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+                self.fork(json.loads(message.decode()), list(fds))
+        self.end()
+
+    def fork(self, limits: Dict[str, int], fds: List[int]) -> None:
+        """Fork one worker. Its pid is the first line it can be known by: the zygote writes it to the status pipe."""
+        data, log, state, status = fds
+        self.count += 1
+        scratch = os.path.join(self.config["scratch"], "%d-%d" % (os.getpid(), self.count))
+        os.mkdir(scratch, 0o700)
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                self.become_worker(limits, data, log, state, status, scratch)
+                code = 0
+            finally:
+                os._exit(code)
+        for fd in (data, log, state):
+            os.close(fd)
+        self.workers[pid] = (status, scratch)
+        os.write(status, b'{"pid": %d}\n' % pid)
+
+    def become_worker(self, limits: Dict[str, int], data: int, log: int, state: int, status: int, scratch: str) -> None:
+        """Set up limits, signals and files in the forked child, then serve."""
+        self.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it: printing without end must end the process
+        for fd in [status, self.control.fileno()] + self.private + [pipe for pipe, _ in self.workers.values()]:
+            os.close(fd)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.chdir(scratch)
+        os.environ["TMPDIR"] = tempfile.tempdir = scratch
+        with open("/proc/self/statm") as statm:
+            mapped = int(statm.read().split()[0]) * resource.getpagesize()
+        bound = mapped + limits["memory"]
+        resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limits["printed"], limits["printed"]))
+        faulthandler.enable(log)
+        if self.config["shim"]:
+            ctypes.CDLL(self.config["shim"]).opsieve_install(log)
+        faulthandler.register(signal.SIGUSR1, log, all_threads=True)
+        Worker(self.wire, self.backend, socket.socket(fileno=data), log, state, limits).serve()
+
+    def reap(self) -> None:
+        """Collect every child that has ended; a worker's end is told with its exit status and resident peak."""
+        ended = False
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            if pid not in self.workers:
+                continue
+            pipe, scratch = self.workers.pop(pid)
+            ended = True
+            kill(pid)
+            shutil.rmtree(scratch, ignore_errors=True)
+            with contextlib.suppress(OSError):  # nobody may wait for it any more
+                os.write(pipe, json.dumps({"status": status, "peak": usage.ru_maxrss << 10}).encode() + b"\n")
+            os.close(pipe)
+        if ended:
+            self.kill_orphans()
+
+    def kill_orphans(self) -> None:
+        """Kill the processes that a dead worker left behind in sessions of their own: they were given to this one."""
+        for pid in children():
+            if pid not in self.workers:
+                kill(pid)
+
+    def end(self) -> None:
+        """Kill every worker and what it started, wait for them, remove what they wrote."""
+        signal.set_wakeup_fd(-1)
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            left = children()
+            for pid in left:
+                kill(pid)
+            if not left:
+                break
+            try:
+                os.wait4(-1, 0)
+            except ChildProcessError:
+                break
+        shutil.rmtree(self.config["scratch"], ignore_errors=True)
+
+
+def kill(pid: int) -> None:
+    """SIGKILL for a process and for the group that it leads."""
+    for send in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended, or leads no group
+            send(pid, signal.SIGKILL)
+
+
+def children() -> List[int]:
+    """The pids of this process's children, adopted ones too."""
+    me, found = os.getpid(), []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/stat" % entry, "rb") as stat:
+                parent = int(stat.read().rpartition(b")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue  # it ended while we looked
+        if parent == me:
+            found.append(int(entry))
+    return found
+
+
+if __name__ == "__main__":
+    zygote = Zygote(json.loads(sys.argv[1]))
+    zygote.start()
+    zygote.serve()

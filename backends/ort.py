@@ -1,0 +1,222 @@
+"""onnxruntime on the CPU.
+
+https://onnxruntime.ai/docs/performance/model-optimizations/graph-optimizations.html describes the levels;
+`disabled_optimizers` takes names of transformers and of single rewrite rules, joined with `+` (`Pad_Fusion+ConstantFolding`).
+"""
+
+import ctypes
+import re
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from opsieve.backends.protocol import Request, Run
+
+LEVELS = {
+    "all": "ORT_ENABLE_ALL",
+    "layout": "ORT_ENABLE_LAYOUT",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "basic": "ORT_ENABLE_BASIC",
+    "disable_all": "ORT_DISABLE_ALL",
+}
+# Element types that numpy's own dtypes cannot tell: onnx's number, the carrier that onnxruntime is fed with, values a byte.
+EXTENDED = {
+    "bfloat16": (16, "uint16", 1),
+    "float8e4m3fn": (17, "uint8", 1),
+    "float8e4m3fnuz": (18, "uint8", 1),
+    "float8e5m2": (19, "uint8", 1),
+    "float8e5m2fnuz": (20, "uint8", 1),
+    "uint4": (21, "uint8", 2),
+    "int4": (22, "uint8", 2),
+    "float4e2m1": (23, "uint8", 2),
+    "uint2": (25, "uint8", 4),
+    "int2": (26, "uint8", 4),
+}
+NUMPY_NAMES = {
+    "float8e4m3fn": "float8_e4m3fn",
+    "float8e4m3fnuz": "float8_e4m3fnuz",
+    "float8e5m2": "float8_e5m2",
+    "float8e5m2fnuz": "float8_e5m2fnuz",
+    "float4e2m1": "float4_e2m1fn",
+}
+# What a message means, first match wins. `environment`: the release is older than the model's format.
+MEANINGS: Tuple[Tuple[str, str], ...] = (
+    ("environment", r"Unsupported model IR version|Unknown model file format version|IR version"),
+    (
+        "environment",
+        r"is under development and support for this is limited|only \*?guarantees\*? support for models stamped",
+    ),
+    ("environment", r"No opset import for domain|Unsupported opset|opset version .{0,40} is not supported"),
+    ("environment", r"level \w+ is not in this release|optimizers cannot be disabled in this release"),
+    ("out-of-memory", r"bad_alloc|[Ff]ailed to allocate memory|bad allocation|Cannot allocate memory"),
+    (
+        "unsupported",
+        r"NOT_IMPLEMENTED|Could not find an implementation|NotImplemented|not implemented|not yet supported",
+    ),
+    ("unsupported", r"is not a registered function/op|No Op registered for|No schema registered for"),
+    ("unsupported", r"cannot be fed to onnxruntime|cannot be read from onnxruntime|is not currently supported"),
+    (
+        "unsupported",
+        r"Unable to handle object of type|Numpy_type not matched|unsupported conversion|not supported for numpy",
+    ),
+    ("rejected", r"INVALID_PROTOBUF|InvalidProtobuf"),
+)
+LOADING = re.compile(r"Load model from|Failed to load model|Protobuf parsing failed|graph/model\.cc|model_load_utils")
+
+
+class Onnxruntime:
+    """The backend `onnxruntime`."""
+
+    name = "onnxruntime"
+    package = "onnxruntime"
+    extra = ""
+    options: Mapping[str, Tuple[str, ...]] = {"level": tuple(LEVELS), "disabled_optimizers": ()}
+    main_option = "level"
+    baseline: Mapping[str, str] = {"level": "disable_all", "disabled_optimizers": ""}
+    environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"}
+    lacks: Tuple[str, ...] = ("kernels for some operators and types: it says so, operator by operator",)
+
+    def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
+        """numpy 1.26.4 serves every release with a wheel for 3.9 to 3.12; 1.24.4 is the last for 3.8."""
+        numpy = "numpy==1.24.4" if python < (3, 9) else "numpy==1.26.4" if python < (3, 13) else "numpy>=2.1"
+        return (numpy, "protobuf", "flatbuffers", "packaging", "coloredlogs", "sympy", "ml_dtypes")
+
+    def companions(self, release: str) -> Tuple[str, ...]:
+        """A release needs nothing of its own beside it."""
+        return ()
+
+    def load(self) -> str:
+        """Import onnxruntime."""
+        import onnxruntime
+
+        return str(onnxruntime.__version__)
+
+    def prepare(self, request: "Request") -> "Run":
+        """A session of the model, one thread, on the CPU provider."""
+        import onnxruntime as ort
+
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        level = request.options["level"]
+        if not hasattr(ort.GraphOptimizationLevel, LEVELS[level]):
+            raise ValueError("level %s is not in this release of onnxruntime" % level)
+        options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, LEVELS[level])
+        extra: Dict[str, Any] = {"providers": ["CPUExecutionProvider"]}
+        disabled = [item for item in request.options["disabled_optimizers"].split("+") if item]
+        if disabled:
+            extra["disabled_optimizers"] = disabled
+        request.stage("compile")
+        try:
+            session = open_session(ort, request.model, options, extra)
+        except Exception as error:
+            if LOADING.search(str(error)):
+                request.stage("import")
+            raise
+        outputs = session.get_outputs()
+        inputs = {item.name: item.type for item in session.get_inputs()}
+        names = [item.name for item in outputs]
+        if any(is_extended(kind) for kind in list(inputs.values()) + [item.type for item in outputs]):
+            return lambda values: run_extended(ort, session, inputs, outputs, values)
+
+        def run(values: Dict[str, Any]) -> Dict[str, Any]:
+            feeds = {name: value for name, value in values.items() if value is not None or name in inputs}
+            return dict(zip(names, session.run(names, feeds)))
+
+        return run
+
+    def classify(self, stage: str, exception: str, message: str) -> str:
+        """By the status code and the wording of the message; a shape or type complaint is an error, for fusions cause them."""
+        if exception == "MemoryError":
+            return "out-of-memory"
+        for meaning, pattern in MEANINGS:
+            if re.search(pattern, message[:4000]):
+                return meaning
+        return "rejected" if stage == "import" else "error"
+
+
+def open_session(ort: Any, model: bytes, options: Any, extra: Dict[str, Any]) -> Any:
+    """An InferenceSession; releases before 1.3 take no providers, those before 1.6 no disabled optimizers."""
+    try:
+        return ort.InferenceSession(model, options, **extra)
+    except TypeError:
+        if "disabled_optimizers" in extra:
+            raise ValueError("optimizers cannot be disabled in this release of onnxruntime") from None
+        return ort.InferenceSession(model, options)
+
+
+def is_extended(kind: str) -> bool:
+    """Whether a value type such as `tensor(bfloat16)` needs a carrier."""
+    return kind.rpartition("(")[2].rstrip(")") in EXTENDED
+
+
+def run_extended(
+    ort: Any, session: Any, inputs: Dict[str, str], outputs: List[Any], values: Dict[str, Any]
+) -> Dict[str, Any]:
+    """Run with OrtValues, which carry bfloat16, float8 and packed 4-bit and 2-bit elements as raw integers."""
+    feeds = {}
+    for name, kind in inputs.items():
+        if name not in values:
+            continue
+        if not kind.startswith("tensor("):
+            raise TypeError("an input of type %s beside bfloat16 and the like cannot be fed to onnxruntime" % kind)
+        feeds[name] = to_ortvalue(ort, kind[7:-1], values[name])
+    results = session.run_with_ort_values([item.name for item in outputs], feeds)
+    return {item.name: from_ortvalue(item.type, result) for item, result in zip(outputs, results)}
+
+
+def to_ortvalue(ort: Any, kind: str, value: Any) -> Any:
+    """An OrtValue of element type `kind` (onnxruntime's spelling) that holds `value`."""
+    array = np.asarray(value)
+    if kind not in EXTENDED:
+        return ort.OrtValue.ortvalue_from_numpy(array)
+    number, carrier, per_byte = EXTENDED[kind]
+    if not hasattr(ort.OrtValue, "ortvalue_from_numpy_with_onnx_type"):
+        raise TypeError("%s cannot be fed to onnxruntime before release 1.20" % kind)
+    if per_byte == 1:
+        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(carrier), number)
+    result = ort.OrtValue.ortvalue_from_shape_and_type(list(array.shape), number, "cpu", 0)
+    packed = pack_bits(array.view(np.uint8).ravel(), per_byte)
+    ctypes.memmove(result.data_ptr(), packed.tobytes(), packed.size)
+    return result
+
+
+def from_ortvalue(kind: str, value: Any) -> Any:
+    """The value that an OrtValue holds, extended element types as ml_dtypes arrays."""
+    name = kind[7:-1]
+    if not kind.startswith("tensor(") or name not in EXTENDED:
+        return value.numpy()
+    import ml_dtypes
+
+    _, carrier, per_byte = EXTENDED[name]
+    dtype = np.dtype(getattr(ml_dtypes, NUMPY_NAMES.get(name, name)))
+    shape = tuple(value.shape())
+    count = int(np.prod(shape, dtype=np.int64))
+    size = -(-count // per_byte) * np.dtype(carrier).itemsize
+    raw = np.frombuffer(ctypes.string_at(value.data_ptr(), size), dtype=carrier)
+    if per_byte > 1:
+        raw = unpack_bits(raw, per_byte, count, signed=name.startswith("int"))
+    return raw.view(dtype).reshape(shape)
+
+
+def pack_bits(elements: Any, per_byte: int) -> Any:
+    """Elements of one byte each, packed `per_byte` to a byte, the first in the lowest bits (onnx's layout)."""
+    bits = 8 // per_byte
+    padded = np.zeros(-(-elements.size // per_byte) * per_byte, np.uint8)
+    padded[: elements.size] = elements & ((1 << bits) - 1)
+    groups = padded.reshape(-1, per_byte) << (np.arange(per_byte, dtype=np.uint8) * bits)
+    return np.bitwise_or.reduce(groups, axis=1).astype(np.uint8)
+
+
+def unpack_bits(packed: Any, per_byte: int, count: int, signed: bool) -> Any:
+    """The reverse of `pack_bits`; signed elements have their sign extended."""
+    bits = 8 // per_byte
+    spread = (packed[:, None] >> (np.arange(per_byte, dtype=np.uint8) * bits)) & ((1 << bits) - 1)
+    elements = spread.ravel()[:count].astype(np.uint8)
+    if signed:
+        elements = np.where(elements >= 1 << (bits - 1), elements | (0x100 - (1 << bits)), elements).astype(np.uint8)
+    return elements
+
+
+BACKEND = Onnxruntime()

@@ -1,0 +1,268 @@
+"""The main process's side of `child.py`: one zygote for a compiler in an environment, and the workers it forks."""
+
+import array
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from opsieve.backends import wire
+
+CHILD = Path(__file__).resolve().parent / "child.py"
+WIRE = Path(__file__).resolve().parent / "wire.py"
+START_SECONDS = 180.0  # the first import of a large compiler from a cold disk
+LOG_LIMIT = 256 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a test may use: wall seconds, bytes of address space, of outputs and of what it prints or writes to one file."""
+
+    seconds: float = 60.0
+    memory: int = 4 << 30
+    output: int = 512 << 20
+    printed: int = 64 << 20
+
+
+class Unavailable(Exception):
+    """The compiler cannot be imported here; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """How a worker ended without answering: the test (position in its frame) and stage it was in, and what it left."""
+
+    index: int
+    stage: str
+    status: int  # as os.wait gives it
+    timed_out: bool
+    closed: bool  # it closed its channel while it lived
+    log: str
+    peak: int
+
+
+class Zygote:
+    """A warm process that has imported one compiler; `fork` gives workers. Close it: it ends its workers with it."""
+
+    def __init__(
+        self,
+        backend: Path,
+        attribute: str,
+        python: Path,
+        path: list[str],
+        environment: dict[str, str],
+        shim: Path | None,
+    ):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control = ours
+        self._log = memory_file("log")
+        config = {
+            "control": theirs.fileno(),
+            "backend": str(backend),
+            "attribute": attribute,
+            "wire": str(WIRE),
+            "path": path,
+            "shim": str(shim) if shim else "",
+            "scratch": tempfile.mkdtemp(prefix="opsieve-"),
+        }
+        with theirs:
+            self._process = subprocess.Popen(
+                [str(python), "-I", str(CHILD), json.dumps(config)],
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                env=environment,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C is for the main process, which ends its workers in order
+            )
+        try:
+            self.version = self._ready()
+        except BaseException:
+            self.close()
+            raise
+
+    def _ready(self) -> str:
+        readable, _, _ = select.select([self._control], [], [], START_SECONDS)
+        message = self._control.recv(1 << 20) if readable else b""
+        if not message:
+            log = read_log(self._log).strip()
+            why = log.splitlines()[-1][:300] if log else "no word from it"
+            raise Unavailable(f"its process ended while importing: {why}" if readable else "its import takes too long")
+        answer = json.loads(message)
+        if not answer["ready"]:
+            raise Unavailable(
+                f"{answer['exception']}: {answer['message'].splitlines()[0][:300] if answer['message'] else ''}"
+            )
+        return str(answer["version"])
+
+    def fork(self, limits: Limits) -> "Worker":
+        """A new worker under `limits`."""
+        ours, theirs = socket.socketpair()
+        log, state = memory_file("log", append=True), memory_file("state")
+        status_read, status_write = os.pipe()
+        config = {key: int(value) for key, value in asdict(limits).items()}
+        fds = array.array("i", [theirs.fileno(), log, state, status_write])
+        try:
+            self._control.sendmsg([json.dumps(config).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+        finally:
+            theirs.close()
+            os.close(status_write)
+        return Worker(ours, log, state, status_read, limits)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still fork."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """End it and, through it, all of its workers; waits until they are gone."""
+        self._control.close()
+        try:
+            self._process.wait(timeout=15)
+        except subprocess.TimeoutExpired:  # it is stuck inside an import
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        os.close(self._log)
+
+
+class Worker:
+    """A forked process that answers tests one after the other."""
+
+    def __init__(self, connection: socket.socket, log: int, state: int, status: int, limits: Limits):
+        self._connection, self._log, self._state, self._status = connection, log, state, status
+        self._limits = limits
+        self._told = b""
+        self.tests = 0
+        told = self._line(START_SECONDS)
+        if told is None:
+            self._release()
+            raise Unavailable("its process ended")
+        self.pid = int(told["pid"])
+
+    def submit(self, frame: bytes, tests: int) -> None:
+        """Send one frame that holds `tests` tests; a worker that has died is noticed by `reply`."""
+        self.tests += tests
+        self._connection.settimeout(max(self._limits.seconds, 10.0))
+        with contextlib.suppress(OSError):
+            self._connection.sendall(frame)
+
+    def reply(self, seconds: float) -> tuple[dict[str, Any], memoryview] | Death:
+        """The next reply, or how the worker ended; a worker that does not answer in time is killed."""
+        deadline = time.monotonic() + seconds
+        try:
+            head = self._read(wire.HEAD.size, deadline)
+            header, size = wire.frame_size(bytes(head), self._limits.output + (64 << 20))
+            text = self._read(header, deadline)
+            body = self._read(size, deadline)
+            return json.loads(bytes(text).decode("utf-8", "surrogatepass")), memoryview(body)
+        except TimeoutError:
+            self._dump_stack()
+            return self._end(timed_out=True)
+        except (OSError, EOFError, ValueError):  # it closed the channel, or wrote what is no frame
+            return self._end(timed_out=False)
+
+    def _read(self, size: int, deadline: float) -> bytearray:
+        buffer = bytearray(size)
+        view = memoryview(buffer)
+        while view:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self._connection.settimeout(left)
+            got = self._connection.recv_into(view)
+            if not got:
+                raise EOFError
+            view = view[got:]
+        return buffer
+
+    def _dump_stack(self) -> None:
+        """Have a hanging worker write its Python stack to its log (faulthandler answers from C, whatever it runs)."""
+        before = os.fstat(self._log).st_size
+        try:
+            os.kill(self.pid, signal.SIGUSR1)
+        except ProcessLookupError:
+            return
+        deadline = time.monotonic() + 0.5
+        while time.monotonic() < deadline and os.fstat(self._log).st_size == before:
+            time.sleep(0.01)
+        time.sleep(0.02)
+
+    def _end(self, timed_out: bool) -> Death:
+        """Kill what is left of the worker, and tell how it ended."""
+        told = None if timed_out else self._line(1.0)
+        closed = told is None and not timed_out
+        if told is None:
+            self._kill()
+            told = self._line(10.0) or {"status": 0, "peak": 0}
+        index, _, stage = os.pread(self._state, 64, 0).decode(errors="replace").strip("\0 ").partition(" ")
+        death = Death(
+            index=int(index) if index.isdigit() else 0,
+            stage=stage if stage in ("import", "compile", "run") else "import" if not stage else "run",
+            status=int(told["status"]),
+            timed_out=timed_out,
+            closed=closed,
+            log=read_log(self._log),
+            peak=int(told["peak"]),
+        )
+        self._release()
+        return death
+
+    def close(self) -> None:
+        """End the worker; an idle one ends by itself when its channel closes."""
+        if self._connection.fileno() < 0:
+            return
+        self._connection.close()
+        if self._line(0.5) is None:
+            self._kill()
+            self._line(10.0)
+        self._release()
+
+    def _kill(self) -> None:
+        for send in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                send(self.pid, signal.SIGKILL)
+
+    def _release(self) -> None:
+        self._connection.close()
+        for fd in (self._log, self._state, self._status):
+            os.close(fd)
+
+    def _line(self, seconds: float) -> dict[str, Any] | None:
+        """The zygote's next word on this worker, None when none comes in time."""
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self._told:
+            readable, _, _ = select.select([self._status], [], [], max(0.0, deadline - time.monotonic()))
+            data = os.read(self._status, 4096) if readable else b""
+            if not data:
+                return None
+            self._told += data
+        line, _, self._told = self._told.partition(b"\n")
+        word: dict[str, Any] = json.loads(line)
+        return word
+
+
+def memory_file(name: str, append: bool = False) -> int:
+    """A file in memory that vanishes with its last descriptor, so that nothing is left behind on disk."""
+    fd = os.memfd_create(f"opsieve-{name}")
+    if append:
+        fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
+    return fd
+
+
+def read_log(fd: int) -> str:
+    """What a log file holds: its beginning and its end when it is long."""
+    size = os.fstat(fd).st_size
+    if size <= LOG_LIMIT:
+        return os.pread(fd, size, 0).decode("utf-8", "replace")
+    half = LOG_LIMIT // 2
+    head, tail = (os.pread(fd, half, at).decode("utf-8", "replace") for at in (0, size - half))
+    return f"{head}\n[... {size - LOG_LIMIT} bytes left out ...]\n{tail}"
