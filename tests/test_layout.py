@@ -1,0 +1,65 @@
+"""The layout that keeps the six packages at the top of the repository (docs/architecture.md, Layout)."""
+
+import os
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ["gen", "backends", "triage", "reducer", "bisect", "tui"]
+
+
+def test_no_package_shadows_a_standard_module() -> None:
+    assert [name for name in PACKAGES if (ROOT / name / "__init__.py").exists()] == []
+
+
+def test_no_module_is_named_like_a_standard_one() -> None:
+    modules = {path.stem for name in PACKAGES for path in (ROOT / name).glob("*.py")}
+    assert modules & sys.stdlib_module_names == set()
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_links_point_to_the_packages(name: str) -> None:
+    link = ROOT / "src" / "opsieve" / name
+    assert os.readlink(link) == f"../../{name}"
+    assert link.resolve() == ROOT / name
+
+
+def test_every_package_is_in_the_wheel() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert set(PACKAGES) <= set(wheel["only-include"])
+    assert {name: wheel["sources"][name] for name in PACKAGES} == {name: f"opsieve/{name}" for name in PACKAGES}
+
+
+def test_a_wheel_holds_every_file(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True)
+    held = set(zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist())
+    kinds = {".py", ".c", ".sql", ".tcss", ".toml"}
+    wanted = {
+        f"opsieve/{path.relative_to(ROOT)}"
+        for name in PACKAGES
+        for path in (ROOT / name).rglob("*")
+        if path.suffix in kinds
+    }
+    assert wanted - held == set()
+    assert "opsieve/py.typed" in held
+
+
+def test_layers_hold() -> None:
+    command = [str(Path(sys.executable).parent / "lint-imports"), "--config", str(ROOT / "pyproject.toml")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_no_file_is_much_over_500_lines() -> None:
+    sizes = {
+        str(path.relative_to(ROOT)): len(path.read_text().splitlines())
+        for name in [*PACKAGES, "tests", "benchmarks"]
+        for path in (ROOT / name).rglob("*.py")
+    }
+    assert {name: lines for name, lines in sizes.items() if lines > 550} == {}
