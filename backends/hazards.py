@@ -201,7 +201,7 @@ def _long(terms: Callable[[Any, Values, Values], float]) -> Rule:
 
 
 def _reduced(_: Any, inputs: Values, outputs: Values) -> float:
-    return float(inputs[0].size) / max(outputs[0].size, 1)
+    return int(inputs[0].size) / max(int(outputs[0].size), 1)
 
 
 def _gemm(node: Any, inputs: Values, _: Values) -> float:
@@ -229,10 +229,40 @@ def _sum(*values: Any) -> Any:
 
 _NAN: tuple[Rule, ...] = (_nan_input,)
 _TOUCHED_BY_NAN = (
-    "Relu LeakyRelu PRelu ThresholdedRelu Elu Selu Celu HardSigmoid HardSwish Clip Max Min ReduceMax ReduceMin ArgMax ArgMin "
-    "MaxPool GlobalMaxPool MaxRoiPool RoiAlign Sign Shrink Unique Hardmax Equal Greater GreaterOrEqual Less LessOrEqual "
-    "NonZero QuantizeLinear DynamicQuantizeLinear NonMaxSuppression"
-).split()
+    "Relu",
+    "LeakyRelu",
+    "PRelu",
+    "ThresholdedRelu",
+    "Elu",
+    "Selu",
+    "Celu",
+    "HardSigmoid",
+    "HardSwish",
+    "Clip",
+    "Max",
+    "Min",
+    "ReduceMax",
+    "ReduceMin",
+    "ArgMax",
+    "ArgMin",
+    "MaxPool",
+    "GlobalMaxPool",
+    "MaxRoiPool",
+    "RoiAlign",
+    "Sign",
+    "Shrink",
+    "Unique",
+    "Hardmax",
+    "Equal",
+    "Greater",
+    "GreaterOrEqual",
+    "Less",
+    "LessOrEqual",
+    "NonZero",
+    "QuantizeLinear",
+    "DynamicQuantizeLinear",
+    "NonMaxSuppression",
+)
 _RULES: Mapping[str, tuple[Rule, ...]] = {
     "Div": (_integer_division,),
     "Mod": (_integer_division,),
@@ -246,13 +276,13 @@ _RULES: Mapping[str, tuple[Rule, ...]] = {
     "Sum": (_overflow(_sum),),
     "Neg": (_overflow(np.negative),),
     "Abs": (_overflow(np.abs),),
-    "MatMul": (_overflow(np.matmul), _long(lambda _, inputs, __: inputs[0].shape[-1])),
+    "MatMul": (_overflow(np.matmul), _long(lambda _, inputs, __: float(inputs[0].shape[-1]))),
     "ReduceSum": (_total, _long(_reduced)),
     **dict.fromkeys(
         ("ReduceMean", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp", "GlobalAveragePool"),
         (_long(_reduced),),
     ),
-    "CumSum": (_long(lambda _, inputs, __: inputs[0].shape[int(np.asarray(inputs[1]).item())]),),
+    "CumSum": (_long(lambda _, inputs, __: float(inputs[0].shape[int(np.asarray(inputs[1]).item())])),),
     "Gemm": (_long(_gemm),),
     "Conv": (_long(_convolved),),
     "ConvTranspose": (_long(_convolved_back),),
