@@ -1,0 +1,115 @@
+"""Names of C++ symbols, without their template arguments and parameters.
+
+A reader for the part of the Itanium C++ ABI's mangling that names functions (section 5.1 of the ABI). A full demangler would be
+C code fed with text from a hostile log; who compares stacks wants the qualified name only, which needs no types, just their ends.
+"""
+
+_MAX = 4000  # a longer symbol is left as it is
+_STD = {"St": "std", "Sa": "std::allocator", "Sb": "std::basic_string", "Ss": "std::string", "Si": "std::istream"}
+_STD |= {"So": "std::ostream", "Sd": "std::iostream"}
+_OPERATORS = {"cl": "()", "ix": "[]", "aS": "=", "eq": "==", "ne": "!=", "lt": "<", "gt": ">", "le": "<=", "ge": ">="}
+_OPERATORS |= {"pl": "+", "mi": "-", "ml": "*", "dv": "/", "rm": "%", "ls": "<<", "rs": ">>", "pt": "->", "nw": " new"}
+_OPERATORS |= {"dl": " delete", "pL": "+=", "de": "*", "ng": "-", "nt": "!", "ss": "<=>"}
+_OPENS = "INFXJZ"  # each is closed by an E; literals (L) and lambdas (Ul) are read on their own
+
+
+class _Unknown(Exception):
+    """A construct that this reader does not know."""
+
+
+def demangle(symbol: str) -> str:
+    """`tvm::arith::Simplify` for `_ZN3tvm5arith8SimplifyEi`; the symbol itself when it is not C++ or beyond this reader."""
+    if not symbol.startswith("_Z") or len(symbol) > _MAX:
+        return symbol
+    try:
+        return "::".join(_encoding(symbol, 2)) or symbol
+    except (_Unknown, IndexError, ValueError):
+        return symbol
+
+
+def _encoding(text: str, at: int) -> list[str]:
+    if text[at] != "N":
+        parts: list[str] = []
+        if text.startswith("St", at):
+            parts, at = ["std"], at + 2
+        if text[at] == "L":  # internal linkage
+            at += 1
+        name, at = _unqualified(text, at, parts)
+        return [*parts, name]
+    at += 1
+    while text[at] in "rVKRO":  # qualifiers of the member function
+        at += 1
+    parts = []
+    while text[at] != "E":
+        if text[at] == "S":
+            if text[at : at + 2] not in _STD:
+                raise _Unknown  # a substitution stands for something that only a full reader knows
+            parts.append(_STD[text[at : at + 2]])
+            at += 2
+        elif text[at] == "I":
+            at = _skip(text, at)
+        elif text[at] == "B":  # an ABI tag
+            at = _source_name(text, at + 1)[1]
+        else:
+            name, at = _unqualified(text, at + (text[at] == "L"), parts)
+            parts.append(name)
+    return parts
+
+
+def _unqualified(text: str, at: int, parts: list[str]) -> tuple[str, int]:
+    """One name and the position behind it; `parts` are the names around it."""
+    if text[at].isdigit():
+        return _source_name(text, at)
+    if text[at] in "CD" and text[at + 1].isdigit() and parts:
+        return ("~" if text[at] == "D" else "") + parts[-1], at + 2
+    if text.startswith("Ul", at):
+        return "<lambda>", text.index("_", _skip(text, at)) + 1
+    if text[at : at + 2] in _OPERATORS:
+        return f"operator{_OPERATORS[text[at : at + 2]]}", at + 2
+    raise _Unknown
+
+
+def _source_name(text: str, at: int) -> tuple[str, int]:
+    begin = at
+    while text[at].isdigit() and at - begin < 5:
+        at += 1
+    end = at + int(text[begin:at])
+    if end > len(text):
+        raise _Unknown
+    name = text[at:end]
+    return ("<anonymous>" if name.startswith("_GLOBAL__N") else name), end
+
+
+def _skip(text: str, at: int) -> int:
+    """The position behind a bracket that opens at `at`: template arguments, a nested name, a function type, an expression, a lambda."""
+    depth = 0
+    while True:
+        sign = text[at]
+        if sign.isdigit():
+            at = _source_name(text, at)[1]
+            continue
+        if sign == "E":
+            depth -= 1
+            at += 1
+            if depth == 0:
+                return at
+            continue
+        if sign == "L":
+            if text[at + 1] == "_":
+                raise _Unknown
+            at = text.index("E", at) + 1
+        elif sign == "S":
+            at += 1
+            while text[at] != "_" and (text[at].isdigit() or text[at].isupper()):
+                at += 1
+            at += 1
+        elif (sign == "T" and text[at + 1] in "_0123456789") or sign == "A":
+            at = text.index("_", at) + 1
+        elif (sign == "U" and text[at + 1] == "l") or (sign == "D" and text[at + 1] in "tT"):
+            depth += 1
+            at += 2
+        elif sign == "D":
+            at += 2
+        else:
+            depth += sign in _OPENS
+            at += 1
