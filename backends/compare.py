@@ -19,10 +19,10 @@ Values = Mapping[str, Any]
 
 # The largest scaled error that still passes without asking anybody else, by the declared type of the output.
 SCREENS: Mapping[str, float] = {
-    "float64": 1e-6,
+    "float64": 1e-9,
     "float32": 1e-4,
     "float16": 1e-2,
-    "bfloat16": 8e-2,
+    "bfloat16": 1e-1,
     # One step of the grid at the largest magnitude: a value on a rounding boundary falls to either side.
     "float8_e4m3fn": 0.13,
     "float8_e4m3fnuz": 0.13,
@@ -33,26 +33,37 @@ SCREENS: Mapping[str, float] = {
     "float6_e2m3fn": 0.13,
     "float6_e3m2fn": 0.26,
     "complex64": 1e-4,
-    "complex128": 1e-6,
+    "complex128": 1e-9,
 }
-_SHORT_SUM = 4096  # terms up to which the screen holds as it is
+# Terms up to which the screen holds as it is: a compiler may add up the short types in themselves.
+_SHORT_SUM: Mapping[str, int] = {"float16": 1024, "bfloat16": 1024}
+_SHORT_SUM_ELSE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """How much two outputs may differ.
 
-    `screens` by dtype name; an output that a sum of more than 4096 terms feeds gets the screen times the root of how much longer
-    it is. `signed_zero` asks that zeros have the same sign.
+    `screens` by dtype name; an output that a sum of more than 1024 terms feeds (2**20 in float32 and wider) gets the
+    screen times the root of how much longer it is. `signed_zero` asks that zeros have the same sign. `tolerance` is a relative and an absolute tolerance that a user states
+    instead: every element of a float output must then keep to both together, and peers excuse nothing.
     """
 
     screens: Mapping[str, float] = field(default_factory=lambda: SCREENS)
     signed_zero: bool = False
+    tolerance: tuple[float, float] | None = None
 
     def screen(self, dtype: str, terms: int = 0) -> float:
         """The scaled error allowed for one output."""
         screen = self.screens.get(dtype, 0.0)
-        return screen if terms <= _SHORT_SUM else float(screen * (terms / _SHORT_SUM) ** 0.5)
+        return float(screen * max(1.0, terms / _SHORT_SUM.get(dtype, _SHORT_SUM_ELSE)) ** 0.5)
+
+    def bound(self, dtype: str, terms: int, size: Any) -> Any:
+        """The absolute difference allowed where the expected magnitudes are `size`: one number, or one an element."""
+        if self.tolerance is None:
+            return max(self.screen(dtype, terms) * float(size.max()), _FLOOR[dtype])
+        relative, absolute = self.tolerance
+        return absolute + relative * size
 
 
 POLICY = Policy()
@@ -186,9 +197,9 @@ def _tensor(
         same = np.asarray(got == want)
         return None if same.all() else _exact(name, got, want, ~same)
     a, b = _wide(got), _wide(want)
-    bound = max(policy.screen(kind, terms) * float(np.abs(b).max()), _FLOOR[kind])
-    # A NaN or an infinity on either side makes the left side NaN or infinite, so this is false for them.
-    if float(np.abs(a - b).max()) <= bound < np.inf:
+    size = np.abs(b)
+    # False for a NaN on either side and for an infinity, which are looked at one by one.
+    if size.max() < np.inf and (np.abs(a - b) <= policy.bound(kind, terms, size)).all():
         return _zeros(name, a, b) if policy.signed_zero else None
     return _slowly(name, kind, a, b, policy, terms, rules)
 
@@ -206,7 +217,7 @@ def _slowly(
     away = np.where(open_, 0.0, np.abs(a - b))
     size = np.where(open_, 0.0, np.abs(b))
     scale = float(size.max())
-    bound = max(policy.screen(kind, terms) * scale, _FLOOR[kind])
+    bound = policy.bound(kind, terms, size)
     if (open_ & ~wrong & np.isfinite(b)).any():
         rules.add("beyond-range")
     bad = wrong | (away > bound)
