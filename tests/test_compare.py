@@ -1,0 +1,142 @@
+"""The comparison policy: what counts as a difference, by type."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opsieve.backends.compare import SCREENS, Comparison, Policy, compare, error, identical
+
+
+def one(got, want, dtype="float32", **options) -> Comparison:  # type: ignore[no-untyped-def]
+    return compare({"y": got}, {"y": want}, {"y": dtype}, **options)
+
+
+def f32(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_the_screen_of_a_type_is_where_agreement_ends(dtype: str) -> None:
+    kind = np.dtype(dtype if dtype != "bfloat16" else ml_dtypes.bfloat16)
+    got = np.array([1.0, 0.5], kind)
+    inside, outside = np.array([1.0, 0.5 + 0.9 * SCREENS[dtype]]), np.array([1.0, 0.5 + 1.2 * SCREENS[dtype]])
+    assert one(got, inside, dtype).agrees
+    found = one(got, outside, dtype).worst
+    assert found is not None
+    assert (found.what, found.index, found.fraction) == ("value", (1,), 0.5)
+    assert found.max_scaled == pytest.approx(1.2 * SCREENS[dtype], rel=1e-6)
+
+
+def test_small_elements_beside_large_ones_are_never_judged_relatively() -> None:
+    assert one(f32(1000.0, 2e-3), np.array([1000.0, 1e-3])).agrees
+
+
+def test_long_sums_widen_the_screen_of_short_types_only() -> None:
+    policy = Policy()
+    assert policy.screen("float16", 1024) == policy.screen("float16")
+    assert policy.screen("float16", 4096) == pytest.approx(2 * policy.screen("float16"))
+    assert policy.screen("float32", 100_000) == policy.screen("float32")
+    assert compare({"y": np.float16([1.0])}, {"y": np.array([1.015])}, {"y": "float16"}, terms={"y": 4096}).agrees
+    assert not compare({"y": np.float16([1.0])}, {"y": np.array([1.015])}, {"y": "float16"}).agrees
+
+
+def test_shape_dtype_and_presence_are_told_apart() -> None:
+    assert one(f32(1.0).reshape(()), np.array([1.0])).worst.what == "shape"  # type: ignore[union-attr]
+    assert one(np.array([1.0]), np.array([1.0])).worst.what == "dtype"  # type: ignore[union-attr]
+    assert one(np.array([1], np.int64), np.array([1], np.int32), "int32").worst.what == "dtype"  # type: ignore[union-attr]
+    assert compare({}, {"y": np.ones(2)}, {}).worst.what == "missing"  # type: ignore[union-attr]
+    assert one(None, np.ones(2)).worst.what == "type"  # type: ignore[union-attr]
+    assert one([f32(1)], f32(1)).worst.what == "type"  # type: ignore[union-attr]
+
+
+def test_an_undeclared_output_may_be_narrower_than_the_float64_reference() -> None:
+    assert one(f32(1.0), np.array([1.0]), "").agrees
+    assert not one(np.array([1], np.int32), np.array([1.0]), "").agrees
+
+
+def test_integers_booleans_and_strings_are_exact() -> None:
+    assert one(np.array([1, 2]), np.array([1, 2]), "int64").agrees
+    big = one(np.array([2**62 + 1]), np.array([2**62]), "int64").worst
+    assert big is not None
+    assert big.max_abs == 1.0
+    assert not one(np.array([True]), np.array([False]), "bool").agrees
+    nibbles = np.array([1, -8], ml_dtypes.int4)
+    assert one(nibbles, nibbles, "int4").agrees
+    assert not one(nibbles, nibbles[::-1], "int4").agrees
+    assert one(np.array(["a", b"b"], object), np.array(["a", "b"], object), "string").agrees
+    assert not one(np.array(["a"], object), np.array(["b"], object), "string").agrees
+
+
+def test_nan_and_infinity_must_stand_in_the_same_places() -> None:
+    nan, inf = float("nan"), float("inf")
+    assert one(f32(nan, inf, 1), np.array([nan, inf, 1])).agrees
+    assert one(f32(nan, 1), np.array([1, 1])).worst.what == "nan"  # type: ignore[union-attr]
+    assert one(f32(1, 1), np.array([nan, 1])).worst.what == "nan"  # type: ignore[union-attr]
+    assert one(f32(inf, 1), np.array([-inf, 1])).worst.what == "inf"  # type: ignore[union-attr]
+    assert one(f32(inf, 1), np.array([3.0, 1])).worst.what == "inf"  # type: ignore[union-attr]
+    assert not one(f32(nan, 1), np.array([nan, 2.0])).agrees
+
+
+def test_infinity_agrees_with_a_value_beyond_the_type_and_the_rule_is_named() -> None:
+    found = one(f32(float("inf"), 1.0), np.array([1e39, 1.0]))
+    assert (found.agrees, found.rules) == (True, ("beyond-range",))
+    assert not one(f32(float("-inf"), 1.0), np.array([1e39, 1.0])).agrees
+    # and the others are not measured by the value that does not fit
+    assert not one(f32(float("inf"), 1.0), np.array([1e39, 2.0])).agrees
+
+
+def test_flushed_denormals_and_zero_signs_do_not_count_unless_asked() -> None:
+    assert one(f32(0.0), np.array([1e-39])).agrees
+    assert not one(np.float16([0.0]), np.array([1e-5]), "float16").agrees
+    assert one(f32(-0.0, 1), np.array([0.0, 1])).agrees
+    assert one(f32(-0.0, 1), np.array([0.0, 1]), policy=Policy(signed_zero=True)).worst.what == "sign-of-zero"  # type: ignore[union-attr]
+
+
+def test_a_stated_tolerance_holds_element_by_element() -> None:
+    strict = Policy(tolerance=(1e-3, 1e-4))
+    assert not one(f32(540.0, 3.4e-4), np.array([540.0, 0.0]), policy=strict).agrees
+    assert one(f32(540.0, 0.9e-4), np.array([540.0, 0.0]), policy=strict).agrees
+
+
+def test_sequences_are_compared_item_by_item() -> None:
+    found = one([f32(1), f32(2)], [np.array([1.0]), np.array([3.0])]).worst
+    assert found is not None
+    assert found.output == "y[1]"
+    assert one([f32(1)], []).worst.what == "shape"  # type: ignore[union-attr]
+    assert one([], []).agrees
+
+
+def test_empty_and_zero_outputs() -> None:
+    assert one(f32(), np.zeros(0)).agrees
+    assert one(f32(0, 0), np.zeros(2)).agrees
+    assert not one(f32(0, 1e-3), np.zeros(2)).agrees
+
+
+def test_structure_is_told_before_values() -> None:
+    found = compare(
+        {"a": f32(5), "b": f32(1, 2)}, {"a": np.array([1.0]), "b": np.ones(3)}, {"a": "float32", "b": "float32"}
+    )
+    assert set(found.mismatches) == {"a", "b"}
+    assert found.worst is not None
+    assert found.worst.output == "b"
+
+
+@given(st.lists(st.floats(width=32), min_size=1, max_size=20))
+def test_a_value_agrees_with_itself_in_float64(values: list[float]) -> None:
+    got = np.array(values, np.float32)
+    assert one(got, got.astype(np.float64)).agrees
+    assert error(got, got.astype(np.float64)) == 0.0
+    assert identical(got, got.copy())
+
+
+@given(st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=20), st.integers(0, 19))
+def test_a_moved_element_is_found_where_it_is(values: list[float], at: int) -> None:
+    want = np.array(values, np.float64)
+    got = want.astype(np.float32)
+    got[at % got.size] += np.float32(1 + np.abs(want).max())
+    found = one(got, want).worst
+    assert found is not None
+    assert found.index == (at % got.size,)
+    assert not identical(got, want.astype(np.float32))
