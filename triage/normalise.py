@@ -152,7 +152,7 @@ def _run(match: re.Match[str]) -> str:
     """A run of numbers, brackets and commas: a shape or an array when it has all three, or square or curly brackets around a number."""
     run = match[0]
     if _NUMBER not in run or not (
-        "," in run and any(bracket in run for bracket in "[](){}") or any(bracket in run for bracket in "[{")
+        ("," in run and any(bracket in run for bracket in "[](){}")) or any(bracket in run for bracket in "[{")
     ):
         return run
     return f"{' ' if run[0].isspace() else ''}{_SHAPE}{' ' if run[-1].isspace() else ''}"

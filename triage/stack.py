@@ -1,0 +1,136 @@
+"""Which frames of a stack tell where a compiler failed.
+
+Frames that every failure passes through are dropped by the lists in `plumbing.toml`; what is left is named so that the name
+survives a change of machine, Python and line numbers; recursion is told once.
+"""
+
+import fnmatch
+import functools
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsieve.backends.observation import Frame
+from opsieve.triage.normalise import qualified_name
+
+_LISTS = Path(__file__).with_name("plumbing.toml")
+_MAX_NAME = 160
+_MAX_PERIOD = 8  # functions in one turn of a recursion
+_TURNS = 3  # as often must it turn to count as one
+_OPSET = re.compile(r"_v\d{1,4}+(?!\w)")
+_LOCALS = re.compile(r"\.?<(?:locals|listcomp|dictcomp|setcomp|genexpr)>")
+_CLONE = re.compile(r"\.(?:constprop|isra|part|cold|lto_priv|llvm)\b.*+")
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """The telling frames, innermost first, and how many were dropped.
+
+    `vague` is true when the innermost name says nothing by itself: a method without its class, as text tracebacks show it.
+    `recursive` is true when the innermost frames repeat; then they are one turn of the recursion, begun at its smallest name, since
+    where in a turn the stack runs out is chance.
+    """
+
+    names: tuple[str, ...]
+    dropped: int
+    vague: bool
+    recursive: bool
+    symbols: bool  # whether any name is that of a function, rather than an offset or a place in generated code
+
+
+def read(frames: Sequence[Frame], limit: int) -> Stack:
+    """The stack's `limit` innermost telling frames; of a stack with telling native frames only those."""
+    telling = [frame for frame in frames if not _is_plumbing(frame)]
+    native = [frame for frame in telling if frame.language == "native"]
+    died_natively = bool(frames) and frames[-1].language == "native" and any(frame.module for frame in frames)
+    chosen = (native if died_natively and native else telling)[::-1]
+    names = [_name(frame) for frame in chosen]
+    names, recursive = _unrolled(
+        [name for i, name in enumerate(names) if i == 0 or name != "<jit>" or names[i - 1] != name]
+    )
+    names = names[:limit]
+    first = chosen[0] if chosen else None
+    vague = (
+        first is not None
+        and first.language == "python"
+        and _tail(first.function) in _lists().vague
+        and "." not in first.function
+    )
+    symbols = any("+0x" not in name and name != "<jit>" for name in names)
+    return Stack(tuple(names), len(frames) - len(telling), vague, recursive, symbols)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lists:
+    files: dict[str, re.Pattern[str]]
+    functions: dict[str, re.Pattern[str]]
+    modules: re.Pattern[str]
+    dispatch: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]
+    vague: frozenset[str]
+
+
+@functools.cache
+def _lists() -> _Lists:
+    data = tomllib.loads(_LISTS.read_text(encoding="utf-8"))
+    return _Lists(
+        {language: _any_of(data[language]["files"]) for language in ("python", "native")},
+        {language: _any_of(data[language]["functions"]) for language in ("python", "native")},
+        _any_of(data["native"]["modules"]),
+        tuple((_any_of([file]), _any_of(names)) for file, names in data["python"]["dispatch"].items()),
+        frozenset(data["python"]["vague"]),
+    )
+
+
+def _any_of(patterns: Sequence[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(fnmatch.translate, patterns)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_plumbing(frame: Frame) -> bool:
+    lists = _lists()
+    file, function = "/" + frame.file[-400:].lstrip("/"), frame.function[:2000]
+    if frame.language == "native":
+        name = qualified_name(function)
+        return bool(
+            (frame.module and lists.modules.match(frame.module[:400]))
+            or (frame.file and (lists.files["native"].match(frame.file[:400]) or lists.files["native"].match(file)))
+            or (name and lists.functions["native"].match(name[:400]))
+        )
+    if lists.files["python"].match(frame.file[-400:]) or lists.files["python"].match(file):
+        return True
+    tail = _tail(function)
+    if lists.functions["python"].match(tail):
+        return True
+    return any(files.match(file) and names.match(tail) for files, names in lists.dispatch)
+
+
+def _tail(function: str) -> str:
+    """A Python function's own name, without classes, nesting and opset."""
+    return _OPSET.sub("", _LOCALS.sub("", function[:2000])).rpartition(".")[2] or "<lambda>"
+
+
+def _name(frame: Frame) -> str:
+    if frame.language == "python":
+        function = _OPSET.sub("", _LOCALS.sub("", frame.function[:2000]))
+        return f"{frame.file.rpartition('/')[2]} {function}"[:_MAX_NAME]
+    if frame.function:
+        return _CLONE.sub("", qualified_name(frame.function))[:_MAX_NAME] or "?"
+    if frame.module == "<jit>":
+        return "<jit>"
+    identity = f"@{frame.build_id[:12]}" if frame.build_id else ""
+    return f"{frame.module[:100]}+0x{frame.offset:x}{identity}"
+
+
+def _unrolled(names: list[str]) -> tuple[list[str], bool]:
+    """The names with recursion told once, and whether the innermost frames were recursive."""
+    for skipped in range(min(len(names), 4)):  # a leaf that the recursion had just called may lie in front
+        inner = names[skipped:]
+        for period in range(1, min(_MAX_PERIOD, len(inner) // _TURNS) + 1):
+            if all(inner[i] == inner[i % period] for i in range(period * _TURNS)):
+                turn = inner[:period]
+                start = min(range(period), key=lambda at: turn[at:] + turn[:at])
+                length = next((i for i in range(len(inner)) if inner[i] != inner[i % period]), len(inner))
+                return turn[start:] + turn[:start] + inner[length:], True
+    return names, False
