@@ -16,18 +16,45 @@ RANDOM = "random-operator"
 _LONG = 1024  # terms from which on the order of a sum is worth telling
 
 Values = Sequence[Any]
-Rule = Callable[[Any, Values, Values], Iterator[str]]
+Open = tuple[
+    str, Any
+]  # a rule's name, and a mask of the elements of the first output that it leaves open; None for all
+Rule = Callable[[Any, Values, Values], Iterator[Open]]
 
 
-def open_results(operator: str, node: Any, inputs: Values, outputs: Values) -> tuple[str, ...]:
-    """Names of the rules that one execution of a node of the standard domain met.
+def open_results(operator: str, node: Any, inputs: Values, outputs: Values) -> list[Open]:
+    """The rules that one execution of a node of the standard domain met, with the elements that they leave open.
 
     `node` has the node's attributes as Python attributes; absent inputs are None.
     """
-    names: list[str] = []
+    met: list[Open] = []
     for rule in _RULES.get(operator, ()):
-        names.extend(rule(node, inputs, outputs))
-    return tuple(dict.fromkeys(names))
+        met.extend(rule(node, inputs, outputs))
+    return met
+
+
+def leaves_open(rule: str) -> bool:
+    """Whether a rule says that a value is open, rather than random or rounded in an open order."""
+    return rule != RANDOM and not rule.startswith(ACCUMULATION)
+
+
+def disturbed(value: Any, mask: Any) -> Any:
+    """Another answer that ONNX would allow as well: `value` with the open elements changed.
+
+    What does not change behind it does not depend on the open elements.
+    """
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return value
+    array = np.array(value)
+    if array.dtype.kind == "f":
+        other = np.where(np.isfinite(array), array * 2 + 1, 0.5).astype(array.dtype)
+    elif array.dtype.kind in "iub":
+        other = ~array
+    elif array.dtype.kind in "OUS":
+        other = np.full(array.shape, "?", dtype=object)
+    else:
+        other = np.zeros_like(array)
+    return other if mask is None else np.where(np.broadcast_to(mask, array.shape), other, array)
 
 
 def nodes_reaching(graph: GraphProto) -> Mapping[int, frozenset[str]]:
@@ -65,30 +92,35 @@ def _has_nan(value: Any) -> bool:
     return _floats(value) and bool(np.isnan(value).any())
 
 
-def _integer_division(_: Any, inputs: Values, __: Values) -> Iterator[str]:
+def _integer_division(_: Any, inputs: Values, __: Values) -> Iterator[Open]:
     a, b = inputs[0], inputs[1]
     if not _integers(b):
         return
-    if (b == 0).any():
-        yield "integer-division-by-zero"
-    if b.dtype.kind == "i" and ((a == np.iinfo(b.dtype).min) & (b == -1)).any():
-        yield "integer-division-overflow"
+    zero = b == 0
+    if zero.any():
+        yield "integer-division-by-zero", zero
+    if b.dtype.kind == "i":
+        overflow = (a == np.iinfo(b.dtype).min) & (b == -1)
+        if overflow.any():
+            yield "integer-division-overflow", overflow
 
 
-def _float_cast(_: Any, inputs: Values, outputs: Values) -> Iterator[str]:
+def _float_cast(_: Any, inputs: Values, outputs: Values) -> Iterator[Open]:
     source, target = inputs[0], outputs[0]
     if not _floats(source):
         return
     if target.dtype.kind in "OUS":
-        yield "float-as-text"
+        yield "float-as-text", None
     if not (target.dtype.kind in "iu" or target.dtype.name.startswith(("int", "uint"))):
         return
     wide = np.trunc(np.asarray(source, np.float64))
-    if np.isnan(wide).any():
-        yield "cast-of-nan"
+    nan = np.isnan(wide)
+    if nan.any():
+        yield "cast-of-nan", nan
     low, high = _range(target.dtype)
-    if ((wide < low) | (wide >= high)).any():
-        yield "cast-out-of-range"
+    outside = (wide < low) | (wide >= high)
+    if outside.any():
+        yield "cast-out-of-range", outside
 
 
 def _range(dtype: "np.dtype[Any]") -> tuple[float, float]:
@@ -97,24 +129,26 @@ def _range(dtype: "np.dtype[Any]") -> tuple[float, float]:
     return (0.0, 2.0**bits) if dtype.name.startswith("u") else (-(2.0 ** (bits - 1)), 2.0 ** (bits - 1))
 
 
-def _shift(_: Any, inputs: Values, __: Values) -> Iterator[str]:
-    if (np.asarray(inputs[1]) >= inputs[0].dtype.itemsize * 8).any():
-        yield "shift-too-far"
+def _shift(_: Any, inputs: Values, __: Values) -> Iterator[Open]:
+    far = np.asarray(inputs[1]) >= inputs[0].dtype.itemsize * 8
+    if far.any():
+        yield "shift-too-far", far
 
 
-def _integer_pow(_: Any, inputs: Values, outputs: Values) -> Iterator[str]:
+def _integer_pow(_: Any, inputs: Values, outputs: Values) -> Iterator[Open]:
     base, exponent = inputs[0], inputs[1]
     if not _integers(base):
         return
-    if (np.asarray(exponent) < 0).any():
-        yield "negative-integer-power"
+    negative = np.asarray(exponent) < 0
+    if negative.any():
+        yield "negative-integer-power", negative
     yield from _differs(np.power(np.asarray(base, np.float64), np.asarray(exponent, np.float64)), outputs[0])
 
 
 def _overflow(exact: Callable[..., Any]) -> Rule:
     """Signed overflow: the result in float64 is far from the integer one (a wrap moves it by at least 2**8)."""
 
-    def rule(_: Any, inputs: Values, outputs: Values) -> Iterator[str]:
+    def rule(_: Any, inputs: Values, outputs: Values) -> Iterator[Open]:
         given = [np.asarray(value, np.float64) for value in inputs if value is not None]
         if _integers(outputs[0]) and outputs[0].dtype.kind == "i" and given:
             yield from _differs(exact(*given), outputs[0])
@@ -122,42 +156,56 @@ def _overflow(exact: Callable[..., Any]) -> Rule:
     return rule
 
 
-def _differs(exact: Any, result: Any) -> Iterator[str]:
+def _differs(exact: Any, result: Any) -> Iterator[Open]:
     if not _integers(result) or result.dtype.kind != "i":
         return
     low, high = _range(result.dtype)
     away = np.abs(exact - np.asarray(result, np.float64))
-    if not (away < (high - low) / 2).all():
-        yield "integer-overflow"
+    wrapped = ~(away < (high - low) / 2)
+    if wrapped.any():
+        yield "integer-overflow", wrapped
 
 
-def _total(_: Any, inputs: Values, outputs: Values) -> Iterator[str]:
+def _total(_: Any, inputs: Values, outputs: Values) -> Iterator[Open]:
     # A sum over any axes keeps the total, so the axes need not be known.
     if _integers(inputs[0]) and inputs[0].dtype.kind == "i":
         before = np.asarray(inputs[0], np.float64).sum()
         after = np.asarray(outputs[0], np.float64).sum()
         low, high = _range(inputs[0].dtype)
         if abs(before - after) >= (high - low) / 2:
-            yield "integer-overflow"
+            yield "integer-overflow", None
 
 
-def _nan_input(_: Any, inputs: Values, __: Values) -> Iterator[str]:
+def _nan_input(_: Any, inputs: Values, __: Values) -> Iterator[Open]:
     if any(_has_nan(value) for value in inputs):
-        yield "nan-input"
+        yield "nan-input", None
 
 
-def _softmax(_: Any, inputs: Values, outputs: Values) -> Iterator[str]:
+def _nan_element(_: Any, inputs: Values, __: Values) -> Iterator[Open]:
+    # Of an elementwise operator only the elements that a NaN goes into are open.
+    if any(_has_nan(value) for value in inputs):
+        yield "nan-input", _any_element([np.isnan(value) for value in inputs if _floats(value)])
+
+
+def _any_element(masks: Sequence[Any]) -> Any:
+    met = masks[0]
+    for mask in masks[1:]:
+        met = met | mask
+    return met
+
+
+def _softmax(_: Any, inputs: Values, outputs: Values) -> Iterator[Open]:
     infinite = _floats(inputs[0]) and bool(np.isposinf(inputs[0]).any())
     if infinite or (_has_nan(outputs[0]) and not _has_nan(inputs[0])):
-        yield "softmax-of-infinity"
+        yield "softmax-of-infinity", np.isnan(outputs[0]) if _floats(outputs[0]) else None
 
 
-def _unsorted(node: Any, _: Values, __: Values) -> Iterator[str]:
+def _unsorted(node: Any, _: Values, __: Values) -> Iterator[Open]:
     if getattr(node, "sorted", 1) == 0:
-        yield "topk-unsorted"
+        yield "topk-unsorted", None
 
 
-def _repeated_elements(node: Any, inputs: Values, _: Values) -> Iterator[str]:
+def _repeated_elements(node: Any, inputs: Values, _: Values) -> Iterator[Open]:
     data, indices = inputs[0], np.asarray(inputs[1])
     if indices.size < 2 or getattr(node, "reduction", None) not in (None, "none", b"none"):
         return
@@ -165,10 +213,10 @@ def _repeated_elements(node: Any, inputs: Values, _: Values) -> Iterator[str]:
     along = np.moveaxis(np.where(indices < 0, indices + data.shape[axis], indices), axis, 0)
     ordered = np.sort(along, axis=0)
     if (ordered[1:] == ordered[:-1]).any():
-        yield "duplicate-scatter"
+        yield "duplicate-scatter", None
 
 
-def _repeated_rows(node: Any, inputs: Values, _: Values) -> Iterator[str]:
+def _repeated_rows(node: Any, inputs: Values, _: Values) -> Iterator[Open]:
     data, indices = inputs[0], np.asarray(inputs[1])
     if indices.size < 2 or getattr(node, "reduction", None) not in (None, "none", b"none"):
         return
@@ -176,26 +224,26 @@ def _repeated_rows(node: Any, inputs: Values, _: Values) -> Iterator[str]:
     rows = indices.reshape(-1, width)
     rows = np.where(rows < 0, rows + np.array(data.shape[:width]), rows)
     if len(np.unique(rows, axis=0)) < len(rows):
-        yield "duplicate-scatter"
+        yield "duplicate-scatter", None
 
 
-def _random(_: Any, __: Values, ___: Values) -> Iterator[str]:
-    yield RANDOM
+def _random(_: Any, __: Values, ___: Values) -> Iterator[Open]:
+    yield RANDOM, None
 
 
-def _dropout(node: Any, inputs: Values, _: Values) -> Iterator[str]:
+def _dropout(node: Any, inputs: Values, _: Values) -> Iterator[Open]:
     training = len(inputs) > 2 and inputs[2] is not None and bool(np.asarray(inputs[2]).any())
     ratio = inputs[1] if len(inputs) > 1 and inputs[1] is not None else getattr(node, "ratio", None)
     if training and (ratio is None or bool((np.asarray(ratio) != 0).any())):
-        yield RANDOM
+        yield RANDOM, None
 
 
 def _long(terms: Callable[[Any, Values, Values], float]) -> Rule:
-    def rule(node: Any, inputs: Values, outputs: Values) -> Iterator[str]:
+    def rule(node: Any, inputs: Values, outputs: Values) -> Iterator[Open]:
         if _floats(outputs[0]):
             count = int(terms(node, inputs, outputs))
             if count >= _LONG:
-                yield f"{ACCUMULATION}:{count}"
+                yield f"{ACCUMULATION}:{count}", None
 
     return rule
 
@@ -227,41 +275,37 @@ def _sum(*values: Any) -> Any:
     return total
 
 
-_NAN: tuple[Rule, ...] = (_nan_input,)
-_TOUCHED_BY_NAN = (
-    "Relu",
-    "LeakyRelu",
-    "PRelu",
-    "ThresholdedRelu",
-    "Elu",
-    "Selu",
-    "Celu",
-    "HardSigmoid",
-    "HardSwish",
-    "Clip",
-    "Max",
-    "Min",
-    "ReduceMax",
-    "ReduceMin",
-    "ArgMax",
-    "ArgMin",
-    "MaxPool",
-    "GlobalMaxPool",
-    "MaxRoiPool",
-    "RoiAlign",
-    "Sign",
-    "Shrink",
-    "Unique",
-    "Hardmax",
-    "Equal",
-    "Greater",
-    "GreaterOrEqual",
-    "Less",
-    "LessOrEqual",
-    "NonZero",
-    "QuantizeLinear",
-    "DynamicQuantizeLinear",
-    "NonMaxSuppression",
+_NAN_ELEMENTWISE = (
+    *(
+        "Relu",
+        "LeakyRelu",
+        "PRelu",
+        "ThresholdedRelu",
+        "Elu",
+        "Selu",
+        "Celu",
+        "HardSigmoid",
+        "HardSwish",
+        "Clip",
+        "Max",
+        "Min",
+    ),
+    *("Sign", "Shrink", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "QuantizeLinear"),
+)
+_NAN_ANYWHERE = (
+    *(
+        "ReduceMax",
+        "ReduceMin",
+        "ArgMax",
+        "ArgMin",
+        "MaxPool",
+        "GlobalMaxPool",
+        "MaxRoiPool",
+        "RoiAlign",
+        "Unique",
+        "Hardmax",
+    ),
+    *("NonZero", "DynamicQuantizeLinear", "NonMaxSuppression"),
 )
 _RULES: Mapping[str, tuple[Rule, ...]] = {
     "Div": (_integer_division,),
@@ -287,10 +331,8 @@ _RULES: Mapping[str, tuple[Rule, ...]] = {
     "Conv": (_long(_convolved),),
     "ConvTranspose": (_long(_convolved_back),),
     **dict.fromkeys(("LayerNormalization", "RMSNormalization", "InstanceNormalization", "LpNormalization"), (_long(_norm),)),
-    **dict.fromkeys(
-        _TOUCHED_BY_NAN,
-        _NAN,
-    ),
+    **dict.fromkeys(_NAN_ELEMENTWISE, (_nan_element,)),
+    **dict.fromkeys(_NAN_ANYWHERE, (_nan_input,)),
     "TopK": (_nan_input, _unsorted),
     "Softmax": (_softmax,),
     "LogSoftmax": (_softmax,),

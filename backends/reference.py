@@ -4,7 +4,7 @@
 and leaves its outputs in float64. Both record the places where ONNX leaves the result open (opsieve.backends.hazards).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -71,13 +71,18 @@ class ReferenceBackend:
             # An optional graph input that was left out is an absent optional.
             fed.update({name: None for name in watch.optional_inputs if name not in fed})
             watch.found.clear()
-            try:
-                # Warnings of numpy's about overflow and NaN tell nothing here: the values are looked at.
-                with np.errstate(all="ignore"):
-                    values = evaluator.run(None, fed)
-            finally:
-                request.hazards[:] = watch.hazards()
-            return dict(zip(names, values, strict=True))
+            # Warnings of numpy's about overflow and NaN tell nothing here: the values are looked at.
+            with np.errstate(all="ignore"):
+                try:
+                    values = dict(zip(names, evaluator.run(None, fed), strict=True))
+                except Exception:
+                    request.hazards[:] = watch.hazards(names)
+                    raise
+                depending = names
+                if watch.left_open():
+                    depending = watch.depending(values, lambda: evaluator.run(None, fed))
+                request.hazards[:] = watch.hazards(depending)
+            return values
 
         return run
 
@@ -101,6 +106,7 @@ class _Watch:
         self.graph = model.graph
         self.wide = wide
         self.found: dict[tuple[str, int], tuple[str, str]] = {}
+        self.disturbing = False
         self.running: list[int] = []  # depth of nodes; the first is the place of the top-level one
         self.optional_inputs = [
             value.name
@@ -108,23 +114,44 @@ class _Watch:
             if value.type.WhichOneof("value") == "optional_type" and value.name not in given
         ]
 
-    def met(self, node: Any, rules: Sequence[str]) -> None:
+    def met(self, node: Any, rule: str) -> None:
         if len(self.found) < _MAX_HAZARDS:
             label = node.onnx_node.name or next(iter(node.onnx_node.output), "")
-            for rule in rules:
-                self.found.setdefault((rule, self.running[0]), (label, node.onnx_node.op_type))
+            self.found.setdefault((rule, self.running[0]), (label, node.onnx_node.op_type))
 
-    def hazards(self) -> list[dict[str, Any]]:
-        from opsieve.backends.hazards import nodes_reaching
+    def left_open(self) -> bool:
+        from opsieve.backends.hazards import leaves_open
+
+        return any(leaves_open(rule) for rule, _ in self.found)
+
+    def depending(self, values: dict[str, Any], again: Callable[[], Any]) -> list[str]:
+        """Outputs that change when every open element gets another value: the others were guarded."""
+        from opsieve.backends.compare import identical
+
+        self.disturbing = True
+        try:
+            changed = again()
+        except Exception:  # noqa: BLE001  another value was not fit for what comes after: all may depend on it
+            return list(values)
+        finally:
+            self.disturbing = False
+        return [
+            name for (name, value), other in zip(values.items(), changed, strict=True) if not identical(value, other)
+        ]
+
+    def hazards(self, depending: Sequence[str]) -> list[dict[str, Any]]:
+        """What was met, as JSON objects; an open result reaches only what depends on its value."""
+        from opsieve.backends.hazards import leaves_open, nodes_reaching
 
         if not self.found:
             return []
         reach = nodes_reaching(self.graph)
-        return [
-            {"rule": rule, "node": label, "operator": operator, "outputs": sorted(reach[place])}
-            for (rule, place), (label, operator) in self.found.items()
-            if reach[place]
-        ]
+        told = []
+        for (rule, place), (label, operator) in self.found.items():
+            outputs = reach[place] & set(depending) if leaves_open(rule) else reach[place]
+            if outputs:
+                told.append({"rule": rule, "node": label, "operator": operator, "outputs": sorted(outputs)})
+        return told
 
 
 class _Watched:
@@ -138,7 +165,7 @@ class _Watched:
         return getattr(self._node, name)
 
     def run(self, *inputs: Any, **context: Any) -> tuple[Any, ...]:
-        from opsieve.backends.hazards import open_results
+        from opsieve.backends.hazards import disturbed, leaves_open, open_results
         from opsieve.backends.promote import narrow_value, promote_value
 
         node, watch = self._node, self._watch
@@ -152,9 +179,11 @@ class _Watched:
                 # Several implementations, and the function bodies of operators, make float32 whatever they are given.
                 outputs = tuple(promote_value(value) for value in outputs)
             if self._standard:
-                rules = open_results(node.op_type, node, inputs, outputs)
-                if rules:
-                    watch.met(node, rules)
+                for rule, mask in open_results(node.op_type, node, inputs, outputs):
+                    if not watch.disturbing:
+                        watch.met(node, rule)
+                    elif leaves_open(rule):
+                        outputs = (disturbed(outputs[0], mask), *outputs[1:])
         finally:
             watch.running.pop()
         return tuple(outputs)
