@@ -39,7 +39,8 @@ def _from_reply(target: Target, version: str, reply: dict[str, Any], body: memor
     if reply.get("repeats"):
         seconds["run"] = statistics.median(reply["repeats"])
     hazards = tuple(
-        Hazard(item["rule"], item["node"], item["operator"], tuple(item["outputs"])) for item in reply["hazards"]
+        Hazard(item["rule"], item["node"], item["operator"], tuple(item["outputs"]))
+        for item in reply.get("hazards", ())
     )
     source = plugin(target.backend).backend
     common = Observation(
@@ -48,8 +49,8 @@ def _from_reply(target: Target, version: str, reply: dict[str, Any], body: memor
         "ok",
         seconds=seconds,
         peak_memory=reply["peak"],
-        log=reply["log"],
-        notes=tuple(reply["notes"]),
+        log=reply.get("log", ""),
+        notes=tuple(reply.get("notes", ())),
         hazards=hazards,
         knobs={**KNOBS, **source.environment},
     )

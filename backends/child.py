@@ -151,9 +151,9 @@ class Worker:
             reply.update(describe(error), ok=False)
             reply["stage"] = current if current != "done" else "run"
             stage("done")
-        reply["notes"], reply["hazards"] = request.notes, request.hazards
-        reply["log"] = self.printed()
         reply["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        extra = {"notes": request.notes, "hazards": request.hazards, "log": self.printed()}
+        reply.update((name, value) for name, value in extra.items() if value)
         return reply
 
     @staticmethod
