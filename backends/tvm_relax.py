@@ -1,0 +1,194 @@
+"""apache-tvm on the CPU, through the ONNX importer of Relax.
+
+https://tvm.apache.org/docs/ describes Relax and its pipelines. The pipelines differ in what optimises before the lowering that
+all share: `default` is what `relax.build` does alone for a CPU and fuses nothing, `zero` runs the `zero` pipeline (constant
+folding and fusion) first, `target` is `relax.get_default_pipeline` of the target. With `default` every `opt` runs the same
+passes; with `target` level 0 leaves three out (measured on 0.27). `disabled` takes names of passes joined with `+`
+(`FuseOps+relax.backend.DispatchSortScan`).
+"""
+
+import re
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from opsieve.backends.protocol import Request, Run
+
+TARGETS = {"llvm": {"kind": "llvm"}, "llvm-O0": {"kind": "llvm", "opt-level": 0}}
+
+# Integers of less than a byte: TVM's runtime holds them packed but cannot be fed or read through numpy, and its kernels for
+# the CPU read packed bytes wrongly (seen on 0.27), so that they cannot cross a graph's border.
+PACKED = frozenset(["INT4", "UINT4", "INT2", "UINT2"])
+
+# What a message means, first match wins. A lack that TVM states is `unsupported`; what it does not explain (a KeyError in a
+# converter, a type error of a program that is valid, an InternalError of a pass) is left an error.
+MEANINGS: Tuple[Tuple[str, str], ...] = (
+    ("environment", r"Model IR version \d+ not supported|Unable to import onnx"),
+    ("out-of-memory", r"bad_alloc|[Cc]annot allocate memory|[Ff]ailed to allocate|Unable to allocate"),
+    ("rejected", r"encountered divisor value 0|step values must be non-zero"),
+    ("unsupported", r"[Uu]nsupported|[Nn]ot (?:yet |currently )?(?:supported|implemented)|does not support"),
+    ("unsupported", r"\b[Oo]nly (?:currently )?supports?\b|\bOnly [^.]{1,60} (?:is|are) (?:currently )?supported"),
+    ("unsupported", r"Only constant \w+ (?:currently )?supported|are supported only, but|must be 1 for Relax frontend"),
+    ("unsupported", r"cannot handle ShapeExpr inputs|must be a constant|requires a statically (?:known|typed)"),
+    ("unsupported", r"unknown dtype|datatype should be one of|cannot cross the border of a model"),
+)
+
+
+class TvmRelax:
+    """The backend `tvm`."""
+
+    name = "tvm"
+    package = "apache-tvm"
+    extra = "tvm"
+    options: Mapping[str, Tuple[str, ...]] = {
+        "pipeline": ("default", "zero", "target"),
+        "opt": ("3", "0", "1", "2", "4"),
+        "exec": ("bytecode", "compiled"),
+        "target": tuple(TARGETS),
+        "disabled": (),
+    }
+    main_option = "pipeline"
+    baseline: Mapping[str, str] = {
+        "pipeline": "default",
+        "opt": "0",
+        "exec": "bytecode",
+        "target": "llvm-O0",
+        "disabled": "",
+    }
+    # One thread also because a fork of a process whose kernels have run on several threads hangs.
+    environment: Mapping[str, str] = {
+        "TVM_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+    }
+
+    def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
+        """What importing tvm and its ONNX importer needs; its wheels of the 0.2x line are for Python 3.10 and newer."""
+        return ("numpy>=2.1", "onnx", "ml_dtypes", "protobuf", "typing_extensions", "psutil")
+
+    def companions(self, release: str) -> Tuple[str, ...]:
+        """The apache-tvm-ffi of the release: each was built against one, and newer ones fail to import or segfault."""
+        if release.startswith("0.25."):
+            return ("apache-tvm-ffi==0.1.12",)
+        return ("apache-tvm-ffi==0.1.14.post1",)
+
+    def load(self) -> str:
+        """Import tvm and the importer, and compile one Relu (never run) so that forked workers find lazy parts loaded."""
+        import onnx
+        import tvm
+        from onnx import helper
+        from tvm import relax
+        from tvm.relax.frontend.onnx import from_onnx
+
+        x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in "xy")
+        graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "warm", [x], [y])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        relax.build(from_onnx(model), tvm.target.Target("llvm"))
+        return str(tvm.__version__)
+
+    def prepare(self, request: "Request") -> "Run":
+        """Import, compile and link the model; shapes that it leaves open are those of the values that will be fed."""
+        import onnx
+        import tvm
+        from tvm import relax
+        from tvm.relax.frontend.onnx import from_onnx
+
+        options = request.options
+        model = onnx.load_model_from_string(request.model)
+        keep_fed_inputs(model.graph, request)
+        refuse_border(model.graph)
+        module = from_onnx(model, shape_dict=open_shapes(model.graph, request.inputs), keep_params_in_input=False)
+        given = {tensor.name for tensor in model.graph.initializer}
+        names = [item.name for item in model.graph.input if item.name not in given]
+
+        request.stage("compile")
+        target = tvm.target.Target(TARGETS[options["target"]])
+        disabled = [item for item in options["disabled"].split("+") if item]
+        with tvm.transform.PassContext(opt_level=int(options["opt"]), disabled_pass=disabled), target:
+            pipeline = "default"
+            if options["pipeline"] == "zero":
+                module = relax.get_pipeline("zero")(module)
+            elif options["pipeline"] == "target":
+                pipeline = relax.get_default_pipeline(target)
+            built = relax.build(module, target, relax_pipeline=pipeline, exec_mode=options["exec"])
+        machine = relax.VirtualMachine(built, tvm.cpu())  # the machine code is made here
+        main = machine["main"]
+        outputs = [item.name for item in model.graph.output]
+
+        def run(values: Dict[str, Any]) -> Dict[str, Any]:
+            result = main(*[tvm.runtime.tensor(np.asarray(values[name])) for name in names])
+            results = [result] if len(outputs) == 1 else list(result)
+            return {name: to_value(tvm, item, name, request) for name, item in zip(outputs, results)}
+
+        return run
+
+    def classify(self, stage: str, exception: str, message: str) -> str:
+        """By the exception's class where it says enough, else by the wording of the message."""
+        kind = exception.rpartition(".")[2]
+        if kind in ("OpNotImplemented", "NotImplementedError", "OpAttributeUnImplemented"):
+            return "unsupported"
+        if kind in ("MemoryError", "_ArrayMemoryError"):
+            return "out-of-memory"
+        if kind in ("ImportError", "ModuleNotFoundError"):
+            return "environment"
+        if kind == "DecodeError":
+            return "rejected"
+        for meaning, pattern in MEANINGS:
+            if re.search(pattern, message[:1000]):
+                return meaning
+        return "error"
+
+
+def keep_fed_inputs(graph: Any, request: "Request") -> None:
+    """Drop the default value of every graph input that is fed: the importer would take the default for a constant."""
+    declared = {item.name for item in graph.input}
+    kept = [tensor for tensor in graph.initializer if not (tensor.name in declared and tensor.name in request.inputs)]
+    if len(kept) < len(graph.initializer):
+        del graph.initializer[:]
+        graph.initializer.extend(kept)
+        request.notes.append("default values of inputs that are fed were left out of the model")
+
+
+def refuse_border(graph: Any) -> None:
+    """NotImplementedError for inputs and outputs of types that TVM cannot be fed or read from."""
+    from onnx import TensorProto
+
+    for item in list(graph.input) + list(graph.output):
+        what = item.type.WhichOneof("value")
+        if what not in ("tensor_type", None) and (what != "sequence_type" or item in list(graph.input)):
+            raise NotImplementedError(
+                "a value of %s cannot cross the border of a model in tvm" % what.replace("_", " ")
+            )
+        name = TensorProto.DataType.Name(item.type.tensor_type.elem_type)
+        if name in PACKED or name == "STRING":
+            raise NotImplementedError("a tensor of %s cannot cross the border of a model in tvm" % name.lower())
+
+
+def open_shapes(graph: Any, inputs: Mapping[str, Any]) -> Dict[str, List[int]]:
+    """Shapes of the fed values for inputs whose declared shape has an open dimension, or is missing."""
+    shapes = {}
+    for item in graph.input:
+        tensor = item.type.tensor_type
+        fixed = tensor.HasField("shape") and all(dim.WhichOneof("value") == "dim_value" for dim in tensor.shape.dim)
+        if item.name in inputs and not fixed:
+            shapes[item.name] = list(np.shape(inputs[item.name]))
+    return shapes
+
+
+def to_value(tvm: Any, result: Any, name: str, request: "Request") -> Any:
+    """A numpy array, or a list of them, of what the virtual machine returned."""
+    if hasattr(result, "numpy"):
+        return result.numpy()
+    if isinstance(result, tvm.runtime.ShapeTuple):
+        note = "tvm returned a shape for %s, read as a tensor of int64" % name
+        if note not in request.notes:
+            request.notes.append(note)
+        return np.array(list(result), np.int64)
+    if isinstance(result, (bool, int, float)):
+        return np.asarray(result)
+    return [to_value(tvm, item, name, request) for item in result]
+
+
+BACKEND = TvmRelax()
