@@ -290,7 +290,7 @@ _NAN_ELEMENTWISE = (
         "Max",
         "Min",
     ),
-    *("Sign", "Shrink", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "QuantizeLinear"),
+    *("Sign", "Shrink", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"),
 )
 _NAN_ANYWHERE = (
     *(
@@ -305,7 +305,7 @@ _NAN_ANYWHERE = (
         "Unique",
         "Hardmax",
     ),
-    *("NonZero", "DynamicQuantizeLinear", "NonMaxSuppression"),
+    *("NonZero", "QuantizeLinear", "DynamicQuantizeLinear", "NonMaxSuppression"),
 )
 _RULES: Mapping[str, tuple[Rule, ...]] = {
     "Div": (_integer_division,),

@@ -43,6 +43,7 @@ class ReferenceBackend:
         import onnx.reference.ops._op_list
 
         import opsieve.backends.hazards
+        import opsieve.backends.mended
         import opsieve.backends.promote  # noqa: F401
 
         return str(onnx.__version__)
@@ -51,6 +52,7 @@ class ReferenceBackend:
         """Build the evaluator; values are fed and returned by name, an absent optional as None."""
         import onnx
 
+        from opsieve.backends.mended import MENDED
         from opsieve.backends.promote import promote, promote_value
 
         request.stage("import")
@@ -60,7 +62,7 @@ class ReferenceBackend:
             _check(model, request)
         request.stage("compile")
         watch = _Watch(model, wide)
-        evaluator = _evaluator(watch)(promote(model) if wide else model)
+        evaluator = _evaluator(watch)(promote(model) if wide else model, new_ops=list(MENDED))
         known = set(evaluator.input_names)
         names = list(evaluator.output_names)
 
