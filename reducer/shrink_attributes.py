@@ -1,0 +1,229 @@
+"""Attributes to their defaults or to simpler values, optional inputs and outputs left out, from the operators' schemas.
+
+What an attribute may become is decided by its kind: integers go to 0, 1 and by halves, reals to 0, 1, 0.5 or fewer digits, lists
+item by item and as a whole, and shorter unless their length belongs to a rank (`pads`, `strides`, `perm` ...). Whether the value
+makes sense to the operator is left to inference and to the check. Dtypes, tensors and bodies are other passes' business.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import onnx
+from onnx import AttributeProto, helper
+
+from opsieve.gen.tensors import Value
+from opsieve.reducer.edit import Edit
+from opsieve.reducer.shrink_graph import (
+    Path,
+    attribute_of,
+    drop_unused,
+    first_output,
+    label,
+    node_at,
+    nodes,
+    set_attribute,
+    uses,
+)
+from opsieve.reducer.shrink_view import changing
+from opsieve.reducer.subject import Subject
+
+DTYPE_ATTRIBUTES = frozenset(("to", "dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision"))
+_RANKED = frozenset(
+    (
+        "kernel_shape",
+        "pads",
+        "strides",
+        "dilations",
+        "output_padding",
+        "output_shape",
+        "perm",
+        "border",
+        "scale",
+        "scales",
+    )
+)
+_VALUED = (
+    AttributeProto.INT,
+    AttributeProto.INTS,
+    AttributeProto.FLOAT,
+    AttributeProto.FLOATS,
+    AttributeProto.STRING,
+    AttributeProto.STRINGS,
+)
+
+
+class AttributePass:
+    """Attributes dropped or simplified, optional inputs and outputs left out."""
+
+    name = "attributes"
+
+    def edits(self, subject: Subject) -> Iterator[Edit]:
+        """First what goes away as a whole, then what gets simpler values."""
+        opsets = {entry.domain: entry.version for entry in subject.model.opset_import}
+        local = {(function.domain, function.name) for function in subject.model.functions}
+        finer: list[tuple[Path, onnx.NodeProto, AttributeProto]] = []
+        used = uses(subject.model)
+        for path, node in nodes(subject.model.graph):
+            if not first_output(node):
+                continue
+            schema = None
+            if (node.domain, node.op_type) not in local:
+                schema = schema_of(node.op_type, node.domain, opsets.get(node.domain, 0))
+            yield from _omissions(path, node, schema, used)
+            for attribute in node.attribute:
+                if attribute.type in _VALUED and attribute.name not in DTYPE_ATTRIBUTES and node.op_type != "Constant":
+                    declared = schema.attributes.get(attribute.name) if schema else None
+                    if declared is None or not declared.required:
+                        yield _edit(path, node, attribute.name, None)
+                    finer.append((path, node, attribute))
+                elif attribute.name == "value" and node.op_type == "ConstantOfShape":
+                    yield _edit(path, node, attribute.name, None)
+        for path, node, attribute in finer:
+            value = helper.get_attribute_value(attribute)
+            for simpler in _simpler(attribute.name, value):
+                yield _edit(path, node, attribute.name, simpler)
+
+
+def schema_of(operator: str, domain: str, version: int) -> onnx.defs.OpSchema | None:
+    """The schema of an operator in an opset, None for one that this onnx does not know."""
+    if not onnx.defs.has(operator, max_inclusive_version=max(version, 1), domain=domain):
+        return None
+    return onnx.defs.get_schema(operator, max(version, 1), domain)
+
+
+def _edit(path: Path, node: onnx.NodeProto, name: str, value: Any) -> Edit:
+    key = first_output(node)
+    old = helper.get_attribute_value(attribute_of(node, name)) if value is not None else None
+
+    def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
+        target = node_at(model, path, key)
+        found = None if target is None else attribute_of(target, name)
+        if target is None or found is None or (old is not None and helper.get_attribute_value(found) != old):
+            return None
+        set_attribute(target, name, value)
+        return inputs
+
+    verb = f"drop {name} of" if value is None else f"set {name} to {str(value)[:40]} in"
+    return changing(f"{verb} {label(node)}", {"/".join((*path, key, "@" + name))}, change)
+
+
+def _omissions(path: Path, node: onnx.NodeProto, schema: onnx.defs.OpSchema | None, used: set[str]) -> Iterator[Edit]:
+    """Optional inputs left out, and optional outputs that nothing reads."""
+    if schema is None:
+        return
+    optional = onnx.defs.OpSchema.FormalParameterOption.Optional
+    for index, parameter in enumerate(schema.inputs[: len(node.input)]):
+        if parameter.option == optional and node.input[index]:
+            yield _omission(path, node, index, parameter.name)
+    if len(schema.inputs) and schema.inputs[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic:
+        for index in range(len(node.input) - 1, max(len(schema.inputs) - 1, schema.min_input) - 1, -1):
+            if len(node.input) > schema.min_input:
+                yield _omission(path, node, index, f"input {index}")
+    if schema.outputs and schema.outputs[-1].option != onnx.defs.OpSchema.FormalParameterOption.Variadic:
+        for index in range(1, len(node.output)):
+            optional_output = schema.outputs[index].option == optional
+            if node.output[index] and node.output[index] not in used and optional_output:
+                yield _output_omission(path, node, index)
+
+
+def _omission(path: Path, node: onnx.NodeProto, index: int, what: str) -> Edit:
+    key, name = first_output(node), node.input[index]
+    variadic = what.startswith("input ")
+
+    def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
+        target = node_at(model, path, key)
+        if target is None or len(target.input) <= index or target.input[index] != name:
+            return None
+        if variadic:
+            del target.input[index]
+        else:
+            target.input[index] = ""
+        while target.input and not target.input[-1]:
+            del target.input[-1]
+        return drop_unused(model, inputs)
+
+    return changing(f"leave out {what} of {label(node)}", {"/".join((*path, key, f"<{index}"))}, change)
+
+
+def _output_omission(path: Path, node: onnx.NodeProto, index: int) -> Edit:
+    key, name = first_output(node), node.output[index]
+
+    def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
+        target = node_at(model, path, key)
+        if target is None or len(target.output) <= index or target.output[index] != name or name in uses(model):
+            return None
+        target.output[index] = ""
+        while target.output and not target.output[-1]:
+            del target.output[-1]
+        return inputs
+
+    return changing(f"leave out output {index} of {label(node)}", {"/".join((*path, key, f">{index}"))}, change)
+
+
+def _simpler(name: str, value: Any) -> Iterator[Any]:
+    if isinstance(value, bool | int):
+        yield from _integers(value)
+    elif isinstance(value, float):
+        yield from _reals(value)
+    elif isinstance(value, list) and value:
+        yield from _lists(name, value)
+
+
+def _integers(value: int) -> Iterator[int]:
+    candidates = (0, 1, -1, -value, int(value / 2), value - 1 if value > 0 else value + 1)
+    for candidate in dict.fromkeys(candidates):
+        if _weight(candidate) < _weight(value):
+            yield candidate
+
+
+def _weight(value: int) -> int:
+    return abs(value).bit_length() + (value < 0)
+
+
+def _reals(value: float) -> Iterator[float]:
+    if value in (0.0, 1.0):
+        if value:
+            yield 0.0
+        return
+    yield 0.0
+    yield 1.0
+    if value != 0.5:
+        if not math.isfinite(value):
+            yield 0.5
+            return
+        if not float(value).is_integer():
+            yield 0.5
+            rounded = float(round(value))
+            if rounded not in (0.0, 1.0):
+                yield rounded
+            if value != round(value, 2) != 0.5:
+                yield round(value, 2)
+        elif abs(value) > 2:
+            yield math.copysign(2.0, value)
+
+
+def _lists(name: str, values: list[Any]) -> Iterator[list[Any]]:
+    if name == "perm":
+        # An inversion less at a time: the identity is the simplest permutation.
+        ascending = sorted(values)
+        if values != ascending:
+            yield ascending
+        return
+    if name not in _RANKED and len(values) > 1:
+        for index in range(len(values)):
+            yield [*values[:index], *values[index + 1 :]]
+    if isinstance(values[0], int):
+        for splat in (0, 1):
+            if sum(map(_weight, values)) > _weight(splat) * len(values) and any(item != splat for item in values):
+                yield [splat] * len(values)
+        for index, item in enumerate(values):
+            for simpler in _integers(item):
+                yield [*values[:index], simpler, *values[index + 1 :]]
+    elif isinstance(values[0], float):
+        for index, item in enumerate(values):
+            for real in _reals(item):
+                yield [*values[:index], real, *values[index + 1 :]]
+
+
+PASS = AttributePass()
