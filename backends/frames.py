@@ -196,7 +196,7 @@ _ALLOCATOR = (
     "Fatal glibc error",
     "pure virtual method called",
 )
-_SANITIZER = re.compile(r"==\d{1,9}+==\s*+ERROR: (\w++Sanitizer: [\w-]++)")
+_SANITIZER = re.compile(r"==\d{1,9}+==\s*+ERROR: (\w{1,40}+: [\w-]++)")
 _UNDEFINED = re.compile(r".*?:\d{1,9}+:\d{1,9}+: (runtime error: .++)")
 _SIGNAL_WORDS = {"overflow": "stack overflow", "call": "call of a bad address"}
 

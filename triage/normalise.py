@@ -38,7 +38,7 @@ _SOURCES = frozenset(["cc", "cpp", "cxx", "c", "h", "hpp", "hh", "cu", "cuh", "p
 _STATUS = re.compile(r"\[ONNXRuntimeError\] : \d{1,4}+ : (\w{1,60}+) : ")
 _QUOTED = re.compile(r"(?<!\w)(?:'([^'\n]{0,200}+)'|\"([^\"\n]{0,200}+)\"|`([^`\n]{0,200}+)[`'])")
 _CAMEL = re.compile(r"[A-Z][A-Za-z0-9]+")
-_DOTTED_CLASS = re.compile(r"(?:[a-z_]\w*+\.)++[A-Z]\w*+")
+_QUALIFIED = re.compile(r"(?:[a-z_]\w*+\.)++[A-Z]\w*+|\w++(?:::\w++)++")
 _DTYPE_WORD = r"(?:[\w.]{1,20}\.)?(?:(?:float|bfloat|int|uint|complex)\d{1,3}+(?:_?e\dm\d\w*+)?|bool)(?!\w)"
 _ONE_DTYPE = re.compile(_DTYPE_WORD)
 _TOKEN = re.compile(
@@ -59,7 +59,7 @@ _TOKEN = re.compile(
     r"|(?P<word>(?<!\w)[A-Za-z_]\w*+)"
     r"|(?P<number>(?<!\w)-?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?)"
 )
-_DIGITS_BEHIND = re.compile(r"(?:_v)?[_\d]++$")
+_DIGITS_BEHIND = re.compile(r"(?:_v)?(?<!L)[_\d]++$")  # ReduceL1 and ReduceL2 are operators
 _RUN = re.compile(rf"[\[\](){{}},;\s{_NUMBER}-]++")
 _ITEM = rf"(?:{_NAME}(?:: ?tensor\({_DTYPE}\))?+|{_DTYPE})"
 _LIST = re.compile(
@@ -106,7 +106,7 @@ def _quoted(match: re.Match[str]) -> str:
     )
     if _ONE_DTYPE.fullmatch(inner):
         return _DTYPE
-    if _CAMEL.fullmatch(inner) or _DOTTED_CLASS.fullmatch(inner):
+    if _CAMEL.fullmatch(inner) or _QUALIFIED.fullmatch(inner):
         return inner
     if inner.isidentifier() and (before.endswith(("attribute ", "argument ")) or after.startswith(" object")):
         return inner

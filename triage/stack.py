@@ -42,7 +42,7 @@ class Stack:
 
 def read(frames: Sequence[Frame], limit: int) -> Stack:
     """The stack's `limit` innermost telling frames; of a stack with telling native frames only those."""
-    telling = [frame for frame in frames if not _is_plumbing(frame)]
+    telling = [frame for frame in frames[_first_package(frames) :] if not _is_plumbing(frame)]
     native = [frame for frame in telling if frame.language == "native"]
     died_natively = bool(frames) and frames[-1].language == "native" and any(frame.module for frame in frames)
     chosen = (native if died_natively and native else telling)[::-1]
@@ -58,8 +58,14 @@ def read(frames: Sequence[Frame], limit: int) -> Stack:
         and _tail(first.function) in _lists().vague
         and "." not in first.function
     )
-    symbols = any("+0x" not in name and name != "<jit>" for name in names)
+    symbols = any(frame.function for frame in chosen[:limit])
     return Stack(tuple(names), len(frames) - len(telling), vague, recursive, symbols)
+
+
+def _first_package(frames: Sequence[Frame]) -> int:
+    """The index of the outermost frame in an installed package: what lies outside is the program that called the compiler. 0 without one."""
+    packages = (i for i, frame in enumerate(frames) if "site-packages/" in frame.file or "dist-packages/" in frame.file)
+    return next(packages, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +119,15 @@ def _tail(function: str) -> str:
 
 def _name(frame: Frame) -> str:
     if frame.language == "python":
-        function = _OPSET.sub("", _LOCALS.sub("", frame.function[:2000]))
+        function = _OPSET.sub("", _LOCALS.sub("", frame.function[:2000])) or frame.function
         return f"{frame.file.rpartition('/')[2]} {function}"[:_MAX_NAME]
     if frame.function:
         return _CLONE.sub("", qualified_name(frame.function))[:_MAX_NAME] or "?"
     if frame.module == "<jit>":
         return "<jit>"
-    identity = f"@{frame.build_id[:12]}" if frame.build_id else ""
-    return f"{frame.module[:100]}+0x{frame.offset:x}{identity}"
+    if not frame.offset:
+        return frame.module[:100]
+    return f"{frame.module[:100]}+0x{frame.offset:x}" + (f"@{frame.build_id[:12]}" if frame.build_id else "")
 
 
 def _unrolled(names: list[str]) -> tuple[list[str], bool]:

@@ -1,0 +1,33 @@
+"""The raw logs of tests/logs and what is expected of them."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsieve.backends.frames import parse_log, parse_traceback, summary
+from opsieve.backends.observation import Frame
+
+FOLDER = Path(__file__).with_name("logs")
+PATHS = sorted(FOLDER.glob("*.log"))
+
+
+@dataclass(frozen=True)
+class GoldenLog:
+    head: dict[str, str]
+    raw: str
+
+    @staticmethod
+    def read(path: Path) -> "GoldenLog":
+        above, _, raw = path.read_text(encoding="utf-8").partition("\n---\n")
+        return GoldenLog(dict(line.split(": ", 1) for line in above.splitlines() if ": " in line), raw)
+
+    def expected(self, key: str) -> str:
+        return self.head.get(f"expect {key}", "")
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        return parse_log(self.raw) if self.head["kind"] == "log" else parse_traceback(self.raw)
+
+    @property
+    def message(self) -> str:
+        return summary(self.raw) if self.head["kind"] == "log" else json.loads(self.head["message"])
