@@ -53,7 +53,8 @@ def disturbed(value: Any, mask: Any) -> Any:
     elif array.dtype.kind in "OUS":
         other = np.full(array.shape, "?", dtype=object)
     else:
-        other = np.zeros_like(array)
+        # bfloat16, float8, int4: whatever is not zero becomes zero, and the other way about.
+        other = np.where(array == np.zeros((), array.dtype), 1, 0).astype(array.dtype)
     return other if mask is None else np.where(np.broadcast_to(mask, array.shape), other, array)
 
 
