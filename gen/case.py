@@ -75,8 +75,8 @@ class _Format(msgspec.Struct):
 
 
 def is_case(folder: Path) -> bool:
-    """Whether a folder is a saved case."""
-    return (folder / "case.json").is_file()
+    """Whether a folder is a saved case, sound or not."""
+    return os.path.lexists(folder / "case.json")
 
 
 def save(case: Case, folder: Path) -> None:
@@ -138,10 +138,10 @@ def _decoded(path: Path) -> _File:
         found = msgspec.json.decode(data, type=_Format).format
         if found > FORMAT:
             raise BadInput(
-                f"{shown(path, 160)} has format {found}, newer than this opsieve's {FORMAT}; upgrade opsieve"
+                f"{shown(path, 160)} has format {shown(found)}, newer than this opsieve's {FORMAT}; upgrade opsieve"
             )
         if found < 1:
-            raise BadInput(f"{shown(path, 160)} has the unknown format {found}")
+            raise BadInput(f"{shown(path, 160)} has the unknown format {shown(found)}")
         return msgspec.json.decode(data, type=_File)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"{shown(path, 160)} is no case description: {shown(str(error), 120)}") from None

@@ -3,6 +3,7 @@
 import io
 import math
 import re
+import warnings
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -99,8 +100,9 @@ def _by_name(arrays: dict[str, Any], types: Mapping[str, ValueType], role: Role,
         matches = {key: _POSITIONAL[role].fullmatch(key) for key in arrays}
         places = {key: int(match[1]) for key, match in matches.items() if match}
         if len(places) == len(arrays) and len(set(places.values())) == len(places):
-            if max(places.values(), default=-1) >= len(names):
-                raise BadInput(f"{where} has {len(arrays)} values, but the model has {len(names)} {role}s")
+            beyond = [key for key, place in places.items() if place >= len(names)]
+            if beyond:
+                raise BadInput(f"{where} has an entry {shown(beyond[0])}, but the model has {len(names)} {role}s")
             return {names[place]: arrays[key] for key, place in places.items()}
     extra = [key for key in arrays if key not in types]
     if extra:
@@ -160,7 +162,11 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, where: str) -> np.n
         read_header = _HEADERS.get(version)
         if read_header is None:
             raise BadInput(f"{where} has an unknown version of the .npy format")
-        shape, by_columns, dtype = read_header(head, max_header_size=_MAX_HEADER)
+        try:
+            with warnings.catch_warnings(action="ignore"):  # of headers as Python 2 wrote them
+                shape, by_columns, dtype = read_header(head, max_header_size=_MAX_HEADER)
+        except Exception as error:  # noqa: BLE001 numpy hands the text to Python's tokenizer and parser: any of their errors
+            raise BadInput(f"{where} has no .npy header that can be read ({type(error).__name__})") from None
         if dtype.hasobject:
             raise BadInput(f"{where} holds pickled objects, which opsieve does not load; save plain arrays")
         if dtype.fields or dtype.subdtype or dtype.kind not in "biufcUSV" or min(shape, default=0) < 0:

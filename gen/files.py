@@ -20,6 +20,14 @@ def sized(path: Path) -> int:
     return status.st_size
 
 
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder at `path`; False, too, for a path that the system does not take."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
 def read_file(path: Path, limit: int = LIMIT) -> bytes:
     """The bytes of a regular file; BadInput when it is none, or longer than `limit` bytes."""
     return read_part(path, 0, None, limit)

@@ -73,7 +73,7 @@ def seeded_inputs(model: onnx.ModelProto, seed: int) -> dict[str, Value]:
     total = sum(math.prod(shape) for shape in shapes.values())
     if total > MAX_ELEMENTS:
         raise BadInput(
-            f"its inputs hold {shown(total)} elements, too many to make up (at most {MAX_ELEMENTS}); give --inputs"
+            f"the model's inputs hold {shown(total)} elements, too many to make up (at most {MAX_ELEMENTS}); give --inputs"
         )
     known = {name: shape if isinstance(types[name], TensorType) else None for name, shape in shapes.items()}
     domains = Trace(model, known, sizes).domains

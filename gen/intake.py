@@ -8,6 +8,7 @@ import onnx
 from opsieve.gen.bad_input import BadInput, shown
 from opsieve.gen.case import DATA, Case, Origin, is_case, load
 from opsieve.gen.data_set import read_folder, read_npz
+from opsieve.gen.files import is_folder
 from opsieve.gen.inputs import seeded_inputs
 from opsieve.gen.model import load_program
 from opsieve.gen.tensors import Value, graph_inputs, graph_outputs
@@ -38,7 +39,7 @@ def open_case(path: Path, inputs: Path | None = None, expected: Path | None = No
 
 def _found(path: Path, seed: int, given: bool) -> Case:
     """The case of `path` by itself; when inputs are `given`, those it has are not looked for."""
-    if path.is_dir():
+    if is_folder(path):
         if is_case(path):
             return load(path)
         if not (path / "model.onnx").exists():
@@ -57,7 +58,7 @@ def _found(path: Path, seed: int, given: bool) -> Case:
         try:
             values, outputs = _values(folder, model)
         except BadInput:
-            if path.is_dir():
+            if is_folder(path):
                 raise
     if values is not None or given:
         return Case(program, values or {}, outputs, Origin(inputs=source))
@@ -67,7 +68,7 @@ def _found(path: Path, seed: int, given: bool) -> Case:
 def _values(path: Path, model: onnx.ModelProto) -> tuple[Values | None, Values | None]:
     """Inputs and expected outputs at `path`, a folder or an `.npz`; None for what is not there."""
     types, results = graph_inputs(model), graph_outputs(model)
-    if not path.is_dir():
+    if not is_folder(path):
         return read_npz(path, types, "input"), None
     for folder in (path, path / DATA):
         if _is_data_set(folder):
@@ -81,7 +82,7 @@ def _values(path: Path, model: onnx.ModelProto) -> tuple[Values | None, Values |
 
 def _expected(path: Path, model: onnx.ModelProto) -> Values:
     results = graph_outputs(model)
-    if not path.is_dir():
+    if not is_folder(path):
         return read_npz(path, results, "output")
     for folder in (path, path / DATA):
         if any(folder.glob("output_*.pb")):

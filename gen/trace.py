@@ -28,8 +28,31 @@ _IN_ORDER = frozenset(
     ("Identity", "Cast", "CastLike", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Optional", "OptionalGetElement")
 )
 _SAME_SHAPE = frozenset(
-    """Identity Cast CastLike Relu Sigmoid Tanh Neg Abs Exp Log Sqrt Softmax Dropout Clip BatchNormalization LayerNormalization
-    InstanceNormalization LeakyRelu Elu Gelu Erf Floor Ceil""".split()
+    [
+        "Identity",
+        "Cast",
+        "CastLike",
+        "Relu",
+        "Sigmoid",
+        "Tanh",
+        "Neg",
+        "Abs",
+        "Exp",
+        "Log",
+        "Sqrt",
+        "Softmax",
+        "Dropout",
+        "Clip",
+        "BatchNormalization",
+        "LayerNormalization",
+        "InstanceNormalization",
+        "LeakyRelu",
+        "Elu",
+        "Gelu",
+        "Erf",
+        "Floor",
+        "Ceil",
+    ]
 )
 _MAX_VISITS = 200_000  # nodes, each function counted at every call
 _MAX_CONSTANT = 1024  # elements of a constant that is looked into
