@@ -233,6 +233,8 @@ def misfit(value: Value, type_: ValueType) -> str:
         return next(found, "")
     if isinstance(type_, OtherType):
         return f"would have to be a {type_.kind}, which opsieve cannot feed"
+    if isinstance(value, np.generic):  # numpy hands out scalars where ONNX has tensors of no dimension
+        value = np.asarray(value)
     if not isinstance(value, np.ndarray):
         return f"is no tensor, but {type_} is wanted"
     dtype = dtype_name(value)

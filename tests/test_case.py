@@ -3,6 +3,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import hostile
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from opsieve.gen import data_set
 from opsieve.gen.bad_input import BadInput
 from opsieve.gen.case import Case, Origin, load, save
 from opsieve.gen.inputs import seeded_inputs
@@ -287,6 +289,24 @@ def test_raw_bytes_are_taken_for_no_ordinary_dtype(tmp_path):
         open_case(folder)
     np.savez(folder / "inputs.npz", x=X.astype(ml_dtypes.bfloat16))
     with pytest.raises(BadInput, match="float32 is wanted"):
+        open_case(folder)
+
+
+def test_pickles_are_called_pickles(tmp_path):
+    folder = write(tmp_path)
+    np.savez(folder / "inputs.npz", x=np.array([[print] * 3] * 2, dtype=object))
+    with pytest.raises(BadInput, match="pickled objects"):
+        open_case(folder)
+
+
+def test_what_an_npz_unpacks_to_is_bounded(tmp_path, monkeypatch):
+    """Sound in every other respect: the bound is lowered, for a bomb would take seconds to make."""
+    folder = write(tmp_path, "npz")
+    size = sum(entry.file_size for entry in zipfile.ZipFile(folder / "inputs.npz").infolist())
+    monkeypatch.setattr(data_set, "LIMIT", size)
+    open_case(folder)
+    monkeypatch.setattr(data_set, "LIMIT", size - 1)
+    with pytest.raises(BadInput, match="unpacks to over"):
         open_case(folder)
 
 

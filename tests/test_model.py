@@ -85,6 +85,12 @@ def test_external_data_of_bodies_and_functions_is_taken_in(tmp_path):
     assert check(program.model) == ""
 
 
+def test_a_way_up_is_refused_even_when_it_leads_back(tmp_path):
+    (tmp_path / "w.bin").write_bytes(bytes(24))
+    with pytest.raises(BadInput, match="not a path inside"):
+        load_program(external_model(tmp_path, location="sub/../w.bin"))
+
+
 def test_a_missing_data_file_is_named(tmp_path):
     with pytest.raises(BadInput, match=r"w\.bin"):
         load_program(external_model(tmp_path))

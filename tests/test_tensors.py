@@ -163,6 +163,13 @@ def test_symbolic_dimensions_fit_any_size():
     assert misfit(np.zeros(7), TensorType("float64", None)) == ""
 
 
+def test_a_numpy_scalar_is_a_tensor_of_no_dimension():
+    type_ = TensorType("float32", ())
+    assert misfit(np.float32(2), type_) == ""
+    assert read_value(write_value(np.float32(2), type_), type_).shape == ()
+    assert "float64" in misfit(np.float64(2), type_)
+
+
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_give_a_value_or_a_sentence(data):
     for type_ in (
