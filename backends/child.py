@@ -231,7 +231,6 @@ class Zygote:
                 for _, _, data in ancillary:
                     fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
                 self.fork(json.loads(message.decode()), list(fds))
-        self.end()
 
     def fork(self, limits: Dict[str, int], fds: List[int]) -> None:
         """Fork one worker. Its pid is the first line it can be known by: the zygote writes it to the status pipe."""
@@ -346,5 +345,8 @@ def children() -> List[int]:
 
 if __name__ == "__main__":
     zygote = Zygote(json.loads(sys.argv[1]))
-    zygote.start()
-    zygote.serve()
+    try:
+        zygote.start()
+        zygote.serve()
+    finally:
+        zygote.end()

@@ -122,8 +122,8 @@ class Workers:
         """Ask again with the same operators under a lower opset when the release is older than the model's opset."""
         if observation.outcome != "environment" or test.as_is:
             return observation
-        lowered = lower_opset(test.program.model)
-        if lowered == test.program.model:
+        lowered = lower_opset(test.program.proto).SerializeToString()
+        if lowered == test.program.proto.SerializeToString():
             return observation
         again = _batches([Test(Program(lowered, test.program.name), test.inputs)], all_options(target), 1, 0)
         _, answer = next(self._answers(target, zygote, again, True))
