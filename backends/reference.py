@@ -29,6 +29,7 @@ class ReferenceBackend:
     main_option = "precision"
     baseline: Mapping[str, str] = {}
     environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    lacks: tuple[str, ...] = ("operators outside the ONNX standard", "speed")
 
     def base(self, python: tuple[int, int]) -> tuple[str, ...]:
         """No releases of its own: it runs where opsieve does."""

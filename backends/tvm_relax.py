@@ -4,7 +4,7 @@ https://tvm.apache.org/docs/ describes Relax and its pipelines. The pipelines di
 all share: `default` is what `relax.build` does alone for a CPU and fuses nothing, `zero` runs the `zero` pipeline (constant
 folding and fusion) first, `target` is `relax.get_default_pipeline` of the target. With `default` every `opt` runs the same
 passes; with `target` level 0 leaves three out (measured on 0.27). `disabled` takes names of passes joined with `+`
-(`FuseOps+relax.backend.DispatchSortScan`).
+(`FuseOps+DispatchSortScan`); TVM ignores a name that it does not know.
 """
 
 import re
@@ -63,6 +63,10 @@ class TvmRelax:
         "OPENBLAS_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
     }
+    lacks: Tuple[str, ...] = (
+        "strings, sequences, optionals; 2-bit and 4-bit values that are fed or read",
+        "Loop, Scan and many operators: its importer says so, operator by operator",
+    )
 
     def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
         """What importing tvm and its ONNX importer needs; its wheels of the 0.2x line are for Python 3.10 and newer."""

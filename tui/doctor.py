@@ -57,7 +57,7 @@ def command(as_json: bool) -> None:
             if item.install:
                 console.print(f"  install it with: {escape(item.install)}")
     console.print(
-        f"\nPythons for old releases: {', '.join(pythons)}. Releases are kept in {escape(facts['release_store'])}."
+        f"\nPythons for old releases: {', '.join(pythons)}. Releases are kept in {escape(str(facts['release_store']))}."
     )
     frames = "whole, by a small C shim" if shim else f"partly: {native.reason()}"
     console.print(f"Native frames of a crash: {escape(frames)}.")

@@ -4,12 +4,14 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
+    from opsieve.backends.judge import Judged
     from opsieve.backends.lab import Lab
     from opsieve.backends.target import Target
     from opsieve.gen.case import Case
@@ -27,6 +29,8 @@ COLOURS = {"pass": "green", "fail": "red", "flaky": "magenta", "undecided": "yel
 @click.option("--seed", default=0, show_default=True, help="Seed of the inputs that nobody gave.")
 @click.option("--seconds", default=60.0, show_default=True, help="Wall time that one model may take on one target.")
 @click.option("--memory", default=4096, show_default=True, help="MiB that a model may use on a target.")
+@click.option("--rtol", type=float, help="Relative tolerance of your own, for every element, in place of the policy.")
+@click.option("--atol", type=float, help="Absolute tolerance of your own, added to the relative one.")
 @click.option("--oracle", "oracles", multiple=True, type=click.Choice(["slowdown", "memory"]), help="Ask this too.")
 @click.option("--no-check", is_flag=True, help="Judge models that onnx.checker rejects, too.")
 @click.option("--offline", is_flag=True, help="Install no release; use those that are there.")
@@ -40,6 +44,8 @@ def command(
     seed: int,
     seconds: float,
     memory: int,
+    rtol: float | None,
+    atol: float | None,
     oracles: tuple[str, ...],
     no_check: bool,
     offline: bool,
@@ -61,6 +67,10 @@ def command(
         raise BadTarget("--seconds must lie between 0 and 86400.")
     if not 64 <= memory <= 1 << 20:
         raise BadTarget("--memory must lie between 64 and 1048576 MiB.")
+    for name, value in (("--rtol", rtol), ("--atol", atol)):
+        if value is not None and not 0 <= value < float("inf"):
+            raise BadTarget(f"{name} must be a number that is not negative.")
+    tolerance = None if rtol is None and atol is None else (rtol or 0.0, atol or 0.0)
     resolved = [resolve(text) for text in dict.fromkeys(targets or ("onnxruntime",))]
     started = time.monotonic()
     results: list[dict[str, Any]] = []
@@ -73,7 +83,7 @@ def command(
             lab = Lab(workers)
             for first in range(0, len(models), GROUP):
                 cases = list(_cases(models[first : first + GROUP], inputs, expected, seed, lab, not no_check, bad))
-                for result in _judged(cases, resolved, lab, oracles, save):
+                for result in _judged(cases, resolved, lab, oracles, tolerance, save):
                     results.append(result)
                     if not as_json:
                         click.echo(_line(result))
@@ -117,15 +127,15 @@ def _cases(
     checker = Target("checker")
     if check:
         lab.foresee([(checker, [Test(case.program, case.inputs) for _, case in opened])])
-    for path, case in opened:
+    for name, case in opened:
         answer = lab.observe(checker, case.program, case.inputs) if check else None
         if answer is not None and answer.outcome not in ("ok", "environment"):
             why = " ".join(answer.message.split())[:300]
-            sentence = f"{path} is no valid ONNX model ({why}); mend it, or pass --no-check to run it all the same."
+            sentence = f"{name} is no valid ONNX model ({why}); mend it, or pass --no-check to run it all the same."
             bad.append(sentence)
             complain(sentence)
         else:
-            yield path, case
+            yield name, case
 
 
 def _judged(
@@ -133,38 +143,68 @@ def _judged(
     targets: "Sequence[Target]",
     lab: "Lab",
     oracles: Sequence[str],
+    tolerance: tuple[float, float] | None,
     save: Path | None,
 ) -> Iterator[dict[str, Any]]:
     """A result for every case on every target."""
-    from opsieve.backends.judge import FLOAT64, judge
-    from opsieve.backends.registry import display
+    from opsieve.backends.compare import POLICY
+    from opsieve.backends.judge import FLOAT64, Judged, judge
+    from opsieve.backends.oracles import measure_memory, measure_slowdown
     from opsieve.backends.workers import Test
-    from opsieve.triage.fingerprint import fingerprint
 
+    policy = replace(POLICY, tolerance=tolerance)
     tests = [Test(case.program, case.inputs) for _, case in cases]
     lab.foresee([(target, tests) for target in dict.fromkeys([*targets, FLOAT64])])
     for path, case in cases:
         for target in targets:
-            judged = judge(case.program, case.inputs, target, lab, expected=case.expected)
-            verdict, observation = judged.verdict, judged.observations[0]
-            operators = sorted({node.op_type for node in case.program.proto.graph.node})
-            known = fingerprint(verdict, observation, operators).key if verdict.verdict == "fail" else ""
-            yield {
-                "model": path,
-                "target": display(target),
-                "verdict": verdict.verdict,
-                "kind": verdict.kind,
-                "stage": verdict.stage,
-                "message": verdict.message,
-                "fingerprint": known,
-                "seconds": round(observation.total_seconds, 6),
-                "reason": verdict.reason,
-                "blame": verdict.blame,
-                "rules": list(verdict.rules),
-                "voices": list(verdict.voices),
-                "version": observation.version,
-                "notes": list(observation.notes),
-            }
+            judged = judge(case.program, case.inputs, target, lab, expected=case.expected, policy=policy)
+            for name in oracles if judged.verdict.verdict == "pass" else ():
+                measure = measure_slowdown if name == "slowdown" else measure_memory
+                verdict = measure(case.program, case.inputs, target, lab)
+                if verdict.verdict != "pass":
+                    judged = Judged(verdict, judged.observations)
+            if save is not None and judged.verdict.verdict == "fail":
+                _save(save, path, case, target, judged)
+            yield _result(path, case, target, judged)
+
+
+def _result(path: str, case: "Case", target: "Target", judged: "Judged") -> dict[str, Any]:
+    """The keys of docs/cli.md."""
+    from opsieve.backends.registry import display
+    from opsieve.triage.fingerprint import fingerprint
+
+    verdict, observation = judged.verdict, judged.observations[0]
+    operators = sorted({node.op_type for node in case.program.proto.graph.node})
+    return {
+        "model": path,
+        "target": display(target),
+        "verdict": verdict.verdict,
+        "kind": verdict.kind,
+        "stage": verdict.stage,
+        "message": verdict.message,
+        "fingerprint": fingerprint(verdict, observation, operators).key if verdict.verdict == "fail" else "",
+        "seconds": round(observation.total_seconds, 6),
+        "reason": verdict.reason,
+        "blame": verdict.blame,
+        "rules": list(verdict.rules),
+        "voices": list(verdict.voices),
+        "version": observation.version,
+        "notes": list(observation.notes),
+    }
+
+
+def _save(folder: Path, path: str, case: "Case", target: "Target", judged: "Judged") -> None:
+    """Write a failure as a case folder: the case, what was observed, and under which knobs."""
+    from opsieve.backends.record import write_observations
+    from opsieve.backends.registry import display
+    from opsieve.gen.case import save
+
+    knobs = {**case.knobs, **judged.observations[0].knobs, "target": display(target)}
+    name = "".join(c if c.isalnum() or c in "-." else "_" for c in f"{Path(path).stem or 'model'}-{display(target)}")[
+        :120
+    ]
+    save(replace(case, knobs=knobs), folder / name)
+    write_observations(folder / name, judged.observations)
 
 
 def _line(result: dict[str, Any]) -> str:

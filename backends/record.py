@@ -1,0 +1,28 @@
+"""Observations written beside a case: one JSON file a run, and what the compiler printed as a log."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from opsieve.backends.observation import Observation
+from opsieve.gen.bad_input import BadInput, shown
+
+
+def write_observations(folder: Path, observations: Sequence[Observation]) -> None:
+    """Write `observations/NN-target.json` and, where something was printed, `.log`; BadInput when the disk refuses.
+
+    Output values are left out: the case holds the inputs, and a target gives its outputs again.
+    """
+    place = folder / "observations"
+    try:
+        place.mkdir(exist_ok=True)
+        for number, observation in enumerate(observations):
+            stem = f"{number:02d}-{re.sub(r'[^A-Za-z0-9._=-]', '_', observation.target)[:80]}"
+            told = {name: value for name, value in asdict(observation).items() if name not in ("outputs", "log")}
+            (place / f"{stem}.json").write_text(json.dumps(told, indent=2) + "\n")
+            if observation.log:
+                (place / f"{stem}.log").write_text(observation.log)
+    except OSError as error:
+        raise BadInput(f"cannot write observations into {shown(place, 200)}: {error.strerror or error}.") from None
