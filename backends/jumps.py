@@ -4,7 +4,8 @@ A mismatch behind such an operator is excused by the rule `jump` in one of two w
 
 Own values: the candidate is asked for what goes into each jump as well. Where its outputs stay the same bit for bit, the float64
 reference computes every stretch of the model from the candidate's own value at the stretch's start. When each stretch agrees, the
-candidate is right everywhere and only a value near a jump fell to the other side.
+candidate is right everywhere and only a value near a jump fell to the other side. Where a stretch does not agree, the reach below is
+tried with a hundredth of the screen only.
 
 Reach: otherwise (asking changed what the compiler did, or the operator itself computes before it rounds) the float64 reference
 runs with the values before the jumps moved by what the screen allows: all up, all down, and in random directions. An output within
@@ -32,6 +33,8 @@ Ask = Callable[[str, ModelProto, Values], Observation]
 _MADE, _SHIFT = "__made", "__shift"
 _RANDOM_SHIFTS = 6
 _MAX_POINTS = 64
+# Of the screen: how far the value that a fused kernel used can lie from the one it stores when it is asked to.
+_UNSEEN = 0.01
 
 # fmt: off
 _JUMPS = frozenset({
@@ -165,11 +168,16 @@ def excuses(
     given = [name for name in where.names if name in fed and _dtype(inputs.get(name)) in policy.screens]
     if not made and not given:
         return ()
+    share, answer, left = 1.0, None, list(wrong)
     if made and where.decided:
         answer = _own_values(model, inputs, got, wrong, dtypes, kinds, made, policy, ask)
         if answer is not None:
-            return answer
-    return _reach(model, inputs, got, wrong, dtypes, {**kinds, **{n: _dtype(inputs[n]) for n in given}}, made, given, policy, ask)  # fmt: skip
+            share, left = _UNSEEN, [name for name in wrong if name not in answer]
+    if left:
+        kinds.update((name, _dtype(inputs[name])) for name in given)
+        steps = {name: share * policy.screen(kinds[name]) for name in (*made, *given)}
+        answer = (*(answer or ()), *_reach(model, inputs, got, left, dtypes, steps, given, policy, ask))
+    return answer or ()
 
 
 def _own_values(
@@ -206,12 +214,13 @@ def _reach(
     got: Mapping[str, Any],
     wrong: Sequence[str],
     dtypes: Mapping[str, str],
-    kinds: Mapping[str, str],
-    made: list[str],
+    steps: Mapping[str, float],
     given: list[str],
     policy: Policy,
     ask: Ask,
 ) -> tuple[str, ...]:
+    """The excused outputs; `steps` are how far the points may move, in parts of their largest magnitude."""
+    made = [name for name in steps if name not in given]
     changed = shifted(model, made, wrong)
     still = {name + _SHIFT: np.zeros(()) for name in made}
     centre = ask("float64", changed, {**inputs, **still})
@@ -219,7 +228,7 @@ def _reach(
         return ()
     values = {name: np.asarray(centre.outputs[name + _MADE]) for name in made}
     values.update({name: np.asarray(promote_value(inputs[name])) for name in given})
-    steps = {name: _step(value, policy.screen(kinds[name])) for name, value in values.items()}
+    sizes = {name: _step(value, steps[name]) for name, value in values.items()}
     # Drawn from a fixed seed: the same case gives the same verdict.
     random = np.random.default_rng(0)
     runs = [centre.outputs]
@@ -228,9 +237,9 @@ def _reach(
         for name, value in values.items():
             signs = (1.0, -1.0)[turn] if turn < 2 else random.choice((-1.0, 1.0), value.shape)
             if name in made:
-                feeds[name + _SHIFT] = np.asarray(signs * steps[name] + np.zeros(value.shape))
+                feeds[name + _SHIFT] = np.asarray(signs * sizes[name] + np.zeros(value.shape))
             else:
-                feeds[name] = np.asarray(value + signs * steps[name])
+                feeds[name] = np.asarray(value + signs * sizes[name])
         moved = ask("float64", changed, feeds)
         if moved.outputs is not None:
             runs.append(moved.outputs)
@@ -254,9 +263,9 @@ def _within(got: Any, runs: Sequence[Any], screen: float) -> bool:
     return bool((inside | (np.isnan(value) & np.isnan(stack).any(axis=0))).all())
 
 
-def _step(value: Any, screen: float) -> float:
+def _step(value: Any, share: float) -> float:
     finite = np.abs(value[np.isfinite(value)])
-    return screen * float(finite.max()) if finite.size else 0.0
+    return share * float(finite.max()) if finite.size else 0.0
 
 
 def _dtype(value: Any) -> str:
