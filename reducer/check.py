@@ -1,0 +1,251 @@
+"""The question that a reduction asks again and again: does this subject still show the failure?"""
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from opsieve.backends.compare import Comparison, compare
+from opsieve.backends.observation import Observation
+from opsieve.backends.target import Target
+from opsieve.backends.trial import declared_dtypes
+from opsieve.backends.verdict import Mismatch, Verdict
+from opsieve.backends.workers import Test, Workers
+from opsieve.gen.bad_input import BadInput, shown
+from opsieve.gen.data_set import write_folder
+from opsieve.gen.program import Program
+from opsieve.gen.structure import all_nodes, check_structure
+from opsieve.gen.tensors import graph_inputs
+from opsieve.reducer.sameness import ENDS, Failure, Level, builds, differed, ended
+from opsieve.reducer.subject import Subject
+from opsieve.triage.fingerprint import fingerprint
+
+Kind = Literal["same", "slipped", "gone", "invalid"]
+CHECKER = Target("checker")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a check says of one subject.
+
+    `same`: it shows the failure. `slipped`: it fails otherwise; `key` is then that failure's fingerprint. `gone`: it is well, or
+    could not be asked. `invalid`: it is no valid model and nobody was asked. `why` is for the journal. `wrong` names the outputs
+    that differ, where the failure is a mismatch.
+    """
+
+    kind: Kind
+    why: str = ""
+    key: str = ""
+    wrong: tuple[str, ...] = ()
+
+
+class Check(Protocol):
+    """Asks one question of each subject, in order."""
+
+    def ask(self, subjects: Sequence[Subject]) -> Iterator[Answer]:
+        """An answer for each subject; what is not consumed need not have been asked."""
+
+
+@dataclass(frozen=True)
+class TargetCheck:
+    """One run of the target for each subject, and of the arbiter where the target's answer needs it.
+
+    `arbiter` says what the outputs should be, or that a program is to be accepted; None when nobody can be asked. At the level
+    `cure`, `sick` and `well` are the other builds that failed on the whole model and those that did not.
+    """
+
+    workers: Workers
+    target: Target
+    failure: Failure
+    arbiter: Target | None
+    level: Level
+    sick: tuple[Target, ...] = ()
+    well: tuple[Target, ...] = ()
+
+    def ask(self, subjects: Sequence[Subject]) -> Iterator[Answer]:
+        """As `Check.ask`."""
+        tests = [Test(program(subject), subject.inputs) for subject in subjects]
+        if self.failure.verdict.kind == "mismatch" and self.arbiter is not None:
+            with ThreadPoolExecutor(1) as pool:
+                # The arbiter computes beside the target, on a core of its own.
+                right = pool.submit(lambda: list(self.workers.observe_many(self._arbiter, tests)))
+                left = list(self.workers.observe_many(self.target, tests))
+                pairs = zip(subjects, tests, left, right.result(), strict=True)
+                for subject, test, got, wanted in pairs:
+                    yield self._compared(subject, test, got, wanted)
+            return
+        for subject, test, got in zip(subjects, tests, self.workers.observe_many(self.target, tests), strict=True):
+            yield self._ended(subject, test, got)
+
+    @property
+    def _arbiter(self) -> Target:
+        assert self.arbiter is not None
+        return self.arbiter
+
+    def _ended(self, subject: Subject, test: Test, got: Observation) -> Answer:
+        verdict = ended(got, self.failure.verdict)
+        if verdict is None:
+            return Answer("gone", got.outcome)
+        if not self.failure.shown_by(verdict, got, operators(subject), self.level):
+            return self._slipped(verdict, got, subject)
+        if self.arbiter is not None and self.level != "loose":
+            accepted = self.workers.observe(self.arbiter, test.program, test.inputs)
+            if accepted.outcome in ENDS:
+                return Answer("slipped", f"{self.arbiter} does not accept it either: {shown(accepted.message, 200)}")
+        return self._cured(test)
+
+    def _compared(self, subject: Subject, test: Test, got: Observation, wanted: Observation) -> Answer:
+        verdict = ended(got, self.failure.verdict)
+        if verdict is not None:
+            return self._slipped(verdict, got, subject) if wanted.outcome == "ok" else Answer("gone", got.outcome)
+        if got.outputs is None or wanted.outputs is None:
+            return Answer("gone", f"{got.outcome}, {self.arbiter}: {wanted.outcome}")
+        found = compared(subject, got, wanted)
+        worst = found.worst
+        if worst is None:
+            return Answer("gone", "it agrees")
+        verdict = differed(worst, self.failure.verdict)
+        wrong = tuple(name for name in wanted.outputs if name in found.mismatches)
+        if not self.failure.shown_by(verdict, got, operators(subject), self.level):
+            other = next((m for m in found.mismatches.values() if self._like(m, subject, got)), None)
+            if other is None:
+                return self._slipped(verdict, got, subject)
+        answer = self._cured(test)
+        return Answer(answer.kind, answer.why, answer.key, wrong)
+
+    def _like(self, mismatch: Mismatch, subject: Subject, got: Observation) -> bool:
+        verdict = differed(mismatch, self.failure.verdict)
+        return self.failure.shown_by(verdict, got, operators(subject), self.level)
+
+    def _slipped(self, verdict: Verdict, got: Observation, subject: Subject) -> Answer:
+        key = fingerprint(verdict, got, operators(subject)).key
+        return Answer("slipped", shown(got.message or f"{verdict.kind} {verdict.mismatch}", 200), key)
+
+    def _cured(self, test: Test) -> Answer:
+        if self.level == "cure":
+            for build, sick in [*((b, False) for b in self.well), *((b, True) for b in self.sick)]:
+                if self.fails(build, test) != sick:
+                    return Answer("slipped", f"{build} {'is well' if sick else 'fails'} on it")
+        return Answer("same")
+
+    def fails(self, build: Target, test: Test) -> bool:
+        """Whether another build of the compiler fails as well, in whatever way."""
+        got = self.workers.observe(build, test.program, test.inputs)
+        if self.arbiter is None or got.outputs is None:
+            return got.outcome in ENDS
+        if build == self.arbiter:
+            return False
+        wanted = self.workers.observe(self.arbiter, test.program, test.inputs)
+        if wanted.outputs is None:
+            return False
+        return not compare(got.outputs, wanted.outputs, declared_dtypes(test.program.proto)).agrees
+
+
+def cure_set(check: TargetCheck, subject: Subject) -> tuple[tuple[Target, ...], tuple[Target, ...]]:
+    """The other builds of the compiler that fail on a subject, and those that do not."""
+    test = Test(program(subject), subject.inputs)
+    answers = {build: check.fails(build, test) for build in builds(check.target)}
+    return tuple(b for b, bad in answers.items() if bad), tuple(b for b, bad in answers.items() if not bad)
+
+
+@dataclass(frozen=True)
+class ScriptCheck:
+    """A user's own test: `SCRIPT MODEL INPUTS`, run in an empty folder; exit code 0 means that it is still interesting.
+
+    MODEL is an .onnx file, INPUTS a folder of ONNX's `input_K.pb`. The script runs as the user who starts the reduction; it
+    and what it started are killed after `seconds`.
+    """
+
+    script: Path
+    seconds: float = 60.0
+
+    def ask(self, subjects: Sequence[Subject]) -> Iterator[Answer]:
+        """As `Check.ask`."""
+        for subject in subjects:
+            code = self.run(subject)
+            yield Answer("same") if code == 0 else Answer("gone", f"exit code {code}")
+
+    def run(self, subject: Subject) -> int:
+        """The script's exit code; -1 when it took too long. BadInput when it cannot be started."""
+        with tempfile.TemporaryDirectory(prefix="opsieve-", ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            (folder / "inputs").mkdir()
+            (folder / "model.onnx").write_bytes(program(subject).model)
+            write_folder(folder / "inputs", subject.inputs, graph_inputs(subject.model), "input")
+            command = [str(self.script), str(folder / "model.onnx"), str(folder / "inputs")]
+            try:
+                process = subprocess.Popen(
+                    command,
+                    cwd=folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise BadInput(
+                    f"the check {shown(self.script, 120)} cannot be started: {error.strerror or error}; is it executable?"
+                ) from None
+            try:
+                return process.wait(self.seconds)
+            except subprocess.TimeoutExpired:
+                return -1
+            finally:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+class Validator:
+    """Says of a candidate, before it costs a check, what is wrong with it."""
+
+    def __init__(self, workers: Workers, start: Subject):
+        self._workers = workers
+        # A model that ONNX's checker refuses can be a failing model all the same; then structure is all that can be asked for.
+        self.strict = not self._complaint(start)
+
+    def complaints(self, subjects: Sequence[Subject]) -> list[str]:
+        """What is wrong with each subject, "" for a valid one."""
+        found = [structural(subject) for subject in subjects]
+        if not self.strict:
+            return found
+        sound = [index for index, complaint in enumerate(found) if not complaint]
+        tests = [Test(program(subjects[index]), {}, as_is=True) for index in sound]
+        for index, answer in zip(sound, self._workers.observe_many(CHECKER, tests), strict=True):
+            found[index] = "" if answer.outcome in ("ok", "environment") else shown(answer.message, 200) or "refused"
+        return found
+
+    def _complaint(self, subject: Subject) -> str:
+        answer = self._workers.observe(CHECKER, program(subject), {})
+        return "" if answer.outcome in ("ok", "environment") else answer.message or "refused"
+
+
+def structural(subject: Subject) -> str:
+    """What is wrong with a subject's structure, "" when nothing is; pure Python."""
+    try:
+        check_structure(subject.model)
+    except BadInput as error:
+        return str(error)
+    wanted = graph_inputs(subject.model).keys()
+    return "" if wanted == subject.inputs.keys() else "its inputs and their values disagree"
+
+
+def program(subject: Subject) -> Program:
+    """The subject's model, serialised; equal models give equal bytes."""
+    return Program(subject.model.SerializeToString(deterministic=True))
+
+
+def operators(subject: Subject) -> list[str]:
+    """The operators of a subject, bodies included, each once."""
+    return sorted({node.op_type for node in all_nodes(subject.model.graph.node)})
+
+
+def compared(subject: Subject, got: Observation, wanted: Observation) -> Comparison:
+    """How two observations of one subject differ."""
+    return compare(got.outputs or {}, wanted.outputs or {}, declared_dtypes(subject.model))

@@ -1,0 +1,262 @@
+"""The engine: tries what passes propose, and keeps the simplest subject that still shows the failure.
+
+A candidate is looked up by its digest, must be simpler than the best so far, must be a valid model, and only then costs a check.
+Edits that do not touch each other are tried together first, then in halves, then one by one. Which candidate is accepted depends
+on their order alone, never on timing: any number of lanes gives the same result.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opsieve.reducer.check import Answer, Check, Validator
+from opsieve.reducer.edit import Edit, Pass
+from opsieve.reducer.journal import Attempt, Journal
+from opsieve.reducer.order import count_nodes, simpler
+from opsieve.reducer.subject import Subject
+
+_SINGLES = 3  # groups of this size are not halved but tried one by one
+_FILTERED_BYTES = 64 << 20  # serialised candidates that may be made only to see which were tried before
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a reduction stands."""
+
+    dimension: str
+    nodes: int
+    inner_nodes: int
+    size: int  # bytes of the model
+    checks: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What an engine is given: how to ask, how to validate, how to record values anew, and who hears of progress.
+
+    `lanes` are equal checks that may be asked at the same time. `accepted` hears of every new best subject.
+    """
+
+    lanes: Sequence[Check]
+    validator: Validator
+    refresh: Callable[[Subject], Subject]
+    progress: Callable[[Progress], None] = lambda progress: None
+    accepted: Callable[[Subject], None] = lambda subject: None
+
+
+class Engine:
+    """One reduction under way. `checks` counts the questions that were asked, `invalid` the candidates that never were."""
+
+    def __init__(self, start: Subject, rules: Rules, journal: Journal):
+        self.best = start
+        self.rules = rules
+        self.journal = journal
+        self.checks = 0
+        self.invalid = 0
+        self.slipped: dict[str, Subject] = {}
+        self.dimension = "start"
+        self._known = {attempt.digest: attempt.told() for attempt in journal.attempts}
+        self._stale = False
+        self._since = time.monotonic()
+        self._hashes = _Hashes()
+
+    def look(
+        self, candidate: Subject | None, label: str, ahead: Callable[[], Iterable[Subject | None]] = tuple
+    ) -> Answer:
+        """What the check says of a candidate, whether or not it is simpler; asked once. None is no model.
+
+        With several lanes, `ahead` gives candidates that are likely to be wanted next; they are asked at the same time.
+        """
+        if candidate is None:
+            return Answer("invalid", "a value that it needs is unknown")
+        digest = self._hashes.subject(candidate)
+        if digest not in self._known:
+            wave = {digest: (candidate, label)}
+            if len(self.rules.lanes) > 1:
+                for subject in ahead():
+                    if subject is not None and len(wave) < len(self.rules.lanes):
+                        wave.setdefault(self._hashes.subject(subject), (subject, "ahead: " + label))
+            self._ask(wave)
+        answer = self._known[digest]
+        if answer.kind == "slipped" and answer.key:
+            held = self.slipped.get(answer.key)
+            if held is None or simpler(candidate, held):
+                self.slipped[answer.key] = candidate
+        return answer
+
+    def improve(self, candidate: Subject | None, label: str) -> bool:
+        """Take a candidate for the best when it is simpler and shows the failure."""
+        if candidate is None or not simpler(candidate, self.best):
+            return False
+        if self.look(candidate, label).kind != "same":
+            return False
+        self.accept(candidate)
+        return True
+
+    def accept(self, candidate: Subject) -> None:
+        """Take a candidate that was looked at for the best."""
+        self.best = candidate
+        self._stale = True
+        self.rules.accepted(candidate)
+        self._tell()
+
+    def refresh(self) -> None:
+        """Record the values of the best subject anew when it has changed."""
+        if self._stale:
+            self.best = self.rules.refresh(self.best)
+            self._stale = False
+
+    def sweep(self, dimension: Pass) -> bool:
+        """Try all that a pass proposes, again and again until nothing more is gained; whether anything was."""
+        self.dimension = dimension.name
+        gained = False
+        while True:
+            self.refresh()
+            edits = self._untried(list(dimension.edits(self.best)))
+            if not edits or not self._round(edits):
+                return gained
+            gained = True
+
+    def single(self, edit: Edit) -> Answer | None:
+        """What becomes of one edit alone on the best subject; None when it does not apply or makes nothing simpler."""
+        candidate = edit.apply(self.best)
+        if candidate is None or not simpler(candidate, self.best):
+            return None
+        return self.look(candidate, edit.label)
+
+    def _round(self, edits: list[Edit]) -> bool:
+        gained = False
+        groups = [edits]
+        while groups:
+            group = groups.pop(0)
+            merged, used, left = _merged(self.best, group)
+            if left:
+                groups.insert(0, left)
+            if not used:
+                continue
+            label = used[0].label if len(used) == 1 else f"{len(used)} edits: {used[0].label} ... {used[-1].label}"
+            if self.improve(merged, label):
+                gained = True
+            elif len(used) > 1:
+                groups[:0] = _split(used)
+        return gained
+
+    def _untried(self, edits: list[Edit]) -> list[Edit]:
+        """The edits whose candidates are not known to be useless; they are validated ahead, all in one go."""
+        if len(edits) * self.best.model.ByteSize() > _FILTERED_BYTES:
+            return edits
+        left: list[Edit] = []
+        fresh: dict[str, tuple[Subject, str]] = {}
+        for edit in edits:
+            candidate = edit.apply(self.best)
+            if candidate is None or not simpler(candidate, self.best):
+                continue
+            digest = self._hashes.subject(candidate)
+            if digest not in self._known:
+                fresh.setdefault(digest, (candidate, edit.label))
+                left.append(edit)
+            elif self._known[digest].kind == "same":
+                left.append(edit)
+        refused = self._validate(fresh)
+        return [edit for edit in left if edit.label not in refused]
+
+    def _validate(self, wave: dict[str, tuple[Subject, str]]) -> set[str]:
+        """Remember what is invalid in a wave; the labels of those."""
+        refused = set()
+        complaints = self.rules.validator.complaints([subject for subject, _ in wave.values()])
+        for (digest, (subject, label)), complaint in zip(wave.items(), complaints, strict=True):
+            if complaint:
+                self.invalid += 1
+                refused.add(label)
+                self._remember(digest, subject, label, Answer("invalid", complaint))
+            else:
+                self._hashes.valid.add(digest)
+        return refused
+
+    def _ask(self, wave: dict[str, tuple[Subject, str]]) -> None:
+        self._validate({digest: item for digest, item in wave.items() if digest not in self._hashes.valid})
+        valid = [(digest, *item) for digest, item in wave.items() if digest not in self._known]
+        if len(valid) == 1:
+            answers = [next(iter(self.rules.lanes[0].ask([valid[0][1]])))]
+        else:
+            with ThreadPoolExecutor(len(self.rules.lanes)) as pool:
+                answers = list(
+                    pool.map(
+                        lambda pair: next(iter(pair[0].ask([pair[1][1]]))), zip(self.rules.lanes, valid, strict=False)
+                    )
+                )
+        for (digest, subject, label), answer in zip(valid, answers, strict=True):
+            self.checks += 1
+            self._remember(digest, subject, label, answer)
+        self._tell()
+
+    def _remember(self, digest: str, subject: Subject, label: str, answer: Answer) -> None:
+        self._known[digest] = answer
+        nodes = sum(count_nodes(subject.model))
+        self.journal.add(
+            Attempt(digest, self.dimension, label, nodes, answer.kind, answer.why, answer.key, answer.wrong)
+        )
+
+    def _tell(self) -> None:
+        outer, inner = count_nodes(self.best.model)
+        size = self.best.model.ByteSize()
+        self.rules.progress(Progress(self.dimension, outer, inner, size, self.checks, time.monotonic() - self._since))
+
+
+class _Hashes:
+    """Digests of subjects: of the model's bytes and of the values fed, which are hashed once an array."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[int, tuple[Any, bytes]] = {}  # holds the array, so that its id stays its own
+        self.valid: set[str] = set()
+
+    def subject(self, subject: Subject) -> str:
+        """A hexadecimal digest that equal subjects share."""
+        digest = hashlib.sha256(subject.model.SerializeToString(deterministic=True))
+        for name, value in sorted(subject.inputs.items()):
+            digest.update(name.encode("utf-8", "surrogateescape") + b"\0" + self._value(value))
+        return digest.hexdigest()[:32]
+
+    def _value(self, value: Any) -> bytes:
+        if value is None:
+            return b"-"
+        if isinstance(value, list):
+            return b"[" + b"".join(map(self._value, value)) + b"]"
+        held = self._arrays.get(id(value))
+        if held is None:
+            array = np.asarray(value)
+            data = repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes()
+            text = f"{array.dtype.name}{array.shape}".encode()
+            held = self._arrays[id(value)] = (value, hashlib.sha256(text + data).digest())
+        return held[1]
+
+
+def _merged(start: Subject, edits: Sequence[Edit]) -> tuple[Subject | None, list[Edit], list[Edit]]:
+    """The edits applied one upon the other as far as they do not touch each other; those that were, and those left over."""
+    subject: Subject | None = None
+    touched: set[str] = set()
+    used: list[Edit] = []
+    left: list[Edit] = []
+    for edit in edits:
+        if not touched.isdisjoint(edit.touches):
+            left.append(edit)
+            continue
+        result = edit.apply(start if subject is None else subject)
+        if result is not None:
+            subject = result
+            touched |= edit.touches
+            used.append(edit)
+    return subject, used, left
+
+
+def _split(edits: list[Edit]) -> list[list[Edit]]:
+    if len(edits) <= _SINGLES:
+        return [[edit] for edit in edits]
+    middle = len(edits) // 2
+    return [edits[:middle], edits[middle:]]
