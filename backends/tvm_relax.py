@@ -69,8 +69,9 @@ class TvmRelax:
     )
 
     def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
-        """What importing tvm and its ONNX importer needs; its wheels of the 0.2x line are for Python 3.10 and newer."""
-        return ("numpy>=2.1", "onnx", "ml_dtypes", "protobuf", "typing_extensions", "psutil")
+        """What importing tvm and its ONNX importer needs (tried with 0.25 and 0.26); the wheels want Python 3.10 or newer."""
+        numpy = "numpy==2.2.6" if python < (3, 14) else "numpy>=2.3.2"
+        return (numpy, "onnx", "ml_dtypes", "protobuf", "typing_extensions")
 
     def companions(self, release: str) -> Tuple[str, ...]:
         """The apache-tvm-ffi of the release: each was built against one, and newer ones fail to import or segfault."""

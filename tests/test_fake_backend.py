@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from models import X, program
 
 from opsieve.backends.fake import KINDS, VALUE_FAULTS, BadFaults, altered, parse
-from opsieve.backends.observation import Observation
+from opsieve.backends.observation import Observation, Outcome
 from opsieve.backends.target import Target
 from opsieve.backends.workers import Workers
 from opsieve.gen.program import Program
@@ -120,7 +120,7 @@ def test_what_it_refuses_is_not_an_error(workers: Workers) -> None:
 
 
 def test_a_seed_makes_the_draws_of_a_worker_repeat(workers: Workers) -> None:
-    def draws(seed: str) -> list[str]:
+    def draws(seed: str) -> list[Outcome]:
         # A persistent worker for each target: an unmatched pattern makes a new target without changing what is drawn.
         targets = [
             Target("fake", options=(("faults", f"error@Tanh%0.5+error@No{run}"), ("seed", seed))) for run in "AB"
