@@ -94,12 +94,12 @@ def schema_of(operator: str, domain: str, version: int) -> onnx.defs.OpSchema | 
 
 def _edit(path: Path, node: onnx.NodeProto, name: str, value: Any) -> Edit:
     key = first_output(node)
-    old = helper.get_attribute_value(attribute_of(node, name)) if value is not None else None
+    old = next(helper.get_attribute_value(item) for item in node.attribute if item.name == name)
 
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
         target = node_at(model, path, key)
         found = None if target is None else attribute_of(target, name)
-        if target is None or found is None or (old is not None and helper.get_attribute_value(found) != old):
+        if target is None or found is None or (value is not None and helper.get_attribute_value(found) != old):
             return None
         set_attribute(target, name, value)
         return inputs
@@ -182,33 +182,33 @@ def _weight(value: int) -> int:
 
 
 def _reals(value: float) -> Iterator[float]:
-    if value in (0.0, 1.0):
-        if value:
-            yield 0.0
+    """0, 1, the nearest whole number, half and eighth: fractions of two are short in every float type."""
+    if value == 0:
         return
     yield 0.0
+    if value == 1:
+        return
     yield 1.0
-    if value != 0.5:
-        if not math.isfinite(value):
-            yield 0.5
-            return
-        if not float(value).is_integer():
-            yield 0.5
-            rounded = float(round(value))
-            if rounded not in (0.0, 1.0):
-                yield rounded
-            if value != round(value, 2) != 0.5:
-                yield round(value, 2)
-        elif abs(value) > 2:
-            yield math.copysign(2.0, value)
+    if not math.isfinite(value):
+        yield 2.0
+        return
+    found = {0.0, 1.0, value}
+    for parts in (1, 2, 8):
+        near = round(value * parts) / parts if abs(value) < 2**40 else value
+        if near not in found and not (value * parts).is_integer():
+            found.add(near)
+            yield near
+    if value.is_integer() and abs(value) > 2:
+        yield 2.0
 
 
 def _lists(name: str, values: list[Any]) -> Iterator[list[Any]]:
     if name == "perm":
-        # An inversion less at a time: the identity is the simplest permutation.
-        ascending = sorted(values)
-        if values != ascending:
-            yield ascending
+        if values != sorted(values):
+            yield sorted(values)
+        for index in range(len(values) - 1):
+            if values[index] > values[index + 1]:
+                yield [*values[:index], values[index + 1], values[index], *values[index + 2 :]]
         return
     if name not in _RANKED and len(values) > 1:
         for index in range(len(values)):

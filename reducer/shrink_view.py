@@ -10,7 +10,16 @@ from onnx import TensorProto, helper, shape_inference
 from opsieve.gen.structure import bodies
 from opsieve.gen.tensors import NUMBERS, Value, dtype_name
 from opsieve.reducer.edit import Edit
-from opsieve.reducer.shrink_graph import Array, Path, constant_array, copied, declared_type, first_output, tensor_array
+from opsieve.reducer.shrink_graph import (
+    Array,
+    Path,
+    constant_array,
+    copied,
+    declared_type,
+    encoded,
+    first_output,
+    tensor_array,
+)
 from opsieve.reducer.subject import Subject
 
 ABSENT = -1
@@ -86,44 +95,56 @@ def settle(subject: Subject, model: onnx.ModelProto, inputs: dict[str, Value] | 
     """
     inputs = subject.inputs if inputs is None else inputs
     static = copied(model)
-    dynamic = _is_dynamic(model.graph)
-    if dynamic:
-        _make_static(static.graph, inputs)
+    _make_static(static.graph, inputs)
     _forget_types(static.graph)
     inferred = _inferred(static, strict=True)
     if inferred is None:
         return None
     types = _types(inferred.graph)
     kept = {name: value for name, value in subject.values.items() if name in types and _fits(value, types[name])}
-    if dynamic:
+    if _is_dynamic(model.graph):
         open_ = copied(model)
         _forget_types(open_.graph)
         inferred = _inferred(open_, strict=True)
         if inferred is None:
             return None
-    _retype(model.graph, inferred.graph, main=True)
+        types = {name: _opened(type_) for name, type_ in types.items()} | _types(inferred.graph, shaped=True)
+    _retype(model.graph, inferred.graph, types, main=True)
     return Subject(model, inputs, kept)
 
 
-def _retype(graph: onnx.GraphProto, inferred: onnx.GraphProto, main: bool) -> None:
+def _retype(graph: onnx.GraphProto, inferred: onnx.GraphProto, types: Mapping[str, onnx.TypeProto], main: bool) -> None:
     """Replace what is declared of outputs, of bodies' inputs and of intermediate values by what was inferred."""
-    types = _types(inferred)
     for info in graph.output if main else (*graph.input, *graph.output):
         if info.name in types and (main or not _empty(info.type)):
             info.type.CopyFrom(types[info.name])
         elif info.type.HasField("tensor_type"):
-            info.type.tensor_type.ClearField("shape")
+            info.type.CopyFrom(_opened(info.type))
     told = sorted({info.name for info in graph.value_info} & types.keys()) if main else []
     del graph.value_info[:]
     graph.value_info.extend(onnx.ValueInfoProto(name=name, type=types[name]) for name in told)
     for node, twin in zip(graph.node, inferred.node, strict=True):
         for body, other in zip(bodies(node), bodies(twin), strict=True):
-            _retype(body, other, main=False)
+            _retype(body, other, _types(other), main=False)
 
 
-def _types(graph: onnx.GraphProto) -> dict[str, onnx.TypeProto]:
+def _opened(type_: onnx.TypeProto) -> onnx.TypeProto:
+    """A tensor type of the same rank whose sizes are unknown."""
+    bare = onnx.TypeProto()
+    bare.CopyFrom(type_)
+    for dim in bare.tensor_type.shape.dim if bare.HasField("tensor_type") else ():
+        dim.Clear()
+    return bare
+
+
+def _types(graph: onnx.GraphProto, shaped: bool = False) -> dict[str, onnx.TypeProto]:
     infos = (*graph.value_info, *graph.output, *graph.input)
-    return {info.name: info.type for info in infos if not _empty(info.type)}
+    return {
+        info.name: info.type
+        for info in infos
+        if not _empty(info.type)
+        and not (shaped and info.type.HasField("tensor_type") and not info.type.tensor_type.HasField("shape"))
+    }
 
 
 def _empty(type_: onnx.TypeProto) -> bool:
@@ -140,20 +161,21 @@ def _fits(value: Value, type_: onnx.TypeProto) -> bool:
 
 
 def _is_dynamic(graph: onnx.GraphProto) -> bool:
-    return any(
-        info.type.HasField("tensor_type")
-        and (
-            not info.type.tensor_type.HasField("shape")
-            or any(not dim.HasField("dim_value") for dim in info.type.tensor_type.shape.dim)
-        )
-        for info in graph.input
-    )
+    return any(info.type.HasField("tensor_type") and not _is_static(info.type) for info in graph.input)
 
 
 def _make_static(graph: onnx.GraphProto, inputs: Mapping[str, Value]) -> None:
-    for info in graph.input:
+    """Give inputs the types of their values; small integers become constants, for they may be shapes."""
+    defaults = {tensor.name for tensor in graph.initializer}
+    for index in reversed(range(len(graph.input))):
+        info = graph.input[index]
         value = inputs.get(info.name)
-        if isinstance(value, np.ndarray) and info.type.HasField("tensor_type"):
+        if not isinstance(value, np.ndarray) or not info.type.HasField("tensor_type") or info.name in defaults:
+            continue
+        if value.dtype.kind in "iu" and value.size <= KNOWN and value.ndim <= 1:
+            graph.initializer.append(encoded(value, info.name))
+            del graph.input[index]
+        else:
             info.type.CopyFrom(declared_type(value))
 
 
@@ -170,10 +192,21 @@ def _forget_types(graph: onnx.GraphProto, main: bool = True) -> None:
 
 
 def _inferred(model: onnx.ModelProto, strict: bool) -> onnx.ModelProto | None:
+    """The model with all types; sizes that are computed by nodes are propagated only where that is needed, for it is slow."""
     try:
+        found = shape_inference.infer_shapes(model, check_type=strict, strict_mode=strict)
+        if all(_is_static(info.type) for info in (*found.graph.value_info, *found.graph.output)):
+            return found
         return shape_inference.infer_shapes(model, check_type=strict, strict_mode=strict, data_prop=True)
     except Exception:  # noqa: BLE001  it raises InferenceError, ValidationError, RuntimeError and more: refused is refused
         return None
+
+
+def _is_static(type_: onnx.TypeProto) -> bool:
+    if not type_.HasField("tensor_type"):
+        return not _empty(type_)
+    tensor = type_.tensor_type
+    return tensor.HasField("shape") and all(dim.HasField("dim_value") for dim in tensor.shape.dim)
 
 
 class _Reader:
@@ -195,9 +228,12 @@ class _Reader:
         inputs = []
         for info in graph.input:
             source = "input" if not path and info.name not in initial else ""
-            number = self._add(info.name, path, types.get(info.name, info.type), source, names)
-            inputs.append(number)
             value = self.subject.inputs.get(info.name)
+            type_ = types.get(info.name, info.type)
+            if source and isinstance(value, np.ndarray):
+                type_ = declared_type(value)
+            number = self._add(info.name, path, type_, source, names)
+            inputs.append(number)
             if source and isinstance(value, np.ndarray) and value.size <= KNOWN:
                 self.known[number] = value
         for tensor in graph.initializer:
@@ -246,7 +282,7 @@ class _Reader:
         if type_.HasField("tensor_type"):
             tensor = type_.tensor_type
             dtype = tensor.elem_type
-            if tensor.HasField("shape") and all(dim.HasField("dim_value") for dim in tensor.shape.dim):
+            if _is_static(type_):
                 shape = tuple(dim.dim_value for dim in tensor.shape.dim)
         recorded = self.subject.values.get(name) if not path else None
         if isinstance(recorded, np.ndarray) and (shape is None or not dtype):
