@@ -37,8 +37,8 @@ def node(operator: str, inputs: str, outputs: str, **attributes: Any) -> onnx.No
 class Candidate:
     """A compiler that adds an error to one tensor and is right about everything behind it."""
 
-    def __init__(self, tensor: str, error: float, *, changes: bool = False, then: str = "") -> None:
-        self.tensor, self.error, self.changes, self.then = tensor, error, changes, then
+    def __init__(self, tensor: str, error: float, *, changes: bool = False, then: str = "", by: int = 1) -> None:
+        self.tensor, self.error, self.changes, self.then, self.by = tensor, error, changes, then, by
         self.lab = InProcessLab()
 
     def run(self, proto: ModelProto, feeds: Values) -> Values:
@@ -47,7 +47,7 @@ class Candidate:
         moved = (own[self.tensor] + np.float32(self.error)).astype(own[self.tensor].dtype)
         outputs = self.observe(NATIVE, cut, {**feeds, self.tensor: moved}).outputs or {}
         if self.then:
-            outputs[self.then] = outputs[self.then] + 1
+            outputs[self.then] = outputs[self.then] + self.by
         return {name: value for name, value in outputs.items() if not name.endswith("__made")} | (
             {self.tensor: moved} if self.tensor in [v.name for v in proto.graph.output] else {}
         )
@@ -94,7 +94,8 @@ def test_an_error_behind_the_jump_is_not_excused() -> None:
 def test_reach_serves_when_asking_for_more_changes_the_answer() -> None:
     assert Candidate("s", 1e-7, changes=True).excused(FLOOR, NEAR, {"y": "float32"}) == ("y",)
     assert Candidate("s", 0.3, changes=True).excused(FLOOR, {"x": np.float32([1.0])}, {"y": "float32"}) == ()
-    assert Candidate("s", 1e-7, changes=True, then="y").excused(FLOOR, NEAR, {"y": "float32"}) == ()
+    for off in (1, -8):  # above the envelope from 0 to 7, and below it
+        assert Candidate("s", 1e-7, changes=True, then="y", by=off).excused(FLOOR, NEAR, {"y": "float32"}) == ()
 
 
 def test_an_index_between_near_ties_is_excused() -> None:
