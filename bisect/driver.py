@@ -1,0 +1,95 @@
+"""Ends, then the search between them, as one conversation: versions out, answers in. Pure: probing is the caller's."""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from opsieve.bisect.ends import Ends, settle_ends
+from opsieve.bisect.search import Answer, Chain, Direction, Finding, Search
+
+# A noisy search keeps this probability for "the failure is older than the good end", which one good answer does not exclude.
+_OLDER = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a search stands: candidates left, bits not known yet, about how many tests are still needed."""
+
+    candidates: int
+    bits: float
+    expected: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The ends, and what was found between them (None when the ends have trouble).
+
+    `first` are the versions one of which is the first with the new answer, `last_before` the newest version known to have the
+    old one.
+    """
+
+    ends: Ends
+    finding: Finding | None
+    first: tuple[int, ...] = ()
+    last_before: int = -1
+
+    @property
+    def exact(self) -> bool:
+        """Whether one version was found, not a set."""
+        return len(self.first) == 1
+
+
+Talk = Generator[tuple[list[int], Progress | None], list[Answer], Outcome]
+
+
+def bisection(
+    count: int,
+    good: int | None = None,
+    bad: int | None = None,
+    *,
+    prior: Sequence[float] | None = None,
+    chance: float = 1.0,
+    confidence: float = 0.99,
+    width: int = 1,
+) -> Talk:
+    """Yield versions of a row to test, with the progress, and get their answers; the outcome is returned.
+
+    Arguments are those of `settle_ends` and `Search`; `prior` has a weight for each of the `count` versions.
+    """
+    settling = settle_ends(count, good, bad, chance, confidence)
+    wanted = next(settling)
+    while True:
+        answers = yield wanted, None
+        try:
+            wanted = settling.send(answers)
+        except StopIteration as stop:
+            ends: Ends = stop.value
+            break
+    if ends.trouble:
+        return Outcome(ends, None)
+    size = ends.new - ends.old + 1
+    weights = np.array(prior[ends.old : ends.new + 1] if prior else np.ones(size), dtype=np.float64)
+    doubtful = chance < 1 and ends.direction is Direction.REGRESSION
+    weights[0] = _OLDER / (1 - _OLDER) * weights[1:].sum() if doubtful else 0.0
+    search = Search(
+        Chain(size), direction=ends.direction, prior=weights, chance=chance, confidence=confidence, width=width
+    )
+    for version, answer in ends.answers.items():
+        if ends.old < version < ends.new and answer is Answer.UNTESTABLE:
+            search.tell(version - ends.old, answer)
+    newest_old = ends.old
+    while versions := search.ask():
+        progress = Progress(len(search.candidates), search.bits, search.expected)
+        answers = yield [ends.old + version for version in versions], progress
+        for version, answer in zip(versions, answers, strict=True):
+            search.tell(version, answer)
+            if answer is ends.answers[ends.old]:
+                newest_old = max(newest_old, ends.old + version)
+    finding = search.finding
+    assert finding is not None  # ask() gives nothing exactly then
+    if finding.candidates == (0,):
+        wrong = tuple(dict.fromkeys((*ends.wrong, (ends.old, Answer.BAD))))
+        return Outcome(replace(ends, trouble="always", wrong=wrong), None)
+    first = tuple(ends.old + version for version in finding.candidates)
+    return Outcome(ends, finding, first, min(newest_old, first[0] - 1))
