@@ -7,15 +7,14 @@ import statistics
 from dataclasses import replace
 from typing import Any
 
-from opsieve.backends import wire
-from opsieve.backends.frames import parse_log, summary
-from opsieve.backends.observation import Frame, Hazard, Observation, Outcome
+from opsieve.backends import native, wire
+from opsieve.backends.frames import frame_of, parse_log, summary
+from opsieve.backends.observation import Hazard, Observation, Outcome
 from opsieve.backends.registry import display, plugin
 from opsieve.backends.target import Target
 from opsieve.backends.zygote import Death, Limits
 
 NO_MEMORY = re.compile(r"bad_alloc|[Cc]annot allocate memory|[Oo]ut of memory|LLVM ERROR: out of memory")
-NATIVE_FILE = re.compile(r"\.(cc|cpp|cxx|c|h|hpp|pxi)$|^<unknown>$")
 # Set in every worker: the same hash order, and one thread whatever library computes. Backends add their own.
 KNOBS = {
     "PYTHONHASHSEED": "0",
@@ -65,10 +64,7 @@ def _from_reply(target: Target, version: str, reply: dict[str, Any], body: memor
         exception=reply["exception"],
         message=reply["message"],
         traceback=reply["traceback"],
-        frames=tuple(
-            Frame("native" if NATIVE_FILE.search(file) else "python", function, file, line)
-            for function, file, line in reply["frames"]
-        ),
+        frames=tuple(frame_of(function, file, line) for function, file, line in reply["frames"]),
     )
 
 
@@ -99,7 +95,7 @@ def from_death(target: Target, version: str, death: Death, limits: Limits) -> Ob
         death.stage,  # type: ignore[arg-type]  # Worker admits only the three stages
         exception=exception,
         message=message,
-        frames=parse_log(death.log),
+        frames=parse_log(death.log, native.build_id),
         signal=killed,
         peak_memory=death.peak,
         log=death.log,

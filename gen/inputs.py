@@ -18,7 +18,7 @@ from opsieve.gen.bad_input import BadInput, shown
 from opsieve.gen.domains import Domain, Shape
 from opsieve.gen.structure import all_nodes
 from opsieve.gen.tensors import NUMBERS, OptionalType, SequenceType, TensorType, Value, ValueType, graph_inputs
-from opsieve.gen.trace import Trace
+from opsieve.gen.uses import Trace
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

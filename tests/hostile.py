@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import sound
+from hostile_values import archives, cases
 from onnx import TensorProto, helper
 
-from opsieve.gen.case import Case, save
-from opsieve.gen.program import Program
 from opsieve.gen.structure import check_structure
 
 FLOAT = TensorProto.FLOAT
@@ -42,66 +42,19 @@ def checker_complaints(models: list[bytes]) -> list[str]:
     return answers
 
 
-def plain() -> onnx.ModelProto:
-    """x float[2,3] -> Mul by w -> Relu -> y, and a scale s that is a typed field."""
-    nodes = [
-        helper.make_node("Mul", ["x", "w"], ["a"]),
-        helper.make_node("Add", ["a", "s"], ["b"]),
-        helper.make_node("Relu", ["b"], ["y"]),
-    ]
-    weights = [
-        helper.make_tensor("w", FLOAT, [2, 3], np.arange(6, dtype=np.float32).tobytes(), raw=True),
-        helper.make_tensor("s", FLOAT, [3], [1.0, 2.0, 3.0]),
-    ]
-    return _model(nodes, weights)
-
-
-def branching() -> onnx.ModelProto:
-    """As `plain`, with an If whose branches use names around them."""
-    branches = {}
-    for side, operator in (("then", "Relu"), ("else", "Neg")):
-        out = helper.make_tensor_value_info(f"{side}_out", FLOAT, [2, 3])
-        branches[f"{side}_branch"] = helper.make_graph(
-            [helper.make_node(operator, ["x"], [f"{side}_out"])], side, [], [out]
-        )
-    nodes = [helper.make_node("If", ["c"], ["y"], **branches)]
-    return _model(nodes, [helper.make_tensor("c", TensorProto.BOOL, [], [True])])
-
-
-def functional() -> onnx.ModelProto:
-    """y = f(x), f being a function of the model."""
-    model = _model([helper.make_node("f", ["x"], ["y"], domain="local")], [])
-    model.opset_import.append(helper.make_opsetid("local", 1))
-    body = [helper.make_node("Abs", ["p"], ["q"]), helper.make_node("Sqrt", ["q"], ["r"])]
-    model.functions.append(helper.make_function("local", "f", ["p"], ["r"], body, [helper.make_opsetid("", 18)]))
-    return model
-
-
 def corpus(folder: Path) -> list[tuple[Path, str]]:
     """Write the corpus under `folder`; paths for a command to be given, each with what is wrong there."""
     made: list[tuple[Path, str]] = []
-    for family in (_damaged, _other_formats, _places, _outside, _tensors, _graphs, _archives, _cases):
+    for family in (_damaged, _other_formats, _places, _outside, _tensors, _graphs, archives, cases):
         home = folder / family.__name__.strip("_")
         home.mkdir(parents=True)
         made += family(home)
     return made
 
 
-def _model(nodes: list[onnx.NodeProto], weights: list[TensorProto]) -> onnx.ModelProto:
-    shape = [2, 3]
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        [helper.make_tensor_value_info("x", FLOAT, shape)],
-        [helper.make_tensor_value_info("y", FLOAT, shape)],
-        weights,
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
-
-
 def _damaged(home: Path) -> Iterator[tuple[Path, str]]:
     """Truncated and bit-flipped models, of which only those count that ONNX refuses: a flipped name can well be valid."""
-    bases = [model.SerializeToString() for model in (plain(), branching(), functional())]
+    bases = [model.SerializeToString() for model in (sound.plain(), sound.branching(), sound.functional())]
     dice = random.Random(20)
     candidates: list[tuple[str, bytes]] = []
     for base in bases:
@@ -117,7 +70,7 @@ def _damaged(home: Path) -> Iterator[tuple[Path, str]]:
     accepted = {data for data, complaint in zip(doubtful, checker_complaints(doubtful), strict=True) if not complaint}
     invalid = [(why, data) for why, data in candidates if data not in accepted]
     for number, (why, data) in enumerate(invalid):
-        yield _file(home / f"{number}.onnx", data), why
+        yield sound.file(home / f"{number}.onnx", data), why
 
 
 def _broken(data: bytes) -> bool:
@@ -131,7 +84,7 @@ def _broken(data: bytes) -> bool:
 def _other_formats(home: Path) -> Iterator[tuple[Path, str]]:
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as file:
-        file.writestr("model.onnx", plain().SerializeToString())
+        file.writestr("model.onnx", sound.plain().SerializeToString())
     array = io.BytesIO()
     np.save(array, np.zeros(3))
     dice = random.Random(1)
@@ -159,7 +112,7 @@ def _other_formats(home: Path) -> Iterator[tuple[Path, str]]:
         "deep groups": b"\x0b" * 100_000,
     }
     for number, (why, data) in enumerate(contents.items()):
-        yield _file(home / f"{number}.onnx", data), why
+        yield sound.file(home / f"{number}.onnx", data), why
 
 
 def _places(home: Path) -> Iterator[tuple[Path, str]]:
@@ -246,31 +199,31 @@ def _outside(home: Path) -> Iterator[tuple[Path, str]]:
     ]
     for number, entry in enumerate(entries):
         place = _external_home(home, number)
-        model = plain()
-        _make_external(model.graph.initializer[0], entry)
-        yield _model_file(place, model), f"external data {str(entry)[:80]}"
+        model = sound.plain()
+        sound.make_external(model.graph.initializer[0], entry)
+        yield sound.model_file(place, model), f"external data {str(entry)[:80]}"
     spots: dict[str, Change] = {
         "in a constant": lambda m: m.graph.node.insert(
-            0, helper.make_node("Constant", [], ["k"], value=_external("../../secret"))
+            0, helper.make_node("Constant", [], ["k"], value=sound.external("../../secret"))
         ),
         "in a function": lambda m: m.functions[0].node.insert(
-            0, helper.make_node("Constant", [], ["k"], value=_external("../../secret"))
+            0, helper.make_node("Constant", [], ["k"], value=sound.external("../../secret"))
         ),
-        "in a branch": lambda m: m.graph.node[0].attribute[0].g.initializer.append(_external("../../secret")),
-        "as strings": lambda m: m.graph.initializer.append(_external("data", TensorProto.STRING)),
-        "of 3 GB": lambda m: m.graph.initializer.append(_external("sparse", dims=(3 << 28,))),
-        "of unknown type": lambda m: m.graph.initializer.append(_external("data", 77)),
-        "of negative size": lambda m: m.graph.initializer.append(_external("data", dims=(-6,))),
+        "in a branch": lambda m: m.graph.node[0].attribute[0].g.initializer.append(sound.external("../../secret")),
+        "as strings": lambda m: m.graph.initializer.append(sound.external("data", TensorProto.STRING)),
+        "of 3 GB": lambda m: m.graph.initializer.append(sound.external("sparse", dims=(3 << 28,))),
+        "of unknown type": lambda m: m.graph.initializer.append(sound.external("data", 77)),
+        "of negative size": lambda m: m.graph.initializer.append(sound.external("data", dims=(-6,))),
         "again and again": lambda m: m.graph.initializer.extend(
-            _external("sparse", dims=(1 << 26,), name=f"t{n}") for n in range(16)
+            sound.external("sparse", dims=(1 << 26,), name=f"t{n}") for n in range(16)
         ),
-        "and inline data": lambda m: m.graph.initializer.append(_external("data", raw=bytes(24))),
+        "and inline data": lambda m: m.graph.initializer.append(sound.external("data", raw=bytes(24))),
     }
     for why, change in spots.items():
         place = _external_home(home, len(list(home.iterdir())))
-        model = functional() if "function" in why else branching() if "branch" in why else plain()
+        model = sound.functional() if "function" in why else sound.branching() if "branch" in why else sound.plain()
         change(model)
-        yield _model_file(place, model), f"external data {why}"
+        yield sound.model_file(place, model), f"external data {why}"
 
 
 def _external_home(home: Path, number: int) -> Path:
@@ -287,23 +240,6 @@ def _external_home(home: Path, number: int) -> Path:
     with (place / "sparse").open("wb") as file:
         file.truncate(3 << 30)
     return place
-
-
-def _make_external(tensor: TensorProto, entries: dict[str, str]) -> None:
-    tensor.ClearField("raw_data")
-    tensor.data_location = TensorProto.EXTERNAL
-    for key, value in entries.items():
-        tensor.external_data.add(key=key, value=value)
-
-
-def _external(
-    location: str, data_type: int = FLOAT, dims: tuple[int, ...] = (2, 3), name: str = "e", raw: bytes = b""
-) -> TensorProto:
-    tensor = TensorProto(name=name, data_type=data_type, dims=dims)
-    _make_external(tensor, {"location": location})
-    if raw:
-        tensor.raw_data = raw
-    return tensor
 
 
 def _tensors(home: Path) -> Iterator[tuple[Path, str]]:
@@ -343,16 +279,16 @@ def _tensors(home: Path) -> Iterator[tuple[Path, str]]:
     ]
     for number, tensor in enumerate(tensors):
         tensor.name = "t"
-        model = plain()
+        model = sound.plain()
         model.graph.initializer.append(tensor)
         yield (
-            _model_file(home, model, f"{number}.onnx"),
+            sound.model_file(home, model, f"{number}.onnx"),
             f"an initializer of type {tensor.data_type}, dimensions {str(tensor.dims)[:40]}",
         )
     for number, change in enumerate((_constant, _sparse, _sparse_shape)):
-        model = plain()
+        model = sound.plain()
         change(model)
-        yield _model_file(home, model, f"more-{number}.onnx"), f"a tensor of a wrong size, {change.__name__}"
+        yield sound.model_file(home, model, f"more-{number}.onnx"), f"a tensor of a wrong size, {change.__name__}"
 
 
 def _constant(model: onnx.ModelProto) -> None:
@@ -414,9 +350,9 @@ def _graphs(home: Path) -> Iterator[tuple[Path, str]]:
         ),
     }
     for number, (why, change) in enumerate(changes.items()):
-        model = plain()
+        model = sound.plain()
         change(model)
-        yield _model_file(home, model, f"{number}.onnx"), why
+        yield sound.model_file(home, model, f"{number}.onnx"), why
     inner: dict[str, Change] = {
         "a branch that defines a name around it": lambda m: (
             m.graph.node[0].attribute[0].g.node[0].output.__setitem__(0, "x")
@@ -438,19 +374,19 @@ def _graphs(home: Path) -> Iterator[tuple[Path, str]]:
         "a function with an input twice": lambda m: m.functions[0].input.append("p"),
         "a function that defines its input": lambda m: m.functions[0].node[0].output.__setitem__(0, "p"),
     }
-    for base, changes in ((branching, inner), (functional, called)):
+    for base, changes in ((sound.branching, inner), (sound.functional, called)):
         for number, (why, change) in enumerate(changes.items()):
             model = base()
             change(model)
-            yield _model_file(home, model, f"{base.__name__}-{number}.onnx"), why
-    data = plain().SerializeToString()
+            yield sound.model_file(home, model, f"{base.__name__}-{number}.onnx"), why
+    data = sound.plain().SerializeToString()
     for depth in (26, 30, 200, 20_000):
-        yield _file(home / f"nested-{depth}.onnx", data + _field(7, _nested(depth))), f"graphs nested {depth} deep"
+        yield sound.file(home / f"nested-{depth}.onnx", data + _field(7, _nested(depth))), f"graphs nested {depth} deep"
     for number, name in enumerate((b"Relu", b"x", b"local")):
-        source = functional().SerializeToString() if name == b"local" else data
+        source = sound.functional().SerializeToString() if name == b"local" else data
         tag = bytes([len(name)]) + name
         yield (
-            _file(home / f"text-{number}.onnx", source.replace(tag, bytes([len(name)]) + b"\xff" * len(name))),
+            sound.file(home / f"text-{number}.onnx", source.replace(tag, bytes([len(name)]) + b"\xff" * len(name))),
             f"{name!r} no UTF-8",
         )
 
@@ -485,199 +421,6 @@ def _mutual(model: onnx.ModelProto) -> None:
     for here, there in (("g", "h"), ("h", "g")):
         body = [helper.make_node(there, ["p"], ["r"], domain="local")]
         model.functions.append(helper.make_function("local", here, ["p"], ["r"], body, imports))
-
-
-def _archives(home: Path) -> Iterator[tuple[Path, str]]:
-    """Folders with a sound model and an inputs.npz that is not."""
-    good = np.zeros((2, 3), np.float32)
-    header = _npy(good)
-    sound = _npz({"x": header})
-    archives: dict[str, bytes] = {
-        "empty": b"",
-        "text": b"not a zip",
-        "an .npy": header,
-        "truncated": sound[: len(sound) // 2],
-        "the end cut off": sound[:-10],
-        "a flipped bit in the data": _npz({"x": header}, method=zipfile.ZIP_STORED).replace(
-            bytes(24), bytes(23) + b"\1"
-        ),
-        "nothing in it": _npz({}),
-        "another name": _npz({"z": header}),
-        "an entry too many": _npz({"x": header, "z": header}),
-        "a position too many": _npz({"i0": header, "i1": header}),
-        "a wrong position": _npz({"i7": header}),
-        "a path as a name": _npz({"../../x": header}),
-        "an entry that is no array": _npz({"x": b"hello"}),
-        "an entry cut short": _npz({"x": header[:-4]}),
-        "data too long": _npz({"x": header + bytes(8)}),
-        "no .npy at all": _npz({"x": header}, suffix=".txt"),
-        "two entries of one name": _npz({"x": header}, twice=True),
-        "float64": _npz({"x": _npy(good.astype(np.float64))}),
-        "int32": _npz({"x": _npy(good.astype(np.int32))}),
-        "raw void": _npz({"x": _npy(good.view("V4"))}),
-        "records": _npz({"x": _npy(np.zeros(6, [("a", "f4")]))}),
-        "dates": _npz({"x": _npy(np.zeros((2, 3), "M8[s]"))}),
-        "strings": _npz({"x": _npy(np.full((2, 3), "text"))}),
-        "shape [3, 2]": _npz({"x": _npy(good.T.copy())}),
-        "shape [6]": _npz({"x": _npy(good.ravel())}),
-        "no shape": _npz({"x": _npy(np.float32(1))}),
-        "pickled objects": _npz({"x": _npy(np.array([[print] * 3] * 2, dtype=object))}),
-        "a shape of 10^12": _npz({"x": _header("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,)}")}),
-        "a negative shape": _npz(
-            {"x": _header("{'descr': '<f4', 'fortran_order': False, 'shape': (-2, -3)}") + bytes(24)}
-        ),
-        "a header that is code": _npz({"x": _header("__import__('os').system('true')")}),
-        "a header of brackets": _npz({"x": _header("(" * 5000)}),
-        "a header of signs": _npz({"x": _header("-" * 9000 + "1")}),
-        "a header of 60 kB": _npz({"x": _header(" " * 60000)}),
-        "a descr of objects": _npz(
-            {"x": _header("{'descr': '|O', 'fortran_order': False, 'shape': (2, 3)}") + bytes(24)}
-        ),
-        "version 9 of the format": _npz({"x": header.replace(b"NUMPY\1", b"NUMPY\x09")}),
-        "packed with LZMA": _npz({"x": header}, method=zipfile.ZIP_LZMA),
-        "packed with bzip2": _npz({"x": header}, method=zipfile.ZIP_BZIP2),
-        "a bomb of 10 entries of 1 GB": _npz({f"x{n}": header for n in range(10)}, claim=1 << 30),
-        "an entry that claims 3 GB": _npz({"x": header}, claim=3 << 30),
-        "an entry that claims less than it holds": _npz({"x": header}, claim=len(header) - 4),
-        "a megabyte per byte": _npz(
-            {"x": _header("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}") + bytes(64 << 20)}
-        ),
-        "20000 entries": _npz({f"x{n}": b"" for n in range(20_000)}),
-        "encrypted": _encrypted(sound),
-    }
-    for number, (why, data) in enumerate(archives.items()):
-        place = home / str(number)
-        place.mkdir()
-        _model_file(place, plain())
-        _file(place / "inputs.npz", data)
-        yield place, f"inputs.npz: {why}"
-    for number, (name, data) in enumerate((("expected.npz", b"junk"), ("expected.npz", _npz({"y": _npy(good[:1])})))):
-        place = home / f"expected-{number}"
-        place.mkdir()
-        _model_file(place, plain())
-        _file(place / "inputs.npz", sound)
-        _file(place / name, data)
-        yield place, f"{name}: {len(data)} bytes that do not fit"
-    place = home / "pipe"
-    place.mkdir()
-    _model_file(place, plain())
-    os.mkfifo(place / "inputs.npz")
-    yield place, "inputs.npz is a FIFO"
-
-
-def _npy(array: object) -> bytes:
-    file = io.BytesIO()
-    np.save(file, np.asarray(array), allow_pickle=True)
-    return file.getvalue()
-
-
-def _header(text: str) -> bytes:
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text) + 1) + text.encode() + b"\n"
-
-
-def _npz(
-    entries: dict[str, bytes],
-    suffix: str = ".npy",
-    method: int = zipfile.ZIP_DEFLATED,
-    claim: int | None = None,
-    twice: bool = False,
-) -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", method) as archive:
-        for name, data in entries.items():
-            archive.writestr(zipfile.ZipInfo(name + suffix), data, method)
-        for info in archive.infolist() if claim is not None else ():
-            info.file_size = claim or 0
-        if twice:
-            archive.filelist.append(archive.filelist[0])
-    return file.getvalue()
-
-
-def _encrypted(archive: bytes) -> bytes:
-    """The same archive with the bit set that says that its entries are encrypted, in both places."""
-    data = bytearray(archive)
-    data[6] |= 1
-    data[archive.index(b"PK\1\2") + 8] |= 1
-    return bytes(data)
-
-
-def _cases(home: Path) -> Iterator[tuple[Path, str]]:
-    """Saved cases, damaged afterwards."""
-    program = Program(plain().SerializeToString(), "plain")
-    x = np.ones((2, 3), np.float32)
-    case = Case(program, {"x": x}, {"y": x})
-    whole = (
-        '{"format": 1, "name": "n", "origin": {"generator": "g", "seed": 1, "versions": {}, "inputs": ""}, "knobs": {}}'
-    )
-    texts = {
-        "empty": "",
-        "no JSON": "format = 1",
-        "cut short": whole[:50],
-        "a list": "[1]",
-        "null": "null",
-        "a newer format": whole.replace('"format": 1', '"format": 2'),
-        "a far newer format with other fields": '{"format": 999, "what": "ever"}',
-        "format 0": whole.replace('"format": 1', '"format": 0'),
-        "format as text": whole.replace('"format": 1', '"format": "1"'),
-        "a giant format": whole.replace('"format": 1', '"format": 1' + "0" * 400),
-        "no format": whole.replace('"format": 1, ', ""),
-        "no origin": '{"format": 1, "name": "n", "knobs": {}}',
-        "an unknown field": whole[:-1] + ', "extra": 1}',
-        "a number as name": whole.replace('"n"', "7"),
-        "a knob that is no text": whole.replace('"knobs": {}', '"knobs": {"threads": 1}'),
-        "100,000 brackets": "[" * 100_000,
-        "nested objects": '{"format": 1, "name": ' + '{"a":' * 50_000,
-        "two values": whole + whole,
-        "a seed that is no number": whole.replace('"seed": 1', '"seed": 1.5'),
-    }
-    for number, (why, text) in enumerate(texts.items()):
-        place = home / f"json-{number}"
-        save(case, place)
-        (place / "case.json").write_text(text)
-        yield place, f"case.json: {why}"
-    giant = TensorProto(data_type=FLOAT, dims=[10**9]).SerializeToString()
-    files: dict[str, tuple[str, bytes | None]] = {
-        "no model": ("model.onnx", None),
-        "an empty model": ("model.onnx", b""),
-        "no input": ("test_data_set_0/input_0.pb", None),
-        "an empty input": ("test_data_set_0/input_0.pb", b""),
-        "an input that is text": ("test_data_set_0/input_0.pb", b"hello"),
-        "an input of 10^9 elements": ("test_data_set_0/input_0.pb", giant),
-        "an input of another type": ("test_data_set_0/input_0.pb", _pb(x.astype(np.float64))),
-        "an input of another shape": ("test_data_set_0/input_0.pb", _pb(x[:1])),
-        "an input from another file": ("test_data_set_0/input_0.pb", _external("../../../secret").SerializeToString()),
-        "an input too many": ("test_data_set_0/input_1.pb", _pb(x)),
-        "an output too many": ("test_data_set_0/output_1.pb", _pb(x)),
-        "an output of another shape": ("test_data_set_0/output_0.pb", _pb(x[:1])),
-        "no UTF-8 in case.json": ("case.json", b'{"format": 1, "name": "\xff"}'),
-    }
-    for number, (why, (name, data)) in enumerate(files.items()):
-        place = home / f"file-{number}"
-        save(case, place)
-        (place / name).unlink(missing_ok=True)
-        if data is not None:
-            (place / name).write_bytes(data)
-        yield place, f"a case with {why}"
-    for name in ("case.json", "model.onnx", "test_data_set_0/input_0.pb"):
-        place = home / f"pipe-{Path(name).stem}"
-        save(case, place)
-        (place / name).unlink()
-        os.mkfifo(place / name)
-        yield place, f"a case whose {name} is a FIFO"
-
-
-def _pb(array: np.ndarray) -> bytes:  # type: ignore[type-arg]
-    data: bytes = onnx.numpy_helper.from_array(array).SerializeToString()
-    return data
-
-
-def _file(path: Path, data: bytes) -> Path:
-    path.write_bytes(data)
-    return path
-
-
-def _model_file(place: Path, model: onnx.ModelProto, name: str = "model.onnx") -> Path:
-    return _file(place / name, model.SerializeToString())
 
 
 if __name__ == "__main__":  # write the corpus for a person or a command: python tests/hostile.py FOLDER

@@ -6,10 +6,10 @@ import sys
 import zipfile
 from pathlib import Path
 
-import hostile
 import ml_dtypes
 import numpy as np
 import pytest
+import sound
 from onnx import TensorProto, helper, numpy_helper
 
 from opsieve.gen import data_set
@@ -24,7 +24,7 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 def plain_case(**fields):
-    program = Program(hostile.plain().SerializeToString(), "plain")
+    program = Program(sound.plain().SerializeToString(), "plain")
     return Case(program, {"x": X}, **{"expected": {"y": X + 1}, **fields})
 
 
@@ -180,7 +180,7 @@ def test_values_that_do_not_fit_are_not_saved(tmp_path, fields, said):
 def write(folder, *parts):
     """A model with any of: npz, expected, set, outputs, position, other."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "model.onnx").write_bytes(hostile.plain().SerializeToString())
+    (folder / "model.onnx").write_bytes(sound.plain().SerializeToString())
     if "npz" in parts:
         np.savez(folder / "inputs.npz", **({"i0": X} if "position" in parts else {"x": X}))
     if "expected" in parts:

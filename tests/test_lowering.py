@@ -1,7 +1,7 @@
-import hostile
 import numpy as np
 import onnx
 import pytest
+import sound
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, defs, helper
@@ -96,7 +96,7 @@ def features():
     tensor = helper.make_tensor_value_info
 
     def inner(model, change):
-        branch = hostile.branching().graph.node[0]
+        branch = sound.branching().graph.node[0]
         change(branch.attribute[1].g)
         model.graph.node.append(branch)
 
@@ -179,11 +179,11 @@ def test_the_ir_version_follows_the_features(name):
 
 
 def test_bodies_and_functions_count():
-    model = hostile.branching()
+    model = sound.branching()
     assert lowest_opset(model) == 16  # If-16; Relu-14 and Neg-13 in its branches
     model.graph.node[0].attribute[0].g.node[0].op_type = "Mish"
     assert lowest_opset(model) == 18
-    model = hostile.functional()
+    model = sound.functional()
     assert lowest_opset(model) == 13  # Abs-13 and Sqrt-13 in the function
     lowered = lower_opset(model)
     assert [entry.version for entry in lowered.opset_import] == [13, 1]
@@ -192,7 +192,7 @@ def test_bodies_and_functions_count():
 
 
 def test_a_function_keeps_an_older_operator_set_of_its_own():
-    model = hostile.functional()
+    model = sound.functional()
     model.functions[0].opset_import[0].version = 6
     model.graph.node.append(helper.make_node("Mish", ["y"], ["z"]))
     assert lowest_opset(model) == 18

@@ -7,6 +7,7 @@ import hostile
 import numpy as np
 import onnx
 import pytest
+import sound
 from onnx import TensorProto, helper, numpy_helper
 
 from opsieve.gen.bad_input import BadInput
@@ -31,21 +32,21 @@ def node_models(modules):
 
 
 def external_model(folder: Path, **where: str) -> Path:
-    model = hostile.plain()
-    hostile._make_external(model.graph.initializer[0], {"location": "w.bin", **where})
+    model = sound.plain()
+    sound.make_external(model.graph.initializer[0], {"location": "w.bin", **where})
     path = folder / "model.onnx"
     path.write_bytes(model.SerializeToString())
     return path
 
 
 def test_a_plain_file_is_taken_byte_for_byte(tmp_path):
-    data = hostile.branching().SerializeToString()
+    data = sound.branching().SerializeToString()
     (tmp_path / "m.onnx").write_bytes(data)
     program = load_program(tmp_path / "m.onnx")
     assert (program.model, program.name) == (data, "m.onnx")
 
 
-@pytest.mark.parametrize("model", [hostile.plain, hostile.branching, hostile.functional])
+@pytest.mark.parametrize("model", [sound.plain, sound.branching, sound.functional])
 def test_sound_models_have_no_complaint(model):
     check_structure(model())
     assert check(model().SerializeToString()) == ""
@@ -71,13 +72,13 @@ def test_external_data_is_taken_in(tmp_path, where):
 
 def test_external_data_of_bodies_and_functions_is_taken_in(tmp_path):
     (tmp_path / "w.bin").write_bytes(bytes(24))
-    model = hostile.functional()
-    constant = helper.make_node("Constant", [], ["k"], value=hostile._external("w.bin"))
+    model = sound.functional()
+    constant = helper.make_node("Constant", [], ["k"], value=sound.external("w.bin"))
     model.functions[0].node.insert(0, constant)
-    branch = hostile.branching().graph.node[0]
-    branch.attribute[0].g.initializer.append(hostile._external("w.bin", name="inner"))
+    branch = sound.branching().graph.node[0]
+    branch.attribute[0].g.initializer.append(sound.external("w.bin", name="inner"))
     branch.output[0] = "z"
-    model.graph.initializer.extend(hostile.branching().graph.initializer)
+    model.graph.initializer.extend(sound.branching().graph.initializer)
     model.graph.node.append(branch)
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
     program = load_program(tmp_path / "m.onnx")
@@ -106,7 +107,7 @@ def test_a_link_to_a_model_is_followed_and_its_folder_is_the_links(tmp_path):
 
 def test_the_scopes_of_onnx():
     """What looks like a second definition but is none: a default, an input of a body that hides, equal names in two branches."""
-    model = hostile.branching()
+    model = sound.branching()
     model.graph.input.append(
         helper.make_tensor_value_info("c", TensorProto.BOOL, [])
     )  # `c` has an initializer: a default
@@ -132,7 +133,7 @@ def test_the_scopes_of_onnx():
 
 
 def test_sparse_initializers_are_values():
-    model = hostile.plain()
+    model = sound.plain()
     values, indices = helper.make_tensor("k", 1, [1], [1.0]), helper.make_tensor("", 7, [1], [0])
     model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [3]))
     model.graph.node[1].input[1] = "k"
@@ -140,7 +141,7 @@ def test_sparse_initializers_are_values():
 
 
 def test_graphs_may_be_nested_as_deep_as_stated(tmp_path):
-    data = hostile.plain().SerializeToString()
+    data = sound.plain().SerializeToString()
     for depth, fine in ((MAX_DEPTH - 1, True), (MAX_DEPTH, False)):
         (tmp_path / "m.onnx").write_bytes(data + hostile._field(7, hostile._nested(depth)))
         if fine:
@@ -151,14 +152,14 @@ def test_graphs_may_be_nested_as_deep_as_stated(tmp_path):
 
 
 def test_the_cycle_is_named_by_its_node(tmp_path):
-    model = hostile.plain()
+    model = sound.plain()
     model.graph.node[0].input[0] = "b"
     with pytest.raises(BadInput, match=r"node 0 \('Mul'\) uses 'b', which is made only later: the graph is cyclic"):
         check_structure(model)
 
 
 def test_an_output_without_a_rank_is_no_complaint():
-    model = hostile.plain()
+    model = sound.plain()
     model.graph.output[0].type.tensor_type.ClearField("shape")
     assert check(model.SerializeToString()) == ""
     model.graph.output[0].ClearField("type")
@@ -166,7 +167,7 @@ def test_an_output_without_a_rank_is_no_complaint():
 
 
 def test_a_complaint_is_one_bounded_line():
-    model = hostile.plain()
+    model = sound.plain()
     model.graph.node[0].op_type = "No\nSuch\x1b[31m" * 500
     complaint = check(model.SerializeToString())
     assert 0 < len(complaint) <= 300
@@ -190,4 +191,4 @@ def test_special_files_are_not_opened(tmp_path):
 
 
 def test_onnx_is_what_the_corpus_is_made_for():
-    onnx.checker.check_model(hostile.plain(), full_check=True)
+    onnx.checker.check_model(sound.plain(), full_check=True)

@@ -171,10 +171,11 @@ def _judged(
 def _result(path: str, case: "Case", target: "Target", judged: "Judged") -> dict[str, Any]:
     """The keys of docs/cli.md."""
     from opsieve.backends.registry import display
+    from opsieve.gen.structure import all_nodes
     from opsieve.triage.fingerprint import fingerprint
 
     verdict, observation = judged.verdict, judged.observations[0]
-    operators = sorted({node.op_type for node in case.program.proto.graph.node})
+    operators = sorted({node.op_type for node in all_nodes(case.program.proto.graph.node)})
     return {
         "model": path,
         "target": display(target),
