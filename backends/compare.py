@@ -223,7 +223,7 @@ def _slowly(
     bad = wrong | (away > bound)
     if not bad.any():
         return _zeros(name, a, b) if policy.signed_zero else None
-    worst = int(np.argmax(wrong) if wrong.any() else np.argmax(away))
+    worst = int(np.argmax(wrong) if wrong.any() else np.argmax(np.where(bad, away, -1.0)))
     rel = np.divide(away, size, out=np.zeros_like(away), where=size > 0)
     ulps = away / np.maximum(size * _EPSILON[kind], _FLOOR[kind] * _EPSILON[kind])
     index = tuple(int(i) for i in np.unravel_index(worst, a.shape))
