@@ -7,6 +7,8 @@ from onnx import ModelProto
 from opsieve.backends.compare import Comparison, compare, error
 from opsieve.backends.jumps import excuses
 from opsieve.backends.observation import Hazard, Observation
+from opsieve.backends.registry import display
+from opsieve.backends.target import Target
 from opsieve.backends.trial import EXPECTED, FLOAT64, NATIVE, STRUCTURE, Trial, Values, open_rules, told
 from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.gen.program import Program
@@ -26,6 +28,7 @@ class Dispute:
         self.left: dict[str, Mismatch] = {}
         self.rules: list[str] = []
         self.open = False
+        self.others: list[Target] = []
 
     def verdict(self, found: Comparison) -> Verdict:
         """What is left of the mismatches once every rule had its say."""
@@ -38,6 +41,7 @@ class Dispute:
             changed = trial.repeats(self.outputs, tuple(self.left), self.dtypes)
             if changed is not None:
                 return changed
+            self.others = self.jury()
             self.drop_shared()
         if self.left:
             self.drop_jumps()
@@ -45,23 +49,35 @@ class Dispute:
             return self.excused(worst)
         worst = Comparison(self.left).worst
         # The expected outputs and other compilers are voices of their own; the native reference shares the arbiter's code.
-        others = [voice for voice in (trial.baseline(), *trial.voices) if voice is not None]
         names = tuple(self.left)
-        seconds = [str(v) for v in others if trial.agrees(v, self.truth, self.dtypes, names)]
+        seconds = [display(v) for v in self.others if trial.agrees(v, self.truth, self.dtypes, names)]
         if trial.expected is not None and all(name in trial.expected for name in names):
             wanted = {name: self.truth[name] for name in names if name in self.truth}
             if compare(trial.expected, wanted, self.dtypes, trial.policy, self.terms).agrees:
                 seconds.append(EXPECTED)
         if not seconds:
-            reason = f"only {self.arbiter.target} says that {trial.target} is wrong, no second voice: {told(worst)}"
+            reason = (
+                f"only {self.arbiter.target} says that {display(trial.target)} is wrong, no second voice: {told(worst)}"
+            )
             return Verdict("undecided", reason, "mismatch", "run", rules=tuple(self.rules), mismatch=worst)
         baseline = trial.baseline()
-        optimiser = baseline is not None and str(baseline) in seconds
-        reason = f"{trial.target} is wrong: {told(worst)}; {self.arbiter.target} and {', '.join(seconds)} agree"
+        optimiser = baseline is not None and display(baseline) in seconds
+        reason = (
+            f"{display(trial.target)} is wrong: {told(worst)}; {self.arbiter.target} and {', '.join(seconds)} agree"
+        )
         return Verdict(
             "fail", reason, "mismatch", "run", rules=tuple(self.rules), mismatch=worst,
             blame="optimiser" if optimiser else "compiler",
         )  # fmt: skip
+
+    def jury(self) -> list[Target]:
+        """Who is asked beside the arbiter: the unoptimised build, and others only where that does not settle it."""
+        trial, baseline = self.trial, self.trial.baseline()
+        if baseline is None:
+            return list(trial.voices)
+        if trial.agrees(baseline, self.truth, self.dtypes, tuple(self.left)):
+            return [baseline]
+        return [baseline, *(voice for voice in trial.voices if voice != baseline)]
 
     def drop_open(self, hazards: Sequence[Hazard]) -> None:
         """Leave out what depends on a result that ONNX leaves open."""
@@ -78,14 +94,13 @@ class Dispute:
         native = trial.ask(NATIVE)
         self.drop_open(native.hazards)
         peers = {name: [error(native.outputs[name], self.truth[name])] for name in self.left if native.outputs}
-        others = [voice for voice in (trial.baseline(), *trial.voices) if voice is not None]
         for name, mismatch in list(self.left.items()):
             if mismatch.what in STRUCTURE or trial.policy.tolerance is not None:
                 continue
             own = error(self.outputs[name], self.truth[name])
             screen = trial.policy.screen(self.dtypes.get(name, ""), self.terms.get(name, 0))
             errors = peers.get(name, [])
-            for voice in others:
+            for voice in self.others:
                 if _shared(own, errors, screen):
                     break
                 answer = trial.ask(voice).outputs
@@ -119,7 +134,9 @@ class Dispute:
             reason = f"ONNX leaves the result open ({', '.join(rules)}), so {told(worst)} is nobody's fault"
             return Verdict("invalid", reason, "mismatch", "run", rules=rules, mismatch=worst)
         return Verdict(
-            "pass", f"{self.trial.target} differs within the rules {', '.join(rules)}: {told(worst)}", rules=rules
+            "pass",
+            f"{display(self.trial.target)} differs within the rules {', '.join(rules)}: {told(worst)}",
+            rules=rules,
         )
 
 

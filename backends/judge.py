@@ -12,11 +12,13 @@ from opsieve.backends.compare import POLICY, Policy, compare
 from opsieve.backends.dispute import Dispute
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference import REFUSED
+from opsieve.backends.registry import display
 from opsieve.backends.target import Target
 from opsieve.backends.trial import (
     EXPECTED,
     FLOAT64,
     NATIVE,
+    SECOND_VOICES,
     Lab,
     Trial,
     Values,
@@ -29,7 +31,7 @@ from opsieve.backends.trial import (
 from opsieve.backends.verdict import Judgement, Kind, Verdict
 from opsieve.gen.program import Program
 
-__all__ = ["EXPECTED", "FLOAT64", "NATIVE", "Judged", "Lab", "judge"]
+__all__ = ["EXPECTED", "FLOAT64", "NATIVE", "SECOND_VOICES", "Judged", "Lab", "judge"]
 
 _REPEATS = 3  # fresh runs before a failure counts as flaky
 # Where ONNX leaves a result open, raising an exception is as good as any answer; constant folding raises it early.
@@ -75,7 +77,10 @@ class _Judgement(Trial):
         if first.outcome in ("environment", "unsupported"):
             kind: Judgement = "environment" if first.outcome == "environment" else "unsupported"
             return Verdict(
-                kind, f"{self.target} cannot be asked: {short(first)}", stage=first.stage, message=first.message
+                kind,
+                f"{display(self.target)} cannot be asked: {short(first)}",
+                stage=first.stage,
+                message=first.message,
             )
         if first.outcome in _ENDS:
             return self.died(first)
@@ -90,7 +95,7 @@ class _Judgement(Trial):
         if self.again().outcome == first.outcome:
             return None
         same = 1 + sum(self.again().outcome == first.outcome for _ in range(_REPEATS - 1))
-        reason = f"{self.target} showed `{first.outcome}` in {same} of {_REPEATS + 1} runs of the same inputs: {short(first)}"
+        reason = f"{display(self.target)} showed `{first.outcome}` in {same} of {_REPEATS + 1} runs of the same inputs: {short(first)}"
         return Verdict("flaky", reason, _ENDS.get(first.outcome, "error"), first.stage, first.message)
 
     def died(self, first: Observation) -> Verdict:
@@ -103,7 +108,7 @@ class _Judgement(Trial):
         if kind == "crash":
             return Verdict(
                 "fail",
-                f"{self.target} crashed while it was in {first.stage}: {short(first)}",
+                f"{display(self.target)} crashed while it was in {first.stage}: {short(first)}",
                 kind,
                 first.stage,
                 first.message,
@@ -116,12 +121,14 @@ class _Judgement(Trial):
         else:
             return Verdict(
                 "undecided",
-                f"{self.target} and the reference both ended with `{first.outcome}`",
+                f"{display(self.target)} and the reference both ended with `{first.outcome}`",
                 kind,
                 first.stage,
                 first.message,
             )
-        reason = f"{self.target} ended with `{first.outcome}` while it was in {first.stage}, twice: {short(first)}"
+        reason = (
+            f"{display(self.target)} ended with `{first.outcome}` while it was in {first.stage}, twice: {short(first)}"
+        )
         return Verdict("fail", reason, kind, first.stage, first.message, blame=blame)
 
     def refused(self, first: Observation) -> Verdict:
@@ -131,12 +138,14 @@ class _Judgement(Trial):
         stage, message = first.stage, first.message
         open_ = tuple(rule for rule in open_rules(self.ask(NATIVE).hazards, None) if rule in _MAY_RAISE)
         if open_:
-            reason = f"{self.target} gave up where ONNX leaves the result open ({', '.join(open_)}): {short(first)}"
+            reason = (
+                f"{display(self.target)} gave up where ONNX leaves the result open ({', '.join(open_)}): {short(first)}"
+            )
             return Verdict("invalid", reason, "error", stage, message, rules=open_)
         baseline = self.baseline()
         acceptor, blame, against = "", "", False
         if baseline is not None and self.ask(baseline).outcome == "ok":
-            acceptor, blame = str(baseline), "optimiser"
+            acceptor, blame = display(baseline), "optimiser"
         elif self.expected is not None:
             acceptor, blame = EXPECTED, "compiler"
             self.heard.append(EXPECTED)
@@ -145,12 +154,12 @@ class _Judgement(Trial):
                 answer = self.ask(voice)
                 refused = any(note.startswith(REFUSED) for note in answer.notes)
                 if answer.outcome == "ok" and not refused:
-                    acceptor, blame = str(voice), "compiler"
+                    acceptor, blame = display(voice), "compiler"
                     break
                 against = against or refused or answer.outcome in ("error", "rejected")
         if acceptor:
             does = "refuses" if first.outcome == "rejected" else "fails on"
-            reason = f"{self.target} {does} a program that {acceptor} accept{'' if acceptor == EXPECTED else 's'}: {short(first)}"
+            reason = f"{display(self.target)} {does} a program that {acceptor} accept{'' if acceptor == EXPECTED else 's'}: {short(first)}"
             return Verdict("fail", reason, "error", stage, message, blame=blame)
         if against:
             return Verdict("invalid", f"nobody asked accepts the program: {short(first)}", "error", stage, message)
@@ -165,7 +174,7 @@ class _Judgement(Trial):
             given = compare(outputs, self.expected, dtypes, self.policy)
             self.heard.append(EXPECTED)
             if given.agrees:
-                return Verdict("pass", f"{self.target} gives the expected outputs", rules=given.rules)
+                return Verdict("pass", f"{display(self.target)} gives the expected outputs", rules=given.rules)
         arbiter = self.ask(FLOAT64)
         if arbiter.outputs is None:
             arbiter = self.ask(NATIVE)
@@ -174,7 +183,7 @@ class _Judgement(Trial):
         terms = sum_lengths(arbiter.hazards)
         found = compare(outputs, arbiter.outputs, dtypes, self.policy, terms)
         if found.agrees and self.expected is None:
-            return Verdict("pass", f"{self.target} agrees with {arbiter.target}", rules=found.rules)
+            return Verdict("pass", f"{display(self.target)} agrees with {arbiter.target}", rules=found.rules)
         if found.agrees:
             return self.against_expected(first, outputs, dtypes)
         return Dispute(self, arbiter, outputs, dtypes, terms).verdict(found)
@@ -183,9 +192,9 @@ class _Judgement(Trial):
         """The reference and the candidate agree, the expected outputs are others."""
         worst = compare(outputs, self.expected or {}, dtypes, self.policy).worst
         others = [voice for voice in (self.baseline(), *self.voices) if voice is not None]
-        agree = [str(v) for v in others if self.agrees(v, outputs, dtypes, tuple(self.expected or {}))]
-        who = ", ".join([str(FLOAT64), *agree])
-        reason = f"the expected outputs differ from {self.target}, but {who} agree{'' if agree else 's'} with it: {told(worst)}"
+        agree = [display(v) for v in others if self.agrees(v, outputs, dtypes, tuple(self.expected or {}))]
+        who = ", ".join([display(FLOAT64), *agree])
+        reason = f"the expected outputs differ from {display(self.target)}, but {who} agree{'' if agree else 's'} with it: {told(worst)}"
         return Verdict("undecided", reason, "mismatch", "run", mismatch=worst)
 
     def without_reference(self, outputs: Values, dtypes: Mapping[str, str]) -> Verdict:
@@ -198,24 +207,26 @@ class _Judgement(Trial):
                 return changed
             against = [v for v in self.voices if self.agrees(v, outputs, dtypes, names)]
             if against:
-                reason = f"{against[0]} agrees with {self.target} against the expected outputs: {told(found.worst)}"
+                reason = f"{display(against[0])} agrees with {display(self.target)} against the expected outputs: {told(found.worst)}"
                 return Verdict("undecided", reason, "mismatch", "run", mismatch=found.worst)
             right = baseline is not None and self.agrees(baseline, self.expected, dtypes, names)
-            reason = f"{self.target} does not give the expected outputs: {told(found.worst)}"
+            reason = f"{display(self.target)} does not give the expected outputs: {told(found.worst)}"
             return Verdict(
                 "fail", reason, "mismatch", "run", rules=("expected-is-truth",), mismatch=found.worst,
                 blame="optimiser" if right else "compiler",
             )  # fmt: skip
-        for voice in (baseline, *self.voices):
-            answer = None if voice is None else self.ask(voice)
-            if answer is None or answer.outputs is None:
+        for voice in self.voices if baseline is None else (baseline, *self.voices):
+            answer = self.ask(voice)
+            if answer.outputs is None:
                 continue
             found = compare(outputs, answer.outputs, dtypes, self.policy)
             if found.agrees:
-                return Verdict("pass", f"the reference cannot evaluate the program; {voice} agrees", rules=found.rules)
+                return Verdict(
+                    "pass", f"the reference cannot evaluate the program; {display(voice)} agrees", rules=found.rules
+                )
             changed = self.repeats(outputs, tuple(found.mismatches), dtypes)
             if changed is not None:
                 return changed
-            reason = f"the reference cannot evaluate the program, and {voice} differs from {self.target}: {told(found.worst)}"
+            reason = f"the reference cannot evaluate the program, and {display(voice)} differs from {display(self.target)}: {told(found.worst)}"
             return Verdict("undecided", reason, "mismatch", "run", mismatch=found.worst)
         return Verdict("undecided", "the reference cannot evaluate the program and nobody else could be asked")

@@ -39,7 +39,9 @@ def plugin(name: str) -> Plugin:
         module = importlib.import_module(entry.module)
         backend: Backend = getattr(module, entry.attr)
     except (ImportError, AttributeError, SyntaxError) as error:
-        raise BadTarget(f"the backend {name} cannot be loaded ({error}): reinstall the package that brings it") from error
+        raise BadTarget(
+            f"the backend {name} cannot be loaded ({error}): reinstall the package that brings it"
+        ) from error
     return Plugin(backend, Path(inspect.getfile(module)).resolve(), entry.attr)
 
 
@@ -82,6 +84,8 @@ def baseline(target: Target) -> Target | None:
 
 def display(target: Target) -> str:
     """The target as a person writes it: its main option's value without the name."""
+    if target.backend not in names():
+        return str(target)
     main = plugin(target.backend).backend.main_option
     return str(
         Target(target.backend, target.release, tuple(sorted(("" if n == main else n, v) for n, v in target.options)))

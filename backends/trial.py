@@ -9,6 +9,7 @@ from onnx import ModelProto, TypeProto, helper
 from opsieve.backends.compare import Policy, compare
 from opsieve.backends.hazards import ACCUMULATION, RANDOM
 from opsieve.backends.observation import Hazard, Observation
+from opsieve.backends.registry import display
 from opsieve.backends.target import Target
 from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.gen.program import Program
@@ -16,6 +17,8 @@ from opsieve.gen.program import Program
 FLOAT64 = Target("reference", options=(("precision", "float64"),))
 NATIVE = Target("reference", options=(("precision", "native"),))
 EXPECTED = "expected outputs"  # how the outputs that the user gave are called among the voices
+# Asked where the unoptimised build does not settle who is wrong.
+SECOND_VOICES = (Target("onnxruntime", options=(("level", "disable_all"),)), Target("tvm"))
 STRUCTURE = frozenset(["missing", "type", "shape", "dtype"])  # mismatches that no rounding makes
 
 Values = dict[str, Any]
@@ -57,7 +60,7 @@ class Trial:
             self.answers[target] = self.lab.observe(target, self.program, self.inputs)
             self.observations.append(self.answers[target])
             if target != self.target and self.answers[target].outcome not in ("environment", "unsupported"):
-                self.heard.append(str(target))
+                self.heard.append(display(target))
         return self.answers[target]
 
     def again(self) -> Observation:
@@ -81,14 +84,14 @@ class Trial:
         """None when a fresh process gives the same outputs; else the verdict on that."""
         second = self.again()
         if second.outputs is None:
-            reason = f"{self.target} gave outputs once and ended with `{second.outcome}` the next time: {short(second)}"
+            reason = f"{display(self.target)} gave outputs once and ended with `{second.outcome}` the next time: {short(second)}"
             return Verdict("fail", reason, "nondeterminism", second.stage, second.message)
         worst = compare(
             second.outputs, {name: outputs[name] for name in names if name in outputs}, {}, self.policy
         ).worst
         if worst is None:
             return None
-        reason = f"{self.target} gave other outputs for the same inputs in a second run: {told(worst)}"
+        reason = f"{display(self.target)} gave other outputs for the same inputs in a second run: {told(worst)}"
         return Verdict("fail", reason, "nondeterminism", "run", mismatch=worst)
 
 

@@ -148,8 +148,9 @@ def _judged(
 ) -> Iterator[dict[str, Any]]:
     """A result for every case on every target."""
     from opsieve.backends.compare import POLICY
-    from opsieve.backends.judge import FLOAT64, Judged, judge
+    from opsieve.backends.judge import FLOAT64, SECOND_VOICES, Judged, judge
     from opsieve.backends.oracles import measure_memory, measure_slowdown
+    from opsieve.backends.registry import resolve
     from opsieve.backends.workers import Test
 
     policy = replace(POLICY, tolerance=tolerance)
@@ -157,7 +158,10 @@ def _judged(
     lab.foresee([(target, tests) for target in dict.fromkeys([*targets, FLOAT64])])
     for path, case in cases:
         for target in targets:
-            judged = judge(case.program, case.inputs, target, lab, expected=case.expected, policy=policy)
+            voices = [voice for voice in SECOND_VOICES if resolve(voice) != target]
+            judged = judge(
+                case.program, case.inputs, target, lab, expected=case.expected, voices=voices, policy=policy
+            )
             for name in oracles if judged.verdict.verdict == "pass" else ():
                 measure = measure_slowdown if name == "slowdown" else measure_memory
                 verdict = measure(case.program, case.inputs, target, lab)
