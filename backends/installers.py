@@ -27,8 +27,9 @@ _RELEASE = re.compile(  # a canonical version of the packaging standard, which i
 _NO_WHEEL = re.compile(r"\bno (?:usable )?wheels\b|does not satisfy Python")
 _NO_RELEASE = re.compile(r"there is no version of ([A-Za-z0-9._-]+)|Because ([A-Za-z0-9._-]+) was not found in")
 _NO_NETWORK = re.compile(r"[Nn]etwork was disabled|Network connectivity is disabled")
-_ABI_TAGS = re.compile(
-    r"wheels for `([A-Za-z0-9._-]+)` \([^()]{0,80}\) with the following Python ABI tags?: ((?:`\w+`(?:, )?)+)"
+_TAGS = re.compile(
+    r"wheels for `([A-Za-z0-9._-]+)` \([^()]{0,80}\) with the following Python (ABI|implementation) tags?: "
+    r"((?:`\w+`(?:, )?)+)"
 )
 _CPYTHON = re.compile(r"cp3(\d{1,2})m?")
 _LISTED = re.compile(r"^Available versions: (.+)$", re.MULTILINE)
@@ -36,19 +37,29 @@ _PATIENCE = 3600.0  # seconds for one installation; uv itself gives a silent ser
 
 
 class InstallFailed(Exception):
-    """An installer's refusal: its last line, and the Pythons that it names as those with a wheel (None: it names none).
+    """An installer's refusal: its reason, and the Pythons that it names as those with a wheel (none: it does not tell).
 
     `no-wheel`: another Python or platform may have one. `no-release`: there is no such release at all. `other`: the network,
-    the disk, a requirement that does not exist; asking again under another Python is of no use.
+    the disk, a requirement that does not exist; asking again under another Python is of no use. With `or_newer` the Pythons
+    newer than those in `wheels` may do as well: a wheel of the stable ABI is named by the oldest that takes it.
     """
 
     def __init__(
-        self, kind: Literal["no-wheel", "no-release", "other"], line: str, wheels: frozenset[Minor] | None = None
+        self,
+        kind: Literal["no-wheel", "no-release", "other"],
+        line: str,
+        wheels: frozenset[Minor] = frozenset(),
+        or_newer: bool = False,
     ) -> None:
         super().__init__(line)
         self.kind = kind
         self.line = line
         self.wheels = wheels
+        self.or_newer = or_newer
+
+    def rules_out(self, minor: Minor) -> bool:
+        """Whether it tells that this Python has no wheel either."""
+        return bool(self.wheels) and minor not in self.wheels and not (self.or_newer and minor > min(self.wheels))
 
 
 def check_package(name: str) -> None:
@@ -112,11 +123,11 @@ def understand(output: str, package: str) -> InstallFailed:
         return InstallFailed("no-release", line)
     if not _NO_WHEEL.search(text):
         return InstallFailed("other", line)
-    hint = _ABI_TAGS.search(text)
-    tags = re.findall(r"\w+", hint[2]) if hint and _same(hint[1], package) else []
+    hint = _TAGS.search(text)
+    tags = re.findall(r"\w+", hint[3]) if hint and _same(hint[1], package) else []
     named = [_CPYTHON.fullmatch(tag) for tag in tags]
     minors = frozenset((3, int(match[1])) for match in named if match)
-    return InstallFailed("no-wheel", line, minors if named and all(named) else None)
+    return InstallFailed("no-wheel", line, minors if all(named) else frozenset(), bool(hint and hint[2] != "ABI"))
 
 
 def _same(name: str, package: str) -> bool:

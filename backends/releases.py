@@ -106,7 +106,7 @@ class ReleaseStore:
         refusal: InstallFailed | None = None
         refused: list[Minor] = []
         for interpreter in _by_preference(self._interpreters()):
-            if refusal and refusal.wheels is not None and interpreter.minor not in refusal.wheels:
+            if refusal and refusal.rules_out(interpreter.minor):
                 refused.append(interpreter.minor)
                 continue
             try:
