@@ -134,13 +134,9 @@ class _Propagation:
         return self.new.get(root, self.classes.size((number, axis)))
 
     def _fit(self, dims: list[Dim], wanted: int) -> bool:
-        """Give dimensions sizes whose product is wanted, each no larger than it was where that can be."""
-        left = wanted
-        chosen = []
-        for dim in dims[:-1]:
-            chosen.append(math.gcd(self.classes.size(dim), left))
-            left //= chosen[-1]
-        return all(self._set(dim, size) for dim, size in zip(dims, (*chosen, left), strict=True))
+        """Give dimensions sizes whose product is wanted, none larger than it was."""
+        chosen = _factored([self.classes.size(dim) for dim in dims], wanted)
+        return chosen is not None and all(self._set(dim, size) for dim, size in zip(dims, chosen, strict=True))
 
     def _visit_groups(self, step: Step) -> bool:
         x, out = step.inputs[0], step.outputs[0]
@@ -232,6 +228,20 @@ class _Propagation:
         except Exception:  # noqa: BLE001  several unrelated classes; what cannot be inferred is not known
             return None
         return [_static(found.get(name)) for name in node.output]
+
+
+def _factored(limits: list[int], wanted: int) -> list[int] | None:
+    """Factors of a number, each within its limit, the first as large as can be; None when there are none."""
+    if not limits:
+        return [] if wanted == 1 else None
+    if wanted > math.prod(limits):
+        return None
+    for factor in range(min(limits[0], wanted), 0, -1):
+        if wanted % factor == 0:
+            rest = _factored(limits[1:], wanted // factor)
+            if rest is not None:
+                return [factor, *rest]
+    return None
 
 
 def _static(type_: onnx.TypeProto | None) -> Shape | None:
