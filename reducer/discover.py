@@ -1,0 +1,120 @@
+"""What fails in a case: the premise of every reduction, made sure of before anything is tried."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from opsieve.backends.judge import Judged, judge
+from opsieve.backends.lab import Lab
+from opsieve.backends.observation import Observation
+from opsieve.backends.registry import display, names, resolve
+from opsieve.backends.target import Target
+from opsieve.backends.trial import FLOAT64, NATIVE
+from opsieve.backends.verdict import Verdict
+from opsieve.backends.workers import Test, Workers
+from opsieve.gen.bad_input import shown
+from opsieve.gen.case import Case
+from opsieve.reducer.check import compared, operators, program
+from opsieve.reducer.sameness import Failure, differed, ended
+from opsieve.reducer.subject import Subject
+from opsieve.triage.fingerprint import fingerprint
+
+REDUCIBLE = frozenset(["crash", "error", "mismatch", "hang", "memory"])
+_NO_COMPILERS = frozenset(["checker", "fake", "reference"])
+
+
+class NotReproduced(Exception):
+    """Nothing fails; the message is one sentence that says what was tried."""
+
+
+@dataclass(frozen=True)
+class Premise:
+    """The failure to keep: on which target, against whom, and what the target showed."""
+
+    target: Target
+    arbiter: Target | None
+    failure: Failure
+    observation: Observation
+    reason: str
+
+
+def find(case: Case, targets: Sequence[Target], against: Target | None, workers: Workers) -> Premise:
+    """The first failure of a case on these targets; on every compiler installed when there are none. NotReproduced without one."""
+    tried = []
+    for target in targets or installed():
+        premise, said = _asked(case, target, against, workers)
+        if premise is not None:
+            return premise
+        tried.append(f"{display(target)} ({said})")
+    raise NotReproduced(f"nothing fails: tried {', '.join(tried) or 'nothing, no compiler is installed'}")
+
+
+def installed() -> list[Target]:
+    """Every backend that compiles, as it is installed beside opsieve; onnxruntime first."""
+    found = [name for name in names() if name not in _NO_COMPILERS]
+    return [resolve(name) for name in sorted(found, key=lambda name: (name != "onnxruntime", name))]
+
+
+def still(subject: Subject, premise: Premise, workers: Workers) -> bool:
+    """Whether the judge, asked from scratch, sees the same failure in a subject."""
+    case = Case(program(subject), subject.inputs)
+    found, _ = _asked(case, premise.target, _given(premise, workers), workers)
+    if found is None:
+        return False
+    return premise.failure.shown_by(found.failure.verdict, found.observation, operators(subject), "fingerprint")
+
+
+def _given(premise: Premise, workers: Workers) -> Target | None:
+    """The arbiter when a user named it: the judge's own are found anew."""
+    own = (workers.baseline(premise.target), NATIVE, FLOAT64, None)
+    return None if premise.arbiter in own else premise.arbiter
+
+
+def _asked(case: Case, target: Target, against: Target | None, workers: Workers) -> tuple[Premise | None, str]:
+    """The failure on one target, or why there is none."""
+    subject = Subject(case.program.proto, case.inputs, {})
+    if against is not None:
+        return _compared(case, subject, target, against, workers)
+    judged = judge(case.program, case.inputs, target, Lab(workers), expected=case.expected)
+    verdict = judged.verdict
+    if verdict.verdict != "fail" or verdict.kind not in REDUCIBLE:
+        return None, shown(f"{verdict.verdict}: {verdict.reason}", 300)
+    arbiter = _arbiter(case, target, judged, workers)
+    if verdict.kind == "mismatch" and arbiter is None:
+        return None, "its outputs are wrong, but nobody who could be asked again gives the right ones; use --against"
+    observation = judged.observations[0]
+    failure = Failure(verdict, fingerprint(verdict, observation, operators(subject)))
+    return Premise(target, arbiter, failure, observation, verdict.reason), ""
+
+
+def _compared(
+    case: Case, subject: Subject, target: Target, against: Target, workers: Workers
+) -> tuple[Premise | None, str]:
+    got = workers.observe(target, case.program, case.inputs)
+    wanted = workers.observe(against, case.program, case.inputs)
+    if wanted.outputs is None:
+        return None, shown(f"{display(against)} itself: {wanted.outcome} {wanted.message}", 300)
+    base = Verdict("fail", "", blame="optimiser" if against == workers.baseline(target) else "compiler")
+    verdict = ended(got, base)
+    if verdict is None and got.outputs is not None:
+        worst = compared(subject, got, wanted).worst
+        verdict = None if worst is None else differed(worst, base)
+    if verdict is None:
+        return None, shown(f"{got.outcome}, agrees with {display(against)}", 300)
+    failure = Failure(verdict, fingerprint(verdict, got, operators(subject)))
+    what = got.message.strip() or (verdict.mismatch and verdict.mismatch.what) or got.outcome
+    return Premise(
+        target, against, failure, got, f"{display(target)} differs from {display(against)}: {shown(what, 300)}"
+    ), ""
+
+
+def _arbiter(case: Case, target: Target, judged: Judged, workers: Workers) -> Target | None:
+    """Who will be asked beside the target: the unoptimised build when it is right, else the reference when it is."""
+    baseline = workers.baseline(target)
+    if judged.verdict.blame == "optimiser":
+        return baseline
+    test = Test(case.program, case.inputs)
+    voices = (FLOAT64, NATIVE) if judged.verdict.kind == "mismatch" else (baseline, NATIVE)
+    for voice in voices:
+        if voice is not None and workers.observe(voice, test.program, test.inputs).outcome == "ok":
+            return voice
+    return None

@@ -1,0 +1,98 @@
+"""The node phase: from a whole model to the few nodes that the failure needs.
+
+What the failure tells comes first (names in a message, the outputs that differ), then bisection of the topological order and
+galloping over graph distance, then a search for needed nodes one after the other, for triggers that lie far apart.
+"""
+
+import math
+from collections.abc import Iterable
+
+from opsieve.reducer.check import Answer
+from opsieve.reducer.engine import Engine
+from opsieve.reducer.graph import Graph, cut
+from opsieve.reducer.localise import foci
+from opsieve.reducer.search import ball, last_needed, scattered, thinned
+
+ENOUGH = 6  # nodes that single edits deal with as cheaply
+_SIZES = (4, 12)  # of the neighbourhood of a node that a message names
+_GALLOP = (2, 4, 8, 16, 32)
+_TAPS = 12  # further outputs that a probe asks for
+
+
+class NodePhase:
+    """One run of the phase on the engine's best subject. `text` is all that the compiler said when it failed."""
+
+    def __init__(self, engine: Engine, text: str):
+        self.engine = engine
+        self.text = text
+        self.graph = Graph(engine.best)
+
+    def run(self) -> bool:
+        """Replace the engine's best by fewer nodes; whether it was."""
+        total = len(self.graph.nodes)
+        if total <= ENOUGH:
+            return False
+        self.engine.dimension = "nodes"
+        found = self._hinted() or self._searched(self._narrowed(list(range(total))))
+        found = thinned(found, self._test)
+        return self.engine.improve(cut(self.graph, found, closure=True), f"keep {len(found)} of {total} nodes")
+
+    def _look(self, places: Iterable[int], tap: Iterable[str] = ()) -> Answer:
+        kept = sorted(places)
+        label = f"keep {len(kept)} nodes" + (" and show values between them" if tap else "")
+        return self.engine.look(cut(self.graph, kept, closure=True, tap=tap), label)
+
+    def _test(self, places: list[int]) -> bool:
+        return bool(places) and self._look(places).kind == "same"
+
+    def _hinted(self) -> list[int] | None:
+        """The neighbourhood of a node that the failure points at, when that is enough."""
+        everything = range(len(self.graph.nodes))
+        tried = foci(self.graph, self.text)
+        for size in _SIZES:
+            for focus in tried:
+                found = ball(self.graph.nearest([focus], everything), self._test, [size])
+                if found:
+                    return found
+        return None
+
+    def _narrowed(self, region: list[int]) -> list[int]:
+        """The region cut down by looking at which of its values differ first; for failures that are mismatches."""
+        answer = self._look(region)
+        if not answer.wrong:
+            return region
+        region = self._above(region, answer.wrong, ())
+        while len(region) > 2 * ENOUGH:
+            stride = max(3, math.ceil(len(region) / _TAPS))
+            taps = [
+                name for place in region[stride - 1 :: stride] for name in self.graph.nodes[place].output[:1] if name
+            ]
+            answer = self._look(region, taps)
+            if answer.kind != "same" or not answer.wrong:
+                break
+            smaller = self._above(region, answer.wrong, taps)
+            if len(smaller) == len(region) or not self._test(smaller):
+                break
+            region = smaller
+        return region
+
+    def _above(self, region: list[int], wrong: Iterable[str], taps: Iterable[str]) -> list[int]:
+        """What the first wrong value depends on, without what right values depend on."""
+        made = self.graph.producer
+        bad = {made[name] for name in wrong if name in made}
+        first = min(bad, default=region[-1])
+        good = [made[name] for name in taps if made[name] not in bad and made[name] < first]
+        inside = set(region)
+        return sorted((self.graph.ancestors([first]) & inside) - (self.graph.ancestors(good) - {first}))
+
+    def _searched(self, region: list[int]) -> list[int]:
+        """A small part of the region that shows the failure, by bisection and galloping."""
+        if len(region) <= ENOUGH and self._test(region):
+            return region
+        if not self._test(region):
+            region = list(range(len(self.graph.nodes)))
+        size = last_needed(region, self._test)
+        last, rest = region[size - 1], region[: size - 1]
+        order = self.graph.nearest([last], region[:size])
+        found = ball(order, self._test, _GALLOP)
+        return found or scattered([last], rest, self._test, self.graph.nearest)

@@ -1,0 +1,227 @@
+"""A whole reduction: premise, node phase, every dimension to a fixpoint, certificate, and a last look by the judge."""
+
+import importlib.metadata
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from opsieve.backends.target import Target
+from opsieve.backends.workers import Workers
+from opsieve.gen.bad_input import BadInput
+from opsieve.reducer.check import Check, TargetCheck, Validator, cure_set
+from opsieve.reducer.discover import NotReproduced, Premise, still
+from opsieve.reducer.edit import Pass
+from opsieve.reducer.engine import Engine, Progress, Rules
+from opsieve.reducer.journal import Journal
+from opsieve.reducer.node_passes import BYPASS, NODES, OUTPUTS
+from opsieve.reducer.node_phase import ENOUGH, NodePhase
+from opsieve.reducer.recording import recorded
+from opsieve.reducer.sameness import Level
+from opsieve.reducer.subject import Subject
+
+GROUP = "opsieve.reductions"
+# Where a dimension stands in a round: what removes most comes first. Others follow in alphabetical order.
+_ORDER = ("bodies", "nodes", "outputs", "bypass", "constants", "dimensions", "dtypes", "values", "attributes")
+_MAX_ROUNDS = 40
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One line of the certificate: how many single edits are left, and what became of them; minimal when none is `same`."""
+
+    name: str
+    edits: int
+    gone: int
+    slipped: int
+    invalid: int
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """What came of it. `same` is the judge's last word, `minimal` the certificate's."""
+
+    start: Subject
+    best: Subject
+    checks: int
+    node_checks: int
+    invalid: int
+    seconds: float
+    same: bool
+    certificate: tuple[Dimension, ...]
+    minimal: bool
+    slipped: dict[str, Subject] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Listeners:
+    """Who hears of progress and of every new best subject."""
+
+    progress: Callable[[Progress], None] = lambda progress: None
+    accepted: Callable[[Subject], None] = lambda subject: None
+
+
+def passes() -> list[Pass]:
+    """Every dimension, found by entry point, in the order of a round. BadInput for a plug-in that cannot be loaded."""
+    found: list[Pass] = []
+    for entry in importlib.metadata.entry_points(group=GROUP):
+        try:
+            found.append(entry.load())
+        except (ImportError, AttributeError, SyntaxError) as error:
+            raise BadInput(f"the reduction {entry.name} cannot be loaded ({error}): reinstall its package") from error
+    places = {name: place for place, name in enumerate(_ORDER)}
+    return sorted(found, key=lambda item: (places.get(item.name, len(places)), item.name))
+
+
+def reduce_failure(
+    start: Subject,
+    premise: Premise,
+    lanes: Sequence[Workers],
+    level: Level,
+    journal: Journal,
+    listeners: Listeners,
+    dimensions: Sequence[Pass] | None = None,
+) -> Reduction:
+    """Reduce a subject whose failure is known.
+
+    `lanes` are workers for checks at the same time, the first of which does everything else too. A result that the judge no
+    longer takes for the same failure is given up for the last step before it that he does, and reduced on with the level `cure`.
+    """
+    workers = lanes[0]
+    since = time.monotonic()
+    checks = [_check(premise, each, level, start) for each in lanes]
+    run = _Run(start, checks, workers, workers.baseline(premise.target), journal, listeners, dimensions)
+    run.reduce(_told(premise))
+    same = still(run.engine.best, premise, workers)
+    if not same and level != "cure":
+        good = next((subject for subject in reversed(run.trail) if still(subject, premise, workers)), start)
+        strict = [_check(premise, each, "cure", start) for each in lanes]
+        second = _Run(good, strict, workers, workers.baseline(premise.target), Journal(""), listeners, dimensions)
+        second.engine.slipped.update(run.engine.slipped)
+        second.engine.checks, second.node_checks = run.engine.checks, run.node_checks
+        second.fixpoint()
+        run, same = second, still(second.engine.best, premise, workers)
+    return run.result(start, time.monotonic() - since, same)
+
+
+def reduce_by_check(
+    start: Subject,
+    check: Check,
+    workers: Workers,
+    source: Target | None,
+    journal: Journal,
+    listeners: Listeners,
+    dimensions: Sequence[Pass] | None = None,
+) -> Reduction:
+    """Reduce a subject by any check, a user's script say; `source` is where values are recorded. NotReproduced when it is not `same`."""
+    since = time.monotonic()
+    run = _Run(start, [check], workers, source, journal, listeners, dimensions)
+    run.reduce("")
+    return run.result(start, time.monotonic() - since, check_again(check, run.engine.best))
+
+
+def check_again(check: Check, subject: Subject) -> bool:
+    """Whether a check, asked once more, still says `same`."""
+    return next(iter(check.ask([subject]))).kind == "same"
+
+
+def certify(engine: Engine, dimensions: Iterable[Pass]) -> tuple[tuple[Dimension, ...], bool]:
+    """Every single edit that is left in every dimension, tried; whether none of them keeps the failure."""
+    lines = []
+    minimal = True
+    for dimension in dimensions:
+        engine.dimension = dimension.name
+        engine.refresh()
+        kinds = [answer.kind for edit in dimension.edits(engine.best) if (answer := engine.single(edit)) is not None]
+        minimal = minimal and "same" not in kinds
+        lines.append(
+            Dimension(dimension.name, len(kinds), kinds.count("gone"), kinds.count("slipped"), kinds.count("invalid"))
+        )
+    return tuple(lines), minimal
+
+
+class _Run:
+    """One engine and the order in which it is driven."""
+
+    def __init__(
+        self,
+        start: Subject,
+        checks: Sequence[Check],
+        workers: Workers,
+        source: Target | None,
+        journal: Journal,
+        listeners: Listeners,
+        dimensions: Sequence[Pass] | None,
+    ):
+        self.trail: list[Subject] = []
+        self.dimensions = passes() if dimensions is None else list(dimensions)
+        self.node_checks = 0
+
+        def accepted(subject: Subject) -> None:
+            self.trail.append(subject)
+            listeners.accepted(subject)
+
+        rules = Rules(
+            checks,
+            Validator(workers, start),
+            lambda subject: recorded(subject, source, workers),
+            listeners.progress,
+            accepted,
+        )
+        self.engine = Engine(recorded(start, source, workers), rules, journal)
+
+    def reduce(self, text: str) -> None:
+        engine = self.engine
+        answer = engine.look(engine.best, "the whole model")
+        if answer.kind != "same":
+            raise NotReproduced(f"the check does not show the failure on the whole model: {answer.kind} {answer.why}")
+        self._nodes(text)
+        for dimension in self.dimensions:
+            # A body that is inlined is a graph of its own, to be searched like the one around it.
+            while dimension.name == "bodies" and engine.sweep(dimension) and len(engine.best.model.graph.node) > ENOUGH:
+                self._nodes(text)
+        self.node_checks = engine.checks
+        self.fixpoint()
+
+    def fixpoint(self) -> None:
+        for _ in range(_MAX_ROUNDS):
+            gained = [dimension.name for dimension in self.dimensions if self.engine.sweep(dimension)]
+            if not gained:
+                return
+
+    def result(self, start: Subject, seconds: float, same: bool) -> Reduction:
+        certificate, minimal = certify(self.engine, self.dimensions)
+        engine = self.engine
+        return Reduction(
+            start,
+            engine.best,
+            engine.checks,
+            self.node_checks,
+            engine.invalid,
+            seconds,
+            same,
+            certificate,
+            minimal,
+            dict(engine.slipped),
+        )
+
+    def _nodes(self, text: str) -> None:
+        self.engine.refresh()
+        NodePhase(self.engine, text).run()
+        for dimension in (OUTPUTS, NODES, BYPASS):
+            self.engine.sweep(dimension)
+
+
+def _check(premise: Premise, workers: Workers, level: Level, start: Subject) -> TargetCheck:
+    check = TargetCheck(workers, premise.target, premise.failure, premise.arbiter, level)
+    if level != "cure":
+        return check
+    sick, well = cure_set(check, start)
+    return TargetCheck(workers, premise.target, premise.failure, premise.arbiter, level, sick, well)
+
+
+def _told(premise: Premise) -> str:
+    """All that the compiler said; nothing for a mismatch, whose words would be our own."""
+    seen = premise.observation
+    if premise.failure.verdict.kind == "mismatch":
+        return ""
+    return "\n".join([seen.message, *(frame.function for frame in reversed(seen.frames)), seen.log])

@@ -1,0 +1,79 @@
+"""Searches for a small set of items that passes a test, when the whole set does. Pure: the test is all they know.
+
+A test is asked of a list of items and is taken to be monotone where that saves questions; what comes back always passed the test.
+Bisection of a prefix and galloping over an order are those of the measured prototype (docs/reduce.md); finding the needed items
+one after the other is QuickXplain (Junker 2004) with galloping in the place of halving.
+"""
+
+from collections.abc import Callable, Sequence
+
+Places = list[int]
+Test = Callable[[Places], bool]
+Order = Callable[[Places, Places], Places]
+
+
+def last_needed(order: Sequence[int], test: Test) -> int:
+    """How many items of `order`, from its beginning, the smallest prefix has that passes; the whole is known to pass."""
+    low, high = 0, len(order)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if test(list(order[:middle])):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def ball(order: Sequence[int], test: Test, sizes: Sequence[int]) -> Places | None:
+    """The first prefix of one of these sizes that passes; None when none does."""
+    for size in sizes:
+        if size > len(order):
+            break
+        if test(list(order[:size])):
+            return list(order[:size])
+    return None
+
+
+def scattered(fixed: Places, rest: Places, test: Test, nearest: Order) -> Places:
+    """The items that are needed beside `fixed`, found one after the other; `fixed` with all of `rest` is known to pass.
+
+    `nearest(fixed, rest)` orders what is left: the item that is found is the last one of the shortest prefix that passes. It costs
+    about 2 log2(distance) questions an item.
+    """
+    fixed, rest = list(fixed), list(rest)
+    while rest and not test(fixed):
+        rest = nearest(fixed, rest)
+        low, size = 0, 1
+        while size < len(rest) and not test(fixed + rest[:size]):
+            low, size = size, size * 2
+        high = min(size, len(rest))
+        while high - low > 1:
+            middle = (low + high) // 2
+            if test(fixed + rest[:middle]):
+                high = middle
+            else:
+                low = middle
+        fixed.append(rest[high - 1])
+        rest = rest[: high - 1]
+    return fixed
+
+
+def thinned(items: Sequence[int], test: Test) -> Places:
+    """The items without those that can go, the last ones tried first: in chunks of a quarter, then one by one.
+
+    No single item of what comes back can go, as long as the test is monotone.
+    """
+    left = list(items)
+    size = max(1, len(left) // 4) if len(left) > 6 else 1
+    end = len(left)
+    while end > 0:
+        start = max(0, end - size)
+        rest = left[:start] + left[end:]
+        if rest and test(rest):
+            left, end = rest, start
+        elif size > 1 and end - start > 1:
+            size = max(1, (end - start) // 2)
+        else:
+            end = start
+            size = max(size, 1)
+    return left
