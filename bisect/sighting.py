@@ -1,0 +1,85 @@
+"""What one version shows of a case: fine, failing with which fingerprint, or impossible to ask. And what that means for a search."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from opsieve.backends.compare import POLICY, Policy
+from opsieve.backends.judge import judge
+from opsieve.backends.lab import Lab
+from opsieve.backends.target import Target
+from opsieve.bisect.search import Answer
+from opsieve.gen.case import Case
+from opsieve.gen.structure import all_nodes
+from opsieve.triage.fingerprint import Fingerprint, fingerprint
+
+State = Literal["fine", "fails", "untestable"]
+_STATES: dict[str, State] = {"pass": "fine", "fail": "fails", "flaky": "fails"}
+# How far a failing version got: what fails early hides what would have failed later.
+_PROGRESS = ("import", "compile", "run")
+_TEXT = 500
+_STATUS = re.compile(r"[A-Z_]{2,40}: ")
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """`key` is the failure's fingerprint, `symptom` its short name (`error at run`), `text` one sentence for a person.
+
+    `trait` is what of the failure survives from one release to another: line numbers, status codes and offsets into a
+    binary do not. `stage` tells how far the version got; a wrong result has the stage `done`.
+    """
+
+    state: State
+    key: str = ""
+    trait: str = ""
+    symptom: str = ""
+    stage: str = ""
+    text: str = ""
+
+
+def look(case: Case, target: Target, lab: Lab, policy: Policy = POLICY) -> Sighting:
+    """Judge a case on a target. Only `fail` and `flaky` are failures; what is undecided, invalid or unsupported is untestable."""
+    judged = judge(case.program, case.inputs, target, lab, expected=case.expected, policy=policy)
+    verdict, observation = judged.verdict, judged.observations[0]
+    state = _STATES.get(verdict.verdict, "untestable")
+    text = " ".join(verdict.reason.split())[:_TEXT]
+    if state != "fails":
+        return Sighting(state, symptom="ok" if state == "fine" else verdict.verdict, text=text)
+    operators = sorted({node.op_type for node in all_nodes(case.program.proto.graph.node)})
+    found = fingerprint(verdict, observation, operators)
+    kind = verdict.kind or "error"
+    stage = "done" if kind == "mismatch" else verdict.stage or observation.stage
+    what = f"{verdict.mismatch.what} mismatch" if verdict.mismatch else f"{kind} at {stage}"
+    return Sighting("fails", found.key, _trait(found), what, stage, text)
+
+
+def answer(seen: Sighting, wanted: Sighting | None) -> Answer:
+    """What a sighting says of the failure `wanted` (any failure for None).
+
+    Another failure that comes before the wanted one would have hides it: untestable. One that comes after it proves that the
+    wanted one is not there: good.
+    """
+    if seen.state == "fine":
+        return Answer.GOOD
+    if seen.state == "untestable":
+        return Answer.UNTESTABLE
+    if wanted is None or seen.trait == wanted.trait:
+        return Answer.BAD
+    return Answer.GOOD if _reached(seen) > _reached(wanted) else Answer.UNTESTABLE
+
+
+def _reached(seen: Sighting) -> int:
+    return _PROGRESS.index(seen.stage) if seen.stage in _PROGRESS else len(_PROGRESS)
+
+
+def _trait(found: Fingerprint) -> str:
+    """The place in the source that the message tells, else functions on the stack, else the message without its status code."""
+    frames = found.value("frames")
+    place = found.value("place") or ("" if "+0x" in frames else frames)
+    message = found.value("message")
+    status = _STATUS.match(message)
+    told = place or (message[status.end() :] if status else message)
+    parts = [found.value(name) for name in ("kind", "stage", "signal", "mismatch", "dtype")]
+    if found.value("mismatch"):
+        return " ".join(filter(None, (parts[0], *parts[3:])))
+    return " ".join(filter(None, (*parts[:3], told)))
