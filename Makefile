@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
-CODE := gen backends triage reducer bisect tui tests benchmarks
+CODE := gen backends triage reducer bisect tui tests benchmarks samples
 
 .PHONY: demo test test-all bench format check clean
 
