@@ -112,14 +112,17 @@ class Engine:
             self.best = self.rules.refresh(self.best)
             self._stale = False
 
-    def sweep(self, dimension: Pass) -> bool:
-        """Try all that a pass proposes, again and again until nothing more is gained; whether anything was."""
+    def sweep(self, dimension: Pass, together: bool = True) -> bool:
+        """Try all that a pass proposes, again and again until nothing more is gained; whether anything was.
+
+        `together` tries edits that do not touch each other at once first: it pays where several are likely to hold.
+        """
         self.dimension = dimension.name
         gained = False
         while True:
             self.refresh()
             edits = self._untried(list(dimension.edits(self.best)))
-            if not edits or not self._round(edits):
+            if not edits or not self._round([edits] if together else [[edit] for edit in edits]):
                 return gained
             gained = True
 
@@ -130,9 +133,8 @@ class Engine:
             return None
         return self.look(candidate, edit.label)
 
-    def _round(self, edits: list[Edit]) -> bool:
+    def _round(self, groups: list[list[Edit]]) -> bool:
         gained = False
-        groups = [edits]
         while groups:
             group = groups.pop(0)
             merged, used, left = _merged(self.best, group)

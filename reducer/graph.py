@@ -1,9 +1,9 @@
 """The main graph of a subject as a reducer sees it, and cuts: any subset of its nodes as a model of its own."""
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -114,19 +114,27 @@ class Graph:
         return found
 
     def nearest(self, start: Iterable[int], among: Iterable[int]) -> list[int]:
-        """The nodes of `among` by graph distance from `start`, producers before consumers; those out of reach last, from behind."""
+        """The nodes of `among` by graph distance from `start`; those out of reach last, from behind.
+
+        A step to a producer counts one, a step to a consumer three: patterns are matched, and named, from their last node on.
+        """
         inside = set(among)
         order: list[int] = []
-        seen = set(start)
-        queue = deque(sorted(seen, reverse=True))
+        seen: set[int] = set()
+        queue = [(0, -place) for place in start]
+        heapify(queue)
         while queue:
-            place = queue.popleft()
+            distance, place = heappop(queue)
+            place = -place
+            if place in seen:
+                continue
+            seen.add(place)
             if place in inside:
                 order.append(place)
-            for near in (*self.producers[place], *self.consumers[place]):
-                if near not in seen and near in inside:
-                    seen.add(near)
-                    queue.append(near)
+            for step, nears in ((1, self.producers[place]), (3, self.consumers[place])):
+                for near in nears:
+                    if near not in seen and near in inside:
+                        heappush(queue, (distance + step, -near))
         order += sorted(inside.difference(order), reverse=True)
         return order
 

@@ -12,7 +12,7 @@ from opsieve.reducer.edit import Edit
 from opsieve.reducer.graph import SMALL, Graph, cut
 from opsieve.reducer.subject import Subject
 
-_OTHERS = 4  # same-typed values that are not the node's own inputs, tried as its replacement
+_OTHERS = 2  # same-typed values that are not the node's own inputs, tried as its replacement
 
 
 class Nodes:
@@ -165,7 +165,8 @@ def _stand_ins(graph: Graph, place: int, result: str) -> list[str]:
     before = [name for node in graph.nodes[:place] for name in node.output if name]
     others = [name for name in (*graph.inputs, *before) if name not in own]
     fits = [name for name in own if _alike(graph, name, value)]
-    return fits + [name for name in others if _alike(graph, name, value)][:_OTHERS]
+    # What lies further up is reached by several steps of its own; others are asked only where that way is closed.
+    return fits or [name for name in others if _alike(graph, name, value)][:_OTHERS]
 
 
 def _alike(graph: Graph, name: str, value: "np.ndarray[tuple[int, ...], np.dtype[np.generic]]") -> bool:

@@ -208,7 +208,8 @@ class _Run:
         self.engine.refresh()
         NodePhase(self.engine, text).run()
         for dimension in (OUTPUTS, NODES, BYPASS):
-            self.engine.sweep(dimension)
+            # The search leaves next to nothing to single steps, unless what it needed lay far apart.
+            self.engine.sweep(dimension, together=len(self.engine.best.model.graph.node) > ENOUGH)
 
 
 def _check(premise: Premise, workers: Workers, level: Level, start: Subject) -> TargetCheck:
