@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from packaging.version import Version
 
@@ -201,6 +201,7 @@ def test_two_processes_at_once_install_once(store: ReleaseStore) -> None:
 def test_a_release_that_is_not_there_is_named_with_its_neighbours(store: ReleaseStore, wheels: Path) -> None:
     for version in ("1.2", "1.10", "2.0", "3.0a1"):
         wheel(wheels, "opsieve-fixture", version)
+    (wheels / "opsieve_fixture-1.9.5.tar.gz").write_bytes(b"a source distribution is not asked to build")
     with pytest.raises(BadInput) as caught:
         store.environment(Fixture(), "1.9")
     assert str(caught.value) == "there is no release 1.9 of opsieve-fixture: near it are 1.0, 1.2, 1.10, 2.0"
@@ -253,13 +254,29 @@ def test_another_python_of_the_machine_is_taken_and_remembered(
     assert store.environment(Fixture(), "1.1") == environment
 
 
-def test_the_running_python_is_preferred_then_older_ones_then_newer_ones(tmp_path: Path, wheels: Path) -> None:
+def asked_for(store: ReleaseStore, release: str) -> list[str]:
+    """The Python versions that uv was asked for, in order, until the release was refused."""
     asked: list[str] = []
-    absent = [Interpreter(tmp_path / "none", (3, minor, 0)) for minor in (10, 13, 8, 9, 12)]
-    store = ReleaseStore(tmp_path / "store", lambda: absent)
-    with pytest.raises(BadInput):  # the first is not there, so that it ends with the first question
-        store.environment(Fixture(), "1.0", say=asked.append)
-    assert asked == ["installing opsieve-fixture 1.0 for Python 3.10"]
+    with pytest.raises(BadInput, match="has no wheel"):
+        store.environment(Fixture(), release, say=asked.append)
+    return [sentence.rpartition(" ")[2] for sentence in asked]
+
+
+@pytest.fixture
+def five(tmp_path: Path, wheels: Path) -> ReleaseStore:
+    """A store of a machine that says to have five Python versions (all of them are the running one)."""
+    minors = (10, 13, 8, 9, 12)
+    return ReleaseStore(tmp_path / "store", lambda: [Interpreter(Path(sys.executable), (3, at, 0)) for at in minors])
+
+
+def test_the_first_python_is_preferred_then_older_ones_then_newer_ones(five: ReleaseStore, wheels: Path) -> None:
+    wheel(wheels, "opsieve-fixture", "1.1", "py3-none-win_amd64")
+    assert asked_for(five, "1.1") == ["3.10", "3.9", "3.8", "3.12", "3.13"]
+
+
+def test_pythons_that_a_refusal_rules_out_are_not_asked_for(five: ReleaseStore, wheels: Path) -> None:
+    wheel(wheels, "opsieve-fixture", "1.1", f"cp38-cp38-{PLATFORM}")
+    assert asked_for(five, "1.1") == ["3.10", "3.8"]
 
 
 @pytest.mark.parametrize(
@@ -361,7 +378,7 @@ def test_the_reason_of_a_refusal_is_one_short_printable_line() -> None:
     assert len(refusal.line) == 300
 
 
-numbers = st.lists(st.integers(0, 30), min_size=1, max_size=4).map(lambda parts: ".".join(map(str, parts)))
+numbers = st.lists(st.sampled_from([0, 1, 10]), min_size=1, max_size=3).map(lambda parts: ".".join(map(str, parts)))
 releases = st.builds(
     lambda epoch, number, stage, post, dev: epoch + number + stage + post + dev,
     st.sampled_from(["", "1!"]),
@@ -373,6 +390,8 @@ releases = st.builds(
 
 
 @given(releases, releases)
+@example("1.0.dev0", "1.0a1")
+@example("1.post0.dev1", "1.post0")
 def test_releases_are_ordered_as_the_packaging_standard_orders_them(one: str, other: str) -> None:
     keys, versions = (release_key(one), release_key(other)), (Version(one), Version(other))
     assert (keys[0] < keys[1], keys[0] == keys[1]) == (versions[0] < versions[1], versions[0] == versions[1])
