@@ -60,6 +60,7 @@ class Engine:
         self.checks = 0
         self.invalid = 0
         self.slipped: dict[str, Subject] = {}
+        self.answer = Answer("gone")  # what the check said last of a subject that is now the best, or of the start
         self.dimension = "start"
         self._known = {attempt.digest: attempt.told() for attempt in journal.attempts}
         self._stale = False
@@ -94,14 +95,19 @@ class Engine:
         """Take a candidate for the best when it is simpler and shows the failure."""
         if candidate is None or not simpler(candidate, self.best):
             return False
-        if self.look(candidate, label).kind != "same":
+        answer = self.look(candidate, label)
+        if answer.kind != "same":
             return False
-        self.accept(candidate)
+        self._accept(candidate, answer)
         return True
 
-    def accept(self, candidate: Subject) -> None:
-        """Take a candidate that was looked at for the best."""
-        self.best = candidate
+    def begin(self) -> Answer:
+        """Ask the premise: whether the subject that it starts from shows the failure."""
+        self.answer = self.look(self.best, "the whole model")
+        return self.answer
+
+    def _accept(self, candidate: Subject, answer: Answer) -> None:
+        self.best, self.answer = candidate, answer
         self._stale = True
         self.rules.accepted(candidate)
         self._tell()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from opsieve.reducer.graph import Graph, inner_operators
 
 _MOST_TEXT = 20_000
-_MOST_FOCI = 3
+_MOST_FOCI = 6
 _WORD = re.compile(r"[^\s'\"(),;=\[\]{}<>]+")
 _CAMEL = re.compile(r"[A-Z][a-z0-9]+|[A-Z]+(?![a-z])|[a-z0-9]+")
 # What compilers call operators in the names of their passes.
@@ -22,16 +22,15 @@ _SHORT = {
 _PLAIN = frozenset(["if", "loop", "scan", "constant", "shape", "size", "identity", "cast", "not", "and", "or", "where"])
 
 
-def foci(graph: Graph, text: str) -> list[int]:
-    """Nodes to look at first, the likeliest first: those named in `text`, then those that bring the operators it names together.
+def foci(graph: Graph, text: str) -> tuple[list[int], bool]:
+    """Nodes to look at first, the likeliest first, and whether `text` names them (as far as it names any).
 
-    Linear in the graph and the text; the text is untrusted and only compared.
+    Where it names none, they are those that bring the operators it names together. Linear in the graph and the text; the
+    text is untrusted and only compared.
     """
     text = text[:_MOST_TEXT]
     named = _named(graph, text)
-    if named:
-        return named[:_MOST_FOCI]
-    return _by_operators(graph, text)[:_MOST_FOCI]
+    return (named or _by_operators(graph, text))[:_MOST_FOCI], bool(named)
 
 
 def _named(graph: Graph, text: str) -> list[int]:

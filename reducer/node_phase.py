@@ -14,7 +14,8 @@ from opsieve.reducer.localise import foci
 from opsieve.reducer.search import ball, last_needed, scattered, thinned
 
 ENOUGH = 6  # nodes that single edits deal with as cheaply
-_SIZES = (4, 12)  # of the neighbourhood of a node that a message names
+_FOCI = 3  # nodes whose neighbourhoods are tried
+_SIZES = (4, 12)  # of those neighbourhoods
 _GALLOP = (2, 4, 8, 16, 32)
 _TAPS = 12  # further outputs that a probe asks for
 
@@ -33,7 +34,7 @@ class NodePhase:
         if total <= ENOUGH:
             return False
         self.engine.dimension = "nodes"
-        found = self._hinted() or self._searched(self._narrowed(list(range(total))))
+        found = self._hinted() or self._searched()
         found = thinned(found, self._test)
         return self.engine.improve(cut(self.graph, found, closure=True), f"keep {len(found)} of {total} nodes")
 
@@ -48,20 +49,22 @@ class NodePhase:
     def _hinted(self) -> list[int] | None:
         """The neighbourhood of a node that the failure points at, when that is enough."""
         everything = range(len(self.graph.nodes))
-        tried = foci(self.graph, self.text)
+        tried, exact = foci(self.graph, self.text)
+        if exact and len(tried) > 1 and self._test(sorted(tried)):
+            return sorted(tried)
         for size in _SIZES:
-            for focus in tried:
+            for focus in tried[:_FOCI]:
                 found = ball(self.graph.nearest([focus], everything), self._test, [size])
                 if found:
                     return found
         return None
 
-    def _narrowed(self, region: list[int]) -> list[int]:
-        """The region cut down by looking at which of its values differ first; for failures that are mismatches."""
-        answer = self._look(region)
-        if not answer.wrong:
-            return region
-        region = self._above(region, answer.wrong, ())
+    def _narrowed(self) -> list[int] | None:
+        """A region found by looking at which values differ first, for failures that are mismatches; not yet tried by itself."""
+        everything = list(range(len(self.graph.nodes)))
+        if not self.engine.answer.wrong:
+            return None
+        region = self._above(everything, self.engine.answer.wrong, ())
         while len(region) > 2 * ENOUGH:
             stride = max(3, math.ceil(len(region) / _TAPS))
             taps = [
@@ -69,9 +72,9 @@ class NodePhase:
             ]
             answer = self._look(region, taps)
             if answer.kind != "same" or not answer.wrong:
-                break
+                break  # a value that is shown can keep the failure away
             smaller = self._above(region, answer.wrong, taps)
-            if len(smaller) == len(region) or not self._test(smaller):
+            if len(smaller) == len(region):
                 break
             region = smaller
         return region
@@ -85,14 +88,17 @@ class NodePhase:
         inside = set(region)
         return sorted((self.graph.ancestors([first]) & inside) - (self.graph.ancestors(good) - {first}))
 
-    def _searched(self, region: list[int]) -> list[int]:
-        """A small part of the region that shows the failure, by bisection and galloping."""
-        if len(region) <= ENOUGH and self._test(region):
-            return region
-        if not self._test(region):
+    def _searched(self) -> list[int]:
+        """A small part of the graph that shows the failure."""
+        region = self._narrowed()
+        if region is not None:
+            # The first value that is wrong comes from the last node of what computes it wrongly.
+            found = ball(self.graph.nearest(region[-1:], region), self._test, _GALLOP)
+            if found:
+                return found
+        if region is None or not self._test(region):
             region = list(range(len(self.graph.nodes)))
         size = last_needed(region, self._test)
         last, rest = region[size - 1], region[: size - 1]
-        order = self.graph.nearest([last], region[:size])
-        found = ball(order, self._test, _GALLOP)
+        found = ball(self.graph.nearest([last], region[:size]), self._test, _GALLOP)
         return found or scattered([last], rest, self._test, self.graph.nearest)
