@@ -191,7 +191,7 @@ class _Judgement(Trial):
     def against_expected(self, first: Observation, outputs: Values, dtypes: Mapping[str, str]) -> Verdict:
         """The reference and the candidate agree, the expected outputs are others."""
         worst = compare(outputs, self.expected or {}, dtypes, self.policy).worst
-        others = [voice for voice in (self.baseline(), *self.voices) if voice is not None]
+        others = [voice for voice in dict.fromkeys((self.baseline(), *self.voices)) if voice is not None]
         agree = [display(v) for v in others if self.agrees(v, outputs, dtypes, tuple(self.expected or {}))]
         who = ", ".join([display(FLOAT64), *agree])
         reason = f"the expected outputs differ from {display(self.target)}, but {who} agree{'' if agree else 's'} with it: {told(worst)}"

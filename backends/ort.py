@@ -48,6 +48,8 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
         r"is under development and support for this is limited|only \*?guarantees\*? support for models stamped",
     ),
     ("environment", r"No opset import for domain|Unsupported opset|opset version .{0,40} is not supported"),
+    # An attribute that came with a later version of a standard operator; a locale that this machine does not have.
+    ("environment", r"Error Unrecognized attribute: \w+ for operator|Failed to construct locale with name"),
     ("environment", r"level \w+ is not in this release|optimizers cannot be disabled in this release"),
     ("out-of-memory", r"bad_alloc|[Ff]ailed to allocate memory|bad allocation|Cannot allocate memory"),
     (
@@ -55,7 +57,10 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
         r"NOT_IMPLEMENTED|Could not find an implementation|NotImplemented|not implemented|not yet supported",
     ),
     ("unsupported", r"is not a registered function/op|No Op registered for|No schema registered for"),
-    ("unsupported", r"cannot be fed to onnxruntime|cannot be read from onnxruntime|is not currently supported"),
+    (
+        "unsupported",
+        r"cannot be fed to onnxruntime|cannot be read from onnxruntime|\b(?:is|are) not (?:currently |yet )?supported\b",
+    ),
     (
         "unsupported",
         r"Unable to handle object of type|Numpy_type not matched|unsupported conversion|not supported for numpy",
