@@ -25,7 +25,7 @@ from opsieve.reducer.shrink_graph import (
     set_attribute,
     uses,
 )
-from opsieve.reducer.shrink_view import changing
+from opsieve.reducer.shrink_view import changing, only_simpler
 from opsieve.reducer.subject import Subject
 
 DTYPE_ATTRIBUTES = frozenset(("to", "dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision"))
@@ -105,7 +105,8 @@ def _edit(path: Path, node: onnx.NodeProto, name: str, value: Any) -> Edit:
         return inputs
 
     verb = f"drop {name} of" if value is None else f"set {name} to {str(value)[:40]} in"
-    return changing(f"{verb} {label(node)}", {"/".join((*path, key, "@" + name))}, change)
+    edit = changing(f"{verb} {label(node)}", {"/".join((*path, key, "@" + name))}, change)
+    return only_simpler(edit) if name == "perm" else edit  # permutations of one rank differ in their bytes only
 
 
 def _omissions(path: Path, node: onnx.NodeProto, schema: onnx.defs.OpSchema | None, used: set[str]) -> Iterator[Edit]:

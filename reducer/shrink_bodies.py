@@ -13,7 +13,6 @@ from onnx import helper, inliner
 
 from opsieve.gen.tensors import DTYPES, Value
 from opsieve.reducer.edit import Edit
-from opsieve.reducer.order import simpler
 from opsieve.reducer.shrink_graph import (
     Path,
     copied,
@@ -28,7 +27,7 @@ from opsieve.reducer.shrink_graph import (
     stored_tensor,
 )
 from opsieve.reducer.shrink_splice import splice_branch, splice_turn
-from opsieve.reducer.shrink_view import ABSENT, Step, View, changing, settle, view
+from opsieve.reducer.shrink_view import ABSENT, Step, View, changing, only_simpler, settle, view
 from opsieve.reducer.subject import Subject
 
 _MOST_STAND_INS = 3
@@ -72,16 +71,6 @@ def _order(subject: Subject, path: Path, node: onnx.NodeProto) -> tuple[str, ...
     return _BRANCHES
 
 
-def _checked(edit: Edit) -> Edit:
-    """The same edit, none where its result is no simpler: whether it is depends on what must be added."""
-
-    def apply(subject: Subject) -> Subject | None:
-        found = edit.apply(subject)
-        return found if found is not None and simpler(found, subject) else None
-
-    return Edit(edit.label, edit.touches, apply)
-
-
 def _inlined(path: Path, node: onnx.NodeProto, branch: str) -> Edit:
     key = first_output(node)
 
@@ -90,7 +79,9 @@ def _inlined(path: Path, node: onnx.NodeProto, branch: str) -> Edit:
         return drop_unused(model, inputs) if done else None
 
     what = "one turn" if branch == "body" else branch
-    return _checked(changing(f"replace {label(node)} by its {what}", {"/".join((*path, key)), *node.output}, change))
+    return only_simpler(
+        changing(f"replace {label(node)} by its {what}", {"/".join((*path, key)), *node.output}, change)
+    )
 
 
 def _outputs_dropped(subject: Subject, step: Step) -> Iterator[Edit]:
@@ -153,6 +144,7 @@ def _taken_out(seen: View, step: Step) -> Iterator[Edit]:
             tensor = tensors[item]
             same = (tensor.dtype, tensor.shape) == (wanted.dtype, wanted.shape) and tensor.name
             visible = tensor.name in inside or (tensor.path != step.path and not needs_inside)
+            visible = visible and not (needs_inside and tensor.name in results)  # two outputs may not be one value
             if same and visible and item not in step.outputs:
                 found.append(tensor.name)
         ways = [
@@ -228,7 +220,7 @@ def _function_inlined(domain: str, name: str) -> Edit:
             return None
         return settle(subject, model)
 
-    return _checked(Edit(f"inline the function {name[:40]!r}", frozenset((f"function:{domain}:{name}",)), apply))
+    return only_simpler(Edit(f"inline the function {name[:40]!r}", frozenset((f"function:{domain}:{name}",)), apply))
 
 
 def _function_nodes(model: onnx.ModelProto, place: int) -> Iterator[Edit]:

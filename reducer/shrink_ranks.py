@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import onnx
 
-from opsieve.gen.tensors import Value
+from opsieve.gen.tensors import DTYPES, Value
 from opsieve.reducer.edit import Edit
 from opsieve.reducer.shrink_classes import integer, integers
 from opsieve.reducer.shrink_graph import (
@@ -17,7 +17,7 @@ from opsieve.reducer.shrink_graph import (
     set_attribute,
     stored_tensor,
 )
-from opsieve.reducer.shrink_view import ABSENT, Step, Tensor, View, changing, settle, view
+from opsieve.reducer.shrink_view import ABSENT, Step, Tensor, View, changing, only_simpler, settle, view
 from opsieve.reducer.subject import Subject
 
 _COUNTED = ("Reshape", "Expand", "ConstantOfShape")
@@ -35,9 +35,14 @@ class RankPass:
         leading = [tensor for tensor in seen.tensors if tensor.shape is not None and len(tensor.shape) == rank]
         if rank and all(tensor.shape and tensor.shape[0] == 1 for tensor in leading):
             names = frozenset("/".join((*tensor.path, tensor.name + "[0]")) for tensor in leading if tensor.source)
-            yield Edit(f"lower rank {rank} everywhere", names, lambda subject: _lowered(subject, rank))
+            yield only_simpler(Edit(f"lower rank {rank} everywhere", names, lambda subject: _lowered(subject, rank)))
         for tensor in seen.tensors:
-            if tensor.source and tensor.shape and tensor.shape[0] == 1:
+            vector = (
+                tensor.shape is not None and len(tensor.shape) == 1 and DTYPES.get(tensor.dtype) in ("int64", "int32")
+            )
+            if (
+                tensor.source and tensor.shape and tensor.shape[0] == 1 and not vector
+            ):  # such a vector names axes or sizes
                 yield _single(tensor)
 
 
@@ -49,7 +54,7 @@ def _single(tensor: Tensor) -> Edit:
         return inputs if _put(model, inputs, tensor, old.reshape(old.shape[1:])) else None
 
     touch = "/".join((*tensor.path, tensor.name + "[0]"))
-    return changing(f"lower the rank of {tensor.name[:40]!r}", {touch}, change)
+    return only_simpler(changing(f"lower the rank of {tensor.name[:40]!r}", {touch}, change))
 
 
 def _put(model: onnx.ModelProto, inputs: dict[str, Value], tensor: Tensor, array: Array) -> bool:

@@ -1,5 +1,6 @@
 """A subject flattened into numbered tensors and nodes with their types, and how a changed model is settled as a subject."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from onnx import TensorProto, helper, shape_inference
 from opsieve.gen.structure import bodies
 from opsieve.gen.tensors import NUMBERS, Value, dtype_name
 from opsieve.reducer.edit import Edit
+from opsieve.reducer.order import simpler
 from opsieve.reducer.shrink_graph import (
     Array,
     Path,
@@ -101,6 +103,8 @@ def settle(subject: Subject, model: onnx.ModelProto, inputs: dict[str, Value] | 
     if inferred is None:
         return None
     types = _types(inferred.graph)
+    if not _reshapes_agree(inferred.graph, types):
+        return None
     kept = {name: value for name, value in subject.values.items() if name in types and _fits(value, types[name])}
     if _is_dynamic(model.graph):
         open_ = copied(model)
@@ -111,6 +115,18 @@ def settle(subject: Subject, model: onnx.ModelProto, inputs: dict[str, Value] | 
         types = {name: _opened(type_) for name, type_ in types.items()} | _types(inferred.graph, shaped=True)
     _retype(model.graph, inferred.graph, types, main=True)
     return Subject(model, inputs, kept)
+
+
+def _reshapes_agree(graph: onnx.GraphProto, types: Mapping[str, onnx.TypeProto]) -> bool:
+    """Whether every Reshape keeps the number of elements, which inference does not look at."""
+    for node in graph.node:
+        if node.op_type == "Reshape":
+            sides = [types.get(name, onnx.TypeProto()) for name in (node.input[0], node.output[0])]
+            if all(_is_static(type_) for type_ in sides):
+                left, right = (math.prod(dim.dim_value for dim in type_.tensor_type.shape.dim) for type_ in sides)
+                if left != right:
+                    return False
+    return True
 
 
 def _retype(graph: onnx.GraphProto, inferred: onnx.GraphProto, types: Mapping[str, onnx.TypeProto], main: bool) -> None:
@@ -306,3 +322,13 @@ def changing(
         return None if inputs is None else settle(subject, model, inputs)
 
     return Edit(label, frozenset(touches), apply)
+
+
+def only_simpler(edit: Edit) -> Edit:
+    """The same edit, none where its result is no simpler: whether it is depends on what must be added."""
+
+    def apply(subject: Subject) -> Subject | None:
+        found = edit.apply(subject)
+        return found if found is not None and simpler(found, subject) else None
+
+    return Edit(edit.label, edit.touches, apply)

@@ -97,7 +97,7 @@ def test_pad_and_pool_reach_the_smallest_shapes_and_attributes() -> None:
     assert end.inputs == {} or all(value.size == 1 for value in end.inputs.values())
     assert set(attributes(end.model.graph.node[1])) == {"kernel_shape"}
     assert attributes(end.model.graph.node[1])["kernel_shape"] in ([1, 1], [0, 0], [1])
-    assert end.model.ByteSize() < start.model.ByteSize() / 2
+    assert end.model.ByteSize() < 150
 
 
 def test_channels_of_convolution_and_batch_norm_shrink_together() -> None:
@@ -219,7 +219,7 @@ def test_equal_initializers_are_shared_and_unused_ones_dropped() -> None:
     )
     end = reduced(start, [ValuePass(), ModelPass()], lambda candidate: len(candidate.inputs) > 0)
     assert len(end.model.graph.initializer) == 1
-    assert list(end.inputs) == ["x0"]
+    assert len(end.inputs) == 1
 
 
 IF = f"""{HEAD} g (bool c, float[2] x) => (float[2] y, float[2] z) {{
@@ -244,14 +244,17 @@ def test_an_if_is_replaced_by_the_branch_that_is_taken(taken: bool, inner: list[
 
 
 def test_an_if_that_must_stay_is_reduced_inside() -> None:
-    start = subject(IF, c=True, x=np.array([1, -2], np.float32))
-    end = reduced(
-        start,
-        [BodyPass(), ModelPass()],
-        lambda candidate: "If" in operators(candidate) and "Neg" in operators(candidate),
+    start = subject(
+        f"""{HEAD} g (bool c, float[2] x) => (float[2] y) {{
+            y = If (c) <
+                then_branch = a () => (float[2] o) {{ w = Abs (x) v = Neg (w) o = Sqrt (v) }},
+                else_branch = b () => (float[2] o) {{ w = Exp (x) o = Sin (w) }}
+            > }}""",
+        c=True,
+        x=np.array([1, -2], np.float32),
     )
-    assert "Abs" not in operators(end)
-    assert "Exp" not in operators(end) or "Sin" not in operators(end)
+    end = reduced(start, [BodyPass()], lambda candidate: {"If", "Neg"} <= set(operators(candidate)))
+    assert sorted(operators(end)) in (["Exp", "If", "Neg"], ["If", "Neg", "Sin"])
 
 
 def test_a_loop_is_unrolled_once() -> None:
