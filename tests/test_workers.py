@@ -31,21 +31,17 @@ def fake(faults: str) -> Target:
     return Target("fake", options=(("faults", faults),))
 
 
-def processes_of(folder_prefix: str = "opsieve-") -> list[str]:
-    """Command lines of the worker processes that run now."""
+def processes_of(folder: Path) -> list[str]:
+    """Command lines of the worker processes whose scratch lies in `folder`."""
     found = []
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
             command = Path(f"/proc/{entry}/cmdline").read_bytes().replace(b"\0", b" ").decode()
         except OSError:
             continue
-        if "child.py" in command and f'"{tempfile.gettempdir()}/{folder_prefix}' in command:
+        if "child.py" in command and str(folder) in command:
             found.append(command)
     return found
-
-
-def scratch() -> set[str]:
-    return {name for name in os.listdir(tempfile.gettempdir()) if name.startswith("opsieve-")}
 
 
 def test_a_program_runs(workers: Workers) -> None:
@@ -261,20 +257,23 @@ def test_two_threads_may_ask_at_once(workers: Workers) -> None:
     assert outcomes == ["ok"] * 60
 
 
-def test_nothing_is_left_behind_on_a_normal_end() -> None:
-    before, folders = len(processes_of()), scratch()
+def test_nothing_is_left_behind_on_a_normal_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    shared = set(os.listdir("/dev/shm"))
     with Workers(Limits(seconds=0.5)) as workers:
         for fault in ("crash", "hang", "print", "memory"):
             workers.observe(fake(f"{fault}@Relu"), RELU, X)
         workers.observe(ORT, RELU, X)
-    assert len(processes_of()) == before
-    assert scratch() == folders
-    assert [
-        pid for pid in children() if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    ] == []
+        assert processes_of(tmp_path)
+        assert os.listdir(tmp_path)
+    assert processes_of(tmp_path) == []
+    assert os.listdir(tmp_path) == []
+    assert set(os.listdir("/dev/shm")) <= shared
+    states = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in children()]
+    assert "Z" not in states
 
 
-def test_nothing_is_left_behind_when_the_main_process_is_killed() -> None:
+def test_nothing_is_left_behind_when_the_main_process_is_killed(tmp_path: Path) -> None:
     script = (
         "import sys, threading\n"
         "from opsieve.backends.workers import Workers\n"
@@ -289,8 +288,7 @@ def test_nothing_is_left_behind_when_the_main_process_is_killed() -> None:
         "print(' '.join(str(z._process.pid) for z in w._zygotes.values()), flush=True)\n"
         "sys.stdin.read()\n"
     )
-    folders = scratch()
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "TMPDIR": str(tmp_path)}
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     ) as main:
@@ -302,4 +300,4 @@ def test_nothing_is_left_behind_when_the_main_process_is_killed() -> None:
     for fd in watched:  # readable once the process has ended
         assert select.select([fd], [], [], 20)[0]
         os.close(fd)
-    assert scratch() == folders
+    assert os.listdir(tmp_path) == []
