@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from opsieve.reducer.journal import Attempt, Journal
 from opsieve.reducer.order import count_nodes, simpler
 from opsieve.reducer.subject import Subject
 
+_SLOW = 0.1  # seconds that a check takes on average before lanes beside the first are started
 _SINGLES = 3  # groups of this size are not halved but tried one by one
 _FILTERED_BYTES = 64 << 20  # serialised candidates that may be made only to see which were tried before
 
@@ -65,31 +67,38 @@ class Engine:
         self._known = {attempt.digest: attempt.told() for attempt in journal.attempts}
         self._stale = False
         self._since = time.monotonic()
+        self._asking = 0.0  # seconds spent on checks
         self._hashes = _Hashes()
 
-    def look(
-        self, candidate: Subject | None, label: str, ahead: Callable[[], Iterable[Subject | None]] = tuple
-    ) -> Answer:
-        """What the check says of a candidate, whether or not it is simpler; asked once. None is no model.
-
-        With several lanes, `ahead` gives candidates that are likely to be wanted next; they are asked at the same time.
-        """
+    def look(self, candidate: Subject | None, label: str) -> Answer:
+        """What the check says of a candidate, whether or not it is simpler; asked once. None is no model."""
         if candidate is None:
             return Answer("invalid", "a value that it needs is unknown")
         digest = self._hashes.subject(candidate)
         if digest not in self._known:
-            wave = {digest: (candidate, label)}
-            if len(self.rules.lanes) > 1:
-                for subject in ahead():
-                    if subject is not None and len(wave) < len(self.rules.lanes):
-                        wave.setdefault(self._hashes.subject(subject), (subject, "ahead: " + label))
-            self._ask(wave)
+            self._ask({digest: (candidate, label)})
         answer = self._known[digest]
         if answer.kind == "slipped" and answer.key:
             held = self.slipped.get(answer.key)
             if held is None or simpler(candidate, held):
                 self.slipped[answer.key] = candidate
         return answer
+
+    def foresee(self, candidates: Iterable[tuple[Callable[[], Subject | None], str]]) -> None:
+        """Ask, at the same time, what will probably be asked next. It changes what is known early, and nothing else.
+
+        Only where checks are slow enough for it to pay, and there are lanes.
+        """
+        if len(self.rules.lanes) < 2 or self._asking < _SLOW * max(1, self.checks):
+            return
+        wave: dict[str, tuple[Subject, str]] = {}
+        for make, label in candidates:
+            candidate = make()
+            if candidate is not None:
+                wave.setdefault(self._hashes.subject(candidate), (candidate, label))
+            if len(wave) == len(self.rules.lanes):
+                break
+        self._ask({digest: item for digest, item in wave.items() if digest not in self._known})
 
     def improve(self, candidate: Subject | None, label: str) -> bool:
         """Take a candidate for the best when it is simpler and shows the failure."""
@@ -142,6 +151,8 @@ class Engine:
     def _round(self, groups: list[list[Edit]]) -> bool:
         gained = False
         while groups:
+            if all(len(each) == 1 for each in groups[: len(self.rules.lanes)]):
+                self.foresee((partial(each[0].apply, self.best), each[0].label) for each in groups)
             group = groups.pop(0)
             merged, used, left = _merged(self.best, group)
             if left:
@@ -190,6 +201,7 @@ class Engine:
     def _ask(self, wave: dict[str, tuple[Subject, str]]) -> None:
         self._validate({digest: item for digest, item in wave.items() if digest not in self._hashes.valid})
         valid = [(digest, *item) for digest, item in wave.items() if digest not in self._known]
+        since = time.monotonic()
         if len(valid) == 1:
             answers = [next(iter(self.rules.lanes[0].ask([valid[0][1]])))]
         else:
@@ -199,6 +211,7 @@ class Engine:
                         lambda pair: next(iter(pair[0].ask([pair[1][1]]))), zip(self.rules.lanes, valid, strict=False)
                     )
                 )
+        self._asking += time.monotonic() - since
         for (digest, subject, label), answer in zip(valid, answers, strict=True):
             self.checks += 1
             self._remember(digest, subject, label, answer)
@@ -217,6 +230,11 @@ class Engine:
         self.rules.progress(Progress(self.dimension, outer, inner, size, self.checks, time.monotonic() - self._since))
 
 
+def digest(subject: Subject) -> str:
+    """A hexadecimal digest that subjects of equal models and equal inputs share."""
+    return _Hashes().subject(subject)
+
+
 class _Hashes:
     """Digests of subjects: of the model's bytes and of the values fed, which are hashed once an array."""
 
@@ -226,10 +244,10 @@ class _Hashes:
 
     def subject(self, subject: Subject) -> str:
         """A hexadecimal digest that equal subjects share."""
-        digest = hashlib.sha256(subject.model.SerializeToString(deterministic=True))
+        state = hashlib.sha256(subject.model.SerializeToString(deterministic=True))
         for name, value in sorted(subject.inputs.items()):
-            digest.update(name.encode("utf-8", "surrogateescape") + b"\0" + self._value(value))
-        return digest.hexdigest()[:32]
+            state.update(name.encode("utf-8", "surrogateescape") + b"\0" + self._value(value))
+        return state.hexdigest()[:32]
 
     def _value(self, value: Any) -> bytes:
         if value is None:

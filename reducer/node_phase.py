@@ -6,6 +6,7 @@ galloping over graph distance, then a search for needed nodes one after the othe
 
 import math
 from collections.abc import Iterable
+from functools import partial
 
 from opsieve.reducer.check import Answer
 from opsieve.reducer.engine import Engine
@@ -45,6 +46,11 @@ class NodePhase:
 
     def _test(self, places: list[int]) -> bool:
         return bool(places) and self._look(places).kind == "same"
+
+    def _ahead(self, likely: list[list[int]]) -> None:
+        self.engine.foresee(
+            (partial(cut, self.graph, places, closure=True), f"keep {len(places)} nodes, ahead") for places in likely
+        )
 
     def _hinted(self) -> list[int] | None:
         """The neighbourhood of a node that the failure points at, when that is enough."""
@@ -98,7 +104,7 @@ class NodePhase:
                 return found
         if region is None or not self._test(region):
             region = list(range(len(self.graph.nodes)))
-        size = last_needed(region, self._test)
+        size = last_needed(region, self._test, self._ahead)
         last, rest = region[size - 1], region[: size - 1]
         found = ball(self.graph.nearest([last], region[:size]), self._test, _GALLOP)
         return found or scattered([last], rest, self._test, self.graph.nearest)

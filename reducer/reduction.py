@@ -88,13 +88,13 @@ def reduce_failure(
     """
     workers = lanes[0]
     since = time.monotonic()
-    checks = [_check(premise, each, level, start) for each in lanes]
+    checks = [check_for(premise, each, level, start) for each in lanes]
     run = _Run(start, checks, workers, workers.baseline(premise.target), journal, listeners, dimensions)
     run.reduce(_told(premise))
     same = still(run.engine.best, premise, workers)
     if not same and level != "cure":
         good = next((subject for subject in reversed(run.trail) if still(subject, premise, workers)), start)
-        strict = [_check(premise, each, "cure", start) for each in lanes]
+        strict = [check_for(premise, each, "cure", start) for each in lanes]
         second = _Run(good, strict, workers, workers.baseline(premise.target), Journal(""), listeners, dimensions)
         second.engine.slipped.update(run.engine.slipped)
         second.engine.checks, second.node_checks = run.engine.checks, run.node_checks
@@ -212,7 +212,8 @@ class _Run:
             self.engine.sweep(dimension, together=len(self.engine.best.model.graph.node) > ENOUGH)
 
 
-def _check(premise: Premise, workers: Workers, level: Level, start: Subject) -> TargetCheck:
+def check_for(premise: Premise, workers: Workers, level: Level, start: Subject) -> TargetCheck:
+    """The check of a premise; at the level `cure` the other builds are asked about `start` first."""
     check = TargetCheck(workers, premise.target, premise.failure, premise.arbiter, level)
     if level != "cure":
         return check

@@ -9,14 +9,19 @@ from collections.abc import Callable, Sequence
 
 Places = list[int]
 Test = Callable[[Places], bool]
+Ahead = Callable[[list[Places]], None]
 Order = Callable[[Places, Places], Places]
 
 
-def last_needed(order: Sequence[int], test: Test) -> int:
-    """How many items of `order`, from its beginning, the smallest prefix has that passes; the whole is known to pass."""
+def last_needed(order: Sequence[int], test: Test, ahead: Ahead = lambda likely: None) -> int:
+    """How many items of `order`, from its beginning, the smallest prefix has that passes; the whole is known to pass.
+
+    `ahead` hears of the lists that are tested next, whatever the answers.
+    """
     low, high = 0, len(order)
     while high - low > 1:
         middle = (low + high) // 2
+        ahead([list(order[:size]) for size in (middle, (low + middle) // 2, (middle + high) // 2) if size > low])
         if test(list(order[:middle])):
             high = middle
         else:

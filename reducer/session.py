@@ -1,0 +1,298 @@
+"""One call of `reduce`: the case is opened, the failure found, the reduction run, the result written and told."""
+
+import hashlib
+import json
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import click
+
+from opsieve.backends.registry import display, resolve
+from opsieve.backends.workers import Workers
+from opsieve.backends.zygote import Limits, Unavailable
+from opsieve.gen.bad_input import BadInput, shown
+from opsieve.gen.case import Case, Origin
+from opsieve.gen.intake import open_case
+from opsieve.reducer.check import ScriptCheck, Validator, program
+from opsieve.reducer.discover import NotReproduced, Premise, find, installed
+from opsieve.reducer.engine import Engine, Progress, Rules, digest
+from opsieve.reducer.journal import NAME, Journal
+from opsieve.reducer.order import count_nodes
+from opsieve.reducer.output import MODEL, SCRIPT, STORY, save_reduction, save_subject, shapes
+from opsieve.reducer.recording import recorded
+from opsieve.reducer.reduction import Listeners, Reduction, certify, check_for, passes, reduce_by_check, reduce_failure
+from opsieve.reducer.sameness import LEVELS, Level
+from opsieve.reducer.script import printed, script
+from opsieve.reducer.subject import Subject
+
+_SAVE_EVERY = 1.0  # seconds between two savings of the best so far
+_MOST_PRINTED = 60  # lines of the reduced graph
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the command line asks for."""
+
+    path: Path
+    inputs: Path | None
+    expected: Path | None
+    targets: tuple[str, ...]
+    against: str | None
+    level: str  # one of LEVELS
+    script: Path | None
+    output: Path | None
+    jobs: int
+    seed: int
+    seconds: float
+    memory: int
+    offline: bool
+
+
+class Session:
+    """Workers and files of one call. On exit nothing runs any more, and the best so far is on disk."""
+
+    def __init__(self, wanted: Wanted, live: bool):
+        self.wanted = wanted
+        self.live = live
+        self._stack = ExitStack()
+        self._saved = 0.0
+        self._best: Subject | None = None
+        self._folder: Path | None = None
+        self._origin = Origin()
+
+    def __enter__(self) -> "Session":
+        limits = Limits(seconds=self.wanted.seconds, memory=self.wanted.memory)
+        self._stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _interrupt))
+        self.lanes = [
+            self._stack.enter_context(Workers(limits, offline=self.wanted.offline, say=_say))
+            for _ in range(self.wanted.jobs)
+        ]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._stack:
+            if self._best is not None and self._folder is not None:
+                save_subject(self._best, self._folder, self.wanted.path.name, self._origin)
+                if kind is KeyboardInterrupt:
+                    _say(f"the best so far is in {self._folder}; the same command goes on from there")
+
+    def reduce(self, as_json: bool) -> int:
+        """Find, reduce, write and tell; the exit code."""
+        since = time.monotonic()
+        case = self._opened()
+        start = Subject(case.program.proto, case.inputs, {})
+        try:
+            premise = self._premise(case)
+            folder = self._claimed()
+            self._origin = Origin("reduce", self.wanted.seed, self._versions(premise), case.origin.inputs)
+            save_subject(start, folder, self.wanted.path.name, self._origin)
+            with Journal(self._question(case, premise), folder) as journal, self._shown() as progress:
+                self._folder = folder
+                listeners = Listeners(progress, self._keep)
+                if self.wanted.script is not None:
+                    check = ScriptCheck(self.wanted.script.absolute(), self.wanted.seconds)
+                    source = next(iter(installed()), None)
+                    source = None if source is None else self.lanes[0].baseline(source)
+                    result = reduce_by_check(start, check, self.lanes[0], source, journal, listeners)
+                else:
+                    assert premise is not None
+                    result = reduce_failure(start, premise, self.lanes, self._level, journal, listeners)
+        except NotReproduced as error:
+            click.echo(f"reduce: {error}", err=True)
+            if as_json:
+                click.echo(json.dumps({"target": "", "same": False, "message": str(error)}))
+            return 3
+        self._best = None
+        facts = self._facts(result, premise, folder, time.monotonic() - since)
+        text = (
+            script(result.best, premise, self._versions(premise).get(premise.target.backend, ""), MODEL)
+            if premise
+            else ""
+        )
+        save_reduction(result, folder, self.wanted.path.name, self._origin, facts, journal, text)
+        click.echo(json.dumps(facts) if as_json else _summary(result, facts))
+        return 0
+
+    def verify(self, as_json: bool) -> int:
+        """Re-check the certificate of a result; 1 when something simpler fails the same way, 3 when it does not fail."""
+        case = self._opened()
+        try:
+            premise = self._premise(case, self._told_target())
+        except NotReproduced as error:
+            click.echo(f"reduce: {error}", err=True)
+            return 3
+        if premise is None:
+            raise BadInput(
+                "--verify and --check cannot be used together: a script's answers are no certificate of ours."
+            )
+        workers = self.lanes[0]
+        start = Subject(case.program.proto, case.inputs, {})
+        source = workers.baseline(premise.target)
+        rules = Rules(
+            [check_for(premise, each, self._level, start) for each in self.lanes],
+            Validator(workers, start),
+            lambda subject: recorded(subject, source, workers),
+        )
+        engine = Engine(recorded(start, source, workers), rules, Journal(""))
+        engine.begin()
+        certificate, minimal = certify(engine, passes())
+        facts = {"minimal": minimal, "checks": engine.checks, "certificate": [asdict(line) for line in certificate]}
+        if as_json:
+            click.echo(json.dumps(facts))
+        else:
+            click.echo(_certificate(certificate, minimal))
+        return 0 if minimal else 1
+
+    @property
+    def _level(self) -> Level:
+        return next(level for level in LEVELS if level == self.wanted.level)
+
+    def _opened(self) -> Case:
+        wanted = self.wanted
+        return open_case(wanted.path, wanted.inputs, wanted.expected, wanted.seed)
+
+    def _premise(self, case: Case, told: str = "") -> Premise | None:
+        """What fails; None when the user's own script says so."""
+        if self.wanted.script is not None:
+            return None
+        names = self.wanted.targets or ((told,) if told else ())
+        against = None if self.wanted.against is None else resolve(self.wanted.against)
+        premise = find(case, [resolve(name) for name in names], against, self.lanes[0])
+        _say(f"{display(premise.target)}: {premise.failure.verdict.kind}: {shown(premise.reason, 400)}")
+        return premise
+
+    def _told_target(self) -> str:
+        """The target that a result's story names."""
+        path = self.wanted.path / STORY
+        if not path.is_file() or path.stat().st_size > 1 << 30:
+            return ""
+        with suppress(ValueError, OSError):
+            story = json.loads(path.read_text())
+            if isinstance(story, dict) and isinstance(story.get("target"), str):
+                return str(story["target"])
+        return ""
+
+    def _claimed(self) -> Path:
+        """The folder of the results: new, or one of ours; never the case itself or a stranger's folder."""
+        folder = self.wanted.output or Path(f"{self.wanted.path.resolve().name.removesuffix('.onnx')}.reduced")
+        ours = (folder / STORY).is_file() or (folder / NAME).is_file()
+        if folder.exists() and not ours and (not folder.is_dir() or any(folder.iterdir())):
+            raise BadInput(f"{shown(folder, 200)} is there already and holds no reduction; choose another with -o.")
+        return folder
+
+    def _question(self, case: Case, premise: Premise | None) -> str:
+        """A digest of all that the answers in a journal depend on."""
+        subject = Subject(case.program.proto, case.inputs, {})
+        parts = [
+            digest(subject),
+            self.wanted.level,
+            str(self.wanted.seed),
+            str(self.wanted.script),
+            str(self.wanted.seconds),
+        ]
+        if premise is not None:
+            parts += [str(premise.target), str(premise.arbiter), premise.failure.fingerprint.key]
+            parts += [f"{name} {version}" for name, version in sorted(self._versions(premise).items())]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def _versions(self, premise: Premise | None) -> dict[str, str]:
+        if premise is None:
+            return {}
+        try:
+            return {premise.target.backend: self.lanes[0].version(premise.target)}
+        except Unavailable:
+            return {}
+
+    def _keep(self, subject: Subject) -> None:
+        self._best = subject
+        if self._folder is not None and time.monotonic() - self._saved > _SAVE_EVERY:
+            save_subject(subject, self._folder, self.wanted.path.name, self._origin)
+            self._saved = time.monotonic()
+
+    @contextmanager
+    def _shown(self) -> Iterator[Any]:
+        """A function that shows progress on a terminal."""
+        if not self.live:
+            yield lambda progress: None
+            return
+        from rich.console import Console
+
+        with Console(stderr=True).status("recording values") as status:
+
+            def tell(at: Progress) -> None:
+                inner = f" + {at.inner_nodes} inside" if at.inner_nodes else ""
+                status.update(
+                    f"{at.dimension}: {at.nodes} nodes{inner}, {at.size} bytes, {at.checks} checks, {at.seconds:.1f} s"
+                )
+
+            yield tell
+
+    def _facts(self, result: Reduction, premise: Premise | None, folder: Path, seconds: float) -> dict[str, Any]:
+        """The keys of `--json`."""
+        before, after = count_nodes(result.start.model), count_nodes(result.best.model)
+        return {
+            "target": "" if premise is None else display(premise.target),
+            "kind": "check" if premise is None else premise.failure.verdict.kind,
+            "fingerprint": "" if premise is None else premise.failure.fingerprint.key,
+            "nodes_before": before[0],
+            "inner_nodes_before": before[1],
+            "nodes_after": after[0],
+            "inner_nodes_after": after[1],
+            "bytes_before": result.start.model.ByteSize(),
+            "bytes_after": len(program(result.best).model),
+            "checks": result.checks,
+            "node_checks": result.node_checks,
+            "invalid_candidates": result.invalid,
+            "seconds": round(seconds, 3),
+            "same": result.same,
+            "minimal": result.minimal,
+            "slipped": len(result.slipped),
+            "output": str(folder / MODEL),
+            "script": str(folder / SCRIPT) if premise is not None else "",
+        }
+
+
+def _summary(result: Reduction, facts: dict[str, Any]) -> str:
+    """What a person reads."""
+    lines = [f"{'':8}{'nodes':>8}{'inside':>8}{'inputs':>8}{'bytes':>10}"]
+    for when, subject in (("before", result.start), ("after", result.best)):
+        outer, inner = count_nodes(subject.model)
+        lines.append(f"{when:8}{outer:>8}{inner:>8}{len(subject.inputs):>8}{subject.model.ByteSize():>10}")
+    lines += ["", *(f"    {line}" for line in _safe(printed(result.best))[:_MOST_PRINTED]), ""]
+    lines += [f"input {text}" for text in shapes(result.best)]
+    lines.append(
+        f"{facts['checks']} checks ({facts['node_checks']} for nodes), {facts['seconds']:.1f} s; "
+        + ("the judge sees the same failure" if result.same else "but the judge no longer sees the same failure")
+    )
+    lines.append(_certificate(result.certificate, result.minimal))
+    if result.slipped:
+        lines.append(f"{len(result.slipped)} other failure(s) met on the way are in slipped/")
+    lines += [facts["output"], facts["script"]]
+    return "\n".join(line for line in lines if line is not None)
+
+
+def _certificate(certificate: Any, minimal: bool) -> str:
+    tried = ", ".join(f"{line.name} {line.edits}" for line in certificate if line.edits)
+    if minimal:
+        return f"minimal: no single edit that is left keeps the failure (tried: {tried or 'none are left'})"
+    return f"not minimal: a single edit that is left keeps the failure (tried: {tried})"
+
+
+def _safe(text: str) -> list[str]:
+    return ["".join(c if c.isprintable() else "?" for c in line.expandtabs(4)) for line in text.split("\n")]
+
+
+def _say(sentence: str) -> None:
+    click.echo(f"reduce: {''.join(c if c.isprintable() else ' ' for c in sentence)}", err=True)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
