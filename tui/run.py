@@ -214,8 +214,9 @@ def _save(folder: Path, path: str, case: "Case", target: "Target", judged: "Judg
 
 def _line(result: dict[str, Any]) -> str:
     """One result for a person."""
-    word = click.style(f"{result['verdict']:<11}", fg=COLOURS.get(result["verdict"]), bold=result["verdict"] == "fail")
+    word = click.style(f"{result['verdict']:<12}", fg=COLOURS.get(result["verdict"]), bold=result["verdict"] == "fail")
     what = f"{result['kind']} at {result['stage']}: " if result["verdict"] == "fail" else ""
     known = f" [{result['fingerprint']}]" if result["fingerprint"] else ""
-    text = f"{result['target']}  {result['model']}  {what}{result['reason']}{known}"
+    reason = result["reason"].removeprefix(f"{result['target']} ")
+    text = f"{result['target']}  {result['model']}  {what}{reason}{known}"
     return word + "".join(c if c.isprintable() else " " for c in text)
