@@ -138,7 +138,7 @@ class Fake:
     main_option = "faults"
     baseline: Mapping[str, str] = {"level": "off"}
     environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    lacks: tuple[str, ...] = ("compiles nothing: it is the reference evaluator with seeded faults, for tests",)
+    lacks: tuple[str, ...] = ("a compiler: it is the reference evaluator with seeded faults, for tests",)
 
     def base(self, python: tuple[int, int]) -> tuple[str, ...]:
         """It has no releases: it runs where opsieve does."""

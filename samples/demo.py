@@ -1,5 +1,11 @@
-"""The demo: every sample on the release that fails and on one that passes. Run by `make demo`; installs the releases it needs."""
+"""The demo: every sample on the release that fails and on one that passes. Run by `make demo`; installs the releases it needs.
 
+    python samples/demo.py [PICTURE.svg]
+
+With a file name it also draws what it printed, for README.md.
+"""
+
+import re
 import sys
 import time
 import tomllib
@@ -22,7 +28,7 @@ COLOURS = {"pass": "green", "fail": "red"}
 
 def main() -> int:
     """Judge, print a table; 1 when a sample no longer shows what it is kept for."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, record=True, width=100 if len(sys.argv) > 1 else None)
     console.print("Real failures of released onnxruntimes, each judged on a release with the bug and on one without.\n")
     table = Table("sample", "with the bug", "without it", "what goes wrong", box=None, pad_edge=False)
     wrong = []
@@ -55,6 +61,9 @@ def main() -> int:
     )
     for sentence in wrong:
         console.print(f"[red]not as expected:[/red] {escape(sentence)}")
+    if len(sys.argv) > 1:
+        drawn = re.sub(r"@font-face \{.*?\}\s*", "", console.export_svg(title="make demo"), flags=re.DOTALL)
+        Path(sys.argv[1]).write_text(drawn)  # without the fonts that it would fetch from elsewhere
     return 1 if wrong else 0
 
 

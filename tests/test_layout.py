@@ -1,5 +1,6 @@
 """The layout that keeps the six packages at the top of the repository (docs/architecture.md, Layout)."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -48,6 +49,21 @@ def test_a_wheel_holds_every_file(tmp_path: Path) -> None:
     }
     assert wanted - held == set()
     assert "opsieve/py.typed" in held
+
+
+IN_OLD_WORKERS = ["child", "wire", "ort", "tvm_relax"]  # they run in releases' own environments, Python 3.8 among them
+
+
+@pytest.mark.parametrize("name", IN_OLD_WORKERS)
+def test_files_of_old_workers_keep_to_python_38_and_the_standard_library(name: str) -> None:
+    tree = ast.parse((ROOT / "backends" / f"{name}.py").read_text(), feature_version=(3, 8))
+    imported = set()
+    for node in tree.body:  # what a function imports is asked for when it runs, and TYPE_CHECKING is never true there
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add((node.module or "").partition(".")[0])
+    assert imported <= sys.stdlib_module_names | {"numpy"}
 
 
 def test_layers_hold() -> None:

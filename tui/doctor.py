@@ -41,21 +41,21 @@ def command(as_json: bool) -> None:
         return
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
     console = Console(highlight=False)
-    table = Table("backend", "version", "newest IR", "newest opset", "options (default first)", "cannot", box=None)
     for item in backends:
-        options = "\n".join(f"{name}: {', '.join(legal) if legal else 'any'}" for name, legal in item.options.items())
-        state = item.version or "[red]missing[/red]"
-        numbers = [str(number or "-") for number in (item.newest_ir, item.newest_opset)]
-        table.add_row(item.name, state, *numbers, escape(options), escape("; ".join(item.lacks)))
-    console.print(table)
-    for item in backends:
+        state = (
+            f"{item.version}, IR up to {item.newest_ir}, opset up to {item.newest_opset}" if item.version else "missing"
+        )
+        console.print(f"[bold]{item.name}[/bold]  [{'green' if item.version else 'red'}]{escape(state)}[/]")
+        for name, legal in item.options.items():
+            console.print(f"  {name}: {escape(', '.join(legal) if legal else 'any text')}", soft_wrap=True)
+        for sentence in item.lacks:
+            console.print(f"  lacks: {escape(sentence)}", soft_wrap=True)
         if item.problem:
-            console.print(f"\n{item.name} is not there: {escape(item.problem)}")
+            console.print(f"  {escape(item.problem)}", soft_wrap=True)
             if item.install:
-                console.print(f"  install it with: {escape(item.install)}")
+                console.print(f"  install it with: {escape(item.install)}", soft_wrap=True)
     console.print(
         f"\nPythons for old releases: {', '.join(pythons)}. Releases are kept in {escape(str(facts['release_store']))}."
     )

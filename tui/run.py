@@ -159,9 +159,7 @@ def _judged(
     for path, case in cases:
         for target in targets:
             voices = [voice for voice in SECOND_VOICES if resolve(voice) != target]
-            judged = judge(
-                case.program, case.inputs, target, lab, expected=case.expected, voices=voices, policy=policy
-            )
+            judged = judge(case.program, case.inputs, target, lab, expected=case.expected, voices=voices, policy=policy)
             for name in oracles if judged.verdict.verdict == "pass" else ():
                 measure = measure_slowdown if name == "slowdown" else measure_memory
                 verdict = measure(case.program, case.inputs, target, lab)

@@ -1,0 +1,84 @@
+"""`opsieve attribute`: which optimiser pass causes a failure."""
+
+import json
+import time
+from pathlib import Path
+
+import click
+
+PATH = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("case", type=PATH)
+@click.option("-t", "--target", default="", help="backend[==release][:option,...]; by default the case's own.")
+@click.option("--inputs", type=PATH, help="Inputs: an .npz file, an ONNX data set, or a folder that holds one of them.")
+@click.option("--expected", type=PATH, help="Expected outputs: the same kinds.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the inputs that nobody gave.")
+@click.option("--offline", is_flag=True, help="Install no release; use those that are there.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    case: Path, target: str, inputs: Path | None, expected: Path | None, seed: int, offline: bool, as_json: bool
+) -> int:
+    """Tell which optimiser passes cause the failure of CASE: those whose skipping cures it, confirmed alone.
+
+    CASE is an .onnx file, a case folder, or a folder that holds model.onnx and its data. "Not a pass" is an answer.
+    """
+    from opsieve.backends.lab import Lab
+    from opsieve.backends.registry import display, resolve
+    from opsieve.backends.workers import Workers
+    from opsieve.bisect.pass_source import blame_passes
+    from opsieve.gen.intake import open_case
+
+    opened = open_case(case, inputs, expected, seed)
+    place = resolve(target or opened.knobs.get("target", "onnxruntime"))
+    started = time.process_time()
+    with Workers(offline=offline, say=lambda sentence: click.echo(f"opsieve: {sentence}", err=True)) as workers:
+        found, wanted = blame_passes(opened, place, Lab(workers))
+    spent = children_seconds() + time.process_time() - started
+    if as_json:
+        click.echo(
+            json.dumps(
+                {
+                    "target": display(place),
+                    "answer": found.answer,
+                    "passes": list(found.passes),
+                    "alone": list(found.alone),
+                    "levels": found.levels,
+                    "probes": found.probes,
+                    "seconds_cpu": round(spent, 3),
+                    "fingerprint": wanted.key,
+                }
+            )
+        )
+    else:
+        click.echo(sentence(found.answer, found.passes, found.alone))
+        click.echo(
+            f"{display(place)}: {wanted.symptom}; levels: {', '.join(f'{k} {v}' for k, v in found.levels.items())}"
+        )
+        click.echo(f"opsieve: {found.probes} probes, {spent:.1f} s of CPU", err=True)
+    return 0
+
+
+def sentence(answer: str, passes: tuple[str, ...], alone: tuple[str, ...]) -> str:
+    """The answer for a person."""
+    names = " and ".join(passes)
+    if answer == "pass":
+        also = "alone it causes it" if alone else "alone it does not cause it: others take part"
+        return f"pass {names}: without it the failure is gone; {also}"
+    if answer == "set":
+        each = f"{' and '.join(alone)} cause it alone" if alone else "none of them causes it alone"
+        return f"passes {names}: only without all of them the failure is gone; {each}"
+    if answer == "not-a-pass":
+        return "not an optimiser pass: it fails with all optimisation off"
+    if answer == "unnamed":
+        return "an optimisation that has no name to switch it off by: it fails with every named pass off"
+    return "it does not fail at any level"
+
+
+def children_seconds() -> float:
+    """CPU seconds of the processes that were started and have ended."""
+    import resource
+
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
