@@ -143,9 +143,7 @@ def polygraphy(model: Path, case: dict[str, Any], python: Path, mode: str) -> di
         with socketserver.UnixStreamServer(place, Handler) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
             command = [
-                str(python),
-                "-m",
-                "polygraphy",
+                str(python.parent / "polygraphy"),
                 "debug",
                 "reduce",
                 str(model),
