@@ -81,7 +81,8 @@ class Releases:
         return found
 
     def sweep(self, versions: Sequence[str], jobs: int = 1) -> Timeline:
-        """Every release, `jobs` at a time."""
+        """Every release, `jobs` at a time; those that were seen before are not asked again."""
+        self._turns.clear()
         with ThreadPoolExecutor(jobs) as pool:
             seen = tuple(pool.map(self.see, versions))
         wanted = next((item for item in reversed(seen) if item.state == "fails"), None)

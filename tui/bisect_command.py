@@ -155,11 +155,12 @@ def _answer(timeline: "Timeline", package: str) -> dict[str, Any]:
             c for c in changes if c.first_after == first[-1] and c.last_before == timeline.versions[outcome.last_before]
         ]
     regressions = [change for change in followed if change.kind == "regression" or _appears(change, timeline)]
-    fixes = [change for change in followed if change not in regressions]
+    fixes = [change for change in followed if change.kind == "fix"]
+    turned = [change for change in followed if change not in regressions and change.kind == "symptom"]
     wrong = [] if outcome is None else [timeline.versions[place] for place, _ in outcome.ends.wrong]
     return {
         "package": package,
-        "answer": _sentence(timeline, regressions, fixes, wrong),
+        "answer": _sentence(timeline, regressions, fixes, turned, wrong),
         "transitions": [asdict(change) for change in changes],
         "monotone": monotone(changes),
         "first_bad": regressions[-1].first_after if regressions else "",
@@ -186,7 +187,11 @@ def _confidence(timeline: "Timeline", changes: "list[Transition]") -> float:
 
 
 def _sentence(
-    timeline: "Timeline", regressions: "list[Transition]", fixes: "list[Transition]", wrong: list[str]
+    timeline: "Timeline",
+    regressions: "list[Transition]",
+    fixes: "list[Transition]",
+    turned: "list[Transition]",
+    wrong: list[str],
 ) -> str:
     outcome = timeline.outcome
     told = [f"the end {release} is not what it was named for" for release in wrong]
@@ -197,6 +202,7 @@ def _sentence(
         told.append(f"one of {names}: those between cannot be tested")
     told += [f"first bad release {change.first_after} (last good {change.last_before})" for change in regressions]
     told += [f"first good release {change.first_after} (last bad {change.last_before})" for change in fixes]
+    told += [f"from {change.first_after} on it fails otherwise: {change.after}" for change in turned]
     if not told:
         testable = [item for item in timeline.seen if item is not None and item.state != "untestable"]
         told.append(

@@ -13,6 +13,8 @@ from opsieve import __version__
 # name -> (module with a click command called `command`, one line for the overview)
 COMMANDS = {
     "run": ("opsieve.tui.run", "Judge models on one or many targets: pass or fail, with the reason."),
+    "bisect": ("opsieve.tui.bisect_command", "Find the release or the commit that brought a failure."),
+    "attribute": ("opsieve.tui.attribute_command", "Find the optimiser pass that causes a failure."),
     "doctor": (
         "opsieve.tui.doctor",
         "Tell which compilers are installed, what they accept, how to install the others.",
