@@ -43,6 +43,12 @@ _RANKED = frozenset(
         "scales",
     )
 )
+_POSITIVE = frozenset(
+    (
+        *("kernel_shape", "strides", "dilations", "group", "num_groups", "num_heads", "q_num_heads", "kv_num_heads"),
+        *("num_outputs", "blocksize", "hidden_size", "num_scan_inputs", "p", "size", "sample_size"),
+    )
+)
 _VALUED = (
     AttributeProto.INT,
     AttributeProto.INTS,
@@ -102,11 +108,19 @@ def _edit(path: Path, node: onnx.NodeProto, name: str, value: Any) -> Edit:
         if target is None or found is None or (value is not None and helper.get_attribute_value(found) != old):
             return None
         set_attribute(target, name, value)
-        return inputs
+        return inputs if _padding_fits(target) else None
 
     verb = f"drop {name} of" if value is None else f"set {name} to {str(value)[:40]} in"
     edit = changing(f"{verb} {label(node)}", {"/".join((*path, key, "@" + name))}, change)
     return only_simpler(edit) if name == "perm" else edit  # permutations of one rank differ in their bytes only
+
+
+def _padding_fits(node: onnx.NodeProto) -> bool:
+    """Whether no window of a pool lies in the padding alone: what it gives is left open, and most engines refuse it."""
+    kernel, pads = attribute_of(node, "kernel_shape"), attribute_of(node, "pads")
+    if kernel is None or pads is None or not node.op_type.endswith("Pool"):
+        return True
+    return all(pad < kernel.ints[place % len(kernel.ints)] for place, pad in enumerate(pads.ints))
 
 
 def _omissions(path: Path, node: onnx.NodeProto, schema: onnx.defs.OpSchema | None, used: set[str]) -> Iterator[Edit]:
@@ -164,17 +178,17 @@ def _output_omission(path: Path, node: onnx.NodeProto, index: int) -> Edit:
 
 def _simpler(name: str, value: Any) -> Iterator[Any]:
     if isinstance(value, bool | int):
-        yield from _integers(value)
+        yield from _integers(value, name in _POSITIVE)
     elif isinstance(value, float):
         yield from _reals(value)
     elif isinstance(value, list) and value:
         yield from _lists(name, value)
 
 
-def _integers(value: int) -> Iterator[int]:
+def _integers(value: int, positive: bool) -> Iterator[int]:
     candidates = (0, 1, -1, -value, int(value / 2), value - 1 if value > 0 else value + 1)
     for candidate in dict.fromkeys(candidates):
-        if _weight(candidate) < _weight(value):
+        if _weight(candidate) < _weight(value) and (candidate > 0 or not positive):
             yield candidate
 
 
@@ -215,11 +229,11 @@ def _lists(name: str, values: list[Any]) -> Iterator[list[Any]]:
         for index in range(len(values)):
             yield [*values[:index], *values[index + 1 :]]
     if isinstance(values[0], int):
-        for splat in (0, 1):
+        for splat in (1,) if name in _POSITIVE else (0, 1):
             if sum(map(_weight, values)) > _weight(splat) * len(values) and any(item != splat for item in values):
                 yield [splat] * len(values)
         for index, item in enumerate(values):
-            for simpler in _integers(item):
+            for simpler in _integers(item, name in _POSITIVE):
                 yield [*values[:index], simpler, *values[index + 1 :]]
     elif isinstance(values[0], float):
         for index, item in enumerate(values):

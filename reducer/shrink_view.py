@@ -25,6 +25,7 @@ from opsieve.reducer.shrink_graph import (
 from opsieve.reducer.subject import Subject
 
 ABSENT = -1
+_BODIED = frozenset(("If", "Loop", "Scan", "SequenceMap"))
 KNOWN = 64  # elements up to which a constant's value is looked at: enough for shapes, axes and bounds
 
 
@@ -103,7 +104,12 @@ def settle(subject: Subject, model: onnx.ModelProto, inputs: dict[str, Value] | 
     if inferred is None:
         return None
     types = _types(inferred.graph)
-    if not _reshapes_agree(inferred.graph, types):
+    stored = {
+        tensor.name: helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
+        for tensor in inferred.graph.initializer
+        if len(tensor.dims) > 2
+    }
+    if not _sizes_agree(inferred.graph, {**stored, **types}) or (_has_empty(types) and not _is_empty(subject)):
         return None
     kept = {name: value for name, value in subject.values.items() if name in types and _fits(value, types[name])}
     if _is_dynamic(model.graph):
@@ -117,31 +123,73 @@ def settle(subject: Subject, model: onnx.ModelProto, inputs: dict[str, Value] | 
     return Subject(model, inputs, kept)
 
 
-def _reshapes_agree(graph: onnx.GraphProto, types: Mapping[str, onnx.TypeProto]) -> bool:
-    """Whether every Reshape keeps the number of elements, which inference does not look at."""
+def _sizes_agree(graph: onnx.GraphProto, types: Mapping[str, onnx.TypeProto]) -> bool:
+    """What inference does not look at: a Reshape keeps the number of elements, a convolution's groups divide its channels."""
     for node in graph.node:
         if node.op_type == "Reshape":
-            sides = [types.get(name, onnx.TypeProto()) for name in (node.input[0], node.output[0])]
-            if all(_is_static(type_) for type_ in sides):
-                left, right = (math.prod(dim.dim_value for dim in type_.tensor_type.shape.dim) for type_ in sides)
-                if left != right:
-                    return False
+            left, right = _sizes(types, node.input[0]), _sizes(types, node.output[0])
+            if left is not None and right is not None and math.prod(left) != math.prod(right):
+                return False
+        elif node.op_type in ("Conv", "ConvTranspose"):
+            x, w = _sizes(types, node.input[0]), _sizes(types, node.input[1])
+            group = next((attribute.i for attribute in node.attribute if attribute.name == "group"), 1)
+            if x and w and not _channels_agree(x[1], w, group, node.op_type == "Conv"):
+                return False
     return True
+
+
+def _channels_agree(channels: int, w: list[int], group: int, forward: bool) -> bool:
+    if group < 1 or w[0] % group:
+        return False
+    return channels == (w[1] * group if forward else w[0])
+
+
+def _sizes(types: Mapping[str, onnx.TypeProto], name: str) -> list[int] | None:
+    type_ = types.get(name)
+    if type_ is None or not type_.HasField("tensor_type") or not _is_static(type_):
+        return None
+    return [dim.dim_value for dim in type_.tensor_type.shape.dim]
+
+
+def _has_empty(types: Mapping[str, onnx.TypeProto]) -> bool:
+    return any(
+        dim.HasField("dim_value") and dim.dim_value == 0
+        for type_ in types.values()
+        if type_.HasField("tensor_type")
+        for dim in type_.tensor_type.shape.dim
+    )
+
+
+def _is_empty(subject: Subject) -> bool:
+    """Whether tensors without elements are part of the subject already; elsewhere they only hide what is looked for."""
+    graph = subject.model.graph
+    arrays = [*subject.inputs.values(), *subject.values.values()]
+    return (
+        any(isinstance(array, np.ndarray) and array.size == 0 for array in arrays)
+        or any(0 in tensor.dims for tensor in graph.initializer)
+        or _has_empty({info.name: info.type for info in (*graph.output, *graph.value_info)})
+    )
 
 
 def _retype(graph: onnx.GraphProto, inferred: onnx.GraphProto, types: Mapping[str, onnx.TypeProto], main: bool) -> None:
     """Replace what is declared of outputs, of bodies' inputs and of intermediate values by what was inferred."""
     for info in graph.output if main else (*graph.input, *graph.output):
-        if info.name in types and (main or not _empty(info.type)):
-            info.type.CopyFrom(types[info.name])
+        found = types.get(info.name)
+        if found is not None and (main or not _empty(info.type)) and (_is_shaped(found) or not _is_shaped(info.type)):
+            info.type.CopyFrom(found)
         elif info.type.HasField("tensor_type"):
             info.type.CopyFrom(_opened(info.type))
     told = sorted({info.name for info in graph.value_info} & types.keys()) if main else []
     del graph.value_info[:]
     graph.value_info.extend(onnx.ValueInfoProto(name=name, type=types[name]) for name in told)
-    for node, twin in zip(graph.node, inferred.node, strict=True):
-        for body, other in zip(bodies(node), bodies(twin), strict=True):
+    for place in _owners(graph):
+        for body, other in zip(bodies(graph.node[place]), bodies(inferred.node[place]), strict=True):
             _retype(body, other, _types(other), main=False)
+
+
+def _owners(graph: onnx.GraphProto) -> list[int]:
+    """The places of nodes with bodies. Only these operators have any; asking each node for its attributes takes far longer."""
+    return [place for place, node in enumerate(graph.node) if node.op_type in _BODIED]
 
 
 def _opened(type_: onnx.TypeProto) -> onnx.TypeProto:
@@ -155,12 +203,11 @@ def _opened(type_: onnx.TypeProto) -> onnx.TypeProto:
 
 def _types(graph: onnx.GraphProto, shaped: bool = False) -> dict[str, onnx.TypeProto]:
     infos = (*graph.value_info, *graph.output, *graph.input)
-    return {
-        info.name: info.type
-        for info in infos
-        if not _empty(info.type)
-        and not (shaped and info.type.HasField("tensor_type") and not info.type.tensor_type.HasField("shape"))
-    }
+    return {info.name: info.type for info in infos if not _empty(info.type) and (_is_shaped(info.type) or not shaped)}
+
+
+def _is_shaped(type_: onnx.TypeProto) -> bool:
+    return not type_.HasField("tensor_type") or type_.tensor_type.HasField("shape")
 
 
 def _empty(type_: onnx.TypeProto) -> bool:
@@ -202,8 +249,8 @@ def _forget_types(graph: onnx.GraphProto, main: bool = True) -> None:
         kind = info.type.WhichOneof("value")
         if kind == "tensor_type" or kind is None:
             info.ClearField("type")
-    for node in graph.node:
-        for body in bodies(node):
+    for place in _owners(graph):
+        for body in bodies(graph.node[place]):
             _forget_types(body, main=False)
 
 

@@ -150,6 +150,66 @@ def test_heads_of_attention_shrink_through_shared_reshape_targets() -> None:
     assert end.inputs["x"].size == 1
 
 
+def test_a_vocabulary_shrinks_and_its_indices_follow() -> None:
+    start = subject(
+        f"{HEAD} g (float[50,4] table, int64[3] ids) => (float[3,4] y) {{ y = Gather (table, ids) }}",
+        table=np.ones((50, 4), np.float32),
+        ids=np.array([49, 7, -50]),
+    )
+    end = reduced(start, [DimensionPass()], lambda candidate: runs(candidate)[0].shape[0] == 3)
+    assert end.inputs["table"].shape == (1, 1)
+    assert end.inputs["ids"].tolist() == [0, 0, 0] or end.inputs["ids"].tolist() == [0, 0, -1]
+
+
+def test_a_depthwise_convolution_keeps_its_groups_in_step() -> None:
+    start = subject(
+        f"""{HEAD} g (float[1,6,5,5] x, float[6,1,3,3] w) => (float[1,6,3,3] y) {{
+            y = Conv <group: int = 6, kernel_shape: ints = [3, 3]> (x, w) }}""",
+        x=np.ones((1, 6, 5, 5), np.float32),
+        w=np.ones((6, 1, 3, 3), np.float32),
+    )
+    end = reduced(
+        start,
+        [DimensionPass()],
+        lambda candidate: attributes(candidate.model.graph.node[0])["group"] > 1,  # type: ignore[operator]
+    )
+    assert attributes(end.model.graph.node[0]) == {"group": 2, "kernel_shape": [1, 1]}
+    assert {name: value.shape for name, value in end.inputs.items()} == {"x": (1, 2, 1, 1), "w": (2, 1, 1, 1)}
+
+
+def test_parts_of_a_split_and_of_a_concat_shrink() -> None:
+    start = subject(
+        f"""{HEAD} g (float[10,2] x, float[10,2] r) => (float[10,2] y) <int64[2] parts = {{6,4}}> {{
+            a, b = Split <axis: int = 0> (x, parts)
+            c = Neg (a)
+            d = Concat <axis: int = 0> (c, b)
+            y = Add (d, r) }}""",
+        x=np.ones((10, 2), np.float32),
+        r=np.ones((10, 2), np.float32),
+    )
+    end = reduced(start, [DimensionPass()], lambda candidate: runs(candidate)[0].shape[0] >= 2)
+    assert {value.shape for value in end.inputs.values()} == {(2, 1)}
+
+
+@pytest.mark.parametrize("kind", ["If", "Loop"])
+def test_dimensions_shrink_through_bodies(kind: str) -> None:
+    inner = {
+        "If": "y = If (c) <then_branch = a () => (float[4,6] o) { o = Add (x, w) }, else_branch = b () => (float[4,6] o) { o = Neg (x) }>",
+        "Loop": """y = Loop (m, c, x) <body = b (int64 i, bool p, float[4,6] s) => (bool q, float[4,6] r) {
+            q = Identity (p) r = Add (s, w) }>""",
+    }[kind]
+    start = subject(
+        f"{HEAD} g (bool c, int64 m, float[4,6] x, float[6] w) => (float[4,6] y) {{ {inner} }}",
+        c=True,
+        m=2,
+        x=np.ones((4, 6), np.float32),
+        w=np.ones(6, np.float32),
+    )
+    end = reduced(start, [DimensionPass()], lambda candidate: kind in operators(candidate))
+    assert end.inputs["x"].size == 1
+    assert end.inputs["w"].size == 1
+
+
 def test_a_symbolic_dimension_stays_until_it_is_made_static() -> None:
     start = subject(
         f'{HEAD} g (float["batch",6] x) => (float["batch",6] y) {{ y = Relu (x) }}', x=np.ones((5, 6), np.float32)
