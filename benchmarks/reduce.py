@@ -133,7 +133,7 @@ def polygraphy(model: Path, case: dict[str, Any], python: Path, mode: str) -> di
         class Handler(socketserver.StreamRequestHandler):
             def handle(self) -> None:
                 try:
-                    asked.append(ask(self.rfile.readline().decode().strip()))
+                    asked.append(ask(f"{scratch}/{self.rfile.readline().decode().strip()}"))
                 except Exception as error:  # noqa: BLE001  whatever is wrong with what Polygraphy made, it is not the failure
                     asked.append(f"invalid ({type(error).__name__})")
                 self.wfile.write(b"\1" if asked[-1] == "same" else b"\0")

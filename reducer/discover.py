@@ -19,6 +19,7 @@ from opsieve.reducer.subject import Subject
 from opsieve.triage.fingerprint import fingerprint
 
 REDUCIBLE = frozenset(["crash", "error", "mismatch", "hang", "memory"])
+_LARGE = 10_000  # bytes of a model for which the judge's voices cost more than a reduction
 _NO_COMPILERS = frozenset(["checker", "fake", "reference"])
 
 
@@ -74,6 +75,9 @@ def _asked(case: Case, target: Target, against: Target | None, workers: Workers)
     subject = Subject(case.program.proto, case.inputs, {})
     if against is not None:
         return _compared(case, subject, target, against, workers)
+    plain = _plain(case, subject, target, workers)
+    if plain is not None:
+        return plain, ""
     judged = judge(case.program, case.inputs, target, Lab(workers), expected=case.expected)
     verdict = judged.verdict
     if verdict.verdict != "fail" or verdict.kind not in REDUCIBLE:
@@ -84,6 +88,26 @@ def _asked(case: Case, target: Target, against: Target | None, workers: Workers)
     observation = judged.observations[0]
     failure = Failure(verdict, fingerprint(verdict, observation, operators(subject)))
     return Premise(target, arbiter, failure, observation, verdict.reason), ""
+
+
+def _plain(case: Case, subject: Subject, target: Target, workers: Workers) -> Premise | None:
+    """A failure that needs no judge yet: the compiler dies or raises, twice, where its own unoptimised build is well.
+
+    A judge hears the reference too, which is slow on a large model; `still` has him look at the small one.
+    """
+    baseline = workers.baseline(target)
+    if baseline is None or subject.model.ByteSize() < _LARGE:
+        return None
+    got = workers.observe(target, case.program, case.inputs)
+    verdict = ended(got, Verdict("fail", "", blame="optimiser"))
+    if verdict is None or verdict.kind == "memory":
+        return None
+    wanted = workers.observe(baseline, case.program, case.inputs)
+    if wanted.outputs is None or workers.observe(target, case.program, case.inputs, fresh=True).outcome != got.outcome:
+        return None
+    failure = Failure(verdict, fingerprint(verdict, got, operators(subject)))
+    reason = f"{display(target)} fails, {display(baseline)} does not: {shown(got.message, 300)}"
+    return Premise(target, baseline, failure, got, reason)
 
 
 def _compared(

@@ -5,6 +5,7 @@ import json
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,14 +13,17 @@ from types import TracebackType
 from typing import Any
 
 import click
+from onnx import helper
 
 from opsieve.backends.registry import display, resolve
+from opsieve.backends.trial import NATIVE
 from opsieve.backends.workers import Workers
 from opsieve.backends.zygote import Limits, Unavailable
 from opsieve.gen.bad_input import BadInput, shown
 from opsieve.gen.case import Case, Origin
 from opsieve.gen.intake import open_case
-from opsieve.reducer.check import ScriptCheck, Validator, program
+from opsieve.gen.program import Program
+from opsieve.reducer.check import CHECKER, ScriptCheck, Validator, program
 from opsieve.reducer.discover import NotReproduced, Premise, find, installed
 from opsieve.reducer.engine import Engine, Progress, Rules, digest
 from opsieve.reducer.journal import NAME, Journal
@@ -31,6 +35,13 @@ from opsieve.reducer.sameness import LEVELS, Level
 from opsieve.reducer.script import printed, script
 from opsieve.reducer.subject import Subject
 
+_TINY = Program(
+    helper.make_model(
+        helper.make_graph(
+            [], "tiny", [], [helper.make_tensor_value_info("c", 1, [1])], [helper.make_tensor("c", 1, [1], [0.0])]
+        )
+    ).SerializeToString()
+)
 _SAVE_EVERY = 1.0  # seconds between two savings of the best so far
 _MOST_PRINTED = 60  # lines of the reduced graph
 
@@ -73,6 +84,10 @@ class Session:
             self._stack.enter_context(Workers(limits, offline=self.wanted.offline, say=_say))
             for _ in range(self.wanted.jobs)
         ]
+        self._warm = ThreadPoolExecutor(2)
+        self._stack.callback(self._warm.shutdown)
+        for target in (CHECKER, NATIVE):  # both will be asked; they start while the model is read
+            self._warm.submit(self.lanes[0].observe, target, _TINY, {})
         return self
 
     def __exit__(

@@ -1,6 +1,8 @@
 """Whole reductions on the fake compiler: how small the result is, that it is the same failure, and what it cost."""
 
+import math
 import random
+import statistics
 from dataclasses import replace
 from pathlib import Path
 
@@ -189,17 +191,28 @@ def test_a_sequence_can_become_an_input(workers: Workers) -> None:
 
 
 @pytest.mark.slow
-def test_quality_over_generated_failures(workers: Workers) -> None:
-    """200 models with 1 to 5 trigger nodes: at least 99 % reach the known minimum, and none slips."""
-    reached, checks = 0, []
-    for seed in range(200):
+def test_quality_over_generated_failures() -> None:
+    """Models with 1 to 5 trigger nodes: at least 99 % reach the known minimum, and none slips."""
+    reached, failing, checks = 0, 0, []
+    for seed in range(230):
         draw = random.Random(seed)
         names = draw.sample(TRIGGERS, draw.randint(1, 5))
         apart = draw.random() < 0.5
-        case = host(seed, draw.randint(20, 200), [[name] for name in names] if apart else [names])
+        size = draw.randint(20, 200)
+        case = host(seed, size, [[name] for name in names] if apart else [names])
         kind = draw.choice(("error", "crash", "wrong"))
-        result = reduced(case, f"fake:{kind}@{('&' if apart else '>').join(names)}", workers)
+        try:
+            with Workers(Limits(seconds=20.0)) as workers:
+                result = reduced(case, f"fake:{kind}@{('&' if apart else '>').join(names)}", workers)
+        except NotReproduced:  # the wrong value is lost on its way to the outputs
+            assert kind == "wrong"
+            continue
         assert result.same, seed
+        failing += 1
         reached += sorted(operators(result)) == sorted(names)
-        checks.append(result.node_checks)
-    assert reached >= 198, (reached, checks)
+        bound = 1 + math.ceil(math.log2(math.comb(size + len(names), len(names)))) + len(names)
+        checks.append(result.node_checks / bound)
+        print(seed, kind, "apart" if apart else "path", size, len(names), operators(result), result.node_checks, bound)
+    assert failing >= 200
+    assert reached >= 0.99 * failing, (reached, failing)
+    assert statistics.median(checks) < 2
