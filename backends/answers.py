@@ -62,7 +62,7 @@ def _from_reply(target: Target, version: str, reply: dict[str, Any], body: memor
         outcome=outcome,
         stage=reply["stage"],
         exception=reply["exception"],
-        message=reply["message"],
+        message=reply["message"] or reply["exception"],
         traceback=reply["traceback"],
         frames=tuple(frame_of(function, file, line) for function, file, line in reply["frames"]),
     )
