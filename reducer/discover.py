@@ -42,7 +42,7 @@ def find(case: Case, targets: Sequence[Target], against: Target | None, workers:
     """The first failure of a case on these targets; on every compiler installed when there are none. NotReproduced without one."""
     tried = []
     for target in targets or installed():
-        premise, said = _asked(case, target, against, workers)
+        premise, said = _asked(case, target, against, workers, bool(targets))
         if premise is not None:
             return premise
         tried.append(f"{display(target)} ({said})")
@@ -58,7 +58,9 @@ def installed() -> list[Target]:
 def still(subject: Subject, premise: Premise, workers: Workers) -> bool:
     """Whether the judge, asked from scratch, sees the same failure in a subject."""
     case = Case(program(subject), subject.inputs)
-    found, _ = _asked(case, premise.target, _given(premise, workers), workers)
+    found, _ = _asked(
+        case, premise.target, _given(premise, workers), workers, premise.failure.verdict.verdict == "undecided"
+    )
     if found is None:
         return False
     return premise.failure.shown_by(found.failure.verdict, found.observation, operators(subject), "fingerprint")
@@ -70,8 +72,10 @@ def _given(premise: Premise, workers: Workers) -> Target | None:
     return None if premise.arbiter in own else premise.arbiter
 
 
-def _asked(case: Case, target: Target, against: Target | None, workers: Workers) -> tuple[Premise | None, str]:
-    """The failure on one target, or why there is none."""
+def _asked(
+    case: Case, target: Target, against: Target | None, workers: Workers, doubtful: bool
+) -> tuple[Premise | None, str]:
+    """The failure on one target, or why there is none; `doubtful` takes one that no second voice confirms."""
     subject = Subject(case.program.proto, case.inputs, {})
     if against is not None:
         return _compared(case, subject, target, against, workers)
@@ -80,7 +84,9 @@ def _asked(case: Case, target: Target, against: Target | None, workers: Workers)
         return plain, ""
     judged = judge(case.program, case.inputs, target, Lab(workers), expected=case.expected)
     verdict = judged.verdict
-    if verdict.verdict != "fail" or verdict.kind not in REDUCIBLE:
+    # Who names the target has made up his mind: one voice against it is enough to reduce by.
+    enough = ("fail", "undecided") if doubtful else ("fail",)
+    if verdict.verdict not in enough or verdict.kind not in REDUCIBLE:
         return None, shown(f"{verdict.verdict}: {verdict.reason}", 300)
     arbiter = _arbiter(case, target, judged, workers)
     if verdict.kind == "mismatch" and arbiter is None:
