@@ -193,6 +193,7 @@ def _result(path: str, case: "Case", target: "Target", judged: "Judged") -> dict
         "voices": list(verdict.voices),
         "version": observation.version,
         "notes": list(observation.notes),
+        "inputs": case.origin.inputs,
     }
 
 
