@@ -23,7 +23,7 @@ from opsieve.reducer.shrink_graph import (
     stored_tensor,
 )
 from opsieve.reducer.shrink_sizes import Sizes, adjusted
-from opsieve.reducer.shrink_view import ABSENT, Step, View, settle, view
+from opsieve.reducer.shrink_view import ABSENT, Step, View, only_simpler, settle, view
 from opsieve.reducer.subject import Subject
 
 
@@ -47,7 +47,9 @@ class DimensionPass:
         for turn in range(max(map(len, rounds), default=0)):
             for (_, root, dims), targets in zip(found, rounds, strict=True):
                 if turn < len(targets):
-                    yield _edit(plan, root, dims, targets[turn])
+                    edit = _edit(plan, root, dims, targets[turn])
+                    # Where only a constant's value tells the size, no stored element need go.
+                    yield edit if plan.sizes.held(root) else only_simpler(edit)
 
 
 class _Plan:

@@ -5,7 +5,7 @@ node by the path of its graph and its first output. Never by position, so that a
 merged in.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -156,6 +156,13 @@ def encoded(array: Array, name: str = "") -> TensorProto:
     typed = TensorProto(name=name, data_type=raw.data_type, dims=raw.dims)
     getattr(typed, field).extend(int(item) for item in array.ravel())
     return typed if typed.ByteSize() < raw.ByteSize() else raw
+
+
+def add_initializers(model: onnx.ModelProto, graph: onnx.GraphProto, tensors: Iterable[TensorProto]) -> None:
+    """Store tensors in a graph; before IR version 4 an initializer had to be an input as well, so the version is raised."""
+    graph.initializer.extend(tensors)
+    if graph.initializer:
+        model.ir_version = max(model.ir_version, 4)
 
 
 def declared_type(array: Array) -> onnx.TypeProto:

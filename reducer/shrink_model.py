@@ -13,6 +13,7 @@ from opsieve.reducer.edit import Edit
 from opsieve.reducer.order import simpler
 from opsieve.reducer.shrink_graph import (
     Path,
+    add_initializers,
     constant_array,
     copied,
     declared_type,
@@ -48,6 +49,9 @@ class ModelPass:
         for path, node in nodes(subject.model.graph):
             if node.op_type == "Constant" and node.domain in ("", "ai.onnx") and constant_array(node) is not None:
                 yield _unnode(path, node.output[0])
+        initial = {tensor.name for tensor in subject.model.graph.initializer}
+        if any(info.name in initial for info in subject.model.graph.input):
+            yield changing("let initializers be no inputs", {"model:defaults"}, _undefault)
         if _drop_unused(copied(subject.model), dict(subject.inputs)) is not None:
             yield changing("drop what nothing reads", {"model:unused"}, _drop_unused)
         for name, value in subject.inputs.items():
@@ -93,7 +97,7 @@ def _unnode(path: Path, name: str) -> Edit:
         if graph is None or node is None or array is None:
             return None
         graph.node.remove(node)
-        graph.initializer.append(encoded(array, name))
+        add_initializers(model, graph, [encoded(array, name)])
         return inputs
 
     return changing(f"make the Constant node {name[:40]!r} an initializer", {"/".join((*path, name))}, change)
@@ -109,6 +113,19 @@ def _fix(name: str) -> Edit:
         return None
 
     return changing(f"make the dimensions of the input {name[:40]!r} static", {name + "!"}, change)
+
+
+def _undefault(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
+    """Inputs that only give an initializer its type: since IR version 4 they make it a default that may be overridden."""
+    graph = model.graph
+    initial = {tensor.name for tensor in graph.initializer}
+    kept = [info for info in graph.input if info.name not in initial]
+    if len(kept) == len(graph.input):
+        return None
+    del graph.input[:]
+    graph.input.extend(kept)
+    add_initializers(model, graph, ())
+    return inputs
 
 
 def _drop_unused(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:

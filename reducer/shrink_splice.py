@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from opsieve.reducer.shrink_graph import Path, attribute_of, encoded, graph_at, graphs, node_of
+from opsieve.reducer.shrink_graph import Path, add_initializers, attribute_of, encoded, graph_at, graphs, node_of
 
 
 def splice_branch(model: onnx.ModelProto, path: Path, key: str, branch: str) -> bool:
@@ -91,7 +91,7 @@ def _splice(
     del graph.node[:]
     graph.node.extend(fresh)
     used = {name for _, inner in graphs(graph) for item in inner.node for name in item.input}
-    graph.initializer.extend(tensor for tensor in initial if tensor.name in used)
+    add_initializers(model, graph, [tensor for tensor in initial if tensor.name in used])
     return True
 
 

@@ -16,6 +16,7 @@ from opsieve.reducer.order import value_complexity
 from opsieve.reducer.shrink_graph import (
     Array,
     Path,
+    add_initializers,
     constant_array,
     copied,
     encoded,
@@ -155,7 +156,7 @@ def _freezes(subject: Subject) -> Iterator[Edit]:
             if any(info.name == name for info in model.graph.output):
                 return None
             del model.graph.input[places[0]]
-            model.graph.initializer.append(encoded(value, name))
+            add_initializers(model, model.graph, [encoded(value, name)])
             return {key: item for key, item in inputs.items() if key != name}
 
         yield changing(f"make the input {name[:40]!r} a constant", {name, name + "="}, change)

@@ -41,7 +41,8 @@ def subject(text: str, **inputs: object) -> Subject:
 def valid(candidate: Subject) -> bool:
     check_structure(candidate.model)
     onnx.checker.check_model(candidate.model, full_check=True)
-    fed = {info.name for info in candidate.model.graph.input}
+    graph = candidate.model.graph
+    fed = {info.name for info in graph.input} - {tensor.name for tensor in graph.initializer}
     assert fed == set(candidate.inputs)
     return True
 
@@ -379,3 +380,19 @@ def test_the_surroundings_of_the_graph_go() -> None:
     assert not end.model.doc_string
     assert not end.model.graph.value_info
     assert end.model.graph.node[0].name == "n0"
+
+
+def test_an_initializer_of_old_is_an_input_no_more() -> None:
+    start = subject(
+        """<ir_version: 3, opset_import: ["" : 8]> g (float[2] x, float[2] w = {1, 2}) => (float[2] y) {
+            c = Constant <value: tensor = float[2] {3, 4}> ()
+            t = Add (x, w)
+            y = Mul (t, c)
+        }""",
+        x=np.ones(2, np.float32),
+    )
+    end = reduced(start, [ModelPass()], lambda candidate: True)
+    assert operators(end) == ["Add", "Mul"]
+    assert [info.name for info in end.model.graph.input] == list(end.inputs)
+    assert end.model.ir_version == 4
+    np.testing.assert_array_equal(runs(end)[0], [6, 12])
