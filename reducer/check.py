@@ -1,5 +1,6 @@
 """The question that a reduction asks again and again: does this subject still show the failure?"""
 
+import math
 import os
 import signal
 import subprocess
@@ -28,6 +29,7 @@ from opsieve.triage.fingerprint import fingerprint
 
 Kind = Literal["same", "slipped", "gone", "invalid"]
 CHECKER = Target("checker")
+_MOST_RUNS = 200
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,43 @@ class TargetCheck:
         if wanted.outputs is None:
             return False
         return not compare(got.outputs, wanted.outputs, declared_dtypes(test.program.proto)).agrees
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """A check of a failure that shows only sometimes: `same` once it was seen `sightings` times in `runs` runs.
+
+    A subject that fails with the chance `p` of the whole model is missed with at most the probability that `runs_for` was given;
+    one that is accepted was seen to fail, and more than once, so that the chance does not dwindle step by step.
+    """
+
+    inner: Check
+    runs: int
+    sightings: int = 2
+
+    def ask(self, subjects: Sequence[Subject]) -> Iterator[Answer]:
+        """As `Check.ask`."""
+        for subject in subjects:
+            seen = 0
+            for _ in range(self.runs):
+                answer = next(iter(self.inner.ask([subject])))
+                seen += answer.kind == "same"
+                if seen == self.sightings or answer.kind == "invalid":
+                    break
+            yield answer if seen == self.sightings else Answer("gone", f"seen {seen} times in {self.runs} runs")
+
+
+def runs_for(chance: float, sightings: int = 2, miss: float = 0.01) -> int:
+    """How many runs show a failure of this chance `sightings` times, but for a probability of `miss`; 200 at most."""
+    runs = sightings
+    while runs < _MOST_RUNS and _fewer(chance, runs, sightings) > miss:
+        runs += 1
+    return runs
+
+
+def _fewer(chance: float, runs: int, sightings: int) -> float:
+    """The probability of fewer sightings than that (a binomial tail)."""
+    return sum(math.comb(runs, seen) * chance**seen * (1 - chance) ** (runs - seen) for seen in range(sightings))
 
 
 def cure_set(check: TargetCheck, subject: Subject) -> tuple[tuple[Target, ...], tuple[Target, ...]]:

@@ -1,7 +1,8 @@
 """What fails in a case: the premise of every reduction, made sure of before anything is tried."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from opsieve.backends.judge import Judged, judge
 from opsieve.backends.lab import Lab
@@ -14,11 +15,13 @@ from opsieve.backends.workers import Test, Workers
 from opsieve.gen.bad_input import shown
 from opsieve.gen.case import Case
 from opsieve.reducer.check import compared, operators, program
-from opsieve.reducer.sameness import Failure, differed, ended
+from opsieve.reducer.sameness import ENDS, Failure, differed, ended
 from opsieve.reducer.subject import Subject
 from opsieve.triage.fingerprint import fingerprint
 
 REDUCIBLE = frozenset(["crash", "error", "mismatch", "hang", "memory"])
+_SHORT = 6  # replays of every failure before it is reduced
+_REPLAYS = 30  # of a failure that shows sometimes
 _LARGE = 10_000  # bytes of a model for which the judge's voices cost more than a reduction
 _NO_COMPILERS = frozenset(["checker", "fake", "reference"])
 
@@ -29,13 +32,18 @@ class NotReproduced(Exception):
 
 @dataclass(frozen=True)
 class Premise:
-    """The failure to keep: on which target, against whom, and what the target showed."""
+    """The failure to keep: on which target, against whom, and what the target showed.
+
+    `chance` is how often it shows: 1.0 for a failure that always does, else what its replays make sure of (the lower end of
+    Wilson's interval at 90 %).
+    """
 
     target: Target
     arbiter: Target | None
     failure: Failure
     observation: Observation
     reason: str
+    chance: float = 1.0
 
 
 def find(case: Case, targets: Sequence[Target], against: Target | None, workers: Workers) -> Premise:
@@ -81,9 +89,17 @@ def _asked(
         return _compared(case, subject, target, against, workers)
     plain = _plain(case, subject, target, workers)
     if plain is not None:
-        return plain, ""
+        if _steady(case, plain, workers):
+            return plain, ""
+        return _flaky(case, subject, target, plain.failure.verdict, workers)
     judged = judge(case.program, case.inputs, target, Lab(workers), expected=case.expected)
     verdict = judged.verdict
+    if verdict.verdict == "flaky" and verdict.kind in ENDS.values():
+        return _flaky(case, subject, target, verdict, workers)
+    if verdict.verdict == "pass" and doubtful:  # who names a target has seen it fail
+        ends = [ENDS[answer.outcome] for answer in _replayed(case, target, _SHORT, workers) if answer.outcome in ENDS]
+        if ends:
+            return _flaky(case, subject, target, Verdict("flaky", "", ends[0]), workers)
     # Who names the target has made up his mind: one voice against it is enough to reduce by.
     enough = ("fail", "undecided") if doubtful else ("fail",)
     if verdict.verdict not in enough or verdict.kind not in REDUCIBLE:
@@ -93,7 +109,44 @@ def _asked(
         return None, "its outputs are wrong, but nobody who could be asked again gives the right ones; use --against"
     observation = judged.observations[0]
     failure = Failure(verdict, fingerprint(verdict, observation, operators(subject)))
-    return Premise(target, arbiter, failure, observation, verdict.reason), ""
+    premise = Premise(target, arbiter, failure, observation, verdict.reason)
+    if not _steady(case, premise, workers):
+        return _flaky(case, subject, target, verdict, workers)
+    return premise, ""
+
+
+def _flaky(
+    case: Case, subject: Subject, target: Target, verdict: Verdict, workers: Workers
+) -> tuple[Premise | None, str]:
+    """A failure that shows sometimes, replayed to learn how often."""
+    answers = _replayed(case, target, _REPLAYS, workers)
+    seen = [each for each in answers if ENDS.get(each.outcome) == verdict.kind]
+    if not seen:
+        return None, f"flaky, but not seen again in {_REPLAYS} runs"
+    verdict = replace(verdict, stage=seen[0].stage, message=seen[0].message)
+    failure = Failure(verdict, fingerprint(verdict, seen[0], operators(subject)))
+    reason = f"{display(target)} fails in {len(seen)} of {_REPLAYS} runs: {shown(seen[0].message, 200)}"
+    return Premise(target, workers.baseline(target), failure, seen[0], reason, wilson(len(seen), _REPLAYS)), ""
+
+
+def _steady(case: Case, premise: Premise, workers: Workers) -> bool:
+    """Whether a compiler that died or raised does so each time. A hang is not replayed, and the judge has replayed a mismatch."""
+    kind = premise.failure.verdict.kind
+    if kind not in ("error", "crash"):
+        return True
+    return all(ENDS.get(answer.outcome) == kind for answer in _replayed(case, premise.target, _SHORT, workers))
+
+
+def _replayed(case: Case, target: Target, runs: int, workers: Workers) -> list[Observation]:
+    return list(workers.observe_many(target, [Test(case.program, case.inputs)] * runs))
+
+
+def wilson(seen: int, runs: int, z: float = 1.645) -> float:
+    """The lower end of Wilson's score interval for a share of `seen` in `runs` (E. B. Wilson, 1927)."""
+    share, square = seen / runs, z * z / runs
+    middle = share + square / 2
+    spread = z * math.sqrt((share * (1 - share) + square / 4) / runs)
+    return max(0.01, (middle - spread) / (1 + square))
 
 
 def _plain(case: Case, subject: Subject, target: Target, workers: Workers) -> Premise | None:

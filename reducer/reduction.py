@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from opsieve.backends.target import Target
 from opsieve.backends.workers import Workers
 from opsieve.gen.bad_input import BadInput
-from opsieve.reducer.check import Check, TargetCheck, Validator, cure_set
+from opsieve.reducer.check import Check, Repeated, TargetCheck, Validator, cure_set, runs_for
 from opsieve.reducer.discover import NotReproduced, Premise, still
 from opsieve.reducer.edit import Pass
 from opsieve.reducer.engine import Engine, Progress, Rules
@@ -91,6 +91,8 @@ def reduce_failure(
     checks = [check_for(premise, each, level, start) for each in lanes]
     run = _Run(start, checks, workers, workers.baseline(premise.target), journal, listeners, dimensions)
     run.reduce(_told(premise))
+    if premise.chance < 1:
+        return run.result(start, time.monotonic() - since, check_again(checks[0], run.engine.best))
     same = still(run.engine.best, premise, workers)
     if not same and level != "cure":
         good = next((subject for subject in reversed(run.trail) if still(subject, premise, workers)), start)
@@ -212,9 +214,11 @@ class _Run:
             self.engine.sweep(dimension, together=len(self.engine.best.model.graph.node) > ENOUGH)
 
 
-def check_for(premise: Premise, workers: Workers, level: Level, start: Subject) -> TargetCheck:
+def check_for(premise: Premise, workers: Workers, level: Level, start: Subject) -> Check:
     """The check of a premise; at the level `cure` the other builds are asked about `start` first."""
     check = TargetCheck(workers, premise.target, premise.failure, premise.arbiter, level)
+    if premise.chance < 1:  # what cures it cannot be told from a few runs
+        return Repeated(check, runs_for(premise.chance))
     if level != "cure":
         return check
     sick, well = cure_set(check, start)

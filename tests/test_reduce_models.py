@@ -16,7 +16,7 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers import Workers
 from opsieve.backends.zygote import Limits
 from opsieve.gen.case import Case
-from opsieve.reducer.check import ScriptCheck
+from opsieve.reducer.check import ScriptCheck, runs_for
 from opsieve.reducer.discover import NotReproduced, find
 from opsieve.reducer.journal import NAME, Journal
 from opsieve.reducer.node_passes import BYPASS, NODES, OUTPUTS
@@ -116,6 +116,25 @@ def test_a_hang_is_reduced(workers: Workers) -> None:
     assert operators(result) == ["Tanh", "Exp"]
 
 
+def test_a_failure_that_shows_sometimes_is_reduced_all_the_same() -> None:
+    target = resolve("fake:faults=error@Tanh>Exp%0.4,seed=5")
+    case = host(8, 30, [["Tanh", "Exp"]])
+    with Workers(Limits(seconds=20.0)) as workers:
+        premise = find(case, [target], None, workers)
+        assert 0.15 < premise.chance < 0.6
+        start = Subject(case.program.proto, case.inputs, {})
+        result = reduce_failure(start, premise, [workers], "fingerprint", Journal(""), Listeners(), OUTER)
+    assert operators(result) == ["Tanh", "Exp"]
+    assert result.same
+
+
+@pytest.mark.parametrize("chance", [0.05, 0.3, 0.9])
+def test_enough_runs_are_made_to_see_it_twice_but_for_one_percent(chance: float) -> None:
+    runs = runs_for(chance)
+    missed = (1 - chance) ** runs + runs * chance * (1 - chance) ** (runs - 1)
+    assert missed <= 0.01 < (1 - chance) ** (runs - 1) + (runs - 1) * chance * (1 - chance) ** (runs - 2)
+
+
 def test_a_model_that_fails_nowhere_says_what_was_tried(workers: Workers) -> None:
     with pytest.raises(NotReproduced, match=r"nothing fails: tried fake"):
         find(host(9, 10, [["Tanh"]]), [resolve("fake:crash@Softmax")], None, workers)
@@ -188,6 +207,36 @@ def test_a_sequence_can_become_an_input(workers: Workers) -> None:
     result = reduced(case, "fake:crash@ConcatFromSequence>Exp", workers)
     assert operators(result) == ["ConcatFromSequence", "Exp"]
     assert isinstance(next(iter(result.best.inputs.values())), list)
+
+
+def test_a_local_function_is_opened(workers: Workers) -> None:
+    inner = [
+        helper.make_node("Tanh", ["a"], ["b"]),
+        helper.make_node("Neg", ["b"], ["c"]),
+        helper.make_node("Exp", ["b"], ["d"]),
+    ]
+    function = helper.make_function("local", "F", ["a"], ["c", "d"], inner, [helper.make_opsetid("", 18)])
+    nodes = [helper.make_node("Abs", ["x"], ["t"]), helper.make_node("F", ["t"], ["u", "v"], domain="local")]
+    nodes.append(helper.make_node("Add", ["u", "v"], ["y"]))
+    plain = program(nodes, ["y"])
+    model = onnx.ModelProto.FromString(plain.model)
+    model.opset_import.append(helper.make_opsetid("local", 1))
+    model.functions.append(function)
+    case = Case(replace(plain, model=model.SerializeToString()), {"x": np.ones((2, 3), np.float32)})
+    result = reduced(case, "fake:crash@Tanh>Exp", workers, full=True)
+    assert count_nodes(result.best.model) == (2, 0)
+    assert not result.best.model.functions
+
+
+def test_open_dimensions_are_no_obstacle(workers: Workers) -> None:
+    plain = host(11, 40, [["Tanh", "Exp"]])
+    model = onnx.ModelProto.FromString(plain.program.model)
+    for info in (*model.graph.input, *model.graph.output):
+        info.type.tensor_type.shape.dim[0].dim_param = "N"
+    case = replace(plain, program=replace(plain.program, model=model.SerializeToString()))
+    result = reduced(case, "fake:crash@Tanh>Exp", workers, full=True)
+    assert operators(result) == ["Tanh", "Exp"]
+    assert result.minimal
 
 
 @pytest.mark.slow
