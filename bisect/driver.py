@@ -79,13 +79,9 @@ def bisection(
         if ends.old < version < ends.new and answer is Answer.UNTESTABLE:
             search.tell(version - ends.old, answer)
     newest_old = ends.old
-    while versions := search.ask():
-        progress = Progress(len(search.candidates), search.bits, search.expected)
-        answers = yield [ends.old + version for version in versions], progress
-        for version, answer in zip(versions, answers, strict=True):
-            search.tell(version, answer)
-            if answer is ends.answers[ends.old]:
-                newest_old = max(newest_old, ends.old + version)
+    for version, answer in (yield from hunt(search, ends.old)):
+        if answer is ends.answers[ends.old]:
+            newest_old = max(newest_old, version)
     finding = search.finding
     assert finding is not None  # ask() gives nothing exactly then
     if finding.candidates == (0,):
@@ -93,3 +89,17 @@ def bisection(
         return Outcome(replace(ends, trouble="always", wrong=wrong), None)
     first = tuple(ends.old + version for version in finding.candidates)
     return Outcome(ends, finding, first, min(newest_old, first[0] - 1))
+
+
+def hunt(
+    search: Search, offset: int = 0
+) -> Generator[tuple[list[int], Progress | None], list[Answer], list[tuple[int, Answer]]]:
+    """Drive a search to its end; versions are told with `offset` added. Returns all that was answered."""
+    told: list[tuple[int, Answer]] = []
+    while versions := search.ask():
+        progress = Progress(len(search.candidates), search.bits, search.expected)
+        answers = yield [offset + version for version in versions], progress
+        for version, answer in zip(versions, answers, strict=True):
+            search.tell(version, answer)
+            told.append((offset + version, answer))
+    return told

@@ -34,22 +34,27 @@ class Ends:
 
 
 def settle_ends(
-    count: int, good: int | None = None, bad: int | None = None, chance: float = 1.0, confidence: float = 0.99
+    count: int,
+    good: int | None = None,
+    bad: int | None = None,
+    chance: float = 1.0,
+    confidence: float = 0.99,
+    ask_good_once: bool = True,
 ) -> Round:
     """Yield lists of versions to test out of `count`, get their answers, return the ends.
 
     `good` and `bad` are what the user named. The older of them is the old end; without a name it is the oldest version or the
     newest. A wrong end moves outward in doubling steps; an untestable one moves inward, half the way each time, for versions
     too old or too new for a question stand together. With `chance` below 1 an end that should be bad is asked until it is, or
-    until it is good with `confidence`.
+    until it is good with `confidence`; so is the good end, unless `ask_good_once` (for a search that doubts it itself).
     """
     most = 1 if chance >= 1 else math.ceil(math.log(1 - confidence) / math.log(1 - chance))
-    return (yield from _Settling(count, good, bad, most).run())
+    return (yield from _Settling(count, good, bad, most, ask_good_once).run())
 
 
 class _Settling:
-    def __init__(self, count: int, good: int | None, bad: int | None, most: int):
-        self.good, self.bad, self.last, self.most = good, bad, count - 1, most
+    def __init__(self, count: int, good: int | None, bad: int | None, most: int, once: bool):
+        self.good, self.bad, self.last, self.most, self.once = good, bad, count - 1, most, once
         self.answers: dict[int, Answer] = {}
 
     def run(self) -> Round:
@@ -83,7 +88,7 @@ class _Settling:
             self.answers.update(zip(wanted, answers, strict=True))
         for version in wanted:
             for _ in range(self.most - 1):
-                if self.answers[version] is not Answer.GOOD or version == self.good:
+                if self.answers[version] is not Answer.GOOD or (self.once and version == self.good):
                     break
                 (self.answers[version],) = yield [version]
 

@@ -246,18 +246,16 @@ def _dry_run(
     import math
 
     known = [version for version in versions if source.recall(version) is not None]
-    first = (
-        versions
-        if sweep
-        else [versions[place] for place in (ends[0] or 0, len(versions) - 1 if ends[1] is None else ends[1])]
-    )
+    good, bad = ends
+    last = len(versions) - 1 if bad is None else bad
+    first = versions if sweep else list(dict.fromkeys((versions[good or 0], versions[last])))
     most = len(versions) if sweep else math.ceil(math.log2(max(2, len(versions) - 1))) + 2
-    facts = {"versions": versions, "known": known, "first": list(dict.fromkeys(first)), "expected_probes": most}
+    facts = {"versions": versions, "known": known, "first": first, "expected_probes": most}
     if as_json:
         click.echo(json.dumps(facts))
         return 0
     click.echo(f"{len(versions)} releases from {versions[0]} to {versions[-1]}; {len(known)} are known from before")
-    click.echo(f"first: {', '.join(facts['first'])}; about {most} probes")
+    click.echo(f"first: {', '.join(first)}; about {most} probes")
     return 0
 
 

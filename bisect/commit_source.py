@@ -1,0 +1,213 @@
+"""A search through the commits of a local repository, with merges."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsieve.bisect.driver import Progress, hunt
+from opsieve.bisect.ends import Ends, settle_ends
+from opsieve.bisect.git_history import (
+    Commit,
+    Range,
+    commit_named,
+    describe,
+    first_parents,
+    is_ancestor,
+    merge_base,
+    open_repository,
+    read_range,
+    tree_of,
+)
+from opsieve.bisect.journal import Journal
+from opsieve.bisect.search import Answer, Chain, Direction, Finding, Graph, Search
+from opsieve.bisect.sighting import Sighting, answer
+from opsieve.bisect.workshop import Workshop, script_digest
+from opsieve.gen.bad_input import BadInput
+
+Say = Callable[[str], None]
+Talk = Generator[tuple[list[str], Progress | None], list[Answer], "Found"]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`culprits` holds one commit, or the smallest set that can be proven; none when there is `trouble`: that of the ends, or
+    `elsewhere` when no commit that touches the paths asked for brought the change.
+
+    `wrong_ends` are the commits that were named an end and are not what they were named for, with their answers. `seen` maps
+    every commit that was asked to what it showed; `base` is the merge base that stands for a good end beside the history.
+    """
+
+    direction: Direction
+    trouble: str
+    wrong_ends: tuple[tuple[str, str], ...]
+    good_end: str
+    bad_end: str
+    culprits: tuple[Commit, ...]
+    confidence: float
+    size: int
+    base: str
+    seen: dict[str, Sighting]
+    asked: int
+    recalled: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a search is about: the ends as hashes, the row of first parents in which a wrong end moves, the range between."""
+
+    row: tuple[str, ...]
+    good: int
+    bad: int
+    base: str
+    between: Range
+
+
+class Commits:
+    """The commits of the repository at `path` between two named ends; `check` and `build` are executable scripts."""
+
+    def __init__(
+        self,
+        path: Path,
+        good: str,
+        bad: str,
+        check: Path,
+        build: Path | None = None,
+        *,
+        paths: tuple[str, ...] = (),
+        first_parent: bool = False,
+        root: Path,
+        say: Say = print,
+    ):
+        self._repository = open_repository(path)
+        self._path, self._check, self._build, self._say = Path(self._repository.git_dir), check, build, say
+        self._paths, self._first_parent = paths, first_parent
+        self.plan = self._planned(good, bad)
+        self._journal = Journal(
+            root, {"source": "commits", "check": script_digest(check), "build": script_digest(build)}
+        )
+        self._turns: Counter[str] = Counter()
+        self.seen: dict[str, Sighting] = {}
+        self.asked = self.recalled = 0
+
+    def recall(self, commit: str) -> Sighting | None:
+        """What an earlier probe of a commit with the same files saw."""
+        return self._journal.get(tree_of(self._repository, commit))
+
+    def search(
+        self,
+        *,
+        chance: float = 1.0,
+        confidence: float = 0.99,
+        jobs: int = 1,
+        tell: Callable[[Progress], None] = lambda progress: None,
+    ) -> Found:
+        """Find the commit that brought or took away the failure."""
+        talk = self._talk(chance, confidence, jobs)
+        with (
+            Workshop(self._path, self._check, self._build, self._journal.folder, jobs) as workshop,
+            ThreadPoolExecutor(jobs) as pool,
+        ):
+            wanted, progress = next(talk)
+            while True:
+                if progress is not None:
+                    tell(progress)
+                seen = list(pool.map(lambda commit: self._see(workshop, commit), wanted))
+                try:
+                    wanted, progress = talk.send([answer(item, None) for item in seen])
+                except StopIteration as stop:
+                    found: Found = stop.value
+                    return found
+
+    def _planned(self, good: str, bad: str) -> Plan:
+        repository = self._repository
+        good, bad = commit_named(repository, good), commit_named(repository, bad)
+        if good == bad:
+            raise BadInput("the good and the bad end are the same commit")
+        base = ""
+        if not is_ancestor(repository, good, bad) and not is_ancestor(repository, bad, good):
+            base = good = merge_base(repository, good, bad)
+        old, new = (good, bad) if is_ancestor(repository, good, bad) else (bad, good)
+        before = first_parents(repository, None, old)
+        head = str(repository.head.commit)
+        after = first_parents(repository, new, head) if is_ancestor(repository, new, head) else []
+        row = (*before, new, *after)
+        place = {old: len(before) - 1, new: len(before)}
+        between = read_range(repository, old, new, self._paths, self._first_parent)
+        return Plan(row, place[good], place[bad], base, between)
+
+    def _talk(self, chance: float, confidence: float, width: int) -> Talk:
+        plan = self.plan
+        settling = settle_ends(len(plan.row), plan.good, plan.bad, chance, confidence, ask_good_once=False)
+        places = next(settling)
+        while True:
+            answers = yield [plan.row[place] for place in places], None
+            try:
+                places = settling.send(answers)
+            except StopIteration as stop:
+                ends: Ends = stop.value
+                break
+        if ends.trouble:
+            return self._found(ends, None, plan.between)
+        old, new = plan.row[ends.old], plan.row[ends.new]
+        between = plan.between
+        if ends.wrong:
+            between = read_range(self._repository, old, new, self._paths, self._first_parent)
+        size = len(between.commits)
+        linear = all(parents == ((place - 1,) if place else ()) for place, parents in enumerate(between.parents))
+        search = Search(
+            Chain(size) if linear else Graph(between.parents),
+            direction=ends.direction,
+            chance=chance,
+            confidence=confidence,
+            width=width,
+        )
+        inner = hunt(search)
+        try:
+            places, progress = next(inner)
+            while True:
+                answers = yield [between.commits[place] for place in places], progress
+                places, progress = inner.send(answers)
+        except StopIteration:
+            return self._found(ends, search.finding, between)
+
+    def _see(self, workshop: Workshop, commit: str) -> Sighting:
+        tree = tree_of(self._repository, commit)
+        turn = self._turns[tree]
+        self._turns[tree] += 1
+        known = self._journal.get(tree, turn)
+        if known is None:
+            start = time.monotonic()
+            known = workshop.probe(commit, tree)
+            self._journal.put(tree, known, time.monotonic() - start, turn)
+            self.asked += 1
+            self._say(f"{commit[:12]}: {known.symptom}")
+        else:
+            self.recalled += 1
+        if commit not in self.seen or known.state == "fails":
+            self.seen[commit] = known
+        return known
+
+    def _found(self, ends: Ends, finding: Finding | None, between: Range) -> Found:
+        culprits = finding.candidates if finding else ()
+        trouble = str(ends.trouble)
+        if between.closed and culprits == (len(between.commits) - 1,):
+            culprits, trouble = (), "elsewhere"
+        old, new = self.plan.row[ends.old], self.plan.row[ends.new]
+        regression = ends.direction is Direction.REGRESSION
+        return Found(
+            ends.direction,
+            trouble,
+            tuple((self.plan.row[place], told.value) for place, told in ends.wrong),
+            old if regression else new,
+            new if regression else old,
+            tuple(describe(self._repository, between.commits[place]) for place in culprits),
+            finding.confidence if finding else 0.0,
+            len(between.commits),
+            self.plan.base,
+            self.seen,
+            self.asked,
+            self.recalled,
+        )

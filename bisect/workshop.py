@@ -1,0 +1,147 @@
+"""Where commits are built and checked: clones of their own in a temporary folder, never the user's checkout.
+
+A clone shares the objects of the user's repository and writes nothing into it, not even the record of a work tree, so that a
+search that is killed leaves it as it was. Each commit is checked out into a clean folder. The scripts find in their environment
+OPSIEVE_COMMIT, and OPSIEVE_BUILD, a folder kept for the tree of that commit: what a build leaves there is not built again.
+"""
+
+import contextlib
+import hashlib
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+from types import TracebackType
+
+from opsieve.bisect.sighting import Sighting
+from opsieve.gen.bad_input import BadInput, shown
+from opsieve.gen.files import read_file
+
+_UNTESTABLE = 125
+_LAST_BAD = 127
+_TAIL = 4000
+
+
+class Workshop:
+    """`jobs` clones of a repository; `probe` builds and checks a commit in the next free one. A context manager."""
+
+    def __init__(
+        self, repository: Path, check: Path, build: Path | None, keep: Path, jobs: int = 1, seconds: float = 3600.0
+    ):
+        self._repository, self._check, self._build = repository.resolve(), _script(check), build and _script(build)
+        self._keep, self._seconds = keep, seconds
+        self._home = Path(tempfile.mkdtemp(prefix="opsieve-bisect-"))
+        self._free: queue.SimpleQueue[Path] = queue.SimpleQueue()
+        for number in range(jobs):
+            self._free.put(self._home / f"tree{number}")
+
+    def __enter__(self) -> "Workshop":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def probe(self, commit: str, tree: str) -> Sighting:
+        """Check one commit: 0 fine, 125 untestable, 1 to 127 it fails. A build that fails, or takes too long, is untestable.
+
+        BadInput when the check ends otherwise, as by a signal: then it says nothing, and a search must not go on.
+        """
+        place = self._free.get()
+        try:
+            self._check_out(place, commit)
+            built = self._keep / "builds" / f"{tree}-{_digest(self._build)}"
+            built.mkdir(parents=True, exist_ok=True)
+            environment = {**os.environ, "OPSIEVE_COMMIT": commit, "OPSIEVE_BUILD": str(built)}
+            log = self._log(commit, "build")
+            if self._build and not (built / ".complete").exists():
+                code = self._run(self._build, place, environment, log)
+                if code != 0:
+                    shutil.rmtree(built, ignore_errors=True)
+                    why = "takes too long" if code is None else f"ends with {code}"
+                    return Sighting("untestable", symptom="build fails", text=f"the build {why}: {_last(log)}")
+                if any(built.iterdir()):
+                    (built / ".complete").touch()
+            log = self._log(commit, "check")
+            code = self._run(self._check, place, environment, log)
+            if code is None or code == _UNTESTABLE:
+                return Sighting("untestable", symptom="check cannot tell", text=_last(log))
+            if not 0 <= code <= _LAST_BAD:
+                raise BadInput(
+                    f"the check of commit {commit[:12]} ended with {code}, which says neither good (0) nor bad (1 to 127): "
+                    f"see {shown(log, 300)}"
+                )
+            return Sighting("fine" if code == 0 else "fails", symptom="good" if code == 0 else "bad", text=_last(log))
+        finally:
+            self._free.put(place)
+
+    def _check_out(self, place: Path, commit: str) -> None:
+        if not (place / ".git").exists():
+            _git(["clone", "--quiet", "--shared", "--no-checkout", str(self._repository), str(place)], self._home)
+        _git(["checkout", "--quiet", "--force", "--detach", commit], place)
+        _git(["clean", "-ffdxq"], place)
+
+    def _log(self, commit: str, name: str) -> Path:
+        folder = self._keep / "logs"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{commit}-{name}.log"
+
+    def _run(self, script: Path, place: Path, environment: dict[str, str], log: Path) -> int | None:
+        """The script's exit code, None when its time is up; all that it started is ended with it."""
+        with log.open("wb") as file:
+            try:
+                process = subprocess.Popen(
+                    [str(script)],
+                    cwd=place,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=file,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise BadInput(f"{shown(script, 200)} cannot be run: {error.strerror}") from None
+            try:
+                return process.wait(self._seconds)
+            except subprocess.TimeoutExpired:
+                return None
+            finally:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def script_digest(script: Path | None) -> str:
+    """SHA-256 of a script's text, "" for none."""
+    return hashlib.sha256(read_file(script, 16 << 20)).hexdigest() if script else ""
+
+
+def _digest(script: Path | None) -> str:
+    return script_digest(script)[:12] or "none"
+
+
+def _script(path: Path) -> Path:
+    whole = path.resolve()
+    if not whole.is_file():
+        raise BadInput(f"there is no script {shown(path, 200)}")
+    if not os.access(whole, os.X_OK):
+        raise BadInput(f"{shown(path, 200)} may not be executed: chmod +x it")
+    return whole
+
+
+def _last(log: Path) -> str:
+    """The last line that a script printed."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _TAIL))
+        lines = file.read().decode("utf-8", "replace").split("\n")
+    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+
+
+def _git(arguments: list[str], place: Path) -> None:
+    done = subprocess.run(["git", *arguments], cwd=place, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BadInput(f"git {arguments[0]} failed: {shown(done.stderr.strip()[-200:], 300)}")

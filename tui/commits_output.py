@@ -1,0 +1,143 @@
+"""`opsieve bisect --commits`: the search through a repository, and how its answer is told."""
+
+import json
+import math
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from opsieve.bisect.commit_source import Commits, Found
+
+
+def bisect_commits(repository: Path, good: str | None, bad: str | None, **options: Any) -> int:
+    """Run the search and print it; the options are those of the command."""
+    from opsieve.bisect.commit_source import Commits
+    from opsieve.bisect.journal import default_root
+    from opsieve.gen.bad_input import BadInput
+
+    if good is None or bad is None:
+        raise BadInput("name --good and --bad: a tag, a branch, a hash or a date each")
+    if options["check"] is None:
+        raise BadInput("name --check, a script that exits 0 for good, 125 for untestable, else 1 to 127")
+    source = Commits(
+        repository,
+        good,
+        bad,
+        options["check"],
+        options["build"],
+        paths=options["paths"],
+        first_parent=options["first_parent"],
+        root=default_root(),
+        say=_say,
+    )
+    if options["dry_run"]:
+        return _dry_run(source, options["as_json"])
+    started = time.monotonic()
+    found = source.search(
+        chance=options["chance"],
+        confidence=options["confidence"],
+        jobs=options["jobs"],
+        tell=lambda progress: _say(f"{progress.candidates} commits left, about {progress.expected:.0f} probes"),
+    )
+    answer = _answer(found) | {"seconds": round(time.monotonic() - started, 2)}
+    if options["as_json"]:
+        click.echo(json.dumps(answer))
+        return 0
+    for line in _lines(found, answer):
+        click.echo("".join(c if c.isprintable() else " " for c in line))
+    click.echo(
+        f"opsieve: {answer['probes']} probes, {found.recalled} of them from before, {answer['seconds']} s", err=True
+    )
+    return 0
+
+
+def _answer(found: "Found") -> dict[str, Any]:
+    """The keys of docs/cli.md."""
+    one = found.culprits[0] if len(found.culprits) == 1 else None
+    change = "regression" if found.direction.value == "regression" else "fix"
+    transitions = []
+    if one:
+        before, after = ("good", "bad") if change == "regression" else ("bad", "good")
+        parent = one.parents[0] if one.parents else ""
+        transitions.append(
+            {
+                "kind": change,
+                "last_before": parent,
+                "first_after": one.sha,
+                "exact": True,
+                "before": before,
+                "after": after,
+            }
+        )
+    return {
+        "package": "",
+        "answer": _sentence(found),
+        "transitions": transitions,
+        "first_bad": one.sha if one and change == "regression" else "",
+        "first_good": one.sha if one and change == "fix" else "",
+        "culprit_commit": one.sha if one else "",
+        "culprits": [asdict(commit) for commit in found.culprits],
+        "confidence": found.confidence,
+        "ends_verified": found.trouble in ("", "elsewhere"),
+        "wrong_ends": [list(item) for item in found.wrong_ends],
+        "commits": found.size,
+        "seen": {sha: asdict(item) for sha, item in found.seen.items()},
+        "probes": found.asked + found.recalled,
+        "recalled": found.recalled,
+    }
+
+
+def _sentence(found: "Found") -> str:
+    told = [f"the end {sha[:12]} is {answer}, not what it was named for" for sha, answer in found.wrong_ends]
+    if found.base:
+        told.append(f"the ends lie on two branches: their merge base {found.base[:12]} is the good end")
+    change = "bad" if found.direction.value == "regression" else "good"
+    if found.trouble == "untestable":
+        told.append("neither end can be tested")
+    elif found.trouble == "elsewhere":
+        told.append("none of the commits that touch the paths: the change came from elsewhere")
+    elif found.trouble:
+        told.append(f"no commit that was tested is {'good' if found.trouble == 'always' else 'bad'}")
+    elif len(found.culprits) == 1:
+        told.append(f"first {change} commit {found.culprits[0].sha}")
+    else:
+        told.append(f"the first {change} commit is one of {len(found.culprits)}: those between cannot be tested")
+    return "; ".join(told)
+
+
+def _lines(found: "Found", answer: dict[str, Any]) -> list[str]:
+    sentence = answer["answer"]
+    lines = [sentence[:1].upper() + sentence[1:]]
+    for commit in found.culprits[:20]:
+        pull = f" (pull request {commit.pull_request})" if commit.pull_request else ""
+        lines.append(f"  {commit.sha[:12]} {commit.subject}{pull}")
+        lines.append(f"    {commit.author}, {commit.date}; {commit.diffstat}")
+        lines += [f"    {name}" for name in commit.files[:10]]
+        if commit.link:
+            lines.append(f"    {commit.link}")
+    if answer["confidence"] < 1 and found.culprits:
+        lines.append(f"  confidence {answer['confidence']:.1%}")
+    return lines
+
+
+def _dry_run(source: "Commits", as_json: bool) -> int:
+    plan = source.plan
+    size = len(plan.between.commits)
+    most = math.ceil(math.log2(max(2, size))) + 2
+    known = sum(source.recall(sha) is not None for sha in (plan.row[plan.good], plan.row[plan.bad]))
+    facts = {
+        "commits": size,
+        "first": [plan.row[plan.good], plan.row[plan.bad]],
+        "known": known,
+        "expected_probes": most,
+    }
+    click.echo(json.dumps(facts) if as_json else f"{size} commits between the ends; about {most} probes, {known} known")
+    return 0
+
+
+def _say(sentence: str) -> None:
+    click.echo(f"opsieve: {''.join(c if c.isprintable() else ' ' for c in sentence)}", err=True)
