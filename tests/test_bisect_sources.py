@@ -1,0 +1,269 @@
+"""Sightings, transitions, the journal, the blame of passes, and both commands."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+from opsieve.backends.registry import resolve
+from opsieve.backends.target import Target
+from opsieve.backends.workers import Workers
+from opsieve.bisect.attribution import attribute
+from opsieve.bisect.journal import Journal, case_digest
+from opsieve.bisect.release_source import Releases, backend_of, place_of
+from opsieve.bisect.search import Answer
+from opsieve.bisect.sighting import Sighting, answer
+from opsieve.bisect.transitions import monotone, transitions
+from opsieve.gen.bad_input import BadInput
+from opsieve.gen.case import Case, save
+from opsieve.gen.program import Program
+
+FINE, LOST = Sighting("fine", symptom="ok"), Sighting("untestable", symptom="environment")
+WRONG = Sighting("fails", "k1", "mismatch value", "value mismatch", "done")
+RAISES = Sighting("fails", "k2", "error run x", "error at run", "run")
+STOPS = Sighting("fails", "k3", "error compile y", "error at compile", "compile")
+
+
+@pytest.mark.parametrize(
+    ("seen", "wanted", "expected"),
+    [
+        (FINE, WRONG, Answer.GOOD),
+        (LOST, WRONG, Answer.UNTESTABLE),
+        (WRONG, WRONG, Answer.BAD),
+        (RAISES, WRONG, Answer.UNTESTABLE),  # it ends before a wrong result could be seen
+        (STOPS, RAISES, Answer.UNTESTABLE),
+        (WRONG, RAISES, Answer.GOOD),  # it got past the place of the error
+        (RAISES, STOPS, Answer.GOOD),
+        (STOPS, None, Answer.BAD),
+    ],
+)
+def test_another_failure_is_never_bad(seen: Sighting, wanted: Sighting | None, expected: Answer) -> None:
+    assert answer(seen, wanted) is expected
+
+
+def test_every_change_is_told_once() -> None:
+    row = [LOST, FINE, None, WRONG, WRONG, RAISES, LOST, FINE, FINE]
+    found = transitions("abcdefghi", row)
+    assert [(t.kind, t.last_before, t.first_after, t.exact) for t in found] == [
+        ("regression", "b", "d", False),
+        ("symptom", "e", "f", True),
+        ("fix", "f", "h", False),
+    ]
+    assert not monotone(found)
+    assert monotone(found[:2])
+
+
+@given(st.lists(st.sampled_from([FINE, LOST, WRONG, RAISES, None]), max_size=20))
+def test_transitions_lead_from_one_to_the_next(row: list[Sighting | None]) -> None:
+    found = transitions([str(place) for place in range(len(row))], row)
+    assert all(a.after == b.before and int(a.first_after) <= int(b.last_before) for a, b in itertools.pairwise(found))
+    known = [item for item in row if item is not None and item is not LOST]
+    assert len(found) == sum(a != b for a, b in itertools.pairwise(known))
+
+
+def test_a_journal_keeps_what_was_seen(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, {"case": "x"})
+    assert journal.get("1.2.0") is None
+    journal.put("1.2.0", WRONG, 0.5)
+    journal.put("1.2.0", FINE, 0.5, turn=1)
+    again = Journal(tmp_path, {"case": "x"})
+    assert (again.get("1.2.0"), again.get("1.2.0", 1), again.get("1.2.0", 2)) == (WRONG, FINE, None)
+    assert Journal(tmp_path, {"case": "y"}).get("1.2.0") is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}', "\xff"])
+def test_a_damaged_probe_counts_as_none(tmp_path: Path, text: str) -> None:
+    journal = Journal(tmp_path, {})
+    journal.put("1.0", WRONG, 0.1)
+    next(journal.folder.glob("1.0-*.json")).write_text(text, encoding="latin-1")
+    assert journal.get("1.0") is None
+
+
+def test_hostile_versions_stay_in_the_folder(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "root", {})
+    journal.put("../../evil", WRONG, 0.1)
+    assert journal.get("../../evil") == WRONG
+    assert not list(tmp_path.glob("evil*"))
+    assert len(list(journal.folder.iterdir())) == 2
+
+
+def test_a_killed_search_goes_on_where_it_was(tmp_path: Path) -> None:
+    """The process is killed in its fifth probe: the first four are there, the fifth is not."""
+    script = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from opsieve.bisect.journal import Journal\n"
+        "from opsieve.bisect.sighting import Sighting\n"
+        "journal = Journal(Path(sys.argv[1]), {})\n"
+        "for turn in range(9):\n"
+        "    if turn == 4: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    journal.put('1.0', Sighting('fine'), 0.1, turn)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    journal = Journal(tmp_path, {})
+    assert [journal.get("1.0", turn) is not None for turn in range(6)] == [True] * 4 + [False] * 2
+
+
+def compiler(needed: list[set[str]], level: str = "basic") -> Callable[[str, tuple[str, ...]], Answer]:
+    """A compiler that fails when all passes of one of `needed` are on."""
+    levels = ["disable_all", "basic", "extended", "all"]
+
+    def probe(asked: str, off: tuple[str, ...]) -> Answer:
+        fails = levels.index(asked) >= levels.index(level) and any(not group & set(off) for group in needed)
+        return Answer.BAD if fails else Answer.GOOD
+
+    return probe
+
+
+PASSES = [f"Pass{number}" for number in range(40)]
+LEVELS = ["disable_all", "basic", "extended", "all"]
+
+
+def test_one_guilty_pass() -> None:
+    found = attribute(LEVELS, PASSES, (), compiler([{"Pass23"}]))
+    assert (found.answer, found.passes, found.alone) == ("pass", ("Pass23",), ("Pass23",))
+    assert found.probes <= 16
+    assert found.levels == {"disable_all": "good", "basic": "bad", "extended": "bad", "all": "bad"}
+
+
+def test_two_passes_that_mask_each_other() -> None:
+    found = attribute(LEVELS, PASSES, (), compiler([{"Pass3"}, {"Pass31"}], "extended"))
+    assert (found.answer, set(found.passes), set(found.alone)) == ("set", {"Pass3", "Pass31"}, {"Pass3", "Pass31"})
+    assert found.probes <= 65
+
+
+def test_two_passes_that_need_each_other() -> None:
+    found = attribute(LEVELS, PASSES, (), compiler([{"Pass3", "Pass31"}]))
+    assert found.answer == "pass"
+    assert found.passes[0] in ("Pass3", "Pass31")
+    assert found.alone == ()
+
+
+def test_not_a_pass() -> None:
+    found = attribute(LEVELS, PASSES, (), lambda level, off: Answer.BAD)
+    assert (found.answer, found.passes, found.probes) == ("not-a-pass", (), 4)
+
+
+def test_a_host_is_blamed_only_when_no_single_pass_is() -> None:
+    assert attribute(LEVELS, PASSES, ("Host",), compiler([{"Host"}])).passes == ("Host",)
+    assert attribute(LEVELS, PASSES, ("Host",), compiler([{"Other"}])).answer == "unnamed"
+
+
+def test_skipping_that_breaks_the_compiler_is_no_cure() -> None:
+    """Without Pass5 the compiler crashes, which is another failure: untestable."""
+    inner = compiler([{"Pass9"}])
+
+    def probe(level: str, off: tuple[str, ...]) -> Answer:
+        return Answer.UNTESTABLE if "Pass5" in off and len(off) < 40 else inner(level, off)
+
+    assert attribute(LEVELS, PASSES, (), probe).passes == ("Pass9",)
+
+
+@given(st.lists(st.sets(st.sampled_from(PASSES), min_size=1, max_size=2), min_size=1, max_size=3))
+def test_what_is_blamed_cures_and_no_part_of_it_does(needed: list[set[str]]) -> None:
+    probe = compiler(needed)
+    found = attribute(LEVELS, PASSES, (), probe)
+    assert probe("all", found.passes) is Answer.GOOD
+    for name in found.passes:
+        assert probe("all", tuple(set(found.passes) - {name})) is Answer.BAD
+
+
+def pad_and_pool() -> Case:
+    """Pad_Fusion of onnxruntime 1.20 and newer folds a padding with zeros into MaxPool, which pads with minus infinity."""
+    nodes = [
+        helper.make_node("Pad", ["x", "pads"], ["p"]),
+        helper.make_node("MaxPool", ["p"], ["y"], kernel_shape=[2, 2]),
+    ]
+    pads = helper.make_tensor("pads", TensorProto.INT64, [8], [0, 0, 1, 1, 0, 0, 1, 1])
+    value = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 2, 2]),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1, 3, 3]),
+    ]
+    graph = helper.make_graph(nodes, "g", value[:1], value[1:], [pads])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=7)
+    onnx.checker.check_model(model)
+    return Case(Program(model.SerializeToString()), {"x": np.full((1, 1, 2, 2), -1.5, np.float32)})
+
+
+def opsieve(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "opsieve", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+def test_the_attribute_command_names_the_pass(tmp_path: Path) -> None:
+    save(pad_and_pool(), tmp_path / "case")
+    done = opsieve("attribute", str(tmp_path / "case"), "--json")
+    told = json.loads(done.stdout)
+    assert (told["answer"], told["passes"]) == ("pass", ["Pad_Fusion"])
+    assert {"answer", "passes", "levels", "probes", "seconds_cpu"} <= set(told)
+    off = opsieve("attribute", str(tmp_path / "case"), "--target", "onnxruntime:disabled_optimizers=Pad_Fusion")
+    assert off.returncode == 2
+    assert "does not fail on" in off.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["case"], "either --releases"),
+        (["--releases", "onnxruntime"], "name the CASE"),
+        (["nowhere.onnx", "--releases", "onnxruntime"], "cannot read"),
+        (["--commits", "nowhere", "--good", "a", "--bad", "b", "--check", "c"], "no git repository"),
+        (["--commits", ".", "--good", "a"], "name --good and --bad"),
+        (["x", "--releases", "onnxruntime", "--chance", "2"], "--chance"),
+    ],
+)
+def test_bad_usage_gets_one_sentence(arguments: list[str], word: str) -> None:
+    done = opsieve("bisect", *arguments)
+    assert done.returncode == 2
+    assert word in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_names_of_packages_and_releases() -> None:
+    assert backend_of("onnxruntime") == "onnxruntime"
+    with pytest.raises(BadInput, match="no backend runs"):
+        backend_of("left-pad")
+    assert place_of("1.1", ["1.0", "1.1"], "--bad") == 1
+    with pytest.raises(BadInput, match=r"the next one is 1\.2"):
+        place_of("1.1", ["1.0", "1.2"], "--bad")
+
+
+def test_a_case_is_its_model_and_its_values() -> None:
+    case = pad_and_pool()
+    other = Case(case.program, {"x": np.ones((1, 1, 2, 2), np.float32)})
+    expected = Case(case.program, case.inputs, {"y": np.zeros((1, 1, 3, 3), np.float32)})
+    assert len({case_digest(item) for item in (case, other, expected)}) == 3
+    assert case_digest(case) == case_digest(pad_and_pool())
+
+
+@pytest.mark.slow
+def test_released_wheels(tmp_path: Path) -> None:
+    case = pad_and_pool()
+    versions = ["1.18.1", "1.19.0", "1.19.2", "1.20.0", "1.20.1"]
+    with Workers() as workers:
+        source = Releases(case, Target("onnxruntime"), workers, tmp_path, say=lambda sentence: None)
+        found = source.search(versions, None, None)
+        assert found.outcome is not None
+        assert [versions[place] for place in found.outcome.first] == ["1.20.0"]
+        swept = Releases(case, resolve("onnxruntime"), workers, tmp_path, say=lambda sentence: None).sweep(versions)
+    assert [(t.kind, t.last_before, t.first_after) for t in transitions(versions, swept.seen)] == [
+        ("regression", "1.19.2", "1.20.0")
+    ]
+    assert swept.recalled == found.asked
