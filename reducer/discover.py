@@ -22,6 +22,7 @@ from opsieve.triage.fingerprint import fingerprint
 REDUCIBLE = frozenset(["crash", "error", "mismatch", "hang", "memory"])
 _SHORT = 6  # replays of every failure before it is reduced
 _REPLAYS = 30  # of a failure that shows sometimes
+_HEAVY = 64 << 20  # bytes of a model that is not replayed beyond the one confirmation
 _LARGE = 10_000  # bytes of a model for which the judge's voices cost more than a reduction
 _NO_COMPILERS = frozenset(["checker", "fake", "reference"])
 
@@ -132,7 +133,7 @@ def _flaky(
 def _steady(case: Case, premise: Premise, workers: Workers) -> bool:
     """Whether a compiler that died or raised does so each time. A hang is not replayed, and the judge has replayed a mismatch."""
     kind = premise.failure.verdict.kind
-    if kind not in ("error", "crash"):
+    if kind not in ("error", "crash") or len(case.program.model) > _HEAVY:
         return True
     return all(ENDS.get(answer.outcome) == kind for answer in _replayed(case, premise.target, _SHORT, workers))
 

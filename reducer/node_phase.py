@@ -17,6 +17,7 @@ from opsieve.reducer.search import ball, last_needed, scattered, thinned
 ENOUGH = 6  # nodes that single edits deal with as cheaply
 _FOCI = 3  # nodes whose neighbourhoods are tried
 _SIZES = (4, 12)  # of those neighbourhoods
+_HEAVY = 1 << 20  # bytes of a model of which each copy counts: then a few nodes are worth a search too
 _GALLOP = (2, 4, 8, 16, 32)
 _TAPS = 12  # further outputs that a probe asks for
 
@@ -32,7 +33,7 @@ class NodePhase:
     def run(self) -> bool:
         """Replace the engine's best by fewer nodes; whether it was."""
         total = len(self.graph.nodes)
-        if total <= ENOUGH:
+        if total <= (ENOUGH if self.engine.best.model.ByteSize() < _HEAVY else 2):
             return False
         self.engine.dimension = "nodes"
         found = self._hinted() or self._searched()
