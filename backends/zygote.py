@@ -163,11 +163,14 @@ class Worker:
             header, size = wire.frame_size(bytes(head), self._limits.output + (64 << 20))
             text = self._read(header, deadline)
             body = self._read(size, deadline)
-            return json.loads(bytes(text).decode("utf-8", "surrogatepass")), memoryview(body)
+            told = json.loads(bytes(text).decode("utf-8", "surrogatepass"))
+            if not isinstance(told, dict) or not isinstance(told.get("peak"), int):
+                raise ValueError("not an answer")
+            return told, memoryview(body)
         except TimeoutError:
             self._dump_stack()
             return self._end(timed_out=True)
-        except (OSError, EOFError, ValueError):  # it closed the channel, or wrote what is no frame
+        except (OSError, EOFError, ValueError, RecursionError):  # it closed the channel, or wrote what is no frame
             return self._end(timed_out=False)
 
     def _read(self, size: int, deadline: float) -> bytearray:

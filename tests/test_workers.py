@@ -2,26 +2,29 @@
 
 import itertools
 import os
+import re
 import select
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from models import X, chain, program
 
-from opsieve.backends import native
+from opsieve.backends import native, wire
 from opsieve.backends.answers import from_reply
 from opsieve.backends.child import children
 from opsieve.backends.registry import resolve
 from opsieve.backends.target import Target
 from opsieve.backends.workers import Test, Workers
-from opsieve.backends.zygote import Limits
+from opsieve.backends.zygote import Death, Limits, Zygote
 
 RELU = chain("Relu", "Tanh")
 ORT = Target("onnxruntime")
@@ -235,6 +238,104 @@ def test_a_compiler_that_is_not_there_is_environment(tmp_path: Path, monkeypatch
         seen = workers.observe(resolve("onnxruntime==0.0.1"), RELU, X)
     assert (seen.outcome, seen.outputs) == ("environment", None)
     assert "0.0.1" in seen.message
+
+
+DRILL_BACKEND = """
+import os, socket, struct, subprocess, sys, tempfile
+
+class Drill:
+    def load(self):
+        return "1"
+
+    def prepare(self, request):
+        return lambda inputs: getattr(self, request.options["do"])()
+
+    def classify(self, stage, exception, message):
+        return "error"
+
+    def scribble(self, data):
+        for fd in range(3, 40):
+            try:
+                socket.socket(fileno=os.dup(fd)).send(data)
+            except OSError:
+                pass
+        return {}
+
+    def garbage(self):
+        return self.scribble(b"x" * 1000)
+
+    def nested(self):
+        text = b"[" * 100000
+        return self.scribble(struct.pack(">4sIQ", b"OPSV", len(text), 0) + text)
+
+    def list(self):
+        return self.scribble(struct.pack(">4sIQ", b"OPSV", 2, 0) + b"[]")
+
+    def giant(self):
+        return self.scribble(struct.pack(">4sIQ", b"OPSV", 2, 1 << 50) + b"{}")
+
+    def close(self):
+        os.closerange(0, 256)
+        return {}
+
+    def escape(self):
+        code = "import time; time.sleep(600)"
+        child = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+        with open(os.path.join(tempfile.gettempdir(), "left"), "w") as file:
+            file.write("x")
+        os.environ["GRANDCHILD"] = str(child.pid)
+        print("grandchild", child.pid, flush=True)
+        os.abort()
+
+BACKEND = Drill()
+"""
+
+
+@pytest.fixture
+def drill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str], tuple[dict[str, Any], Any] | Death]]:
+    """Ask a worker of a backend that attacks its own process to do one thing."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    file = tmp_path.parent / f"{tmp_path.name}.py"
+    file.write_text(DRILL_BACKEND)
+    zygote = Zygote(file, "BACKEND", Path(sys.executable), [], dict(os.environ), native.shim())
+    limits = Limits(seconds=10.0)
+
+    def ask(action: str) -> tuple[dict[str, Any], Any] | Death:
+        worker = zygote.fork(limits)
+        header = {"model": 0, "span": 0, "inputs": {}, "options": {"do": action}, "repeat": 0}
+        worker.submit(wire.encode({"tests": [header]}, []), 1)
+        return worker.reply(limits.seconds)
+
+    yield ask
+    zygote.close()
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("action", ["garbage", "nested", "list", "giant", "close"])
+def test_a_worker_that_scribbles_on_its_channel_is_ended(
+    drill: Callable[[str], tuple[dict[str, Any], Any] | Death], action: str
+) -> None:
+    answer = drill(action)
+    assert isinstance(answer, Death)
+    assert answer.stage == "run"
+
+
+def test_what_a_program_started_in_a_session_of_its_own_is_ended_with_it(
+    drill: Callable[[str], tuple[dict[str, Any], Any] | Death],
+) -> None:
+    answer = drill("escape")
+    assert isinstance(answer, Death)
+    assert os.WTERMSIG(answer.status) == signal.SIGABRT
+    number = re.search(r"grandchild (\d+)", answer.log)
+    assert number is not None
+    try:
+        watched = os.pidfd_open(int(number[1]))
+    except ProcessLookupError:
+        return
+    assert select.select([watched], [], [], 20)[0]
+    os.close(watched)
 
 
 def test_a_reply_that_makes_no_sense_is_an_error_of_the_program() -> None:
