@@ -56,34 +56,48 @@ def test_a_row_of_commits(tmp_path: Path) -> None:
     assert list((tmp_path / "probes").glob("*/logs/*-check.log"))
 
 
-def merged(folder: Path, count: int, seed: int) -> tuple[History, list[set[int]], int]:
-    """A history with merges in which one commit brings the bug to all of its descendants."""
-    rng = random.Random(seed)
+def merges(count: int, rng: random.Random) -> list[list[int]]:
+    """Parents of about `count` commits: a main line, up to four topic branches beside it, each merged when it is done."""
     parents: list[list[int]] = [[]]
-    for number in range(1, count):
-        above = [rng.randrange(max(0, number - 5), number)]
-        if number > 5 and rng.random() < 0.3:
-            other = rng.randrange(max(0, number - 15), number)
-            above += [other] if other != above[0] else []
-        parents.append(above)
-    inner = {parent for above in parents for parent in above}
-    parents.append([number for number in range(count) if number not in inner])
+    main, topics = 0, []
+    while len(parents) < count or topics:
+        choice = rng.random()
+        if choice < 0.15 and len(topics) < 4 and len(parents) < count:
+            topics.append(main)
+        elif topics and (choice < 0.3 or len(parents) >= count):
+            parents.append([main, topics.pop(rng.randrange(len(topics)))])
+            main = len(parents) - 1
+        elif topics and choice < 0.7:
+            place = rng.randrange(len(topics))
+            parents.append([topics[place]])
+            topics[place] = len(parents) - 1
+        else:
+            parents.append([main])
+            main = len(parents) - 1
+    parents.append([main])
+    return [sorted(set(above), key=above.index) for above in parents]
+
+
+def merged(folder: Path, count: int, seed: int) -> tuple[History, int]:
+    """A history with merges in which one commit brings the bug to all of its descendants; and which."""
+    rng = random.Random(seed)
+    parents = merges(count, rng)
     reach: list[set[int]] = []
     for number, above in enumerate(parents):
         reach.append({number}.union(*(reach[parent] for parent in above)))
-    culprit = rng.randrange(1, count)
+    culprit = rng.randrange(1, len(parents))
     history = History(folder)
     for number, above in enumerate(parents):
         history.commit(above, BAD if culprit in reach[number] else GOOD)
-    return history.write(), reach, culprit
+    return history.write(), culprit
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_merges(tmp_path: Path, seed: int) -> None:
-    history, reach, culprit = merged(tmp_path / "repository", 60, seed)
+    history, culprit = merged(tmp_path / "repository", 150, seed)
     found = search(history, history.shas[0], "main")
     assert [commit.sha for commit in found.culprits] == [history.shas[culprit]]
-    assert found.asked + found.recalled <= math.ceil(math.log2(len(reach) - 1)) + 2
+    assert found.asked + found.recalled <= math.ceil(math.log2(history.count - 1)) + 2
 
 
 def test_first_parents_blame_the_merge(tmp_path: Path) -> None:
