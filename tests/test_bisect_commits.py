@@ -59,7 +59,7 @@ def test_a_row_of_commits(tmp_path: Path) -> None:
 def merges(count: int, rng: random.Random) -> list[list[int]]:
     """Parents of about `count` commits: a main line, up to four topic branches beside it, each merged when it is done."""
     parents: list[list[int]] = [[]]
-    main, topics = 0, []
+    main, topics = 0, list[int]()
     while len(parents) < count or topics:
         choice = rng.random()
         if choice < 0.15 and len(topics) < 4 and len(parents) < count:
