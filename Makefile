@@ -43,5 +43,5 @@ $(VENV)/demo.stamp: $(VENV)/pip.stamp pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/dev.stamp: $(VENV)/pip.stamp pyproject.toml constraints.txt
-	$(PIP) --editable ".[tvm]" --group dev
+	$(PIP) --editable ".[tvm,transformers]" --group dev
 	@touch $@ $(VENV)/demo.stamp

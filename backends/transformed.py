@@ -1,0 +1,373 @@
+"""Transformers of ONNX graphs as compilers: what they make of a model is run by onnxruntime with its own optimiser off.
+
+Four of them: onnxoptimizer (https://github.com/onnx/optimizer), onnxsim (https://github.com/onnxsim/onnxsim), onnxscript's
+optimizer (https://microsoft.github.io/onnxscript/) and onnxslim (https://github.com/inisis/OnnxSlim). Each is an object of this
+file, so that all find what they share when a worker loads the file by its path.
+
+The transformed model is asked nothing that the original could not answer: the checker's complaint and onnxruntime's refusal
+count against the transformer only when the original has neither. That costs something only when there is such a complaint.
+"""
+
+import importlib.util
+import os
+import re
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+if TYPE_CHECKING:
+    from opsieve.backends.protocol import Request, Run
+
+Options = Mapping[str, str]
+SWITCH = ("on", "off")
+MEMORY = re.compile(r"bad_alloc|[Ff]ailed to allocate|bad allocation|[Cc]annot allocate memory|Unable to allocate")
+
+
+class BrokenModel(Exception):
+    """What is wrong with a transformed model."""
+
+
+class NotRun(Exception):
+    """What onnxruntime says of the original model."""
+
+
+class UnknownName(Exception):
+    """A pass or an optimisation that the installed release does not have."""
+
+
+class Transformed:
+    """A backend that transforms a model and runs the result on onnxruntime unoptimised.
+
+    `transform` maps a ModelProto, which it may alter, and the options to a ModelProto; `warm` imports what it needs and returns
+    the version; `libraries` are the requirements of the package beside numpy and onnxruntime; `unsupported` holds patterns of
+    the messages in which the package states a lack.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        options: Mapping[str, Tuple[str, ...]],
+        main_option: str,
+        libraries: Tuple[str, ...],
+        warm: Callable[[], str],
+        transform: Callable[[Any, Options], Any],
+        unsupported: Tuple[str, ...] = (),
+        environment: Optional[Mapping[str, str]] = None,
+    ) -> None:
+        self.name = self.package = self.extra = name
+        self.options: Mapping[str, Tuple[str, ...]] = dict([("optimise", SWITCH)], **options)
+        self.main_option = main_option
+        # All options, so that a model has one baseline whatever part of the transformer is asked.
+        self.baseline: Mapping[str, str] = dict(
+            {option: legal[0] if legal else "" for option, legal in options.items()}, optimise="off"
+        )
+        self.environment: Mapping[str, str] = dict(ORT.environment, OPENBLAS_NUM_THREADS="1", **(environment or {}))
+        self.lacks: Tuple[str, ...] = ("what onnxruntime lacks, which runs the result",)
+        self.libraries, self.warm, self.transform, self.unsupported = libraries, warm, transform, unsupported
+
+    def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
+        """What the package and the run of its result need; onnx and onnxruntime are the newest, whatever the release."""
+        numpy = "numpy==1.24.4" if python < (3, 9) else "numpy==1.26.4" if python < (3, 13) else "numpy>=2.1"
+        return (numpy, "onnxruntime") + self.libraries
+
+    def companions(self, release: str) -> Tuple[str, ...]:
+        """A release needs nothing of its own beside it."""
+        return ()
+
+    def load(self) -> str:
+        """Import onnx, onnxruntime and the package."""
+        import onnx.checker
+        import onnx.shape_inference  # noqa: F401
+        import onnxruntime  # noqa: F401
+
+        return self.warm()
+
+    def prepare(self, request: "Request") -> "Run":
+        """Transform, check and load the model; BrokenModel when the result is worse than the original."""
+        import onnx
+
+        model = onnx.load_model_from_string(request.model)
+        if request.options["optimise"] == "off":
+            return original(request, request.stage)
+        names = [item.name for item in model.graph.output]
+        drop_fed_defaults(model.graph, request)
+        given = model.SerializeToString()
+        request.stage("compile")
+        result = self.transform(model, request.options)
+        before = onnx.load_model_from_string(given)
+        inspect(before, result, request)
+        taken = {item.name for item in result.graph.input}
+        try:
+            run_result = session(result.SerializeToString(), request.inputs, unstaged)
+        except Exception as error:
+            original(request, request.stage)
+            raise BrokenModel("onnxruntime loads the original and not the transformed model: %s" % error) from error
+
+        def run(values: Dict[str, Any]) -> Dict[str, Any]:
+            try:
+                results = run_result({name: value for name, value in values.items() if name in taken})
+            except Exception as error:
+                original(request, unstaged)(values)
+                raise BrokenModel("onnxruntime runs the original and not the transformed model: %s" % error) from error
+            return {name: results[name] for name in names}
+
+        return run
+
+    def classify(self, stage: str, exception: str, message: str) -> str:
+        """A lack is one that the transformer states, or that onnxruntime has with the original; all else is an error."""
+        kind, text = exception.rpartition(".")[2], message[:4000]
+        if kind == "NotRun":
+            return str(ORT.classify(stage, exception, message))
+        if kind in ("MemoryError", "_ArrayMemoryError") or MEMORY.search(text):
+            return "out-of-memory"
+        if kind == "BrokenModel":
+            return "error"
+        if kind in ("UnknownName", "ImportError", "ModuleNotFoundError"):
+            return "environment"
+        if kind == "DecodeError" and stage == "import":
+            return "rejected"
+        return "unsupported" if any(re.search(pattern, text) for pattern in self.unsupported) else "error"
+
+
+def beside(name: str) -> Any:
+    """The module in the file `name` next to this one, which opsieve's own import finds only where opsieve is installed."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
+    spec = importlib.util.spec_from_file_location("opsieve_beside_" + name[:-3], path)
+    if spec is None or spec.loader is None:
+        raise ImportError("cannot load %s" % path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+ORT = beside("ort.py").BACKEND
+
+
+class Unoptimised:
+    """A request to onnxruntime, as `opsieve.backends.protocol.Request` describes one."""
+
+    options = ORT.baseline
+
+    def __init__(self, model: bytes, inputs: Mapping[str, Any], stage: Callable[[str], None]) -> None:
+        self.model, self.inputs, self.stage = model, inputs, stage
+
+
+def unstaged(name: str) -> None:
+    """For a session that is loaded within a stage of the transformer."""
+
+
+def session(model: bytes, inputs: Mapping[str, Any], stage: Callable[[str], None]) -> Any:
+    """The function that runs a serialised model on onnxruntime with its optimiser off."""
+    return ORT.prepare(Unoptimised(model, inputs, stage))
+
+
+def original(request: "Request", stage: Callable[[str], None]) -> "Run":
+    """The function that runs the model as it was given; it, and this, raise NotRun with what onnxruntime says."""
+    try:
+        run_original = session(request.model, request.inputs, stage)
+    except Exception as error:
+        raise NotRun(str(error)) from error
+
+    def run(values: Dict[str, Any]) -> Any:
+        try:
+            return run_original(values)
+        except Exception as error:
+            raise NotRun(str(error)) from error
+
+    return run
+
+
+def drop_fed_defaults(graph: Any, request: "Request") -> None:
+    """Drop the default value of every graph input that is fed: transformers take a default for a constant."""
+    declared = {item.name for item in graph.input}
+    kept = [tensor for tensor in graph.initializer if not (tensor.name in declared and tensor.name in request.inputs)]
+    if len(kept) < len(graph.initializer):
+        del graph.initializer[:]
+        graph.initializer.extend(kept)
+        request.notes.append("default values of inputs that are fed were left out of the model")
+
+
+def inspect(before: Any, after: Any, request: "Request") -> None:
+    """BrokenModel for a result that cannot be asked what the original can, or that onnx's checker refuses; notes what is lost."""
+    after_inputs = {item.name: item for item in after.graph.input}
+    after_outputs = {item.name: item for item in after.graph.output}
+    constants = {tensor.name for tensor in after.graph.initializer}
+    new = set(after_inputs) - {item.name for item in before.graph.input} - constants
+    if new:
+        raise BrokenModel("the transformed model wants inputs that the original has not: %s" % listed(new))
+    lost = {item.name for item in before.graph.output} - set(after_outputs)
+    if lost:
+        raise BrokenModel("the transformed model has lost the outputs %s" % listed(lost))
+    problem = complaint(after)
+    if problem:
+        if not complaint(before):
+            raise BrokenModel("onnx.checker accepts the original and refuses the transformed model: %s" % problem)
+        request.notes.append("onnx.checker refuses the original and the transformed model")
+    for item in before.graph.output:
+        was, now = dimensions(item), dimensions(after_outputs[item.name])
+        if was is None:
+            continue
+        if now is None or len(now) == len(was) and any(a and not b for a, b in zip(was, now)):
+            request.notes.append("the transformed model no longer declares the whole shape of %s" % listed([item.name]))
+        elif len(now) != len(was) or any(a and b and a != b for a, b in zip(was, now)):
+            shapes = "%s where the original has %s" % (told(now), told(was))
+            raise BrokenModel("the transformed model declares %s as %s" % (listed([item.name]), shapes))
+
+
+def complaint(model: Any) -> str:
+    """What onnx's checker and its strict shape inference say against a model, "" for nothing."""
+    import onnx
+
+    try:
+        onnx.checker.check_model(model)
+        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+    except Exception as error:  # noqa: BLE001 the checker raises classes of its own, of its C++ parts and of protobuf
+        return " ".join(str(error).split()) or type(error).__name__
+    return ""
+
+
+def dimensions(info: Any) -> Optional[List[int]]:
+    """The dimensions that a ValueInfoProto declares for a tensor, 0 for an open one; None without a shape."""
+    tensor = info.type.tensor_type
+    if info.type.WhichOneof("value") != "tensor_type" or not tensor.HasField("shape"):
+        return None
+    return [dim.dim_value for dim in tensor.shape.dim]
+
+
+def told(shape: List[int]) -> str:
+    """A shape for people."""
+    return "[%s]" % ", ".join(str(dim or "?") for dim in shape)
+
+
+def listed(names: Any) -> str:
+    """At most five names, quoted and shortened: they come from a model."""
+    every = sorted(names)
+    return ", ".join([ascii(name[:80]) for name in every[:5]] + ["..."] * (len(every) > 5))
+
+
+def split(text: str) -> List[str]:
+    """The names in an option's value."""
+    return [name for name in text.split("+") if name]
+
+
+def known(package: str, names: List[str], every: Any) -> List[str]:
+    """`names`; UnknownName when one of them is not among `every`, for a misspelt pass would pass every test."""
+    missing = set(names) - set(every)
+    if missing:
+        raise UnknownName("%s has no pass %s" % (package, listed(missing)))
+    return names
+
+
+def warm_onnxoptimizer() -> str:
+    """Import onnxoptimizer."""
+    import onnxoptimizer
+
+    return str(onnxoptimizer.__version__)
+
+
+def onnxoptimizer_transform(model: Any, options: Options) -> Any:
+    """Its own default passes, or those that are named."""
+    import onnxoptimizer
+
+    passes = known("onnxoptimizer", split(options["passes"]), onnxoptimizer.get_available_passes())
+    return onnxoptimizer.optimize(model, passes or None, options["fixpoint"] == "on")
+
+
+def warm_onnxsim() -> str:
+    """Import onnxsim."""
+    import onnxsim
+
+    return str(onnxsim.__version__).lstrip("v")
+
+
+def onnxsim_transform(model: Any, options: Options) -> Any:
+    """Simplify without its own check, which would run the model."""
+    import onnxsim
+
+    return onnxsim.simplify(
+        model,
+        perform_optimization=options["passes"] == "on",
+        skipped_optimizers=split(options["skip"]),
+        skip_constant_folding=options["folding"] == "off",
+        skip_shape_inference=options["inference"] == "off",
+    )[0]
+
+
+def warm_onnxscript() -> str:
+    """Import onnxscript's optimizer and rewriter."""
+    import onnxscript
+    import onnxscript.optimizer
+    import onnxscript.rewriter  # noqa: F401
+
+    return str(onnxscript.__version__)
+
+
+def onnxscript_transform(model: Any, options: Options) -> Any:
+    """The whole optimizer, or one of the two parts that can be called by themselves."""
+    from onnxscript import optimizer, rewriter
+
+    if options["part"] == "rewrite":
+        return rewriter.rewrite(model)
+    inference = options["inference"] == "on"
+    if options["part"] == "fold":
+        optimizer.fold_constants(model, onnx_shape_inference=inference)
+        return model
+    return optimizer.optimize(model, onnx_shape_inference=inference, inline=options["inline"] == "on")
+
+
+def warm_onnxslim() -> str:
+    """Import onnxslim and the parts that it imports when it is called."""
+    import onnxslim
+    import onnxslim.core
+    import onnxslim.utils
+
+    return str(onnxslim.__version__)
+
+
+def onnxslim_transform(model: Any, options: Options) -> Any:
+    """Slim, without the optimisations and the fusion patterns that are named."""
+    import onnxslim
+    from onnxslim.core import OptimizationSettings
+    from onnxslim.core.pattern.registry import DEFAULT_FUSION_PATTERNS
+
+    steps = OptimizationSettings.keys()
+    skipped = known("onnxslim", split(options["skip"]), list(steps) + list(DEFAULT_FUSION_PATTERNS))
+    return onnxslim.slim(
+        model,
+        skip_optimizations=[name for name in skipped if name in steps] or None,
+        skip_fusion_patterns=[name for name in skipped if name not in steps] or None,
+        no_shape_infer=options["inference"] == "off",
+    )
+
+
+ONNXOPTIMIZER = Transformed(
+    "onnxoptimizer",
+    {"passes": (), "fixpoint": ("off", "on")},
+    "passes",
+    ("onnx",),
+    warm_onnxoptimizer,
+    onnxoptimizer_transform,
+)
+ONNXSIM = Transformed(
+    "onnxsim",
+    {"passes": SWITCH, "skip": (), "folding": SWITCH, "inference": SWITCH},
+    "skip",
+    ("onnx", "rich"),
+    warm_onnxsim,
+    onnxsim_transform,
+    environment={"ONNXSIM_CERTIFY": "0"},  # a proof with z3 after the work, where z3 is installed; it alters nothing
+)
+ONNXSCRIPT = Transformed(
+    "onnxscript",
+    {"part": ("all", "fold", "rewrite"), "inline": SWITCH, "inference": SWITCH},
+    "part",
+    ("onnx", "onnx-ir", "ml_dtypes", "packaging", "typing_extensions"),
+    warm_onnxscript,
+    onnxscript_transform,
+)
+ONNXSLIM = Transformed(
+    "onnxslim",
+    {"skip": (), "inference": SWITCH},
+    "skip",
+    ("onnx", "sympy", "packaging", "ml_dtypes", "colorama"),
+    warm_onnxslim,
+    onnxslim_transform,
+)
