@@ -146,6 +146,8 @@ class _Settling:
             return old, new
         older = wrong <= old
         stop, known = (0, old) if older else (self.last, new)
+        if self.answers[wrong] is self.answers[known]:
+            known = wrong
         place, step = wrong, max(1, new - old)
         while place != stop:
             place = max(stop, place - step) if older else min(stop, place + step)

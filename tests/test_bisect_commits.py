@@ -210,6 +210,14 @@ def test_a_check_that_is_killed_ends_the_search(tmp_path: Path) -> None:
         search(history, history.shas[0], "main")
 
 
+def test_a_check_that_cannot_tell_is_untestable(tmp_path: Path) -> None:
+    history = row(tmp_path / "repository", "ggggggbbbbbb")
+    check = (tmp_path / "check.sh").read_text().replace("got=", "case $OPSIEVE_COMMIT in WHICH) exit 125;; esac\ngot=")
+    (tmp_path / "check.sh").write_text(check.replace("WHICH", "|".join(history.shas[5:7])))
+    found = search(history, history.shas[0], "main")
+    assert [commit.sha for commit in found.culprits] == history.shas[5:8]
+
+
 def test_names_of_commits(tmp_path: Path) -> None:
     history = row(tmp_path / "repository", "ggg")
     subprocess.run(["git", "-C", str(history.folder), "tag", "v1.20.0", history.shas[1]], check=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opsieve.bisect.driver import Outcome, bisection
@@ -223,6 +223,7 @@ def test_ends_with_trouble(text: str, good: int | None, bad: int | None, trouble
     assert found.trouble == trouble
 
 
+@settings(max_examples=400)
 @given(st.text("gb-", min_size=1, max_size=40), st.data())
 def test_whatever_the_timeline_a_change_that_is_named_is_there(text: str, data: st.DataObject) -> None:
     timeline = row(text)
