@@ -29,6 +29,7 @@ from opsieve.gen.program import Program
 BATCH_TESTS = 32
 BATCH_BYTES = 8 << 20
 PIPELINED_BYTES = 96 << 10  # header and all, this fits in half of Linux's default socket buffer
+COMPILERS = 24  # zygotes alive at once; of more, a sweep over releases say, the one unused for longest is closed
 TESTS_PER_WORKER = 5000  # then it is replaced, whatever it leaked
 
 
@@ -185,14 +186,34 @@ class Workers:
         place = _place(target)
         if place in self._missing:
             raise Unavailable(self._missing[place])
-        found = self._zygotes.get(place)
-        if found is None or not found.alive:
+        found = self._zygotes.pop(place, None)  # put back behind the others: the first is the one unused for longest
+        if found is not None and not found.alive:  # something killed it, and its workers with it
+            self._discard(place, found)
+            found = None
+        if found is None:
             try:
-                found = self._zygotes[place] = self._start(target)
+                found = self._start(target)
             except (Unavailable, BadInput) as error:
                 self._missing[place] = str(error)
                 raise
+        with self._guard:
+            self._zygotes[place] = found
+        self._close_unused()
         return found
+
+    def _close_unused(self) -> None:
+        """Close the zygotes unused for longest, with their workers, while there are too many."""
+        for place in list(self._zygotes)[: max(0, len(self._zygotes) - COMPILERS)]:
+            targets = [target for target in self._locks if isinstance(target, Target) and _place(target) == place]
+            if any(self._lock(target).locked() for target in targets):
+                continue
+            self._discard(place, self._zygotes.pop(place))
+
+    def _discard(self, place: tuple[str, str], zygote: Zygote) -> None:
+        """Close a zygote and its workers."""
+        for target in [target for target in self._workers if _place(target) == place]:
+            self._workers.pop(target).close()
+        zygote.close()
 
     def _start(self, target: Target) -> Zygote:
         source = plugin(target.backend)

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -65,6 +66,7 @@ class Zygote:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = ours
         self._log = memory_file("log")
+        self._scratch = tempfile.mkdtemp(prefix="opsieve-")
         config = {
             "control": theirs.fileno(),
             "backend": str(backend),
@@ -72,7 +74,7 @@ class Zygote:
             "wire": str(WIRE),
             "path": path,
             "shim": str(shim) if shim else "",
-            "scratch": tempfile.mkdtemp(prefix="opsieve-"),
+            "scratch": self._scratch,
         }
         with theirs:
             self._process = subprocess.Popen(
@@ -91,7 +93,7 @@ class Zygote:
             raise
 
     def _ready(self) -> str:
-        readable, _, _ = select.select([self._control], [], [], START_SECONDS)
+        readable = wait_readable(self._control.fileno(), START_SECONDS)
         message = self._control.recv(1 << 20) if readable else b""
         if not message:
             log = read_log(self._log).strip()
@@ -132,6 +134,7 @@ class Zygote:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         os.close(self._log)
+        shutil.rmtree(self._scratch, ignore_errors=True)  # it is gone by now, unless something killed the process
 
 
 class Worker:
@@ -243,7 +246,7 @@ class Worker:
         """The zygote's next word on this worker, None when none comes in time."""
         deadline = time.monotonic() + seconds
         while b"\n" not in self._told:
-            readable, _, _ = select.select([self._status], [], [], max(0.0, deadline - time.monotonic()))
+            readable = wait_readable(self._status, max(0.0, deadline - time.monotonic()))
             data = os.read(self._status, 4096) if readable else b""
             if not data:
                 return None
@@ -251,6 +254,13 @@ class Worker:
         line, _, self._told = self._told.partition(b"\n")
         word: dict[str, Any] = json.loads(line)
         return word
+
+
+def wait_readable(fd: int, seconds: float) -> bool:
+    """Whether the descriptor can be read within that time (poll: select refuses descriptors above 1023)."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 def memory_file(name: str, append: bool = False) -> int:

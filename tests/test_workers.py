@@ -358,6 +358,26 @@ def test_two_threads_may_ask_at_once(workers: Workers) -> None:
     assert outcomes == ["ok"] * 60
 
 
+def test_compilers_unused_for_long_are_closed_and_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("opsieve.backends.workers.COMPILERS", 1)
+    with Workers() as workers:
+        for target in (ORT, Target("reference"), Target("checker"), ORT):
+            assert workers.observe(target, RELU, X).outcome == "ok"
+            assert len(os.listdir(tmp_path)) == 1
+
+
+def test_a_zygote_that_died_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Workers() as workers:
+        assert workers.observe(ORT, RELU, X).outcome == "ok"
+        (zygote,) = workers._zygotes.values()
+        zygote._process.kill()
+        zygote._process.wait()
+        assert workers.observe(ORT, RELU, X).outcome == "ok"
+    assert os.listdir(tmp_path) == []
+
+
 def test_nothing_is_left_behind_on_a_normal_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     shared = set(os.listdir("/dev/shm"))
