@@ -107,8 +107,8 @@ class Commits:
         """Find the commit that brought or took away the failure."""
         talk = self._talk(chance, confidence, jobs)
         with (
+            ThreadPoolExecutor(jobs) as pool,  # left last: the workshop ends the scripts that its threads wait for
             Workshop(self._path, self._check, self._build, self._journal.folder, jobs) as workshop,
-            ThreadPoolExecutor(jobs) as pool,
         ):
             wanted, progress = next(talk)
             while True:

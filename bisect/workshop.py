@@ -34,6 +34,8 @@ class Workshop:
         self._repository, self._check, self._build = repository.resolve(), _script(check), build and _script(build)
         self._keep, self._seconds = keep, seconds
         self._home = Path(tempfile.mkdtemp(prefix="opsieve-bisect-"))
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._closed = False
         self._free: queue.SimpleQueue[Path] = queue.SimpleQueue()
         for number in range(jobs):
             self._free.put(self._home / f"tree{number}")
@@ -44,6 +46,9 @@ class Workshop:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._closed = True
+        for process in list(self._running):
+            _kill(process)
         shutil.rmtree(self._home, ignore_errors=True)
 
     def probe(self, commit: str, tree: str) -> Sighting:
@@ -105,14 +110,24 @@ class Workshop:
                 )
             except OSError as error:
                 raise BadInput(f"{shown(script, 200)} cannot be run: {error.strerror}") from None
+            self._running.add(process)
             try:
-                return process.wait(self._seconds)
+                code = process.wait(self._seconds)
             except subprocess.TimeoutExpired:
-                return None
+                code = None
             finally:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                _kill(process)
                 process.wait()
+                self._running.discard(process)
+            if self._closed:  # it was killed on the way out: what it says is nothing
+                raise InterruptedError
+            return code
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a script and all that it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def script_digest(script: Path | None) -> str:

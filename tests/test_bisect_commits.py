@@ -2,7 +2,9 @@
 
 import json
 import math
+import os
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -242,6 +244,31 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer["culprit_commit"] == answer["first_bad"] == history.shas[5]
     assert answer["ends_verified"]
     assert {"probes", "seconds", "transitions", "confidence", "answer", "package", "first_good"} <= set(answer)
+
+
+def test_an_interrupted_search_ends_its_scripts_and_keeps_its_probes(tmp_path: Path) -> None:
+    history = row(tmp_path / "repository", "gggggbbb")
+    check = (tmp_path / "check.sh").read_text()
+    flag = tmp_path / "waiting"
+    slow = f"test $OPSIEVE_COMMIT = {history.shas[4]} && {{ echo $$ > {flag}; exec tail -f /dev/null; }}\ngot="
+    (tmp_path / "check.sh").write_text(check.replace("got=", slow, 1))
+    names = ["--commits", str(history.folder), "--good", history.shas[0], "--bad", "main"]
+    scripts = ["--build", str(tmp_path / "build.sh"), "--check", str(tmp_path / "check.sh")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "opsieve", "bisect", *names, *scripts],
+        env={**os.environ, "OPSIEVE_PROBES": str(tmp_path / "probes"), "TMPDIR": str(tmp_path)},
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    while not flag.exists() or not flag.read_text():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    process.stderr.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(flag.read_text()), 0)
+    assert not list(tmp_path.glob("opsieve-bisect-*"))
+    assert len(list((tmp_path / "probes").glob("*/*-0.json"))) >= 2
 
 
 def test_an_unbuildable_good_end_moves_on(tmp_path: Path) -> None:
