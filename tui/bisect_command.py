@@ -77,11 +77,14 @@ def _releases(case: Path, package: str, good: str | None, bad: str | None, **opt
     from opsieve.backends.registry import display, resolve
     from opsieve.backends.target import Target
     from opsieve.backends.workers import Workers
+    from opsieve.bisect.git_history import open_repository
     from opsieve.bisect.journal import default_root
     from opsieve.bisect.release_source import Releases, backend_of, place_of, releases_of
     from opsieve.gen.bad_input import BadInput
     from opsieve.gen.intake import open_case
 
+    if options["then_commits"] is not None:
+        open_repository(options["then_commits"])
     opened = open_case(case, options["inputs"], options["expected"], options["seed"])
     backend = backend_of(package)
     named = options["target"] or opened.knobs.get("target", "")
