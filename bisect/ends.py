@@ -170,5 +170,14 @@ class _Settling:
         wrong = tuple((end, answers[end]) for end, right in named if end is not None and answers[end] is not right)
         if not trouble and answers[old] is answers[new]:
             trouble = "always" if answers[old] is Answer.BAD else "never"
+        if not trouble:
+            old, new = self.nearest(old, new)
         direction = Direction.REGRESSION if answers[old] is Answer.GOOD else Direction.FIX
         return Ends(old, new, direction, trouble, wrong, answers)
+
+    def nearest(self, old: int, new: int) -> tuple[int, int]:
+        """Of two ends that differ, the newest two in between that differ and have no other testable version known between."""
+        known = [v for v in range(old, new + 1) if self.answers.get(v, Answer.UNTESTABLE) is not Answer.UNTESTABLE]
+        return next(
+            (a, b) for a, b in zip(known[-2::-1], known[::-1], strict=False) if self.answers[a] is not self.answers[b]
+        )
