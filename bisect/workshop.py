@@ -111,6 +111,8 @@ class Workshop:
             except OSError as error:
                 raise BadInput(f"{shown(script, 200)} cannot be run: {error.strerror}") from None
             self._running.add(process)
+            if self._closed:  # while it was started
+                _kill(process)
             try:
                 code = process.wait(self._seconds)
             except subprocess.TimeoutExpired:

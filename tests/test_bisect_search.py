@@ -48,6 +48,7 @@ def row(text: str) -> list[Answer]:
     return [{"g": GOOD, "b": BAD, "-": UNTESTABLE}[letter] for letter in text]
 
 
+@settings(deadline=None)
 @given(st.integers(2, 3000), st.data())
 def test_a_row_takes_the_logarithm(count: int, data: st.DataObject) -> None:
     culprit = data.draw(st.integers(1, count - 1))
@@ -62,6 +63,7 @@ def test_a_row_takes_the_logarithm(count: int, data: st.DataObject) -> None:
     assert len(set(asked)) == len(asked)
 
 
+@settings(deadline=None)
 @given(st.integers(2, 800), st.integers(2, 7), st.data())
 def test_more_workers_take_fewer_rounds(count: int, width: int, data: st.DataObject) -> None:
     culprit = data.draw(st.integers(1, count - 1))
@@ -77,6 +79,7 @@ def test_more_workers_take_fewer_rounds(count: int, width: int, data: st.DataObj
     assert rounds <= math.ceil(math.log(count, width + 1)) + 1
 
 
+@settings(deadline=None)
 @given(SHAPES)
 def test_untestable_versions_leave_the_smallest_provable_set(shape: tuple[int, random.Random, float]) -> None:
     count, rng, share = shape
@@ -114,6 +117,7 @@ def provable(parents: list[list[int]], timeline: list[Answer], start: list[int])
     }
 
 
+@settings(deadline=None)
 @given(SHAPES, st.booleans())
 def test_merges_and_untestable_versions_leave_the_smallest_provable_set(
     shape: tuple[int, random.Random, float], some_untestable: bool
@@ -223,7 +227,7 @@ def test_ends_with_trouble(text: str, good: int | None, bad: int | None, trouble
     assert found.trouble == trouble
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(st.text("gb-", min_size=1, max_size=40), st.data())
 def test_whatever_the_timeline_a_change_that_is_named_is_there(text: str, data: st.DataObject) -> None:
     timeline = row(text)
@@ -241,6 +245,7 @@ def test_whatever_the_timeline_a_change_that_is_named_is_there(text: str, data: 
     assert outcome.first == tuple(range(outcome.last_before + 1, outcome.first[-1] + 1))
 
 
+@settings(deadline=None)
 @given(st.integers(0, 33), st.sampled_from(["regression", "fix"]))
 def test_thirty_five_releases_take_at_most_eight_probes(culprit: int, kind: str) -> None:
     before, after = (GOOD, BAD) if kind == "regression" else (BAD, GOOD)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
@@ -64,6 +64,7 @@ def test_every_change_is_told_once() -> None:
     assert monotone(found[:2])
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([FINE, LOST, WRONG, RAISES, None]), max_size=20))
 def test_transitions_lead_from_one_to_the_next(row: list[Sighting | None]) -> None:
     found = transitions([str(place) for place in range(len(row))], row)
@@ -171,6 +172,7 @@ def test_skipping_that_breaks_the_compiler_is_no_cure() -> None:
     assert attribute(LEVELS, PASSES, (), probe).passes == ("Pass9",)
 
 
+@settings(deadline=None)
 @given(st.lists(st.sets(st.sampled_from(PASSES), min_size=1, max_size=2), min_size=1, max_size=3))
 def test_what_is_blamed_cures_and_no_part_of_it_does(needed: list[set[str]]) -> None:
     probe = compiler(needed)
