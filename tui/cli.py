@@ -15,6 +15,7 @@ COMMANDS = {
     "run": ("opsieve.tui.run", "Judge models on one or many targets: pass or fail, with the reason."),
     "bisect": ("opsieve.tui.bisect_command", "Find the release or the commit that brought a failure."),
     "attribute": ("opsieve.tui.attribute_command", "Find the optimiser pass that causes a failure."),
+    "fuzz": ("opsieve.tui.fuzz", "Generate programs, run them on many targets, store what fails."),
     "doctor": (
         "opsieve.tui.doctor",
         "Tell which compilers are installed, what they accept, how to install the others.",

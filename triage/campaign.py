@@ -1,0 +1,175 @@
+"""A campaign: programs are generated, run on every target, judged, and what fails is stored.
+
+The cheap question comes first: where a target and some other build (its own unoptimised one, another target) give the same outputs,
+the target passes and nobody else is asked. The judge, with the float64 reference and fresh forks, is for the rest, and for one
+test in 16, since all builds of a compiler can share a fault. Tests are numbered, and the number gives the seed: what is done
+is known by one number, whatever the order in which lanes finish, because results are recorded in order.
+"""
+
+import hashlib
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from queue import SimpleQueue
+
+from opsieve.backends.compare import compare
+from opsieve.backends.judge import FLOAT64, SECOND_VOICES, judge
+from opsieve.backends.lab import Lab
+from opsieve.backends.observation import Observation
+from opsieve.backends.registry import display, resolve
+from opsieve.backends.target import Target
+from opsieve.backends.trial import declared_dtypes
+from opsieve.backends.workers import Test, Workers
+from opsieve.backends.zygote import Limits
+from opsieve.gen.case import Case
+from opsieve.gen.small import NAME, generate
+from opsieve.gen.structure import all_nodes
+from opsieve.triage.fingerprint import fingerprint
+from opsieve.triage.store import Campaign, Finding, Store, Tested
+
+CHUNK = 16  # tests that a lane does at a time; what is lost when the process is killed is done again
+SAMPLE = 16  # one test in so many is judged in full
+
+
+class Stopped(Exception):
+    """A lane was asked to stop."""
+
+
+class LaneWorkers(Workers):
+    """Workers that stop between two answers once they are asked to."""
+
+    def __init__(self, limits: Limits, stop: threading.Event):
+        super().__init__(limits)
+        self._stop = stop
+
+    def observe_many(
+        self, target: Target, tests: Sequence[Test], *, fresh: bool = False, repeat: int = 0
+    ) -> Iterator[Observation]:
+        """As `Workers.observe_many`; Stopped when this is the time to."""
+        with closing(super().observe_many(target, tests, fresh=fresh, repeat=repeat)) as answers:  # type: ignore[type-var]
+            for answer in answers:
+                if self._stop.is_set():
+                    raise Stopped
+                yield answer
+
+
+def new_campaign(seed: int, targets: Sequence[Target]) -> Campaign:
+    """The campaign of a seed on targets; the same ones have the same id."""
+    names = tuple(dict.fromkeys(display(resolve(target)) for target in targets))
+    told = json.dumps([NAME, seed, names])
+    return Campaign(hashlib.sha256(told.encode()).hexdigest()[:10], NAME, seed, names)
+
+
+def seed_of(campaign_seed: int, number: int) -> int:
+    """The seed of a test's program, from 0 to 2**63 - 1: different for all tests of all campaigns."""
+    digest = hashlib.sha256(f"{campaign_seed} {number}".encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
+
+
+def run(
+    store: Store, campaign: Campaign, limits: Limits, *, lanes: int = 1, tests: int | None = None, seconds: float = 0
+) -> Generator[int, None, None]:
+    """Go on with a campaign until `tests` of it are done in all, or no chunk is begun after `seconds` of wall time (0: no end).
+
+    Yields how many tests are done, each time some were recorded. Each of the `lanes` is a thread with workers of its own. When
+    the generator is closed, or is interrupted, all workers end; what was recorded stays, nothing else does. BadInput from the store.
+    """
+    stop = threading.Event()
+    end = time.monotonic() + seconds if seconds else float("inf")
+    first = begun = store.done(campaign)
+    with ExitStack() as stack:
+        idle: SimpleQueue[Lab] = SimpleQueue()
+        for _ in range(lanes):
+            idle.put(Lab(stack.enter_context(LaneWorkers(limits, stop))))
+        pool = stack.enter_context(ThreadPoolExecutor(lanes, "lane"))
+        stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+        stack.callback(stop.set)  # called first, before the pool waits for its threads
+        waiting: deque[Future[list[Tested]]] = deque()
+
+        def chunk(numbers: range) -> list[Tested]:
+            lab = idle.get()
+            try:
+                return tested(campaign, numbers, lab)
+            finally:
+                lab.forget()
+                idle.put(lab)
+
+        while True:
+            while len(waiting) <= lanes and time.monotonic() < end and (tests is None or begun < tests):
+                numbers = range(begun, begun + CHUNK if tests is None else min(begun + CHUNK, tests))
+                waiting.append(pool.submit(chunk, numbers))
+                begun = numbers.stop
+            if not waiting:
+                return
+            done = waiting.popleft().result()
+            store.record(campaign, done)
+            first += len(done)
+            yield first
+
+
+def tested(campaign: Campaign, numbers: Sequence[int], lab: Lab) -> list[Tested]:
+    """The tests of these numbers, done: generated, run on every target, judged."""
+    targets = {name: resolve(name) for name in campaign.targets}
+    cases = {number: generate(seed_of(campaign.seed, number)) for number in numbers}
+    tests = {number: Test(case.program, case.inputs) for number, case in cases.items()}
+    unoptimised = [base for target in targets.values() if (base := lab.baseline(target)) is not None]
+    builds = list(dict.fromkeys([*targets.values(), *unoptimised]))
+    lab.foresee([(build, list(tests.values())) for build in builds])
+    passed = {number: _agreeing(tests[number], builds, lab) for number in numbers}
+    in_doubt = [
+        number
+        for number in numbers
+        if number % SAMPLE == 0
+        or any(
+            target not in passed[number] and _seen(target, tests[number], lab).outcome == "ok"
+            for target in targets.values()
+        )
+    ]
+    if in_doubt:
+        lab.foresee([(FLOAT64, [tests[number] for number in in_doubt])])
+    done = []
+    for number, case in cases.items():
+        answers: dict[str, tuple[str, float]] = {}
+        findings: list[Finding] = []
+        for name, target in targets.items():
+            seconds = _seen(target, tests[number], lab).total_seconds
+            if target in passed[number] and number % SAMPLE:
+                answers[name] = ("pass", seconds)
+                continue
+            finding, word = _judged(case, name, target, builds, lab)
+            answers[name] = (word, seconds)
+            findings += [finding] if finding else []
+        done.append(Tested(number, case, answers, findings))
+    return done
+
+
+def _judged(case: Case, name: str, target: Target, builds: Sequence[Target], lab: Lab) -> tuple[Finding | None, str]:
+    """The verdict's word, and the finding when there is one."""
+    voices = [voice for voice in dict.fromkeys([*builds, *map(resolve, SECOND_VOICES)]) if voice != target]
+    judged = judge(case.program, case.inputs, target, lab, voices=voices)
+    word = judged.verdict.verdict
+    if word not in ("fail", "flaky"):
+        return None, word
+    operators = sorted({node.op_type for node in all_nodes(case.program.proto.graph.node)})
+    print_ = fingerprint(judged.verdict, judged.observations[0], operators)
+    return Finding(name, judged.verdict, print_, judged.observations), word
+
+
+def _seen(target: Target, test: Test, lab: Lab) -> Observation:
+    return lab.observe(target, test.program, test.inputs)
+
+
+def _agreeing(test: Test, builds: Sequence[Target], lab: Lab) -> set[Target]:
+    """The builds that give the same outputs as some other one."""
+    given = [(build, outputs) for build in builds if (outputs := _seen(build, test, lab).outputs) is not None]
+    dtypes = declared_dtypes(test.program.proto)
+    found: set[Target] = set()
+    for place, (build, outputs) in enumerate(given):
+        for other, others in given[place + 1 :]:
+            if not {build, other} <= found and compare(outputs, others, dtypes).agrees:
+                found |= {build, other}
+    return found

@@ -1,0 +1,187 @@
+"""`opsieve fuzz`: a campaign over many compilers."""
+
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from opsieve.triage.store import Campaign, Store
+
+PATH = click.Path(path_type=Path)
+
+
+@click.command()
+@click.option("-t", "--target", "targets", multiple=True, help="backend[==release][:option,...]; may be repeated.")
+@click.option("--minutes", type=click.FloatRange(0, min_open=True), help="Begin no test after that long.")
+@click.option("--tests", type=click.IntRange(1), help="End when the campaign has done so many tests in all.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Seed of the campaign; one is drawn if none is given.")
+@click.option(
+    "--store", "folder", type=PATH, default=Path("opsieve-store"), show_default=True, help="Where it is kept."
+)
+@click.option("-j", "lanes", type=click.IntRange(1, 64), default=1, show_default=True, help="Lanes that work at once.")
+@click.option(
+    "--resume", is_flag=True, help="Go on with the store's latest campaign, or the one of --seed and --target."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(1, 3600),
+    default=20.0,
+    show_default=True,
+    help="Wall time of one test on one target.",
+)
+@click.option(
+    "--memory", type=click.IntRange(64, 1 << 20), default=4096, show_default=True, help="MiB of one test on one target."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    targets: tuple[str, ...],
+    minutes: float | None,
+    tests: int | None,
+    seed: int | None,
+    folder: Path,
+    lanes: int,
+    resume: bool,
+    seconds: float,
+    memory: int,
+    as_json: bool,
+) -> int:
+    """Generate programs, run them on every target, judge them, and store each failure once.
+
+    Without --minutes and --tests it goes on until Ctrl-C. Exit code 1 when the campaign found failures, 130 when it was
+    interrupted: what was done is stored, and --resume goes on from there.
+    """
+    from opsieve.backends.zygote import Limits
+    from opsieve.triage.campaign import run
+    from opsieve.triage.store import Store
+
+    started = time.monotonic()
+    with Store(folder) as store:
+        campaign = _campaign(store, targets, seed, resume)
+        before = done = store.done(campaign)
+        limits = Limits(seconds=seconds, memory=memory << 20)
+        going = run(store, campaign, limits, lanes=lanes, tests=tests, seconds=60 * (minutes or 0))
+        interrupted = False
+        try:
+            with _progress(tests) as show:
+                for done in going:
+                    show(
+                        done,
+                        (done - before) / (time.monotonic() - started),
+                        store.kinds(campaign),
+                        store.clusters(campaign),
+                    )
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            going.close()
+        told = _summary(store, campaign, done - before, time.monotonic() - started, folder)
+        click.echo(json.dumps(told) if as_json else _text(told))
+    if interrupted:
+        click.echo(f"opsieve: interrupted; opsieve fuzz --store {folder} --resume goes on.", err=True)
+        return 130
+    return 1 if told["failures"] else 0
+
+
+def _campaign(store: "Store", targets: tuple[str, ...], seed: int | None, resume: bool) -> "Campaign":
+    """The campaign to run, begun in the store; BadInput when it cannot be."""
+    from opsieve.backends.registry import resolve
+    from opsieve.backends.workers import Workers
+    from opsieve.backends.zygote import Unavailable
+    from opsieve.gen.bad_input import BadInput
+    from opsieve.gen.small import NAME
+    from opsieve.triage.campaign import new_campaign
+
+    resolved = [resolve(text) for text in targets]
+    there = store.campaigns()
+    if resume:
+        names = new_campaign(0, resolved).targets
+        fitting = [c for c in there if (not names or c.targets == names) and seed in (None, c.seed)]
+        if not fitting:
+            raise BadInput("the store has no such campaign to resume; leave --resume out to begin it")
+        if fitting[-1].generator != NAME:
+            raise BadInput(
+                f"the campaign was made by the generator {fitting[-1].generator!r}, this opsieve has {NAME!r}"
+            )
+        campaign = fitting[-1]
+        resolved = [resolve(name) for name in campaign.targets]
+    else:
+        campaign = new_campaign(secrets.randbits(32) if seed is None else seed, resolved or [resolve("onnxruntime")])
+        if store.done(campaign):
+            raise BadInput("the store has this campaign already; pass --resume to go on with it, or another --seed")
+        resolved = [resolve(name) for name in campaign.targets]
+    with Workers() as workers:
+        for target in resolved:
+            try:
+                workers.version(target)
+            except Unavailable as error:
+                raise BadInput(f"{error}; leave that target out or install it (see opsieve doctor)") from None
+    store.begin(campaign)
+    click.echo(f"opsieve: seed {campaign.seed} on {', '.join(campaign.targets)}", err=True)
+    return campaign
+
+
+@contextmanager
+def _progress(tests: int | None) -> Iterator[Any]:
+    """A function that shows how far it is, on stderr when that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (MofNCompleteColumn(), BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task("starting", total=tests)
+
+        def show(done: int, rate: float, kinds: dict[str, int], clusters: int) -> None:
+            found = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "no failures"
+            bar.update(task, completed=done, description=f"{rate:.1f} tests/s, {found}, {clusters} different")
+
+        yield show
+
+
+def _summary(store: "Store", campaign: "Campaign", now: int, seconds: float, folder: Path) -> dict[str, Any]:
+    """The keys of docs/cli.md."""
+    totals, spent = store.totals(campaign), store.seconds(campaign)
+
+    def many(verdict: str) -> int:
+        return sum(counts.get(verdict, 0) for counts in totals.values())
+
+    by_target = {
+        name: {
+            "verdicts": counts,
+            "tests_per_second": round(sum(counts.values()) / spent[name], 1) if spent.get(name) else 0.0,
+        }
+        for name, counts in totals.items()
+    }
+    return {
+        "tests": store.done(campaign),
+        "tests_now": now,
+        "seconds": round(seconds, 1),
+        "tests_per_second": round(now / seconds, 2),
+        "failures": store.kinds(campaign),
+        "clusters": store.clusters(campaign),
+        "unsupported": many("unsupported"),
+        "environment": many("environment"),
+        "flaky": many("flaky"),
+        "targets": by_target,
+        "seed": campaign.seed,
+        "store": str(folder),
+    }
+
+
+def _text(told: dict[str, Any]) -> str:
+    """The summary for a person."""
+    lines = [f"{told['tests']} tests, {told['tests_now']} of them now at {told['tests_per_second']} a second"]
+    for name, of_target in told["targets"].items():
+        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in of_target["verdicts"].items())
+        lines.append(
+            f"  {name}: {verdicts or 'nothing'} ({of_target['tests_per_second']} tests a second of its own time)"
+        )
+    found = ", ".join(f"{count} {kind}" for kind, count in told["failures"].items()) or "none"
+    lines.append(f"failures: {found}; different: {told['clusters']}; store: {told['store']}")
+    return "\n".join(lines)
