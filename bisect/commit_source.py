@@ -22,6 +22,7 @@ from opsieve.bisect.git_history import (
     tree_of,
 )
 from opsieve.bisect.journal import Journal
+from opsieve.bisect.pool import in_order
 from opsieve.bisect.search import Answer, Chain, Direction, Finding, Graph, Search
 from opsieve.bisect.sighting import Sighting, answer
 from opsieve.bisect.workshop import Workshop, script_digest
@@ -114,7 +115,7 @@ class Commits:
             while True:
                 if progress is not None:
                     tell(progress)
-                seen = list(pool.map(lambda commit: self._see(workshop, commit), wanted))
+                seen = in_order(pool, lambda commit: self._see(workshop, commit), wanted)
                 try:
                     wanted, progress = talk.send([answer(item, None) for item in seen])
                 except StopIteration as stop:

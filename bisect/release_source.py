@@ -16,6 +16,7 @@ from opsieve.backends.target import Target
 from opsieve.backends.workers import Workers
 from opsieve.bisect.driver import Outcome, Progress, bisection
 from opsieve.bisect.journal import Journal, case_digest
+from opsieve.bisect.pool import in_order
 from opsieve.bisect.search import Answer
 from opsieve.bisect.sighting import Sighting, answer, look
 from opsieve.gen.bad_input import BadInput, shown
@@ -84,7 +85,7 @@ class Releases:
         """Every release, `jobs` at a time; those that were seen before are not asked again."""
         self._turns.clear()
         with ThreadPoolExecutor(jobs) as pool:
-            seen = tuple(pool.map(self.see, versions))
+            seen = tuple(in_order(pool, self.see, versions))
         wanted = next((item for item in reversed(seen) if item.state == "fails"), None)
         return Timeline(tuple(versions), seen, wanted, None, self.asked, self.recalled)
 
@@ -120,7 +121,7 @@ class Releases:
                 if progress is not None:
                     tell(progress)
                 answers: list[Answer] = []
-                for place, found in zip(asked, pool.map(probe, asked), strict=True):
+                for place, found in zip(asked, in_order(pool, probe, asked), strict=True):
                     wanted = wanted or (found if found.state == "fails" else None)
                     if place not in seen or found.state == "fails":
                         seen[place] = found
