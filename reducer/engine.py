@@ -2,7 +2,8 @@
 
 A candidate is looked up by its digest, must be simpler than the best so far, must be a valid model, and only then costs a check.
 Edits that do not touch each other are tried together first, then in halves, then one by one. Which candidate is accepted depends
-on their order alone, never on timing: any number of lanes gives the same result.
+on their order alone, never on timing: answers that are at hand early, from a journal or from another lane, are not looked at before
+their turn, so that any number of lanes and any interruption give the same result.
 """
 
 import hashlib
@@ -21,6 +22,7 @@ from opsieve.reducer.journal import Attempt, Journal
 from opsieve.reducer.order import count_nodes, simpler
 from opsieve.reducer.subject import Subject
 
+DIGITS = 32  # of a digest
 _SLOW = 0.1  # seconds that a check takes on average before lanes beside the first are started
 _SINGLES = 3  # groups of this size are not halved but tried one by one
 _FILTERED_BYTES = 64 << 20  # serialised candidates that may be made only to see which were tried before
@@ -55,7 +57,8 @@ class Rules:
 class Engine:
     """One reduction under way. `checks` counts the questions that were asked, `invalid` the candidates that never were."""
 
-    def __init__(self, start: Subject, rules: Rules, journal: Journal):
+    def __init__(self, start: Subject, rules: Rules, journal: Journal, mark: str = ""):
+        """`mark` tells the answers of one kind of question in a journal from those of others."""
         self.best = start
         self.rules = rules
         self.journal = journal
@@ -64,7 +67,13 @@ class Engine:
         self.slipped: dict[str, Subject] = {}
         self.answer = Answer("gone")  # what the check said last of a subject that is now the best, or of the start
         self.dimension = "start"
-        self._known = {attempt.digest: attempt.told() for attempt in journal.attempts}
+        self._known: dict[str, Answer] = {}  # what was asked so far, in order: what is tried next depends on this alone
+        self._told = {  # what is at hand: from an earlier call, or asked ahead
+            attempt.digest.removeprefix(mark): attempt.told()
+            for attempt in journal.attempts
+            if len(attempt.digest) == len(mark) + DIGITS and attempt.digest.startswith(mark)
+        }
+        self._mark = mark
         self._stale = False
         self._since = time.monotonic()
         self._asking = 0.0  # seconds spent on checks
@@ -76,7 +85,9 @@ class Engine:
             return Answer("invalid", "a value that it needs is unknown")
         digest = self._hashes.subject(candidate)
         if digest not in self._known:
-            self._ask({digest: (candidate, label)})
+            if digest not in self._told:
+                self._ask({digest: (candidate, label)})
+            self._known[digest] = self._told[digest]
         answer = self._known[digest]
         if answer.kind == "slipped" and answer.key:
             held = self.slipped.get(answer.key)
@@ -98,7 +109,7 @@ class Engine:
                 wave.setdefault(self._hashes.subject(candidate), (candidate, label))
             if len(wave) == len(self.rules.lanes):
                 break
-        self._ask({digest: item for digest, item in wave.items() if digest not in self._known})
+        self._ask({digest: item for digest, item in wave.items() if digest not in self._told})
 
     def improve(self, candidate: Subject | None, label: str) -> bool:
         """Take a candidate for the best when it is simpler and shows the failure."""
@@ -170,7 +181,7 @@ class Engine:
         """The edits whose candidates are not known to be useless; they are validated ahead, all in one go."""
         if len(edits) * self.best.model.ByteSize() > _FILTERED_BYTES:
             return edits
-        left: list[Edit] = []
+        left: list[tuple[str, Edit]] = []
         fresh: dict[str, tuple[Subject, str]] = {}
         for edit in edits:
             candidate = edit.apply(self.best)
@@ -179,28 +190,34 @@ class Engine:
             digest = self._hashes.subject(candidate)
             if digest not in self._known:
                 fresh.setdefault(digest, (candidate, edit.label))
-                left.append(edit)
-            elif self._known[digest].kind == "same":
-                left.append(edit)
-        refused = self._validate(fresh)
-        return [edit for edit in left if edit.label not in refused]
+            elif self._known[digest].kind != "same":
+                continue
+            left.append((digest, edit))
+        self._validate(fresh)
+        refused = {digest for digest in fresh if digest in self._told and self._told[digest].kind == "invalid"}
+        self._known.update((digest, self._told[digest]) for digest in refused)
+        return [edit for digest, edit in left if digest not in refused]
 
-    def _validate(self, wave: dict[str, tuple[Subject, str]]) -> set[str]:
-        """Remember what is invalid in a wave; the labels of those."""
-        refused = set()
+    def _validate(self, wave: dict[str, tuple[Subject, str]]) -> None:
+        """Remember what is invalid in a wave, as far as that is not known."""
+        wave = {
+            digest: item
+            for digest, item in wave.items()
+            if digest not in self._told and digest not in self._hashes.valid
+        }
         complaints = self.rules.validator.complaints([subject for subject, _ in wave.values()])
         for (digest, (subject, label)), complaint in zip(wave.items(), complaints, strict=True):
             if complaint:
                 self.invalid += 1
-                refused.add(label)
                 self._remember(digest, subject, label, Answer("invalid", complaint))
             else:
                 self._hashes.valid.add(digest)
-        return refused
 
     def _ask(self, wave: dict[str, tuple[Subject, str]]) -> None:
-        self._validate({digest: item for digest, item in wave.items() if digest not in self._hashes.valid})
-        valid = [(digest, *item) for digest, item in wave.items() if digest not in self._known]
+        self._validate(wave)
+        valid = [(digest, *item) for digest, item in wave.items() if digest not in self._told]
+        if not valid:
+            return
         since = time.monotonic()
         if len(valid) == 1:
             answers = [next(iter(self.rules.lanes[0].ask([valid[0][1]])))]
@@ -218,10 +235,12 @@ class Engine:
         self._tell()
 
     def _remember(self, digest: str, subject: Subject, label: str, answer: Answer) -> None:
-        self._known[digest] = answer
+        self._told[digest] = answer
         nodes = sum(count_nodes(subject.model))
         self.journal.add(
-            Attempt(digest, self.dimension, label, nodes, answer.kind, answer.why, answer.key, answer.wrong)
+            Attempt(
+                self._mark + digest, self.dimension, label, nodes, answer.kind, answer.why, answer.key, answer.wrong
+            )
         )
 
     def _tell(self) -> None:
@@ -247,7 +266,7 @@ class _Hashes:
         state = hashlib.sha256(subject.model.SerializeToString(deterministic=True))
         for name, value in sorted(subject.inputs.items()):
             state.update(name.encode("utf-8", "surrogateescape") + b"\0" + self._value(value))
-        return state.hexdigest()[:32]
+        return state.hexdigest()[:DIGITS]
 
     def _value(self, value: Any) -> bytes:
         if value is None:

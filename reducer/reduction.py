@@ -97,7 +97,7 @@ def reduce_failure(
     if not same and level != "cure":
         good = next((subject for subject in reversed(run.trail) if still(subject, premise, workers)), start)
         strict = [check_for(premise, each, "cure", start) for each in lanes]
-        second = _Run(good, strict, workers, workers.baseline(premise.target), Journal(""), listeners, dimensions)
+        second = _Run(good, strict, workers, workers.baseline(premise.target), journal, listeners, dimensions, "cure:")
         second.engine.slipped.update(run.engine.slipped)
         second.engine.checks, second.node_checks = run.engine.checks, run.node_checks
         second.fixpoint()
@@ -107,18 +107,21 @@ def reduce_failure(
 
 def reduce_by_check(
     start: Subject,
-    check: Check,
+    checks: Sequence[Check],
     workers: Workers,
     source: Target | None,
     journal: Journal,
     listeners: Listeners,
     dimensions: Sequence[Pass] | None = None,
 ) -> Reduction:
-    """Reduce a subject by any check, a user's script say; `source` is where values are recorded. NotReproduced when it is not `same`."""
+    """Reduce a subject by any check, a user's script say, of which `checks` are equal lanes; `source` is where values are recorded.
+
+    NotReproduced when the check does not say `same` of the subject itself.
+    """
     since = time.monotonic()
-    run = _Run(start, [check], workers, source, journal, listeners, dimensions)
+    run = _Run(start, checks, workers, source, journal, listeners, dimensions)
     run.reduce("")
-    return run.result(start, time.monotonic() - since, check_again(check, run.engine.best))
+    return run.result(start, time.monotonic() - since, check_again(checks[0], run.engine.best))
 
 
 def check_again(check: Check, subject: Subject) -> bool:
@@ -153,6 +156,7 @@ class _Run:
         journal: Journal,
         listeners: Listeners,
         dimensions: Sequence[Pass] | None,
+        mark: str = "",
     ):
         self.trail: list[Subject] = []
         self.dimensions = passes() if dimensions is None else list(dimensions)
@@ -169,7 +173,7 @@ class _Run:
             listeners.progress,
             accepted,
         )
-        self.engine = Engine(recorded(start, source, workers), rules, journal)
+        self.engine = Engine(recorded(start, source, workers), rules, journal, mark)
 
     def reduce(self, text: str) -> None:
         engine = self.engine

@@ -116,7 +116,9 @@ class Session:
                     check = ScriptCheck(self.wanted.script.absolute(), self.wanted.seconds)
                     source = next(iter(installed()), None)
                     source = None if source is None else self.lanes[0].baseline(source)
-                    result = reduce_by_check(start, check, self.lanes[0], source, journal, listeners)
+                    result = reduce_by_check(
+                        start, [check] * self.wanted.jobs, self.lanes[0], source, journal, listeners
+                    )
                 else:
                     assert premise is not None
                     result = reduce_failure(start, premise, self.lanes, self._level, journal, listeners)
