@@ -104,8 +104,6 @@ class Transformed:
             result = self.transform(model, request.options)
             inspect(before, result, request)
             run_result = load_result(result.SerializeToString(), request.inputs)
-        except UnknownName:
-            raise
         except Exception:
             original(request, request.stage)  # raises NotRun where onnxruntime lacks what the model needs
             raise

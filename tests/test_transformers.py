@@ -32,6 +32,7 @@ PAD_POOL = """g (float[1, 1, 4, 4] x) => (float[1, 1, 4, 6] y) <int64[8] p = {0,
 NO_SHAPE = "g (float[3, 4, 5] x) => (int64[0] y) { y = Shape<start = 2, end = 1>(x) }"
 CLIP_RELU = "g (float[2] x) => (float[2] y) <float low = {1}, float high = {-1}> { t = Clip(x, low, high) y = Relu(t) }"
 RANK_0 = "g (float[2, 3] x) => (float y) <int64[2] a = {1, -2}> { y = ReduceSumSquare<keepdims = 0>(x, a) }"
+UNSATURATED = "g (float[1] x, float8e5m2[1] like) => (float8e5m2[1] y) { y = CastLike<saturate = 0>(x, like) }"
 FLATTENS = """g (int64[4, 2, 1] x) => (int64[1, 8] y, int64[8, 1] z) {
     y = Flatten<axis = 0>(x) z = Flatten<axis = 3>(x) }"""
 
@@ -94,6 +95,11 @@ def test_a_part_can_be_left_out(workers: Workers) -> None:
     for target in ("onnxoptimizer:eliminate_nop_pad", "onnxsim:fuse_pad_into_pool", "onnxsim:passes=off"):
         assert results(workers, target, pads, zeros(1, 1, 4, 4))["y"].shape == (1, 1, 4, 6), target
     clips = program(CLIP_RELU)
+    casts = program(UNSATURATED, opset=19, ir=9)
+    inputs = {"x": np.full(1, 1e9, np.float32), "like": np.zeros(1, ml_dtypes.float8_e5m2)}
+    folded, rewritten = (results(workers, f"onnxscript:{part}", casts, inputs)["y"] for part in ("fold", "rewrite"))
+    assert np.isfinite(folded.astype(np.float32)).all()  # folding forgets that the cast shall not saturate
+    assert np.isinf(rewritten.astype(np.float32)).all()
     both = {part: results(workers, f"onnxscript:{part}", clips, zeros(2))["y"].tolist() for part in ("fold", "rewrite")}
     assert both == {"fold": [0, 0], "rewrite": [-1, -1]}  # fusing takes the wrong one of two bounds that cross
     everything = "+".join(
