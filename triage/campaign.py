@@ -29,7 +29,7 @@ from opsieve.gen.case import Case
 from opsieve.gen.small import NAME, generate
 from opsieve.gen.structure import all_nodes
 from opsieve.triage.fingerprint import fingerprint
-from opsieve.triage.store import Campaign, Finding, Store, Tested
+from opsieve.triage.store import Campaign, Done, Finding, Store
 
 CHUNK = 16  # tests that a lane does at a time; what is lost when the process is killed is done again
 SAMPLE = 16  # one test in so many is judged in full
@@ -88,12 +88,12 @@ def run(
         pool = stack.enter_context(ThreadPoolExecutor(lanes, "lane"))
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         stack.callback(stop.set)  # called first, before the pool waits for its threads
-        waiting: deque[Future[list[Tested]]] = deque()
+        waiting: deque[Future[list[Done]]] = deque()
 
-        def chunk(numbers: range) -> list[Tested]:
+        def chunk(numbers: range) -> list[Done]:
             lab = idle.get()
             try:
-                return tested(campaign, numbers, lab)
+                return do_tests(campaign, numbers, lab)
             finally:
                 lab.forget()
                 idle.put(lab)
@@ -111,7 +111,7 @@ def run(
             yield first
 
 
-def tested(campaign: Campaign, numbers: Sequence[int], lab: Lab) -> list[Tested]:
+def do_tests(campaign: Campaign, numbers: Sequence[int], lab: Lab) -> list[Done]:
     """The tests of these numbers, done: generated, run on every target, judged."""
     targets = {name: resolve(name) for name in campaign.targets}
     cases = {number: generate(seed_of(campaign.seed, number)) for number in numbers}
@@ -143,7 +143,7 @@ def tested(campaign: Campaign, numbers: Sequence[int], lab: Lab) -> list[Tested]
             finding, word = _judged(case, name, target, builds, lab)
             answers[name] = (word, seconds)
             findings += [finding] if finding else []
-        done.append(Tested(number, case, answers, findings))
+        done.append(Done(number, case, answers, findings))
     return done
 
 

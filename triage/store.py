@@ -58,7 +58,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Tested:
+class Done:
     """A test that was done: a verdict and the wall seconds by target, and what was found."""
 
     number: int
@@ -138,7 +138,7 @@ class Store:
         """How many tests of it are done: those with the numbers below."""
         return int(self._one("SELECT coalesce(max(number) + 1, 0) FROM tests WHERE campaign = ?", campaign.id))
 
-    def record(self, campaign: Campaign, tests: Sequence[Tested]) -> None:
+    def record(self, campaign: Campaign, tests: Sequence[Done]) -> None:
         """Enter tests as done, together with their failures, all or none; keep the first cases of each fingerprint."""
         with self._guard():
             kept = {str(row["key"]): int(row["kept"]) for row in self._db.query("SELECT key, kept FROM fingerprints")}
@@ -243,7 +243,7 @@ class Store:
         row = {**asdict(campaign), "targets": json.dumps(campaign.targets)}
         self._db["campaigns"].insert(row, ignore=True)  # type: ignore[union-attr]
 
-    def _add_totals(self, campaign: Campaign, tests: Sequence[Tested]) -> None:
+    def _add_totals(self, campaign: Campaign, tests: Sequence[Done]) -> None:
         many: Counter[tuple[str, str]] = Counter()
         spent: dict[tuple[str, str], float] = {}
         for test in tests:
@@ -325,7 +325,7 @@ class Store:
             ) from None
 
 
-def _told(campaign: Campaign, test: Tested, finding: Finding) -> _Told:
+def _told(campaign: Campaign, test: Done, finding: Finding) -> _Told:
     verdict, key = finding.verdict, finding.fingerprint.key
     return _Told(
         format=1,
