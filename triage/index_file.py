@@ -36,7 +36,7 @@ def locked(folder: Path) -> int:
     """The lock of a store, made if need be; the system lets go of it when this process ends, however it ends."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        ours = any(os.path.lexists(folder / name) for name in (INDEX, "lock", "cases"))
+        ours = any(os.path.lexists(folder / name) for name in (INDEX, "lock", "cases", "imported"))
         if not ours and any(folder.iterdir()):
             raise BadInput(f"{shown(folder, 200)} is no store and not empty; choose another --store")
         (folder / "staging").mkdir(exist_ok=True)

@@ -1,0 +1,171 @@
+"""Campaigns on the fake compiler and onnxruntime: what they find, that they can be killed, and that equal seeds give equal stores."""
+
+import hashlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_cli import opsieve
+
+from opsieve.backends.registry import resolve
+from opsieve.backends.zygote import Limits
+from opsieve.gen.bad_input import BadInput
+from opsieve.triage.campaign import new_campaign, run, seed_of
+from opsieve.triage.index_file import INDEX
+from opsieve.triage.store import Store
+
+FAKE = "fake:wrong@Tanh+crash@Gemm+error@TopK+unsupported@Erf"
+TARGETS = ("--target", FAKE, "--target", "onnxruntime")
+
+
+def contents(folder: Path) -> tuple[dict[str, str], list[object]]:
+    """Programs by their place, and all that the index tells but times."""
+    programs = {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.glob("cases/*/*/model.onnx")
+    }
+    index = sqlite3.connect(folder / INDEX)
+    assert index.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    told = [
+        index.execute(sql).fetchall()
+        for sql in (
+            "SELECT * FROM tests ORDER BY number",
+            "SELECT test, target, verdict, kind, fingerprint, folder FROM failures ORDER BY test, target",
+            "SELECT key, count, kept FROM fingerprints ORDER BY key",
+            "SELECT target, verdict, count FROM totals ORDER BY target, verdict",
+        )
+    ]
+    index.close()
+    assert list((folder / "staging").iterdir()) == []
+    return programs, told
+
+
+def fuzz(folder: Path, tests: int, lanes: int = 1) -> None:
+    with Store(folder) as store:
+        campaign = new_campaign(3, [resolve(FAKE), resolve("onnxruntime")])
+        store.begin(campaign)
+        for _ in run(store, campaign, Limits(seconds=20), lanes=lanes, tests=tests):
+            pass
+
+
+def test_equal_seeds_give_equal_stores_whatever_the_lanes_and_the_interruptions(tmp_path: Path) -> None:
+    fuzz(tmp_path / "a", 32)
+    fuzz(tmp_path / "b", 32, lanes=2)
+    fuzz(tmp_path / "c", 21)
+    fuzz(tmp_path / "c", 32, lanes=2)
+    programs, told = contents(tmp_path / "a")
+    assert programs
+    assert contents(tmp_path / "b") == (programs, told)
+    assert contents(tmp_path / "c") == (programs, told)
+
+
+def test_what_is_found_is_what_was_seeded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = opsieve(
+        "fuzz", *TARGETS, "--tests", "32", "--seed", "3", "--store", tmp_path / "s", "--json", capsys=capsys
+    )
+    told = json.loads(out)
+    assert code == 1
+    assert set(told["failures"]) == {"crash", "error", "mismatch"}
+    assert told["tests"] == 32
+    assert told["unsupported"] > 0
+    assert told["environment"] == 0
+    assert told["targets"]["onnxruntime"]["verdicts"] == {"pass": 32}
+    assert {"tests_per_second", "clusters", "store"} <= told.keys()
+    for kind in ("crash", "error", "mismatch"):
+        folder = next((tmp_path / "s" / "cases").glob(f"fake-{kind}-*/1"))
+        code, out, _ = opsieve("run", folder, "--target", FAKE, "--json", capsys=capsys)
+        assert code == 1
+        assert json.loads(out)["results"][0]["fingerprint"] == folder.parent.name
+
+
+def test_a_campaign_that_is_there_is_not_begun_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    same = ("fuzz", "--tests", "16", "--seed", "4", "--store", tmp_path / "s")
+    assert opsieve(*same, capsys=capsys)[0] == 0
+    code, _, err = opsieve(*same, capsys=capsys)
+    assert code == 2
+    assert "--resume" in err
+    code, out, _ = opsieve("fuzz", "--tests", "20", "--store", tmp_path / "s", "--resume", "--json", capsys=capsys)
+    assert (code, json.loads(out)["tests"], json.loads(out)["tests_now"]) == (0, 20, 4)
+    code, _, err = opsieve("fuzz", "--store", tmp_path / "t", "--resume", capsys=capsys)
+    assert code == 2
+    assert "no such campaign" in err
+
+
+def started(folder: Path, *more: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "opsieve", "fuzz", *TARGETS, "--seed", "3", "--store", str(folder), *more]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def until_done(folder: Path, tests: int, process: "subprocess.Popen[str]") -> None:
+    """Wait until the index says that so many tests are done."""
+    while process.poll() is None:
+        if (folder / INDEX).exists():
+            index = sqlite3.connect(folder / INDEX)
+            try:
+                if index.execute("SELECT count(*) FROM tests").fetchone()[0] >= tests:
+                    return
+            except sqlite3.OperationalError:
+                pass  # it is being made
+            finally:
+                index.close()
+        os.sched_yield()
+    raise AssertionError("it ended too soon")
+
+
+def test_killed_in_the_middle_it_goes_on_and_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
+    fuzz(tmp_path / "whole", 48)
+    killed = started(tmp_path / "killed", "--tests", "2000", "-j", "2")
+    until_done(tmp_path / "killed", 16, killed)
+    killed.kill()
+    killed.communicate()
+    with Store(tmp_path / "killed") as store:
+        assert store.done(store.campaigns()[0]) < 48
+    fuzz(tmp_path / "killed", 48)
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+
+
+def test_an_interrupt_ends_it_with_a_summary(tmp_path: Path) -> None:
+    process = started(tmp_path / "s", "--json", "-j", "2")
+    until_done(tmp_path / "s", 16, process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert json.loads(out)["tests"] >= 16
+    assert "--resume" in err
+    assert "Traceback" not in err
+    contents(tmp_path / "s")
+
+
+def test_a_target_that_is_not_there_is_told_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = opsieve("fuzz", "--target", "nothing", "--store", tmp_path / "s", capsys=capsys)
+    assert code == 2
+    assert "nothing" in err
+
+
+def test_a_store_in_use_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Store(tmp_path / "s"):
+        code, _, err = opsieve("fuzz", "--tests", "1", "--store", tmp_path / "s", capsys=capsys)
+    assert code == 2
+    assert "another opsieve" in err
+
+
+def test_tests_have_seeds_of_their_own() -> None:
+    assert len({seed_of(campaign, number) for campaign in range(20) for number in range(50)}) == 1000
+    assert all(0 <= seed_of(0, number) < 2**63 for number in range(50))
+
+
+def test_a_resumed_campaign_stops_where_the_disk_is_full(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        campaign = new_campaign(3, [resolve(FAKE)])
+        store.begin(campaign)
+        store._db.execute(f"PRAGMA max_page_count = {store._db.execute('PRAGMA page_count').fetchone()[0]}")
+        with pytest.raises(BadInput, match="full"):
+            for _ in run(store, campaign, Limits(seconds=20), tests=400):
+                pass
