@@ -90,3 +90,32 @@ def sentence(folder: Path, error: sqlite3.Error) -> str:
     if "malformed" in said or "not a database" in said or "no such table" in said:
         return f"the index of the store {where} is damaged ({shown(said)}); `opsieve index` builds it anew from the case folders"
     return f"the index of the store {where} cannot be used: {shown(said, 120)}; choose another --store"
+
+
+def set_aside(folder: Path) -> Path | None:
+    """Rename an index that is damaged; where it is now, None when it is sound or not there. BadInput as `locked`."""
+    lock = locked(folder)
+    try:
+        path = folder / INDEX
+        if not path.exists():
+            return None
+        try:
+            connection = sqlite3.connect(path, timeout=_BUSY)
+            try:
+                if connection.execute("PRAGMA integrity_check").fetchone() == ("ok",):
+                    return None
+            finally:
+                connection.close()
+        except sqlite3.OperationalError as error:  # locked, or no access: that is no damage
+            raise BadInput(sentence(folder, error)) from None
+        except sqlite3.DatabaseError:
+            pass
+        number = 1
+        while (aside := folder / f"{INDEX}.damaged-{number}").exists():
+            number += 1
+        for end in ("-wal", "-shm"):
+            path.with_name(INDEX + end).unlink(missing_ok=True)
+        path.rename(aside)
+        return aside
+    finally:
+        os.close(lock)

@@ -16,6 +16,8 @@ COMMANDS = {
     "bisect": ("opsieve.tui.bisect_command", "Find the release or the commit that brought a failure."),
     "attribute": ("opsieve.tui.attribute_command", "Find the optimiser pass that causes a failure."),
     "fuzz": ("opsieve.tui.fuzz", "Generate programs, run them on many targets, store what fails."),
+    "import": ("opsieve.tui.import_command", "Take models and values that other tools left, as case folders."),
+    "index": ("opsieve.tui.index_command", "Build a store's index anew from its case folders."),
     "doctor": (
         "opsieve.tui.doctor",
         "Tell which compilers are installed, what they accept, how to install the others.",
