@@ -14,7 +14,7 @@ test: $(VENV)/dev.stamp check
 	$(BIN)/python -m pytest -q
 
 test-all: $(VENV)/dev.stamp check
-	$(BIN)/python -m pytest -q -m "slow or not slow"
+	$(BIN)/python -m pytest -q -m "slow or not slow" --hypothesis-profile=default
 
 bench: $(VENV)/dev.stamp
 	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done

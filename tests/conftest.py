@@ -3,9 +3,14 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from opsieve.backends.workers import Workers
 from opsieve.backends.zygote import Limits
+
+# `make test` draws the same examples everywhere; `make test-all` passes --hypothesis-profile=default and draws new ones.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="session")
