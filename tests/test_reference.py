@@ -98,6 +98,16 @@ def test_loop_stacks_its_scan_outputs(shape: tuple[int, ...], trips: int) -> Non
     assert got.shape == (trips, *shape)
 
 
+@pytest.mark.parametrize("precision", ["native", "float64"])
+def test_mean_broadcasts_its_first_input(precision: str) -> None:
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "ab"]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    graph = helper.make_graph([helper.make_node("Mean", ["a", "b"], ["y"])], "g", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    values, _ = run(model, {"a": np.float32([1, 3]), "b": np.float32([[1, 1], [3, 5]])}, precision)
+    assert values["y"].tolist() == [[1, 2], [2, 4]]
+
+
 def test_hazards_are_told_with_the_outputs_that_depend_on_them() -> None:
     nodes = [helper.make_node("Div", ["a", "b"], ["q"], name="divide"), helper.make_node("Add", ["a", "b"], ["s"])]
     proto = model(nodes, {"a": (I, [2]), "b": (I, [2])}, {"q": (I, [2]), "s": (I, [2])})
