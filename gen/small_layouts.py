@@ -122,8 +122,6 @@ def _slice(g: Graph) -> bool:
     ends, kept = (start, end, step), len(range(start, end, step))
     if g.draw.chance(25):  # backwards, to before the first element
         ends, kept = (end - 1, start - 1 - side, -step), len(range(end - 1, start - 1, -step))
-    if ends[2] < 0 and start == 0:
-        ends = (end - 1, -side - 1, -step)
     inputs = [value, *(g.numbers([number]) for number in (ends[0], ends[1], axis, ends[2]))]
     return _like(g, "Slice", inputs, (*value.shape[:axis], kept, *value.shape[axis + 1 :]))
 
