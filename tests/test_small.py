@@ -10,7 +10,8 @@ import onnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opsieve.backends.mended import MENDED
+from opsieve.backends.target import Target
+from opsieve.backends.workers import Workers
 from opsieve.gen.case import Case
 from opsieve.gen.small import MAX_NODES, MIN_NODES, generate
 from opsieve.gen.small_graph import LARGEST, Draw
@@ -29,12 +30,14 @@ def test_models_are_valid_and_their_types_are_as_declared(seed: int) -> None:
 
 @given(SEEDS)
 @settings(deadline=None, max_examples=200)
-@pytest.mark.filterwarnings("ignore")  # of numpy, inside the evaluator
-def test_results_have_the_declared_shapes_and_are_finite_and_moderate(seed: int) -> None:
+def test_results_have_the_declared_shapes_and_are_finite_and_moderate(workers: Workers, seed: int) -> None:
+    # onnx's own evaluator is no judge of this: its MaxPool mixes up uneven pads where the strides are 1.
     case = generate(seed, max_nodes=12)
     model = case.program.proto
-    results = ReferenceEvaluator(model, new_ops=list(MENDED)).run(None, case.inputs)
-    for info, result in zip(model.graph.output, results, strict=True):
+    seen = workers.observe(Target.parse("onnxruntime:disable_all"), case.program, case.inputs)
+    assert seen.outputs is not None, seen.message
+    for info in model.graph.output:
+        result = seen.outputs[info.name]
         assert result.shape == tuple(dim.dim_value for dim in info.type.tensor_type.shape.dim)
         assert result.dtype == onnx.helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
         assert np.isfinite(result.astype(np.float64)).all()
