@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
@@ -63,6 +64,8 @@ class Zygote:
         environment: dict[str, str],
         shim: Path | None,
     ):
+        if sys.platform != "linux":
+            raise Unavailable("workers need Linux (memory files, process groups, parent-death signals); use a container")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = ours
         self._log = memory_file("log")
