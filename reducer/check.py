@@ -5,12 +5,14 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
+
+import numpy as np
 
 from opsieve.backends.compare import Comparison, compare
 from opsieve.backends.observation import Observation
@@ -22,8 +24,9 @@ from opsieve.gen.bad_input import BadInput, shown
 from opsieve.gen.data_set import write_folder
 from opsieve.gen.program import Program
 from opsieve.gen.structure import all_nodes, check_structure
-from opsieve.gen.tensors import graph_inputs
+from opsieve.gen.tensors import Value, graph_inputs
 from opsieve.reducer.sameness import ENDS, Failure, Level, builds, differed, ended
+from opsieve.reducer.scales import bad_scale
 from opsieve.reducer.subject import Subject
 from opsieve.triage.fingerprint import fingerprint
 
@@ -59,7 +62,8 @@ class TargetCheck:
     """One run of the target for each subject, and of the arbiter where the target's answer needs it.
 
     `arbiter` says what the outputs should be, or that a program is to be accepted; None when nobody can be asked. At the level
-    `cure`, `sick` and `well` are the other builds that failed on the whole model and those that did not.
+    `cure`, `sick` and `well` are the other builds that failed on the whole model and those that did not. With
+    `finite`, a mismatch counts only where the right outputs are finite: those of the whole model were.
     """
 
     workers: Workers
@@ -69,6 +73,7 @@ class TargetCheck:
     level: Level
     sick: tuple[Target, ...] = ()
     well: tuple[Target, ...] = ()
+    finite: bool = False
 
     def ask(self, subjects: Sequence[Subject]) -> Iterator[Answer]:
         """As `Check.ask`."""
@@ -108,6 +113,8 @@ class TargetCheck:
             return self._slipped(verdict, got, subject) if wanted.outcome == "ok" else Answer("gone", got.outcome)
         if got.outputs is None or wanted.outputs is None:
             return Answer("gone", f"{got.outcome}, {self.arbiter}: {wanted.outcome}")
+        if self.finite and not finite(wanted.outputs.values()):
+            return Answer("gone", f"{self.arbiter} gives NaN or infinity")
         found = compared(subject, got, wanted)
         worst = found.worst
         if worst is None:
@@ -246,12 +253,13 @@ class Validator:
 
     def __init__(self, workers: Workers, start: Subject):
         self._workers = workers
+        self._scaled = not bad_scale(start)
         # A model that ONNX's checker refuses can be a failing model all the same; then structure is all that can be asked for.
         self.strict = not self._complaint(start)
 
     def complaints(self, subjects: Sequence[Subject]) -> list[str]:
         """What is wrong with each subject, "" for a valid one."""
-        found = [structural(subject) for subject in subjects]
+        found = [structural(subject) or self._degenerate(subject) for subject in subjects]
         if not self.strict:
             return found
         sound = [index for index, complaint in enumerate(found) if not complaint]
@@ -259,6 +267,10 @@ class Validator:
         for index, answer in zip(sound, self._workers.observe_many(CHECKER, tests), strict=True):
             found[index] = "" if answer.outcome in ("ok", "environment") else shown(answer.message, 200) or "refused"
         return found
+
+    def _degenerate(self, subject: Subject) -> str:
+        operator = bad_scale(subject) if self._scaled else ""
+        return f"a scale of {operator} is not positive and finite" if operator else ""
 
     def _complaint(self, subject: Subject) -> str:
         answer = self._workers.observe(CHECKER, program(subject), {})
@@ -283,6 +295,20 @@ def program(subject: Subject) -> Program:
 def operators(subject: Subject) -> list[str]:
     """The operators of a subject, bodies included, each once."""
     return sorted({node.op_type for node in all_nodes(subject.model.graph.node)})
+
+
+def finite(values: Iterable[Value]) -> bool:
+    """Whether no value, as far as it is of a float type, has NaN or infinity in it."""
+    for value in values:
+        if isinstance(value, list):
+            if not finite(value):
+                return False
+        elif isinstance(value, np.ndarray) and value.dtype.kind not in "OUSMmiub":
+            with np.errstate(all="ignore"):
+                wide = value if value.dtype.kind in "fc" else value.astype(np.float64)
+            if not np.isfinite(wide).all():
+                return False
+    return True
 
 
 def compared(subject: Subject, got: Observation, wanted: Observation) -> Comparison:

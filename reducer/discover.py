@@ -21,7 +21,7 @@ from opsieve.triage.fingerprint import fingerprint
 
 REDUCIBLE = frozenset(["crash", "error", "mismatch", "hang", "memory"])
 _SHORT = 6  # replays of every failure before it is reduced
-_REPLAYS = 30  # of a failure that shows sometimes
+REPLAYS = 30  # of a failure that shows sometimes
 _HEAVY = 64 << 20  # bytes of a model that is not replayed beyond the one confirmation
 _LARGE = 10_000  # bytes of a model for which the judge's voices cost more than a reduction
 _NO_COMPILERS = frozenset(["checker", "fake", "reference"])
@@ -120,14 +120,14 @@ def _flaky(
     case: Case, subject: Subject, target: Target, verdict: Verdict, workers: Workers
 ) -> tuple[Premise | None, str]:
     """A failure that shows sometimes, replayed to learn how often."""
-    answers = _replayed(case, target, _REPLAYS, workers)
+    answers = _replayed(case, target, REPLAYS, workers)
     seen = [each for each in answers if ENDS.get(each.outcome) == verdict.kind]
     if not seen:
-        return None, f"flaky, but not seen again in {_REPLAYS} runs"
+        return None, f"flaky, but not seen again in {REPLAYS} runs"
     verdict = replace(verdict, stage=seen[0].stage, message=seen[0].message)
     failure = Failure(verdict, fingerprint(verdict, seen[0], operators(subject)))
-    reason = f"{display(target)} fails in {len(seen)} of {_REPLAYS} runs: {shown(seen[0].message, 200)}"
-    return Premise(target, workers.baseline(target), failure, seen[0], reason, wilson(len(seen), _REPLAYS)), ""
+    reason = f"{display(target)} fails in {len(seen)} of {REPLAYS} runs: {shown(seen[0].message, 200)}"
+    return Premise(target, workers.baseline(target), failure, seen[0], reason, wilson(len(seen), REPLAYS)), ""
 
 
 def _steady(case: Case, premise: Premise, workers: Workers) -> bool:

@@ -2,14 +2,14 @@
 
 import importlib.metadata
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from opsieve.backends.target import Target
 from opsieve.backends.workers import Workers
 from opsieve.gen.bad_input import BadInput
-from opsieve.reducer.check import Check, Repeated, TargetCheck, Validator, cure_set, runs_for
-from opsieve.reducer.discover import NotReproduced, Premise, still
+from opsieve.reducer.check import Answer, Check, Repeated, TargetCheck, Validator, cure_set, finite, program, runs_for
+from opsieve.reducer.discover import REPLAYS, NotReproduced, Premise, still
 from opsieve.reducer.edit import Pass
 from opsieve.reducer.engine import Engine, Progress, Rules
 from opsieve.reducer.journal import Journal
@@ -49,6 +49,9 @@ class Reduction:
     same: bool
     certificate: tuple[Dimension, ...]
     minimal: bool
+    replays: tuple[int, int] | None = (
+        None  # of a failure that shows sometimes: how often the result failed, of how many
+    )
     slipped: dict[str, Subject] = field(default_factory=dict)
 
 
@@ -84,19 +87,22 @@ def reduce_failure(
     """Reduce a subject whose failure is known.
 
     `lanes` are workers for checks at the same time, the first of which does everything else too. A result that the judge no
-    longer takes for the same failure is given up for the last step before it that he does, and reduced on with the level `cure`.
+    longer takes for the same failure is given up for the last step before it that he does, and reduced on with the level `cure`
+    and with him asked at every step.
     """
     workers = lanes[0]
     since = time.monotonic()
     checks = [check_for(premise, each, level, start) for each in lanes]
     run = _Run(start, checks, workers, workers.baseline(premise.target), journal, listeners, dimensions)
     run.reduce(_told(premise))
-    if premise.chance < 1:
-        return run.result(start, time.monotonic() - since, check_again(checks[0], run.engine.best))
+    if isinstance(checks[0], Repeated):
+        answers = checks[0].inner.ask([run.engine.best] * REPLAYS)
+        replays = (sum(answer.kind == "same" for answer in answers), REPLAYS)
+        return replace(run.result(start, time.monotonic() - since, replays[0] > 0), replays=replays)
     same = still(run.engine.best, premise, workers)
     if not same and level != "cure":
         good = next((subject for subject in reversed(run.trail) if still(subject, premise, workers)), start)
-        strict = [check_for(premise, each, "cure", start) for each in lanes]
+        strict = [Judging(check_for(premise, each, "cure", start), premise, each) for each in lanes]
         second = _Run(good, strict, workers, workers.baseline(premise.target), journal, listeners, dimensions, "cure:")
         second.engine.slipped.update(run.engine.slipped)
         second.engine.checks, second.node_checks = run.engine.checks, run.node_checks
@@ -142,6 +148,23 @@ def certify(engine: Engine, dimensions: Iterable[Pass]) -> tuple[tuple[Dimension
             Dimension(dimension.name, len(kinds), kinds.count("gone"), kinds.count("slipped"), kinds.count("invalid"))
         )
     return tuple(lines), minimal
+
+
+@dataclass(frozen=True)
+class Judging:
+    """A check whose `same` the judge has to confirm. He is slow, and sees what one run does not: results that ONNX leaves open, say."""
+
+    inner: Check
+    premise: Premise
+    workers: Workers
+
+    def ask(self, subjects: Sequence[Subject]) -> Iterator[Answer]:
+        """As `Check.ask`."""
+        for subject, answer in zip(subjects, self.inner.ask(subjects), strict=True):
+            if answer.kind == "same" and not still(subject, self.premise, self.workers):
+                yield Answer("gone", "the judge does not see the failure")
+            else:
+                yield answer
 
 
 class _Run:
@@ -207,7 +230,7 @@ class _Run:
             same,
             certificate,
             minimal,
-            dict(engine.slipped),
+            slipped=dict(engine.slipped),
         )
 
     def _nodes(self, text: str) -> None:
@@ -220,13 +243,23 @@ class _Run:
 
 def check_for(premise: Premise, workers: Workers, level: Level, start: Subject) -> Check:
     """The check of a premise; at the level `cure` the other builds are asked about `start` first."""
-    check = TargetCheck(workers, premise.target, premise.failure, premise.arbiter, level)
+    check = TargetCheck(
+        workers, premise.target, premise.failure, premise.arbiter, level, finite=_finite(premise, workers, start)
+    )
     if premise.chance < 1:  # what cures it cannot be told from a few runs
         return Repeated(check, runs_for(premise.chance))
     if level != "cure":
         return check
     sick, well = cure_set(check, start)
-    return TargetCheck(workers, premise.target, premise.failure, premise.arbiter, level, sick, well)
+    return replace(check, sick=sick, well=well)
+
+
+def _finite(premise: Premise, workers: Workers, start: Subject) -> bool:
+    """Whether the right outputs of the whole model are known to be finite; asked of a mismatch only."""
+    if premise.failure.verdict.kind != "mismatch" or premise.arbiter is None:
+        return False
+    right = workers.observe(premise.arbiter, program(start), start.inputs)
+    return right.outputs is not None and finite(right.outputs.values())
 
 
 def _told(premise: Premise) -> str:

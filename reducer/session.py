@@ -271,6 +271,7 @@ class Session:
             "seconds": round(seconds, 3),
             "same": result.same,
             "minimal": result.minimal,
+            "replays": None if result.replays is None else {"failed": result.replays[0], "runs": result.replays[1]},
             "slipped": len(result.slipped),
             "output": str(folder / MODEL),
             "script": str(folder / SCRIPT) if premise is not None else "",
@@ -289,6 +290,8 @@ def _summary(result: Reduction, facts: dict[str, Any]) -> str:
         f"{facts['checks']} checks ({facts['node_checks']} for nodes), {facts['seconds']:.1f} s; "
         + ("the judge sees the same failure" if result.same else "but the judge no longer sees the same failure")
     )
+    if result.replays is not None:
+        lines.append(f"it shows only sometimes: the result failed in {result.replays[0]} of {result.replays[1]} runs")
     lines.append(_certificate(result.certificate, result.minimal))
     if result.slipped:
         lines.append(f"{len(result.slipped)} other failure(s) met on the way are in slipped/")
