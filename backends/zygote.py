@@ -65,7 +65,9 @@ class Zygote:
         shim: Path | None,
     ):
         if sys.platform != "linux":
-            raise Unavailable("workers need Linux (memory files, process groups, parent-death signals); use a container")
+            raise Unavailable(
+                "workers need Linux (memory files, process groups, parent-death signals); use a container"
+            )
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = ours
         self._log = memory_file("log")
