@@ -8,6 +8,9 @@ no kernel and starts no thread, for a fork of a process whose threads have run c
 serves frames of tests (`wire.py`), a memory file for all that is printed, a small memory file in which it notes the test and
 stage it is in (read by the main process when it died), and a pipe over which the zygote tells how it ended.
 
+For releases there is a step more: a *nursery* is a zygote that imports no compiler, only what all releases of a backend share
+(numpy, above all), and forks zygotes, each of which puts the folder of its release on its path and imports the compiler there.
+
 Every process here ends with the main process: the zygote sees its control socket close, kills the workers' process groups,
 adopts and kills what escaped them, and removes the scratch folders.
 """
@@ -193,17 +196,20 @@ class Zygote:
         self.control = socket.socket(fileno=config["control"])
         self.libc = ctypes.CDLL(None)
         self.libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self.wire: Any = None
+        self.backend: Any = None
         self.workers: Dict[int, Tuple[int, str]] = {}  # pid -> the pipe that awaits its end, and its scratch folder
         self.count = 0
 
     def start(self) -> None:
-        """Import the compiler and say so; on failure tell why and end."""
+        """Import the compiler and say so; on failure tell why and end. A nursery leaves the compiler to its zygotes."""
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         sys.path[:0] = self.config["path"]
         try:
-            self.wire = load_module("opsieve_wire", self.config["wire"])
-            self.backend = getattr(load_module("opsieve_backend", self.config["backend"]), self.config["attribute"])
-            version = self.backend.load()
+            if self.backend is None:
+                self.wire = load_module("opsieve_wire", self.config["wire"])
+                self.backend = getattr(load_module("opsieve_backend", self.config["backend"]), self.config["attribute"])
+            version = "" if self.config["nursery"] else self.backend.load()
         except BaseException as error:  # noqa: BLE001 -- an import may raise anything, SystemExit too
             self.control.send(json.dumps(dict(describe(error), ready=False)).encode()[:100_000])
             sys.exit(1)
@@ -230,7 +236,46 @@ class Zygote:
                     break
                 for _, _, data in ancillary:
                     fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
-                self.fork(json.loads(message.decode()), list(fds))
+                request = json.loads(message.decode())
+                (self.fork_zygote if self.config["nursery"] else self.fork)(request, list(fds))
+
+    def fork_zygote(self, config: Dict[str, Any], fds: List[int]) -> None:
+        """Fork a zygote; the nursery tells its pid, and how it ended, as a zygote does of its workers."""
+        control, log, status = fds
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                self.become_zygote(dict(config, control=control), log, status)
+                code = 0
+            finally:
+                os._exit(code)
+        os.close(control)
+        os.close(log)
+        self.workers[pid] = (status, config["scratch"])
+        os.write(status, b'{"pid": %d}\n' % pid)
+
+    def become_zygote(self, config: Dict[str, Any], log: int, status: int) -> None:
+        """In the forked child: let go of what is the nursery's, import the compiler and serve."""
+        self.leave(status)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        heir = Zygote(config)
+        heir.wire, heir.backend = self.wire, self.backend
+        try:
+            heir.start()
+            heir.serve()
+        finally:
+            heir.end()
+
+    def leave(self, status: int) -> None:
+        """In a forked child: a session of its own, no signal handlers and no descriptors of the parent, and its fate."""
+        self.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for fd in [status, self.control.fileno()] + self.private + [pipe for pipe, _ in self.workers.values()]:
+            os.close(fd)
 
     def fork(self, limits: Dict[str, int], fds: List[int]) -> None:
         """Fork one worker. Its pid is the first line it can be known by: the zygote writes it to the status pipe."""
@@ -253,13 +298,8 @@ class Zygote:
 
     def become_worker(self, limits: Dict[str, int], data: int, log: int, state: int, status: int, scratch: str) -> None:
         """Set up limits, signals and files in the forked child, then serve."""
-        self.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        os.setsid()
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self.leave(status)
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it: printing without end must end the process
-        for fd in [status, self.control.fileno()] + self.private + [pipe for pipe, _ in self.workers.values()]:
-            os.close(fd)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.dup2(log, 1)

@@ -1,6 +1,6 @@
 """Workers for every target that is asked for: programs in, observations out.
 
-One zygote for each compiler in each environment, one persistent worker for each target; a worker that dies, hangs or grows is
+One zygote for each compiler in each environment (those of releases forked from one nursery), one persistent worker for each target; a worker that dies, hangs or grows is
 replaced and the tests behind the culprit go to the next one. Nothing of a compiler runs in the main process.
 """
 
@@ -17,11 +17,11 @@ from typing import Any
 from opsieve.backends import native, wire
 from opsieve.backends.answers import KNOBS, from_death, from_reply
 from opsieve.backends.observation import Observation
-from opsieve.backends.registry import all_options, display, plugin, resolve
+from opsieve.backends.registry import Plugin, all_options, display, plugin, resolve
 from opsieve.backends.registry import baseline as baseline_of
 from opsieve.backends.releases import ReleaseStore
 from opsieve.backends.target import Target
-from opsieve.backends.zygote import Death, Limits, Unavailable, Worker, Zygote
+from opsieve.backends.zygote import Death, Limits, Nursery, Unavailable, Worker, Zygote
 from opsieve.gen.bad_input import BadInput
 from opsieve.gen.lowering import lower_ir, lower_opset
 from opsieve.gen.program import Program
@@ -63,6 +63,7 @@ class Workers:
         self._offline = offline
         self._say = say
         self._zygotes: dict[tuple[str, str], Zygote] = {}
+        self._nurseries: dict[tuple[str, Path], Nursery] = {}
         self._missing: dict[tuple[str, str], str] = {}
         self._workers: dict[Target, Worker] = {}
         self._locks: dict[object, threading.Lock] = {}
@@ -79,9 +80,14 @@ class Workers:
         for worker in self._workers.values():
             worker.close()
         for zygote in self._zygotes.values():
+            zygote.dismiss()
+        for zygote in self._zygotes.values():
             zygote.close()
+        for nursery in self._nurseries.values():
+            nursery.close()
         self._workers.clear()
         self._zygotes.clear()
+        self._nurseries.clear()
 
     def baseline(self, target: Target) -> Target | None:
         """The unoptimised build of the same compiler and release, None when there is none."""
@@ -217,13 +223,14 @@ class Workers:
 
     def _start(self, target: Target) -> Zygote:
         source = plugin(target.backend)
-        python, path = Path(sys.executable), []
-        if target.release:
-            home = self._store.environment(source.backend, target.release, offline=self._offline, say=self._say)
-            python, path = home.python, [str(entry) for entry in home.path]
         environment = {**os.environ, **KNOBS, **source.backend.environment}
+        facts = (source.file, source.attribute)
         try:
-            return Zygote(source.file, source.attribute, python, path, environment, native.shim())
+            if not target.release:
+                return Zygote(*facts, Path(sys.executable), [], environment, native.shim())
+            home = self._store.environment(source.backend, target.release, offline=self._offline, say=self._say)
+            nursery = self._nursery(source, home.python, environment)
+            return Zygote(*facts, home.python, [str(entry) for entry in home.path], environment, native.shim(), nursery)
         except Unavailable as error:
             name = f"{source.backend.name} {target.release}".strip()
             hint = (
@@ -232,6 +239,18 @@ class Workers:
                 else ""
             )
             raise Unavailable(f"{name} cannot be imported here: {error}{hint}") from None
+
+    def _nursery(self, source: Plugin, python: Path, environment: dict[str, str]) -> Nursery:
+        """The process that forks the zygotes of a backend's releases under one Python."""
+        place = (source.backend.name, python)
+        with self._lock(place):
+            found = self._nurseries.get(place)
+            if found is not None and not found.alive:
+                found.close()
+                found = None
+            if found is None:
+                found = self._nurseries[place] = Nursery(source.file, source.attribute, python, environment)
+            return found
 
 
 def _place(target: Target) -> tuple[str, str]:

@@ -52,8 +52,81 @@ class Death:
     peak: int
 
 
+class Nursery:
+    """A warm process that has imported what all releases of a backend share in one environment; zygotes are forked from it.
+
+    Close it after its zygotes: it ends with it what they left.
+    """
+
+    def __init__(self, backend: Path, attribute: str, python: Path, environment: dict[str, str]):
+        self._zygote = Zygote(backend, attribute, python, [], environment, None, nursery=True)
+
+    def fork(self, config: dict[str, Any], control: socket.socket, log: int) -> "Offspring":
+        """A process with the state of the nursery; `config` is for `child.py`."""
+        status_read, status_write = os.pipe()
+        fds = array.array("i", [control.fileno(), log, status_write])
+        with contextlib.suppress(OSError):  # of a nursery that has ended the offspring learns by the pipe
+            self._zygote.send(config, fds)
+        os.close(status_write)
+        return Offspring(status_read)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still fork."""
+        return self._zygote.alive
+
+    def close(self) -> None:
+        """End it."""
+        self._zygote.close()
+
+
+class Offspring:
+    """What `Popen` is to a child of this process, for one that a nursery forked: all that is known of it comes by a pipe."""
+
+    def __init__(self, status: int):
+        self._status = status
+        self._told = b""
+        self._code: int | None = None
+        self.pid = int((self._line(START_SECONDS) or {"pid": 0})["pid"])
+        if not self.pid:
+            self._end(-1)
+
+    def poll(self) -> int | None:
+        """Its status as os.wait gives it, -1 when nobody knows, None while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0.0)
+        return self._code
+
+    def wait(self, timeout: float) -> int:
+        """Its status; TimeoutExpired when it has not ended by then."""
+        if self._code is not None:
+            return self._code
+        told = self._line(timeout)
+        if told is None:
+            raise subprocess.TimeoutExpired("zygote", timeout)
+        return self._end(int(told["status"]))
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _end(self, code: int) -> int:
+        os.close(self._status)
+        self._code = code
+        return code
+
+    def _line(self, seconds: float) -> dict[str, Any] | None:
+        """The nursery's next word, None when none comes in time; a nursery that is gone knows no status."""
+        word, self._told = read_line(self._status, self._told, seconds)
+        return {"pid": 0, "status": -1} if word == {} else word
+
+
 class Zygote:
-    """A warm process that has imported one compiler; `fork` gives workers. Close it: it ends its workers with it."""
+    """A warm process that has imported one compiler; `fork` gives workers. Close it: it ends its workers with it.
+
+    It is a program of its own, or forked from a `nursery` (True: it is to be one).
+    """
 
     def __init__(
         self,
@@ -63,6 +136,7 @@ class Zygote:
         path: list[str],
         environment: dict[str, str],
         shim: Path | None,
+        nursery: Nursery | bool = False,
     ):
         if sys.platform != "linux":
             raise Unavailable(
@@ -80,17 +154,22 @@ class Zygote:
             "path": path,
             "shim": str(shim) if shim else "",
             "scratch": self._scratch,
+            "nursery": nursery is True,
         }
+        self._process: subprocess.Popen[bytes] | Offspring
         with theirs:
-            self._process = subprocess.Popen(
-                [str(python), "-I", str(CHILD), json.dumps(config)],
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=self._log,
-                env=environment,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,  # Ctrl-C is for the main process, which ends its workers in order
-            )
+            if isinstance(nursery, Nursery):
+                self._process = nursery.fork(config, theirs, self._log)
+            else:
+                self._process = subprocess.Popen(
+                    [str(python), "-I", str(CHILD), json.dumps(config)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._log,
+                    stderr=self._log,
+                    env=environment,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,  # Ctrl-C is for the main process, which ends its workers in order
+                )
         try:
             self.version = self._ready()
         except BaseException:
@@ -119,25 +198,33 @@ class Zygote:
         config = {key: int(value) for key, value in asdict(limits).items()}
         fds = array.array("i", [theirs.fileno(), log, state, status_write])
         try:
-            self._control.sendmsg([json.dumps(config).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+            self.send(config, fds)
         finally:
             theirs.close()
             os.close(status_write)
         return Worker(ours, log, state, status_read, limits)
+
+    def send(self, request: dict[str, Any], fds: "array.array[int]") -> None:
+        """Ask for a fork that gets these descriptors."""
+        self._control.sendmsg([json.dumps(request).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
 
     @property
     def alive(self) -> bool:
         """Whether it can still fork."""
         return self._process.poll() is None
 
+    def dismiss(self) -> None:
+        """Have it end, without waiting for it."""
+        self._control.close()
+
     def close(self) -> None:
         """End it and, through it, all of its workers; waits until they are gone."""
-        self._control.close()
+        self.dismiss()
         try:
             self._process.wait(timeout=15)
         except subprocess.TimeoutExpired:  # it is stuck inside an import
             os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+            self._process.wait(timeout=15)
         os.close(self._log)
         shutil.rmtree(self._scratch, ignore_errors=True)  # it is gone by now, unless something killed the process
 
@@ -249,16 +336,23 @@ class Worker:
 
     def _line(self, seconds: float) -> dict[str, Any] | None:
         """The zygote's next word on this worker, None when none comes in time."""
-        deadline = time.monotonic() + seconds
-        while b"\n" not in self._told:
-            readable = wait_readable(self._status, max(0.0, deadline - time.monotonic()))
-            data = os.read(self._status, 4096) if readable else b""
-            if not data:
-                return None
-            self._told += data
-        line, _, self._told = self._told.partition(b"\n")
-        word: dict[str, Any] = json.loads(line)
-        return word
+        word, self._told = read_line(self._status, self._told, seconds)
+        return word or None
+
+
+def read_line(pipe: int, told: bytes, seconds: float) -> tuple[dict[str, Any] | None, bytes]:
+    """The next JSON object of a pipe on which `told` came before, and what came after it; {} at its end, None when none comes in time."""
+    deadline = time.monotonic() + seconds
+    while b"\n" not in told:
+        if not wait_readable(pipe, max(0.0, deadline - time.monotonic())):
+            return None, told
+        data = os.read(pipe, 4096)
+        if not data:
+            return {}, told
+        told += data
+    line, _, told = told.partition(b"\n")
+    word: dict[str, Any] = json.loads(line)
+    return word, told
 
 
 def wait_readable(fd: int, seconds: float) -> bool:
