@@ -7,7 +7,8 @@ from golden_logs import PATHS, GoldenLog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsieve.triage.normalise import location, normalise, operator_blamed, operators_named, qualified_name
+from opsieve.triage.normalise import normalise, operator_blamed, operators_named
+from opsieve.triage.places import location, qualified_name
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)

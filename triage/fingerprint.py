@@ -18,7 +18,8 @@ from opsieve.backends.frames import summary
 from opsieve.backends.observation import Observation
 from opsieve.backends.target import BadTarget, Target
 from opsieve.backends.verdict import Verdict
-from opsieve.triage.normalise import has_variables, location, normalise, operator_blamed, operators_named
+from opsieve.triage.normalise import has_variables, normalise, operator_blamed, operators_named
+from opsieve.triage.places import location
 from opsieve.triage.stack import Stack, read
 
 VERSION = 1

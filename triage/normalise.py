@@ -11,7 +11,8 @@ linear; and the text is cut before the first pass, so ten megabytes cost what ei
 import re
 from collections.abc import Collection
 
-_MAX_READ = 8000  # characters of a message that are looked at
+from opsieve.triage.places import CLEAN, MAX_READ, SOURCES, without_places
+
 _MAX_TEMPLATE = 400
 _SHORT = 24  # a first line shorter than this says too little without the next
 
@@ -30,11 +31,9 @@ _SHOWN = {
     _ID: "<id>",
 }
 _EXPAND = str.maketrans(_SHOWN)
-_CLEAN = {code: " " for code in range(0x20) if chr(code) not in "\n\x1b"} | {0x7F: " "}
-_CLEAN |= {ord(sign): "?" for sign in _SHOWN}
+_CLEAN = CLEAN | {ord(sign): "?" for sign in _SHOWN}
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]{0,20}+[ -/]?[@-~])?")
-_SOURCES = frozenset(["cc", "cpp", "cxx", "c", "h", "hpp", "hh", "cu", "cuh", "py", "pyx", "pxi", "inc", "td", "mlir"])
 _STATUS = re.compile(r"\[ONNXRuntimeError\] : \d{1,4}+ : (\w{1,60}+) : ")
 _QUOTED = re.compile(r"(?<!\w)(?:'([^'\n]{0,200}+)'|\"([^\"\n]{0,200}+)\"|`([^`\n]{0,200}+)[`'])")
 _CAMEL = re.compile(r"[A-Z][A-Za-z0-9]+")
@@ -74,9 +73,9 @@ def normalise(message: str) -> str:
     Of a message of several lines the first one that says something is read: what follows are dumps of arrays and programs. The place
     in the compiler's source is taken out; it is `location`'s.
     """
-    text = _ANSI.sub("", message[:_MAX_READ].translate(_CLEAN))
+    text = _ANSI.sub("", message[:MAX_READ].translate(_CLEAN))
     text = _STATUS.sub(r"\1: ", text)
-    text = _without_site(text)
+    text = without_places(text)
     text = _first_lines(text)
     text = _QUOTED.sub(_quoted, text)
     text = _TOKEN.sub(_token, text)
@@ -120,7 +119,7 @@ def _token(match: re.Match[str]) -> str:
     if kind in ("path", "relative", "file"):
         bare = text.split(":")[0] if kind != "path" else text.rstrip("0123456789:")
         name = bare.replace("\\", "/").rpartition("/")[2]
-        if name.rpartition(".")[2].lower() in _SOURCES:
+        if name.rpartition(".")[2].lower() in SOURCES:
             return name
         return _PATH if kind == "path" and len(text) > 1 else text
     if kind == "opset":
@@ -158,121 +157,6 @@ def _run(match: re.Match[str]) -> str:
     return f"{' ' if run[0].isspace() else ''}{_SHAPE}{' ' if run[-1].isspace() else ''}"
 
 
-_SITE = re.compile(r"(?<![\w/.])((?:/[\w.+-]++)++):(\d{1,7}+)[ :]")
-_TRACE_SITE = re.compile(r'File "([^"\n]{1,400}+)", line \d{1,7}+, in ([^\n]{1,2000}+)')
-_TORCH_SITE = re.compile(r"Exception raised from ([\w:~<>]{1,200}+) at ([^\s:]{1,400}+):\d++")
-
-
-def location(message: str) -> str:
-    """The place in a compiler's own source that a message tells, as `model.cc Model::Model`; "" when it tells none.
-
-    Of onnxruntime that is `/dir/file.cc:line signature`, the innermost when there are several; of TVM the last C++ frame of a
-    traceback; of PyTorch `Exception raised from f at file`. Directories, line, namespaces, template arguments and parameters are
-    left out.
-    """
-    text = message[:_MAX_READ].translate(_CLEAN)
-    sites = _sites(text)
-    if sites:
-        _, _, file, function = sites[-1]
-        return _place(file, function)
-    if match := _TORCH_SITE.search(text):
-        return _place(match[2], qualified_name(match[1]))
-    traced = [
-        match for match in _TRACE_SITE.finditer(text) if match[1].rpartition(".")[2] in _SOURCES - {"py", "pxi", "pyx"}
-    ]
-    return _place(traced[-1][1], qualified_name(traced[-1][2])) if traced else ""
-
-
-def _place(file: str, function: str) -> str:
-    return f"{file.rpartition('/')[2]} {'::'.join(function.split('::')[-2:])}".strip()
-
-
-def _without_site(text: str) -> str:
-    for begin, end, _, _ in reversed(_sites(text)):
-        text = text[:begin] + text[end:]
-    return text
-
-
-def _sites(text: str) -> list[tuple[int, int, str, str]]:
-    """Begin, end, file and qualified function of every `/dir/file.cc:line signature` in a text, in order."""
-    found: list[tuple[int, int, str, str]] = []
-    for match in _SITE.finditer(text):
-        if match[1].rpartition(".")[2] not in _SOURCES or (found and match.start() < found[-1][1]):
-            continue
-        end = _signature_end(text, match.end())
-        function = qualified_name(text[match.end() : end])
-        if "::" not in function:  # prose follows, not a signature
-            function, end = "", match.end()
-        found.append((match.start(), end, match[1], function))
-        if len(found) == 8:
-            break
-    return found
-
-
-def _signature_end(text: str, at: int) -> int:
-    """The position behind the C++ signature that begins at `at`, or `at` when none does; a signature cut short goes to the end."""
-    head = _arguments(text, at)
-    if head < 0:
-        return at
-    end = _closing(text, head, "(", ")")
-    for suffix in ("::<lambda", " const", " noexcept", " [with "):
-        if text.startswith(suffix, end):
-            if suffix == "::<lambda":
-                end = _closing(text, text.find("<", end), "<", ">")
-            elif suffix == " [with ":
-                end = _closing(text, text.find("[", end), "[", "]")
-            else:
-                end += len(suffix)
-    return end
-
-
-def _arguments(text: str, at: int) -> int:
-    """The position of the parenthesis that opens the parameters of a signature at `at`, -1 when there is none on its line."""
-    depth = 0
-    for index in range(at, min(len(text), at + 1500)):
-        sign = text[index]
-        if sign == "\n":
-            return -1
-        if sign == "<":
-            depth += 1
-        elif sign == ">":
-            depth -= depth > 0 and text[index - 1] != "-"
-        elif sign == "(" and depth == 0:
-            if text.startswith("(anonymous namespace)", index) or text.endswith("operator", at, index):
-                continue
-            return index
-    return -1
-
-
-def _closing(text: str, at: int, opening: str, closing: str) -> int:
-    """The position behind the bracket that closes the one at `at`."""
-    depth = 0
-    for index in range(at, len(text)):
-        depth += (text[index] == opening) - (text[index] == closing)
-        if depth == 0:
-            return index + 1
-    return len(text)
-
-
-def qualified_name(signature: str) -> str:
-    """`tvm::runtime::CopyFromBytes` for `void tvm::runtime::CopyFromBytes<T>(DLTensor*, unsigned long)`."""
-    signature = (
-        signature[:_MAX_READ].replace("(anonymous namespace)", "<anonymous>").replace("{anonymous}", "<anonymous>")
-    )
-    head = _arguments(signature, 0)
-    kept: list[str] = []
-    depth = 0
-    for sign in signature if head < 0 else signature[:head]:
-        if sign == "<":
-            depth += 1
-        elif sign == ">" and depth:
-            depth -= 1
-        elif depth == 0:
-            kept.append(sign)
-    words = "".join(kept).split()
-    return words[-1].lstrip("*&").replace("::::", "::").strip(":") if words else ""
-
-
 _WORDS = re.compile(r"[A-Za-z][A-Za-z0-9]*+")
 _HUMPS = re.compile(r"[A-Z]++(?![a-z])|[A-Z][a-z0-9]*+|[a-z0-9]++")
 _BLAMED = re.compile(
@@ -304,7 +188,7 @@ _ENGLISH = frozenset(
 def operators_named(message: str, known: Collection[str]) -> tuple[str, ...]:
     """The operators of `known` that a message names, in order of appearance, those inside a fused name (`FusedMatMul`) too."""
     known = frozenset(known)
-    text = message[:_MAX_READ]
+    text = message[:MAX_READ]
     blamed = frozenset(match[1] for match in _BLAMED.finditer(text))
     found: dict[str, None] = {}
     for match in _WORDS.finditer(text):
@@ -324,7 +208,7 @@ def operators_named(message: str, known: Collection[str]) -> tuple[str, ...]:
 def operator_blamed(text: str) -> str:
     """The operator that a compiler says it was at when it failed, "" when it says none. The last one said counts."""
     last = ""
-    for match in _BLAMED.finditer(text[-_MAX_READ:]):
+    for match in _BLAMED.finditer(text[-MAX_READ:]):
         last = match[1]
     return last
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opsieve.backends.observation import Frame
-from opsieve.triage.normalise import qualified_name
+from opsieve.triage.places import qualified_name
 
 _LISTS = Path(__file__).with_name("plumbing.toml")
 _MAX_NAME = 160
