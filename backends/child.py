@@ -359,7 +359,8 @@ class Zygote:
                 os.wait4(-1, 0)
             except ChildProcessError:
                 break
-        shutil.rmtree(self.config["scratch"], ignore_errors=True)
+        for scratch in [self.config["scratch"]] + [place for _, place in self.workers.values()]:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def kill(pid: int) -> None:

@@ -3,6 +3,7 @@
 import os
 import select
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -110,3 +111,34 @@ def test_zygotes_end_with_their_nursery(releases: Releases) -> None:
     one.close()
     with pytest.raises(Unavailable):
         releases.zygote("two")
+
+
+def test_nothing_is_left_when_the_main_process_is_killed(releases: Releases) -> None:
+    script = (
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "from opsieve.backends.zygote import Limits, Nursery, Zygote\n"
+        "file, release = map(Path, sys.argv[1:])\n"
+        "facts = (file, 'BACKEND', Path(sys.executable))\n"
+        "nursery = Nursery(*facts, dict(os.environ))\n"
+        "zygotes = [Zygote(*facts, [str(release)], dict(os.environ), None, nursery) for _ in range(5)]\n"
+        "workers = [zygote.fork(Limits()) for zygote in zygotes]\n"
+        "ours = [item._process.pid for item in (nursery._zygote, *zygotes)]\n"
+        "print(*ours, *[worker.pid for worker in workers], flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(releases.file), str(releases.folder / "one")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tempfile.tempdir)},
+    )
+    assert process.stdout is not None
+    watched = [os.pidfd_open(int(pid)) for pid in process.stdout.readline().split()]
+    assert len(watched) == 11
+    process.kill()
+    process.communicate()
+    for ended in watched:
+        assert select.select([ended], [], [], 10)[0]
+        os.close(ended)
