@@ -1,0 +1,193 @@
+"""OpenVINO on the CPU, through its ONNX front end.
+
+https://docs.openvino.ai/ describes the CPU device. It has no build without optimisations; what can be turned off by itself are the snippets
+(element-wise subgraphs made into machine code) and the low-precision transformations. Sums are in float32: left alone, the device takes
+bfloat16 where the processor has it. By design it computes int64 as int32 and float64 as float32, so that what needs the wider
+type is refused here and not called a wrong result.
+"""
+
+import re
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from opsieve.backends.protocol import Request, Run
+
+# Element types that numpy's own dtypes cannot tell: OpenVINO's name and the carrier of its bytes.
+CARRIED = {"bfloat16": ("bf16", np.uint16), "float8_e4m3fn": ("f8e4m3", np.uint8), "float8_e5m2": ("f8e5m2", np.uint8)}
+# Packed elements and the other float8 have no way in; complex numbers no type at all.
+BARRED = frozenset(
+    ["INT4", "UINT4", "INT2", "UINT2", "FLOAT4E2M1", "FLOAT8E4M3FNUZ", "FLOAT8E5M2FNUZ", "FLOAT8E8M0", "COMPLEX64"]
+    + ["COMPLEX128"]
+)
+INT32 = np.iinfo(np.int32)
+
+# What a message means, first match wins.
+MEANINGS: Tuple[Tuple[str, str], ...] = (
+    ("environment", r"unsupported (?:IR|ir) version|IR version \d+"),
+    ("out-of-memory", r"bad_alloc|[Cc]annot allocate memory|[Ff]ailed to allocate|Unable to allocate"),
+    ("unsupported", r"does not support the following ONNX operations|No conversion rule found|OpConversionFailure"),
+    ("unsupported", r"[Uu]nsupported|[Nn]ot (?:yet |currently )?(?:supported|implemented)|does(?:n't| not) support"),
+    (
+        "unsupported",
+        r"is computed with (?:31|24) bits|cannot cross the border of a model|\b[Oo]nly \S{1,60} (?:is|are) supported",
+    ),
+)
+
+
+class OpenvinoCpu:
+    """The backend `openvino`."""
+
+    name = "openvino"
+    package = "openvino"
+    extra = "openvino"
+    options: Mapping[str, Tuple[str, ...]] = {"snippets": ("on", "off"), "low_precision": ("on", "off")}
+    main_option = "snippets"
+    baseline: Mapping[str, str] = {}
+    environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OV_TELEMETRY_DISABLED": "1"}
+    lacks: Tuple[str, ...] = (
+        "sequences and optionals; 2-bit and 4-bit values that are fed or read",
+        "integers of more than 31 bits and float64, which it computes as int32 and float32",
+    )
+
+    def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
+        """numpy for the tensors, onnx to read what a model declares; telemetry is imported by OpenVINO's own package."""
+        numpy = "numpy==1.24.4" if python < (3, 9) else "numpy==1.26.4" if python < (3, 13) else "numpy>=2.1"
+        return (numpy, "onnx", "ml_dtypes", "openvino-telemetry", "packaging")
+
+    def companions(self, release: str) -> Tuple[str, ...]:
+        """A release needs nothing of its own beside it."""
+        return ()
+
+    def load(self) -> str:
+        """Import openvino; a Core, which may start threads, is made by each worker."""
+        import onnx  # noqa: F401
+        import openvino
+
+        return str(openvino.__version__).split("-")[0]
+
+    def prepare(self, request: "Request") -> "Run":
+        """Read and compile the model; shapes that it leaves open stay open."""
+        import onnx
+        import openvino
+
+        model = onnx.load_model_from_string(request.model)
+        drop_fed_defaults(model.graph, request)
+        refuse_border(model.graph, request.inputs)
+        core = openvino.Core()
+        read = core.read_model(model.SerializeToString())
+        given = {tensor.name for tensor in model.graph.initializer}
+        names = [item.name for item in model.graph.input if item.name not in given]
+        outputs = [item.name for item in model.graph.output]
+
+        request.stage("compile")
+        compiled = core.compile_model(read, "CPU", settings(request.options))
+        places = ports(compiled.inputs, names)
+        if len(compiled.outputs) != len(outputs):
+            raise RuntimeError("the compiled model has %d outputs, not %d" % (len(compiled.outputs), len(outputs)))
+
+        def run(values: Dict[str, Any]) -> Dict[str, Any]:
+            asked = compiled.create_infer_request()
+            for name, place in places.items():
+                asked.set_input_tensor(place, to_tensor(openvino, values[name]))
+            asked.infer()
+            return {name: to_value(openvino, asked.get_output_tensor(at)) for at, name in enumerate(outputs)}
+
+        return run
+
+    def classify(self, stage: str, exception: str, message: str) -> str:
+        """By the exception's class where it says enough, else by the wording of the message."""
+        kind = exception.rpartition(".")[2]
+        if kind == "NotImplementedError":
+            return "unsupported"
+        if kind in ("MemoryError", "_ArrayMemoryError"):
+            return "out-of-memory"
+        if kind in ("ImportError", "ModuleNotFoundError"):
+            return "environment"
+        if kind == "DecodeError":
+            return "rejected"
+        for meaning, pattern in MEANINGS:
+            if re.search(pattern, message[:4000]):
+                return meaning
+        return "error"
+
+
+def settings(options: Mapping[str, str]) -> Dict[str, Any]:
+    """One thread, float32, and the two switches by the names that the CPU device keeps for its own tests."""
+    chosen: Dict[str, Any] = {"INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32"}
+    if options["snippets"] == "off":
+        chosen["SNIPPETS_MODE"] = "DISABLE"
+    if options["low_precision"] == "off":
+        chosen["LP_TRANSFORMS_MODE"] = "NO"
+    return chosen
+
+
+def ports(inputs: List[Any], names: List[str]) -> Dict[str, int]:
+    """The port of each input, by place: a graph input that is an output too has lost its name. By name when one is gone."""
+    if len(inputs) == len(names):
+        return {name: place for place, name in enumerate(names)}
+    return {name: place for place, port in enumerate(inputs) for name in names if name in port.get_names()}
+
+
+def drop_fed_defaults(graph: Any, request: "Request") -> None:
+    """Drop the default value of every graph input that is fed: the front end takes a default for a constant."""
+    declared = {item.name for item in graph.input}
+    kept = [tensor for tensor in graph.initializer if not (tensor.name in declared and tensor.name in request.inputs)]
+    if len(kept) < len(graph.initializer):
+        del graph.initializer[:]
+        graph.initializer.extend(kept)
+        request.notes.append("default values of inputs that are fed were left out of the model")
+
+
+def refuse_border(graph: Any, inputs: Mapping[str, Any]) -> None:
+    """NotImplementedError for what cannot be fed or read, and for values that OpenVINO narrows by design."""
+    from onnx import TensorProto
+
+    for item in list(graph.input) + list(graph.output):
+        what = item.type.WhichOneof("value")
+        if what not in ("tensor_type", None):
+            raise NotImplementedError("a %s cannot cross the border of a model in openvino" % what.replace("_", " "))
+        name = TensorProto.DataType.Name(item.type.tensor_type.elem_type)
+        if name in BARRED:
+            raise NotImplementedError("a tensor of %s cannot cross the border of a model in openvino" % name.lower())
+    for item in graph.output:
+        if item.type.tensor_type.elem_type == TensorProto.DOUBLE:
+            raise NotImplementedError("a result of float64 is computed with 24 bits in openvino")
+    for value in inputs.values():
+        array = np.asarray(value)
+        if (
+            array.dtype.kind in "iu"
+            and array.size
+            and not INT32.min <= int(array.min()) <= int(array.max()) <= INT32.max
+        ):
+            raise NotImplementedError("a larger integer is computed with 31 bits in openvino")
+
+
+def to_tensor(openvino: Any, value: Any) -> Any:
+    """An OpenVINO tensor that shares or copies the value's bytes."""
+    array = np.asarray(value, order="C")
+    if array.dtype.kind in "OUS":
+        return openvino.Tensor(array.astype(str))
+    carried = CARRIED.get(array.dtype.name)
+    if carried is None:
+        return openvino.Tensor(array)
+    tensor = openvino.Tensor(getattr(openvino.Type, carried[0]), list(array.shape))
+    np.asarray(tensor.data).view(carried[1])[...] = array.view(carried[1])
+    return tensor
+
+
+def to_value(openvino: Any, tensor: Any) -> Any:
+    """A numpy array of what a tensor holds, of the type that OpenVINO gave."""
+    kind = tensor.element_type.to_string()
+    if kind == "string":
+        return np.array(tensor.str_data, dtype=object)
+    for name, (own, carrier) in CARRIED.items():
+        if kind == own:
+            import ml_dtypes
+
+            return np.array(tensor.data).view(carrier).view(np.dtype(getattr(ml_dtypes, name)))
+    return np.array(tensor.data)
+
+
+BACKEND = OpenvinoCpu()

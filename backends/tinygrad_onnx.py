@@ -1,0 +1,179 @@
+"""tinygrad, through its own ONNX runner.
+
+https://docs.tinygrad.org/ describes it. Its default device here is `python`, which interprets the code that tinygrad generates and needs
+nothing beside it; the others make machine code with `clang`, LLVM or tinygrad's own assembler, and all three want a `clang` on
+PATH. Nothing is compiled before it runs: `compile` builds the lazy graph, kernels are generated in the stage `run`.
+"""
+
+import re
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from opsieve.backends.protocol import Request, Run
+
+DEVICES = {"python": "PYTHON", "clang": "CPU:CLANG", "llvm": "CPU:LLVM", "x86": "CPU:X86"}
+TYPES = frozenset(
+    ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32"]
+    + ["float64"]
+)
+
+# What a message means, first match wins. A Python error that tinygrad does not explain is left an error.
+MEANINGS: Tuple[Tuple[str, str], ...] = (
+    ("environment", r"No such file or directory: 'clang|No renderer for \w+ is available|library not found"),
+    ("out-of-memory", r"[Cc]annot allocate memory|Unable to allocate|MemoryError"),
+    ("unsupported", r"is not a valid (?:OnnxDataType|AttributeType|Domain)|is not supported for domain"),
+    ("unsupported", r"[Uu]nsupported|[Nn]ot (?:yet |currently )?(?:supported|implemented)|does(?:n't| not) support"),
+    ("unsupported", r"\b[Oo]nly \S{1,60} (?:is|are) supported|cannot cross the border of a model"),
+)
+
+
+class TinygradOnnx:
+    """The backend `tinygrad`."""
+
+    name = "tinygrad"
+    package = "tinygrad"
+    extra = "tinygrad"
+    options: Mapping[str, Tuple[str, ...]] = {"device": tuple(DEVICES), "optimise": ("on", "off")}
+    main_option = "device"
+    baseline: Mapping[str, str] = {"optimise": "off"}
+    # Its settings are read from the environment: those that a user has for other work shall not change an answer.
+    environment: Mapping[str, str] = {
+        "DEV": "PYTHON",
+        "NOOPT": "0",
+        "BEAM": "0",
+        "WINO": "0",
+        "DEBUG": "0",
+        "FLOAT16": "0",
+        "CACHELEVEL": "0",
+        "PARALLEL": "0",
+        "NUM_CPU_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    lacks: Tuple[str, ...] = (
+        "strings; complex numbers, float8 and 4-bit values anywhere in a model",
+        "Loop, Scan and more operators: it says so, operator by operator",
+    )
+
+    def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
+        """numpy, and onnx to read what a model declares; tinygrad itself needs nothing."""
+        numpy = "numpy==1.24.4" if python < (3, 9) else "numpy==1.26.4" if python < (3, 13) else "numpy>=2.1"
+        return (numpy, "onnx", "ml_dtypes")
+
+    def companions(self, release: str) -> Tuple[str, ...]:
+        """A release needs nothing of its own beside it."""
+        return ()
+
+    def load(self) -> str:
+        """Import tinygrad; a device, which may start threads, is opened by each worker."""
+        from importlib import metadata
+
+        import onnx  # noqa: F401
+        import tinygrad.nn.onnx
+        import tinygrad.runtime.ops_python  # noqa: F401
+
+        return metadata.version(self.package)
+
+    def prepare(self, request: "Request") -> "Run":
+        """Parse the model and build the lazy graph of it once, so that what the front end refuses is told as `compile`."""
+        import onnx
+        from tinygrad import Tensor
+        from tinygrad.helpers import Context
+        from tinygrad.nn.onnx import OnnxRunner
+
+        model = onnx.load_model_from_string(request.model)
+        drop_fed_defaults(model.graph, request)
+        refuse_border(model.graph)
+        chosen = {"DEV": DEVICES[request.options["device"]], "NOOPT": int(request.options["optimise"] == "off")}
+        names = [item.name for item in model.graph.output]
+        with Context(**chosen):
+            runner = OnnxRunner(Tensor(model.SerializeToString(), device="PYTHON"))
+            request.stage("compile")
+            runner(fed(request.inputs, runner.graph_inputs))
+
+        def run(values: Dict[str, Any]) -> Dict[str, Any]:
+            with Context(**chosen):
+                results = runner(fed(values, runner.graph_inputs))
+                return {name: to_value(results[name]) for name in names}
+
+        return run
+
+    def classify(self, stage: str, exception: str, message: str) -> str:
+        """By the exception's class where it says enough, else by the wording of the message."""
+        kind = exception.rpartition(".")[2]
+        if kind == "NotImplementedError":
+            return "unsupported"
+        if kind in ("MemoryError", "_ArrayMemoryError"):
+            return "out-of-memory"
+        if kind in ("ImportError", "ModuleNotFoundError"):
+            return "environment"
+        if kind == "DecodeError":
+            return "rejected"
+        for meaning, pattern in MEANINGS:
+            if re.search(pattern, message[:4000]):
+                return meaning
+        return "error"
+
+
+def drop_fed_defaults(graph: Any, request: "Request") -> None:
+    """Drop the default value of every graph input that is fed: the runner takes a default for a constant."""
+    declared = {item.name for item in graph.input}
+    kept = [tensor for tensor in graph.initializer if not (tensor.name in declared and tensor.name in request.inputs)]
+    if len(kept) < len(graph.initializer):
+        del graph.initializer[:]
+        graph.initializer.extend(kept)
+        request.notes.append("default values of inputs that are fed were left out of the model")
+
+
+def refuse_border(graph: Any) -> None:
+    """NotImplementedError for inputs and outputs of types that tinygrad does not have."""
+    from onnx import helper
+
+    for item in list(graph.input) + list(graph.output):
+        kind = item.type
+        while kind.WhichOneof("value") in ("optional_type", "sequence_type"):
+            kind = getattr(kind, kind.WhichOneof("value")).elem_type
+        number = kind.tensor_type.elem_type
+        name = helper.tensor_dtype_to_np_dtype(number).name if number else "float32"
+        if kind.WhichOneof("value") not in ("tensor_type", None) or name not in TYPES:
+            raise NotImplementedError("a value of %s cannot cross the border of a model in tinygrad" % name)
+
+
+def fed(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> Dict[str, Any]:
+    """The values that the runner asks for, as tensors of tinygrad."""
+    return {name: to_tensor(values.get(name)) for name in wanted}
+
+
+def to_tensor(value: Any) -> Any:
+    """A tensor, a list of them, or None. numpy has no bfloat16 that tinygrad knows: its bits are fed."""
+    from tinygrad import Tensor, dtypes
+
+    if value is None:
+        return None
+    if isinstance(value, list):
+        return [to_tensor(item) for item in value]
+    array = np.asarray(value)
+    if array.dtype.name == "bfloat16":
+        return Tensor(array.view(np.uint16)).bitcast(dtypes.bfloat16)
+    return Tensor(array)
+
+
+def to_value(result: Any) -> Any:
+    """A numpy array, a list of them or None of what the runner returned, of the type that tinygrad gave."""
+    from tinygrad import dtypes
+
+    if isinstance(result, (list, tuple)):
+        converted: List[Any] = [to_value(item) for item in result]
+        return converted
+    if result is None or not hasattr(result, "numpy"):
+        return result if result is None else np.asarray(result)
+    if result.dtype == dtypes.bfloat16:
+        import ml_dtypes
+
+        return result.bitcast(dtypes.uint16).numpy().view(ml_dtypes.bfloat16)
+    return result.numpy()
+
+
+BACKEND = TinygradOnnx()

@@ -1,0 +1,166 @@
+"""tract: an inference engine in Rust, through its Python binding.
+
+https://github.com/sonos/tract describes it. A model is read, analysed (every shape and type must come out), decluttered and
+optimised for the processor; the binding leaves none of these steps out, so there is no unoptimised build to compare with.
+"""
+
+import os
+import re
+import tempfile
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Tuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from opsieve.backends.protocol import Request, Run
+
+# Element types that its tensors carry between Rust and numpy, with the names that its facts have for them.
+FACTS = {
+    "bool": "bool",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "uint8": "u8",
+    "uint16": "u16",
+    "uint32": "u32",
+    "uint64": "u64",
+    "float16": "f16",
+    "float32": "f32",
+    "float64": "f64",
+}
+
+# What a message means, first match wins. What tract does not explain (a failed unification, a type mismatch) is left an error.
+MEANINGS: Tuple[Tuple[str, str], ...] = (
+    (
+        "out-of-memory",
+        r"bad_alloc|[Cc]annot allocate memory|[Ff]ailed to allocate|memory allocation of \d+ bytes failed",
+    ),
+    (
+        "unsupported",
+        r"Unimplemented\(|UnimplementedOp|[Uu]nimplemented|[Uu]nsupported|not (?:yet )?(?:implemented|supported)",
+    ),
+    ("unsupported", r"does not support|cannot cross the border of a model|\b[Oo]nly \S{1,60} (?:is|are) supported"),
+)
+
+
+class TractCpu:
+    """The backend `tract`."""
+
+    name = "tract"
+    package = "tract"
+    extra = "tract"
+    options: Mapping[str, Tuple[str, ...]] = {}
+    main_option = ""
+    baseline: Mapping[str, str] = {}
+    environment: Mapping[str, str] = {"RUST_BACKTRACE": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    lacks: Tuple[str, ...] = (
+        "strings, sequences, optionals; bfloat16, float8 and 4-bit values that are fed or read",
+        "models whose shapes cannot be told before they run",
+    )
+
+    def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
+        """numpy, and onnx to read what a model declares."""
+        numpy = "numpy==1.24.4" if python < (3, 9) else "numpy==1.26.4" if python < (3, 13) else "numpy>=2.1"
+        return (numpy, "onnx", "ml_dtypes")
+
+    def companions(self, release: str) -> Tuple[str, ...]:
+        """A release needs nothing of its own beside it."""
+        return ()
+
+    def load(self) -> str:
+        """Import tract."""
+        import onnx  # noqa: F401
+        import tract
+
+        return str(tract.version())
+
+    def prepare(self, request: "Request") -> "Run":
+        """Read, analyse and optimise the model for the types and shapes of the values that will be fed."""
+        import onnx
+        import tract
+
+        model = onnx.load_model_from_string(request.model)
+        drop_fed_defaults(model.graph, request)
+        refuse_border(model.graph)
+        inferred = read(tract, model.SerializeToString())
+        names = [inferred.input_name(place) for place in range(inferred.input_count())]
+        missing = [name for name in names if name not in request.inputs]
+        if missing:
+            raise RuntimeError("tract asks for %r, which is no input of the model" % missing[0][:80])
+        for place, name in enumerate(names):
+            value = np.asarray(request.inputs[name])
+            inferred.set_input_fact(place, ",".join([str(side) for side in value.shape] + [FACTS[value.dtype.name]]))
+        outputs = [item.name for item in model.graph.output]
+
+        request.stage("compile")
+        runnable = inferred.into_model().into_runnable()
+
+        def run(values: Dict[str, Any]) -> Dict[str, Any]:
+            results = runnable.run([tract.Tensor.from_numpy(np.asarray(values[name])) for name in names])
+            return {name: to_value(tract, result) for name, result in zip(outputs, results)}
+
+        return run
+
+    def classify(self, stage: str, exception: str, message: str) -> str:
+        """By the exception's class where it says enough, else by the wording of the message."""
+        kind = exception.rpartition(".")[2]
+        if kind == "NotImplementedError":
+            return "unsupported"
+        if kind in ("MemoryError", "_ArrayMemoryError"):
+            return "out-of-memory"
+        if kind in ("ImportError", "ModuleNotFoundError"):
+            return "environment"
+        if kind == "DecodeError":
+            return "rejected"
+        for meaning, pattern in MEANINGS:
+            if re.search(pattern, message[:4000]):
+                return meaning
+        return "error"
+
+
+def read(tract: Any, model: bytes) -> Any:
+    """The model as tract reads it: from a file, for its binding takes nothing else."""
+    handle, path = tempfile.mkstemp(suffix=".onnx")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(model)
+        return tract.onnx().load(path)
+    finally:
+        os.unlink(path)
+
+
+def drop_fed_defaults(graph: Any, request: "Request") -> None:
+    """Drop the default value of every graph input that is fed: tract takes a default for a constant."""
+    declared = {item.name for item in graph.input}
+    kept = [tensor for tensor in graph.initializer if not (tensor.name in declared and tensor.name in request.inputs)]
+    if len(kept) < len(graph.initializer):
+        del graph.initializer[:]
+        graph.initializer.extend(kept)
+        request.notes.append("default values of inputs that are fed were left out of the model")
+
+
+def refuse_border(graph: Any) -> None:
+    """NotImplementedError for inputs and outputs of types that tract's binding cannot carry."""
+    from onnx import helper
+
+    for item in list(graph.input) + list(graph.output):
+        what = item.type.WhichOneof("value")
+        if what not in ("tensor_type", None):
+            raise NotImplementedError("a %s cannot cross the border of a model in tract" % what.replace("_", " "))
+        number = item.type.tensor_type.elem_type
+        name = helper.tensor_dtype_to_np_dtype(number).name if number else "float32"
+        if name not in FACTS:
+            raise NotImplementedError("a tensor of %s cannot cross the border of a model in tract" % name)
+
+
+def to_value(tract: Any, result: Any) -> Any:
+    """A numpy array of a result. Sizes that tract computed are symbols to it: they are read as int64."""
+    try:
+        result.datum_type()
+    except ValueError:  # not one of the types that its binding knows
+        result = result.convert_to(tract.DatumType.I64)
+    return result.to_numpy()
+
+
+BACKEND = TractCpu()
