@@ -73,6 +73,17 @@ def check(model: bytes) -> str:
     return ""
 
 
+def inferred(model: bytes) -> bytes:
+    """The serialised model with the types that ONNX's shape inference finds, without initializers; for workers only, like `check`.
+
+    Where inference meets a contradiction it goes on without that type.
+    """
+    proto = onnx.shape_inference.infer_shapes(onnx.ModelProto.FromString(model), data_prop=True)
+    del proto.graph.initializer[:]
+    data: bytes = proto.SerializeToString()
+    return data
+
+
 def _take_in(model: onnx.ModelProto, folder: Path, size: int) -> bool:
     """Move external data into the model; False when there is none. Every place and size is checked before any is read."""
     parts: list[tuple[TensorProto, Path, int, int]] = []
