@@ -88,21 +88,28 @@ class TargetCheck:
                     yield self._compared(subject, test, got, wanted)
             return
         for subject, test, got in zip(subjects, tests, self.workers.observe_many(self.target, tests), strict=True):
-            yield self._ended(subject, test, got)
+            yield self._ended(subject, test, got, None)
+
+    def known(self, subject: Subject, got: Observation, wanted: Observation) -> Answer:
+        """The answer for a subject that the target and the arbiter were already asked about."""
+        test = Test(program(subject), subject.inputs)
+        if self.failure.verdict.kind == "mismatch":
+            return self._compared(subject, test, got, wanted)
+        return self._ended(subject, test, got, wanted)
 
     @property
     def _arbiter(self) -> Target:
         assert self.arbiter is not None
         return self.arbiter
 
-    def _ended(self, subject: Subject, test: Test, got: Observation) -> Answer:
+    def _ended(self, subject: Subject, test: Test, got: Observation, wanted: Observation | None) -> Answer:
         verdict = ended(got, self.failure.verdict)
         if verdict is None:
             return Answer("gone", got.outcome)
         if not self.failure.shown_by(verdict, got, operators(subject), self.level):
             return self._slipped(verdict, got, subject)
         if self.arbiter is not None and self.level != "loose":
-            accepted = self.workers.observe(self.arbiter, test.program, test.inputs)
+            accepted = wanted or self.workers.observe(self.arbiter, test.program, test.inputs)
             if accepted.outcome in ENDS:
                 return Answer("slipped", f"{self.arbiter} does not accept it either: {shown(accepted.message, 200)}")
         return self._cured(test)

@@ -35,7 +35,7 @@ class NotReproduced(Exception):
 class Premise:
     """The failure to keep: on which target, against whom, and what the target showed.
 
-    `chance` is how often it shows: 1.0 for a failure that always does, else what its replays make sure of (the lower end of
+    `right` is what the arbiter showed, where he was heard. `chance` is how often it shows: 1.0 for a failure that always does, else what its replays make sure of (the lower end of
     Wilson's interval at 90 %).
     """
 
@@ -44,6 +44,7 @@ class Premise:
     failure: Failure
     observation: Observation
     reason: str
+    right: Observation | None = None
     chance: float = 1.0
 
 
@@ -110,7 +111,8 @@ def _asked(
         return None, "its outputs are wrong, but nobody who could be asked again gives the right ones; use --against"
     observation = judged.observations[0]
     failure = Failure(verdict, fingerprint(verdict, observation, operators(subject)))
-    premise = Premise(target, arbiter, failure, observation, verdict.reason)
+    heard = [each for each in judged.observations if arbiter is not None and each.target == display(arbiter)]
+    premise = Premise(target, arbiter, failure, observation, verdict.reason, next(iter(heard), None))
     if not _steady(case, premise, workers):
         return _flaky(case, subject, target, verdict, workers)
     return premise, ""
@@ -127,7 +129,8 @@ def _flaky(
     verdict = replace(verdict, stage=seen[0].stage, message=seen[0].message)
     failure = Failure(verdict, fingerprint(verdict, seen[0], operators(subject)))
     reason = f"{display(target)} fails in {len(seen)} of {REPLAYS} runs: {shown(seen[0].message, 200)}"
-    return Premise(target, workers.baseline(target), failure, seen[0], reason, wilson(len(seen), REPLAYS)), ""
+    chance = wilson(len(seen), REPLAYS)
+    return Premise(target, workers.baseline(target), failure, seen[0], reason, chance=chance), ""
 
 
 def _steady(case: Case, premise: Premise, workers: Workers) -> bool:
@@ -167,7 +170,7 @@ def _plain(case: Case, subject: Subject, target: Target, workers: Workers) -> Pr
         return None
     failure = Failure(verdict, fingerprint(verdict, got, operators(subject)))
     reason = f"{display(target)} fails, {display(baseline)} does not: {shown(got.message, 300)}"
-    return Premise(target, baseline, failure, got, reason)
+    return Premise(target, baseline, failure, got, reason, wanted)
 
 
 def _compared(
@@ -186,9 +189,8 @@ def _compared(
         return None, shown(f"{got.outcome}, agrees with {display(against)}", 300)
     failure = Failure(verdict, fingerprint(verdict, got, operators(subject)))
     what = got.message.strip() or (verdict.mismatch and verdict.mismatch.what) or got.outcome
-    return Premise(
-        target, against, failure, got, f"{display(target)} differs from {display(against)}: {shown(what, 300)}"
-    ), ""
+    reason = f"{display(target)} differs from {display(against)}: {shown(what, 300)}"
+    return Premise(target, against, failure, got, reason, wanted), ""
 
 
 def _arbiter(case: Case, target: Target, judged: Judged, workers: Workers) -> Target | None:

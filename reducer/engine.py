@@ -121,8 +121,12 @@ class Engine:
         self._accept(candidate, answer)
         return True
 
-    def begin(self) -> Answer:
-        """Ask the premise: whether the subject that it starts from shows the failure."""
+    def begin(self, known: Answer | None = None) -> Answer:
+        """Ask the premise: whether the subject that it starts from shows the failure; `known` is an answer already given."""
+        digest = self._hashes.subject(self.best)
+        if known is not None and digest not in self._told:
+            self.checks += 1
+            self._remember(digest, self.best, "the whole model", known)
         self.answer = self.look(self.best, "the whole model")
         return self.answer
 

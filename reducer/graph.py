@@ -1,6 +1,6 @@
 """The main graph of a subject as a reducer sees it, and cuts: any subset of its nodes as a model of its own."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
@@ -12,7 +12,7 @@ from onnx import AttributeProto, helper
 
 from opsieve.gen.structure import all_nodes, bodies
 from opsieve.gen.tensors import NUMBERS, Value, dtype_name, read_tensor, write_tensor
-from opsieve.reducer.subject import Subject
+from opsieve.reducer.subject import Recording, Subject
 
 SMALL = 1024  # bytes of a constant that is worth storing instead of the nodes that compute it
 _LONGEST_CLOSURE = 8  # nodes that compute one large constant; with more of them it becomes an input
@@ -177,7 +177,10 @@ def cut(graph: Graph, keep: Iterable[int], *, closure: bool = False, tap: Iterab
     places = sorted(kept)
     made = {name for place in places for name in graph.nodes[place].output if name}
     needed = dict.fromkeys(name for place in places for name in graph.reads[place] if name not in made)
-    model = _shell(graph.subject.model)
+    results = _results(graph, places, kept, set(tap))
+    untyped = [name for name in results if _declared(graph, name) is None]
+    _want(graph, [name for name in (*needed, *untyped) if name in graph.producer])
+    model = shell(graph.subject.model)
     fed: dict[str, Value] = {}
     for name, info in graph.inputs.items():  # the given order of inputs stays, those that are cut come behind
         if name in needed:
@@ -192,7 +195,7 @@ def cut(graph: Graph, keep: Iterable[int], *, closure: bool = False, tap: Iterab
         elif name not in graph.inputs and not _supply(graph, name, model, fed):
             return None
     model.graph.node.extend(graph.nodes[place] for place in places)
-    for name in _results(graph, places, kept, set(tap)):
+    for name in results:
         result = _typed(graph, name)
         if result is None:
             return None
@@ -203,17 +206,30 @@ def cut(graph: Graph, keep: Iterable[int], *, closure: bool = False, tap: Iterab
     model.graph.value_info.extend(
         info for info in graph.subject.model.graph.value_info if info.name in made and info.name not in graph.outputs
     )
-    _keep_functions(graph.subject.model, model)
-    return Subject(model, fed, {name: value for name, value in graph.subject.values.items() if name in wanted})
+    keep_functions(graph.subject.model, model)
+    return Subject(model, fed, _only(graph.subject.values, wanted))
+
+
+def _want(graph: Graph, names: list[str]) -> None:
+    """Have values recorded together that will be asked for one by one."""
+    if isinstance(graph.subject.values, Recording):
+        graph.subject.values.want(names)
+
+
+def _only(values: Mapping[str, Value], names: Collection[str]) -> Mapping[str, Value]:
+    if isinstance(values, Recording):
+        return values.only(names)
+    return {name: value for name, value in values.items() if name in names}
 
 
 def _constants_needed(graph: Graph, kept: set[int]) -> set[int]:
     """Nodes that compute the large constants which the kept nodes read."""
     found: set[int] = set()
-    for place in kept:
-        for source in graph.producers[place]:
-            if source in kept or source in found or source not in graph.constant:
-                continue
+    sources = sorted({source for place in kept for source in graph.producers[place]} - kept)
+    sources = [source for source in sources if source in graph.constant]
+    _want(graph, [name for source in sources for name in graph.nodes[source].output if name])
+    for source in sources:
+        if source not in found:
             closure = graph.ancestors([source])
             if len(closure) <= _LONGEST_CLOSURE and not any(
                 _small(graph, name) for name in graph.nodes[source].output if name
@@ -266,15 +282,19 @@ def _results(graph: Graph, places: list[int], kept: set[int], tap: set[str]) -> 
 
 def _typed(graph: Graph, name: str) -> onnx.ValueInfoProto | None:
     """A value's name and type: as declared when the model has open dimensions, as recorded otherwise."""
-    told = graph.outputs[name].type if name in graph.outputs else graph.told.get(name)
-    if told is not None and told.WhichOneof("value") not in (None, "tensor_type"):
-        return onnx.ValueInfoProto(name=name, type=told)
-    if told is not None and told.tensor_type.elem_type and told.tensor_type.HasField("shape"):
-        return onnx.ValueInfoProto(name=name, type=told)
-    found = type_of(graph.subject.values.get(name))
-    if found is None and told is not None and told.tensor_type.elem_type:
-        found = told
+    found = _declared(graph, name) or type_of(graph.subject.values.get(name))
+    if found is None and name in graph.told and graph.told[name].tensor_type.elem_type:
+        found = graph.told[name]
     return None if found is None else onnx.ValueInfoProto(name=name, type=found)
+
+
+def _declared(graph: Graph, name: str) -> onnx.TypeProto | None:
+    """The type that the model itself tells, when it is whole."""
+    told = graph.outputs[name].type if name in graph.outputs else graph.told.get(name)
+    if told is None or told.WhichOneof("value") is None:
+        return None
+    whole = not told.HasField("tensor_type") or (told.tensor_type.elem_type and told.tensor_type.HasField("shape"))
+    return told if whole else None
 
 
 def type_of(value: Any) -> onnx.TypeProto | None:
@@ -291,15 +311,15 @@ def type_of(value: Any) -> onnx.TypeProto | None:
     return None
 
 
-def _shell(model: onnx.ModelProto) -> onnx.ModelProto:
+def shell(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model without its graph's content, its functions and what only people read."""
-    shell = onnx.ModelProto(ir_version=model.ir_version)
-    shell.opset_import.extend(model.opset_import)
-    shell.graph.name = model.graph.name
-    return shell
+    bare = onnx.ModelProto(ir_version=model.ir_version)
+    bare.opset_import.extend(model.opset_import)
+    bare.graph.name = model.graph.name
+    return bare
 
 
-def _keep_functions(source: onnx.ModelProto, model: onnx.ModelProto) -> None:
+def keep_functions(source: onnx.ModelProto, model: onnx.ModelProto) -> None:
     """Copy the local functions that the model calls, directly or through others."""
     if not source.functions:
         return

@@ -17,6 +17,7 @@ from opsieve.reducer.node_passes import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.node_phase import ENOUGH, NodePhase
 from opsieve.reducer.recording import recorded
 from opsieve.reducer.sameness import Level
+from opsieve.reducer.shrink_bodies import OPENING
 from opsieve.reducer.subject import Subject
 
 GROUP = "opsieve.reductions"
@@ -94,7 +95,7 @@ def reduce_failure(
     since = time.monotonic()
     checks = [check_for(premise, each, level, start) for each in lanes]
     run = _Run(start, checks, workers, workers.baseline(premise.target), journal, listeners, dimensions)
-    run.reduce(_told(premise))
+    run.reduce(_told(premise), _seen(checks[0], premise, start))
     if isinstance(checks[0], Repeated):
         answers = checks[0].inner.ask([run.engine.best] * REPLAYS)
         replays = (sum(answer.kind == "same" for answer in answers), REPLAYS)
@@ -198,16 +199,17 @@ class _Run:
         )
         self.engine = Engine(recorded(start, source, workers), rules, journal, mark)
 
-    def reduce(self, text: str) -> None:
+    def reduce(self, text: str, known: Answer | None = None) -> None:
         engine = self.engine
-        answer = engine.begin()
+        answer = engine.begin(known)
         if answer.kind != "same":
             raise NotReproduced(f"the check does not show the failure on the whole model: {answer.kind} {answer.why}")
         self._nodes(text)
         for dimension in self.dimensions:
             # A body that is inlined is a graph of its own, to be searched like the one around it.
-            while dimension.name == "bodies" and engine.sweep(dimension) and len(engine.best.model.graph.node) > ENOUGH:
-                self._nodes(text)
+            for bodies in (OPENING, dimension) if dimension.name == OPENING.name else ():
+                while engine.sweep(bodies) and len(engine.best.model.graph.node) > ENOUGH:
+                    self._nodes(text)
         self.node_checks = engine.checks
         self.fixpoint()
 
@@ -258,8 +260,15 @@ def _finite(premise: Premise, workers: Workers, start: Subject) -> bool:
     """Whether the right outputs of the whole model are known to be finite; asked of a mismatch only."""
     if premise.failure.verdict.kind != "mismatch" or premise.arbiter is None:
         return False
-    right = workers.observe(premise.arbiter, program(start), start.inputs)
+    right = premise.right or workers.observe(premise.arbiter, program(start), start.inputs)
     return right.outputs is not None and finite(right.outputs.values())
+
+
+def _seen(check: Check, premise: Premise, start: Subject) -> Answer | None:
+    """What the check says of the whole model, from what was observed when the failure was found."""
+    if premise.right is None or not isinstance(check, TargetCheck) or check.level == "cure":
+        return None
+    return check.known(start, premise.observation, premise.right)
 
 
 def _told(premise: Premise) -> str:

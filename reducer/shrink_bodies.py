@@ -34,13 +34,13 @@ _MOST_STAND_INS = 3
 _BRANCHES = ("then_branch", "else_branch")
 
 
-class BodyPass:
-    """Bodies and functions inlined, and nodes inside them taken out."""
+class Opening:
+    """Bodies and functions inlined: the one step that leaves few of the others to be tried."""
 
     name = "bodies"
 
     def edits(self, subject: Subject) -> Iterator[Edit]:
-        """Inlining first; then inside bodies from the last node up; then inside functions."""
+        """One edit a branch of an If, a turn of a Loop, a function."""
         for path, node in nodes(subject.model.graph):
             if node.op_type == "If" and first_output(node):
                 for branch in _order(subject, path, node):
@@ -49,6 +49,19 @@ class BodyPass:
                 yield _inlined(path, node, "body")
         for function in subject.model.functions:
             yield _function_inlined(function.domain, function.name)
+
+
+OPENING = Opening()
+
+
+class BodyPass:
+    """Bodies and functions inlined, and nodes inside them taken out."""
+
+    name = "bodies"
+
+    def edits(self, subject: Subject) -> Iterator[Edit]:
+        """Inlining first; then inside bodies from the last node up; then inside functions."""
+        yield from OPENING.edits(subject)
         if any(path for path, _ in graphs(subject.model.graph)):
             seen = view(subject)
             for step in reversed(seen.steps):
