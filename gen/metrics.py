@@ -17,7 +17,7 @@ class Metrics:
     def __init__(self) -> None:
         self.coverage = Coverage()
         self.growth: list[tuple[int, int]] = []
-        self._isra = {"isra-65": Isra(ISRA_CORPUS), "all": Isra(standard_corpus())}
+        self._isra = {"isra": Isra(ISRA_CORPUS), "isra_all": Isra(standard_corpus())}
 
     def add(self, model: onnx.ModelProto) -> None:
         """Count in a model of sound structure, with the types that it declares (see `metrics_graph.lacks_types`)."""
@@ -37,7 +37,7 @@ class Metrics:
             "instances": self.coverage.instances,
             "edges": self.coverage.proper_edges,
             "edges_without_glue": self.coverage.glueless_edges,
-            "isra": {name: isra.figures() for name, isra in self._isra.items()},
+            **{name: isra.figures() for name, isra in self._isra.items()},
             "hirfuzz": self.coverage.hirfuzz,
             "families": families(frequencies),
             "spread": spread(frequencies),

@@ -17,6 +17,7 @@ COMMANDS = {
     "attribute": ("opsieve.tui.attribute_command", "Find the optimiser pass that causes a failure."),
     "fuzz": ("opsieve.tui.fuzz", "Generate programs, run them on many targets, store what fails."),
     "import": ("opsieve.tui.import_command", "Take models and values that other tools left, as case folders."),
+    "metrics": ("opsieve.tui.metrics_command", "Tell how diverse the models in a folder are."),
     "index": ("opsieve.tui.index_command", "Build a store's index anew from its case folders."),
     "doctor": (
         "opsieve.tui.doctor",

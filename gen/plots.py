@@ -1,0 +1,113 @@
+"""Two kinds of plot as SVG: lines and bars. Equal figures give equal bytes; every text is escaped; readable on light and dark ground."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from xml.sax.saxutils import escape
+
+Points = Sequence[tuple[float, float]]
+
+_WIDTH, _HEIGHT = 720, 420
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 20, 44, 52
+_COLOURS = ("#3b82c4", "#d9822b", "#3a9a5b", "#c0504d", "#8e6bbf", "#8c7b52")  # all told apart on white and on black
+_ROW, _LABELS = 16, 190  # the height of a bar's row, the width of its label
+_MOST_POINTS = 400  # of a line; more of them are not seen at this size
+_STYLE = (
+    "<style>text{font:12px sans-serif;fill:#333}.title{font-size:15px}.grid{stroke:#8885}.axis{stroke:#888}"
+    "@media(prefers-color-scheme:dark){text{fill:#ddd}}</style>"
+)
+
+
+def line_plot(title: str, across: str, up: str, series: Mapping[str, Points]) -> str:
+    """An SVG document with a line for each series, axes from zero named `across` and `up`, and a key.
+
+    Numbers must be finite and not negative.
+    """
+    _check(number for points in series.values() for point in points for number in point)
+    right = max((x for points in series.values() for x, _ in points), default=0) or 1
+    steps = ticks(max((y for points in series.values() for _, y in points), default=0))
+    top = steps[-1]
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return (
+            _LEFT + x / right * (_WIDTH - _LEFT - _RIGHT),
+            _HEIGHT - _BOTTOM - y / top * (_HEIGHT - _TOP - _BOTTOM),
+        )
+
+    body = [_text(_LEFT, 24, title, "title")]
+    for step in steps:
+        _, y = at(0, step)
+        body.append(f'<line class="grid" x1="{_LEFT}" y1="{y:.1f}" x2="{_WIDTH - _RIGHT}" y2="{y:.1f}"/>')
+        body.append(_text(_LEFT - 6, y + 4, _number(step), anchor="end"))
+    for step in (step for step in ticks(right) if step <= right):
+        x, y = at(step, 0)
+        body.append(f'<line class="axis" x1="{x:.1f}" y1="{y:.1f}" x2="{x:.1f}" y2="{y + 4:.1f}"/>')
+        body.append(_text(x, y + 18, _number(step), anchor="middle"))
+    body.append(_text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 12, across, anchor="middle"))
+    body.append(_text(_LEFT - 6, _TOP - 8, up, anchor="start"))
+    for place, (name, points) in enumerate(series.items()):
+        colour = _COLOURS[place % len(_COLOURS)]
+        path = " ".join("{:.1f},{:.1f}".format(*at(x, y)) for x, y in _thinned(points))
+        body.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{path}"/>')
+        y = _TOP + 14 + 18 * place
+        body.append(f'<rect x="{_LEFT + 12}" y="{y - 9}" width="18" height="4" fill="{colour}"/>')
+        body.append(_text(_LEFT + 36, y - 2, name))
+    return _document(_WIDTH, _HEIGHT, title, body)
+
+
+def bar_plot(title: str, bars: Mapping[str, float]) -> str:
+    """An SVG document with a row for each bar, in the order given: its name, the bar, its number.
+
+    Numbers must be finite and not negative.
+    """
+    _check(bars.values())
+    most = max(bars.values(), default=0) or 1
+    room = _WIDTH - _LABELS - 80
+    body = [_text(12, 24, title, "title")]
+    for place, (name, value) in enumerate(bars.items()):
+        y = _TOP + _ROW * place
+        body.append(_text(_LABELS - 6, y + 11, name if len(name) <= 32 else f"{name[:31]}…", anchor="end"))
+        length = value / most * room
+        body.append(f'<rect x="{_LABELS}" y="{y + 2}" width="{length:.1f}" height="{_ROW - 4}" fill="{_COLOURS[0]}"/>')
+        body.append(_text(_LABELS + length + 6, y + 11, _number(value)))
+    return _document(_WIDTH, _TOP + _ROW * len(bars) + 16, title, body)
+
+
+def ticks(most: float) -> list[float]:
+    """Round numbers from 0 to the first that is not below `most`, three to six of them; 0 and 1 when `most` is 0."""
+    if most <= 0:
+        return [0.0, 1.0]
+    unit = 10.0 ** math.floor(math.log10(most))
+    step = next(share * unit for share in (0.2, 0.25, 0.5, 1, 2) if most / (share * unit) <= 5)
+    count = math.ceil(most / step - 1e-9)
+    return [step * place for place in range(count + 1)]
+
+
+def _check(numbers: Iterable[float]) -> None:
+    for number in numbers:
+        if not (math.isfinite(number) and number >= 0):
+            raise ValueError(f"{number} cannot be plotted")
+
+
+def _thinned(points: Points) -> Points:
+    """At most about `_MOST_POINTS` of them, evenly, the last among them."""
+    stride = -(-len(points) // _MOST_POINTS)
+    return [*points[::stride], points[-1]] if stride > 1 else points
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value == round(value) else f"{value:,.4g}"
+
+
+def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
+    printable = "".join(sign if sign.isprintable() else " " for sign in text)
+    style = f' class="{kind}"' if kind else ""
+    return f'<text{style} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(printable)}</text>'
+
+
+def _document(width: int, height: int, title: str, body: list[str]) -> str:
+    label = escape("".join(sign if sign.isprintable() else " " for sign in title), {'"': "&quot;"})
+    opening = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+        f' role="img" aria-label="{label}">'
+    )
+    return "\n".join([opening, _STYLE, *body, "</svg>"]) + "\n"
