@@ -1,0 +1,62 @@
+"""Random choices that depend on the seed only: on every machine, release of Python and hash seed."""
+
+import random
+from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Draw:
+    """Choices for one program. Python promises that `random()` of a seeded generator gives the same numbers for good.
+
+    `bins` is NNSmith's k (section 4.3): numbers are drawn from bins of exponential width, [1, 2), [2, 4), ... k of them, so that small
+    and large ones are equally likely; 0 draws uniformly.
+    """
+
+    __slots__ = ("bins", "random")
+
+    def __init__(self, seed: int | str, bins: int = 7) -> None:
+        self.random = random.Random(seed).random
+        self.bins = bins
+
+    def below(self, count: int) -> int:
+        """A number from 0 to `count` - 1."""
+        return int(self.random() * count)
+
+    def between(self, low: int, high: int) -> int:
+        """A number from `low` to `high`, both included, all equally likely."""
+        return low + int(self.random() * (high - low + 1))
+
+    def chance(self, share: float) -> bool:
+        """True that often: 0.25 is once in four."""
+        return self.random() < share
+
+    def choice(self, items: Sequence[T]) -> T:
+        """One of the items."""
+        return items[int(self.random() * len(items))]
+
+    def some(self, items: Sequence[T], count: int) -> list[T]:
+        """`count` different items, in their order."""
+        left = list(range(len(items)))
+        chosen = sorted(left.pop(self.below(len(left))) for _ in range(count))
+        return [items[place] for place in chosen]
+
+    def shuffled(self, items: Sequence[T]) -> list[T]:
+        """The items in any order."""
+        left = list(items)
+        return [left.pop(self.below(len(left))) for _ in range(len(left))]
+
+    def binned(self, low: int, high: int) -> int:
+        """A number from `low` (at least 0) to `high`, both included, by bins of exponential width."""
+        if high <= low:
+            return low
+        if not self.bins:
+            return self.between(low, high)
+        bottom = max(low, 1).bit_length() - 1
+        top = min(high.bit_length() - 1, bottom + self.bins - 1)
+        if low == 0 and self.random() < 1 / (top - bottom + 2):
+            return 0
+        place = self.between(bottom, top)
+        last = (2 << place) - 1 if place < bottom + self.bins - 1 else high  # the last bin is open
+        return self.between(max(low, 1, 1 << place), min(high, last))

@@ -1,0 +1,393 @@
+"""Operators that work element by element: arithmetic, activations, comparisons, logic, bits, casts.
+
+Sources: the ONNX operator pages. A unary operator is one line: where it is well-conditioned, and the bounds of its result.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from opsieve.gen.declaration import ANY, Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.domains import Domain
+from opsieve.gen.numbers_like import Truth, broadcast, broadcasts
+from opsieve.gen.schema import form
+from opsieve.gen.sketch import Sketch
+from opsieve.gen.tensor_facts import INTEGERS, LARGEST, LEAST, NUMBER, SIGNED, UNSIGNED, is_float
+from opsieve.gen.tensors import DTYPES
+
+Interval = Callable[[float, float], Bounds]
+_NONZERO = Domain(nonzero=True)
+
+
+def alone(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+    """An instance with one input and no attributes."""
+    return [x], {}
+
+
+def rising(function: Callable[[float], float]) -> Interval:
+    """The interval of a function that never falls."""
+    return lambda low, high: (function(low), function(high))
+
+
+def fixed(low: float, high: float) -> Interval:
+    """An interval that does not depend on the input."""
+    return lambda _low, _high: (low, high)
+
+
+def _abs(low: float, high: float) -> Bounds:
+    return (0.0 if low <= 0 <= high else min(abs(low), abs(high)), max(-low, high))
+
+
+def _positive(x: float) -> float:
+    return x if x > 0 else 0.0
+
+
+def _least(x: float) -> float:
+    return min(x, 0.0)
+
+
+def unary(
+    name: str, interval: Interval, safe: Domain = ANY, attrs: Callable[[Sketch], Attributes] | None = None, **more: Any
+) -> Operator:
+    """An operator with one input, whose result has the same type."""
+
+    def sample(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+        return [x], attrs(sketch) if attrs else {}
+
+    def bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+        return interval(ins[0].low, ins[0].high)
+
+    return Operator(
+        name, sample if attrs else alone, bounds=bounds, safe=(safe,) if safe is not ANY else (), family="unary", **more
+    )
+
+
+def _optional(name: str, values: Sequence[Any]) -> Callable[[Sketch], Attributes]:
+    """An attribute that is left at its default half of the time."""
+    return lambda sketch: {name: sketch.draw.choice(values)} if sketch.draw.random() < 0.5 else {}
+
+
+def _leaky(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    slope = attrs.get("alpha", 0.01)
+    low, high = ins[0].low, ins[0].high
+    ends = (low if low > 0 else slope * low, high if high > 0 else slope * high, 0.0 if low < 0 < high else low if low > 0 else slope * low)
+    return min(ends), max(ends)
+
+
+UNARY = (
+    unary("Abs", _abs),
+    unary("Acos", fixed(0, math.pi), Domain(-0.95, 0.95)),
+    unary("Acosh", fixed(0, 12), Domain(1.05, 1e4)),
+    unary("Asin", fixed(-math.pi / 2, math.pi / 2), Domain(-0.95, 0.95)),
+    unary("Asinh", rising(math.asinh)),
+    unary("Atan", rising(math.atan)),
+    unary("Atanh", fixed(-4, 4), Domain(-0.95, 0.95)),
+    unary("Ceil", rising(math.ceil)),
+    unary("Celu", lambda low, high: (min(low, -2.0) if low < 0 else 0.0, _positive(high)), attrs=_optional("alpha", (0.5, 2.0))),
+    unary("Cos", fixed(-1, 1), Domain(-30, 30)),
+    unary("Cosh", fixed(1, math.cosh(5)), Domain(-5, 5)),
+    unary("Elu", lambda low, high: (-2.0 if low < 0 else 0.0, _positive(high)), attrs=_optional("alpha", (0.5, 2.0))),
+    unary("Erf", fixed(-1, 1)),
+    unary("Exp", rising(math.exp), Domain(-20, 5)),
+    unary("Floor", rising(math.floor)),
+    unary("Gelu", lambda low, high: (-0.2, _positive(high)), attrs=_optional("approximate", ("tanh", "none"))),
+    unary("HardSigmoid", fixed(0, 1), attrs=_optional("alpha", (0.1, 0.5))),
+    unary("HardSwish", lambda low, high: (-0.4, _positive(high))),
+    unary("Identity", lambda low, high: (low, high)),
+    unary("Log", rising(math.log), Domain(0.1, 1e8)),
+    unary("Mish", lambda low, high: (-0.4, _positive(high))),
+    unary("Neg", lambda low, high: (-high, -low)),
+    unary("Reciprocal", lambda low, high: (1 / high, 1 / low), Domain(0.1, 1e4)),
+    unary("Relu", rising(_positive)),
+    unary("Round", rising(round)),
+    unary("Selu", lambda low, high: (-1.8 if low < 0 else 0.0, 1.06 * _positive(high))),
+    unary("Sigmoid", fixed(0, 1)),
+    unary("Sign", rising(lambda x: float((x > 0) - (x < 0)))),
+    unary("Sin", fixed(-1, 1), Domain(-30, 30)),
+    unary("Sinh", rising(math.sinh), Domain(-5, 5)),
+    unary("Softplus", lambda low, high: (0.0, _positive(high) + 0.7)),
+    unary("Softsign", fixed(-1, 1)),
+    unary("Sqrt", rising(math.sqrt), Domain(0.01, 1e8)),
+    unary("Tan", fixed(-15, 15), Domain(-1.5, 1.5)),
+    unary("Tanh", fixed(-1, 1)),
+    unary("ThresholdedRelu", lambda low, high: (0.0, _positive(high)), attrs=_optional("alpha", (0.0, 0.5, 2.0))),
+    unary("Not", fixed(0, 1)),
+    unary("BitwiseNot", lambda low, high: (-high - 1, -low - 1), dtypes=SIGNED),
+    Operator(
+        "LeakyRelu",
+        lambda sketch, x: ([x], _optional("alpha", (0.1, 0.5, 1.5))(sketch)),
+        bounds=_leaky,
+        family="unary",
+    ),
+)
+
+
+def _together(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    return [(ins[0].dtype, broadcast(ins[0].shape, ins[1].shape))]
+
+
+def _truth(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    return [("bool", broadcast(ins[0].shape, ins[1].shape))]
+
+
+def _go_together(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    return broadcasts(ins[0].shape, ins[1].shape)
+
+
+def _unit(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    return (0.0, 1.0)
+
+
+def corners(a: Tensor, b: Tensor, function: Callable[[float, float], float]) -> Bounds:
+    """The interval of a function that is monotone in each of two operands."""
+    ends = (function(a.low, b.low), function(a.low, b.high), function(a.high, b.low), function(a.high, b.high))
+    return min(ends), max(ends)
+
+
+def binary(name: str, bounds: Callable[[Tensor, Tensor], Bounds], safe: tuple[Domain, ...] = (), **more: Any) -> Operator:
+    """An operator with two inputs of one type that broadcast."""
+    second = safe[1] if safe else ANY
+
+    def sample(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+        y = sketch.partner(x, second)
+        return ([x, y] if safe or sketch.draw.random() < 0.6 else [y, x]), {}
+
+    return Operator(
+        name,
+        more.pop("sample", sample),
+        infer=more.pop("infer", _together),
+        requires=_go_together,
+        bounds=lambda ins, attrs: bounds(ins[0], ins[1]),
+        safe=safe,
+        family=more.pop("family", "binary"),
+        **more,
+    )
+
+
+def _divided(a: Tensor, b: Tensor) -> Bounds:
+    if b.low <= 0 <= b.high:
+        return -math.inf, math.inf
+    low, high = corners(a, b, lambda p, q: p / q)
+    return (math.floor(low), math.ceil(high)) if not is_float(a.dtype) else (low, high)
+
+
+def _difference(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+    if x.dtype in UNSIGNED:
+        return [x, sketch.partner(x, Domain(0, x.low))], {}
+    return [x, sketch.partner(x)], {}
+
+
+def _modulo(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+    y = sketch.partner(x, _NONZERO)
+    return [x, y], {"fmod": 1} if is_float(x.dtype) or sketch.draw.random() < 0.3 else {}
+
+
+def _power(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+    draw = sketch.draw
+    if draw.random() < 0.5 and x.low >= 0.1 and x.dtype in sketch.takes("Pow", "T1"):
+        y = sketch.partner(x, Domain(-2, 2))
+        return [x, y], {}
+    exponents = (0.5, 1.0, 2.0, -1.0, 1.5) if x.low >= 0.1 and is_float(x.dtype) else (1, 2, 2, 3)
+    dtype = x.dtype if draw.random() < 0.7 else draw.choice(("float32", "int64", "int32"))
+    if dtype not in sketch.takes("Pow", "T1"):  # bfloat16 is no exponent
+        dtype = "float32"
+    exponent = draw.choice(exponents)
+    if not is_float(dtype):
+        exponent = max(1, int(exponent))
+    return [x, sketch.ints([exponent], dtype, ())], {}
+
+
+def _powered(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    x, y = ins[0], ins[1]
+    if y.low != y.high and x.low <= 0:
+        return -math.inf, math.inf
+    if max(x.size, 1.0) ** max(abs(y.low), abs(y.high)) > 1e12:
+        return -math.inf, math.inf
+    ends = [x.low**y.low, x.low**y.high, x.high**y.low, x.high**y.high, *([0.0] if x.low <= 0 <= x.high else [1.0])]
+    return min(ends), max(ends)
+
+
+def _shifted(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    x, y = ins[0], ins[1]
+    return (0.0, x.high * 2.0**y.high) if attrs["direction"] == "LEFT" else (0.0, x.high)
+
+
+def _bits(a: Tensor, b: Tensor) -> Bounds:
+    size = 2.0 ** math.ceil(math.log2(max(a.size, b.size) + 1))
+    return (-size if a.low < 0 or b.low < 0 else 0.0, size - 1)
+
+
+def _compared(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+    y = sketch.partner(x)
+    return ([x, y] if sketch.draw.random() < 0.6 else [y, x]), {}
+
+
+def comparison(name: str, **more: Any) -> Operator:
+    """An operator with two inputs of one type that gives truths."""
+    return Operator(
+        name, _compared, infer=_truth, requires=_go_together, bounds=_unit, family=more.pop("family", "comparison"), **more
+    )
+
+
+def _prelu(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+    return [x, sketch.partner(x, Domain(-1, 2), oneway=True)], {}
+
+
+def _prelu_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    size = ins[0].size * max(ins[1].size, 1.0)
+    return (-size if min(ins[0].low, 0) else min(ins[0].low, 0.0), size)
+
+
+BINARY = (
+    binary("Add", lambda a, b: (a.low + b.low, a.high + b.high)),
+    binary("Sub", lambda a, b: (a.low - b.high, a.high - b.low), sample=_difference),
+    binary("Mul", lambda a, b: corners(a, b, lambda p, q: p * q)),
+    binary("Div", _divided, (ANY, Domain(nonzero=True))),
+    binary("Mod", lambda a, b: (-b.size if a.low < 0 or b.low < 0 else 0.0, b.size), (ANY, _NONZERO), sample=_modulo),
+    Operator("Pow", _power, infer=_together, requires=_go_together, bounds=_powered, family="binary"),
+    binary("BitwiseAnd", _bits, family="bits"),
+    binary("BitwiseOr", _bits, family="bits"),
+    binary("BitwiseXor", _bits, family="bits"),
+    Operator(
+        "BitShift",
+        lambda sketch, x: ([x, sketch.partner(x, Domain(0, 3))], {"direction": sketch.draw.choice(("LEFT", "RIGHT"))}),
+        infer=_together,
+        requires=_go_together,
+        bounds=_shifted,
+        family="bits",
+        dtypes=UNSIGNED,
+    ),
+    comparison("Equal"),
+    comparison("Less"),
+    comparison("LessOrEqual"),
+    comparison("Greater"),
+    comparison("GreaterOrEqual"),
+    comparison("And", family="logic"),
+    comparison("Or", family="logic"),
+    comparison("Xor", family="logic"),
+    Operator(
+        "PRelu",
+        _prelu,
+        requires=lambda ins, attrs: [a == b for a, b in zip(ins[0].shape[::-1], ins[1].shape[::-1], strict=False)] if ins[0].shape != ins[1].shape else (),
+        bounds=_prelu_bounds,
+        family="binary",
+    ),
+)
+
+
+def _variadic(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+    ins = [x]
+    for _ in range(sketch.draw.choice((0, 1, 1, 1, 2, 3))):
+        other = sketch.partner(x)
+        if sketch.fits(_all(ins), other.shape, False):
+            ins.append(other)
+    return ins, {}
+
+
+def _all(ins: Ins) -> tuple[int, ...]:
+    shape: tuple[int, ...] = ins[0].shape
+    for other in ins[1:]:
+        shape = broadcast(shape, other.shape)
+    return shape
+
+
+def _all_together(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    shape, found = ins[0].shape, list[Truth]()
+    for other in ins[1:]:
+        found += broadcasts(shape, other.shape)
+        shape = broadcast(shape, other.shape)
+    return found
+
+
+def variadic(name: str, bounds: Callable[[Ins], Bounds]) -> Operator:
+    """An operator with one or more inputs of one type that broadcast."""
+    return Operator(
+        name,
+        _variadic,
+        infer=lambda ins, attrs: [(ins[0].dtype, _all(ins))],
+        requires=_all_together,
+        bounds=lambda ins, attrs: bounds(ins),
+        family="variadic",
+    )
+
+
+VARIADIC = (
+    variadic("Max", lambda ins: (max(t.low for t in ins), max(t.high for t in ins))),
+    variadic("Min", lambda ins: (min(t.low for t in ins), min(t.high for t in ins))),
+    variadic("Sum", lambda ins: (sum(t.low for t in ins), sum(t.high for t in ins))),
+    variadic("Mean", lambda ins: (min(t.low for t in ins), max(t.high for t in ins))),
+)
+
+
+def _clip(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor | None], Attributes]:
+    draw = sketch.draw
+    least = 0 if x.dtype in UNSIGNED else -4
+    low = draw.between(least, 0)
+    ends = (low, low + draw.between(1, 6))
+    kept = draw.choice((0, 1, 2, 3, 3, 3))  # which of the two bounds are given
+    given: list[Tensor | None] = [
+        sketch.ints([end], x.dtype, ()) if kept >> place & 1 else None for place, end in enumerate(ends)
+    ]
+    while given and given[-1] is None:
+        given.pop()
+    return [x, *given], {}
+
+
+def _clipped(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    low, high = ins[0].low, ins[0].high
+    if len(ins) > 1 and ins[1] is not None:
+        low, high = max(low, ins[1].low), max(high, ins[1].low)
+    if len(ins) > 2 and ins[2] is not None:
+        low, high = min(low, ins[2].high), min(high, ins[2].high)
+    return low, high
+
+
+def _where(sketch: Sketch, condition: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+    a = sketch.partner(condition, dtype=sketch.liked(sketch.takes("Where", "T")))
+    b = sketch.partner(a)
+    if not sketch.fits(condition.shape, _all([a, b]), False) or not sketch.fits(a.shape, b.shape, False):
+        b = a = sketch.match(a.dtype, condition.shape)
+    return [condition, a, b], {}
+
+
+def _cast(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes] | None:
+    draw, had = sketch.draw, form("Cast", sketch.opset)
+    assert had is not None
+    dtype = draw.choice(sketch.style.palette) if draw.random() < 0.5 else draw.choice(CAST_TARGETS)
+    if dtype not in had.types["T2"] or dtype == x.dtype:
+        return None
+    if dtype != "bool" and not (LEAST[dtype] <= x.low and x.high <= LARGEST[dtype]):
+        return None
+    return [x], {"to": NUMBER[dtype]}
+
+
+def _cast_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    dtype = DTYPES[attrs["to"]]
+    if dtype == "bool":
+        return 0.0, 1.0
+    low, high = ins[0].low, ins[0].high
+    return (low, high) if is_float(dtype) else (math.floor(low), math.ceil(high))
+
+
+CAST_TARGETS = ("float32", "float16", "float64", "bfloat16", *INTEGERS, "bool")
+
+OTHERS = (
+    Operator("Clip", _clip, bounds=_clipped, family="unary"),
+    Operator(
+        "Where",
+        _where,
+        infer=lambda ins, attrs: [(ins[1].dtype, _all(ins))],
+        requires=_all_together,
+        bounds=lambda ins, attrs: (min(ins[1].low, ins[2].low), max(ins[1].high, ins[2].high)),
+        family="logic",
+    ),
+    Operator(
+        "Cast",
+        _cast,
+        infer=lambda ins, attrs: [(DTYPES[attrs["to"]], ins[0].shape)],
+        bounds=_cast_bounds,
+        family="cast",
+    ),
+)
+
+OPERATORS = (*UNARY, *BINARY, *VARIADIC, *OTHERS)
