@@ -3,11 +3,12 @@
 Found over ONNX's own node tests and Loop's specification; an entry goes when onnx no longer needs it.
 """
 
+import math
 from typing import Any
 
 import numpy as np
 from onnx import helper
-from onnx.reference.op_run import OpRun
+from onnx.reference.op_run import OpRun, RuntimeImplementationError
 
 
 class Loop(OpRun):
@@ -69,4 +70,73 @@ class Mean(OpRun):
         return ((total / len(values)).astype(values[0].dtype),)
 
 
-MENDED = (Loop, Mean)
+class MaxPool(OpRun):
+    """MaxPool over any number of dimensions, https://onnx.ai/onnx/operators/onnx__MaxPool.html.
+
+    onnx 1.23 centres windows anew when the two pads of a dimension differ or the output is rounded up, so that they cover other
+    elements; it pads integers with what a NaN becomes in their type, rounds SAME_LOWER down, and gives no indices where it does
+    not dilate or stride. NaN is passed over, as there. The page
+    does not say what a window of nothing but padding gives: that is not computed.
+    """
+
+    op_domain = ""
+
+    def _run(  # type: ignore[no-untyped-def]  # as above
+        self, x, auto_pad=None, ceil_mode=0, dilations=None, kernel_shape=None, pads=None, storage_order=0, strides=None
+    ):
+        sides, rank = x.shape[2:], len(kernel_shape)
+        spans = list(zip(sides, kernel_shape, strides or [1] * rank, dilations or [1] * rank, strict=True))
+        taps = [
+            _taps(*span, (pads or [0] * 2 * rank)[axis::rank], auto_pad or "NOTSET", bool(ceil_mode))
+            for axis, span in enumerate(spans)
+        ]
+        inside, by_rows, by_columns = np.array(True), np.array(0), np.array(0)
+        for axis, (place, side) in enumerate(zip(taps, sides, strict=True)):
+            # The windows of this axis along dimension `axis`, the elements of each along dimension `rank + axis`.
+            place = np.expand_dims(place, [other for other in range(2 * rank) if other % rank != axis])
+            inside = inside & (place >= 0) & (place < side)
+            by_rows = by_rows * side + place
+            by_columns = by_columns + place * math.prod(sides[:axis])
+        made = inside.shape[:rank]
+        inside, by_rows, by_columns = (
+            part.reshape(math.prod(made), math.prod(kernel_shape)) for part in (inside, by_rows, by_columns)
+        )
+        values = x.reshape(-1, math.prod(sides))[:, np.where(inside, by_rows, 0)]
+        if not inside.any(axis=1).all():
+            raise RuntimeImplementationError(
+                "MaxPool has a window of nothing but padding, and ONNX does not say what it gives"
+            )
+        lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
+        ranked = np.where(inside & (values == values), values, np.array(lowest, x.dtype))
+        first = (inside & (ranked == ranked.max(axis=2, keepdims=True))).argmax(axis=2)[..., np.newaxis]
+        best = np.take_along_axis(values, first, 2)[..., 0]
+        shape = x.shape[:2] + made
+        if len(self.output) == 1:
+            return (best.reshape(shape),)
+        offset = by_columns if storage_order else by_rows
+        found = np.take_along_axis(np.broadcast_to(offset, values.shape), first, 2)[..., 0]
+        found = found + math.prod(sides) * np.arange(len(values))[:, np.newaxis]
+        return best.reshape(shape), found.astype(np.int64).reshape(shape)
+
+
+def _taps(
+    side: int, kernel: int, stride: int, dilation: int, pads: list[int], auto_pad: str, ceil_mode: bool
+) -> np.ndarray[Any, Any]:
+    """The places that each window of one axis covers, [windows, kernel]; those of the padding lie outside 0..side-1."""
+    reach = (kernel - 1) * dilation + 1
+    before, after = pads if auto_pad == "NOTSET" else (0, 0)
+    if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        windows = -(-side // stride)
+        missing = max(0, (windows - 1) * stride + reach - side)
+        before = missing // 2 if auto_pad == "SAME_UPPER" else missing - missing // 2
+    else:
+        room = side + before + after - reach
+        if room < 0:
+            raise ValueError(f"a window of {reach} does not fit into {side} elements and their padding")
+        windows = (-(-room // stride) if ceil_mode else room // stride) + 1
+        if ceil_mode and (windows - 1) * stride >= side + before:
+            windows -= 1  # it would begin in the padding at the end
+    return np.arange(windows)[:, np.newaxis] * stride - before + np.arange(kernel) * dilation
+
+
+MENDED = (Loop, Mean, MaxPool)

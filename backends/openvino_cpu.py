@@ -124,10 +124,11 @@ def settings(options: Mapping[str, str]) -> Dict[str, Any]:
 
 
 def ports(inputs: List[Any], names: List[str]) -> Dict[str, int]:
-    """The port of each input, by place: a graph input that is an output too has lost its name. By name when one is gone."""
-    if len(inputs) == len(names):
-        return {name: place for place, name in enumerate(names)}
-    return {name: place for place, port in enumerate(inputs) for name in names if name in port.get_names()}
+    """The port of each input that is left. An input that is an output too may have lost its name: the node of it has not."""
+    found = {port.get_node().get_friendly_name(): place for place, port in enumerate(inputs)}
+    if len(found) != len(inputs) or not set(found) <= set(names):
+        raise RuntimeError("the compiled model wants inputs %s, not %s" % (sorted(found)[:5], sorted(names)[:5]))
+    return found
 
 
 def drop_fed_defaults(graph: Any, request: "Request") -> None:

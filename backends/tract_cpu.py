@@ -40,6 +40,15 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
         "unsupported",
         r"Unimplemented\(|UnimplementedOp|[Uu]nimplemented|[Uu]nsupported|not (?:yet )?(?:implemented|supported)",
     ),
+    # What has to be known before the model runs: constants where ONNX takes values, shapes that depend on values.
+    (
+        "unsupported",
+        r"(?:[Ee]xpect(?:ed|s)?|[Nn]eed|must be|are not) [^\n]{0,60}\bconst(?:ant)?\b|must be a known scalar",
+    ),
+    (
+        "unsupported",
+        r"shape input is variable|can not be typed|to be determined, got|typable only if|: None, sizes: None",
+    ),
     ("unsupported", r"does not support|cannot cross the border of a model|\b[Oo]nly \S{1,60} (?:is|are) supported"),
 )
 

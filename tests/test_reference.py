@@ -5,10 +5,16 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from onnx import TensorProto, helper
+from onnx.reference.op_run import RuntimeImplementationError
 
 from opsieve.backends.protocol import Request
 from opsieve.backends.reference import BACKEND, REFUSED
+from opsieve.backends.target import Target
+from opsieve.backends.workers import Workers
+from opsieve.gen.program import Program
 
 F, I = TensorProto.FLOAT, TensorProto.INT64  # noqa: E741
 
@@ -106,6 +112,76 @@ def test_mean_broadcasts_its_first_input(precision: str) -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     values, _ = run(model, {"a": np.float32([1, 3]), "b": np.float32([[1, 1], [3, 5]])}, precision)
     assert values["y"].tolist() == [[1, 2], [2, 4]]
+
+
+@st.composite
+def max_pools(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """A MaxPool with all that it can be told, save what onnxruntime does otherwise than the formulas of its page (SAME and dilated)."""
+    rank = draw(st.integers(1, 3))
+    kernel, sides = (draw(st.lists(st.integers(1, top), min_size=rank, max_size=rank)) for top in (3, 6))
+    told: dict[str, Any] = {
+        "kernel_shape": kernel,
+        "auto_pad": draw(st.sampled_from(["NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"])),
+    }
+    if draw(st.booleans()):
+        told["strides"] = draw(st.lists(st.integers(1, 3), min_size=rank, max_size=rank))
+    if not told["auto_pad"].startswith("SAME") and draw(st.booleans()):
+        told["dilations"] = draw(st.lists(st.integers(1, 2), min_size=rank, max_size=rank))
+    if told["auto_pad"] == "NOTSET":
+        told["pads"] = [draw(st.integers(0, side - 1)) for side in kernel * 2]
+        told["ceil_mode"] = draw(st.integers(0, 1))
+    reach = [(size - 1) * wide + 1 for size, wide in zip(kernel, told.get("dilations", [1] * rank), strict=True)]
+    pads = told.get("pads", [0] * 2 * rank)
+    fits = [side + pads[axis] + pads[axis + rank] >= reach[axis] for axis, side in enumerate(sides)]
+    assume(told["auto_pad"].startswith("SAME") or all(fits))
+    told["storage_order"] = draw(st.integers(0, 1))
+    names = ["y", "places"][: draw(st.integers(1, 2))]
+    number, dtype = draw(st.sampled_from([(F, np.float32), (TensorProto.UINT8, np.uint8), (TensorProto.INT8, np.int8)]))
+    shape = [2, 2, *sides]
+    proto = model(
+        [helper.make_node("MaxPool", ["x"], names, **told)],
+        {"x": (number, shape)},
+        {"y": (number, None), **({"places": (I, None)} if len(names) == 2 else {})},
+        22,
+    )
+    values = np.random.default_rng(draw(st.integers(0, 99))).integers(0 if dtype is np.uint8 else -9, 4, shape)
+    return proto, {"x": values.astype(dtype)}
+
+
+@settings(max_examples=150)
+@given(max_pools())
+def test_max_pools_are_those_of_onnxruntime_unoptimised(
+    workers: Workers, drawn: tuple[onnx.ModelProto, dict[str, Any]]
+) -> None:
+    proto, feeds = drawn
+    seen = workers.observe(Target.parse("onnxruntime:disable_all"), Program(proto.SerializeToString()), feeds)
+    assert seen.outputs is not None, seen.message
+    try:
+        values, _ = run(proto, feeds)
+    except RuntimeImplementationError:  # nothing but padding: onnxruntime gives the lowest number there
+        assert (seen.outputs["y"].astype(np.float64) < -9).any() or proto.graph.input[0].type.tensor_type.elem_type != F
+        return
+    for name, wanted in seen.outputs.items():
+        assert (values[name].dtype, values[name].shape) == (wanted.dtype, wanted.shape), name
+        assert values[name].tolist() == wanted.tolist(), name
+
+
+def test_max_pool_refuses_a_window_that_does_not_fit() -> None:
+    proto = model(
+        [helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[3])], {"x": (F, [1, 1, 1])}, {"y": (F, None)}
+    )
+    with pytest.raises(ValueError, match="does not fit"):
+        run(proto, {"x": np.ones((1, 1, 1), np.float32)})
+
+
+def test_max_pool_covers_what_uneven_pads_say() -> None:
+    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[3], pads=[0, 2], strides=[1])
+    proto = model([node], {"x": (F, [1, 1, 4])}, {"y": (F, None)})
+    for precision in ("native", "float64"):
+        assert run(proto, {"x": np.float32([[[4, 3, 2, 1]]])}, precision)[0]["y"].tolist() == [[[4, 3, 2, 1]]]
+    some = run(proto, {"x": np.float32([[[np.nan, 3, np.nan, np.nan]]])})[0]["y"].tolist()
+    assert some[0][0][:2] == [3, 3]
+    assert np.isnan(some[0][0][2:]).all()
 
 
 def test_hazards_are_told_with_the_outputs_that_depend_on_them() -> None:
