@@ -8,7 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from opsieve.backends import native, wire
-from opsieve.backends.frames import frame_of, parse_log, summary
+from opsieve.backends.frame_lines import frame_of
+from opsieve.backends.frames import parse_log
+from opsieve.backends.last_words import summary
 from opsieve.backends.observation import Hazard, Observation, Outcome
 from opsieve.backends.registry import display, plugin
 from opsieve.backends.target import Target

@@ -1,4 +1,4 @@
-"""Stacks out of text: what a dying worker leaves in its log, and the tracebacks of Python and of TVM.
+"""Stacks out of text: what a dying worker leaves in its log, and the tracebacks of Python, TVM and torch.
 
 Everything here is a pure function of hostile text: it is cut first, read line by line, and no expression backtracks. Lines that are
 not understood are passed over. Frames come out as `Frame` asks for them, innermost last, native ones behind the Python ones
@@ -6,33 +6,41 @@ that called them.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
-from opsieve.backends.demangle import demangle
+from opsieve.backends.frame_lines import (
+    MAX_LINE,
+    BuildId,
+    binary_frame,
+    numbered_frame,
+    place_behind,
+    python_frame,
+    shim_frame,
+    symbols_frame,
+)
 from opsieve.backends.observation import Frame
 
-BuildId = Callable[[str], str]  # a module's path to its build-id, "" when unknown (`opsieve.backends.native.build_id`)
-
 _MAX_TEXT = 1 << 20  # characters read; of a log the last ones, since a crash ends it
-_MAX_LINE = 2000
 _MAX_FRAMES = 400
-_MAX_SUMMARY = 300
+_MAX_MESSAGE = 8000
+_MAX_BLOCKS = 100
+_HEAD = "Traceback (most recent call last)"
+_GROUP = "Exception Group " + _HEAD
+_RAISED = re.compile(r"([A-Za-z_][\w.]{0,300}+): ?(.*+)")
+_RAISED_BARE = re.compile(r"(?:\w{1,100}\.)*+[A-Z]\w{0,200}+")
+_CHAIN = (
+    "During handling of the above exception, another exception occurred:",
+    "The above exception was the direct cause of the following exception:",
+)
 
-_PYTHON = re.compile(r' *+File "([^"]*+)", line (\d{1,9}+),? in (.++)')
-_BINARY = re.compile(r' *+Binary file "([^"]*+)", at ([^\s+]*+)\+?(?:0x([0-9a-f]{1,16}+))?')
-_NUMBERED = re.compile(r"\s*+#\d{1,6}+\s++(?:0x[0-9a-f]{1,16}+\s*+)?(?:in )?(.++)")
-_MODULE_OFFSET = re.compile(r"\(([^()]++)\+0x([0-9a-f]{1,16}+)\)")
-_NATIVE_FILE = re.compile(r".*\.(?:cc|cpp|cxx|c|h|hpp|cu|cuh|inc|S)", re.IGNORECASE)
 
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """One exception of a chain as a traceback tells it: its qualified class, its message and its own frames, innermost last."""
 
-def frame_of(function: str, file: str, line: int) -> Frame:
-    """A frame of a Python traceback. TVM adds its C++ frames as if they were Python's; they become native ones."""
-    function = function[:_MAX_LINE].strip()
-    if file == "<unknown>" or "::" in function or _NATIVE_FILE.fullmatch(file[:_MAX_LINE]):
-        known = "" if file == "<unknown>" else file
-        name = "" if function.startswith("0x") else demangle(function)
-        return Frame("native", name, known, line)
-    return Frame("python", function, file, line)
+    exception: str
+    message: str
+    frames: tuple[Frame, ...]
 
 
 def parse_traceback(text: str) -> tuple[Frame, ...]:
@@ -41,62 +49,180 @@ def parse_traceback(text: str) -> tuple[Frame, ...]:
     Of a chain of exceptions the frames of the last come first and those of the root cause last, so the innermost frame is where
     it all began; the frame in which one exception became the next is told once. Of an exception group the first member counts.
     """
-    blocks: list[list[Frame]] = []
-    member = 0
-    for raw in text[:_MAX_TEXT].splitlines():
-        line = raw[:_MAX_LINE]
-        grouped = line.lstrip().startswith(("|", "+"))
-        bare = line.lstrip(" |+-") if grouped else line.lstrip()
-        if grouped and "+----" in line:
-            member += bare[:1].isdigit()
-        if member > 1:
-            continue
-        if bare.startswith(("Traceback (most recent call last)", "Exception Group Traceback (most recent")):
-            if member and blocks:  # a member's frames are inside its group's
-                continue
-            blocks.append([])
-        elif match := _PYTHON.match(bare):
-            if not blocks:
-                blocks.append([])
-            if len(blocks[-1]) < _MAX_FRAMES:
-                blocks[-1].append(frame_of(match[3], match[1], int(match[2])))
     frames: list[Frame] = []
-    for block in reversed(blocks):
-        if frames and block and (frames[-1].function, frames[-1].file) == (block[0].function, block[0].file):
+    for block in reversed(read_tracebacks(text)):
+        if frames and block.frames and _same_function(frames[-1], block.frames[0]):
             frames.pop()
-        frames += block
-    return tuple(frame for frame in frames if frame.function)[-_MAX_FRAMES:]
+        frames += block.frames
+    return tuple(frames)[-_MAX_FRAMES:]
+
+
+def _same_function(one: Frame, other: Frame) -> bool:
+    return (one.function, one.file) == (other.function, other.file)
+
+
+def read_tracebacks(text: str) -> list[Raised]:
+    """Every exception of the tracebacks in a text, in the order in which they are printed: of a chain the root cause first.
+
+    A group is one exception, with the frames of its first member behind its own. Frames without any traceback's head are those of one
+    exception whose class is "".
+    """
+    blocks: list[_Block] = []
+    for raw in text[:_MAX_TEXT].splitlines():
+        line = raw[:MAX_LINE].rstrip()
+        at = line.find(_HEAD)
+        if at >= 0:
+            _begin(blocks, line, at)
+        elif blocks:
+            blocks[-1].take(line)
+        elif (frame := python_frame(line, mixed=True)) is not None:
+            blocks.append(_Block("", headless=True))
+            blocks[-1].frames.append(frame)
+    return [block.raised() for block in blocks[-_MAX_BLOCKS:]]
+
+
+def _begin(blocks: "list[_Block]", line: str, at: int) -> None:
+    """A traceback's head is read: a new exception, a member of a group, or C++ frames that TVM put into its message."""
+    current = blocks[-1] if blocks else None
+    before = line[:at].removesuffix("Exception Group ")
+    if current is not None and current.member:
+        current.go_on(before)
+        return
+    told = _RAISED.fullmatch(before.strip())
+    if told is not None and current is not None and current.state == "frames":
+        current.name(line[:at].strip())
+        current.go_on("")
+        return
+    prefix = "" if before.strip() and told is not None else before
+    blocks.append(_Block(prefix.replace("+", "|"), grouped=_GROUP in line))
+
+
+@dataclass(slots=True)
+class _Block:
+    """One traceback while it is read. `prefix` is what every line of it begins with (a group's `  | `, a launcher's `[rank0]: `)."""
+
+    prefix: str
+    grouped: bool = False
+    headless: bool = False
+    state: str = "frames"  # frames, message, closed
+    member: int = 0
+    exception: str = ""
+    message: list[str] = field(default_factory=list)
+    size: int = 0
+    frames: list[Frame] = field(default_factory=list)
+    numbered: dict[int, Frame] = field(default_factory=dict)
+
+    def take(self, line: str) -> None:
+        if self.grouped and "+----" in line:
+            begins = line.lstrip(" |+-")[:1].isdigit()
+            self.member += begins or self.member > 0  # the last line of a group has no number
+            self.state = "frames" if self.member == 1 else "closed"
+            return
+        if self.state == "closed":
+            return
+        if self.prefix.strip() and line.strip() and not line.startswith(self.prefix.rstrip()):
+            self.state = "closed"  # another program's output
+            return
+        line = line[len(self.prefix) :] if line.startswith(self.prefix) else line.removeprefix(self.prefix.rstrip())
+        if line.startswith(_CHAIN):
+            self.state = "closed"
+        elif self.state == "frames":
+            self._take_frame(line)
+        else:
+            self._take_message(line)
+
+    def _take_frame(self, line: str) -> None:
+        if len(self.frames) + len(self.numbered) < _MAX_FRAMES:
+            if (frame := python_frame(line, mixed=True)) is not None:
+                self._settle()
+                self.frames.append(frame)
+                return
+            numbered = numbered_frame(line, None) or symbols_frame(line, None)
+            if numbered is not None:
+                self.numbered.setdefault(numbered[0] if numbered[0] >= 0 else len(self.numbered), numbered[1])
+                return
+        if line.strip() and not line[0].isspace() and not self.headless:
+            self._settle()
+            self.name(line)
+            self.state = "message"
+
+    def _take_message(self, line: str) -> None:
+        numbered = numbered_frame(line, None) if line.startswith(("frame #", "  ")) else None
+        numbered = numbered or symbols_frame(line, None)
+        if numbered is not None and len(self.numbered) < _MAX_FRAMES:
+            self.numbered.setdefault(numbered[0] if numbered[0] >= 0 else len(self.numbered), numbered[1])
+        elif self.size < _MAX_MESSAGE and not self.member:
+            self.message.append(line)
+            self.size += len(line) + 1
+
+    def name(self, line: str) -> None:
+        """Take the line that names the exception; a member's does not hide its group's."""
+        if self.member:
+            return
+        match = _RAISED.fullmatch(line)
+        if match is not None:
+            self.exception, self.message = match[1], [match[2]]
+        elif _RAISED_BARE.fullmatch(line):
+            self.exception, self.message = line, []
+        else:
+            self.message = [line]
+
+    def go_on(self, prefix: str) -> None:
+        """More frames of the same exception follow."""
+        self.prefix = prefix.replace("+", "|")
+        self.state = "frames" if self.member < 2 else "closed"
+
+    def _settle(self) -> None:
+        """Numbered frames come from outermost to innermost: 0 is the innermost wherever it is printed."""
+        self.frames += [self.numbered[number] for number in sorted(self.numbered, reverse=True)]
+        self.numbered.clear()
+
+    def raised(self) -> Raised:
+        self._settle()
+        frames = tuple(frame for frame in self.frames if frame.function or frame.module or frame.language == "native")
+        return Raised(self.exception, "\n".join(self.message).strip()[:_MAX_MESSAGE], frames)
 
 
 def parse_log(text: str, build_id: BuildId | None = None) -> tuple[Frame, ...]:
     """The frames of the thread that died, out of what its worker printed.
 
     Understood are the shim's lines (`native.c`), Python's faulthandler (its C stack of Python 3.14 too), the block of TVM's own
-    SIGSEGV handler, and the numbered frames of sanitizers and gdb. Of two tellings of the same native stack the more exact one
-    counts, of two crashes the later one. `build_id` is asked about modules whose frame has no symbol.
+    SIGSEGV handler, lists as backtrace_symbols(3) writes them, and the numbered frames of sanitizers, gdb and Rust. Of two tellings
+    of the same native stack the more exact one counts, of two crashes the later one; of a sanitizer's report the first stack is that of
+    the fault. `build_id` is asked about modules whose frame has no symbol.
     """
     stacks: dict[str, list[Frame]] = {}
     into = ""
+    sanitizer = False
     for raw in text[-_MAX_TEXT:].splitlines():
-        line = raw[:_MAX_LINE]
+        line = raw[:MAX_LINE]
+        if "Sanitizer: " in line and "ERROR: " in line:
+            sanitizer = True
+            stacks.pop("numbered", None)
         start = _block(line)
         if start is not None:
             into = start
             stacks[into] = []
             continue
+        stack = stacks.get(into, [])
+        if into == "numbered" and stack and (placed := place_behind(stack[-1], line)) is not None:
+            stack[-1] = placed
+            continue
         frame = _frame(line, into, build_id)
         if frame is None:
-            if into == "numbered" or (into == "shim" and line.startswith("@end")):
+            if into in ("numbered", "symbols") or (into == "shim" and line.startswith("@end")):
                 into = ""
-            continue
-        if into == "" and line.lstrip().startswith("#"):
-            into = "numbered"
+            found = _listed(line, build_id)
+            if found is None or into or (sanitizer and stacks.get("numbered")):
+                continue
+            into, frame = found
             stacks[into] = []
         if into and len(stacks[into]) < _MAX_FRAMES:
             stacks[into].append(frame)
     python = stacks.get("current") or stacks.get("thread", [])
-    native: list[Frame] = next((stacks[kind] for kind in ("shim", "numbered", "tvm", "c") if stacks.get(kind)), [])
-    return tuple(python[::-1] + _without_handler(native)[::-1])
+    kinds = ("shim", "numbered", "symbols", "tvm", "c")
+    native: list[Frame] = next((stacks[kind] for kind in kinds if stacks.get(kind)), [])
+    return tuple([frame for frame in python if frame.function][::-1] + _without_handler(native)[::-1])
 
 
 def _block(line: str) -> str | None:
@@ -114,131 +240,38 @@ def _block(line: str) -> str | None:
     return None
 
 
+def _listed(line: str, build_id: BuildId | None) -> tuple[str, Frame] | None:
+    """The kind of a list that begins with `line` without being announced, and its first frame."""
+    numbered = numbered_frame(line, build_id)
+    if numbered is not None and numbered[0] == 0:
+        return "numbered", numbered[1]
+    if symbols := symbols_frame(line, build_id):
+        return "symbols", symbols[1]
+    return None
+
+
 def _frame(line: str, into: str, build_id: BuildId | None) -> Frame | None:
     """The frame that `line` tells within a stack of the kind `into`, None when it tells none."""
     if into == "shim":
-        return _shim_frame(line, build_id)
+        return shim_frame(line, build_id)
     if into in ("current", "thread", "tvm"):
-        match = _PYTHON.match(line)
-        if match is None:
-            return None
-        return frame_of(match[3], match[1], int(match[2])) if into == "tvm" else _python_frame(match)
+        return python_frame(line, mixed=into == "tvm")
     if into == "c":
-        match = _BINARY.match(line)
-        return None if match is None else _module_frame(match[1], match[2], int(match[3] or "0", 16), build_id)
-    match = _NUMBERED.match(line)
-    return None if match is None else _numbered_frame(match[1].strip(), build_id)
-
-
-def _python_frame(match: re.Match[str]) -> Frame:
-    return Frame("python", match[3].strip(), match[1], int(match[2]))
-
-
-def _shim_frame(line: str, build_id: BuildId | None) -> Frame | None:
-    fields = line.split("\t")
-    if len(fields) != 4 or fields[0] != "@frame":
-        return None
-    try:
-        offset = int(fields[2], 16)
-    except ValueError:
-        return None
-    if fields[1] == "<jit>":  # an address, different in every run
-        return Frame("native", module="<jit>")
-    return _module_frame(fields[1], "" if fields[3] == "?" else fields[3], offset, build_id)
-
-
-def _module_frame(path: str, symbol: str, offset: int, build_id: BuildId | None) -> Frame:
-    identity = build_id(path) if build_id is not None and not symbol else ""
-    return Frame("native", demangle(symbol), module=path.rpartition("/")[2], offset=offset, build_id=identity)
-
-
-def _numbered_frame(rest: str, build_id: BuildId | None) -> Frame | None:
-    """A frame of gdb (`f (x=1) at file.c:3`, `?? () from lib.so`) or of a sanitizer (`f(int) /file.cc:3:7`, `(lib.so+0x1)`)."""
-    if match := _MODULE_OFFSET.search(rest):
-        name = rest[: match.start()].strip()
-        return _module_frame(match[1], name, int(match[2], 16), build_id)
-    for sign in (" at ", " from "):
-        before, found, after = rest.rpartition(sign)
-        if found and "(" in before:
-            name = before[: before.rfind(" (")] if " (" in before else before
-            name = "" if name == "??" else name
-            if sign == " from ":
-                return Frame("native", name, module=after.rpartition("/")[2])
-            return Frame("native", name, *_file_and_line(after))
-    name, _, place = rest.rpartition(" ")
-    if ":" in place and "/" in place and name:
-        return Frame("native", name, *_file_and_line(place))
-    return Frame("native", rest[: rest.rfind(" (")]) if rest.endswith(")") and " (" in rest else None
-
-
-def _file_and_line(place: str) -> tuple[str, int]:
-    file, *numbers = place.split(":")
-    return file, int(numbers[0]) if numbers and numbers[0].isdecimal() and len(numbers[0]) < 10 else 0
+        return binary_frame(line, build_id)
+    if into == "numbered":
+        found = numbered_frame(line, build_id)
+        return found[1] if found is not None and found[0] else None
+    if into == "symbols":
+        symbols = symbols_frame(line, build_id)
+        return symbols[1] if symbols is not None else None
+    return None
 
 
 def _without_handler(frames: list[Frame]) -> list[Frame]:
-    """Innermost-first frames without those of TVM's signal handler and of functions without any name or place."""
-    last = max((i for i, frame in enumerate(frames[:12]) if "libc_sigaction" in frame.file), default=-1)
+    """Innermost-first frames without those of a signal handler, and of functions without any name or place."""
+    last = max((i for i, frame in enumerate(frames[:16]) if _is_handler(frame)), default=-1)
     return [frame for frame in frames[last + 1 :] if frame.function or frame.module]
 
 
-_ALLOCATOR = (
-    "free()",
-    "malloc()",
-    "realloc()",
-    "calloc()",
-    "munmap_chunk()",
-    "mremap_chunk()",
-    "malloc_consolidate()",
-    "double free or corruption",
-    "corrupted size vs. prev_size",
-    "corrupted double-linked list",
-    "Fatal glibc error",
-    "pure virtual method called",
-)
-_SANITIZER = re.compile(r"==\d{1,9}+==\s*+ERROR: (\w{1,40}+: [\w-]++)")
-_UNDEFINED = re.compile(r".*?:\d{1,9}+:\d{1,9}+: (runtime error: .++)")
-_SIGNAL_WORDS = {"overflow": "stack overflow", "call": "call of a bad address"}
-
-
-def summary(text: str) -> str:
-    """The line that explains a death best, at most 300 characters; "" when the log has none.
-
-    The most telling wins, wherever it stands: a sanitizer's headline, the C library's message, an uncaught C++ exception, a failed
-    assertion, LLVM's or a logger's fatal message, what the shim knows of the fault, and last the name of the signal.
-    """
-    best, rank = "", 99
-    lines = [line[:_MAX_LINE] for line in text[-_MAX_TEXT:].splitlines()]
-    for index, line in enumerate(lines):
-        found, order = _explains(line, lines[index + 1 : index + 2])
-        if found and order < rank:
-            best, rank = found, order
-    return "".join(sign if sign.isprintable() else " " for sign in best)[:_MAX_SUMMARY].strip()
-
-
-def _explains(line: str, following: Sequence[str]) -> tuple[str, int]:
-    """What `line` says of a death and its rank, 0 the most telling; "" for a line that says nothing of one."""
-    if "Sanitizer: " in line and (match := _SANITIZER.search(line)):
-        return match[1], 0
-    if ": runtime error: " in line and (match := _UNDEFINED.match(line)):
-        return match[1], 0
-    if line.startswith("*** ") and " detected ***" in line:
-        return line, 1
-    if line.startswith(_ALLOCATOR):
-        return line, 1
-    if line.startswith("terminate called"):
-        what = following[0].strip() if following and following[0].lstrip().startswith("what():") else ""
-        return f"{line} {what}".strip(), 2
-    if "Assertion `" in line and line.rstrip().endswith("failed."):
-        return line, 2
-    if line.startswith("LLVM ERROR:") or line.startswith("UNREACHABLE executed"):
-        return line, 2
-    if line[:1] == "F" and "] Check failed" in line:
-        return line[line.index("] ") + 2 :], 2
-    if line.startswith("@native\t"):
-        return _SIGNAL_WORDS.get(line.rpartition("\t")[2], ""), 3
-    if line.startswith("Fatal Python error: "):
-        return line.removeprefix("Fatal Python error: "), 4
-    if "Segfault encountered" in line:
-        return "Segmentation fault", 5
-    return "", 99
+def _is_handler(frame: Frame) -> bool:
+    return "libc_sigaction" in frame.file or frame.function == "<signal handler called>"

@@ -4,7 +4,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsieve.backends.frames import parse_log, parse_traceback, summary
+from opsieve.backends.frames import parse_log, parse_traceback
+from opsieve.backends.last_words import summary
 from opsieve.backends.observation import Frame
 
 FOLDER = Path(__file__).with_name("logs")

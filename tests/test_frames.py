@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsieve.backends.demangle import demangle
-from opsieve.backends.frames import frame_of, parse_log, parse_traceback, summary
+from opsieve.backends.frame_lines import frame_of
+from opsieve.backends.frames import parse_log, parse_traceback
+from opsieve.backends.last_words import summary
 from opsieve.backends.observation import Frame
 
 LINES = st.sampled_from(

@@ -14,7 +14,7 @@ import signal
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from opsieve.backends.frames import summary
+from opsieve.backends.last_words import summary
 from opsieve.backends.observation import Observation
 from opsieve.backends.target import BadTarget, Target
 from opsieve.backends.verdict import Verdict

@@ -1,0 +1,69 @@
+"""What a process said before it died."""
+
+import re
+from collections.abc import Sequence
+
+_MAX_TEXT = 1 << 20  # characters read, the last ones, since a death ends a log
+_MAX_LINE = 2000
+_MAX_SUMMARY = 300
+
+_ALLOCATOR = (
+    "free()",
+    "malloc()",
+    "realloc()",
+    "calloc()",
+    "munmap_chunk()",
+    "mremap_chunk()",
+    "malloc_consolidate()",
+    "double free or corruption",
+    "corrupted size vs. prev_size",
+    "corrupted double-linked list",
+    "Fatal glibc error",
+    "pure virtual method called",
+)
+_SANITIZER = re.compile(r"==\d{1,9}+==\s*+ERROR: (\w{1,40}+: [\w-]++)")
+_UNDEFINED = re.compile(r".*?:\d{1,9}+:\d{1,9}+: (runtime error: .++)")
+_SIGNAL_WORDS = {"overflow": "stack overflow", "call": "call of a bad address"}
+
+
+def summary(text: str) -> str:
+    """The line that explains a death best, at most 300 characters; "" when the log has none.
+
+    The most telling wins, wherever it stands: a sanitizer's headline, the C library's message, an uncaught C++ exception, a failed
+    assertion, LLVM's or a logger's fatal message, what the shim knows of the fault, and last the name of the signal.
+    """
+    best, rank = "", 99
+    lines = [line[:_MAX_LINE] for line in text[-_MAX_TEXT:].splitlines()]
+    for index, line in enumerate(lines):
+        found, order = _explains(line, lines[index + 1 : index + 2])
+        if found and order < rank:
+            best, rank = found, order
+    return "".join(sign if sign.isprintable() else " " for sign in best)[:_MAX_SUMMARY].strip()
+
+
+def _explains(line: str, following: Sequence[str]) -> tuple[str, int]:
+    """What `line` says of a death and its rank, 0 the most telling; "" for a line that says nothing of one."""
+    if "Sanitizer: " in line and (match := _SANITIZER.search(line)):
+        return match[1], 0
+    if ": runtime error: " in line and (match := _UNDEFINED.match(line)):
+        return match[1], 0
+    if line.startswith("*** ") and " detected ***" in line:
+        return line, 1
+    if line.startswith(_ALLOCATOR):
+        return line, 1
+    if line.startswith("terminate called"):
+        what = following[0].strip() if following and following[0].lstrip().startswith("what():") else ""
+        return f"{line} {what}".strip(), 2
+    if "Assertion `" in line and line.rstrip().endswith("failed."):
+        return line, 2
+    if line.startswith("LLVM ERROR:") or line.startswith("UNREACHABLE executed"):
+        return line, 2
+    if line[:1] == "F" and "] Check failed" in line:
+        return line[line.index("] ") + 2 :], 2
+    if line.startswith("@native\t"):
+        return _SIGNAL_WORDS.get(line.rpartition("\t")[2], ""), 3
+    if line.startswith("Fatal Python error: "):
+        return line.removeprefix("Fatal Python error: "), 4
+    if "Segfault encountered" in line:
+        return "Segmentation fault", 5
+    return "", 99
