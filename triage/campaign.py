@@ -17,7 +17,7 @@ from contextlib import ExitStack, closing
 from queue import SimpleQueue
 
 from opsieve.backends.compare import compare
-from opsieve.backends.judge import FLOAT64, SECOND_VOICES, judge
+from opsieve.backends.judge import FLOAT64, SECOND_VOICES, Judged, judge
 from opsieve.backends.lab import Lab
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import display, resolve
@@ -29,7 +29,8 @@ from opsieve.gen.case import Case
 from opsieve.gen.small import NAME, generate
 from opsieve.gen.structure import all_nodes
 from opsieve.triage.fingerprint import fingerprint
-from opsieve.triage.store import Campaign, Done, Finding, Store
+from opsieve.triage.normalise import normalise, operator_blamed
+from opsieve.triage.store import Aside, Campaign, Done, Finding, Store
 
 CHUNK = 16  # tests that a lane does at a time; what is lost when the process is killed is done again
 SAMPLE = 16  # one test in so many is judged in full
@@ -135,28 +136,41 @@ def do_tests(campaign: Campaign, numbers: Sequence[int], lab: Lab) -> list[Done]
     for number, case in cases.items():
         answers: dict[str, tuple[str, float]] = {}
         findings: list[Finding] = []
+        aside: list[Aside] = []
         for name, target in targets.items():
             seconds = _seen(target, tests[number], lab).total_seconds
             if target in passed[number] and number % SAMPLE:
                 answers[name] = ("pass", seconds)
                 continue
-            finding, word = _judged(case, name, target, builds, lab)
+            judged = _judged(case, target, builds, lab)
+            word = judged.verdict.verdict
             answers[name] = (word, seconds)
-            findings += [finding] if finding else []
-        done.append(Done(number, case, answers, findings))
+            if word in ("fail", "flaky"):
+                findings.append(_finding(case, name, judged))
+            elif word in ("unsupported", "environment"):
+                aside.append(_aside(name, judged))
+        done.append(Done(number, case, answers, findings, aside))
     return done
 
 
-def _judged(case: Case, name: str, target: Target, builds: Sequence[Target], lab: Lab) -> tuple[Finding | None, str]:
-    """The verdict's word, and the finding when there is one."""
+def _judged(case: Case, target: Target, builds: Sequence[Target], lab: Lab) -> Judged:
     voices = [voice for voice in dict.fromkeys([*builds, *map(resolve, SECOND_VOICES)]) if voice != target]
-    judged = judge(case.program, case.inputs, target, lab, voices=voices)
-    word = judged.verdict.verdict
-    if word not in ("fail", "flaky"):
-        return None, word
+    return judge(case.program, case.inputs, target, lab, voices=voices)
+
+
+def _finding(case: Case, name: str, judged: Judged) -> Finding:
     operators = sorted({node.op_type for node in all_nodes(case.program.proto.graph.node)})
     print_ = fingerprint(judged.verdict, judged.observations[0], operators)
-    return Finding(name, judged.verdict, print_, judged.observations), word
+    return Finding(name, judged.verdict, print_, judged.observations)
+
+
+def _aside(name: str, judged: Judged) -> Aside:
+    """What a target lacks, told so that equal lacks are one entry."""
+    message = judged.verdict.message or judged.verdict.reason
+    blamed = operator_blamed(message)
+    template = normalise(message)
+    what = f"{blamed}: {template}" if blamed and blamed not in template else template or "no message"
+    return Aside(name, judged.verdict.verdict, what, message)
 
 
 def _seen(target: Target, test: Test, lab: Lab) -> Observation:

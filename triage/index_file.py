@@ -1,8 +1,10 @@
 """The index of a store as a file: its lock, its schema, and what SQLite says in words for a user."""
 
+import contextlib
 import fcntl
 import os
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import sqlite_utils
@@ -27,6 +29,53 @@ MIGRATIONS = (
     """
     ALTER TABLE totals ADD COLUMN seconds REAL NOT NULL DEFAULT 0;
     CREATE INDEX failures_by_fingerprint ON failures (fingerprint);
+    """,
+    # A fingerprint has a number for life; a cluster has that of its first fingerprint. What `opsieve.triage.shelf` fills in is empty here.
+    """
+    ALTER TABLE failures ADD COLUMN seen REAL NOT NULL DEFAULT 0;
+    ALTER TABLE failures ADD COLUMN nodes INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE failures ADD COLUMN reduced INTEGER;
+    ALTER TABLE failures ADD COLUMN operators TEXT NOT NULL DEFAULT '';
+    CREATE INDEX failures_kept ON failures (fingerprint) WHERE folder != '';
+    CREATE INDEX failures_by_version ON failures (fingerprint, version);
+    ALTER TABLE fingerprints ADD COLUMN number INTEGER;
+    ALTER TABLE fingerprints ADD COLUMN cluster INTEGER;
+    ALTER TABLE fingerprints ADD COLUMN apart INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE fingerprints ADD COLUMN title TEXT NOT NULL DEFAULT '';
+    ALTER TABLE fingerprints ADD COLUMN stage TEXT NOT NULL DEFAULT '';
+    ALTER TABLE fingerprints ADD COLUMN message TEXT NOT NULL DEFAULT '';
+    ALTER TABLE fingerprints ADD COLUMN targets TEXT NOT NULL DEFAULT '';
+    ALTER TABLE fingerprints ADD COLUMN guilty_pass TEXT NOT NULL DEFAULT '';
+    ALTER TABLE fingerprints ADD COLUMN first_bad TEXT NOT NULL DEFAULT '';
+    ALTER TABLE fingerprints ADD COLUMN first_seen REAL NOT NULL DEFAULT 0;
+    ALTER TABLE fingerprints ADD COLUMN last_seen REAL NOT NULL DEFAULT 0;
+    UPDATE fingerprints SET number = rowid;
+    UPDATE fingerprints SET targets = coalesce((
+        SELECT ' ' || group_concat(target, ' ') || ' ' FROM (SELECT DISTINCT target FROM failures WHERE fingerprint = key)), '');
+    CREATE UNIQUE INDEX fingerprints_by_number ON fingerprints (number);
+    CREATE INDEX fingerprints_by_cluster ON fingerprints (cluster, number);
+    CREATE INDEX fingerprints_unplaced ON fingerprints (number) WHERE title = '';
+    CREATE TABLE clusters (
+        id INTEGER PRIMARY KEY, title TEXT NOT NULL DEFAULT '', name TEXT NOT NULL DEFAULT '', kind TEXT NOT NULL DEFAULT '',
+        backend TEXT NOT NULL DEFAULT '', stage TEXT NOT NULL DEFAULT '', status TEXT NOT NULL DEFAULT 'new',
+        issue TEXT NOT NULL DEFAULT '', note TEXT NOT NULL DEFAULT '', pinned INTEGER NOT NULL DEFAULT 0,
+        shaped INTEGER NOT NULL DEFAULT 0, rule TEXT NOT NULL DEFAULT '', members INTEGER NOT NULL DEFAULT 0,
+        fingerprints INTEGER NOT NULL DEFAULT 0, nodes INTEGER NOT NULL DEFAULT 0, reduced INTEGER,
+        representative TEXT NOT NULL DEFAULT '', targets TEXT NOT NULL DEFAULT '', operators TEXT NOT NULL DEFAULT '',
+        guilty_pass TEXT NOT NULL DEFAULT '', first_bad TEXT NOT NULL DEFAULT '', first_seen REAL NOT NULL DEFAULT 0,
+        last_seen REAL NOT NULL DEFAULT 0, severity INTEGER NOT NULL DEFAULT 0, rank INTEGER NOT NULL DEFAULT 1000000000);
+    CREATE INDEX clusters_by_rank ON clusters (rank, id);
+    CREATE INDEX clusters_by_members ON clusters (members, id);
+    CREATE INDEX clusters_by_last_seen ON clusters (last_seen, id);
+    CREATE TABLE alternatives (title TEXT, number INTEGER, PRIMARY KEY (title, number)) WITHOUT ROWID;
+    CREATE TABLE aside (
+        target TEXT, verdict TEXT, what TEXT, message TEXT, count INTEGER, PRIMARY KEY (target, verdict, what)) WITHOUT ROWID;
+    CREATE TABLE decisions (
+        id INTEGER PRIMARY KEY, at REAL, born INTEGER, action TEXT, text TEXT, patch TEXT, state TEXT NOT NULL DEFAULT 'done');
+    CREATE TABLE explained (
+        rule TEXT, number INTEGER, count INTEGER, PRIMARY KEY (rule, number)) WITHOUT ROWID;
+    CREATE TABLE rules (name TEXT PRIMARY KEY, title TEXT, issue TEXT, count INTEGER);
+    CREATE VIRTUAL TABLE texts USING fts5 (title, message, operators, prefix = '2 3');
     """,
 )
 SCHEMA = len(MIGRATIONS)
@@ -65,12 +114,10 @@ def opened(path: Path) -> sqlite_utils.Database:
         connection.execute("PRAGMA synchronous = NORMAL")
         found = int(connection.execute("PRAGMA user_version").fetchone()[0])
         if found > SCHEMA:
-            raise BadInput(
-                f"the store {shown(path.parent, 200)} has schema {found}, newer than this opsieve's {SCHEMA}; upgrade opsieve"
-            )
+            raise BadInput(_other_schema(path.parent, found))
         for version in range(found, SCHEMA):
             steps = [step for step in MIGRATIONS[version].split(";") if step.strip()]
-            with database.atomic():
+            with writing(connection):
                 for step in steps:
                     connection.execute(step)
                 connection.execute(f"PRAGMA user_version = {version + 1}")
@@ -78,6 +125,18 @@ def opened(path: Path) -> sqlite_utils.Database:
         connection.close()
         raise
     return database
+
+
+@contextlib.contextmanager
+def writing(connection: sqlite3.Connection) -> Iterator[None]:
+    """A transaction that may write from its start, so that of two processes one waits for the other; all of it is done or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.rollback()
+        raise
 
 
 def sentence(folder: Path, error: sqlite3.Error) -> str:
@@ -119,3 +178,34 @@ def set_aside(folder: Path) -> Path | None:
         return aside
     finally:
         os.close(lock)
+
+
+@contextlib.contextmanager
+def joined(folder: Path) -> Iterator[sqlite3.Connection]:
+    """The index of a store that another process may be writing, for short transactions (`writing`) without its lock.
+
+    BadInput, one sentence, when there is no store, its schema is not this opsieve's, or SQLite says something.
+    """
+    path = folder / INDEX
+    if not path.is_file():
+        raise BadInput(f"{shown(folder, 200)} is no store: it has no {INDEX}; opsieve fuzz --store DIR makes one")
+    try:
+        connection = sqlite3.connect(path, timeout=_BUSY)
+        try:
+            found = int(connection.execute("PRAGMA user_version").fetchone()[0])
+            if found != SCHEMA:
+                raise BadInput(_other_schema(folder, found))
+            yield connection
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise BadInput(sentence(folder, error)) from None
+
+
+def _other_schema(folder: Path, found: int) -> str:
+    if found > SCHEMA:
+        return f"the store {shown(folder, 200)} has schema {found}, newer than this opsieve's {SCHEMA}; upgrade opsieve"
+    return (
+        f"the store {shown(folder, 200)} has schema {found}, older than this opsieve's {SCHEMA};"
+        " opsieve index --store DIR brings it up"
+    )

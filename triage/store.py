@@ -1,13 +1,17 @@
 """Where a campaign keeps what it found: case folders that anybody can read, and an index of them in SQLite.
 
     STORE/cases/FINGERPRINT/N/   a case, its observations and failure.json, which tells all that the index knows of it
-    STORE/index.sqlite           tests done, failures, fingerprints with counts
+    STORE/index.sqlite           tests done, failures, fingerprints with counts, clusters, decisions
+    STORE/decisions.jsonl        what people decided, in order (`opsieve.triage.decisions`)
+    STORE/known/*.toml           rules of known bugs (`opsieve.triage.rules`)
     STORE/staging/               cases on their way; empty unless a writer was killed
-    STORE/lock                   held by the one process that writes
+    STORE/lock                   held by the one process that writes case folders
 
-A test is recorded as done in the transaction that records its failures. A case is written to staging before that
+A test is recorded as done in the transaction that records its failures. A case is written to staging inside that
 transaction and moved to its place after it, so a writer killed at any moment leaves either a case that the index knows, which the
 next writer moves, or one that it does not know, which the next writer removes: its test was not done and is run again.
+
+The lock guards case folders and campaigns. Decisions need none: each is one short transaction, and waits for the other writer's.
 """
 
 import contextlib
@@ -15,26 +19,30 @@ import json
 import os
 import shutil
 import sqlite3
+import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from opsieve.backends.observation import Observation
 from opsieve.backends.record import write_observations
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.bad_input import BadInput, shown
 from opsieve.gen.case import Case, save
-from opsieve.gen.files import read_file, reason
+from opsieve.gen.files import reason
+from opsieve.gen.structure import all_nodes
+from opsieve.triage.decisions import Replay
 from opsieve.triage.fingerprint import Fingerprint
-from opsieve.triage.index_file import INDEX, locked, opened, sentence
+from opsieve.triage.index_file import INDEX, locked, opened, sentence, writing
+from opsieve.triage.shelf import add_failure, free_number, place_new
+from opsieve.triage.told import NAME, Told, bounded, read_told, told_components, told_mismatch, write_told
 
 KEPT = 5  # cases kept of one fingerprint; further ones are counted
-_MAX_JSON = 1 << 20
-_MAX_TEXT = 4000
+KEPT_VAGUE = (
+    50  # of one that does not know the operators to blame, since many bugs may hide in it until its cases are reduced
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,36 +66,24 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Aside:
+    """A verdict that is no bug (`unsupported`, `environment`): what the target said, as a template and as it said it first."""
+
+    target: str
+    verdict: str
+    what: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
-    """A test that was done: a verdict and the wall seconds by target, and what was found."""
+    """A test that was done: a verdict and the wall seconds by target, what was found, and what is no bug."""
 
     number: int
     case: Case
     answers: dict[str, tuple[str, float]]
     findings: Sequence[Finding]
-
-
-class _Told(msgspec.Struct, kw_only=True):
-    """failure.json: what the index knows of a case, and what an index needs to know it again."""
-
-    format: int
-    generator: str
-    seed: int
-    campaign: str
-    targets: list[str]
-    test: int
-    target: str
-    verdict: str
-    kind: str
-    stage: str
-    fingerprint: str
-    fingerprint_version: int
-    message: str
-    reason: str
-    blame: str
-    version: str
-    digest: str
-    components: list[dict[str, Any]]
+    aside: Sequence[Aside] = ()
 
 
 class Store:
@@ -97,12 +93,15 @@ class Store:
     newer opsieve, and later when the disk is full.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.time):
         self.folder = folder
+        self._clock = clock  # seconds since 1970
         self._lock = locked(folder)
         try:
             with self._guard():
                 self._db = opened(folder / INDEX)
+                with writing(self._db.conn):
+                    place_new(self._db.conn)  # those of an index that an older opsieve wrote
                 self._settle()
         except BaseException:
             os.close(self._lock)
@@ -125,7 +124,7 @@ class Store:
 
     def begin(self, campaign: Campaign) -> None:
         """Enter a campaign; one that is there already stays as it is."""
-        with self._guard(), self._db.atomic():
+        with self._guard(), writing(self._db.conn):
             self._enter(campaign)
 
     def campaigns(self) -> list[Campaign]:
@@ -141,31 +140,38 @@ class Store:
     def record(self, campaign: Campaign, tests: Sequence[Done]) -> None:
         """Enter tests as done, together with their failures, all or none; keep the first cases of each fingerprint."""
         with self._guard():
-            kept = {str(row["key"]): int(row["kept"]) for row in self._db.query("SELECT key, kept FROM fingerprints")}
-            rows: list[tuple[_Told, str]] = []
-            for test in tests:
-                for finding in test.findings:
-                    told = _told(campaign, test, finding)
-                    place = ""
-                    if kept.get(told.fingerprint, 0) < KEPT:
-                        kept[told.fingerprint] = kept.get(told.fingerprint, 0) + 1
-                        place = self._free(told.fingerprint, rows)
-                        self._stage(told, test.case, finding)
-                    rows.append((told, place))
-            with self._db.atomic():
+            with writing(self._db.conn):
+                now = round(self._clock(), 3)
+                known: dict[str, tuple[int, int]] = {}  # number and cases kept, by fingerprint
+                rows: list[tuple[Told, str]] = []
                 for test in tests:
-                    verdicts = json.dumps({target: verdict for target, (verdict, _) in test.answers.items()})
-                    self._db["tests"].insert(  # type: ignore[union-attr]
-                        {
-                            "campaign": campaign.id,
-                            "number": test.number,
-                            "digest": test.case.program.digest,
-                            "verdicts": verdicts,
-                        }
-                    )
+                    for finding in test.findings:
+                        told = _told(campaign, test, finding)
+                        if told.fingerprint not in known:
+                            known[told.fingerprint] = self._known(told.fingerprint, known)
+                        told.number, kept = known[told.fingerprint]
+                        place = ""
+                        if kept < (KEPT_VAGUE if _vague(finding) else KEPT):
+                            known[told.fingerprint] = (told.number, kept + 1)
+                            place = self._free(told.fingerprint, rows)
+                            self._stage(told, test.case, finding, now)
+                        rows.append((told, place))
+                self._db.conn.executemany(
+                    "INSERT INTO tests (campaign, number, digest, verdicts) VALUES (?, ?, ?, ?)",
+                    [
+                        [
+                            campaign.id,
+                            test.number,
+                            test.case.program.digest,
+                            json.dumps({target: verdict for target, (verdict, _) in test.answers.items()}),
+                        ]
+                        for test in tests
+                    ],
+                )
                 self._add_totals(campaign, tests)
                 for told, place in rows:
-                    self._add_failure(told, place)
+                    self._add_failure(told, place, now)
+                place_new(self._db.conn)
             self._settle()
 
     def totals(self, campaign: Campaign) -> dict[str, dict[str, int]]:
@@ -203,6 +209,10 @@ class Store:
         with self._guard():
             return list(self._db.query("SELECT * FROM failures ORDER BY campaign, test, target"))
 
+    def many(self) -> int:
+        """How many failures there are."""
+        return int(self._one("SELECT coalesce(sum(count), 0) FROM fingerprints"))
+
     def counts(self) -> dict[str, int]:
         """How many failures each fingerprint has."""
         with self._guard():
@@ -213,24 +223,32 @@ class Store:
 
         A failure counts once, by campaign, test and target, however often its folder was copied.
         """
-        added, problems = 0, []
+        added, found, problems = 0, [], []
+        for path in sorted((self.folder / "cases").glob(f"*/*/{NAME}")):
+            try:
+                told = read_told(path.parent)
+                found.append((told, str(path.parent.relative_to(self.folder)), round(path.stat().st_mtime, 3)))
+            except (BadInput, OSError) as error:
+                problems.append(str(error))
+        found.sort(key=lambda one: (one[0].number or 1 << 60, one[1]))
         with self._guard():
-            for path in sorted((self.folder / "cases").glob("*/*/failure.json")):
-                try:
-                    told = msgspec.json.decode(read_file(path, _MAX_JSON), type=_Told)
-                except (BadInput, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                    problems.append(f"{shown(path, 160)} does not tell of a failure: {shown(str(error), 100)}")
-                    continue
-                campaign = Campaign(told.campaign, told.generator, told.seed, tuple(told.targets))
-                with self._db.atomic():
+            replay = Replay(self.folder)
+            problems += replay.problems
+            for told, place, seen in found:
+                with writing(self._db.conn):
+                    replay.until(self._db.conn, told.number)
+                    campaign = Campaign(told.campaign, told.generator, told.seed, tuple(told.targets))
                     known = self._one(
                         "SELECT count(*) FROM failures WHERE campaign = ? AND test = ? AND target = ?",
                         told.campaign, told.test, told.target,
                     )  # fmt: skip
                     if not known:
                         self._enter(campaign)
-                        self._add_failure(told, str(path.parent.relative_to(self.folder)))
+                        self._add_failure(told, place, seen)
+                        place_new(self._db.conn)
                         added += 1
+            with writing(self._db.conn):
+                replay.until(self._db.conn, None)
         return added, problems
 
     # -- rows
@@ -257,19 +275,27 @@ class Store:
                 [campaign.id, target, verdict, count, spent[target, verdict]],
             )
 
-    def _add_failure(self, told: _Told, place: str) -> None:
-        names = ("campaign", "test", "target", "verdict", "kind", "stage", "fingerprint", "message", "reason", "blame")
-        row = {name: getattr(told, name) for name in (*names, "version", "digest")}
-        self._db["failures"].insert({**row, "folder": place})  # type: ignore[union-attr]
-        self._db.execute(
-            "INSERT INTO fingerprints (key, version, kind, components, count, kept) VALUES (?, ?, ?, ?, 1, ?)"
-            " ON CONFLICT DO UPDATE SET count = count + 1, kept = kept + excluded.kept",
-            [told.fingerprint, told.fingerprint_version, told.kind, json.dumps(told.components), int(bool(place))],
-        )
+        for aside in (each for test in tests for each in test.aside):
+            self._db.execute(
+                "INSERT INTO aside (target, verdict, what, message, count) VALUES (?, ?, ?, ?, 1) ON CONFLICT DO UPDATE"
+                " SET count = count + 1",
+                [aside.target, aside.verdict, bounded(aside.what[:300]), bounded(aside.message[:1000])],
+            )
+
+    def _known(self, key: str, promised: dict[str, tuple[int, int]]) -> tuple[int, int]:
+        """The number of a fingerprint and how many of its cases are kept; of a new one, a number that is not promised."""
+        row = self._db.execute("SELECT number, kept FROM fingerprints WHERE key = ?", [key]).fetchone()
+        if row is not None:
+            return int(row[0]), int(row[1])
+        free = free_number(self._db.conn)
+        return max([free, *(number + 1 for number, _ in promised.values())]), 0
+
+    def _add_failure(self, told: Told, place: str, seen: float) -> None:
+        add_failure(self._db.conn, told, place, seen)
 
     # -- folders
 
-    def _free(self, key: str, rows: Sequence[tuple[_Told, str]]) -> str:
+    def _free(self, key: str, rows: Sequence[tuple[Told, str]]) -> str:
         """The next free place for a case of a fingerprint, those promised to `rows` aside."""
         promised = {place for _, place in rows}
         number = 1
@@ -277,10 +303,10 @@ class Store:
             number += 1
         return place
 
-    def _staged(self, told: _Told) -> Path:
+    def _staged(self, told: Told) -> Path:
         return self.folder / "staging" / f"{told.campaign}-{told.test}-{told.targets.index(told.target)}"
 
-    def _stage(self, told: _Told, case: Case, finding: Finding) -> None:
+    def _stage(self, told: Told, case: Case, finding: Finding, seen: float) -> None:
         first = finding.observations[0]
         knobs = {**case.knobs, **first.knobs, "target": finding.target}
         origin = replace(case.origin, versions={**case.origin.versions, finding.target: first.version})
@@ -288,8 +314,9 @@ class Store:
         shutil.rmtree(folder, ignore_errors=True)
         save(replace(case, knobs=knobs, origin=origin), folder)
         write_observations(folder, finding.observations)
-        text = msgspec.json.format(msgspec.json.encode(told), indent=2)
-        (folder / "failure.json").write_bytes(text + b"\n")
+        write_told(folder, told)
+        # When it was seen is told by the file's date alone: equal campaigns leave equal files.
+        os.utime(folder / NAME, (seen, seen))
 
     def _settle(self) -> None:
         """Move staged cases to the places that the index has for them; remove those of tests that were not recorded."""
@@ -303,8 +330,8 @@ class Store:
 
     def _place_of(self, staged: Path) -> str:
         try:
-            told = msgspec.json.decode(read_file(staged / "failure.json", _MAX_JSON), type=_Told)
-        except (BadInput, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            told = read_told(staged)
+        except BadInput:
             return ""  # its writer was killed while it wrote
         rows = self._db.query(
             "SELECT folder FROM failures WHERE campaign = ? AND test = ? AND target = ?",
@@ -325,9 +352,19 @@ class Store:
             ) from None
 
 
-def _told(campaign: Campaign, test: Done, finding: Finding) -> _Told:
+def _vague(finding: Finding) -> bool:
+    """Whether a fingerprint would count operators, and cannot tell which are to blame."""
+    parts = {part.name: part.kept for part in finding.fingerprint.components}
+    return "mismatch" in parts and not parts.get("operators", False)
+
+
+def _told(campaign: Campaign, test: Done, finding: Finding) -> Told:
     verdict, key = finding.verdict, finding.fingerprint.key
-    return _Told(
+    first = finding.observations[0]
+    operators = [node.op_type for node in all_nodes(test.case.program.proto.graph.node)]
+    mismatch = verdict.mismatch
+    output = (first.outputs or {}).get(mismatch.output) if mismatch else None
+    return Told(
         format=1,
         campaign=campaign.id,
         generator=campaign.generator,
@@ -340,15 +377,14 @@ def _told(campaign: Campaign, test: Done, finding: Finding) -> _Told:
         stage=verdict.stage or "",
         fingerprint=key if verdict.verdict == "fail" else f"{verdict.verdict}-{key}",
         fingerprint_version=finding.fingerprint.version,
-        message=_text(verdict.message),
-        reason=_text(verdict.reason),
+        message=bounded(verdict.message),
+        reason=bounded(verdict.reason),
         blame=verdict.blame,
-        version=finding.observations[0].version,
+        version=first.version,
         digest=test.case.program.digest,
-        components=[{**asdict(part), "value": _text(part.value)} for part in finding.fingerprint.components],
+        components=told_components(finding.fingerprint),
+        operators=sorted({bounded(name[:100]) for name in operators}),
+        nodes=len(operators),
+        mismatch=None if mismatch is None else told_mismatch(mismatch),
+        dtype=str(getattr(output, "dtype", "")),
     )
-
-
-def _text(text: str) -> str:
-    """Text of a compiler that JSON and SQLite take, bounded."""
-    return text[:_MAX_TEXT].encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,91 @@
+"""In what order a person should read clusters. Pure.
+
+Furthest point first (Chen and others, Taming compiler fuzzers, PLDI 2013, section 3): begin with the gravest cluster, then go on with the
+one that is least like all those before it, so that the first page shows as many different bugs as it can. Equal
+distances, and all behind the first `DIVERSE`, go by severity, breadth and how small the representative is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+DIVERSE = 200  # clusters ordered furthest-point-first; nobody reads on by diversity behind them
+_BITS = 512  # of a cluster's features, hashed
+
+# A failure is the worse the less it can be noticed or worked around, and the more valid the program was.
+SEVERITY = {
+    "crash": 7,
+    "mismatch": 6,
+    "nondeterminism": 5,
+    "round-trip": 5,
+    "hang": 4,
+    "error": 3,
+    "memory": 3,
+    "accepts-invalid": 2,
+    "slowdown": 1,
+}
+CRASH_ON_INVALID = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a cluster's place in the order depends on. `size` is the representative's nodes, `breadth` its targets; `open` is
+    False once a person has done with it (known, fixed, wontfix)."""
+
+    cluster: int
+    severity: int
+    breadth: int
+    reduced: bool
+    size: int
+    members: int
+    features: frozenset[str]
+    open: bool = True
+    pinned: bool = False
+
+
+def severity(kind: str, *, valid: bool = True) -> int:
+    """From 0 to 7: a crash on a valid program, a wrong result, others, a crash on an invalid one, a slowdown."""
+    return CRASH_ON_INVALID if kind == "crash" and not valid else SEVERITY.get(kind, 0)
+
+
+def ranked(places: Sequence[Place]) -> list[int]:
+    """The clusters in the order in which to read them: pinned ones, then open ones, then those that are done with."""
+    pinned = sorted((place for place in places if place.pinned), key=_gravest)
+    going = sorted((place for place in places if place.open and not place.pinned), key=_gravest)
+    done = sorted((place for place in places if not place.open and not place.pinned), key=_gravest)
+    return [place.cluster for place in (*pinned, *_furthest_first(going), *done)]
+
+
+def _gravest(place: Place) -> tuple[int, int, bool, int, int, int]:
+    return (-place.severity, -place.breadth, not place.reduced, place.size, -place.members, place.cluster)
+
+
+def _furthest_first(places: Sequence[Place]) -> list[Place]:
+    """`places`, gravest first, so that each of the first ones is as far as can be from those before it."""
+    if len(places) < 3:
+        return list(places)
+    marks = np.zeros((len(places), _BITS), dtype=np.float32)
+    for row, place in enumerate(places):
+        for feature in place.features:
+            marks[row, _bit(feature)] = 1.0
+    sizes = marks.sum(axis=1)
+    nearest = np.full(len(places), 2.0, dtype=np.float32)  # to the chosen ones, by Jaccard's distance
+    chosen: list[int] = []
+    for _ in range(min(DIVERSE, len(places))):
+        furthest = int(np.argmax(nearest))  # the first of equals, so the gravest
+        chosen.append(furthest)
+        common = marks @ marks[furthest]
+        either = np.maximum(sizes + sizes[furthest] - common, 1.0)
+        nearest = np.minimum(nearest, 1.0 - common / either)
+        nearest[chosen] = -1.0
+    taken = set(chosen)
+    return [places[row] for row in chosen] + [place for row, place in enumerate(places) if row not in taken]
+
+
+def _bit(feature: str) -> int:
+    """A bit for a feature, the same in every process (`hash` is not)."""
+    number = 2166136261
+    for byte in feature.encode("utf-8", "surrogatepass"):
+        number = (number ^ byte) * 16777619 & 0xFFFFFFFF  # FNV-1a
+    return number % _BITS
