@@ -76,7 +76,8 @@ class MaxPool(OpRun):
     onnx 1.23 centres windows anew when the two pads of a dimension differ or the output is rounded up, so that they cover other
     elements; it pads integers with what a NaN becomes in their type, rounds SAME_LOWER down, and gives no indices where it does
     not dilate or stride. NaN is passed over, as there. The page
-    does not say what a window of nothing but padding gives: that is not computed.
+    does not say what a window of nothing but padding gives, nor where the windows begin when SAME asks for less than no padding:
+    those are not computed.
     """
 
     op_domain = ""
@@ -127,7 +128,11 @@ def _taps(
     before, after = pads if auto_pad == "NOTSET" else (0, 0)
     if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
         windows = -(-side // stride)
-        missing = max(0, (windows - 1) * stride + reach - side)
+        missing = (windows - 1) * stride + reach - side
+        if missing < 0:
+            raise RuntimeImplementationError(
+                "MaxPool has strides that skip elements, and ONNX does not say which with SAME"
+            )
         before = missing // 2 if auto_pad == "SAME_UPPER" else missing - missing // 2
     else:
         room = side + before + after - reach

@@ -83,7 +83,7 @@ class OpenvinoCpu:
 
         request.stage("compile")
         compiled = core.compile_model(read, "CPU", settings(request.options))
-        places = ports(compiled.inputs, names)
+        places = ports(compiled.inputs, model.graph, names)
         if len(compiled.outputs) != len(outputs):
             raise RuntimeError("the compiled model has %d outputs, not %d" % (len(compiled.outputs), len(outputs)))
 
@@ -123,11 +123,19 @@ def settings(options: Mapping[str, str]) -> Dict[str, Any]:
     return chosen
 
 
-def ports(inputs: List[Any], names: List[str]) -> Dict[str, int]:
-    """The port of each input that is left. An input that is an output too may have lost its name: the node of it has not."""
-    found = {port.get_node().get_friendly_name(): place for place, port in enumerate(inputs)}
-    if len(found) != len(inputs) or not set(found) <= set(names):
-        raise RuntimeError("the compiled model wants inputs %s, not %s" % (sorted(found)[:5], sorted(names)[:5]))
+def ports(inputs: List[Any], graph: Any, names: List[str]) -> Dict[str, int]:
+    """The port of each input that is left: one that nothing uses is gone, one that Dropout passes through has the result's name."""
+    came_from = {output: node.input[0] for node in graph.node for output in node.output[:1] if node.input}
+    found = {}
+    for place, port in enumerate(inputs):
+        own = name = port.get_node().get_friendly_name()
+        for _ in graph.node:
+            if name in names:
+                break
+            name = came_from.get(name, "")
+        if name not in names or name in found:
+            raise RuntimeError("the compiled model wants an input %r, which the model does not have" % own[:80])
+        found[name] = place
     return found
 
 

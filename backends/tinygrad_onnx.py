@@ -23,6 +23,9 @@ TYPES = frozenset(
 MEANINGS: Tuple[Tuple[str, str], ...] = (
     ("environment", r"No such file or directory: 'clang|No renderer for \w+ is available|library not found"),
     ("out-of-memory", r"[Cc]annot allocate memory|Unable to allocate|MemoryError"),
+    # Attributes are arguments of its functions: one that came with a later version of an operator is unknown to them.
+    ("unsupported", r"get_onnx_ops\.<locals>\.\w{1,80}\(\) got an unexpected keyword argument"),
+    ("unsupported", r"sequence must be homogeneous|invalid coordinate_transformation_mode="),
     ("unsupported", r"is not a valid (?:OnnxDataType|AttributeType|Domain)|is not supported for domain"),
     ("unsupported", r"[Uu]nsupported|[Nn]ot (?:yet |currently )?(?:supported|implemented)|does(?:n't| not) support"),
     ("unsupported", r"\b[Oo]nly \S{1,60} (?:is|are) supported|cannot cross the border of a model"),
