@@ -328,7 +328,7 @@ def _is_float(name: str) -> bool:
 
 
 def _largest(name: str) -> float:
-    return _LARGEST.get(name, float("inf"))
+    return LARGEST.get(name, float("inf"))
 
 
 def _gravity(mismatch: Mismatch) -> tuple[int, float]:
@@ -353,5 +353,5 @@ _FLOOR = {
     name: float(info.tiny) if float(info.tiny) < 1e-30 else 2 * float(info.smallest_subnormal)
     for name, info in _INFOS.items()
 }
-_LARGEST = {name: float(info.max) for name, info in _INFOS.items()}
+LARGEST = {name: float(info.max) for name, info in _INFOS.items()}
 _EPSILON = {name: float(info.eps) for name, info in _INFOS.items()}

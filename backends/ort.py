@@ -5,8 +5,10 @@ https://onnxruntime.ai/docs/performance/model-optimizations/graph-optimizations.
 """
 
 import ctypes
+import inspect
+import os
 import re
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
+from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Tuple
 
 import numpy as np
 
@@ -40,6 +42,34 @@ NUMPY_NAMES = {
     "float8e5m2fnuz": "float8_e5m2fnuz",
     "float4e2m1": "float4_e2m1fn",
 }
+# What `disabled_optimizers` takes: the union over releases 1.17 to 1.31; a release ignores names that it does not know.
+# Transformers were read from verbose logs, which do not show rewrite rules: the names of rules are known ones that stand as
+# strings in the library of 1.31.1; that each acts was seen only for the rules that a case has blamed.
+HOSTS = ("Level1_RuleBasedTransformer", "Level2_RuleBasedTransformer")  # they apply the rules: disabling one disables all of its own
+RULES = (
+    "EliminateIdentity", "EliminateSlice", "EliminateDropout", "UnsqueezeElimination", "ExpandElimination",
+    "CastElimination", "CastChainElimination", "PreShapeNodeElimination", "NoopElimination", "DivMulFusion",
+    "FuseReluClip", "GemmSumFusion", "GemmTransposeFusion", "NotWhereFusion", "ConvAddFusion", "ConvMulFusion",
+    "ConvBNFusion", "Pad_Fusion", "MatMul_BatchNormalization_Fusion", "LabelEncoderFusion", "ClipQuantRewrite",
+    "ReluQuantRewrite",
+)  # fmt: skip
+TRANSFORMERS = (
+    "EnsureUniqueDQForNodeUnit", "DoubleQDQPairsRemover", "ConstantSharing", "CommonSubexpressionElimination",
+    "ConstantFolding", "MatMulAddFusion", "ReshapeFusion", "FreeDimensionOverrideTransformer",
+    "QDQPropagationTransformer", "RocmBlasAltImpl", "TransposeOptimizer", "TransposeOptimizer_CPUExecutionProvider",
+    "QDQS8ToU8Transformer", "QDQSelectorActionTransformer", "GemmActivationFusion", "MatMulIntegerToFloatFusion",
+    "DynamicQuantizeMatMulFusion", "ConvActivationFusion", "GeluFusion", "LayerNormFusion",
+    "SimplifiedLayerNormFusion", "AttentionFusion", "EmbedLayerNormFusion", "GatherToSplitFusion",
+    "GatherToSliceFusion", "MatmulTransposeFusion", "BiasGeluFusion", "SkipLayerNormFusion", "FastGeluFusion",
+    "QuickGeluFusion", "BiasSoftmaxFusion", "BiasDropoutFusion", "MatMulScaleFusion", "MatMulActivationFusion",
+    "QDQFinalCleanupTransformer", "NchwcTransformer", "NhwcTransformer", "ConvAddActivationFusion",
+    "RemoveDuplicateCastTransformer", "ShapeInputMerge", "GatherSliceToSplitFusion", "MatMulNBitsFusion",
+    "GeluFusionL1", "GeluFusionL2", "LayerNormFusionL1", "LayerNormFusionL2", "WeightBiasQuantization",
+    "GroupQueryAttentionFusion", "FuseFp16InitializerToFp32NodeTransformer", "WhereDummyDq",
+    "SliceConcatToSpaceToDepthFusion", "BiasSkipLayerNormFusion", "MatMulNBitsMlpFusion", "MatMulNBitsQkvFusion",
+    "GroupQueryAttentionPreNormFusion",
+)  # fmt: skip
+MODIFIED = re.compile(r"GraphTransformer ([A-Za-z0-9_]{1,80}) modified: 1")
 # What a message means, first match wins. `environment`: the release is older than the model's format.
 MEANINGS: Tuple[Tuple[str, str], ...] = (
     ("environment", r"Unsupported model IR version|Unknown model file format version|IR version"),
@@ -51,6 +81,7 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
     # An attribute that came with a later version of a standard operator; a locale that this machine does not have.
     ("environment", r"Error Unrecognized attribute: \w+ for operator|Failed to construct locale with name"),
     ("environment", r"level \w+ is not in this release|optimizers cannot be disabled in this release"),
+    ("environment", r"onnxruntime has no optimizer "),
     ("out-of-memory", r"bad_alloc|[Ff]ailed to allocate memory|bad allocation|Cannot allocate memory"),
     (
         "unsupported",
@@ -76,9 +107,9 @@ class Onnxruntime:
     name = "onnxruntime"
     package = "onnxruntime"
     extra = ""
-    options: Mapping[str, Tuple[str, ...]] = {"level": tuple(LEVELS), "disabled_optimizers": ()}
+    options: Mapping[str, Tuple[str, ...]] = {"level": tuple(LEVELS), "disabled_optimizers": (), "trace": ("off", "on")}
     main_option = "level"
-    baseline: Mapping[str, str] = {"level": "disable_all", "disabled_optimizers": ""}
+    baseline: Mapping[str, str] = {"level": "disable_all", "disabled_optimizers": "", "trace": "off"}
     environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"}
     lacks: Tuple[str, ...] = ("kernels for some operators and types: it says so, operator by operator",)
 
@@ -103,7 +134,8 @@ class Onnxruntime:
 
         options = ort.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 3
+        trace = request.options["trace"] == "on"
+        options.log_severity_level = 0 if trace else 3
         level = request.options["level"]
         if not hasattr(ort.GraphOptimizationLevel, LEVELS[level]):
             raise ValueError("level %s is not in this release of onnxruntime" % level)
@@ -111,6 +143,7 @@ class Onnxruntime:
         extra: Dict[str, Any] = {"providers": ["CPUExecutionProvider"]}
         disabled = [item for item in request.options["disabled_optimizers"].split("+") if item]
         if disabled:
+            refuse_unknown(ort, disabled)
             extra["disabled_optimizers"] = disabled
         request.stage("compile")
         try:
@@ -119,6 +152,9 @@ class Onnxruntime:
             if LOADING.search(str(error)):
                 request.stage("import")
             raise
+        finally:
+            if trace:
+                tell_passes()
         outputs = session.get_outputs()
         inputs = {item.name: item.type for item in session.get_inputs()}
         names = [item.name for item in outputs]
@@ -140,6 +176,43 @@ class Onnxruntime:
                 return meaning
         return "rejected" if stage == "import" else "error"
 
+    def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
+        """The source of `run` for an exported script."""
+        disabled = [item for item in options["disabled_optimizers"].split("+") if item]
+        head = "def run(model, inputs):\n    import onnxruntime as ort\n\n"
+        return carriers(dtypes) + head + run_source("model", "inputs", LEVELS[options["level"]], disabled, dtypes)
+
+
+def run_source(model: str, inputs: str, level: str, disabled: List[str], dtypes: Collection[str]) -> str:
+    """The last lines of a function that runs the bytes in the variable `model`, for an exported script."""
+    extra = ", disabled_optimizers=%a" % disabled if disabled else ""
+    lines = [
+        "options = ort.SessionOptions()",
+        "options.log_severity_level = 4",
+        "options.intra_op_num_threads = options.inter_op_num_threads = 1",
+        "options.graph_optimization_level = ort.GraphOptimizationLevel.%s" % level,
+        'session = ort.InferenceSession(%s, options, providers=["CPUExecutionProvider"]%s)' % (model, extra),
+    ]
+    if carriers(dtypes):
+        lines.append("types = {item.name: item.type for item in session.get_inputs()}")
+        lines.append("return run_extended(ort, session, types, session.get_outputs(), %s)" % inputs)
+    else:
+        lines.append("names = [item.name for item in session.get_outputs()]")
+        lines.append("return dict(zip(names, session.run(names, %s)))" % inputs)
+    return "".join("    %s\n" % line for line in lines)
+
+
+def carriers(dtypes: Collection[str]) -> str:
+    """The source of what feeds and reads element types that numpy lacks, for an exported script; "" when it needs none."""
+    if not {NUMPY_NAMES.get(name, name) for name in EXTENDED} & set(dtypes):
+        return ""
+    head = "import ctypes\nfrom typing import Any, Dict, List\n\nEXTENDED = %r\nNUMPY_NAMES = %r\n\n\n" % (
+        EXTENDED,
+        NUMPY_NAMES,
+    )
+    parts = (run_extended, to_ortvalue, from_ortvalue, pack_bits, unpack_bits)
+    return head + "".join("%s\n\n" % inspect.getsource(part) for part in parts)
+
 
 def open_session(ort: Any, model: bytes, options: Any, extra: Dict[str, Any]) -> Any:
     """An InferenceSession; releases before 1.3 take no providers, those before 1.6 no disabled optimizers."""
@@ -149,6 +222,38 @@ def open_session(ort: Any, model: bytes, options: Any, extra: Dict[str, Any]) ->
         if "disabled_optimizers" in extra:
             raise ValueError("optimizers cannot be disabled in this release of onnxruntime") from None
         return ort.InferenceSession(model, options)
+
+
+def refuse_unknown(ort: Any, names: List[str]) -> None:
+    """ValueError for a name that is neither a known one nor a string in this release's library: onnxruntime ignores it."""
+    unknown = [name for name in names if name not in HOSTS + RULES + TRANSFORMERS]
+    if not unknown:
+        return
+    from onnxruntime.capi import onnxruntime_pybind11_state as library
+
+    with open(library.__file__, "rb") as file:
+        words = file.read()
+    for name in unknown:
+        if b"\0" + name.encode() + b"\0" not in words:
+            raise ValueError("onnxruntime has no optimizer %r" % name[:80])
+
+
+def tell_passes() -> None:
+    """Put which passes acted in place of the verbose log, which can be long, in lines `opsieve pass acted NAME`.
+
+    In a worker standard error is a file in memory; elsewhere, where it cannot be read, nothing is done. The log is of
+    transformers; of a host that acted any rule may have.
+    """
+    try:
+        text = os.pread(2, os.fstat(2).st_size, 0).decode("utf-8", "replace")
+        os.ftruncate(2, 0)
+    except OSError:
+        return
+    acted = list(dict.fromkeys(MODIFIED.findall(text)))
+    rules = [name for name in RULES if set(HOSTS) & set(acted)]
+    lines = ["ran %s" % name for name in RULES + TRANSFORMERS] + ["host %s" % name for name in HOSTS]
+    lines += ["acted %s" % name for name in rules + [name for name in acted if name not in HOSTS]]
+    os.write(2, "".join("opsieve pass %s\n" % line for line in lines).encode())
 
 
 def is_extended(kind: str) -> bool:

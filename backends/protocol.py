@@ -7,7 +7,7 @@ protocol, nothing is inherited. It is found by its entry point in the group `ops
 through a real one.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -59,3 +59,16 @@ class Backend(Protocol):
 
     def classify(self, stage: str, exception: str, message: str) -> str:
         """What an exception means: `rejected`, `unsupported`, `environment`, `out-of-memory` or `error`."""
+
+
+class Scripted(Protocol):
+    """What a backend may have besides: its few lines of the scripts that `opsieve export` writes."""
+
+    def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
+        """Python source that defines `run(model, inputs)`, from a serialised model and arrays by name to outputs by name.
+
+        It stands in a script that has imported `numpy as np` and `onnx` and has nothing of opsieve; the compiler is imported
+        inside `run`, and what it raises is let through. `options` holds a value for every option: free text goes into the source by
+        `%a` alone. `dtypes` are the element types (numpy's names) that cross the graph's border. "" when these options
+        cannot be asked without opsieve.
+        """

@@ -4,7 +4,7 @@
 and leaves its outputs in float64. Both record the places where ONNX leaves the result open (opsieve.backends.hazards).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -99,6 +99,19 @@ class ReferenceBackend:
         if kind == "IndexError" and "out of bounds" in message:
             return "rejected"
         return "error"
+
+    def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
+        """The source of `run` for an exported script; "" for float64, which onnx cannot do by itself."""
+        return _SCRIPT if options["precision"] == "native" else ""
+
+
+_SCRIPT = """\
+def run(model, inputs):
+    from onnx.reference import ReferenceEvaluator
+
+    evaluator = ReferenceEvaluator(onnx.load_model_from_string(model))
+    return dict(zip(evaluator.output_names, evaluator.run(None, inputs)))
+"""
 
 
 class _Watch:

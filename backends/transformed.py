@@ -15,13 +15,14 @@ import importlib.util
 import os
 import re
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, List, Mapping, Optional, Tuple
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
 Options = Mapping[str, str]
 SWITCH = ("on", "off")
+TRACE = ("off", "on")  # passes are told as `transformed_passes.py` says
 MEMORY = re.compile(r"bad_alloc|[Ff]ailed to allocate|bad allocation|[Cc]annot allocate memory|Unable to allocate")
 # A release that is too old for one of the options.
 NO_SWITCH = re.compile(
@@ -36,10 +37,6 @@ class BrokenModel(Exception):
 
 class NotRun(Exception):
     """What onnxruntime says of the original model."""
-
-
-class UnknownName(Exception):
-    """A pass or an optimisation that the installed release does not have."""
 
 
 class Transformed:
@@ -138,6 +135,12 @@ class Transformed:
             return "environment"
         return "unsupported" if kind == "NotImplementedError" else "error"
 
+    def script(self, options: Options, dtypes: Collection[str]) -> str:
+        """The source of `run` for an exported script."""
+        from opsieve.backends.transformed_source import source
+
+        return source(self.name, options, dtypes)
+
 
 def beside(name: str) -> Any:
     """The module in the file `name` next to this one, which opsieve's own import finds only where opsieve is installed."""
@@ -151,6 +154,7 @@ def beside(name: str) -> Any:
 
 
 ORT = beside("ort.py").BACKEND
+PASSES = beside("transformed_passes.py")
 
 
 class Unoptimised:
@@ -212,10 +216,10 @@ def inspect(before: Any, after: Any, request: "Request") -> None:
     constants = {tensor.name for tensor in after.graph.initializer}
     new = set(after_inputs) - {item.name for item in before.graph.input} - constants
     if new:
-        raise BrokenModel("the transformed model wants inputs that the original has not: %s" % listed(new))
+        raise BrokenModel("the transformed model wants inputs that the original has not: %s" % PASSES.listed(new))
     lost = {item.name for item in before.graph.output} - set(after_outputs)
     if lost:
-        raise BrokenModel("the transformed model has lost the outputs %s" % listed(lost))
+        raise BrokenModel("the transformed model has lost the outputs %s" % PASSES.listed(lost))
     problem = complaint(after)
     if problem:
         if not complaint(before):
@@ -226,10 +230,10 @@ def inspect(before: Any, after: Any, request: "Request") -> None:
         if was is None:
             continue
         if now is None or len(now) == len(was) and any(a and not b for a, b in zip(was, now)):
-            request.notes.append("the transformed model no longer declares the whole shape of %s" % listed([item.name]))
+            request.notes.append("the transformed model no longer declares the whole shape of %s" % PASSES.listed([item.name]))
         elif len(now) != len(was) or any(a and b and a != b for a, b in zip(was, now)):
             shapes = "%s where the original has %s" % (told(now), told(was))
-            raise BrokenModel("the transformed model declares %s as %s" % (listed([item.name]), shapes))
+            raise BrokenModel("the transformed model declares %s as %s" % (PASSES.listed([item.name]), shapes))
 
 
 def complaint(model: Any) -> str:
@@ -257,36 +261,19 @@ def told(shape: List[int]) -> str:
     return "[%s]" % ", ".join(str(dim or "?") for dim in shape)
 
 
-def listed(names: Any) -> str:
-    """At most five names, quoted and shortened: they come from a model."""
-    every = sorted(names)
-    return ", ".join([ascii(name[:80]) for name in every[:5]] + ["..."] * (len(every) > 5))
-
-
-def split(text: str) -> List[str]:
-    """The names in an option's value."""
-    return [name for name in text.split("+") if name]
-
-
-def known(package: str, names: List[str], every: Any) -> List[str]:
-    """`names`; UnknownName when one of them is not among `every`, for a misspelt pass would pass every test."""
-    missing = set(names) - set(every)
-    if missing:
-        raise UnknownName("%s has no pass %s" % (package, listed(missing)))
-    return names
-
-
 def import_onnxoptimizer() -> None:
     """Import onnxoptimizer."""
     import onnxoptimizer  # noqa: F401
 
 
 def run_onnxoptimizer(model: Any, options: Options) -> Any:
-    """Its own default passes, or those that are named."""
+    """Its own default passes, or those that are named, without those to skip."""
     import onnxoptimizer
 
-    passes = known("onnxoptimizer", split(options["passes"]), onnxoptimizer.get_available_passes())
-    return onnxoptimizer.optimize(model, passes or None, options["fixpoint"] == "on")
+    passes = PASSES.onnxoptimizer_passes(onnxoptimizer, options["passes"], options["skip"])
+    if options["trace"] == "on":
+        PASSES.trace_onnxoptimizer(onnxoptimizer, model, passes)
+    return onnxoptimizer.optimize(model, passes, options["fixpoint"] == "on")
 
 
 def import_onnxsim() -> None:
@@ -295,10 +282,13 @@ def import_onnxsim() -> None:
 
 
 def run_onnxsim(model: Any, options: Options) -> Any:
-    """Simplify without its own check, which would run the model. onnxsim ignores a name that it does not know."""
+    """Simplify without its own check, which would run the model."""
     import onnxsim
 
-    chosen: Dict[str, Any] = {"skipped_optimizers": split(options["skip"])} if options["skip"] else {}
+    skipped = PASSES.known_to_onnxsim(PASSES.split(options["skip"]))  # onnxsim itself ignores a name that it does not know
+    chosen: Dict[str, Any] = {"skipped_optimizers": skipped} if skipped else {}
+    if options["trace"] == "on":
+        PASSES.tell("ran", [name for name in PASSES.onnxsim_passes() if name not in skipped])
     if options["passes"] == "off":
         chosen["perform_optimization"] = False
     if options["folding"] == "off":
@@ -315,7 +305,13 @@ def import_onnxscript() -> None:
 
 
 def run_onnxscript(model: Any, options: Options) -> Any:
-    """The whole optimizer, or one of the two parts that can be called by themselves."""
+    """The whole optimizer, or one of the two parts that can be called by themselves, without the passes and rules to skip."""
+    with PASSES.onnxscript_passes(options["skip"], options["trace"] == "on"):
+        return call_onnxscript(model, options)
+
+
+def call_onnxscript(model: Any, options: Options) -> Any:
+    """The part of onnxscript that the options name, called."""
     from onnxscript import optimizer, rewriter
 
     if options["part"] == "rewrite":
@@ -340,12 +336,15 @@ def run_onnxslim(model: Any, options: Options) -> Any:
     import onnxslim
 
     chosen: Dict[str, Any] = {"no_shape_infer": True} if options["inference"] == "off" else {}
-    if options["skip"]:
+    if options["skip"] or options["trace"] == "on":
         from onnxslim.core import OptimizationSettings
         from onnxslim.core.pattern.registry import DEFAULT_FUSION_PATTERNS
 
         steps = list(OptimizationSettings.keys())
-        skipped = known("onnxslim", split(options["skip"]), steps + list(DEFAULT_FUSION_PATTERNS))
+        every = steps + list(DEFAULT_FUSION_PATTERNS)
+        skipped = PASSES.known("onnxslim", PASSES.split(options["skip"]), every)
+        if options["trace"] == "on":
+            PASSES.tell("ran", [name for name in every if name not in skipped])
         chosen["skip_optimizations"] = [name for name in skipped if name in steps]
         chosen["skip_fusion_patterns"] = [name for name in skipped if name not in steps]
     return onnxslim.slim(model, **chosen)
@@ -353,7 +352,7 @@ def run_onnxslim(model: Any, options: Options) -> Any:
 
 ONNXOPTIMIZER = Transformed(
     "onnxoptimizer",
-    {"passes": (), "fixpoint": ("off", "on")},
+    {"passes": (), "skip": (), "fixpoint": ("off", "on"), "trace": TRACE},
     "passes",
     ("onnx",),
     import_onnxoptimizer,
@@ -361,7 +360,7 @@ ONNXOPTIMIZER = Transformed(
 )
 ONNXSIM = Transformed(
     "onnxsim",
-    {"passes": SWITCH, "skip": (), "folding": SWITCH, "inference": SWITCH},
+    {"passes": SWITCH, "skip": (), "folding": SWITCH, "inference": SWITCH, "trace": TRACE},
     "skip",
     ("onnx", "rich"),
     import_onnxsim,
@@ -370,7 +369,7 @@ ONNXSIM = Transformed(
 )
 ONNXSCRIPT = Transformed(
     "onnxscript",
-    {"part": ("all", "fold", "rewrite"), "inline": SWITCH, "inference": SWITCH},
+    {"part": ("all", "fold", "rewrite"), "skip": (), "inline": SWITCH, "inference": SWITCH, "trace": TRACE},
     "part",
     ("onnx", "onnx-ir", "ml_dtypes", "packaging", "typing_extensions"),
     import_onnxscript,
@@ -378,7 +377,7 @@ ONNXSCRIPT = Transformed(
 )
 ONNXSLIM = Transformed(
     "onnxslim",
-    {"skip": (), "inference": SWITCH},
+    {"skip": (), "inference": SWITCH, "trace": TRACE},
     "skip",
     # Releases before 0.1.78 are not imported beside a newer onnx.
     ("onnx<1.20", "sympy", "packaging", "ml_dtypes", "colorama"),

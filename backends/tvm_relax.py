@@ -3,12 +3,14 @@
 https://tvm.apache.org/docs/ describes Relax and its pipelines. The pipelines differ in what optimises before the lowering that
 all share: `default` is what `relax.build` does alone for a CPU and fuses nothing, `zero` runs the `zero` pipeline (constant
 folding and fusion) first, `target` is `relax.get_default_pipeline` of the target. With `default` every `opt` runs the same
-passes; with `target` level 0 leaves three out (measured on 0.27). `disabled` takes names of passes joined with `+`
-(`FuseOps+DispatchSortScan`); TVM ignores a name that it does not know.
+passes; with `target` level 0 leaves three out (measured on 0.27). `disabled` takes names of passes joined with `+`, of Relax and
+of TIR (`FuseOps+tirx.Simplify`); `FuseOps@2` is the second application alone. TVM cannot do without some of them: leaving those
+out is an error, or a crash. `trace` prints `opsieve pass ran NAME` as each begins and `opsieve pass acted NAME` when it changed the module.
 """
 
 import re
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
+import sys
+from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Tuple
 
 import numpy as np
 
@@ -24,7 +26,7 @@ PACKED = frozenset(["INT4", "UINT4", "INT2", "UINT2"])
 # What a message means, first match wins. A lack that TVM states is `unsupported`; what it does not explain (a KeyError in a
 # converter, a type error of a program that is valid, an InternalError of a pass) is left an error.
 MEANINGS: Tuple[Tuple[str, str], ...] = (
-    ("environment", r"Model IR version \d+ not supported|Unable to import onnx"),
+    ("environment", r"Model IR version \d+ not supported|Unable to import onnx|tvm has no pass "),
     ("out-of-memory", r"bad_alloc|[Cc]annot allocate memory|[Ff]ailed to allocate|Unable to allocate"),
     ("rejected", r"encountered divisor value 0|step values must be non-zero"),
     ("unsupported", r"[Uu]nsupported|[Nn]ot (?:yet |currently )?(?:supported|implemented)|does not support"),
@@ -33,6 +35,34 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
     ("unsupported", r"cannot handle ShapeExpr inputs|must be a constant|requires a statically (?:known|typed)"),
     ("unsupported", r"unknown dtype|datatype should be one of|cannot cross the border of a model"),
 )
+
+SCRIPT = """\
+def run(model, inputs):
+    import tvm
+    from tvm import relax
+    from tvm.relax.frontend.onnx import from_onnx
+
+    model = onnx.load_model_from_string(model)
+    shapes = {name: list(np.shape(value)) for name, value in inputs.items()}
+    module = from_onnx(model, shape_dict=shapes, keep_params_in_input=False)
+    target = tvm.target.Target(%(target)r)
+    with tvm.transform.PassContext(opt_level=%(opt)d, disabled_pass=%(disabled)a), target:%(before)s
+        built = relax.build(module, target, relax_pipeline=%(pipeline)s, exec_mode=%(exec)r)
+    main = relax.VirtualMachine(built, tvm.cpu())["main"]
+    given = {tensor.name for tensor in model.graph.initializer}
+    names = [item.name for item in model.graph.input if item.name not in given]
+    result = main(*[tvm.runtime.tensor(np.asarray(inputs[name])) for name in names])
+
+    def read(item):
+        if hasattr(item, "numpy"):
+            return item.numpy()
+        if isinstance(item, tvm.runtime.ShapeTuple):
+            return np.array(list(item), np.int64)
+        return np.asarray(item) if isinstance(item, (bool, int, float)) else [read(part) for part in item]
+
+    outputs = [item.name for item in model.graph.output]
+    return dict(zip(outputs, map(read, [result] if len(outputs) == 1 else list(result))))
+"""
 
 
 class TvmRelax:
@@ -47,6 +77,7 @@ class TvmRelax:
         "exec": ("bytecode", "compiled"),
         "target": tuple(TARGETS),
         "disabled": (),
+        "trace": ("off", "on"),
     }
     main_option = "pipeline"
     baseline: Mapping[str, str] = {
@@ -55,6 +86,7 @@ class TvmRelax:
         "exec": "bytecode",
         "target": "llvm-O0",
         "disabled": "",
+        "trace": "off",
     }
     # One thread also because a fork of a process whose kernels have run on several threads hangs.
     environment: Mapping[str, str] = {
@@ -111,13 +143,16 @@ class TvmRelax:
         request.stage("compile")
         target = tvm.target.Target(TARGETS[options["target"]])
         disabled = [item for item in options["disabled"].split("+") if item]
-        with tvm.transform.PassContext(opt_level=int(options["opt"]), disabled_pass=disabled), target:
+        watcher = watch(tvm, disabled, options["trace"] == "on") if disabled or options["trace"] == "on" else None
+        with tvm.transform.PassContext(opt_level=int(options["opt"]), instruments=[watcher] if watcher else []), target:
             pipeline = "default"
             if options["pipeline"] == "zero":
                 module = relax.get_pipeline("zero")(module)
             elif options["pipeline"] == "target":
                 pipeline = relax.get_default_pipeline(target)
             built = relax.build(module, target, relax_pipeline=pipeline, exec_mode=options["exec"])
+        if watcher:
+            refuse_unknown(tvm, disabled, watcher.counts)
         machine = relax.VirtualMachine(built, tvm.cpu())  # the machine code is made here
         main = machine["main"]
         outputs = [item.name for item in model.graph.output]
@@ -144,6 +179,77 @@ class TvmRelax:
             if re.search(pattern, message[:1000]):
                 return meaning
         return "error"
+
+    def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
+        """The source of `run` for an exported script."""
+        pipeline = {
+            "default": ("", '"default"'),
+            "zero": ('\n        module = relax.get_pipeline("zero")(module)', '"default"'),
+            "target": ("", "relax.get_default_pipeline(target)"),
+        }[options["pipeline"]]
+        return SCRIPT % {
+            "target": TARGETS[options["target"]],
+            "opt": int(options["opt"]),
+            "disabled": [item for item in options["disabled"].split("+") if item],
+            "before": pipeline[0],
+            "pipeline": pipeline[1],
+            "exec": options["exec"],
+        }
+
+
+def watch(tvm: Any, disabled: List[str], trace: bool) -> Any:
+    """An instrument that keeps the named passes from running, and prints which run and which change the module.
+
+    A pass in which others run is a `host`: it does nothing of its own.
+    """
+    from tvm_ffi import structural_equal
+
+    counts: Dict[str, int] = {}
+    open_: List[Any] = []  # the passes under way, outermost first: the module before each, and whether others ran in it
+
+    def tell(what: str, name: str) -> None:
+        sys.stderr.write("opsieve pass %s %s\n" % (what, name))
+        sys.stderr.flush()
+
+    @tvm.instrument.pass_instrument  # type: ignore[misc, unused-ignore]
+    class Watcher:
+        def __init__(self) -> None:
+            self.counts = counts
+
+        def should_run(self, module: Any, info: Any) -> bool:
+            name = str(info.name)
+            counts[name] = counts.get(name, 0) + 1
+            return name not in disabled and "%s@%d" % (name, counts[name]) not in disabled
+
+        def run_before_pass(self, module: Any, info: Any) -> None:
+            if trace:
+                if open_:
+                    open_[-1][1] = True
+                open_.append([module, False])
+                tell("ran", str(info.name))
+
+        def run_after_pass(self, module: Any, info: Any) -> None:
+            if trace:
+                before, is_host = open_.pop()
+                if is_host:
+                    tell("host", str(info.name))
+                elif not structural_equal(before, module):
+                    tell("acted", str(info.name))
+
+    return Watcher()
+
+
+def refuse_unknown(tvm: Any, disabled: List[str], counts: Mapping[str, int]) -> None:
+    """ValueError for a pass that did not run and that TVM does not have: a misspelt one would pass every test."""
+    missing = {name.rpartition("@")[0] or name for name in disabled} - set(counts)
+    if not missing:
+        return
+    import tvm_ffi
+
+    known = {name.rpartition(".")[2] for name in tvm_ffi.registry.list_global_func_names() if ".transform." in name}
+    for name in sorted(missing):
+        if name.rpartition(".")[2] not in known:
+            raise ValueError("tvm has no pass %r" % name[:80])
 
 
 def keep_fed_inputs(graph: Any, request: "Request") -> None:
