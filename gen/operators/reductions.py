@@ -1,0 +1,238 @@
+"""Operators that run along axes: reductions, running sums, softmax and its like, the largest elements.
+
+Sources: the ONNX operator pages. Until opset 18 most reductions take their axes as an attribute, since then as an input; the schema
+tells which.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from opsieve.gen.declaration import ANY, Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.domains import Domain
+from opsieve.gen.numbers_like import Size, Truth, product
+from opsieve.gen.schema import form
+from opsieve.gen.sketch import Sketch
+from opsieve.gen.tensor_facts import FLOATS, INTEGERS
+
+_LARGE_FLOATS = ("float32", "float64", "float16", "bfloat16")
+
+
+def axes_of(ins: Ins, attrs: Mapping[str, Any], rank: int) -> list[int]:
+    """The axes that a node names, as attribute or as second input, counted from the front; all where it names none."""
+    given: Sequence[float] = attrs.get("axes") or (ins[1].values if len(ins) > 1 and ins[1] is not None else None) or ()
+    return sorted({int(axis) % rank for axis in given}) if given and rank else list(range(rank))
+
+
+def _sampler(name: str) -> Callable[[Sketch, Tensor], tuple[Sequence[Tensor | None], Attributes]]:
+    def sample(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor | None], Attributes]:
+        draw, had = sketch.draw, form(name, sketch.opset)
+        assert had is not None
+        attrs: Attributes = {}
+        if draw.random() < 0.5:
+            attrs["keepdims"] = draw.below(2)
+        if not x.shape or draw.random() < 0.12:  # all axes
+            return [x], attrs
+        axes = draw.some(range(x.rank), draw.between(1, x.rank))
+        axes = [axis - x.rank if draw.random() < 0.3 else axis for axis in axes]
+        if "axes" in had.attributes:
+            return [x], {"axes": axes, **attrs}
+        return [x, sketch.ints(axes)], attrs
+
+    return sample
+
+
+def _reduced(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    x = ins[0]
+    axes = axes_of(ins, attrs, len(x.shape))
+    if attrs.get("keepdims", 1):
+        return [(x.dtype, tuple(1 if axis in axes else side for axis, side in enumerate(x.shape)))]
+    return [(x.dtype, tuple(side for axis, side in enumerate(x.shape) if axis not in axes))]
+
+
+def _inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    rank = len(ins[0].shape)
+    given = attrs.get("axes") or (ins[1].values if len(ins) > 1 and ins[1] is not None else None) or ()
+    return [-rank <= int(axis) < rank for axis in given]
+
+
+def _terms(ins: Ins, attrs: Mapping[str, Any]) -> Size:
+    return product(ins[0].shape[axis] for axis in axes_of(ins, attrs, len(ins[0].shape)))
+
+
+def reduction(name: str, bounds: Callable[[float, float, int], Bounds], safe: Domain = ANY, **more: Any) -> Operator:
+    """A reduction; `bounds` maps the operand's interval and the number of terms to that of the result."""
+    return Operator(
+        name,
+        _sampler(name),
+        infer=_reduced,
+        requires=_inside,
+        bounds=lambda ins, attrs: bounds(ins[0].low, ins[0].high, _terms(ins, attrs)),
+        safe=(safe,) if safe is not ANY else (),
+        family="reduction",
+        cost=lambda ins, attrs, outs: math.prod(ins[0].shape),
+        **more,
+    )
+
+
+def _size(low: float, high: float) -> float:
+    return max(-low, high, 0.0)
+
+
+def _multiplied(low: float, high: float, terms: int) -> Bounds:
+    size = max(_size(low, high), 1e-3)
+    if terms * abs(math.log(size)) > 60:
+        return -math.inf, math.inf
+    return (-(size**terms) if low < 0 else 0.0, max(size**terms, size))
+
+
+REDUCTIONS = (
+    reduction("ReduceL1", lambda low, high, n: (0.0, n * _size(low, high))),
+    reduction("ReduceL2", lambda low, high, n: (0.0, math.sqrt(n) * _size(low, high) if _size(low, high) ** 2 * n < 6e4 else n * _size(low, high) ** 2)),
+    reduction("ReduceLogSum", lambda low, high, n: (math.log(max(low, 1e-3) * n), math.log(max(high, 1e-3) * n)), Domain(0.1, 1e4), dtypes=_LARGE_FLOATS),
+    reduction("ReduceLogSumExp", lambda low, high, n: (low, high + math.log(n)), Domain(-50, 50), dtypes=_LARGE_FLOATS),
+    reduction("ReduceMax", lambda low, high, n: (low, high)),
+    reduction("ReduceMean", lambda low, high, n: (low, high) if n * _size(low, high) < 3e4 else (low * n, high * n)),
+    reduction("ReduceMin", lambda low, high, n: (low, high)),
+    reduction("ReduceProd", _multiplied),
+    reduction("ReduceSum", lambda low, high, n: (n * low, n * high)),
+    reduction("ReduceSumSquare", lambda low, high, n: (0.0, n * _size(low, high) ** 2)),
+)
+
+
+def axis_of(sketch: Sketch, x: Tensor, share: float = 0.3) -> int:
+    """An axis of a tensor with at least one, now and then counted from the back."""
+    axis = sketch.draw.below(x.rank)
+    return axis - x.rank if sketch.draw.random() < share else axis
+
+
+def _axis_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    rank, axis = len(ins[0].shape), attrs.get("axis", 0)
+    return [-rank <= axis, axis < rank]
+
+
+def _best(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+    draw, attrs = sketch.draw, Attributes()
+    if draw.random() < 0.8:
+        attrs["axis"] = axis_of(sketch, x)
+    if draw.random() < 0.5:
+        attrs["keepdims"] = draw.below(2)
+    if draw.random() < 0.3:
+        attrs["select_last_index"] = draw.below(2)
+    return [x], attrs
+
+
+def _best_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    shape = ins[0].shape
+    axis = attrs.get("axis", 0) % len(shape)
+    kept = (1,) if attrs.get("keepdims", 1) else ()
+    return [("int64", (*shape[:axis], *kept, *shape[axis + 1 :]))]
+
+
+def _place(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    return (0.0, ins[0].shape[attrs.get("axis", 0) % len(ins[0].shape)] - 1)
+
+
+def _running(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+    draw, attrs = sketch.draw, Attributes()
+    for name in ("exclusive", "reverse"):
+        if draw.random() < 0.4:
+            attrs[name] = draw.below(2)
+    axis = sketch.ints([axis_of(sketch, x)], draw.choice(("int64", "int32")), ())
+    return [x, axis], attrs
+
+
+def _running_length(ins: Ins) -> int:
+    values = ins[1].values
+    assert values is not None
+    size: int = ins[0].shape[int(values[0]) % len(ins[0].shape)]
+    return size
+
+
+def _running_sum(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    length = _running_length(ins)
+    return (min(ins[0].low * length, ins[0].low, 0.0), max(ins[0].high * length, ins[0].high, 0.0))
+
+
+def _running_product(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    low, high = _multiplied(ins[0].low, ins[0].high, _running_length(ins))
+    return min(low, ins[0].low), max(high, ins[0].high, 1.0)
+
+
+def _known_axis(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    values, rank = ins[1].values, len(ins[0].shape)
+    return [] if values is None else [-rank <= values[0] < rank]
+
+
+def _with_axis(default: bool = True) -> Callable[[Sketch, Tensor], tuple[Sequence[Tensor], Attributes]]:
+    return lambda sketch, x: ([x], {"axis": axis_of(sketch, x)} if sketch.draw.random() < 0.8 else {})
+
+
+def _last_axis_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    rank, axis = len(ins[0].shape), attrs.get("axis", -1)
+    return [-rank <= axis, axis < rank]
+
+
+def _share(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    return (0.0, 1.0)
+
+
+def _log_share(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    side = ins[0].shape[attrs.get("axis", -1)]
+    return (ins[0].low - ins[0].high - math.log(side), 0.0)
+
+
+def _norm(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+    attrs: Attributes = {"axis": axis_of(sketch, x)} if sketch.draw.random() < 0.8 else {}
+    if sketch.draw.random() < 0.5:
+        attrs["p"] = sketch.draw.choice((1, 2))
+    return [x], attrs
+
+
+def _top(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+    draw, attrs = sketch.draw, Attributes()
+    axis = axis_of(sketch, x)
+    if axis not in (-1,) or draw.random() < 0.5:
+        attrs["axis"] = axis
+    count = draw.binned(1, x.shape[attrs.get("axis", -1)])
+    if draw.random() < 0.5:
+        attrs["largest"] = draw.below(2)
+    return [x, sketch.ints([count])], attrs
+
+
+def _top_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    shape, values = ins[0].shape, ins[1].values
+    assert values is not None
+    axis = attrs.get("axis", -1) % len(shape)
+    found = (*shape[:axis], int(values[0]), *shape[axis + 1 :])
+    return [(ins[0].dtype, found), ("int64", found)]
+
+
+def _top_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
+    return [(ins[0].low, ins[0].high), (0.0, ins[0].shape[attrs.get("axis", -1)] - 1)]
+
+
+def _top_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    rank, axis, values = len(ins[0].shape), attrs.get("axis", -1), ins[1].values
+    inside = [-rank <= axis, axis < rank]
+    return inside if values is None or not all(inside) else [*inside, 0 <= values[0], values[0] <= ins[0].shape[axis]]
+
+
+def along(name: str, sample: Any, **more: Any) -> Operator:
+    """An operator along one axis."""
+    return Operator(name, sample, ranks=more.pop("ranks", (1, 5)), family=more.pop("family", "axis"), **more)
+
+
+AXIS = (
+    along("ArgMax", _best, infer=_best_type, requires=_axis_inside, bounds=_place),
+    along("ArgMin", _best, infer=_best_type, requires=_axis_inside, bounds=_place),
+    along("CumSum", _running, requires=_known_axis, bounds=_running_sum),
+    along("CumProd", _running, requires=_known_axis, bounds=_running_product),
+    along("Softmax", _with_axis(), requires=_last_axis_inside, bounds=_share, dtypes=FLOATS),
+    along("LogSoftmax", _with_axis(), requires=_last_axis_inside, bounds=_log_share, dtypes=FLOATS),
+    along("Hardmax", _with_axis(), requires=_last_axis_inside, bounds=_share, dtypes=FLOATS),
+    along("LpNormalization", _norm, requires=_last_axis_inside, bounds=lambda ins, attrs: (-1.0, 1.0), safe=(Domain(0.1, 1e4),), dtypes=FLOATS),
+    along("TopK", _top, infer=_top_types, requires=_top_fits, bounds=_top_bounds, dtypes=(*FLOATS, *INTEGERS)),
+)
+
+OPERATORS = (*REDUCTIONS, *AXIS)
