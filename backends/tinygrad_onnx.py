@@ -159,19 +159,25 @@ def to_tensor(value: Any) -> Any:
         return [to_tensor(item) for item in value]
     array = np.asarray(value)
     if array.dtype.name == "bfloat16":
-        return Tensor(array.view(np.uint16)).bitcast(dtypes.bfloat16)
-    return Tensor(array)
+        return Tensor(array.view(np.uint16).reshape(-1)).reshape(array.shape).bitcast(dtypes.bfloat16)
+    return Tensor(array.reshape(-1)).reshape(
+        array.shape
+    )  # by itself it takes an array without dimensions for a constant
 
 
 def to_value(result: Any) -> Any:
     """A numpy array, a list of them or None of what the runner returned, of the type that tinygrad gave."""
-    from tinygrad import dtypes
+    from tinygrad import Device, dtypes
 
     if isinstance(result, (list, tuple)):
         converted: List[Any] = [to_value(item) for item in result]
         return converted
     if result is None or not hasattr(result, "numpy"):
         return result if result is None else np.asarray(result)
+    if (
+        result.uop.device is None
+    ):  # a constant lies nowhere, and would be read through the device CPU, which needs clang
+        result = result.clone(Device.DEFAULT)
     if result.dtype == dtypes.bfloat16:
         import ml_dtypes
 
