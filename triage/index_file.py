@@ -64,7 +64,8 @@ MIGRATIONS = (
         representative TEXT NOT NULL DEFAULT '', targets TEXT NOT NULL DEFAULT '', operators TEXT NOT NULL DEFAULT '',
         guilty_pass TEXT NOT NULL DEFAULT '', first_bad TEXT NOT NULL DEFAULT '', first_seen REAL NOT NULL DEFAULT 0,
         last_seen REAL NOT NULL DEFAULT 0, severity INTEGER NOT NULL DEFAULT 0, rank INTEGER NOT NULL DEFAULT 1000000000);
-    CREATE INDEX clusters_by_rank ON clusters (rank, id);
+    CREATE INDEX clusters_by_rank ON clusters ((1 - pinned), rank, id);
+    CREATE INDEX clusters_by_first_seen ON clusters (first_seen, id);
     CREATE INDEX clusters_by_members ON clusters (members, id);
     CREATE INDEX clusters_by_last_seen ON clusters (last_seen, id);
     CREATE TABLE alternatives (title TEXT, number INTEGER, PRIMARY KEY (title, number)) WITHOUT ROWID;

@@ -15,7 +15,7 @@ from opsieve.triage.ranking import severity
 from opsieve.triage.titles import title_of
 from opsieve.triage.told import Told, components_of
 
-UNRANKED = 1_000_000_000
+UNRANKED = 1_000_000_000  # less its severity: the rank of a cluster that `opsieve triage` has not ranked yet
 _UNREDUCED = 1 << 30
 DECIDED = "(shaped OR pinned OR status != 'new' OR name != '' OR note != '' OR issue != '')"
 
@@ -90,7 +90,7 @@ def place_new(connection: sqlite3.Connection) -> list[int]:
         )
         connection.execute(
             "INSERT OR REPLACE INTO texts (rowid, title, message, operators) VALUES (?, ?, ?, ?)",
-            [number, title, message, operators],
+            [number, title, " ".join([message, *(part.value for part in components)]), operators],
         )
         if not key.startswith("flaky-"):
             _join(connection, number, alternatives(components))
@@ -140,12 +140,12 @@ def refresh(connection: sqlite3.Connection, clusters: Iterable[int]) -> None:
         connection.execute(
             "UPDATE clusters SET title = ?, kind = ?, backend = ?, stage = ?, members = ?, fingerprints = ?, nodes = ?, reduced = ?,"
             " representative = ?, targets = ?, operators = ?, guilty_pass = ?, first_bad = ?, first_seen = ?, last_seen = ?,"
-            " severity = ? WHERE id = ?",
+            " severity = ?, rank = CASE WHEN rank < ? THEN rank ELSE ? END WHERE id = ?",
             [
                 speaker[3], speaker[1], speaker[0].partition(f"-{speaker[1]}-")[0], speaker[2], sum(unit[4] for unit in units),
                 len(units), best[1], best[2], best[0], f" {' '.join(targets)} ", f" {best[3]} ",
                 next((unit[8] for unit in units if unit[8]), ""), next((unit[9] for unit in units if unit[9]), ""),
-                min(unit[6] for unit in units), max(unit[7] for unit in units), severity(speaker[1]), cluster,
+                min(unit[6] for unit in units), max(unit[7] for unit in units), severity(speaker[1]), UNRANKED // 2, UNRANKED - severity(speaker[1]), cluster,
             ],
         )  # fmt: skip
 

@@ -20,6 +20,8 @@ from opsieve.triage.fingerprint import Component, Fingerprint
 NAME = "failure.json"
 _MAX_JSON = 1 << 20
 _MAX_TEXT = 4000
+_MAX_OBSERVATION = 64 << 20
+_MOST_OBSERVATIONS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,24 +131,31 @@ def verdict_of(told: Told) -> Verdict:
     )
 
 
+def read_observations(folder: Path) -> tuple[tuple[Observation, ...], str]:
+    """The observations written beside a case, in their order, and a sentence about one that cannot be read ("": all could)."""
+    found, problem = [], ""
+    for path in sorted((folder / "observations").glob("*.json"))[:_MOST_OBSERVATIONS]:
+        try:
+            told = msgspec.json.decode(read_file(path, _MAX_OBSERVATION), type=dict[str, Any])
+            log = path.with_suffix(".log")
+            if log.is_file():
+                told["log"] = read_file(log, _MAX_OBSERVATION).decode("utf-8", "replace")
+            found.append(msgspec.convert(told, Observation, strict=False))
+        except (BadInput, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            problem = f"{shown(path, 160)} is no observation: {shown(str(error), 100)}"
+    return tuple(found), problem or ("" if found else f"there are no observations in {shown(folder, 160)}")
+
+
 def observed(told: Told, folder: Path) -> Observation:
-    """The observation of the target blamed, as it was written beside the case; the wrong output is there by its dtype only.
+    """The observation of the target blamed, as it was written beside the case; of a wrong output only the dtype is there.
 
     BadInput when it cannot be read.
     """
-    path = next(iter(sorted((folder / "observations").glob("*.json"))), folder / "observations")
-    try:
-        found = msgspec.json.decode(read_file(path, 64 << 20), type=dict[str, Any])
-        log = path.with_suffix(".log")
-        if log.is_file():
-            found["log"] = read_file(log, 64 << 20).decode("utf-8", "replace")
-        observation = msgspec.convert(found, Observation, strict=False)
-    except (BadInput, msgspec.DecodeError, UnicodeDecodeError, RecursionError, OSError) as error:
-        raise BadInput(f"{shown(path, 160)} is no observation: {shown(str(error), 100)}") from None
+    found, problem = read_observations(folder)
+    if not found:
+        raise BadInput(problem)
     mismatch = verdict_of(told).mismatch
-    if mismatch is None:
-        return observation
-    return replace(observation, outputs={mismatch.output: Absent(_dtype(told))})
+    return found[0] if mismatch is None else replace(found[0], outputs={mismatch.output: Absent(_dtype(told))})
 
 
 def _dtype(told: Told) -> str:
