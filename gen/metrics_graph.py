@@ -122,7 +122,10 @@ class _Reader:
 
     def graph(self, graph: onnx.GraphProto, around: _Scopes) -> None:
         """Read a graph; `around` is what it sees of the graphs around it."""
-        types = {info.name: _type(info.type) for info in (*graph.value_info, *graph.output) if _ranked(info.type)}
+        types: dict[str, Type] = {}
+        for info in (*graph.value_info, *graph.output):
+            if info.name not in types or _ranked(info.type):
+                types[info.name] = _type(info.type)
         scope: _Scope = {}
         for info in graph.input:
             scope[info.name] = _Value(_type(info.type), -1)

@@ -20,6 +20,7 @@ its NSA counts attribute lists that no graph before had, this one those of the g
 graph outputs as well. Input counts above C's range, which newer operator sets allow, count as its largest, so that IDC is a ratio.
 """
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -102,14 +103,14 @@ class Isra:
     def figures(self) -> dict[str, float]:
         """The eleven metrics by name; all 0 before the first model."""
         size = len(self._corpus)
-        sums = dict.fromkeys(OPERATION_LEVEL, 0.0)
+        terms: list[tuple[float, ...]] = []
         for operator, seen in self._seen.items():
             low, high = self._corpus[operator]
-            sums["OTC"] += 1
-            sums["IDC"] += len(seen.inputs) / (high - low + 1)
-            sums["ODC"] += len(seen.degrees)
-            sums["SEC"] += len(seen.readers) / size
-            sums["DEC"] += len(seen.chains) / size**2
-            sums["SAC"] += len(seen.attributes) + len(seen.shapes)
+            degrees = len(seen.inputs) / (high - low + 1)
+            sac = len(seen.attributes) + len(seen.shapes)
+            terms.append((1, degrees, len(seen.degrees), len(seen.readers) / size, len(seen.chains) / size**2, sac))
+        sums = (
+            map(math.fsum, zip(*terms, strict=True)) if terms else (0.0,) * len(OPERATION_LEVEL)
+        )  # in any order equal
         graph_level = {name: self._totals[name] / max(1, self._graphs) for name in GRAPH_LEVEL}
-        return {**{name: total / size for name, total in sums.items()}, **graph_level}
+        return {**{name: total / size for name, total in zip(OPERATION_LEVEL, sums, strict=True)}, **graph_level}

@@ -73,8 +73,8 @@ def bar_plot(title: str, bars: Mapping[str, float]) -> str:
 
 
 def ticks(most: float) -> list[float]:
-    """Round numbers from 0 to the first that is not below `most`, three to six of them; 0 and 1 when `most` is 0."""
-    if most <= 0:
+    """Round numbers from 0 to the first that is not below `most`, three to six of them; 0 and 1 when that is next to nothing."""
+    if most < 1e-12:
         return [0.0, 1.0]
     unit = 10.0 ** math.floor(math.log10(most))
     step = next(share * unit for share in (0.2, 0.25, 0.5, 1, 2) if most / (share * unit) <= 5)
