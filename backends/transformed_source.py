@@ -42,71 +42,56 @@ _RUN = """\
 
 def source(name: str, options: Mapping[str, str], dtypes: Collection[str]) -> str:
     """The source of `run` for the transformer called `name`."""
-    lines = ["", *_TRANSFORMS[name](options)]
+    imports, lines = _TRANSFORMS[name](options)
+    lines = [*imports, "import onnxruntime as ort", "", *lines]
     text = "".join(f"    {line}\n" if line else "\n" for line in lines)
     return carriers(dtypes) + _CHECKS + text + _RUN + run_source("transformed", "inputs", "ORT_DISABLE_ALL", [], dtypes)
 
 
-def _onnxoptimizer(options: Mapping[str, str]) -> list[str]:
+Lines = tuple[list[str], list[str]]  # of imports, and of what turns `model` into `after`
+
+
+def _onnxoptimizer(options: Mapping[str, str]) -> Lines:
     passes = _split(options["passes"]) or None
-    return [
-        "import onnxoptimizer",
-        "",
-        f"after = onnxoptimizer.optimize(onnx.load_model_from_string(model), {passes!a}, {options['fixpoint'] == 'on'})",
-    ]
+    call = (
+        f"after = onnxoptimizer.optimize(onnx.load_model_from_string(model), {passes!a}, {options['fixpoint'] == 'on'})"
+    )
+    return ["import onnxoptimizer"], [call]
 
 
-def _onnxsim(options: Mapping[str, str]) -> list[str]:
-    chosen = {"skipped_optimizers": _split(options["skip"])} if options["skip"] else {}
-    words = [f"{name}={value!a}" for name, value in chosen.items()]
+def _onnxsim(options: Mapping[str, str]) -> Lines:
+    words = ["onnx.load_model_from_string(model)"]
+    words += [f"skipped_optimizers={_split(options['skip'])!a}"] * bool(options["skip"])
     words += ["perform_optimization=False"] * (options["passes"] == "off")
     words += ["skip_constant_folding=True"] * (options["folding"] == "off")
     words += ["skip_shape_inference=True"] * (options["inference"] == "off")
-    return [
-        "import onnxsim",
-        "",
-        f"after = onnxsim.simplify({', '.join(['onnx.load_model_from_string(model)', *words])})[0]",
-    ]
+    return ["import onnxsim"], [f"after = onnxsim.simplify({', '.join(words)})[0]"]
 
 
-def _onnxscript(options: Mapping[str, str]) -> list[str]:
+def _onnxscript(options: Mapping[str, str]) -> Lines:
     words = ["onnx_shape_inference=False"] * (options["inference"] == "off")
-    if options["part"] == "all":
-        words += ["inline=False"] * (options["inline"] == "off")
+    model = "after = onnx.load_model_from_string(model)"
     if options["part"] == "rewrite":
-        return [
-            "from onnxscript import rewriter",
-            "",
-            "after = rewriter.rewrite(onnx.load_model_from_string(model))",
-        ]
+        return ["from onnxscript import rewriter"], [model, "after = rewriter.rewrite(after)"]
     if options["part"] == "fold":
-        return [
-            "from onnxscript import optimizer",
-            "",
-            "after = onnx.load_model_from_string(model)",
+        return ["from onnxscript import optimizer"], [
+            model,
             f"optimizer.fold_constants({', '.join(['after', *words])})",
         ]
-    return [
-        "from onnxscript import optimizer",
-        "",
-        f"after = optimizer.optimize({', '.join(['onnx.load_model_from_string(model)', *words])})",
-    ]
+    words += ["inline=False"] * (options["inline"] == "off")
+    return ["from onnxscript import optimizer"], [model, f"after = optimizer.optimize({', '.join(['after', *words])})"]
 
 
-def _onnxslim(options: Mapping[str, str]) -> list[str]:
-    words = ["no_shape_infer=True"] * (options["inference"] == "off")
-    lines = ["import onnxslim", ""]
+def _onnxslim(options: Mapping[str, str]) -> Lines:
+    words = ["onnx.load_model_from_string(model)"]
+    words += ["no_shape_infer=True"] * (options["inference"] == "off")
+    imports, lines = ["import onnxslim"], []
     if options["skip"]:
-        lines = [
-            "import onnxslim",
-            "from onnxslim.core import OptimizationSettings",
-            "",
-            "steps = list(OptimizationSettings.keys())",
-            f"skipped = {_split(options['skip'])!r}",
-        ]
+        imports.append("from onnxslim.core import OptimizationSettings")
+        lines = ["steps = list(OptimizationSettings.keys())", f"skipped = {_split(options['skip'])!a}"]
         words.append("skip_optimizations=[name for name in skipped if name in steps]")
         words.append("skip_fusion_patterns=[name for name in skipped if name not in steps]")
-    return [*lines, f"after = onnxslim.slim({', '.join(['onnx.load_model_from_string(model)', *words])})"]
+    return imports, [*lines, f"after = onnxslim.slim({', '.join(words)})"]
 
 
 _TRANSFORMS = {

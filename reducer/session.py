@@ -129,11 +129,8 @@ class Session:
             return 3
         self._best = None
         facts = self._facts(result, premise, folder, time.monotonic() - since)
-        text = (
-            script(result.best, premise, self._versions(premise).get(premise.target.backend, ""), MODEL)
-            if premise
-            else ""
-        )
+        named = self.wanted.against is not None
+        text = script(result.best, premise, self.lanes[0], named) if premise else ""
         save_reduction(result, folder, self.wanted.path.name, self._origin, facts, journal, text)
         click.echo(json.dumps(facts) if as_json else _summary(result, facts))
         return 0

@@ -12,16 +12,11 @@ import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner
-from onnx import helper
 from tests.failing import host
 
 from opsieve.gen.case import Case, load, save
 from opsieve.gen.program import Program
 from opsieve.reducer.cli import command, main
-from opsieve.reducer.discover import Premise
-from opsieve.reducer.sameness import Failure
-from opsieve.reducer.script import script
-from opsieve.reducer.subject import Subject
 
 KEYS = [
     "target",
@@ -134,26 +129,6 @@ def test_neither_textual_nor_a_compiler_is_imported_for_help() -> None:
         "assert not {'textual', 'onnxruntime', 'onnx', 'numpy', 'tvm'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
-
-
-def test_no_text_of_a_model_leaves_its_place_in_the_script() -> None:
-    evil = '"""\nimport os; os.abort()\n\\"\'#\x1b[31m'
-    info = [helper.make_tensor_value_info(name, 1, [1]) for name in (evil, "y")]
-    graph = helper.make_graph([helper.make_node("Relu", [evil], ["y"], evil)], evil, info[:1], info[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
-    subject = Subject(model, {evil: np.array([np.nan], np.float32)}, {})
-    from opsieve.backends.observation import Observation
-    from opsieve.backends.target import Target
-    from opsieve.backends.verdict import Verdict
-    from opsieve.triage.fingerprint import fingerprint
-
-    verdict = Verdict("fail", evil, "error", "compile", evil)
-    seen = Observation("onnxruntime", evil, "error", "compile", message=evil)
-    failure = Failure(verdict, fingerprint(verdict, seen, ["Relu"]))
-    source = script(subject, Premise(Target("onnxruntime"), None, failure, seen, evil), evil, "case.reduced.onnx")
-    code = compile(source, "repro.py", "exec")
-    assert "abort" not in code.co_names
-    assert "\x1b" not in source
 
 
 def test_the_script_shows_the_failure_by_itself(tmp_path: Path) -> None:

@@ -1,21 +1,23 @@
 """All that an export tells of one failure, gathered from the voices that judged it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from opsieve.backends.compare import LARGEST, POLICY, compare
-from opsieve.backends.lab import Lab
 from opsieve.backends.observation import Observation
+from opsieve.backends.registry import display
 from opsieve.backends.target import Target
-from opsieve.backends.trial import FLOAT64, NATIVE, declared_dtypes, open_rules, sum_lengths
+from opsieve.backends.trial import FLOAT64, NATIVE, Lab, Values, declared_dtypes, open_rules, sum_lengths
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.case import Case
 from opsieve.gen.lowering import lower_ir, lower_opset
 from opsieve.gen.program import Program
 from opsieve.gen.tensors import Value
+
+VOICES = (FLOAT64, NATIVE)  # who is asked what is right
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,37 +62,39 @@ class Exhibit:
 
 
 def right_outputs(
-    case: Case, verdict: Verdict, lab: Lab, arbiter: Target | None = None
+    case: Case, verdict: Verdict, got: Values | None, lab: Lab, voices: Sequence[Target] = VOICES
 ) -> tuple[dict[str, Right], str]:
-    """The outputs that an export may ask for, and who told them.
+    """The outputs that an export may ask for, and who told them; `got` are those of the target, None when it gave none.
 
-    `arbiter` is somebody that a user trusts. Without one it is the float64 reference, or what a user expects where it cannot evaluate the
-    program; of the outputs that were not found wrong only those count that the native evaluator gives as well: another that
-    is ill-conditioned would fail in any compiler. Where ONNX leaves an output open nobody is right.
+    The first of `voices` that can evaluate the program is believed; of a mismatch, the first that `got` differs from. What a user
+    expects comes in where nobody else can tell, or where the judge took it for the truth. Of the outputs that were not found
+    wrong only those count that the native evaluator gives as well: another that is ill-conditioned would fail in any compiler.
+    Where ONNX leaves an output open nobody is right.
     """
     dtypes = declared_dtypes(case.program.proto)
-    if case.expected is not None and "expected-is-truth" in verdict.rules:
-        return {name: _right(value, dtypes.get(name, "")) for name, value in case.expected.items()}, "expected outputs"
-    voices = (FLOAT64, NATIVE) if arbiter is None else (arbiter,)
-    for voice in voices:
+    asked = () if case.expected is not None and "expected-is-truth" in verdict.rules else voices
+    for voice in asked:
         answer = lab.observe(voice, case.program, case.inputs)
         if answer.outputs is None:
             continue
         terms = sum_lengths(answer.hazards)
-        wrong = "" if verdict.mismatch is None else verdict.mismatch.output
-        steady = set(answer.outputs)
+        differing = None if got is None else compare(got, answer.outputs, dtypes, POLICY, terms)
+        if verdict.kind == "mismatch" and differing is not None and differing.agrees:
+            continue
+        wanted = set(answer.outputs)
         if voice == FLOAT64:
             native = lab.observe(NATIVE, case.program, case.inputs).outputs
-            steady -= set(
-                answer.outputs if native is None else compare(native, answer.outputs, dtypes, POLICY, terms).mismatches
-            )
-        found = {
-            name: _right(value, dtypes.get(name, ""), terms.get(name, 0))
-            for name, value in answer.outputs.items()
-            if (name in steady or wrong == name or wrong.startswith(f"{name}["))
-            and not open_rules(answer.hazards, name)
+            steady = None if native is None else compare(native, answer.outputs, dtypes, POLICY, terms)
+            wanted -= set(answer.outputs if steady is None else steady.mismatches)
+        if verdict.kind == "mismatch" and differing is not None and differing.worst is not None:
+            found = differing.mismatches
+            told = "" if verdict.mismatch is None else verdict.mismatch.output.partition("[")[0]
+            wanted.add(told if told in found else next(name for name in found if found[name] == differing.worst))
+        open_ = {name for name in wanted if open_rules(answer.hazards, name)}
+        right = {
+            name: _right(answer.outputs[name], dtypes.get(name, ""), terms.get(name, 0)) for name in wanted - open_
         }
-        return found, str(voice)
+        return dict(sorted(right.items())), display(voice)
     if case.expected is not None:
         return {name: _right(value, dtypes.get(name, "")) for name, value in case.expected.items()}, "expected outputs"
     return {}, ""

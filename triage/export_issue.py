@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from opsieve import __version__
+from opsieve.backends.observation import Observation
 from opsieve.backends.registry import plugin
 from opsieve.gen.bad_input import BadInput
 from opsieve.gen.structure import all_nodes
@@ -26,6 +27,7 @@ _MOST_SCRIPT = 40_000  # characters; GitHub takes 65,536 for a whole issue
 _MOST_GRAPH = 8_000
 _MOST_LOG = 4_000
 _LINE = 400
+_MOST_FRAMES = 20
 _WORDS = {
     "crash": "The process dies",
     "error": "An exception on a valid model",
@@ -82,7 +84,7 @@ def _answers(exhibit: Exhibit, text: ModelText) -> dict[str, str]:
     seen = f"{_name(exhibit)}: {_WORDS.get(verdict.kind or '', 'a failure').lower()}"
     stage = f", in the stage `{verdict.stage}`" if verdict.stage else ""
     blame = "With its optimiser off the same compiler is right." if verdict.blame == "optimiser" else ""
-    log = exhibit.observation.log if verdict.kind == "crash" else exhibit.observation.traceback
+    frames = _frames(exhibit.observation)
     return {
         "summary": f"{seen}{stage}. {blame}\n\n{fenced(visible(verdict.reason))}".replace(" \n", "\n"),
         "expected": _expected(exhibit),
@@ -94,7 +96,7 @@ def _answers(exhibit: Exhibit, text: ModelText) -> dict[str, str]:
         else "onnx cannot print the model; it is in the script.",
         "reproducer": _reproducer(exhibit, text),
         "environment": fenced("\n".join(_environment(exhibit))),
-        "log": fenced(visible(log)) if log.strip() else "",
+        "log": f"Where, innermost last:\n\n{fenced(visible(frames))}" if frames else "",
         "version": _word(exhibit.target.release or exhibit.observation.version, 60) or "unknown",
         "os": _word(platform.release(), 80) or platform.system(),
         "architecture": {"x86_64": "X64", "AMD64": "X64", "aarch64": "ARM64", "arm64": "ARM64"}.get(
@@ -105,12 +107,24 @@ def _answers(exhibit: Exhibit, text: ModelText) -> dict[str, str]:
     }
 
 
+def _frames(observation: Observation) -> str:
+    """The stack without folders, which are the user's own, and without the frames of opsieve's worker."""
+    lines = []
+    for frame in observation.frames:
+        name = re.split(r"site-packages[/\\\\]", frame.file)[-1]
+        if frame.language == "python" and name == frame.file:
+            name = re.split(r"[/\\\\]", name)[-1]
+        place = f"{name}:{frame.line}" if frame.language == "python" else f"{frame.module}+{frame.offset:#x}"
+        lines += [f"{place} {frame.function}".strip()] * (name not in ("child.py", "transformed.py"))
+    return "\n".join(lines[-_MOST_FRAMES:])
+
+
 def _expected(exhibit: Exhibit) -> str:
     worst = exhibit.verdict.mismatch
     if worst is not None:
         name = next((n for n in exhibit.right if worst.output == n or worst.output.startswith(f"{n}[")), "")
         told = [f"{worst.output}{list(worst.index) or ''}: {worst.expected}"]
-        if name and len(source := literal(exhibit.right[name].value)) <= 2000:
+        if name and len(source := literal(exhibit.right[name].value)) <= 600:
             told.append(source)
         who = f", by {_word(exhibit.source, 60)}" if exhibit.source else ""
         return f"Expected{who}:\n\n{fenced(visible(chr(10).join(told)))}"

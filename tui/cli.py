@@ -10,7 +10,7 @@ import click
 
 from opsieve import __version__
 
-# name -> (module with a click command called `command`, one line for the overview)
+# name -> (module with a click command called `command`, or module:command, one line for the overview)
 COMMANDS = {
     "run": ("opsieve.tui.run", "Judge models on one or many targets: pass or fail, with the reason."),
     "bisect": ("opsieve.tui.bisect_command", "Find the release or the commit that brought a failure."),
@@ -18,7 +18,19 @@ COMMANDS = {
     "fuzz": ("opsieve.tui.fuzz", "Generate programs, run them on many targets, store what fails."),
     "import": ("opsieve.tui.import_command", "Take models and values that other tools left, as case folders."),
     "metrics": ("opsieve.tui.metrics_command", "Tell how diverse the models in a folder are."),
+    "triage": ("opsieve.tui.triage_command", "Rank, reduce and explain what a store holds; triage logs of other tools."),
+    "clusters": ("opsieve.tui.clusters_command", "List the bugs of a store."),
+    "show": ("opsieve.tui.show_command", "Show a cluster or a case, and why it is where it is."),
+    "merge": ("opsieve.tui.decisions_command:merge", "Say that clusters are one bug."),
+    "split": ("opsieve.tui.decisions_command:split", "Take a fingerprint or a case out of its cluster."),
+    "mark": ("opsieve.tui.decisions_command:mark", "Mark a cluster new, confirmed, known, fixed or wontfix."),
+    "pin": ("opsieve.tui.decisions_command:pin", "Put a cluster before all others."),
+    "note": ("opsieve.tui.decisions_command:note", "Write a note on a cluster."),
+    "rename": ("opsieve.tui.decisions_command:rename", "Give a cluster a title of your own."),
+    "undo": ("opsieve.tui.decisions_command:undo", "Take back the latest decision."),
+    "redo": ("opsieve.tui.decisions_command:redo", "Do again what was undone last."),
     "index": ("opsieve.tui.index_command", "Build a store's index anew from its case folders."),
+    "export": ("opsieve.tui.export_command", "Write a failure as a script, an issue, a test or a zip for others."),
     "doctor": (
         "opsieve.tui.doctor",
         "Tell which compilers are installed, what they accept, how to install the others.",
@@ -37,7 +49,8 @@ class Commands(click.Group):
         """The command called `cmd_name`, imported now."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name or "command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
