@@ -57,29 +57,20 @@ def command(
     written with its inputs, a script and a certificate. Exit code 3 when nothing fails.
     """
     from opsieve.gen.bad_input import BadInput
-    from opsieve.reducer.session import Session, Wanted
 
     if not 0 < seconds <= 86400:
         raise BadInput("--seconds must lie between 0 and 86400.")
     if not 64 <= memory <= 1 << 20:
         raise BadInput("--memory must lie between 64 and 1048576 MiB.")
-    wanted = Wanted(
-        case,
-        inputs,
-        expected,
-        targets,
-        against,
-        level,
-        script,
-        output,
-        jobs,
-        seed,
-        seconds,
-        memory << 20,
-        offline,
-    )
-    with Session(wanted, sys.stderr.isatty() and not as_json) as session:
-        return session.verify(as_json) if verify else session.reduce(as_json)
+    from opsieve.backends.zygote import Limits
+    from opsieve.reducer.lanes import Lanes
+
+    with Lanes(Limits(seconds=seconds, memory=memory << 20), jobs, offline, targets) as workers:
+        from opsieve.reducer.session import Session, Wanted  # while the workers start
+
+        wanted = Wanted(case, inputs, expected, targets, against, level, script, output, jobs, seed, seconds)
+        with Session(wanted, workers, sys.stderr.isatty() and not as_json) as session:
+            return session.verify(as_json) if verify else session.reduce(as_json)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -39,7 +39,7 @@ class Dimension:
 
 @dataclass(frozen=True)
 class Reduction:
-    """What came of it. `same` is the judge's last word, `minimal` the certificate's."""
+    """What came of it. `same` is the judge's last word, `minimal` the certificate's; `judged`: he was asked at every step."""
 
     start: Subject
     best: Subject
@@ -54,6 +54,7 @@ class Reduction:
         None  # of a failure that shows sometimes: how often the result failed, of how many
     )
     slipped: dict[str, Subject] = field(default_factory=dict)
+    judged: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,12 +104,13 @@ def reduce_failure(
     same = still(run.engine.best, premise, workers)
     if not same and level != "cure":
         good = next((subject for subject in reversed(run.trail) if still(subject, premise, workers)), start)
-        strict = [Judging(check_for(premise, each, "cure", start), premise, each) for each in lanes]
+        strict = [check_of(premise, each, "cure", start, judged=True) for each in lanes]
         second = _Run(good, strict, workers, workers.baseline(premise.target), journal, listeners, dimensions, "cure:")
         second.engine.slipped.update(run.engine.slipped)
         second.engine.checks, second.node_checks = run.engine.checks, run.node_checks
         second.fixpoint()
-        run, same = second, still(second.engine.best, premise, workers)
+        same = still(second.engine.best, premise, workers)
+        return replace(second.result(start, time.monotonic() - since, same), judged=True)
     return run.result(start, time.monotonic() - since, same)
 
 
@@ -254,6 +256,12 @@ def check_for(premise: Premise, workers: Workers, level: Level, start: Subject) 
         return check
     sick, well = cure_set(check, start)
     return replace(check, sick=sick, well=well)
+
+
+def check_of(premise: Premise, workers: Workers, level: Level, start: Subject, judged: bool) -> Check:
+    """`check_for`, every `same` of which the judge has to confirm where he was asked at every step."""
+    check = check_for(premise, workers, level, start)
+    return Judging(check, premise, workers) if judged else check
 
 
 def _finite(premise: Premise, workers: Workers, start: Subject) -> bool:

@@ -68,7 +68,8 @@ def builds(target: Target) -> tuple[Target, ...]:
     backend = plugin(target.backend).backend
     others = (
         resolve(target.with_options(**{option: value}))
-        for option in backend.baseline
+        for option, plain in backend.baseline.items()
+        if plain != backend.options[option][0]  # others only say that something is to be off
         for value in backend.options[option]
     )
     return tuple(dict.fromkeys(other for other in others if other != target))

@@ -4,8 +4,7 @@ import hashlib
 import json
 import signal
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,35 +12,27 @@ from types import TracebackType
 from typing import Any
 
 import click
-from onnx import helper
+import msgspec
 
 from opsieve.backends.registry import display, resolve
-from opsieve.backends.trial import NATIVE
 from opsieve.backends.workers import Workers
-from opsieve.backends.zygote import Limits, Unavailable
+from opsieve.backends.zygote import Unavailable
 from opsieve.gen.bad_input import BadInput, shown
 from opsieve.gen.case import Case, Origin
 from opsieve.gen.intake import open_case
-from opsieve.gen.program import Program
-from opsieve.reducer.check import CHECKER, ScriptCheck, Validator, program
+from opsieve.reducer.check import ScriptCheck, Validator, program
 from opsieve.reducer.discover import NotReproduced, Premise, find, installed
 from opsieve.reducer.engine import Engine, Progress, Rules, digest
 from opsieve.reducer.journal import NAME, Journal
+from opsieve.reducer.lanes import say
 from opsieve.reducer.order import count_nodes
 from opsieve.reducer.output import MODEL, SCRIPT, STORY, save_reduction, save_subject, shapes
 from opsieve.reducer.recording import recorded
-from opsieve.reducer.reduction import Listeners, Reduction, certify, check_for, passes, reduce_by_check, reduce_failure
+from opsieve.reducer.reduction import Listeners, Reduction, certify, check_of, passes, reduce_by_check, reduce_failure
 from opsieve.reducer.sameness import LEVELS, Level
 from opsieve.reducer.script import printed, script
 from opsieve.reducer.subject import Subject
 
-_TINY = Program(
-    helper.make_model(
-        helper.make_graph(
-            [], "tiny", [], [helper.make_tensor_value_info("c", 1, [1])], [helper.make_tensor("c", 1, [1], [0.0])]
-        )
-    ).SerializeToString()
-)
 _SAVE_EVERY = 1.0  # seconds between two savings of the best so far
 _MOST_PRINTED = 60  # lines of the reduced graph
 
@@ -61,15 +52,22 @@ class Wanted:
     jobs: int
     seed: int
     seconds: float
-    memory: int
-    offline: bool
+
+
+class _Story(msgspec.Struct, frozen=True):
+    """The part of a result's story that its certificate depends on."""
+
+    target: str = ""
+    level: str = ""  # one of LEVELS, "" when nothing is told
+    judged: bool = False
 
 
 class Session:
-    """Workers and files of one call. On exit nothing runs any more, and the best so far is on disk."""
+    """Files of one call on workers that are there. On exit the best so far is on disk."""
 
-    def __init__(self, wanted: Wanted, live: bool):
+    def __init__(self, wanted: Wanted, lanes: Sequence[Workers], live: bool):
         self.wanted = wanted
+        self.lanes = lanes
         self.live = live
         self._stack = ExitStack()
         self._saved = 0.0
@@ -78,16 +76,7 @@ class Session:
         self._origin = Origin()
 
     def __enter__(self) -> "Session":
-        limits = Limits(seconds=self.wanted.seconds, memory=self.wanted.memory)
         self._stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _interrupt))
-        self.lanes = [
-            self._stack.enter_context(Workers(limits, offline=self.wanted.offline, say=_say))
-            for _ in range(self.wanted.jobs)
-        ]
-        self._warm = ThreadPoolExecutor(2)
-        self._stack.callback(self._warm.shutdown)
-        for target in (CHECKER, NATIVE):  # both will be asked; they start while the model is read
-            self._warm.submit(self.lanes[0].observe, target, _TINY, {})
         return self
 
     def __exit__(
@@ -97,7 +86,7 @@ class Session:
             if self._best is not None and self._folder is not None:
                 save_subject(self._best, self._folder, self.wanted.path.name, self._origin)
                 if kind is KeyboardInterrupt:
-                    _say(f"the best so far is in {self._folder}; the same command goes on from there")
+                    say(f"the best so far is in {self._folder}; the same command goes on from there")
 
     def reduce(self, as_json: bool) -> int:
         """Find, reduce, write and tell; the exit code."""
@@ -139,7 +128,8 @@ class Session:
         """Re-check the certificate of a result; 1 when something simpler fails the same way, 3 when it does not fail."""
         case = self._opened()
         try:
-            premise = self._premise(case, self._told_target())
+            story = self._story()
+            premise = self._premise(case, story.target)
         except NotReproduced as error:
             click.echo(f"reduce: {error}", err=True)
             return 3
@@ -150,8 +140,9 @@ class Session:
         workers = self.lanes[0]
         start = Subject(case.program.proto, case.inputs, {})
         source = workers.baseline(premise.target)
+        level = story.level if story.level in LEVELS else self._level
         rules = Rules(
-            [check_for(premise, each, self._level, start) for each in self.lanes],
+            [check_of(premise, each, level, start, story.judged) for each in self.lanes],
             Validator(workers, start),
             lambda subject: recorded(subject, source, workers),
         )
@@ -180,19 +171,16 @@ class Session:
         names = self.wanted.targets or ((told,) if told else ())
         against = None if self.wanted.against is None else resolve(self.wanted.against)
         premise = find(case, [resolve(name) for name in names], against, self.lanes[0])
-        _say(f"{display(premise.target)}: {premise.failure.verdict.kind}: {shown(premise.reason, 400)}")
+        say(f"{display(premise.target)}: {premise.failure.verdict.kind}: {shown(premise.reason, 400)}")
         return premise
 
-    def _told_target(self) -> str:
-        """The target that a result's story names."""
+    def _story(self) -> "_Story":
+        """What a result tells of how it came about; nothing for any other case."""
         path = self.wanted.path / STORY
-        if not path.is_file() or path.stat().st_size > 1 << 30:
-            return ""
-        with suppress(ValueError, OSError):
-            story = json.loads(path.read_text())
-            if isinstance(story, dict) and isinstance(story.get("target"), str):
-                return str(story["target"])
-        return ""
+        if path.is_file() and path.stat().st_size <= 1 << 30:
+            with suppress(msgspec.DecodeError, UnicodeDecodeError, OSError):
+                return msgspec.json.decode(path.read_bytes(), type=_Story)
+        return _Story()
 
     def _claimed(self) -> Path:
         """The folder of the results: new, or one of ours; never the case itself or a stranger's folder."""
@@ -266,6 +254,8 @@ class Session:
             "node_checks": result.node_checks,
             "invalid_candidates": result.invalid,
             "seconds": round(seconds, 3),
+            "level": "" if premise is None else "cure" if result.judged else self.wanted.level,
+            "judged": result.judged,
             "same": result.same,
             "minimal": result.minimal,
             "replays": None if result.replays is None else {"failed": result.replays[0], "runs": result.replays[1]},
@@ -305,10 +295,6 @@ def _certificate(certificate: Any, minimal: bool) -> str:
 
 def _safe(text: str) -> list[str]:
     return ["".join(c if c.isprintable() else "?" for c in line.expandtabs(4)) for line in text.split("\n")]
-
-
-def _say(sentence: str) -> None:
-    click.echo(f"reduce: {''.join(c if c.isprintable() else ' ' for c in sentence)}", err=True)
 
 
 def _interrupt(number: int, frame: object) -> None:

@@ -16,6 +16,7 @@ from opsieve.backends.workers import Workers
 from opsieve.gen.case import Case, save
 from opsieve.reducer import reduction
 from opsieve.reducer.check import finite
+from opsieve.reducer.check import program as program_of
 from opsieve.reducer.cli import command
 from opsieve.reducer.discover import Premise, find
 from opsieve.reducer.journal import Journal
@@ -53,7 +54,7 @@ def test_right_outputs_stay_finite(workers: Workers) -> None:
         { a = Abs(x)  b = Log(w)  c = Add(a, b)  y = Neg(c) }"""
     value = np.linspace(1, 2, 6, dtype=np.float32).reshape(2, 3)
     result = reduced(Case(program(text), {"x": value}), "fake:wrong@Log", workers)
-    right = workers.observe(Target("reference"), reduction.program(result.best), result.best.inputs)
+    right = workers.observe(Target("reference"), program_of(result.best), result.best.inputs)
     assert right.outputs is not None
     assert finite(right.outputs.values())
     assert result.same
@@ -81,8 +82,26 @@ def test_when_the_judge_loses_the_failure_the_last_good_step_is_reduced_on(
     monkeypatch.setattr(reduction, "still", judge)
     result = reduced(case, "fake:crash@Tanh>Exp", workers)
     assert result.same
+    assert result.judged
     assert len(result.best.model.graph.node) == 3
     assert asked[0] == 2
+
+
+def test_verify_asks_the_judge_where_the_reduction_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def judge(subject: Subject, premise: Premise, workers: Workers) -> bool:
+        return len(subject.model.graph.node) > 2
+
+    monkeypatch.setattr(reduction, "still", judge)
+    save(host(3, 30, [["Tanh", "Exp"]]), tmp_path / "case")
+    out = tmp_path / "out"
+    arguments = [str(tmp_path / "case"), "-t", "fake:crash@Tanh>Exp", "-o", str(out), "--json"]
+    done = CliRunner().invoke(command, arguments, standalone_mode=False)
+    facts = json.loads(done.stdout)
+    assert (facts["judged"], facts["level"], facts["nodes_after"], facts["minimal"]) == (True, "cure", 3, True)
+    assert CliRunner().invoke(command, [str(out), "--verify"], standalone_mode=False).return_value == 0
+    story = json.loads((out / "reduction.json").read_text())
+    (out / "reduction.json").write_text(json.dumps({**story, "judged": False, "level": "fingerprint"}))
+    assert CliRunner().invoke(command, [str(out), "--verify"], standalone_mode=False).return_value == 1
 
 
 def test_cure_keeps_the_builds_that_are_well_and_the_result(workers: Workers) -> None:

@@ -1,0 +1,58 @@
+"""Workers of one call, started while the rest of the program is still being imported: start-up is most of a short reduction."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from types import TracebackType
+
+import click
+from onnx import helper
+
+from opsieve.backends.registry import resolve
+from opsieve.backends.target import BadTarget, Target
+from opsieve.backends.trial import NATIVE
+from opsieve.backends.workers import Workers
+from opsieve.backends.zygote import Limits
+from opsieve.gen.program import Program
+
+_USUAL = "onnxruntime"  # asked first when no target is named
+_TINY = Program(
+    helper.make_model(
+        helper.make_graph(
+            [], "tiny", [], [helper.make_tensor_value_info("c", 1, [1])], [helper.make_tensor("c", 1, [1], [0.0])]
+        )
+    ).SerializeToString()
+)
+
+
+class Lanes:
+    """`jobs` sets of workers, of which the first is warmed up: the targets named, the checker and the reference."""
+
+    def __init__(self, limits: Limits, jobs: int, offline: bool, targets: Sequence[str]):
+        self._stack = ExitStack()
+        self.workers = [self._stack.enter_context(Workers(limits, offline=offline, say=say)) for _ in range(jobs)]
+        pool = ThreadPoolExecutor(3)
+        self._stack.callback(pool.shutdown)
+        for target in (*_first(targets), Target("checker"), NATIVE):
+            pool.submit(self.workers[0].observe, target, _TINY, {})
+
+    def __enter__(self) -> list[Workers]:
+        return self.workers
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+
+def say(sentence: str) -> None:
+    """Tell the user something, on one line of stderr."""
+    click.echo(f"reduce: {''.join(c if c.isprintable() else ' ' for c in sentence)}", err=True)
+
+
+def _first(targets: Sequence[str]) -> list[Target]:
+    """The target that is asked first; none when its name is no good, which is told in its time."""
+    try:
+        return [resolve(targets[0] if targets else _USUAL)]
+    except BadTarget:
+        return []
