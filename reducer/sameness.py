@@ -69,7 +69,7 @@ def builds(target: Target) -> tuple[Target, ...]:
     others = (
         resolve(target.with_options(**{option: value}))
         for option, plain in backend.baseline.items()
-        if plain != backend.options[option][0]  # others only say that something is to be off
+        if plain not in backend.options[option][:1]  # what is off anyhow is no build
         for value in backend.options[option]
     )
     return tuple(dict.fromkeys(other for other in others if other != target))
