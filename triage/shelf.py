@@ -130,11 +130,11 @@ def refresh(connection: sqlite3.Connection, clusters: Iterable[int]) -> None:
             connection.execute("UPDATE clusters SET members = 0, fingerprints = 0 WHERE id = ?", [cluster])
             continue
         kept = connection.execute(
-            "SELECT folder, nodes, reduced, operators, fingerprint FROM failures WHERE folder != '' AND fingerprint IN"
-            " (SELECT key FROM fingerprints WHERE cluster = ?)",
+            "SELECT f.folder, f.nodes, f.reduced, f.operators, f.fingerprint, p.number FROM fingerprints p JOIN failures f"
+            " ON f.fingerprint = p.key AND f.folder != '' WHERE p.cluster = ?",
             [cluster],
         ).fetchall()
-        best = min(kept, key=_smallest, default=("", 0, None, "", units[0][0]))
+        best = min(kept, key=_smallest, default=("", 0, None, "", units[0][0], 0))
         speaker = next((unit for unit in units if unit[0] == best[4]), units[0])
         targets = sorted({target for unit in units for target in unit[5].split()})
         connection.execute(
@@ -150,7 +150,7 @@ def refresh(connection: sqlite3.Connection, clusters: Iterable[int]) -> None:
         )  # fmt: skip
 
 
-def _smallest(row: tuple[str, int, int | None, str, str]) -> tuple[bool, int, int, str]:
-    """Reduced members first, the smallest of them; then the smallest of the others."""
-    folder, nodes, reduced, _, _ = row
-    return (reduced is None, (nodes or _UNREDUCED) if reduced is None else reduced, len(folder), folder)
+def _smallest(row: tuple[str, int, int | None, str, str, int]) -> tuple[bool, int, int, int, str]:
+    """Reduced members first, the smallest of them; then the smallest of the others; of equals the oldest."""
+    folder, nodes, reduced, _, _, number = row
+    return (reduced is None, (nodes or _UNREDUCED) if reduced is None else reduced, number, len(folder), folder)

@@ -213,6 +213,10 @@ class Store:
         """How many failures there are."""
         return int(self._one("SELECT coalesce(sum(count), 0) FROM fingerprints"))
 
+    def fingerprints(self) -> int:
+        """How many different fingerprints there are."""
+        return int(self._one("SELECT count(*) FROM fingerprints"))
+
     def counts(self) -> dict[str, int]:
         """How many failures each fingerprint has."""
         with self._guard():

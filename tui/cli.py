@@ -18,7 +18,10 @@ COMMANDS = {
     "fuzz": ("opsieve.tui.fuzz", "Generate programs, run them on many targets, store what fails."),
     "import": ("opsieve.tui.import_command", "Take models and values that other tools left, as case folders."),
     "metrics": ("opsieve.tui.metrics_command", "Tell how diverse the models in a folder are."),
-    "triage": ("opsieve.tui.triage_command", "Rank, reduce and explain what a store holds; triage logs of other tools."),
+    "triage": (
+        "opsieve.tui.triage_command",
+        "Rank, reduce and explain what a store holds; triage logs of other tools.",
+    ),
     "clusters": ("opsieve.tui.clusters_command", "List the bugs of a store."),
     "show": ("opsieve.tui.show_command", "Show a cluster or a case, and why it is where it is."),
     "merge": ("opsieve.tui.decisions_command:merge", "Say that clusters are one bug."),

@@ -25,8 +25,8 @@ def command(folder: Path, as_json: bool) -> int:
         added, problems = store.adopt()
         told = {
             "added": added,
-            "failures": len(store.failures()),
-            "fingerprints": len(store.counts()),
+            "failures": store.many(),
+            "fingerprints": store.fingerprints(),
             "problems": problems,
             "set_aside": str(aside or ""),
             "store": str(folder),
