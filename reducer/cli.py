@@ -24,6 +24,9 @@ PATH = click.Path(path_type=Path)
 @click.option(
     "--check", "script", type=PATH, help="SCRIPT MODEL INPUTS: exit code 0 means that it is still interesting."
 )
+@click.option(
+    "--store", type=PATH, default="opsieve-store", show_default=True, help="The store that an id is looked up in."
+)
 @click.option("-o", "--output", type=PATH, help="Folder of the results [default: NAME.reduced here].")
 @click.option(
     "-j", "--jobs", default=1, show_default=True, type=click.IntRange(1, 64), help="Slow checks at the same time."
@@ -42,6 +45,7 @@ def command(
     against: str | None,
     level: str,
     script: Path | None,
+    store: Path,
     output: Path | None,
     jobs: int,
     seed: int,
@@ -51,7 +55,7 @@ def command(
     verify: bool,
     as_json: bool,
 ) -> int:
-    """Reduce CASE, an .onnx model or a case folder, to the smallest model that still shows the same failure.
+    """Reduce CASE, an .onnx model, a case folder or an id of a store, to the smallest model that still shows the same failure.
 
     With no options it finds what fails: every installed compiler is asked, and the reference says who is right. What is left is
     written with its inputs, a script and a certificate. Exit code 3 when nothing fails.
@@ -67,8 +71,10 @@ def command(
 
     with Lanes(Limits(seconds=seconds, memory=memory << 20), jobs, offline, targets) as workers:
         from opsieve.reducer.session import Session, Wanted  # while the workers start
+        from opsieve.reducer.stored import place_of
 
-        wanted = Wanted(case, inputs, expected, targets, against, level, script, output, jobs, seed, seconds)
+        place = place_of(case, store)
+        wanted = Wanted(place, inputs, expected, targets, against, level, script, output, jobs, seed, seconds)
         with Session(wanted, workers, sys.stderr.isatty() and not as_json) as session:
             return session.verify(as_json) if verify else session.reduce(as_json)
 

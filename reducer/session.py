@@ -31,6 +31,7 @@ from opsieve.reducer.recording import recorded
 from opsieve.reducer.reduction import Listeners, Reduction, certify, check_of, passes, reduce_by_check, reduce_failure
 from opsieve.reducer.sameness import LEVELS, Level
 from opsieve.reducer.script import printed, script
+from opsieve.reducer.stored import target_of, title_of
 from opsieve.reducer.subject import Subject
 
 _SAVE_EVERY = 1.0  # seconds between two savings of the best so far
@@ -168,6 +169,7 @@ class Session:
         """What fails; None when the user's own script says so."""
         if self.wanted.script is not None:
             return None
+        told = told or target_of(self.wanted.path)
         names = self.wanted.targets or ((told,) if told else ())
         against = None if self.wanted.against is None else resolve(self.wanted.against)
         premise = find(case, [resolve(name) for name in names], against, self.lanes[0])
@@ -184,7 +186,7 @@ class Session:
 
     def _claimed(self) -> Path:
         """The folder of the results: new, or one of ours; never the case itself or a stranger's folder."""
-        folder = self.wanted.output or Path(f"{self.wanted.path.resolve().name.removesuffix('.onnx')}.reduced")
+        folder = self.wanted.output or Path(f"{title_of(self.wanted.path)}.reduced")
         ours = (folder / STORY).is_file() or (folder / NAME).is_file()
         if folder.exists() and not ours and (not folder.is_dir() or any(folder.iterdir())):
             raise BadInput(f"{shown(folder, 200)} is there already and holds no reduction; choose another with -o.")

@@ -14,9 +14,16 @@ import pytest
 from click.testing import CliRunner
 from tests.failing import host
 
+from opsieve.backends.judge import judge
+from opsieve.backends.lab import Lab
+from opsieve.backends.registry import resolve
+from opsieve.backends.workers import Workers
+from opsieve.gen.bad_input import BadInput
 from opsieve.gen.case import Case, load, save
 from opsieve.gen.program import Program
 from opsieve.reducer.cli import command, main
+from opsieve.triage.fingerprint import fingerprint
+from opsieve.triage.store import Campaign, Done, Finding, Store
 
 KEYS = [
     "target",
@@ -143,3 +150,24 @@ def test_the_script_shows_the_failure_by_itself(tmp_path: Path) -> None:
     code, _, _ = reduce(tmp_path / "neg", "--check", check, "-o", tmp_path / "out")
     assert code == 0
     assert not (tmp_path / "out" / "repro.py").exists()
+
+
+def test_a_case_of_a_store_is_reduced_on_its_own_target_by_its_folder_or_its_id(
+    case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    campaign = Campaign("c", "tests", 0, ("fake:faults=crash@Tanh>Exp",))
+    whole, target = load(case), resolve("fake:crash@Tanh>Exp")
+    with Workers() as workers, Store(tmp_path / "store") as store:
+        judged = judge(whole.program, whole.inputs, target, Lab(workers))
+        key = fingerprint(judged.verdict, judged.observations[0], ["Tanh"])
+        found = Finding(str(target), judged.verdict, key, judged.observations)
+        store.begin(campaign)
+        store.record(campaign, [Done(0, whole, {str(target): ("fail", 0.1)}, (found,))])
+    code, printed, _ = reduce(tmp_path / "store" / "cases" / key.key / "1", "--json")
+    facts = json.loads(printed)
+    assert (code, facts["target"], facts["nodes_after"]) == (0, "fake:crash@Tanh>Exp", 2)
+    assert facts["output"] == f"{key.key}-1.reduced/case.reduced.onnx"
+    assert json.loads(reduce(key.key, "--store", "store", "-o", "other", "--json")[1])["nodes_after"] == 2
+    with pytest.raises(BadInput, match="names no cluster"):
+        reduce("nobody", "--store", "store")
