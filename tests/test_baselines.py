@@ -37,6 +37,12 @@ def test_equal_seeds_give_equal_cases_and_others_others(name: str, seed: int) ->
     assert first.program.model != other.program.model
 
 
+@pytest.mark.parametrize("name", sorted(BASELINES))
+def test_seeds_differ_in_the_values_of_inputs_too(name: str) -> None:
+    firsts = {float(BASELINES[name](seed, 5).inputs["x0"].ravel()[0]) for seed in range(20)}
+    assert len(firsts) == 20
+
+
 def test_onnxruntime_runs_them(workers: Workers) -> None:
     cases = [make(seed, 10) for make in BASELINES.values() for seed in range(25)]
     tests = [Test(case.program, case.inputs) for case in cases]
