@@ -45,7 +45,8 @@ NUMPY_NAMES = {
 # What `disabled_optimizers` takes: the union over releases 1.17 to 1.31; a release ignores names that it does not know.
 # Transformers were read from verbose logs, which do not show rewrite rules: the names of rules are known ones that stand as
 # strings in the library of 1.31.1; that each acts was seen only for the rules that a case has blamed.
-HOSTS = ("Level1_RuleBasedTransformer", "Level2_RuleBasedTransformer")  # they apply the rules: disabling one disables all of its own
+# The hosts apply the rules: disabling one disables all of its own.
+HOSTS = ("Level1_RuleBasedTransformer", "Level2_RuleBasedTransformer")
 RULES = (
     "EliminateIdentity", "EliminateSlice", "EliminateDropout", "UnsqueezeElimination", "ExpandElimination",
     "CastElimination", "CastChainElimination", "PreShapeNodeElimination", "NoopElimination", "DivMulFusion",
@@ -145,6 +146,8 @@ class Onnxruntime:
         if disabled:
             refuse_unknown(ort, disabled)
             extra["disabled_optimizers"] = disabled
+        if trace:
+            tell_passes(end=False)
         request.stage("compile")
         try:
             session = open_session(ort, request.model, options, extra)
@@ -154,7 +157,7 @@ class Onnxruntime:
             raise
         finally:
             if trace:
-                tell_passes()
+                tell_passes(end=True)
         outputs = session.get_outputs()
         inputs = {item.name: item.type for item in session.get_inputs()}
         names = [item.name for item in outputs]
@@ -238,22 +241,24 @@ def refuse_unknown(ort: Any, names: List[str]) -> None:
             raise ValueError("onnxruntime has no optimizer %r" % name[:80])
 
 
-def tell_passes() -> None:
-    """Put which passes acted in place of the verbose log, which can be long, in lines `opsieve pass acted NAME`.
+def tell_passes(end: bool) -> None:
+    """Before a session: lines `opsieve pass ran NAME` for all that can be disabled, `opsieve pass host NAME` for the hosts.
 
-    In a worker standard error is a file in memory; elsewhere, where it cannot be read, nothing is done. The log is of
-    transformers; of a host that acted any rule may have.
+    At its `end`, which passes acted, as `opsieve pass acted NAME`, in place of the verbose log, which can be long. The log is of
+    transformers: of a host that acted any rule may have. In a worker standard error is a file in memory; elsewhere, where it
+    cannot be read, nothing is done.
     """
+    lines = ["ran %s" % name for name in RULES + TRANSFORMERS] + ["host %s" % name for name in HOSTS]
     try:
-        text = os.pread(2, os.fstat(2).st_size, 0).decode("utf-8", "replace")
-        os.ftruncate(2, 0)
+        if end:
+            log = os.pread(2, os.fstat(2).st_size, 0).decode("utf-8", "replace")
+            acted = list(dict.fromkeys(MODIFIED.findall(log)))
+            rules = RULES if set(HOSTS) & set(acted) else ()
+            lines += ["acted %s" % name for name in (*rules, *acted) if name not in HOSTS]
+            os.ftruncate(2, 0)
+        os.write(2, "".join("opsieve pass %s\n" % line for line in lines).encode())
     except OSError:
         return
-    acted = list(dict.fromkeys(MODIFIED.findall(text)))
-    rules = [name for name in RULES if set(HOSTS) & set(acted)]
-    lines = ["ran %s" % name for name in RULES + TRANSFORMERS] + ["host %s" % name for name in HOSTS]
-    lines += ["acted %s" % name for name in rules + [name for name in acted if name not in HOSTS]]
-    os.write(2, "".join("opsieve pass %s\n" % line for line in lines).encode())
 
 
 def is_extended(kind: str) -> bool:

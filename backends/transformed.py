@@ -230,7 +230,9 @@ def inspect(before: Any, after: Any, request: "Request") -> None:
         if was is None:
             continue
         if now is None or len(now) == len(was) and any(a and not b for a, b in zip(was, now)):
-            request.notes.append("the transformed model no longer declares the whole shape of %s" % PASSES.listed([item.name]))
+            request.notes.append(
+                "the transformed model no longer declares the whole shape of %s" % PASSES.listed([item.name])
+            )
         elif len(now) != len(was) or any(a and b and a != b for a, b in zip(was, now)):
             shapes = "%s where the original has %s" % (told(now), told(was))
             raise BrokenModel("the transformed model declares %s as %s" % (PASSES.listed([item.name]), shapes))
@@ -285,7 +287,7 @@ def run_onnxsim(model: Any, options: Options) -> Any:
     """Simplify without its own check, which would run the model."""
     import onnxsim
 
-    skipped = PASSES.known_to_onnxsim(PASSES.split(options["skip"]))  # onnxsim itself ignores a name that it does not know
+    skipped = PASSES.known_to_onnxsim(PASSES.split(options["skip"]))
     chosen: Dict[str, Any] = {"skipped_optimizers": skipped} if skipped else {}
     if options["trace"] == "on":
         PASSES.tell("ran", [name for name in PASSES.onnxsim_passes() if name not in skipped])

@@ -1,39 +1,140 @@
-"""The passes of a backend as something to attribute a failure to."""
+"""The passes of a backend as something to attribute a failure to.
+
+A backend takes part by its options alone: one of `disabled_optimizers`, `disabled` or `skip` takes names of passes joined with
+`+`, and `trace=on` prints which ran (`pass_trace.py`). Options whose values are `on` and `off`, `on` by default, are asked like passes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from opsieve.backends.compare import POLICY, Policy
 from opsieve.backends.lab import Lab
-from opsieve.backends.registry import display, resolve
+from opsieve.backends.observation import Observation
+from opsieve.backends.registry import display, names, plugin, resolve
 from opsieve.backends.target import Target
 from opsieve.bisect.attribution import Attribution, attribute
-from opsieve.bisect.ort_passes import HOSTS, LEVELS, RULES, TRANSFORMERS
+from opsieve.bisect.pass_trace import PassTrace, read_trace
 from opsieve.bisect.search import Answer
 from opsieve.bisect.sighting import Sighting, answer, look
 from opsieve.gen.bad_input import BadInput
 from opsieve.gen.case import Case
+from opsieve.gen.program import Program
 
-BACKENDS = ("onnxruntime",)
+_SKIPPING = ("disabled_optimizers", "disabled", "skip")
+# Backends with levels between none and all: the option and its values, each of which does what the one before does, and more.
+_LADDERS = {"onnxruntime": ("level", ("disable_all", "basic", "extended", "all"))}
+_COUNTED = frozenset({"tvm"})  # take `PASS@2` for the second application
 
 
-def blame_passes(case: Case, target: Target, lab: Lab, policy: Policy = POLICY) -> tuple[Attribution, Sighting]:
-    """The guilty passes for the failure that a case shows on a target, and that failure.
+@dataclass(frozen=True, slots=True)
+class Blamed:
+    """What is said of the passes, the failure that it is about, and another failure that is left with all optimisation off."""
 
-    Each probe is judged in the target's workers, so a pass whose skipping crashes the compiler costs a worker, no more.
+    attribution: Attribution
+    wanted: Sighting
+    beneath: Sighting | None
+
+
+def skip_option(backend: str) -> str:
+    """The option of a backend that takes the passes to skip, "" for none."""
+    options = plugin(backend).backend.options
+    found = [name for name in _SKIPPING if options.get(name) == ()]
+    return found[0] if found and set(options.get("trace", ())) == {"on", "off"} else ""
+
+
+def switches(backend: str) -> tuple[str, ...]:
+    """The options of a backend that switch a part of it off; not the one that switches all of it off."""
+    facts = plugin(backend).backend
+    return tuple(
+        name for name, legal in facts.options.items() if legal == ("on", "off") and facts.baseline.get(name) != "off"
+    )
+
+
+def attributable() -> tuple[str, ...]:
+    """The backends whose passes, or parts, can be switched off."""
+    return tuple(name for name in names() if skip_option(name) or switches(name))
+
+
+def blame_passes(case: Case, target: Target, lab: Lab, policy: Policy = POLICY) -> Blamed:
+    """The guilty passes for the failure that a case shows on a target.
+
+    Each probe is judged in a process of its own, so a pass whose skipping crashes the compiler costs no more than any other.
     BadInput for a backend whose passes cannot be switched off from here, or when the case does not fail on the target.
     """
     target = resolve(target)
-    if target.backend not in BACKENDS:
+    if target.backend not in attributable():
         raise BadInput(
-            f"passes of {target.backend} cannot be switched off from here; {', '.join(BACKENDS)} can be asked"
+            f"passes of {target.backend} cannot be switched off from here; {', '.join(attributable())} can be asked"
         )
-    wanted = look(case, target, lab, policy)
+    variants = _Variants(case, target, lab)
+    wanted = look(case, target, variants, policy)
     if wanted.state != "fails":
         raise BadInput(f"the case does not fail on {display(target)} ({wanted.text}); name a target where it does")
 
-    def probe(level: str, off: tuple[str, ...]) -> Answer:
-        variant = resolve(target.with_options(level=level, disabled_optimizers="+".join(off)))
-        return answer(look(case, variant, lab, policy), wanted)
+    unoptimised: list[Sighting] = []
 
-    levels = (
-        LEVELS[: LEVELS.index(target.option("level", "all")) + 1] if target.option("level", "all") in LEVELS else LEVELS
-    )
-    return attribute(levels, (*RULES, *TRANSFORMERS), HOSTS, probe), wanted
+    def probe(level: str, off: tuple[str, ...]) -> Answer:
+        seen = look(case, variants.at(level, off), variants, policy)
+        if level == variants.levels[0] and len(variants.levels) > 1:
+            unoptimised.append(seen)
+        return answer(seen, wanted)
+
+    found = attribute(variants.levels, probe, variants.trace, variants.switches, target.backend in _COUNTED)
+    beneath = next((seen for seen in unoptimised if seen.state == "fails" and seen.trait != wanted.trait), None)
+    return Blamed(found, wanted, beneath)
+
+
+class _Variants:
+    """A target with passes off, and a lab that asks each such variant in a fork of its own, so that no worker is left waiting."""
+
+    def __init__(self, case: Case, target: Target, lab: Lab):
+        self._case, self._target, self._lab = case, target, lab
+        self._skip = skip_option(target.backend)
+        self._known: dict[Target, Observation] = {}
+        self._off = tuple(name for name in target.option(self._skip).split("+") if name)
+        self._steps = self._levels(plugin(target.backend).backend.baseline)
+        self.levels = tuple(self._steps)
+        self.switches = tuple(name for name in switches(target.backend) if target.option(name, "on") == "on")
+
+    def _levels(self, baseline: Mapping[str, str]) -> dict[str, Target]:
+        """Targets from no optimisation to the target itself, by name."""
+        option, ladder = _LADDERS.get(self._target.backend, ("", ()))
+        level = self._target.option(option, ladder[-1]) if ladder else ""
+        if level in ladder:
+            steps = ladder[: ladder.index(level) + 1]
+            return {step: resolve(self._target.with_options(**{option: step})) for step in steps}
+        unoptimised = resolve(self._target.with_options(**baseline)) if baseline else self._target
+        return (
+            {"none": unoptimised, "target": self._target} if unoptimised != self._target else {"target": self._target}
+        )
+
+    def at(self, level: str, off: tuple[str, ...]) -> Target:
+        """The target at a level with passes off."""
+        if not off:
+            return self._steps[level]
+        changes = {name: "off" for name in off if name in self.switches}
+        named = [name for name in off if name not in changes]
+        if named:
+            changes[self._skip] = "+".join((*self._off, *named))
+        return resolve(self._steps[level].with_options(**changes))
+
+    def trace(self, level: str, off: tuple[str, ...]) -> PassTrace:
+        """Which passes run and act at a level; nothing for a backend that cannot tell."""
+        if not self._skip:
+            return PassTrace()
+        target = resolve(self.at(level, off).with_options(trace="on"))
+        seen = self.observe(target, self._case.program, self._case.inputs)
+        return read_trace(seen.log, seen.outcome in ("crash", "hang", "out-of-memory"))
+
+    def observe(self, target: Target, program: Program, inputs: dict[str, Any], *, fresh: bool = False) -> Observation:
+        """For `judge`: one of the target's backend is asked in a fork, others as ever."""
+        if fresh or target.backend != self._target.backend:
+            return self._lab.observe(target, program, inputs, fresh=fresh)
+        if target not in self._known:
+            self._known[target] = self._lab.observe(target, program, inputs, fresh=True)
+        return self._known[target]
+
+    def baseline(self, target: Target) -> Target | None:
+        """For `judge`."""
+        return self._lab.baseline(target)

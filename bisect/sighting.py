@@ -6,8 +6,8 @@ from typing import Literal
 
 from opsieve.backends.compare import POLICY, Policy
 from opsieve.backends.judge import judge
-from opsieve.backends.lab import Lab
 from opsieve.backends.target import Target
+from opsieve.backends.trial import Lab
 from opsieve.bisect.search import Answer
 from opsieve.gen.case import Case
 from opsieve.gen.structure import all_nodes

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,6 @@ from onnx import TensorProto, helper
 from opsieve.backends.registry import resolve
 from opsieve.backends.target import Target
 from opsieve.backends.workers import Workers
-from opsieve.bisect.attribution import attribute
 from opsieve.bisect.journal import Journal, case_digest
 from opsieve.bisect.release_source import Releases, backend_of, place_of
 from opsieve.bisect.search import Answer
@@ -115,71 +113,6 @@ def test_a_killed_search_goes_on_where_it_was(tmp_path: Path) -> None:
     assert done.returncode == -signal.SIGKILL
     journal = Journal(tmp_path, {})
     assert [journal.get("1.0", turn) is not None for turn in range(6)] == [True] * 4 + [False] * 2
-
-
-def compiler(needed: list[set[str]], level: str = "basic") -> Callable[[str, tuple[str, ...]], Answer]:
-    """A compiler that fails when all passes of one of `needed` are on."""
-    levels = ["disable_all", "basic", "extended", "all"]
-
-    def probe(asked: str, off: tuple[str, ...]) -> Answer:
-        fails = levels.index(asked) >= levels.index(level) and any(not group & set(off) for group in needed)
-        return Answer.BAD if fails else Answer.GOOD
-
-    return probe
-
-
-PASSES = [f"Pass{number}" for number in range(40)]
-LEVELS = ["disable_all", "basic", "extended", "all"]
-
-
-def test_one_guilty_pass() -> None:
-    found = attribute(LEVELS, PASSES, (), compiler([{"Pass23"}]))
-    assert (found.answer, found.passes, found.alone) == ("pass", ("Pass23",), ("Pass23",))
-    assert found.probes <= 16
-    assert found.levels == {"disable_all": "good", "basic": "bad", "extended": "bad", "all": "bad"}
-
-
-def test_two_passes_that_mask_each_other() -> None:
-    found = attribute(LEVELS, PASSES, (), compiler([{"Pass3"}, {"Pass31"}], "extended"))
-    assert (found.answer, set(found.passes), set(found.alone)) == ("set", {"Pass3", "Pass31"}, {"Pass3", "Pass31"})
-    assert found.probes <= 65
-
-
-def test_two_passes_that_need_each_other() -> None:
-    found = attribute(LEVELS, PASSES, (), compiler([{"Pass3", "Pass31"}]))
-    assert found.answer == "pass"
-    assert found.passes[0] in ("Pass3", "Pass31")
-    assert found.alone == ()
-
-
-def test_not_a_pass() -> None:
-    found = attribute(LEVELS, PASSES, (), lambda level, off: Answer.BAD)
-    assert (found.answer, found.passes, found.probes) == ("not-a-pass", (), 4)
-
-
-def test_a_host_is_blamed_only_when_no_single_pass_is() -> None:
-    assert attribute(LEVELS, PASSES, ("Host",), compiler([{"Host"}])).passes == ("Host",)
-    assert attribute(LEVELS, PASSES, ("Host",), compiler([{"Other"}])).answer == "unnamed"
-
-
-def test_skipping_that_breaks_the_compiler_is_no_cure() -> None:
-    """Without Pass5 the compiler crashes, which is another failure: untestable."""
-    inner = compiler([{"Pass9"}])
-
-    def probe(level: str, off: tuple[str, ...]) -> Answer:
-        return Answer.UNTESTABLE if "Pass5" in off and len(off) < 40 else inner(level, off)
-
-    assert attribute(LEVELS, PASSES, (), probe).passes == ("Pass9",)
-
-
-@settings(deadline=None)
-@given(st.lists(st.sets(st.sampled_from(PASSES), min_size=1, max_size=2), min_size=1, max_size=3))
-def test_what_is_blamed_cures_and_no_part_of_it_does(needed: list[set[str]]) -> None:
-    probe = compiler(needed)
-    found = attribute(LEVELS, PASSES, (), probe)
-    assert probe("all", found.passes) is Answer.GOOD
-    for name in found.passes:
-        assert probe("all", tuple(set(found.passes) - {name})) is Answer.BAD
 
 
 def pad_and_pool() -> Case:

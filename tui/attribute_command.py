@@ -34,7 +34,8 @@ def command(
     place = resolve(target or opened.knobs.get("target", "onnxruntime"))
     started = time.process_time()
     with Workers(offline=offline, say=lambda sentence: click.echo(f"opsieve: {sentence}", err=True)) as workers:
-        found, wanted = blame_passes(opened, place, Lab(workers))
+        blamed = blame_passes(opened, place, Lab(workers))
+    found, wanted = blamed.attribution, blamed.wanted
     spent = children_seconds() + time.process_time() - started
     if as_json:
         click.echo(
@@ -44,15 +45,24 @@ def command(
                     "answer": found.answer,
                     "passes": list(found.passes),
                     "alone": list(found.alone),
+                    "kept": list(found.kept),
+                    "applications": {name: list(which) for name, which in found.applications.items()},
                     "levels": found.levels,
                     "probes": found.probes,
                     "seconds_cpu": round(spent, 3),
                     "fingerprint": wanted.key,
+                    "beneath": blamed.beneath.symptom if blamed.beneath else "",
                 }
             )
         )
     else:
         click.echo(sentence(found.answer, found.passes, found.alone))
+        for name, which in found.applications.items():
+            click.echo(f"{name}: application {' or '.join(map(str, which))} of it")
+        if blamed.beneath:
+            click.echo(f"with all optimisation off it fails otherwise, by no pass: {blamed.beneath.symptom}")
+        if found.kept:
+            click.echo(f"on beside it, for the compiler cannot do without: {', '.join(found.kept)}")
         click.echo(
             f"{display(place)}: {wanted.symptom}; levels: {', '.join(f'{k} {v}' for k, v in found.levels.items())}"
         )

@@ -221,13 +221,13 @@ def _guilty(case: "Case", source: "Releases", release: str, workers: Any, policy
     from dataclasses import replace
 
     from opsieve.backends.lab import Lab
-    from opsieve.bisect.pass_source import BACKENDS, blame_passes
+    from opsieve.bisect.pass_source import attributable, blame_passes
     from opsieve.gen.bad_input import BadInput
 
-    if source.target.backend not in BACKENDS:
+    if source.target.backend not in attributable():
         return {}
     try:
-        found, _ = blame_passes(case, replace(source.target, release=release), Lab(workers), policy)
+        found = blame_passes(case, replace(source.target, release=release), Lab(workers), policy).attribution
     except BadInput as error:
         _say(str(error))
         return {}

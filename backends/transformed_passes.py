@@ -1,0 +1,152 @@
+"""Passes of the transformers: left out by name, and told which ran and which acted.
+
+Loaded by `transformed.py` next to it, so it runs inside workers too: the standard library only, Python 3.8. A trace is printed,
+so that what was told before a crash is there after it: lines `opsieve pass ran NAME`, `opsieve pass acted NAME`, and `opsieve pass host NAME` for
+one that only runs others.
+"""
+
+import contextlib
+import sys
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Set, Tuple
+
+
+class UnknownName(Exception):
+    """A pass or an optimisation that the installed release does not have."""
+
+
+def listed(names: Iterable[str]) -> str:
+    """At most five names, quoted and shortened: they come from a model or from a user."""
+    every = sorted(names)
+    return ", ".join([ascii(name[:80]) for name in every[:5]] + ["..."] * (len(every) > 5))
+
+
+def split(text: str) -> List[str]:
+    """The names in an option's value."""
+    return [name for name in text.split("+") if name]
+
+
+def known(package: str, names: List[str], every: Iterable[str]) -> List[str]:
+    """`names`; UnknownName when one of them is not among `every`, for a misspelt pass would pass every test."""
+    missing = set(names) - set(every)
+    if missing:
+        raise UnknownName("%s has no pass %s" % (package, listed(missing)))
+    return names
+
+
+def tell(what: str, names: Iterable[str]) -> None:
+    """Print lines of a trace, each at once."""
+    for name in names:
+        sys.stderr.write("opsieve pass %s %s\n" % (what, "_".join(name.split())))
+    sys.stderr.flush()
+
+
+def onnxoptimizer_passes(module: Any, named: str, skipped: str) -> List[str]:
+    """The passes to run: those named, else the default ones, without those to skip."""
+    available = module.get_available_passes()
+    passes = known("onnxoptimizer", split(named), available)
+    if not passes:
+        passes = list(module.get_fuse_and_elimination_passes())
+    left_out = known("onnxoptimizer", split(skipped), available)
+    return [name for name in passes if name not in left_out]
+
+
+def trace_onnxoptimizer(module: Any, model: Any, passes: List[str]) -> None:
+    """Run the passes one by one on the model as it then is; `model` itself is left alone."""
+    for name in passes:
+        tell("ran", [name])
+        after = module.optimize(model, [name])
+        if after.SerializeToString(deterministic=True) != model.SerializeToString(deterministic=True):
+            tell("acted", [name])
+        model = after
+
+
+def onnxsim_passes() -> List[str]:
+    """The passes of onnxsim's default pipeline; [] for a release that does not list them."""
+    from onnxsim import onnxsim_cpp2py_export as library
+
+    if not hasattr(library, "_list_optimizers"):
+        return []
+    library._list_other_optimizers()  # before this call 25 of the default passes are not registered (0.8.1)
+    return list(library._list_optimizers())
+
+
+def known_to_onnxsim(names: List[str]) -> List[str]:
+    """`names`; UnknownName for one that onnxsim lacks: by its list, else by the words that stand in its library."""
+    from onnxsim import onnxsim_cpp2py_export as library
+
+    listed_ = onnxsim_passes()
+    if listed_:
+        return known("onnxsim", names, listed_ + library._list_other_optimizers())
+    with open(library.__file__, "rb") as file:
+        words = file.read()
+    return known("onnxsim", names, [name for name in names if len(name) > 2 and name.encode() in words])
+
+
+@contextlib.contextmanager
+def onnxscript_passes(skipped: str, trace: bool) -> Iterator[None]:
+    """While it lasts, onnxscript's passes (by class) and rewrite rules (by name) that are named do nothing.
+
+    UnknownName at its end for a name that no pass or rule had that ran.
+    """
+    off = set(split(skipped))
+    seen: Dict[str, bool] = {}
+    hosts: Set[str] = set()
+    open_: List[str] = []  # the passes under way, outermost first
+    if not off and not trace:
+        yield
+        return
+    import onnx_ir as ir
+    from onnxscript.rewriter import _DEFAULT_REWRITE_RULES as rules
+    from onnxscript.rewriter import RewriteRule
+
+    kept: List[Tuple[Any, str, Any]] = []
+
+    def wrap(owner: Any, method: str, name_of: Callable[[Any], str], nothing: Callable[[Any], Any], acted: Any) -> None:
+        """Have `method` do nothing where the name is among those to skip, and tell what it did elsewhere."""
+        original = getattr(owner, method)
+
+        def wrapped(self: Any, *arguments: Any, **named: Any) -> Any:
+            name = name_of(self)
+            if trace and open_ and open_[-1] not in hosts:
+                hosts.add(open_[-1])
+                tell("host", open_[-1:])
+            if trace and name not in seen:
+                tell("ran", [name])
+            seen.setdefault(name, False)
+            if name in off:
+                return nothing(arguments)
+            open_.append(name)
+            try:
+                result = original(self, *arguments, **named)
+            finally:
+                open_.pop()
+            if trace and not seen[name] and acted(result):
+                seen[name] = True
+                tell("acted", [name])
+            return result
+
+        kept.append((owner, method, original))
+        setattr(owner, method, wrapped)
+
+    def unchanged(arguments: Any) -> Any:
+        model = arguments[0]
+        return model if isinstance(model, ir.passes.PassResult) else ir.passes.PassResult(model, False)
+
+    wrap(ir.passes.PassBase, "__call__", lambda one: type(one).__name__, unchanged, lambda result: result.modified)
+    wrap(RewriteRule, "try_rewrite", rule_name, lambda arguments: None, lambda result: result is not None)
+    try:
+        yield
+    finally:
+        for owner, method, original in kept:
+            setattr(owner, method, original)
+    known("onnxscript", sorted(off), list(seen) + [rule_name(rule) for rule in rules])
+
+
+def rule_name(rule: Any) -> str:
+    """A rewrite rule's name; where it has none, the variable that holds it, else the function that writes its replacement."""
+    if getattr(rule, "name", None):
+        return str(rule.name)
+    function = getattr(getattr(rule, "_replacement_pattern", None), "_function", None)
+    module = sys.modules.get(getattr(function, "__module__", ""))
+    held = [name for name, value in vars(module).items() if value is rule] if module else []
+    return str(held[0] if held else getattr(function, "__name__", "rule"))

@@ -1,0 +1,45 @@
+"""What a compiler told of its passes while it was traced. Pure.
+
+Backends that can be attributed have an option `trace`; with `trace=on` they print a line `opsieve pass ran NAME` as a pass
+begins, `opsieve pass acted NAME` when it has changed the program, and `opsieve pass host NAME` for one that only runs others.
+Lines that onnxruntime itself printed are understood too: they are what is left when it crashed.
+"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+_LINE = re.compile(r"^opsieve pass (ran|acted|host) ([^\s+@]{1,200})$", re.MULTILINE)
+_BEGINS = re.compile(r"Applying graph transformer ([A-Za-z0-9_]{1,80}) on step")
+_MODIFIED = re.compile(r"GraphTransformer ([A-Za-z0-9_]{1,80}) modified: ([01])")
+_MOST = 2000  # names that are believed
+
+
+@dataclass(frozen=True, slots=True)
+class PassTrace:
+    """Names of passes, each once, in the order in which they were first told; hosts are in neither `ran` nor `acted`.
+
+    `times` counts how often each was told to run.
+    """
+
+    ran: tuple[str, ...] = ()
+    acted: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    times: dict[str, int] = field(default_factory=dict)
+
+
+def read_trace(log: str, died: bool) -> PassTrace:
+    """The trace in a log; of a compiler that `died` the pass that ran last counts as one that acted, and comes first."""
+    told: dict[str, list[str]] = {"ran": [], "acted": [], "host": []}
+    for what, name in _LINE.findall(log):
+        told[what].append(name)
+    told["acted"] += [name for name, changed in _MODIFIED.findall(log) if changed == "1"]
+    if died:
+        begun = _BEGINS.findall(log)[-1:] or told["ran"][-1:]
+        told["acted"] = begun + told["acted"]
+    hosts = tuple(dict.fromkeys(told["host"]))
+    ran, acted = (
+        tuple(name for name in dict.fromkeys(names) if name not in hosts)[:_MOST]
+        for names in (told["ran"] + told["acted"], told["acted"])
+    )
+    return PassTrace(ran, acted, hosts, dict(Counter(told["ran"])))
