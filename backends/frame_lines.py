@@ -6,6 +6,7 @@ the sanitizers' symbolizer, torch's c10::Error, TVM's and Rust's numbered lists,
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from opsieve.backends.demangle import demangle
 from opsieve.backends.observation import Frame
@@ -17,15 +18,15 @@ MAX_LINE = 2000
 _PYTHON = re.compile(r' *+File "([^"]*+)", line (\d{1,9}+)(?:,? in (.++))?')
 _BINARY = re.compile(r' *+Binary file "([^"]*+)", at ([^\s+]*+)\+?(?:0x([0-9a-f]{1,16}+))?')
 _HASHED = re.compile(r"\s*+#(\d{1,6}+)\s++(?:0x[0-9a-f]{1,16}+\s*+)?(?:in )?(.++)")
-_COUNTED = re.compile(r" {1,5}(\d{1,4}+): (?:0x[0-9a-f]{1,16}+ - )?(\S.*+)")
+_COUNTED = re.compile(r" {1,5}(\d{1,4}+): ++(?:0x[0-9a-f]{1,16}+ - )?(\S.*+)")
 _TORCH = re.compile(r"frame #(\d{1,4}+): (.++)")
 _TORCH_FRAME = re.compile(r"(.*?) \+ 0x([0-9a-f]{1,16}+) \(0x[0-9a-f]{1,16}+ in ([^()\s]++)\)")
 _SYMBOLS = re.compile(r"(?:\[bt\] \((\d{1,4}+)\) )?([^\s()]++)\(([^()]*+)\) ?\[0x[0-9a-f]++\]")
 _SYMBOL_OFFSET = re.compile(r"([^+]*+)\+0x([0-9a-f]{1,16}+)")
-_MODULE_OFFSET = re.compile(r"\(([^()\s]++)\+0x([0-9a-f]{1,16}+)\)")
+_MODULE_OFFSET = re.compile(r"\(([^()\s]{1,400}?)\+0x([0-9a-f]{1,16}+)\)")
 _NATIVE_FILE = re.compile(r".*\.(?:cc|cpp|cxx|c|h|hpp|cu|cuh|inc|S|rs)", re.IGNORECASE)
-_AT = re.compile(r"\s++at (\S++):(\d{1,9}+)(?::\d{1,9}+)?")
-_RUST_HASH = re.compile(r"::h[0-9a-f]{16}$")
+_AT = re.compile(r"\s++at ([^:\s]{1,400}+):(\d{1,9}+)(?::\d{1,9}+)?")
+_RUST_HASH = re.compile(r"::h[0-9a-f]{16}$|\[[0-9a-f]{16}\]")
 
 
 def frame_of(function: str, file: str, line: int) -> Frame:
@@ -97,7 +98,7 @@ def place_behind(frame: Frame, line: str) -> Frame | None:
     match = _AT.fullmatch(line)
     if match is None or frame.file or not frame.function:
         return None
-    return Frame("native", frame.function, match[1], int(match[2]), frame.module, frame.offset, frame.build_id)
+    return replace(frame, file=match[1], line=int(match[2]))
 
 
 def _torch_frame(rest: str, build_id: BuildId | None) -> Frame:
@@ -116,8 +117,12 @@ def _module_frame(path: str, symbol: str, offset: int, build_id: BuildId | None)
 def _hashed_frame(rest: str, build_id: BuildId | None) -> Frame | None:
     """A frame of gdb (`f (x=1) at file.c:3`, `?? () from lib.so`) or of a sanitizer (`f(int) /file.cc:3:7`, `(lib.so+0x1)`)."""
     if match := _MODULE_OFFSET.search(rest):
-        name = rest[: match.start()].strip()
-        return _module_frame(match[1], name, int(match[2], 16), build_id)
+        name, file, line = rest[: match.start()].strip(), "", 0
+        head, _, place = name.rpartition(" ")
+        if head and "/" in place and ":" in place:
+            name, (file, line) = head, _file_and_line(place)
+        frame = _module_frame(match[1], name, int(match[2], 16), build_id)
+        return replace(frame, file=file, line=line)
     for sign in (" at ", " from "):
         before, found, after = rest.rpartition(sign)
         if found and "(" in before:

@@ -28,6 +28,11 @@ _HEAD = "Traceback (most recent call last)"
 _GROUP = "Exception Group " + _HEAD
 _RAISED = re.compile(r"([A-Za-z_][\w.]{0,300}+): ?(.*+)")
 _RAISED_BARE = re.compile(r"(?:\w{1,100}\.)*+[A-Z]\w{0,200}+")
+_HANDLERS = ("<signal handler called>", "rust_begin_unwind", "__rustc::rust_begin_unwind")
+# What a program prints goes on behind a traceback; these begin lines that are no part of a message.
+_LOGGED = re.compile(
+    r"\[\d\d:\d\d:\d\d\] |(?:\x1b\[[\d;]{0,9}m)?\d{4}-\d\d-\d\d[ T]\d\d:|Error converting operator |Exception ignored in"
+)
 _CHAIN = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
@@ -114,8 +119,8 @@ class _Block:
 
     def take(self, line: str) -> None:
         if self.grouped and "+----" in line:
-            begins = line.lstrip(" |+-")[:1].isdigit()
-            self.member += begins or self.member > 0  # the last line of a group has no number
+            number = line.strip(" |+-")
+            self.member = 1 if number == "1" and self.member < 2 else 2  # the last line of a group has no number
             self.state = "frames" if self.member == 1 else "closed"
             return
         if self.state == "closed":
@@ -124,7 +129,7 @@ class _Block:
             self.state = "closed"  # another program's output
             return
         line = line[len(self.prefix) :] if line.startswith(self.prefix) else line.removeprefix(self.prefix.rstrip())
-        if line.startswith(_CHAIN):
+        if line.startswith(_CHAIN) or (self.state == "message" and _LOGGED.match(line)):
             self.state = "closed"
         elif self.state == "frames":
             self._take_frame(line)
@@ -196,7 +201,7 @@ def parse_log(text: str, build_id: BuildId | None = None) -> tuple[Frame, ...]:
     sanitizer = False
     for raw in text[-_MAX_TEXT:].splitlines():
         line = raw[:MAX_LINE]
-        if "Sanitizer: " in line and "ERROR: " in line:
+        if "Sanitizer: " in line and ("ERROR: " in line or "WARNING: " in line):
             sanitizer = True
             stacks.pop("numbered", None)
         start = _block(line)
@@ -269,9 +274,10 @@ def _frame(line: str, into: str, build_id: BuildId | None) -> Frame | None:
 
 def _without_handler(frames: list[Frame]) -> list[Frame]:
     """Innermost-first frames without those of a signal handler, and of functions without any name or place."""
-    last = max((i for i, frame in enumerate(frames[:16]) if _is_handler(frame)), default=-1)
+    last = max((i for i, frame in enumerate(frames[:40]) if _is_handler(frame)), default=-1)
     return [frame for frame in frames[last + 1 :] if frame.function or frame.module]
 
 
 def _is_handler(frame: Frame) -> bool:
-    return "libc_sigaction" in frame.file or frame.function == "<signal handler called>"
+    """Whether what lies inside this frame only reports: a signal's handler, a panic's."""
+    return "libc_sigaction" in frame.file or frame.function in _HANDLERS

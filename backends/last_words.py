@@ -21,7 +21,7 @@ _ALLOCATOR = (
     "Fatal glibc error",
     "pure virtual method called",
 )
-_SANITIZER = re.compile(r"==\d{1,9}+==\s*+ERROR: (\w{1,40}+: [\w-]++)")
+_SANITIZER = re.compile(r"(?:==\d{1,9}+==\s*+ERROR|WARNING): (\w{1,40}+: (?:(?:attempting|detected|data) )?[\w-]++)")
 _UNDEFINED = re.compile(r".*?:\d{1,9}+:\d{1,9}+: (runtime error: .++)")
 _SIGNAL_WORDS = {"overflow": "stack overflow", "call": "call of a bad address"}
 
@@ -58,7 +58,7 @@ def _explains(line: str, following: Sequence[str]) -> tuple[str, int]:
         return line, 2
     if line.startswith("LLVM ERROR:") or line.startswith("UNREACHABLE executed"):
         return line, 2
-    if line[:1] == "F" and "] Check failed" in line:
+    if "] Check failed" in line and (line[:1] == "F" or ": F " in line):
         return line[line.index("] ") + 2 :], 2
     if line.startswith("@native\t"):
         return _SIGNAL_WORDS.get(line.rpartition("\t")[2], ""), 3

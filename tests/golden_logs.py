@@ -7,6 +7,7 @@ from pathlib import Path
 from opsieve.backends.frames import parse_log, parse_traceback
 from opsieve.backends.last_words import summary
 from opsieve.backends.observation import Frame
+from opsieve.triage.traces import Trace, read_trace
 
 FOLDER = Path(__file__).with_name("logs")
 PATHS = sorted(FOLDER.glob("*.log"))
@@ -26,9 +27,17 @@ class GoldenLog:
         return self.head.get(f"expect {key}", "")
 
     @property
+    def trace(self) -> Trace:
+        return read_trace(self.raw)
+
+    @property
     def frames(self) -> tuple[Frame, ...]:
+        if self.head["kind"] == "text":
+            return self.trace.frames
         return parse_log(self.raw) if self.head["kind"] == "log" else parse_traceback(self.raw)
 
     @property
     def message(self) -> str:
+        if self.head["kind"] == "text":
+            return self.trace.message
         return summary(self.raw) if self.head["kind"] == "log" else json.loads(self.head["message"])

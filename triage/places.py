@@ -11,8 +11,13 @@ from opsieve.backends.observation import Frame
 MAX_READ = 8000  # characters of a message that are looked at
 SOURCES = frozenset(["cc", "cpp", "cxx", "c", "h", "hpp", "hh", "cu", "cuh", "py", "pyx", "pxi", "inc", "td", "mlir"])
 CLEAN = {code: " " for code in range(0x20) if chr(code) not in "\n\x1b"} | {0x7F: " "}
+_NEAR = 8  # innermost frames among which a place is looked for: an exception's own constructor lies inside it
 _NATIVE = SOURCES - {"py", "pxi", "pyx"}
-_SITE = re.compile(r"(?<![\w/.])((?:/[\w.+-]++)++):(\d{1,7}+)[ :]")
+_SITE = re.compile(r"(?<![\w/.])((?:/[\w.+-]++)++):(\d{1,7}+)[ :](?!\d)")
+_REPORTED_SITE = re.compile(
+    r"(?:Exception from|failed at|UNREACHABLE executed at) (/?(?:[\w.+-]++/)*+[\w+-]++\.\w{1,5}+):(\d{1,7}+)[:!]?"
+)
+_ASSERTED = re.compile(r"[^:\n]{1,300}+: ([^\s:]{1,400}+):(\d{1,7}+): ([^\n]{1,1000}): Assertion `")
 _TRACE_SITE = re.compile(r'File "([^"\n]{1,400}+)", line (\d{1,7}+), in ([^\n]{1,2000}+)')
 _TORCH_SITE = re.compile(r"Exception raised from ([\w:~<>]{1,200}+) at ([^\s:]{1,400}+):(\d{1,7}+)")
 
@@ -21,13 +26,17 @@ def place_of(message: str) -> Frame | None:
     """The place in a compiler's own source that a message tells, None when it tells none: a native frame with file, line and function.
 
     Of onnxruntime that is `/dir/file.cc:line signature`, the innermost when there are several; of TVM the last C++ frame of a
-    traceback; of PyTorch `Exception raised from f at file:line`. The function is the qualified name, "" where only a line is told.
+    traceback; of PyTorch `Exception raised from f at file:line`; of OpenVINO the last `failed at file:line`; of a failed assertion its own. The function is the qualified name, "" where only a line is told.
     """
     text = message[:MAX_READ].translate(CLEAN)
+    if match := _ASSERTED.match(text):
+        return Frame("native", qualified_name(match[3]), match[1], int(match[2]))
     sites = _sites(text)
     if sites:
         _, _, file, function, line = sites[-1]
         return Frame("native", function, file, line)
+    if reported := list(_REPORTED_SITE.finditer(text)):
+        return Frame("native", "", reported[-1][1], int(reported[-1][2]))
     if match := _TORCH_SITE.search(text):
         return Frame("native", qualified_name(match[1]), match[2], int(match[3]))
     traced = [match for match in _TRACE_SITE.finditer(text) if match[1].rpartition(".")[2] in _NATIVE]
@@ -47,8 +56,12 @@ def with_place(frames: tuple[Frame, ...], message: str) -> tuple[Frame, ...]:
     place = place_of(message)
     if place is None:
         return frames
-    for frame in frames[-3:]:
-        if frame.language == "native" and _base(frame.file) == _base(place.file):
+    for frame in frames[-_NEAR:]:
+        if frame.language != "native":
+            continue
+        if frame.file and _base(frame.file) == _base(place.file):
+            return frames
+        if place.function and qualified_name(frame.function).endswith(place.function):
             return frames
     return (*frames, place)
 
@@ -61,6 +74,7 @@ def without_places(text: str) -> str:
     """A message without the places that `place_of` reads."""
     for begin, end, *_ in reversed(_sites(text)):
         text = text[:begin] + text[end:]
+    text = _REPORTED_SITE.sub("", text)
     return text
 
 

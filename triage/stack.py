@@ -123,6 +123,8 @@ def _name(frame: Frame) -> str:
         return f"{frame.file.rpartition('/')[2]} {function}"[:_MAX_NAME]
     if frame.function:
         return _CLONE.sub("", qualified_name(frame.function))[:_MAX_NAME] or "?"
+    if frame.file and not frame.module:  # a line without a function
+        return frame.file.rpartition("/")[2][:_MAX_NAME]
     if frame.module == "<jit>":
         return "<jit>"
     if not frame.offset:

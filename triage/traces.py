@@ -45,23 +45,35 @@ _SIGNALS = {
     "Floating-point exception": signals.SIGFPE,
     "Killed": signals.SIGKILL,
 }
-_ABORTS = ("*** ", "terminate called", "free()", "malloc", "realloc()", "munmap_chunk()", "double free", "corrupted ")
+_ABORTS = (
+    "*** ",
+    "terminate called",
+    "pure virtual method called",
+    "free()",
+    "malloc",
+    "realloc()",
+    "munmap_chunk()",
+    "double free",
+    "corrupted ",
+)
 _SANITIZER_SIGNALS = {"SEGV": signals.SIGSEGV, "FPE": signals.SIGFPE, "BUS": signals.SIGBUS, "ABRT": signals.SIGABRT}
 _HANG = re.compile(r"Timeout \(\d{1,4}+:\d\d:\d\d(?:\.\d{1,9}+)?\)!|no answer within [\d.]{1,20}+ s|\++ Timeout \++")
 _PANIC = re.compile(r"thread '[^'\n]{0,200}+' (?:\(\d{1,9}+\) )?panicked at (.++)")
 _OLD_PANIC = re.compile(r"'(.*)', ([^\s:']{1,300}+):(\d{1,9}+)(?::\d{1,9}+)?")
 _PANIC_PLACE = re.compile(r"([^\s:']{1,300}+):(\d{1,9}+)(?::\d{1,9}+)?:?")
 _ORT_LINE = re.compile(
-    r"\[[EF]:onnxruntime:[^\],\n]{0,200}+,? ?(?:([\w.]{1,100}+):(\d{1,9}+) ([\w:~]{1,200}+))?\] (.++)"
+    r"\[[EF]:onnxruntime:[^\],\n]{0,200}+,? ?(?:([\w.]{1,100}+):(\d{1,9}+) ([\w:~()]{1,200}+))?\] (.++)"
 )
 _ORT_STATUS = re.compile(r"\[ONNXRuntimeError\] : \d{1,4}+ : \w{1,60}+ : .++")
-_CHECK = re.compile(r"(?:F\d{0,8}+ |.*: F )(?:[\d:. ]{0,60}+ )?([\w./+-]{1,300}+):(\d{1,9}+)\] ")
+_SAID = re.compile(r"(?:fatal error|[Ee]rror|ERROR|FATAL|fatal): (.++)|\[[^\]\n]{0,60}? ERROR[^\]\n]{0,60}+\] (.++)")
+_CAUSE = re.compile(r" {1,9}+\d{1,3}+: (.++)")  # of Rust's anyhow, the root cause last
+_CHECK = re.compile(r"(?:F\d{0,8}+ |.*: F )(?:[\d:.]{1,30}+ ++){0,3}+([\w./+-]{1,300}+):(\d{1,9}+)\] ")
 _BUILT = re.compile(r"([\w./+-]{1,300}+):(\d{1,9}+)(?::\d{1,9}+)?: (?:fatal )?(?:runtime )?error: .++")
 _BARE = re.compile(
-    r"((?:[A-Za-z_]\w{0,100}+\.)*+[A-Z]\w{0,100}?(?:Error|Exception|Fail|Failed|Failure|NotImplemented|InvalidGraph|InvalidArgument)): (.++)"
+    r"(?!Error:)((?:[A-Za-z_]\w{0,100}+\.)*+(?:[A-Z]\w{0,100}?)?(?:Error|Exception|Fail|Failed|Failure|NotImplemented|InvalidGraph|InvalidArgument)): (.++)"
 )
 _PYTEST = re.compile(r"E {1,10}(.*+)")
-_PYTEST_FRAME = re.compile(r"([^\s:]{1,300}+\.py):(\d{1,9}+): (?:in (.{1,200})|[\w.]*)")
+_PYTEST_FRAME = re.compile(r"([^\s:]{1,300}?\.py):(\d{1,9}+): (?:in (.{1,200})|[\w.]*)")
 _PYTEST_DEF = re.compile(r"(?:>| ) +(?:async )?def (\w{1,200}+)\(")
 
 
@@ -107,11 +119,14 @@ def _death(text: str, lines: list[str], build_id: BuildId | None) -> _Told | Non
         return "hang", "", next(line for line in lines if _HANG.match(line)), parse_log(text, build_id), 0
     if not number and (not said or said.startswith("runtime error: ")):
         return None  # what UBSan reports does not end a process
-    if not number and said.startswith(_ABORTS):
+    if not number and text.find(said[:80]) < text.rfind("Traceback (most recent call last)"):
+        return None  # the process lived on: a device's assertion is printed beside the exception that it causes
+    if not number and (said.startswith(_ABORTS) or "Assertion `" in said):
         number = int(signals.SIGABRT)
     frames = parse_log(text, build_id)
     if match := next((match for line in lines if (match := _CHECK.match(line))), None):
         frames = (*frames, Frame("native", "", match[1], int(match[2])))
+    frames = with_place(frames, said)
     if number == signals.SIGKILL or _NO_MEMORY.search(said):
         return "out-of-memory", "", said or "Killed", frames, number
     return "crash", "", said or signals.Signals(number).name, frames, number
@@ -119,18 +134,18 @@ def _death(text: str, lines: list[str], build_id: BuildId | None) -> _Told | Non
 
 def _signal(lines: list[str]) -> int:
     """The number of the signal that ended a process, 0 when none is told. The shim knows best, then who names it."""
-    worded = 0
+    worded = exact = 0
     for line in lines:
         if line.startswith("@native\t") and (field := line.split("\t")[1]).isdecimal() and 0 < int(field[:4]) < 65:
-            return int(field[:4])
-        if match := _NAMED_SIGNAL.search(line):
+            exact = int(field[:4])
+        elif match := _NAMED_SIGNAL.search(line):
             worded = int(getattr(signals, match[1], 0)) or worded
         elif match := _SIGNAL_WORDS.match(line):
             worded = worded or int(_SIGNALS[match[1]])
         elif "Sanitizer: " in line:
             word = line.partition("Sanitizer: ")[2].partition(" ")[0]
             worded = worded or int(_SANITIZER_SIGNALS.get(word, 0))
-    return worded
+    return exact or worded
 
 
 def _raised(text: str) -> _Told | None:
@@ -141,7 +156,13 @@ def _raised(text: str) -> _Told | None:
     if not chain:
         return None
     exception, message = chain[-1].exception, chain[-1].message
-    return _kind(exception, message), exception, message, with_place(parse_traceback(text), message), 0
+    frames = with_place(parse_traceback(text), message)
+    if all(frame.language == "python" for frame in frames):  # the C++ half may have been printed on its own
+        if "PanicException" in exception and (panic := _panic(text, text.splitlines(), None)) is not None:
+            frames += panic[3]
+        elif "Stack trace:" in text:
+            frames += tuple(frame for frame in parse_log(text) if frame.language == "native")
+    return _kind(exception, message), exception, message, frames, 0
 
 
 def _kind(exception: str, message: str) -> TraceKind:
@@ -196,7 +217,13 @@ def _reported(lines: list[str]) -> _Told | None:
             place = Frame("native", "", match[1], int(match[2]))
             message = line.partition(": ")[2]
             return kind, "", message, frames or ((place,) if kind == "crash" else ()), 0
-    return None
+    said = next((match[1] or match[2] for line in lines if (match := _SAID.match(line))), "")
+    if said:
+        causes = [match[1] for line in lines if (match := _CAUSE.fullmatch(line))]
+        said = f"{said}: {causes[-1]}" if causes else said
+        return "error", "", said, with_place((), said), 0
+    frames = parse_log("\n".join(lines))
+    return ("crash", "", "", frames, 0) if frames else None  # a bare stack
 
 
 def _by_pytest(lines: list[str]) -> _Told | None:

@@ -6,12 +6,12 @@ from opsieve.backends.verdict import Mismatch
 
 _MAX_READ = 4000
 _SHAPES = re.compile(
-    r"shapes? \(?[\d(),\s]{0,200}+\)?,? ?[\d(),\s]{0,200}mismatch|shape mismatch|mismatched shapes?|attribute 'shape' do not match",
+    r"shapes? \(?[\d(),\s]{0,200}+\)?,? ?[\d(),\s]{0,200}mismatch|shape mismatch|sequence length|mismatched shapes?|attribute 'shape' do not match",
     re.I,
 )
 _DTYPES = re.compile(r"dtype mismatch|mismatched dtypes?|attribute 'dtype' do not match|dtypes? differ", re.I)
-_NAN = re.compile(r"nan location mismatch|nan mismatch|unexpected nan", re.I)
-_INF = re.compile(r"inf location mismatch|inf mismatch|unexpected inf", re.I)
+_NAN = re.compile(r"nan (?:location|values?) mismatch|nan mismatch|unexpected nan", re.I)
+_INF = re.compile(r"inf (?:location|values?) mismatch|inf mismatch|unexpected inf", re.I)
 _VALUES = re.compile(
     r"Mismatched elements?:|Not equal to tolerance|Tensor-likes are not (?:close|equal)|Arrays are not (?:almost )?equal"
     r"|Scalars are not (?:close|equal)|not almost equal|outputs? (?:mismatch|differ)|results? mismatch",
