@@ -4,7 +4,7 @@ A declaration is data and a few plain functions over "int-like" sizes (gen/numbe
 takes at which opset, how many inputs it has and which are optional is read from ONNX's own schemas (gen/schema.py), so a
 declaration never repeats it.
 
-    infer(ins, attrs)     -> [(dtype, shape), ...]   types of the outputs; sizes may be z3 terms
+    infer(ins, attrs)     -> [(dtype, shape), ...]   types of the outputs; sizes may be z3 terms; None where one is left out
     requires(ins, attrs)  -> relations               that a valid instance satisfies, beyond what the schema says
     sample(sketch, x)     -> (ins, attrs) | None     an instance whose first input is `x`, valid by construction
     bounds(ins, attrs)    -> (low, high) | [...]     an interval for the elements of the first output, or of each
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 ANY = Domain()
 Attributes = dict[str, Any]  # int, float, str, list of one of these, numpy array (a tensor), Body (a graph)
-Typed = tuple[str, tuple[Size, ...]]
+Typed = tuple[str, tuple[Size, ...]]  # a size may also be a name: one that only a run tells
+OUTPUTS = (
+    "#outputs"  # in what `sample` gives beside the attributes: how many of the outputs are wanted (all, if absent)
+)
 Bounds = tuple[float, float]
 
 
@@ -71,7 +74,9 @@ class Tensor:
 
     def within(self, domain: Domain) -> bool:
         """Whether every element lies in a domain."""
-        return domain.low <= self.low and self.high <= domain.high and not (domain.nonzero and self.low <= 0 <= self.high)
+        return (
+            domain.low <= self.low and self.high <= domain.high and not (domain.nonzero and self.low <= 0 <= self.high)
+        )
 
     def __repr__(self) -> str:
         return f"{self.name}: {self.dtype}{list(self.shape)} in {self.low:g}..{self.high:g}"
@@ -109,7 +114,7 @@ class Operator:
 
     name: str
     sample: Sample
-    infer: Callable[[Ins, Mapping[str, Any]], list[Typed]] = elementwise
+    infer: Callable[[Ins, Mapping[str, Any]], Sequence[Typed | None]] = elementwise
     requires: Callable[[Ins, Mapping[str, Any]], Sequence[Truth]] = nothing
     bounds: Callable[[Ins, Mapping[str, Any]], Bounds | list[Bounds]] = hull
     safe: tuple[Domain, ...] = ()

@@ -1,6 +1,5 @@
 """Programs of a wanted number of nodes, grown forwards from a seed."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from opsieve.gen.case import Case, Origin
@@ -9,11 +8,10 @@ from opsieve.gen.declaration import Tensor
 from opsieve.gen.drawing import Draw
 from opsieve.gen.program import Program
 from opsieve.gen.schema import OLDEST
-from opsieve.gen.sketch import Budget, Choice, Sketch, Style
+from opsieve.gen.sketch import Budget, Choice, Sketch, Style, Supports
 from opsieve.gen.writing import written
 
 SUPPORTED = 26  # the newest opset that a released onnxruntime takes
-Supports = Callable[[Choice, Sequence[Tensor | None]], bool]
 _PALETTES = (
     ("float32",),
     ("float32",),
@@ -52,7 +50,9 @@ def begun(wish: Wish, seed: int, name: str, pick: float = 0.95, ranged: bool = T
     palette = draw.choice(_PALETTES)
     if wish.dtypes is not None:
         palette = tuple(dtype for dtype in palette if dtype in wish.dtypes) or tuple(sorted(wish.dtypes))
-    return Sketch(draw, opset, Style(pick, ranged, palette=palette), wish.budget)
+    sketch = Sketch(draw, opset, Style(pick, ranged, palette=palette), wish.budget)
+    sketch.supports = wish.supports
+    return sketch
 
 
 def grown(sketch: Sketch, wish: Wish) -> None:
@@ -68,7 +68,10 @@ def outputs(sketch: Sketch) -> list[Tensor]:
     """What a program gives: every tensor of a node that no node reads, now and then one that is read, seldom all but one of them."""
     draw = sketch.draw
     given = [
-        tensor for node in sketch.nodes for tensor in node.outs if tensor.name and (not tensor.reads or draw.random() < 0.04)
+        tensor
+        for node in sketch.nodes
+        for tensor in node.outs
+        if tensor.name and (not tensor.reads or draw.random() < 0.04)
     ]
     if len(given) > 1 and draw.random() < 0.1:
         given.pop(draw.below(len(given)))  # a dead branch
@@ -79,13 +82,6 @@ def case(sketch: Sketch, wish: Wish, generator: str, seed: int) -> Case:
     """The finished sketch as a case: a program and values for its inputs."""
     model, inputs = written(sketch, outputs(sketch), generator, wish.types)
     return Case(Program(model, f"{generator}-{seed}"), inputs, None, Origin(generator, seed, {}, "generated"))
-
-
-def isra(wish: Wish, seed: int) -> Case:
-    """Uniform choice of operators, existing tensors at the picking rate, never a step back (Isra, section III)."""
-    sketch = begun(wish, seed, "isra")
-    grown(sketch, wish)
-    return case(sketch, wish, "isra", seed)
 
 
 def single(choice: Choice, opset: int, seed: int, budget: Budget | None = None) -> Sketch | None:

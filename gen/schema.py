@@ -1,6 +1,7 @@
 """What ONNX's own schemas say of an operator at an opset: slots, element types, attributes. Read once each, then remembered."""
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import onnx.defs
@@ -97,7 +98,7 @@ def _slot(parameter: OpSchema.FormalParameter) -> Slot:
     )
 
 
-def _dtypes(strings: list[str]) -> frozenset[str]:
+def _dtypes(strings: Sequence[str]) -> frozenset[str]:
     return frozenset(name for text in strings if (name := _named(text)))
 
 

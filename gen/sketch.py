@@ -6,11 +6,10 @@ large graph (Isra, section III: constraints are met by construction, "backtrack-
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from opsieve.gen.declaration import ANY, Attributes, Bounds, Operator, Tensor, Typed
+from opsieve.gen.declaration import ANY, OUTPUTS, Attributes, Bounds, Operator, Tensor, Typed
 from opsieve.gen.domains import Domain
 from opsieve.gen.drawing import Draw
 from opsieve.gen.numbers_like import broadcast
@@ -18,6 +17,7 @@ from opsieve.gen.schema import form
 from opsieve.gen.tensor_facts import LARGEST, LEAST, NUMBER, USUAL, is_float
 
 Shape = tuple[int, ...]
+Supports = Callable[[Operator, Sequence[Tensor | None], Attributes, int], bool]
 FREE = -1  # a size that a sampler leaves open
 _RANKS = (0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5)
 _TRIES = 3
@@ -100,6 +100,7 @@ class Sketch:
         self.pools: dict[tuple[str, int], list[Tensor]] = {}
         self.shapes: dict[tuple[str, Shape], list[Tensor]] = {}
         self.numbers: dict[tuple[str, Shape, tuple[float, ...]], Tensor] = {}
+        self.supports: Supports | None = None  # asked of the root: whether the compilers under test have this instance
         self.count = 0
         self.elements = 0
         self.work = 0
@@ -107,7 +108,11 @@ class Sketch:
     # Leaves
 
     def leaf(
-        self, dtype: str, shape: Shape, domain: Domain = ANY, kinds: tuple[str, ...] = ("input", "initializer", "constant")
+        self,
+        dtype: str,
+        shape: Shape,
+        domain: Domain = ANY,
+        kinds: tuple[str, ...] = ("input", "initializer", "constant"),
     ) -> Tensor:
         """A new graph input, initializer or Constant node, whose elements lie in the domain."""
         low, high = leaf_range(dtype, domain)
@@ -181,7 +186,12 @@ class Sketch:
                 found = self.glued(choice)
                 if found is not None:
                     return found
-        return self.leaf(self.leaf_dtype(choice), self.shape(choice.low, choice.high), choice.safe, ("input", "input", "input", "initializer"))
+        return self.leaf(
+            self.leaf_dtype(choice),
+            self.shape(choice.low, choice.high),
+            choice.safe,
+            ("input", "input", "input", "initializer"),
+        )
 
     def pick(self, dtypes: frozenset[str], low: int, high: int, safe: Domain = ANY) -> Tensor | None:
         """An existing tensor of one of the dtypes and `low` to `high` dimensions, inside a domain; None when none is met.
@@ -198,7 +208,9 @@ class Sketch:
                 loose[place] = loose[-1]
                 loose.pop()
                 tries += 1
-            elif tensor.dtype in dtypes and low <= len(tensor.shape) <= high and not (ranged and not tensor.within(safe)):
+            elif (
+                tensor.dtype in dtypes and low <= len(tensor.shape) <= high and not (ranged and not tensor.within(safe))
+            ):
                 return tensor
         pools = [pool for (dtype, rank), pool in self.pools.items() if dtype in dtypes and low <= rank <= high]
         if not pools:
@@ -292,16 +304,22 @@ class Sketch:
             if rank < choice.low:
                 axes = list(range(choice.low - rank))
                 sides = (*(1 for _ in axes), *tensor.shape)
-                made = self.emit("Unsqueeze", "", [tensor, self.ints(axes)], {}, [(tensor.dtype, sides)], (tensor.low, tensor.high))
+                made = self.emit(
+                    "Unsqueeze", "", [tensor, self.ints(axes)], {}, [(tensor.dtype, sides)], (tensor.low, tensor.high)
+                )
             else:
                 kept = choice.high - 1
                 if choice.high == 0:
                     return None
                 sides = (*tensor.shape[:kept], math.prod(tensor.shape[kept:]))
-                made = self.emit("Reshape", "", [tensor, self.ints(sides)], {}, [(tensor.dtype, sides)], (tensor.low, tensor.high))
+                made = self.emit(
+                    "Reshape", "", [tensor, self.ints(sides)], {}, [(tensor.dtype, sides)], (tensor.low, tensor.high)
+                )
             tensor = made[0]
         if tensor.dtype not in choice.dtypes:
-            targets = [d for d in choice.leaves if d in self.style.palette] or [d for d in choice.leaves if d in USUAL and d != "string"]
+            targets = [d for d in choice.leaves if d in self.style.palette] or [
+                d for d in choice.leaves if d in USUAL and d != "string"
+            ]
             if not targets:
                 return None
             dtype = self.draw.choice(targets)
@@ -348,45 +366,59 @@ class Sketch:
         domain: str,
         ins: Sequence[Tensor | None],
         attrs: Attributes,
-        types: Sequence[Typed],
+        types: Sequence[Typed | None],
         bounds: Bounds | Sequence[Bounds],
     ) -> list[Tensor]:
         """Add a node with outputs of these types, and give them. `bounds` are those of the first output or of each."""
         root = self.root
         several = isinstance(bounds, list)
         outs = []
-        for place, (dtype, shape) in enumerate(types):
+        for place, typed in enumerate(types):
+            if typed is None:
+                outs.append(Tensor("", "", ()))
+                continue
+            dtype, shape = typed
             low, high = bounds[place] if several else bounds  # type: ignore[misc,assignment]
-            tensor = Tensor(root.named("v"), dtype, shape, low, high)  # type: ignore[arg-type]
-            outs.append(tensor)
-            root.elements += math.prod(shape)
+            outs.append(Tensor(root.named("v"), dtype, shape, low, high))  # type: ignore[arg-type]
         for tensor in ins:  # type: ignore[assignment]
             if tensor is not None:
                 tensor.reads += 1
         self.nodes.append(Node(op, domain, ins, outs, attrs, root.named("n")))
         for tensor in outs:
-            self.enter(tensor)
+            if tensor.name and str not in map(type, tensor.shape):  # of an unknown size nothing can be built
+                self.enter(tensor)
+                root.elements += math.prod(tensor.shape)
         return outs
 
     def add(self, op: Operator, ins: Sequence[Tensor | None], attrs: Attributes) -> list[Tensor] | None:
         """Add a node by its declaration; None, and nothing done, when its result would be too large or leave its type's range."""
-        types = op.infer(ins, attrs)  # type: ignore[arg-type]
-        work = 0
-        for _, shape in types:
-            size = math.prod(shape)
-            if size > self.budget.tensor:
-                return None
-            work += size
         root = self.root
+        if root.supports is not None and not root.supports(op, ins, attrs, self.opset):
+            return None
+        wanted = attrs.pop(OUTPUTS, None)
+        types = op.infer(ins, attrs)[:wanted]  # type: ignore[arg-type]
+        work = 0
+        for typed in types:
+            if typed is not None:
+                size = math.prod([side for side in typed[1] if type(side) is int])
+                if size > self.budget.tensor:
+                    return None
+                work += size
         if op.cost is not None:
             work = op.cost(ins, attrs, types)  # type: ignore[arg-type]
         if root.work + work > self.budget.work or root.elements > self.budget.elements:
             return None
         if self.style.ranged:
             bounds = op.bounds(ins, attrs)  # type: ignore[arg-type]
-            for (low, high), (dtype, _) in zip(bounds if isinstance(bounds, list) else (bounds,), types, strict=False):
-                if dtype in LARGEST and not (LEAST[dtype] <= low and high <= LARGEST[dtype]):
+            for (low, high), typed in zip(bounds if isinstance(bounds, list) else (bounds,), types, strict=False):
+                if (
+                    typed is not None
+                    and typed[0] in LARGEST
+                    and not (LEAST[typed[0]] <= low and high <= LARGEST[typed[0]])
+                ):
                     return None
+            if isinstance(bounds, tuple) and len(types) > 1:
+                bounds = [bounds] * len(types)
         else:
             bounds = (-math.inf, math.inf)
         root.work += work
@@ -414,5 +446,9 @@ def leaf_range(dtype: str, domain: Domain) -> Bounds:
     low = min(max(low, least), largest)
     high = max(min(high, largest), low)
     if high - low < span / 2:
-        low, high = (low, min(low + span, largest)) if low >= least and high + span > largest - span and low + span <= largest else (max(high - span, least), high)
+        low, high = (
+            (low, min(low + span, largest))
+            if low >= least and high + span > largest - span and low + span <= largest
+            else (max(high - span, least), high)
+        )
     return low, high

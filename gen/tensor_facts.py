@@ -44,9 +44,9 @@ LEAST: dict[str, float] = {
 LEAST |= {"int8": -128.0, "int16": -32768.0, "int4": -8.0, "int2": -2.0}
 
 # Where values of leaves are drawn from, when nothing else is asked: small numbers keep long chains inside their types.
-USUAL: dict[str, tuple[float, float]] = {dtype: (-2.0, 2.0) for dtype in LARGEST}
-USUAL |= {dtype: (-8.0, 8.0) for dtype in SIGNED}
-USUAL |= {dtype: (0.0, 12.0) for dtype in UNSIGNED}
+USUAL: dict[str, tuple[float, float]] = dict.fromkeys(LARGEST, (-2.0, 2.0))
+USUAL |= dict.fromkeys(SIGNED, (-8.0, 8.0))
+USUAL |= dict.fromkeys(UNSIGNED, (0.0, 12.0))
 USUAL |= {"bool": (0.0, 1.0), "string": (0.0, 0.0), "int4": (-8.0, 7.0), "uint4": (0.0, 15.0)}
 USUAL |= {"int2": (-2.0, 1.0), "uint2": (0.0, 3.0)}
 

@@ -18,8 +18,15 @@ Array: TypeAlias = np.ndarray[Any, Any]
 # One fixed block of numbers in [0, 1): leaves take slices of it at drawn offsets, which costs a tenth of a stream for each.
 _FRACTIONS = Stream(0, "generated values").fractions(1 << 16)
 _WORDS = ("a", "b", "cat", "Dog", "the quick brown fox", "", "naïve", "0", "x y", "zebra")
-_DTYPES = {dtype: np.dtype(object) if dtype == "string" else helper.tensor_dtype_to_np_dtype(n) for dtype, n in NUMBER.items()}
-_PLAIN = frozenset((*FLOATS[:3], *(d for d in NUMBER if d.startswith(("int", "uint")) and d[-1] in "8246" and d[-2:] != "t4" and d[-2:] != "t2")))
+_DTYPES = {
+    dtype: np.dtype(object) if dtype == "string" else helper.tensor_dtype_to_np_dtype(n) for dtype, n in NUMBER.items()
+}
+_PLAIN = frozenset(
+    (
+        *FLOATS[:3],
+        *(d for d in NUMBER if d.startswith(("int", "uint")) and d[-1] in "8246" and d[-2:] != "t4" and d[-2:] != "t2"),
+    )
+)
 _CONTRIB = "com.microsoft"
 
 
@@ -37,6 +44,7 @@ def written(sketch: Sketch, outputs: Sequence[Tensor], name: str, types: bool = 
     graph.name = name
     values: dict[str, Any] = {}
     domains: set[str] = set()
+    _give_an_input(sketch.leaves)
     for leaf in sketch.leaves:
         if not leaf.reads:
             continue
@@ -67,6 +75,17 @@ def written(sketch: Sketch, outputs: Sequence[Tensor], name: str, types: bool = 
         other = model.opset_import.add()
         other.domain, other.version = domain, 1
     return model.SerializeToString(deterministic=True), values
+
+
+def _give_an_input(leaves: Sequence[Tensor]) -> None:
+    """A program without inputs would be folded away whole: where all of them turned out unused, a parameter becomes one."""
+    read = [leaf for leaf in leaves if leaf.reads]
+    if any(leaf.leaf == "input" for leaf in read):
+        return
+    for leaf in read:
+        if leaf.values is None:
+            leaf.leaf = "input"
+            return
 
 
 def _node(proto: onnx.NodeProto, node: Node, domains: set[str]) -> None:
@@ -165,4 +184,5 @@ def filled(dtype: str, shape: Iterable[int], low: float, high: float, place: flo
     if "float" in dtype:
         return (numbers * (high - low) + low).astype(_DTYPES[dtype]).reshape(shape)
     low, high = math.ceil(low), math.floor(high)
-    return (np.floor(numbers * (high - low + 1)) + low).astype(_DTYPES[dtype]).reshape(shape)
+    whole: Array = (np.floor(numbers * (high - low + 1)) + low).astype(_DTYPES[dtype]).reshape(shape)
+    return whole

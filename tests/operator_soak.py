@@ -10,14 +10,12 @@ import collections
 import fnmatch
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import helper
 
-from opsieve.gen.catalogue import first_dtypes, operators, qualified
+from opsieve.gen.catalogue import first_dtypes, operators
 from opsieve.gen.declaration import ANY, Operator
 from opsieve.gen.growth import SUPPORTED, single
 from opsieve.gen.lowering import lower_ir
@@ -26,7 +24,9 @@ from opsieve.gen.sketch import Choice, Sketch
 from opsieve.gen.tensors import NUMBERS, TensorType, read_type
 from opsieve.gen.writing import written
 
-_NOT_THERE = re.compile(r"NOT_IMPLEMENTED|Could not find an implementation|is not a registered function|No corresponding Numpy|invalid model. Type Error: Type 'tensor\(|Unsupported|not supported|is currently not")
+_NOT_THERE = re.compile(
+    r"NOT_IMPLEMENTED|Could not find an implementation|is not a registered function|No corresponding Numpy|invalid model. Type Error: Type 'tensor\(|Unsupported|not supported|does not support|is currently not"
+)
 
 _UNFED = frozenset(name for name in NUMBERS if name not in ("string", "object") and not hasattr(np, name))
 
@@ -45,7 +45,9 @@ def forms(operator: Operator, newest: int = SUPPORTED) -> list[int]:
 
 def instances(operator: Operator, dtype: str, opset: int, count: int) -> Iterator[tuple[int, Sketch | None]]:
     """Sketches of single instances whose first input has the dtype."""
-    choice = Choice(operator, frozenset((dtype,)), (dtype,), *operator.ranks, operator.safe[0] if operator.safe else ANY)
+    choice = Choice(
+        operator, frozenset((dtype,)), (dtype,), *operator.ranks, operator.safe[0] if operator.safe else ANY
+    )
     for seed in range(count):
         yield seed, single(choice, opset, seed)
 
@@ -57,14 +59,14 @@ def problem(sketch: Sketch, run: bool = True) -> str:
     proto = onnx.load_model_from_string(model)
     try:
         onnx.checker.check_model(proto, full_check=True)
-    except Exception as error:  # whatever the checker says is the finding
+    except Exception as error:  # noqa: BLE001 - whatever the checker says is the finding
         return f"checker: {error}"
     bare = onnx.load_model_from_string(model)
     for info in bare.graph.output:
         info.type.Clear()
     try:
         inferred = onnx.shape_inference.infer_shapes(bare, strict_mode=True, data_prop=True)
-    except Exception as error:  # the same
+    except Exception as error:  # noqa: BLE001 - the same
         return f"types: {error}"
     for declared, found in zip(proto.graph.output, inferred.graph.output, strict=True):
         a, b = read_type(declared.type), read_type(found.type)
@@ -81,7 +83,7 @@ def problem(sketch: Sketch, run: bool = True) -> str:
     try:
         session = onnxruntime.InferenceSession(lower_ir(model), options, providers=["CPUExecutionProvider"])
         found = session.run(None, inputs)
-    except Exception as error:  # the same
+    except Exception as error:  # noqa: BLE001 - the same
         text = str(error).splitlines()[0][:300]
         return f"{'unsupported' if _NOT_THERE.search(text) else 'run'}: {text}"
     for tensor, value in zip(outputs, found, strict=True):
@@ -106,7 +108,8 @@ def _agree(declared: object, inferred: object) -> bool:
         if declared.shape is None or inferred.shape is None:
             return True
         return len(declared.shape) == len(inferred.shape) and all(
-            a == b or not isinstance(a, int) or not isinstance(b, int) for a, b in zip(declared.shape, inferred.shape, strict=True)
+            a == b or not isinstance(a, int) or not isinstance(b, int)
+            for a, b in zip(declared.shape, inferred.shape, strict=True)
         )
     return declared == inferred or "untyped" in str(inferred)
 

@@ -70,7 +70,11 @@ def _optional(name: str, values: Sequence[Any]) -> Callable[[Sketch], Attributes
 def _leaky(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     slope = attrs.get("alpha", 0.01)
     low, high = ins[0].low, ins[0].high
-    ends = (low if low > 0 else slope * low, high if high > 0 else slope * high, 0.0 if low < 0 < high else low if low > 0 else slope * low)
+    ends = (
+        low if low > 0 else slope * low,
+        high if high > 0 else slope * high,
+        0.0 if low < 0 < high else low if low > 0 else slope * low,
+    )
     return min(ends), max(ends)
 
 
@@ -83,7 +87,11 @@ UNARY = (
     unary("Atan", rising(math.atan)),
     unary("Atanh", fixed(-4, 4), Domain(-0.95, 0.95)),
     unary("Ceil", rising(math.ceil)),
-    unary("Celu", lambda low, high: (min(low, -2.0) if low < 0 else 0.0, _positive(high)), attrs=_optional("alpha", (0.5, 2.0))),
+    unary(
+        "Celu",
+        lambda low, high: (min(low, -2.0) if low < 0 else 0.0, _positive(high)),
+        attrs=_optional("alpha", (0.5, 2.0)),
+    ),
     unary("Cos", fixed(-1, 1), Domain(-30, 30)),
     unary("Cosh", fixed(1, math.cosh(5)), Domain(-5, 5)),
     unary("Elu", lambda low, high: (-2.0 if low < 0 else 0.0, _positive(high)), attrs=_optional("alpha", (0.5, 2.0))),
@@ -144,7 +152,9 @@ def corners(a: Tensor, b: Tensor, function: Callable[[float, float], float]) -> 
     return min(ends), max(ends)
 
 
-def binary(name: str, bounds: Callable[[Tensor, Tensor], Bounds], safe: tuple[Domain, ...] = (), **more: Any) -> Operator:
+def binary(
+    name: str, bounds: Callable[[Tensor, Tensor], Bounds], safe: tuple[Domain, ...] = (), **more: Any
+) -> Operator:
     """An operator with two inputs of one type that broadcast."""
     second = safe[1] if safe else ANY
 
@@ -225,7 +235,13 @@ def _compared(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
 def comparison(name: str, **more: Any) -> Operator:
     """An operator with two inputs of one type that gives truths."""
     return Operator(
-        name, _compared, infer=_truth, requires=_go_together, bounds=_unit, family=more.pop("family", "comparison"), **more
+        name,
+        _compared,
+        infer=_truth,
+        requires=_go_together,
+        bounds=_unit,
+        family=more.pop("family", "comparison"),
+        **more,
     )
 
 
@@ -268,7 +284,11 @@ BINARY = (
     Operator(
         "PRelu",
         _prelu,
-        requires=lambda ins, attrs: [a == b for a, b in zip(ins[0].shape[::-1], ins[1].shape[::-1], strict=False)] if ins[0].shape != ins[1].shape else (),
+        requires=lambda ins, attrs: (
+            [a == b for a, b in zip(ins[0].shape[::-1], ins[1].shape[::-1], strict=False)]
+            if ins[0].shape != ins[1].shape
+            else ()
+        ),
         bounds=_prelu_bounds,
         family="binary",
     ),

@@ -10,10 +10,10 @@ from typing import Any
 from opsieve.gen.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed, hull
 from opsieve.gen.domains import Domain
 from opsieve.gen.numbers_like import Truth
-from opsieve.gen.operators.layouts import Instance, all_hull
+from opsieve.gen.operators.layouts import Instance
 from opsieve.gen.operators.reductions import axis_of
 from opsieve.gen.sketch import Shape, Sketch
-from opsieve.gen.tensor_facts import NUMERIC, is_float
+from opsieve.gen.tensor_facts import NUMERIC
 
 _PLAIN = (*NUMERIC, "bool")
 
@@ -47,7 +47,9 @@ def _axis_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 def _gather_elements(sketch: Sketch, x: Tensor) -> Instance:
     axis = axis_of(sketch, x)
-    sides = [_side(sketch) if place == axis % x.rank else sketch.draw.between(1, side) for place, side in enumerate(x.shape)]
+    sides = [
+        _side(sketch) if place == axis % x.rank else sketch.draw.between(1, side) for place, side in enumerate(x.shape)
+    ]
     return [x, index(sketch, tuple(sides), x.shape[axis])], {"axis": axis}
 
 
@@ -88,7 +90,11 @@ def _scatter_elements(sketch: Sketch, x: Tensor) -> Instance:
     sides = [count if place == axis else draw.between(1, each) for place, each in enumerate(x.shape)]
     along = _distinct(sketch, count, side)
     before, after = math.prod(sides[:axis]), math.prod(sides[axis + 1 :])
-    at = sketch.ints([value for _ in range(before) for value in along for _ in range(after)], draw.choice(("int64", "int32")), tuple(sides))
+    at = sketch.ints(
+        [value for _ in range(before) for value in along for _ in range(after)],
+        draw.choice(("int64", "int32")),
+        tuple(sides),
+    )
     if sketch.opset >= 16 and x.dtype not in ("bool", "string") and draw.random() < 0.4:
         kinds = ("add", "mul") if sketch.opset < 18 else ("add", "mul", "max", "min")
         attrs["reduction"] = draw.choice(kinds)
@@ -132,7 +138,9 @@ def _one_hot(sketch: Sketch, x: Tensor) -> Instance:
     draw = sketch.draw
     depth = draw.between(2, 6)
     pairs = [dtype for dtype in ("float32", "int64", "int32", "float64") if dtype in sketch.takes("OneHot", "T3")]
-    values = sketch.ints([0, 1] if draw.random() < 0.6 else [draw.between(-2, 0), draw.between(1, 3)], draw.choice(pairs))
+    values = sketch.ints(
+        [0, 1] if draw.random() < 0.6 else [draw.between(-2, 0), draw.between(1, 3)], draw.choice(pairs)
+    )
     depth_in = sketch.ints([depth], draw.choice(("int64", "int32")), draw.choice(((), (1,))))
     attrs = {"axis": draw.between(-x.rank - 1, x.rank)} if draw.random() < 0.6 else {}
     return [x, depth_in, values], attrs
@@ -168,7 +176,13 @@ def _compressed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 def gather(name: str, sample: Any, infer: Any, **more: Any) -> Operator:
     """An operator that works by index."""
     return Operator(
-        name, sample, infer=infer, ranks=more.pop("ranks", (1, 5)), family="gather", bounds=more.pop("bounds", hull), **more
+        name,
+        sample,
+        infer=infer,
+        ranks=more.pop("ranks", (1, 5)),
+        family="gather",
+        bounds=more.pop("bounds", hull),
+        **more,
     )
 
 

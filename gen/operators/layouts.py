@@ -4,15 +4,15 @@ Sources: the ONNX operator pages.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed, hull
 from opsieve.gen.numbers_like import Truth, broadcast, divisors, product
 from opsieve.gen.operators.reductions import axis_of
 from opsieve.gen.schema import form
-from opsieve.gen.sketch import Shape, Sketch
-from opsieve.gen.tensor_facts import FLOATS, NUMERIC, is_float
+from opsieve.gen.sketch import Sketch
+from opsieve.gen.tensor_facts import NUMERIC
 
 Instance = tuple[Sequence[Tensor | None], Attributes]
 
@@ -223,7 +223,10 @@ def _pad(sketch: Sketch, x: Tensor) -> Instance:
     axes = list(range(x.rank))
     if len(had.inputs) > 3 and draw.random() < 0.3:
         axes = draw.some(axes, draw.between(1, x.rank))
-    most = [min(3, side - 1) if mode == "reflect" else min(3, side) if mode == "wrap" else 3 for side in (x.shape[axis] for axis in axes)]
+    most = [
+        min(3, side - 1) if mode == "reflect" else min(3, side) if mode == "wrap" else 3
+        for side in (x.shape[axis] for axis in axes)
+    ]
     before, after = ([draw.choice((0, 0, draw.between(0, each))) for each in most] for _ in range(2))
     if mode == "constant" and draw.random() < 0.2:  # a negative pad removes
         place = draw.below(len(axes))
@@ -339,7 +342,12 @@ def _deep(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 def _spaced(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     (n, c, h, w), size = ins[0].shape, attrs["blocksize"]
-    return [(ins[0].dtype, (n, c * size * size, *(side // size if isinstance(side, int) else side / size for side in (h, w))))]
+    return [
+        (
+            ins[0].dtype,
+            (n, c * size * size, *(side // size if isinstance(side, int) else side / size for side in (h, w))),
+        )
+    ]
 
 
 def _shape_range(ins: Ins, attrs: Mapping[str, Any]) -> list[int]:
@@ -425,15 +433,32 @@ OPERATORS = (
     layout("Pad", _pad, _padded, requires=_pads_fit, bounds=_pad_bounds, ranks=(1, 5), dtypes=(*NUMERIC, "bool")),
     layout("Concat", _concat, _joined, requires=_join_fits, bounds=all_hull, ranks=(1, 5)),
     layout("Split", _split, _split_types, ranks=(1, 5)),
-    layout("DepthToSpace", lambda sketch, x: _block(sketch, x, True), _deep, requires=lambda ins, attrs: [ins[0].shape[1] % attrs["blocksize"] ** 2 == 0], ranks=(4, 4)),
-    layout("SpaceToDepth", lambda sketch, x: _block(sketch, x, False), _spaced, requires=lambda ins, attrs: [side % attrs["blocksize"] == 0 for side in ins[0].shape[2:]], ranks=(4, 4)),
+    layout(
+        "DepthToSpace",
+        lambda sketch, x: _block(sketch, x, True),
+        _deep,
+        requires=lambda ins, attrs: [ins[0].shape[1] % attrs["blocksize"] ** 2 == 0],
+        ranks=(4, 4),
+    ),
+    layout(
+        "SpaceToDepth",
+        lambda sketch, x: _block(sketch, x, False),
+        _spaced,
+        requires=lambda ins, attrs: [side % attrs["blocksize"] == 0 for side in ins[0].shape[2:]],
+        ranks=(4, 4),
+    ),
     layout(
         "Shape",
         _shape,
         lambda ins, attrs: [("int64", (len(_shape_range(ins, attrs)),))],
         bounds=lambda ins, attrs: (1.0, max((ins[0].shape[axis] for axis in _shape_range(ins, attrs)), default=1)),
     ),
-    layout("Size", lambda sketch, x: ([x], {}), lambda ins, attrs: [("int64", ())], bounds=lambda ins, attrs: (1.0, math.prod(ins[0].shape))),
+    layout(
+        "Size",
+        lambda sketch, x: ([x], {}),
+        lambda ins, attrs: [("int64", ())],
+        bounds=lambda ins, attrs: (1.0, math.prod(ins[0].shape)),
+    ),
     layout("Trilu", _trilu, bounds=with_zero, ranks=(2, 5), dtypes=(*NUMERIC, "bool")),
     layout("EyeLike", _eye, _eye_type, bounds=lambda ins, attrs: (0.0, 1.0), ranks=(2, 2), dtypes=(*NUMERIC, "bool")),
     layout("CenterCropPad", _crop, _cropped, bounds=with_zero, ranks=(1, 5), dtypes=NUMERIC),

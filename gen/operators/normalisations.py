@@ -1,1 +1,174 @@
-OPERATORS = ()
+"""Normalisations over channels, features or groups, and dropout in inference.
+
+Sources: the ONNX operator pages of BatchNormalization, InstanceNormalization, LayerNormalization, GroupNormalization,
+RMSNormalization, LRN, MeanVarianceNormalization, Dropout.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opsieve.gen.declaration import OUTPUTS, Attributes, Bounds, Ins, Operator, Tensor, Typed, hull
+from opsieve.gen.domains import Domain
+from opsieve.gen.numbers_like import Truth, divisors
+from opsieve.gen.operators.layouts import Instance
+from opsieve.gen.operators.reductions import axis_of
+from opsieve.gen.sketch import Sketch
+from opsieve.gen.tensor_facts import FLOATS
+
+_SCALE = Domain(0.2, 2)
+_VARIANCE = Domain(0.3, 4)
+
+
+def _epsilon(sketch: Sketch) -> Attributes:
+    return {"epsilon": sketch.draw.choice((1e-3, 1e-2, 1e-5))} if sketch.draw.random() < 0.4 else {}
+
+
+def _batch(sketch: Sketch, x: Tensor) -> Instance:
+    channels = (x.shape[1],) if x.rank > 1 else (1,)
+    extra = sketch.takes("BatchNormalization", "T1") if sketch.opset >= 15 else frozenset()
+    dtype = x.dtype if not extra or sketch.draw.random() < 0.9 else sketch.liked(extra)
+    stats = x.dtype if sketch.opset < 15 else dtype
+    ins = [
+        x,
+        sketch.match(dtype, channels, _SCALE),
+        sketch.match(dtype, channels),
+        sketch.match(stats, channels, Domain(-2, 2)),
+        sketch.match(stats, channels, _VARIANCE),
+    ]
+    return ins, {OUTPUTS: 1, **_epsilon(sketch)}
+
+
+def _batch_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    size = (ins[0].size + ins[3].size) * ins[1].size / math.sqrt(max(ins[4].low, 1e-3)) + ins[2].size
+    return -size, size
+
+
+def _channels_agree(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    return [parameter.shape[0] == ins[0].shape[1] for parameter in ins[1:]]
+
+
+def normal(ins: Ins, terms: int) -> Bounds:
+    """Bounds of a normalised operand times a scale (second input) plus a bias (third)."""
+    scale = ins[1].size if len(ins) > 1 and ins[1] is not None else 1.0
+    bias = ins[2].size if len(ins) > 2 and ins[2] is not None else 0.0
+    size = math.sqrt(max(terms, 1)) * scale + bias
+    return -size, size
+
+
+def _instance(sketch: Sketch, x: Tensor) -> Instance:
+    channels = (x.shape[1],)
+    return [x, sketch.match(x.dtype, channels, _SCALE), sketch.match(x.dtype, channels)], _epsilon(sketch)
+
+
+def _layer(sketch: Sketch, x: Tensor) -> Instance:
+    draw, attrs = sketch.draw, _epsilon(sketch)
+    axis = axis_of(sketch, x)
+    if axis != -1 or draw.random() < 0.5:
+        attrs["axis"] = axis
+    shape = x.shape[axis:]
+    ins = [x, sketch.match(x.dtype, shape, _SCALE)]
+    if draw.random() < 0.6:
+        ins.append(sketch.match(x.dtype, shape))
+    return ins, {OUTPUTS: 1 if draw.random() < 0.8 or x.dtype != "float32" else draw.between(2, 3), **attrs}
+
+
+def _layer_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    shape = ins[0].shape
+    axis = attrs.get("axis", -1) % len(shape)
+    statistics = (*shape[:axis], *(1 for _ in shape[axis:]))
+    return [(ins[0].dtype, shape), ("float32", statistics), ("float32", statistics)]
+
+
+def _layer_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
+    terms = math.prod(ins[0].shape[attrs.get("axis", -1) :])
+    return [normal(ins, terms), (ins[0].low, ins[0].high), (0.0, 1 / math.sqrt(attrs.get("epsilon", 1e-5)))]
+
+
+def _group(sketch: Sketch, x: Tensor) -> Instance:
+    draw = sketch.draw
+    groups = draw.choice(divisors(x.shape[1]))
+    parameters = (groups,) if sketch.opset < 21 else (x.shape[1],)
+    ins = [x, sketch.match(x.dtype, parameters, _SCALE), sketch.match(x.dtype, parameters)]
+    return ins, {"num_groups": groups, **_epsilon(sketch)}
+
+
+def _rms(sketch: Sketch, x: Tensor) -> Instance:
+    attrs, axis = _epsilon(sketch), axis_of(sketch, x)
+    if axis != -1 or sketch.draw.random() < 0.5:
+        attrs["axis"] = axis
+    return [x, sketch.match(x.dtype, x.shape[axis:], _SCALE)], attrs
+
+
+def _lrn(sketch: Sketch, x: Tensor) -> Instance:
+    draw, attrs = sketch.draw, Attributes()
+    attrs["size"] = draw.choice((1, 3, 5))
+    for name, values in (("alpha", (1e-3, 0.1)), ("beta", (0.5, 0.75)), ("bias", (1.0, 2.0))):
+        if draw.random() < 0.4:
+            attrs[name] = draw.choice(values)
+    return [x], attrs
+
+
+def _mean_variance(sketch: Sketch, x: Tensor) -> Instance:
+    if math.prod(x.shape) < 4:  # of one element there is no variance
+        x = sketch.match(x.dtype, (2, 3, *(sketch.draw.between(1, 3) for _ in x.shape[2:])))
+    if x.rank == 4 and x.shape[0] * x.shape[2] * x.shape[3] > 1 and sketch.draw.random() < 0.4:
+        return [x], {}
+    axes = sketch.draw.some(range(x.rank), sketch.draw.between(1, x.rank))
+    if math.prod(x.shape[axis] for axis in axes) < 2:
+        axes = list(range(x.rank))
+    return [x], {"axes": axes}
+
+
+def _dropout(sketch: Sketch, x: Tensor) -> Instance:
+    """In inference: the ratio has no effect."""
+    draw = sketch.draw
+    ins: list[Tensor | None] = [x]
+    if draw.random() < 0.4:
+        ins.append(sketch.ints([draw.choice((0.0, 0.5))], "float32", ()))
+        if draw.random() < 0.4:
+            ins.append(sketch.ints([0], "bool", ()))
+    return ins, {OUTPUTS: 1 if draw.random() < 0.7 else 2}
+
+
+def norm(name: str, sample: Any, **more: Any) -> Operator:
+    """A normalisation of floats; the result has the type of the first input."""
+    return Operator(name, sample, family="normalisation", dtypes=more.pop("dtypes", FLOATS), **more)
+
+
+OPERATORS = (
+    norm("BatchNormalization", _batch, requires=_channels_agree, bounds=_batch_bounds, ranks=(2, 5)),
+    norm(
+        "InstanceNormalization",
+        _instance,
+        requires=_channels_agree,
+        bounds=lambda ins, attrs: normal(ins, math.prod(ins[0].shape[2:])),
+        ranks=(3, 5),
+    ),
+    norm("LayerNormalization", _layer, infer=_layer_types, bounds=_layer_bounds, ranks=(1, 5)),
+    norm(
+        "GroupNormalization", _group, bounds=lambda ins, attrs: normal(ins, math.prod(ins[0].shape[1:])), ranks=(3, 5)
+    ),
+    norm(
+        "RMSNormalization",
+        _rms,
+        bounds=lambda ins, attrs: normal(ins, math.prod(ins[0].shape[attrs.get("axis", -1) :])),
+        ranks=(1, 5),
+    ),
+    norm("LRN", _lrn, bounds=lambda ins, attrs: (min(ins[0].low, 0.0), max(ins[0].high, 0.0)), ranks=(4, 4)),
+    # ONNX's own definition of it, a function, is only well-typed in float32.
+    norm(
+        "MeanVarianceNormalization",
+        _mean_variance,
+        dtypes=("float32",),
+        bounds=lambda ins, attrs: normal(ins[:1], math.prod(ins[0].shape)),
+        ranks=(2, 5),
+    ),
+    Operator(
+        "Dropout",
+        _dropout,
+        infer=lambda ins, attrs: [(ins[0].dtype, ins[0].shape), ("bool", ins[0].shape)],
+        bounds=lambda ins, attrs: [hull(ins, attrs), (0.0, 1.0)],
+        family="normalisation",
+    ),
+)

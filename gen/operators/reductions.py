@@ -88,8 +88,19 @@ def _multiplied(low: float, high: float, terms: int) -> Bounds:
 
 REDUCTIONS = (
     reduction("ReduceL1", lambda low, high, n: (0.0, n * _size(low, high))),
-    reduction("ReduceL2", lambda low, high, n: (0.0, math.sqrt(n) * _size(low, high) if _size(low, high) ** 2 * n < 6e4 else n * _size(low, high) ** 2)),
-    reduction("ReduceLogSum", lambda low, high, n: (math.log(max(low, 1e-3) * n), math.log(max(high, 1e-3) * n)), Domain(0.1, 1e4), dtypes=_LARGE_FLOATS),
+    reduction(
+        "ReduceL2",
+        lambda low, high, n: (
+            0.0,
+            math.sqrt(n) * _size(low, high) if _size(low, high) ** 2 * n < 6e4 else n * _size(low, high) ** 2,
+        ),
+    ),
+    reduction(
+        "ReduceLogSum",
+        lambda low, high, n: (math.log(max(low, 1e-3) * n), math.log(max(high, 1e-3) * n)),
+        Domain(0.1, 1e4),
+        dtypes=_LARGE_FLOATS,
+    ),
     reduction("ReduceLogSumExp", lambda low, high, n: (low, high + math.log(n)), Domain(-50, 50), dtypes=_LARGE_FLOATS),
     reduction("ReduceMax", lambda low, high, n: (low, high)),
     reduction("ReduceMean", lambda low, high, n: (low, high) if n * _size(low, high) < 3e4 else (low * n, high * n)),
@@ -215,7 +226,7 @@ def _top_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
 def _top_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     rank, axis, values = len(ins[0].shape), attrs.get("axis", -1), ins[1].values
     inside = [-rank <= axis, axis < rank]
-    return inside if values is None or not all(inside) else [*inside, 0 <= values[0], values[0] <= ins[0].shape[axis]]
+    return inside if values is None or not all(inside) else [*inside, values[0] >= 0, values[0] <= ins[0].shape[axis]]
 
 
 def along(name: str, sample: Any, **more: Any) -> Operator:
@@ -231,7 +242,14 @@ AXIS = (
     along("Softmax", _with_axis(), requires=_last_axis_inside, bounds=_share, dtypes=FLOATS),
     along("LogSoftmax", _with_axis(), requires=_last_axis_inside, bounds=_log_share, dtypes=FLOATS),
     along("Hardmax", _with_axis(), requires=_last_axis_inside, bounds=_share, dtypes=FLOATS),
-    along("LpNormalization", _norm, requires=_last_axis_inside, bounds=lambda ins, attrs: (-1.0, 1.0), safe=(Domain(0.1, 1e4),), dtypes=FLOATS),
+    along(
+        "LpNormalization",
+        _norm,
+        requires=_last_axis_inside,
+        bounds=lambda ins, attrs: (-1.0, 1.0),
+        safe=(Domain(0.1, 1e4),),
+        dtypes=FLOATS,
+    ),
     along("TopK", _top, infer=_top_types, requires=_top_fits, bounds=_top_bounds, dtypes=(*FLOATS, *INTEGERS)),
 )
 

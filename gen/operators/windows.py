@@ -8,12 +8,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed, hull
+from opsieve.gen.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed
 from opsieve.gen.domains import Domain
 from opsieve.gen.numbers_like import Size, Truth, ceil_quotient, divisors, product, quotient, window
-from opsieve.gen.operators.layouts import Instance, with_zero
-from opsieve.gen.sketch import FREE, Shape, Sketch
-from opsieve.gen.tensor_facts import FLOATS, is_float
+from opsieve.gen.operators.layouts import Instance, values_of, with_zero
+from opsieve.gen.sketch import Shape, Sketch
+from opsieve.gen.tensor_facts import FLOATS
 
 _AUTO = ("SAME_UPPER", "SAME_LOWER", "VALID")
 
@@ -41,7 +41,9 @@ def placed(
     return tuple(sizes)
 
 
-def place_windows(sketch: Sketch, sides: Shape, kernel: Sequence[int], attrs: Attributes, dilates: bool, keeps: bool = False) -> None:
+def place_windows(
+    sketch: Sketch, sides: Shape, kernel: Sequence[int], attrs: Attributes, dilates: bool, keeps: bool = False
+) -> None:
     """Draw strides, dilations and paddings under which every window lies where the operator page allows; into `attrs`.
 
     With `keeps` paddings are smaller than the kernel, as poolings ask.
@@ -49,14 +51,21 @@ def place_windows(sketch: Sketch, sides: Shape, kernel: Sequence[int], attrs: At
     draw, count = sketch.draw, len(sides)
     dilations = [1] * count
     if dilates and draw.random() < 0.3:
-        dilations = [draw.between(1, max(1, min(3, (side - 1) // (k - 1) if k > 1 else 3))) for side, k in zip(sides, kernel, strict=True)]
+        dilations = [
+            draw.between(1, max(1, min(3, (side - 1) // (k - 1) if k > 1 else 3)))
+            for side, k in zip(sides, kernel, strict=True)
+        ]
         attrs["dilations"] = dilations
     if draw.random() < 0.6:
         attrs["strides"] = [draw.choice((1, 1, 2, 3)) for _ in sides]
     if draw.random() < 0.2:
         attrs["auto_pad"] = draw.choice(_AUTO)
-        if attrs["auto_pad"] != "VALID" and "strides" in attrs:  # a stride beyond the window would ask for a negative padding
-            attrs["strides"] = [min(stride, (k - 1) * d + 1) for stride, k, d in zip(attrs["strides"], kernel, dilations, strict=True)]
+        if (
+            attrs["auto_pad"] != "VALID" and "strides" in attrs
+        ):  # a stride beyond the window would ask for a negative padding
+            attrs["strides"] = [
+                min(stride, (k - 1) * d + 1) for stride, k, d in zip(attrs["strides"], kernel, dilations, strict=True)
+            ]
         return
     if draw.random() < 0.5:
         most = [k - 1 if keeps else k for k in kernel]
@@ -158,7 +167,12 @@ def _transposed_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     strides, dilations = spatial(attrs, "strides", count), spatial(attrs, "dilations", count)
     pads, extra = spatial(attrs, "pads", 2 * count, 0), spatial(attrs, "output_padding", count, 0)
     sides = [
-        strides[axis] * (x[2 + axis] - 1) + extra[axis] + (w[2 + axis] - 1) * dilations[axis] + 1 - pads[axis] - pads[axis + count]
+        strides[axis] * (x[2 + axis] - 1)
+        + extra[axis]
+        + (w[2 + axis] - 1) * dilations[axis]
+        + 1
+        - pads[axis]
+        - pads[axis + count]
         for axis in range(count)
     ]
     return [(ins[0].dtype, (x[0], w[1] * attrs.get("group", 1), *sides))]
@@ -166,7 +180,12 @@ def _transposed_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 def _transposed_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     x, w = ins[0].shape, ins[1].shape
-    return [len(x) == len(w), x[1] == w[0], x[1] % attrs.get("group", 1) == 0, *(side >= 1 for side in _transposed_type(ins, attrs)[0][1])]
+    return [
+        len(x) == len(w),
+        x[1] == w[0],
+        x[1] % attrs.get("group", 1) == 0,
+        *(side >= 1 for side in _transposed_type(ins, attrs)[0][1]),
+    ]
 
 
 def _transposed_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -228,7 +247,8 @@ def _lp_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 
 def _pool_cost(ins: Ins, attrs: Mapping[str, Any], outs: Sequence[Typed]) -> int:
-    return math.prod(outs[0][1]) * math.prod(attrs["kernel_shape"])
+    count: int = math.prod(outs[0][1]) * math.prod(attrs["kernel_shape"])
+    return count
 
 
 def _global(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -353,9 +373,8 @@ def _columns(sketch: Sketch, x: Tensor) -> Instance:
 
 
 def _image_of(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    image, block = ins[1].values, ins[2].values
-    assert image is not None and block is not None
-    return [(ins[0].dtype, (ins[0].shape[0], quotient(ins[0].shape[1], int(math.prod(block))), *map(int, image)))]
+    image, block = values_of(ins[1]), values_of(ins[2])
+    return [(ins[0].dtype, (ins[0].shape[0], quotient(ins[0].shape[1], math.prod(block)), *image))]
 
 
 def _affine(sketch: Sketch, x: Tensor) -> Instance:
@@ -395,7 +414,9 @@ def _rois(sketch: Sketch, x: Tensor) -> Instance:
 
 
 def _roi_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    return [(ins[0].dtype, (ins[1].shape[0], ins[0].shape[1], attrs.get("output_height", 1), attrs.get("output_width", 1)))]
+    return [
+        (ins[0].dtype, (ins[1].shape[0], ins[0].shape[1], attrs.get("output_height", 1), attrs.get("output_width", 1)))
+    ]
 
 
 def _roi_pool(sketch: Sketch, x: Tensor) -> Instance:
@@ -404,7 +425,13 @@ def _roi_pool(sketch: Sketch, x: Tensor) -> Instance:
     rows: list[float] = []
     for _ in range(count):
         top, left = draw.below(x.shape[2]), draw.below(x.shape[3])
-        rows += [draw.below(x.shape[0]), left, top, draw.between(left, x.shape[3] - 1), draw.between(top, x.shape[2] - 1)]
+        rows += [
+            draw.below(x.shape[0]),
+            left,
+            top,
+            draw.between(left, x.shape[3] - 1),
+            draw.between(top, x.shape[2] - 1),
+        ]
     return [x, sketch.ints(rows, x.dtype, (count, 5))], {"pooled_shape": [draw.between(1, 2), draw.between(1, 2)]}
 
 
@@ -433,12 +460,21 @@ def _unpooled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 def windowed(name: str, sample: Any, infer: Any, **more: Any) -> Operator:
     """An operator over images: batch, channels and one to three spatial axes."""
-    return Operator(name, sample, infer=infer, ranks=more.pop("ranks", (3, 5)), family=more.pop("family", "window"), **more)
+    return Operator(
+        name, sample, infer=infer, ranks=more.pop("ranks", (3, 5)), family=more.pop("family", "window"), **more
+    )
 
 
 OPERATORS = (
     windowed("Conv", _conv, _conv_type, requires=_conv_fits, bounds=_conv_bounds, cost=_conv_cost),
-    windowed("ConvTranspose", _transposed, _transposed_type, requires=_transposed_fits, bounds=_transposed_bounds, cost=_conv_cost),
+    windowed(
+        "ConvTranspose",
+        _transposed,
+        _transposed_type,
+        requires=_transposed_fits,
+        bounds=_transposed_bounds,
+        cost=_conv_cost,
+    ),
     windowed("DeformConv", _deform, _conv_type, bounds=_deform_bounds, cost=_conv_cost, ranks=(4, 4)),
     windowed("MaxPool", _max_pool, _pooled, requires=_pool_fits, cost=_pool_cost),
     windowed("AveragePool", _average_pool, _pooled, requires=_pool_fits, cost=_pool_cost, bounds=with_zero),
@@ -456,8 +492,23 @@ OPERATORS = (
         family="image",
         dtypes=FLOATS,
     ),
-    windowed("Col2Im", _columns, _image_of, bounds=lambda ins, attrs: (-9 * ins[0].size, 9 * ins[0].size), ranks=(3, 3), family="image", dtypes=FLOATS),
-    windowed("AffineGrid", _affine, _affine_type, bounds=lambda ins, attrs: (-4 * ins[0].size, 4 * ins[0].size), ranks=(3, 3), family="image"),
+    windowed(
+        "Col2Im",
+        _columns,
+        _image_of,
+        bounds=lambda ins, attrs: (-9 * ins[0].size, 9 * ins[0].size),
+        ranks=(3, 3),
+        family="image",
+        dtypes=FLOATS,
+    ),
+    windowed(
+        "AffineGrid",
+        _affine,
+        _affine_type,
+        bounds=lambda ins, attrs: (-4 * ins[0].size, 4 * ins[0].size),
+        ranks=(3, 3),
+        family="image",
+    ),
     windowed("RoiAlign", _rois, _roi_type, bounds=with_zero, ranks=(4, 4), family="image"),
     windowed("MaxRoiPool", _roi_pool, _roi_pooled, bounds=with_zero, ranks=(4, 4), family="image", dtypes=FLOATS),
     windowed("MaxUnpool", _unpool, _unpooled, bounds=with_zero, ranks=(4, 4), family="image", dtypes=FLOATS),

@@ -1,0 +1,3 @@
+"""Declared soon."""
+
+OPERATORS = ()

@@ -1,0 +1,240 @@
+"""Quantisation: scaled integers and the products that work on them.
+
+Sources: the ONNX operator pages of QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, MatMulInteger, ConvInteger,
+QLinearMatMul, QLinearConv. Scales are constants: compilers fuse only those.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opsieve.gen.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.numbers_like import Truth
+from opsieve.gen.operators.layouts import Instance
+from opsieve.gen.operators.products import _matmul, _matrix_shape
+from opsieve.gen.operators.windows import _conv_cost, kernel_for, place_windows, placed
+from opsieve.gen.schema import form
+from opsieve.gen.sketch import FREE, Shape, Sketch
+from opsieve.gen.tensor_facts import LARGEST, LEAST, is_float
+
+_SCALES = (0.02, 0.05, 0.1, 0.125, 0.25, 0.5)
+_ZERO = {
+    "uint8": (0, 100, 128),
+    "int8": (0, 0, 3),
+    "uint16": (0, 1000),
+    "int16": (0,),
+    "int32": (0,),
+    "uint4": (0, 7),
+    "int4": (0, 1),
+}
+_BYTES = ("uint8", "int8")
+
+
+def _zero_points(sketch: Sketch, dtype: str, shape: Shape) -> Tensor:
+    count = math.prod(shape)
+    return sketch.ints([sketch.draw.choice(_ZERO.get(dtype, (0,))) for _ in range(count)], dtype, shape)
+
+
+def _scales(sketch: Sketch, dtype: str, shape: Shape) -> Tensor:
+    return sketch.ints([sketch.draw.choice(_SCALES) for _ in range(math.prod(shape))], dtype, shape)
+
+
+def _grain(sketch: Sketch, x: Tensor) -> tuple[Shape, Attributes]:
+    """The shape of scales: one for the whole tensor, one for each place of an axis, or since opset 21 one for each block of it."""
+    draw = sketch.draw
+    if not x.rank or draw.random() < 0.5:
+        return (), {}
+    axis = draw.below(x.rank)
+    attrs: Attributes = {"axis": axis - x.rank if draw.random() < 0.3 else axis}
+    if axis == 1 and draw.random() < 0.3:
+        attrs = {}
+    if sketch.opset >= 21 and x.rank > 1 and draw.random() < 0.3:
+        size = draw.between(1, x.shape[axis])
+        blocks = -(-x.shape[axis] // size)
+        if -(-x.shape[axis] // blocks) == size:  # the size must be one that this many blocks can have
+            return (*x.shape[:axis], blocks, *x.shape[axis + 1 :]), {**attrs, "block_size": size}
+    return (x.shape[axis],), attrs
+
+
+def _quantize(sketch: Sketch, x: Tensor) -> Instance | None:
+    had = form("QuantizeLinear", sketch.opset)
+    assert had is not None
+    allowed = [dtype for dtype in _ZERO if dtype in had.types[had.outputs[0].type]]
+    dtype = sketch.draw.choice(("uint8", "int8", *allowed))
+    shape, attrs = _grain(sketch, x)
+    scale = _scales(sketch, x.dtype if x.dtype != "int32" else "float32", shape)
+    if dtype == "uint8" and sketch.draw.random() < 0.3:
+        return [x, scale], attrs
+    return [x, scale, _zero_points(sketch, dtype, shape)], attrs
+
+
+def _quantized(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    return [(ins[2].dtype if len(ins) > 2 else "uint8", ins[0].shape)]
+
+
+def full(dtype: str) -> Bounds:
+    """All that an integer type can hold."""
+    return LEAST[dtype], LARGEST[dtype]
+
+
+def _dequantize(sketch: Sketch, x: Tensor) -> Instance:
+    had = form("DequantizeLinear", sketch.opset)
+    assert had is not None
+    shape, attrs = _grain(sketch, x)
+    floats = had.types[had.inputs[1].type] & {"float32", "float16"}
+    scale = _scales(sketch, sketch.liked(frozenset(floats)) if sketch.draw.random() < 0.3 else "float32", shape)
+    if x.dtype == "int32" or is_float(x.dtype) or sketch.draw.random() < 0.3:
+        return [x, scale], attrs
+    return [x, scale, _zero_points(sketch, x.dtype, shape)], attrs
+
+
+def _dequantized_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    size = (ins[0].size + (ins[2].size if len(ins) > 2 else 0.0)) * ins[1].size
+    return -size, size
+
+
+def _dynamic(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    return [("uint8", ins[0].shape), ("float32", ()), ("uint8", ())]
+
+
+def _pair(sketch: Sketch) -> tuple[str, str]:
+    """Element types of an activation and a weight, as kernels have them."""
+    return sketch.draw.choice((("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8")))
+
+
+def _integer_matmul(sketch: Sketch, x: Tensor) -> Instance:
+    draw = sketch.draw
+    other = "int8" if x.dtype == "int8" else draw.choice(_BYTES)
+    (_, shaped), _ = _matmul(sketch, x)
+    assert shaped is not None
+    b = sketch.match(other, shaped.shape)
+    ins: list[Tensor | None] = [x, b]
+    if draw.random() < 0.5:
+        ins.append(_zero_points(sketch, x.dtype, ()))
+        if draw.random() < 0.5:
+            ins.append(_zero_points(sketch, other, ()))
+    return ins, {}
+
+
+def _integer_bounds(terms: int) -> Bounds:
+    return -terms * 65025.0, terms * 65025.0
+
+
+def _quantised_matmul(sketch: Sketch, x: Tensor) -> Instance:
+    draw = sketch.draw
+    other = "int8" if x.dtype == "int8" else draw.choice(_BYTES)
+    if x.rank == 1:
+        x = sketch.match(x.dtype, (FREE, FREE))
+    b = sketch.match(other, (x.shape[-1], FREE))
+    scale = "float32" if sketch.opset < 21 or draw.random() < 0.9 else "float16"
+    ins: list[Tensor] = []
+    for operand in (x, b):
+        ins += [operand, _scales(sketch, scale, ()), _zero_points(sketch, operand.dtype, ())]
+    return [*ins, _scales(sketch, scale, ()), _zero_points(sketch, x.dtype, ())], {}
+
+
+def _convolved(sketch: Sketch, x: Tensor, other: str) -> tuple[Tensor, Tensor, Attributes]:
+    attrs: Attributes = {}
+    kernel = kernel_for(sketch, x.shape[2:])
+    place_windows(sketch, x.shape[2:], kernel, attrs, True)
+    return x, sketch.match(other, (sketch.draw.between(1, 4), x.shape[1], *kernel)), attrs
+
+
+def _integer_conv(sketch: Sketch, x: Tensor) -> Instance:
+    x, w, attrs = _convolved(sketch, x, "int8" if x.dtype == "int8" else sketch.draw.choice(_BYTES))
+    ins = [x, w]
+    if sketch.draw.random() < 0.5:
+        ins.append(_zero_points(sketch, x.dtype, ()))
+        if sketch.draw.random() < 0.5:
+            ins.append(_zero_points(sketch, w.dtype, ()))
+    return ins, attrs
+
+
+def _conv_sizes(x: Shape, w: Shape, attrs: Mapping[str, Any]) -> Shape:
+    return (x[0], w[0], *placed(x[2:], w[2:], attrs))
+
+
+def _quantised_conv(sketch: Sketch, x: Tensor) -> Instance:
+    draw = sketch.draw
+    x, w, attrs = _convolved(sketch, x, "int8" if x.dtype == "int8" else draw.choice(_BYTES))
+    features = w.shape[0]
+    each: Shape = (features,) if draw.random() < 0.4 else ()
+    zero = sketch.ints([0] * features, w.dtype, each) if each else _zero_points(sketch, w.dtype, ())
+    ins = [
+        *(x, _scales(sketch, "float32", ()), _zero_points(sketch, x.dtype, ())),
+        *(w, _scales(sketch, "float32", each), zero),
+        *(_scales(sketch, "float32", ()), _zero_points(sketch, x.dtype, ())),
+    ]
+    if draw.random() < 0.4:
+        ins.append(sketch.ints([draw.between(-100, 100) for _ in range(features)], "int32"))
+    return ins, attrs
+
+
+def _conv_relations(x: int, w: int) -> Any:
+    def requires(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+        a, b = ins[x].shape, ins[w].shape
+        return [a[1] == b[1] * attrs.get("group", 1), *(side >= 1 for side in _conv_sizes(a, b, attrs)[2:])]
+
+    return requires
+
+
+def quantised(name: str, sample: Any, infer: Any, bounds: Any, **more: Any) -> Operator:
+    """An operator on scaled integers."""
+    return Operator(name, sample, infer=infer, bounds=bounds, family="quantised", **more)
+
+
+OPERATORS = (
+    quantised(
+        "QuantizeLinear",
+        _quantize,
+        _quantized,
+        lambda ins, attrs: full(ins[2].dtype if len(ins) > 2 else "uint8"),
+        dtypes=("float32", "float16", "bfloat16"),
+    ),
+    quantised(
+        "DequantizeLinear",
+        _dequantize,
+        lambda ins, attrs: [(ins[1].dtype, ins[0].shape)],
+        _dequantized_bounds,
+        dtypes=("int8", "uint8", "int16", "uint16", "int32", "int4", "uint4", "float8_e4m3fn", "float8_e5m2"),
+    ),
+    quantised(
+        "DynamicQuantizeLinear",
+        lambda sketch, x: ([x], {}),
+        _dynamic,
+        lambda ins, attrs: [(0.0, 255.0), (0.0, max(ins[0].size, 1e-3)), (0.0, 255.0)],
+        dtypes=("float32",),
+    ),
+    quantised(
+        "MatMulInteger",
+        _integer_matmul,
+        lambda ins, attrs: [("int32", _matrix_shape(ins[0].shape, ins[1].shape))],
+        lambda ins, attrs: _integer_bounds(ins[0].shape[-1]),
+        ranks=(1, 4),
+    ),
+    quantised(
+        "QLinearMatMul",
+        _quantised_matmul,
+        lambda ins, attrs: [(ins[7].dtype, _matrix_shape(ins[0].shape, ins[3].shape))],
+        lambda ins, attrs: full(ins[7].dtype),
+        ranks=(1, 4),
+        dtypes=_BYTES,
+    ),
+    quantised(
+        "ConvInteger",
+        _integer_conv,
+        lambda ins, attrs: [("int32", _conv_sizes(ins[0].shape, ins[1].shape, attrs))],
+        lambda ins, attrs: _integer_bounds(math.prod(ins[1].shape[1:])),
+        requires=_conv_relations(0, 1),
+        ranks=(3, 4),
+        cost=_conv_cost,
+    ),
+    quantised(
+        "QLinearConv",
+        _quantised_conv,
+        lambda ins, attrs: [(ins[7].dtype, _conv_sizes(ins[0].shape, ins[3].shape, attrs))],
+        lambda ins, attrs: full(ins[7].dtype),
+        requires=_conv_relations(0, 3),
+        ranks=(3, 4),
+    ),
+)

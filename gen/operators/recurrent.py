@@ -1,0 +1,208 @@
+"""Recurrent networks and attention.
+
+Sources: the ONNX operator pages of RNN, GRU, LSTM, Attention, RotaryEmbedding, TensorScatter.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opsieve.gen.declaration import OUTPUTS, Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.domains import Domain
+from opsieve.gen.operators.layouts import Instance
+from opsieve.gen.sketch import Sketch
+from opsieve.gen.tensor_facts import FLOATS
+
+_SMALL = Domain(-1, 1)
+_GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+
+
+def _recurrent(name: str) -> Any:
+    gates = _GATES[name]
+
+    def sample(sketch: Sketch, x: Tensor) -> Instance:
+        draw, attrs = sketch.draw, Attributes()
+        hidden = draw.between(1, 4)
+        attrs["hidden_size"] = hidden
+        direction = draw.choice(("forward", "forward", "reverse", "bidirectional"))
+        if direction != "forward" or draw.random() < 0.3:
+            attrs["direction"] = direction
+        directions = 2 if direction == "bidirectional" else 1
+        layout = draw.below(2) if sketch.opset >= 14 and draw.random() < 0.1 else 0  # onnxruntime has only 0
+        if layout:
+            attrs["layout"] = 1
+        if x.shape[2] > 16:
+            x = sketch.match(x.dtype, (*x.shape[:2], draw.between(1, 8)))
+        length, batch, features = (x.shape[1], x.shape[0], x.shape[2]) if layout else x.shape
+        ins: list[Tensor | None] = [
+            x,
+            sketch.match(x.dtype, (directions, gates * hidden, features), _SMALL),
+            sketch.match(x.dtype, (directions, gates * hidden, hidden), _SMALL),
+        ]
+        state = (batch, directions, hidden) if layout else (directions, batch, hidden)
+        ins.append(sketch.match(x.dtype, (directions, 2 * gates * hidden), _SMALL) if draw.random() < 0.5 else None)
+        ins.append(
+            sketch.ints([draw.between(1, length) for _ in range(batch)], "int32") if draw.random() < 0.2 else None
+        )
+        ins.append(sketch.match(x.dtype, state, _SMALL) if draw.random() < 0.4 else None)
+        if name == "LSTM":
+            ins.append(sketch.match(x.dtype, state, _SMALL) if draw.random() < 0.4 else None)
+            ins.append(sketch.match(x.dtype, (directions, 3 * hidden), _SMALL) if draw.random() < 0.2 else None)
+            if draw.random() < 0.1:
+                attrs["input_forget"] = 1
+        if name == "GRU" and draw.random() < 0.4:
+            attrs["linear_before_reset"] = 1
+        if name == "RNN" and draw.random() < 0.4:
+            attrs["activations"] = [draw.choice(("Relu", "Tanh", "Sigmoid")) for _ in range(directions)]
+        while ins[-1] is None:
+            ins.pop()
+        return ins, {OUTPUTS: draw.between(1, 3 if name == "LSTM" else 2), **attrs}
+
+    return sample
+
+
+def _states(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    hidden, directions = attrs["hidden_size"], 2 if attrs.get("direction") == "bidirectional" else 1
+    if attrs.get("layout"):
+        batch, length, _ = ins[0].shape
+        all_, last = (batch, length, directions, hidden), (batch, directions, hidden)
+    else:
+        length, batch, _ = ins[0].shape
+        all_, last = (length, directions, batch, hidden), (directions, batch, hidden)
+    return [(ins[0].dtype, all_), (ins[0].dtype, last), (ins[0].dtype, last)]
+
+
+def _state_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
+    steps = ins[0].shape[1 if attrs.get("layout") else 0]
+    size = 1.0
+    if "Relu" in attrs.get("activations", ()):
+        hidden = attrs["hidden_size"]
+        step = ins[0].shape[2] * ins[0].size * ins[1].size + hidden * ins[2].size + 2
+        size = step * (1 + hidden * ins[2].size) ** min(steps, 12)
+    return [(-size, size), (-size, size), (-steps - 1.0, steps + 1.0)]
+
+
+def _recurrent_cost(ins: Ins, attrs: Mapping[str, Any], outs: Sequence[Typed]) -> int:
+    return math.prod(ins[0].shape[:2]) * (math.prod(ins[1].shape) + math.prod(ins[2].shape))
+
+
+def recurrent(name: str) -> Operator:
+    """RNN, GRU or LSTM."""
+    return Operator(
+        name,
+        _recurrent(name),
+        infer=_states if name == "LSTM" else lambda ins, attrs: _states(ins, attrs)[:2],
+        bounds=_state_bounds if name == "LSTM" else lambda ins, attrs: _state_bounds(ins, attrs)[:2],
+        safe=(Domain(-20, 20),),
+        ranks=(3, 3),
+        family="recurrent",
+        dtypes=("float32", "float64", "float16"),
+        cost=_recurrent_cost,
+    )
+
+
+def _attention(sketch: Sketch, q: Tensor) -> Instance:
+    """Query, key and value with four dimensions; key heads may be shared by groups of query heads."""
+    draw, attrs = sketch.draw, Attributes()
+    if max(q.shape) > 8:
+        q = sketch.match(q.dtype, tuple(min(side, 6) for side in q.shape), Domain(-4, 4))
+    batch, heads, queries, size = q.shape
+    key_heads = draw.choice([n for n in range(1, heads + 1) if heads % n == 0])
+    keys, value_size = draw.between(1, 6), draw.between(1, 5)
+    k = sketch.match(q.dtype, (batch, key_heads, keys, size), Domain(-4, 4))
+    v = sketch.match(q.dtype, (batch, key_heads, keys, value_size))
+    ins: list[Tensor | None] = [q, k, v]
+    if draw.random() < 0.3:
+        attrs["is_causal"] = 1
+    elif draw.random() < 0.4:
+        kind = draw.choice(("bool", q.dtype))
+        if kind == "bool":  # no row may be masked out whole: nothing would be left to attend to
+            ins.append(
+                sketch.ints(
+                    [1 if column == 0 else draw.below(2) for _ in range(queries) for column in range(keys)],
+                    "bool",
+                    (queries, keys),
+                )
+            )
+        else:
+            ins.append(sketch.match(q.dtype, (queries, keys), Domain(-2, 2)))
+    if draw.random() < 0.3:
+        attrs["scale"] = draw.choice((0.5, 1.0, 0.125))
+    if draw.random() < 0.2:
+        attrs["softcap"] = draw.choice((1.0, 5.0))
+    return ins, {OUTPUTS: 1, **attrs}
+
+
+def _attended(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    return [(ins[0].dtype, (*ins[0].shape[:3], ins[2].shape[3]))]
+
+
+def _attention_cost(ins: Ins, attrs: Mapping[str, Any], outs: Sequence[Typed]) -> int:
+    batch, heads, queries, size = ins[0].shape
+    count: int = batch * heads * queries * ins[1].shape[2] * (size + ins[2].shape[3])
+    return count
+
+
+def _rotary(sketch: Sketch, x: Tensor) -> Instance:
+    draw, attrs = sketch.draw, Attributes()
+    if x.shape[3] % 2:
+        x = sketch.match(x.dtype, (*x.shape[:3], 2 * draw.between(1, 4)))
+    batch, _, length, size = x.shape
+    turned = size
+    if size >= 4 and draw.random() < 0.3:
+        turned = 2 * draw.between(1, size // 2)
+        attrs["rotary_embedding_dim"] = turned
+    if draw.random() < 0.4:
+        attrs["interleaved"] = 1
+    if draw.random() < 0.5:
+        caches = [sketch.match(x.dtype, (batch, length, turned // 2), _SMALL) for _ in range(2)]
+        return [x, *caches], attrs
+    rows = length + draw.between(0, 2)
+    caches = [sketch.match(x.dtype, (rows, turned // 2), _SMALL) for _ in range(2)]
+    places = sketch.ints([draw.below(rows) for _ in range(batch * length)], "int64", (batch, length))
+    return [x, *caches, places], attrs
+
+
+def _rotary_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    size = ins[0].size * max(1.0, ins[1].size + ins[2].size)
+    return -size, size
+
+
+def _tensor_scatter(sketch: Sketch, x: Tensor) -> Instance:
+    draw, attrs = sketch.draw, Attributes()
+    axis = draw.between(1, x.rank - 1)
+    length = draw.between(1, x.shape[axis])
+    if axis != x.rank - 2 or draw.random() < 0.4:
+        attrs["axis"] = axis - x.rank if draw.random() < 0.5 else axis
+    update = sketch.match(x.dtype, tuple(length if place == axis else side for place, side in enumerate(x.shape)))
+    if draw.random() < 0.3:
+        return [x, update], attrs
+    circular = draw.random() < 0.4
+    if circular:
+        attrs["mode"] = "circular"
+    last = x.shape[axis] - 1 if circular else x.shape[axis] - length
+    return [x, update, sketch.ints([draw.between(0, last) for _ in range(x.shape[0])])], attrs
+
+
+OPERATORS = (
+    *map(recurrent, _GATES),
+    Operator(
+        "Attention",
+        _attention,
+        infer=_attended,
+        bounds=lambda ins, attrs: (ins[2].low, ins[2].high),
+        safe=(Domain(-4, 4),),
+        ranks=(4, 4),
+        family="attention",
+        dtypes=FLOATS,
+        cost=_attention_cost,
+    ),
+    Operator("RotaryEmbedding", _rotary, bounds=_rotary_bounds, ranks=(4, 4), family="attention", dtypes=FLOATS),
+    Operator(
+        "TensorScatter",
+        _tensor_scatter,
+        bounds=lambda ins, attrs: (min(ins[0].low, ins[1].low), max(ins[0].high, ins[1].high)),
+        ranks=(2, 5),
+        family="attention",
+    ),
+)

@@ -1,0 +1,179 @@
+"""Fourier transforms, and element-wise operators that younger opsets brought or that need more than one line.
+
+Sources: the ONNX operator pages of DFT, STFT, CastLike, BitCast, Shrink, Swish, IsNaN, IsInf.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from opsieve.gen.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.domains import Domain
+from opsieve.gen.operators.elementwise import CAST_TARGETS
+from opsieve.gen.operators.layouts import Instance, values_of
+from opsieve.gen.sketch import Sketch
+from opsieve.gen.tensor_facts import FLOATS, LARGEST, LEAST, NUMBER, is_float
+from opsieve.gen.tensors import DTYPES
+
+
+def _fourier(sketch: Sketch, x: Tensor) -> Instance:
+    draw, attrs = sketch.draw, Attributes()
+    if x.shape[-1] not in (1, 2):
+        x = sketch.match(x.dtype, (*x.shape[:-1], draw.between(1, 2)))
+    axis = draw.between(1, x.rank - 2) if x.rank > 2 else 0
+    length = None
+    if draw.random() < 0.4:
+        length = sketch.ints([draw.between(1, x.shape[axis] + 2)], "int64", ())
+    kind = draw.choice(("inverse", "onesided", "", ""))
+    if kind == "inverse" and x.shape[-1] == 2:
+        attrs["inverse"] = 1
+    if kind == "onesided" and x.shape[-1] == 1:
+        attrs["onesided"] = 1
+    if sketch.opset < 20:
+        attrs["axis"] = axis
+        return ([x] if length is None else [x, length]), attrs
+    return [x, length, sketch.ints([axis - x.rank if draw.random() < 0.3 else axis], "int64", ())], attrs
+
+
+def _fourier_axis(ins: Ins, attrs: Mapping[str, Any]) -> int:
+    return int(attrs["axis"] if "axis" in attrs else values_of(ins[2])[0]) % len(ins[0].shape)
+
+
+def _fourier_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    sides, axis = list(ins[0].shape), _fourier_axis(ins, attrs)
+    if len(ins) > 1 and ins[1] is not None:
+        sides[axis] = values_of(ins[1])[0]
+    if attrs.get("onesided"):
+        sides[axis] = sides[axis] // 2 + 1
+    return [(ins[0].dtype, (*sides[:-1], 2))]
+
+
+def _fourier_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    size = 2 * ins[0].size * ins[0].shape[_fourier_axis(ins, attrs)]
+    return -size, size
+
+
+def _short_time(sketch: Sketch, x: Tensor) -> Instance:
+    draw, attrs = sketch.draw, Attributes()
+    length = draw.between(4, 16)
+    signal = sketch.match(x.dtype, (draw.between(1, 2), length, 1))
+    frame, step = draw.between(2, length), draw.between(1, 4)
+    taper = sketch.match(x.dtype, (frame,), Domain(0, 1)) if draw.random() < 0.5 else None
+    sided = draw.below(2)
+    if not sided or taper is not None or draw.random() < 0.5:  # with a window onnx 1.23 infers the default wrongly
+        attrs["onesided"] = sided
+    given = sketch.ints([frame], "int64", ())
+    return [signal, sketch.ints([step], "int64", ()), taper, given], attrs
+
+
+def _short_time_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    frame, step = values_of(ins[3])[0], values_of(ins[1])[0]
+    bins = frame // 2 + 1 if attrs.get("onesided", 1) else frame
+    return [(ins[0].dtype, (ins[0].shape[0], (ins[0].shape[1] - frame) // step + 1, bins, 2))]
+
+
+def _cast_like(sketch: Sketch, x: Tensor) -> Instance | None:
+    allowed = sketch.takes("CastLike", "T2") & frozenset(CAST_TARGETS)
+    dtype = sketch.liked(allowed)
+    if dtype != "bool" and not (LEAST[dtype] <= x.low and x.high <= LARGEST[dtype]):
+        return None
+    return [x, sketch.match(dtype, sketch.shape(0, 2))], {}
+
+
+def _cast_like_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    dtype = ins[1].dtype
+    if dtype == "bool":
+        return 0.0, 1.0
+    return (ins[0].low, ins[0].high) if is_float(dtype) else (math.floor(ins[0].low), math.ceil(ins[0].high))
+
+
+_SAME_WIDTH = {
+    "int8": "uint8",
+    "uint8": "int8",
+    "int16": "uint16",
+    "uint16": "int16",
+    "int32": "uint32",
+    "uint32": "int32",
+    "int64": "uint64",
+    "uint64": "int64",
+}
+
+
+def _bit_cast(sketch: Sketch, x: Tensor) -> Instance:
+    dtype = _SAME_WIDTH[x.dtype]
+    if x.low < 0 or x.high > LARGEST[dtype]:  # a sign bit would make another number of it
+        x = sketch.match(x.dtype, x.shape, Domain(0, min(LARGEST[dtype], LARGEST[x.dtype])))
+    return [x], {"to": NUMBER[dtype]}
+
+
+def _shrink(sketch: Sketch, x: Tensor) -> Instance:
+    draw, attrs = sketch.draw, Attributes()
+    if draw.random() < 0.5:
+        attrs["lambd"] = draw.choice((0.0, 0.25, 1.0))
+    if draw.random() < 0.5:
+        attrs["bias"] = draw.choice((0.0, 0.5, 1.0))
+    return [x], attrs
+
+
+def _swish(sketch: Sketch, x: Tensor) -> Instance:
+    return [x], {"alpha": sketch.draw.choice((0.5, 1.702))} if sketch.draw.random() < 0.5 else {}
+
+
+def _truth(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    return [("bool", ins[0].shape)]
+
+
+def _is_inf(sketch: Sketch, x: Tensor) -> Instance:
+    draw = sketch.draw
+    kept = draw.choice(("detect_positive", "detect_negative", ""))
+    return [x], {kept: draw.below(2)} if kept else {}
+
+
+def _unit(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    return 0.0, 1.0
+
+
+OPERATORS = (
+    Operator(
+        "DFT",
+        _fourier,
+        infer=_fourier_type,
+        bounds=_fourier_bounds,
+        ranks=(2, 4),
+        family="signal",
+        dtypes=("float32", "float64", "float16"),
+    ),
+    Operator(
+        "STFT",
+        _short_time,
+        infer=_short_time_type,
+        bounds=lambda ins, attrs: (-2 * ins[0].size * ins[0].shape[1], 2 * ins[0].size * ins[0].shape[1]),
+        ranks=(3, 3),
+        family="signal",
+        dtypes=("float32", "float64"),
+    ),
+    Operator(
+        "CastLike",
+        _cast_like,
+        infer=lambda ins, attrs: [(ins[1].dtype, ins[0].shape)],
+        bounds=_cast_like_bounds,
+        family="cast",
+    ),
+    Operator(
+        "BitCast",
+        _bit_cast,
+        infer=lambda ins, attrs: [(DTYPES[attrs["to"]], ins[0].shape)],
+        family="cast",
+        dtypes=tuple(_SAME_WIDTH),
+    ),
+    Operator(
+        "Shrink",
+        _shrink,
+        bounds=lambda ins, attrs: (min(0.0, ins[0].low) - 1, max(0.0, ins[0].high) + 1),
+        family="unary",
+        dtypes=FLOATS,
+    ),
+    Operator("Swish", _swish, bounds=lambda ins, attrs: (-1.0, max(ins[0].high, 0.0)), family="unary", dtypes=FLOATS),
+    Operator("IsNaN", lambda sketch, x: ([x], {}), infer=_truth, bounds=_unit, family="logic", dtypes=FLOATS),
+    Operator("IsInf", _is_inf, infer=_truth, bounds=_unit, family="logic", dtypes=FLOATS),
+)

@@ -1,0 +1,44 @@
+"""Strategies by name: each a small policy over the same core (gen/growth.py), a function of a wish and a seed.
+
+Found by entry point (`opsieve.strategies`), so that a user's own is one function and one line; docs/write-a-generator.md walks
+through one. Equal wishes and seeds give equal bytes.
+"""
+
+import functools
+from collections.abc import Callable
+from importlib.metadata import entry_points
+
+from opsieve.gen.bad_input import BadInput, shown
+from opsieve.gen.case import Case
+from opsieve.gen.growth import Wish, begun, case, grown
+
+GROUP = "opsieve.strategies"
+Strategy = Callable[[Wish, int], Case]
+
+
+def isra(wish: Wish, seed: int) -> Case:
+    """Operators uniformly, existing tensors at the picking rate, never a step back (Isra, section III)."""
+    sketch = begun(wish, seed, "isra")
+    grown(sketch, wish)
+    return case(sketch, wish, "isra", seed)
+
+
+@functools.cache
+def names() -> tuple[str, ...]:
+    """Every strategy installed."""
+    return tuple(sorted(point.name for point in entry_points(group=GROUP)))
+
+
+@functools.cache
+def strategy(name: str) -> Strategy:
+    """The strategy of a name; BadInput when there is none."""
+    for point in entry_points(group=GROUP):
+        if point.name == name:
+            found: Strategy = point.load()
+            return found
+    raise BadInput(f"there is no strategy {shown(name)}; there are {', '.join(names())}")
+
+
+def generate(name: str, seed: int, wish: Wish | None = None) -> Case:
+    """The program of a seed by a strategy, with values for its inputs."""
+    return strategy(name)(wish or Wish(), seed)
