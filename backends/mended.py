@@ -70,6 +70,18 @@ class Mean(OpRun):
         return ((total / len(values)).astype(values[0].dtype),)
 
 
+class Softsign(OpRun):
+    """Softsign of a tensor without dimensions too.
+
+    onnx 1.23 divides into what numpy makes a number and not an array then, which is an error.
+    """
+
+    op_domain = ""
+
+    def _run(self, x):  # type: ignore[no-untyped-def]  # as above
+        return (np.asarray(x / (1 + np.abs(x)), x.dtype),)
+
+
 class MaxPool(OpRun):
     """MaxPool over any number of dimensions, https://onnx.ai/onnx/operators/onnx__MaxPool.html.
 
@@ -144,4 +156,4 @@ def _taps(
     return np.arange(windows)[:, np.newaxis] * stride - before + np.arange(kernel) * dilation
 
 
-MENDED = (Loop, Mean, MaxPool)
+MENDED = (Loop, Mean, Softsign, MaxPool)

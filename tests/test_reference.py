@@ -114,6 +114,14 @@ def test_mean_broadcasts_its_first_input(precision: str) -> None:
     assert values["y"].tolist() == [[1, 2], [2, 4]]
 
 
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_softsign_takes_any_rank(shape: tuple[int, ...]) -> None:
+    proto = model([helper.make_node("Softsign", ["x"], ["y"])], {"x": (F, shape)}, {"y": (F, shape)})
+    for precision, dtype in (("native", np.float32), ("float64", np.float64)):
+        got = run(proto, {"x": np.full(shape, -3, np.float32)}, precision)[0]["y"]
+        assert (got.dtype, got.tolist()) == (dtype, np.full(shape, -0.75).tolist())
+
+
 @st.composite
 def max_pools(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, Any]]:
     """A MaxPool with all that it can be told, save what onnxruntime does otherwise than the formulas of its page (SAME and dilated)."""
