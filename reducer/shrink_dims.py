@@ -1,6 +1,6 @@
 """Dimensions shrunk together by symbolic classes, with re-inference: batch, channels, spatial sizes, sequence lengths.
 
-Values of inputs and stored tensors are cut to their leading elements; constants and attributes that repeat a size (targets of
+Values of inputs and stored tensors are cut to their leading elements, or their last; constants and attributes that repeat a size (targets of
 Reshape and Expand, parts of Split, `kernel_shape`, `group`, indices of Gather) follow. A dimension that the model leaves symbolic
 stays so: only the values that are fed shrink (`opsieve.reducer.shrink_model` makes it static).
 """
@@ -28,7 +28,7 @@ from opsieve.reducer.subject import Subject
 
 
 class DimensionPass:
-    """Every class of dimensions to 1, 2, 3, half, and one less."""
+    """Every class of dimensions to 1, 2, 3, half, and one less; to the last element, and to all but the first."""
 
     name = "dimensions"
 
@@ -50,6 +50,10 @@ class DimensionPass:
                     edit = _edit(plan, root, dims, targets[turn])
                     # Where only a constant's value tells the size, no stored element need go.
                     yield edit if plan.sizes.held(root) else only_simpler(edit)
+        for _, root, dims in found:
+            if plan.sizes.held(root):  # what matters may stand behind
+                size = plan.classes.size(root)
+                yield from (_edit(plan, root, dims, target, last=True) for target in dict.fromkeys((1, size - 1)))
 
 
 class _Plan:
@@ -81,7 +85,7 @@ def _targets(size: int) -> list[int]:
     return [target for target in dict.fromkeys((1, 2, 3, size // 2, size - 1)) if 0 < target < size]
 
 
-def _edit(plan: _Plan, root: Dim, dims: list[Dim], size: int) -> Edit:
+def _edit(plan: _Plan, root: Dim, dims: list[Dim], size: int, last: bool = False) -> Edit:
     tensors = plan.view.tensors
     names = [(tensors[number].path, tensors[number].name, axis) for number, axis in dims]
     path, name, axis = names[0]
@@ -92,16 +96,16 @@ def _edit(plan: _Plan, root: Dim, dims: list[Dim], size: int) -> Edit:
         number = here.numbers.get((path, name))
         if number is None or here.classes.size((number, axis)) <= size:
             return None
-        return _shrunk(here, {here.classes.root((number, axis)): size})
+        return _shrunk(here, {here.classes.root((number, axis)): size}, last)
 
     return Edit(
-        f"shrink dimension {axis} of {name[:40]!r} from {old} to {size}",
+        f"shrink dimension {axis} of {name[:40]!r} from {old} to {'the last ' if last else ''}{size}",
         frozenset("/".join((*path, f"{name}[{axis}]")) for path, name, axis in names),
         apply,
     )
 
 
-def _shrunk(plan: _Plan, seeds: dict[Dim, int]) -> Subject | None:
+def _shrunk(plan: _Plan, seeds: dict[Dim, int], last: bool) -> Subject | None:
     new = plan.sizes.solve(seeds)
     if new is None:
         return None
@@ -119,7 +123,7 @@ def _shrunk(plan: _Plan, seeds: dict[Dim, int]) -> Subject | None:
                 old = _stored(subject, tensor.path, tensor.name)
                 if shape is None or old is None:
                     return None
-                values[number] = old[tuple(slice(size) for size in shape)]
+                values[number] = old[_slices(old.shape, shape, last)]
     if not values:
         return None
     for number, array in values.items():
@@ -132,6 +136,10 @@ def _shrunk(plan: _Plan, seeds: dict[Dim, int]) -> Subject | None:
     for place in plan.sizes.steps(new):
         _follow(plan, plan.view.steps[place], new, model)
     return settle(subject, model, inputs)
+
+
+def _slices(old: tuple[int, ...], new: tuple[int, ...], last: bool) -> tuple[slice, ...]:
+    return tuple(slice(have - size, have) if last else slice(size) for have, size in zip(old, new, strict=True))
 
 
 def _stored(subject: Subject, path: Path, name: str) -> Array | None:
