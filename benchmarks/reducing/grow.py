@@ -36,10 +36,12 @@ def grown(model: onnx.ModelProto, size: int, seed: int = 0, above: bool = False)
     share = size // (len(inputs) + len(outputs))
     before: list[onnx.NodeProto] = []
     after: list[onnx.NodeProto] = []
+    types: list[onnx.ValueInfoProto] = []
     fresh = _Names(graph)
     for info in inputs:
         values = _graph(draw, _lane(info, opset), info.name, share - 2, before, fresh)
         arrived = _absorbed(_lane(info, opset), info.name, values[-1], before, fresh)
+        types.append(onnx.ValueInfoProto(name=arrived, type=info.type))  # some bugs need to know it
         for node in graph.node:
             for place, name in enumerate(node.input):
                 if name == info.name:
@@ -54,7 +56,7 @@ def grown(model: onnx.ModelProto, size: int, seed: int = 0, above: bool = False)
     own = list(graph.node)
     del graph.node[:]
     graph.node.extend([*before, *own, *after])
-    del graph.value_info[:]
+    graph.value_info.extend(types)
     return result
 
 
