@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from opsieve.gen.bad_input import BadInput, shown
-from opsieve.triage.decisions import Decision, history
+from opsieve.triage.decision_log import Decision, history
 from opsieve.triage.filters import STATUS, condition
 from opsieve.triage.index_file import INDEX, SCHEMA, joined, sentence
 from opsieve.triage.names import cluster_of, member_of, name_of

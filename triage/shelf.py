@@ -76,9 +76,9 @@ def place_new(connection: sqlite3.Connection) -> list[int]:
     A flaky failure's fingerprint gets no cluster: it is no confirmed failure.
     """
     rows = connection.execute(
-        "SELECT number, key, version, message, components FROM fingerprints WHERE title = '' ORDER BY number"
+        "SELECT number, key, version, message, components, cluster FROM fingerprints WHERE title = '' ORDER BY number"
     ).fetchall()
-    for number, key, version, message, told in rows:
+    for number, key, version, message, told, cluster in rows:
         components = components_of(json.loads(told))
         title = title_of(Fingerprint(version, key, components)) or "a failure that tells nothing"
         operators = next((part.value for part in components if part.name == "operators"), "")
@@ -93,7 +93,14 @@ def place_new(connection: sqlite3.Connection) -> list[int]:
             [number, title, " ".join([message, *(part.value for part in components)]), operators],
         )
         if not key.startswith("flaky-"):
-            _join(connection, number, alternatives(components))
+            titles = alternatives(components)
+            connection.executemany(
+                "INSERT OR IGNORE INTO alternatives (title, number) VALUES (?, ?)", [(each, number) for each in titles]
+            )
+            if cluster is None:
+                _join(connection, number, titles)
+            else:  # it was somebody else's until its key changed
+                refresh(connection, [cluster])
     return [int(row[0]) for row in rows]
 
 
@@ -102,11 +109,10 @@ def _join(connection: sqlite3.Connection, number: int, titles: Iterable[str]) ->
     for title in sorted(titles):
         for cluster, decided in connection.execute(
             f"SELECT c.id, {DECIDED} FROM alternatives a JOIN fingerprints f ON f.number = a.number AND f.apart = 0"
-            " JOIN clusters c ON c.id = f.cluster WHERE a.title = ?",
-            [title],
+            " JOIN clusters c ON c.id = f.cluster WHERE a.title = ? AND a.number != ?",
+            [title, number],
         ):
             sharing[cluster] = bool(decided)
-        connection.execute("INSERT OR IGNORE INTO alternatives (title, number) VALUES (?, ?)", [title, number])
     found = home(number, sharing)
     connection.execute("INSERT OR IGNORE INTO clusters (id) VALUES (?)", [found.cluster])
     connection.execute("UPDATE fingerprints SET cluster = ? WHERE number = ?", [found.cluster, number])

@@ -33,7 +33,8 @@ from opsieve.gen.bad_input import BadInput, shown
 from opsieve.gen.case import Case, save
 from opsieve.gen.files import reason
 from opsieve.gen.structure import all_nodes
-from opsieve.triage.decisions import Replay
+from opsieve.triage.candidates import is_vague
+from opsieve.triage.decision_log import Replay
 from opsieve.triage.fingerprint import Fingerprint
 from opsieve.triage.index_file import INDEX, locked, opened, sentence, writing
 from opsieve.triage.shelf import add_failure, free_number, place_new
@@ -100,8 +101,8 @@ class Store:
         try:
             with self._guard():
                 self._db = opened(folder / INDEX)
-                with writing(self._db.conn):
-                    place_new(self._db.conn)  # those of an index that an older opsieve wrote
+                with writing(self.connection):
+                    place_new(self.connection)  # those of an index that an older opsieve wrote
                 self._settle()
         except BaseException:
             os.close(self._lock)
@@ -113,18 +114,24 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The index, for a caller that holds the store."""
+        found: sqlite3.Connection = self._db.conn
+        return found
+
     def close(self) -> None:
         """Put what was committed in its place and let others write."""
         try:
             with self._guard():
                 self._settle()
-                self._db.conn.close()
+                self.connection.close()
         finally:
             os.close(self._lock)
 
     def begin(self, campaign: Campaign) -> None:
         """Enter a campaign; one that is there already stays as it is."""
-        with self._guard(), writing(self._db.conn):
+        with self._guard(), writing(self.connection):
             self._enter(campaign)
 
     def campaigns(self) -> list[Campaign]:
@@ -140,7 +147,7 @@ class Store:
     def record(self, campaign: Campaign, tests: Sequence[Done]) -> None:
         """Enter tests as done, together with their failures, all or none; keep the first cases of each fingerprint."""
         with self._guard():
-            with writing(self._db.conn):
+            with writing(self.connection):
                 now = round(self._clock(), 3)
                 known: dict[str, tuple[int, int]] = {}  # number and cases kept, by fingerprint
                 rows: list[tuple[Told, str]] = []
@@ -151,12 +158,12 @@ class Store:
                             known[told.fingerprint] = self._known(told.fingerprint, known)
                         told.number, kept = known[told.fingerprint]
                         place = ""
-                        if kept < (KEPT_VAGUE if _vague(finding) else KEPT):
+                        if kept < (KEPT_VAGUE if is_vague(json.dumps(told.components)) else KEPT):
                             known[told.fingerprint] = (told.number, kept + 1)
                             place = self._free(told.fingerprint, rows)
                             self._stage(told, test.case, finding, now)
                         rows.append((told, place))
-                self._db.conn.executemany(
+                self.connection.executemany(
                     "INSERT INTO tests (campaign, number, digest, verdicts) VALUES (?, ?, ?, ?)",
                     [
                         [
@@ -171,7 +178,7 @@ class Store:
                 self._add_totals(campaign, tests)
                 for told, place in rows:
                     self._add_failure(told, place, now)
-                place_new(self._db.conn)
+                place_new(self.connection)
             self._settle()
 
     def totals(self, campaign: Campaign) -> dict[str, dict[str, int]]:
@@ -239,8 +246,8 @@ class Store:
             replay = Replay(self.folder)
             problems += replay.problems
             for told, place, seen in found:
-                with writing(self._db.conn):
-                    replay.until(self._db.conn, told.number)
+                with writing(self.connection):
+                    replay.until(self.connection, told.number)
                     campaign = Campaign(told.campaign, told.generator, told.seed, tuple(told.targets))
                     known = self._one(
                         "SELECT count(*) FROM failures WHERE campaign = ? AND test = ? AND target = ?",
@@ -249,10 +256,10 @@ class Store:
                     if not known:
                         self._enter(campaign)
                         self._add_failure(told, place, seen)
-                        place_new(self._db.conn)
+                        place_new(self.connection)
                         added += 1
-            with writing(self._db.conn):
-                replay.until(self._db.conn, None)
+            with writing(self.connection):
+                replay.until(self.connection, None)
         return added, problems
 
     # -- rows
@@ -291,11 +298,11 @@ class Store:
         row = self._db.execute("SELECT number, kept FROM fingerprints WHERE key = ?", [key]).fetchone()
         if row is not None:
             return int(row[0]), int(row[1])
-        free = free_number(self._db.conn)
+        free = free_number(self.connection)
         return max([free, *(number + 1 for number, _ in promised.values())]), 0
 
     def _add_failure(self, told: Told, place: str, seen: float) -> None:
-        add_failure(self._db.conn, told, place, seen)
+        add_failure(self.connection, told, place, seen)
 
     # -- folders
 
@@ -354,12 +361,6 @@ class Store:
             raise BadInput(
                 f"cannot write the store {shown(self.folder, 200)}: {reason(error)}; mend that, then go on with --resume"
             ) from None
-
-
-def _vague(finding: Finding) -> bool:
-    """Whether a fingerprint would count operators, and cannot tell which are to blame."""
-    parts = {part.name: part.kept for part in finding.fingerprint.components}
-    return "mismatch" in parts and not parts.get("operators", False)
 
 
 def _told(campaign: Campaign, test: Done, finding: Finding) -> Told:

@@ -55,7 +55,7 @@ def command(
             if as_json:
                 click.echo(json.dumps({"aside": [asdict(entry) for entry in entries]}))
             else:
-                shown_rows = [(entry.count, entry.verdict, entry.target, entry.what) for entry in entries]
+                shown_rows = [(entry.count, entry.verdict, entry.target[:24], entry.what) for entry in entries]
                 table(("tests", "verdict", "target", "what"), shown_rows, right=("tests",), wide="what")
             return 0
         page = store.clusters(text, sort=sort, reverse=reverse, after=after, limit=limit)  # type: ignore[arg-type]

@@ -11,7 +11,8 @@ import click
 from opsieve.tui.store_table import JSON, STORE, printable
 
 if TYPE_CHECKING:
-    from opsieve.triage.decisions import Decision, Ledger
+    from opsieve.triage.decision_log import Decision
+    from opsieve.triage.decisions import Ledger
 
 STATUSES = ("new", "confirmed", "known", "fixed", "wontfix")
 

@@ -16,8 +16,37 @@ PATH = click.Path(path_type=Path)
 @click.argument("place", metavar="[STORE]", type=PATH, required=False)
 @click.option("--store", "folder", type=PATH, default=Path("opsieve-store"), show_default=True, help="The store, too.")
 @click.option("--logs", type=PATH, help="Instead: cluster the failure records of a file (.jsonl, .jsonl.gz, text).")
+@click.option("--reduce", "reduce_", is_flag=True, help="Reduce cases first, and tell failures apart by what is left.")
+@click.option(
+    "--budget",
+    type=click.FloatRange(1, 604800),
+    default=600.0,
+    show_default=True,
+    help="Seconds that --reduce may take.",
+)
+@click.option(
+    "--members",
+    type=click.IntRange(1, 50),
+    default=1,
+    show_default=True,
+    help="Cases of a fingerprint that --reduce takes.",
+)
+@click.option("--refingerprint", is_flag=True, help="Compute every fingerprint anew by the rules of this opsieve.")
+@click.option("--dry-run", is_flag=True, help="With --refingerprint: only tell what would move.")
+@click.option("--offline", is_flag=True, help="Install no release; use those that are there.")
 @JSON
-def command(place: Path | None, folder: Path, logs: Path | None, as_json: bool) -> int:
+def command(
+    place: Path | None,
+    folder: Path,
+    logs: Path | None,
+    reduce_: bool,
+    budget: float,
+    members: int,
+    refingerprint: bool,
+    dry_run: bool,
+    offline: bool,
+    as_json: bool,
+) -> int:
     """Rank the clusters of a STORE, match the rules of known bugs in STORE/known, take up what reduce and bisect found.
 
     Nothing that a person decided is changed. Exit code 2 when a rule cannot be used.
@@ -28,7 +57,17 @@ def command(place: Path | None, folder: Path, logs: Path | None, as_json: bool) 
     from opsieve.triage.queries import Queries, bring_up
     from opsieve.triage.review import review
 
+    if dry_run and not refingerprint:
+        raise click.UsageError("--dry-run belongs to --refingerprint")
     bring_up(folder)
+    moved: dict[str, Any] = {}
+    if refingerprint:
+        moved["moves"] = _refingerprint(folder, dry_run)
+        if dry_run:
+            _print_moves(moved["moves"], as_json)
+            return 0
+    if reduce_:
+        moved |= _reduce(folder, budget, members, offline)
     done = review(folder)
     with Queries(folder) as store:
         counts, rules, aside = store.counts(), store.rules(), store.aside(most=10)
@@ -39,11 +78,71 @@ def command(place: Path | None, folder: Path, logs: Path | None, as_json: bool) 
         "rules": [asdict(rule) for rule in rules],
         "explained": done.explained,
         "aside": [asdict(entry) for entry in aside],
+        **moved,
         "problems": list(done.problems),
         "store": str(folder),
     }
-    click.echo(json.dumps(told) if as_json else _text(told))
+    if as_json:
+        click.echo(json.dumps(told))
+    else:
+        if "moves" in moved:
+            _print_moves(moved["moves"], as_json)
+        click.echo(_text(told))
     return 2 if done.problems else 0
+
+
+def _refingerprint(folder: Path, dry_run: bool, places: list[str] | None = None) -> list[dict[str, Any]]:
+    """What moves, or would; a case that cannot be read is told on stderr and stays."""
+    from opsieve.triage.refingerprint import refingerprint
+    from opsieve.triage.store import Store
+
+    with Store(folder) as store:
+        outcome = refingerprint(store.connection, folder, places=places, dry_run=dry_run)
+    for problem in outcome.problems[:20]:
+        click.echo(f"opsieve: {printable(problem)}.", err=True)
+    return [
+        {
+            "failures": len(group.rows),
+            "fingerprint": group.key,
+            "to": group.to_key,
+            "cluster": f"c{group.cluster}",
+            "to_cluster": f"c{group.to_cluster}" if group.to_cluster else "new",
+            "reason": group.reason,
+        }
+        for group in outcome.groups
+    ]
+
+
+def _print_moves(moves: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"moves": moves}))
+        return
+    for move in moves:
+        sign = " " if move["cluster"] == move["to_cluster"] else "!"
+        click.echo(f"{sign} {move['failures']} of {move['cluster']} to {move['to_cluster']}: {move['reason']}")
+        click.echo(f"    - {move['fingerprint']}\n    + {move['to']}")
+    click.echo(f"{sum(move['failures'] for move in moves)} kept failures get another fingerprint")
+
+
+def _reduce(folder: Path, budget: float, members: int, offline: bool) -> dict[str, Any]:
+    from opsieve.triage.candidates import candidates
+    from opsieve.triage.index_file import joined
+    from opsieve.triage.review import review
+    from opsieve.tui.triage_reduce import Reduced, reduce_all
+
+    def say(one: Reduced) -> None:
+        after = "" if one.nodes_after is None else f" to {one.nodes_after}"
+        text = f"{one.case}: {one.answer}, {one.nodes_before}{after} nodes in {one.seconds:.1f} s {one.message}"
+        click.echo(f"opsieve: {printable(text)}", err=True)
+
+    review(folder)  # the order in which to reduce
+    with joined(folder) as connection:
+        wanted = candidates(connection, members)
+    done = reduce_all(folder, wanted, budget, offline, say)
+    review(folder)  # takes up the reductions
+    places = [one.case for one in done if one.answer == "reduced"]
+    moves = _refingerprint(folder, False, places) if places else []
+    return {"reductions": [asdict(one) for one in done], "left": len(wanted) - len(done), "moves": moves}
 
 
 def _text(told: dict[str, Any]) -> str:

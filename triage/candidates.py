@@ -1,0 +1,45 @@
+"""Which cases to reduce first, so that a budget buys the most knowledge."""
+
+import json
+import sqlite3
+from dataclasses import dataclass
+
+from opsieve.triage.told import components_of
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A kept case that is not reduced: its folder in the store, the target that fails, its fingerprint and nodes."""
+
+    place: str
+    target: str
+    fingerprint: str
+    nodes: int
+
+
+def candidates(connection: sqlite3.Connection, members: int = 1) -> list[Candidate]:
+    """Cases to reduce, the most telling first: of every fingerprint its smallest case, in the order of clusters; then the second ones.
+
+    Of each fingerprint `members` cases, those reduced already counted; all of them where a wrong result's fingerprint does not know
+    the operators to blame, since each of its cases may be another bug.
+    """
+    found: list[tuple[int, int, Candidate]] = []
+    for key, told, rank in connection.execute(
+        "SELECT f.key, f.components, c.rank FROM fingerprints f JOIN clusters c ON c.id = f.cluster"
+        " WHERE c.status NOT IN ('fixed', 'wontfix') ORDER BY (1 - c.pinned), c.rank, f.number"
+    ).fetchall():
+        rows = connection.execute(
+            "SELECT folder, target, nodes, reduced FROM failures WHERE fingerprint = ? AND folder != '' ORDER BY nodes, rowid",
+            [key],
+        ).fetchall()
+        done = sum(reduced is not None for _, _, _, reduced in rows)
+        wanted = len(rows) if is_vague(told) else max(0, members - done)
+        waiting = [Candidate(place, target, key, nodes) for place, target, nodes, reduced in rows if reduced is None]
+        found += [(done + turn, rank, candidate) for turn, candidate in enumerate(waiting[:wanted])]
+    return [candidate for _, _, candidate in sorted(found, key=lambda one: one[:2])]
+
+
+def is_vague(components: str) -> bool:
+    """Whether a fingerprint (its components as JSON) would count the operators of a wrong result, and cannot tell which are to blame."""
+    parts = {part.name: part.kept for part in components_of(json.loads(components))}
+    return "mismatch" in parts and not parts.get("operators", False)
