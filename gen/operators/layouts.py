@@ -451,6 +451,7 @@ OPERATORS = (
         "Shape",
         _shape,
         lambda ins, attrs: [("int64", (len(_shape_range(ins, attrs)),))],
+        ranks=(1, 5),  # that of a scalar is empty
         bounds=lambda ins, attrs: (1.0, max((ins[0].shape[axis] for axis in _shape_range(ins, attrs)), default=1)),
     ),
     layout(

@@ -112,12 +112,10 @@ def _lrn(sketch: Sketch, x: Tensor) -> Instance:
 def _mean_variance(sketch: Sketch, x: Tensor) -> Instance:
     if math.prod(x.shape) < 4:  # of one element there is no variance
         x = sketch.match(x.dtype, (2, 3, *(sketch.draw.between(1, 3) for _ in x.shape[2:])))
-    if x.rank == 4 and x.shape[0] * x.shape[2] * x.shape[3] > 1 and sketch.draw.random() < 0.4:
-        return [x], {}
     axes = sketch.draw.some(range(x.rank), sketch.draw.between(1, x.rank))
     if math.prod(x.shape[axis] for axis in axes) < 2:
         axes = list(range(x.rank))
-    return [x], {"axes": axes}
+    return [x], {"axes": axes}  # always told: the checker of onnx 1.23 refuses the default
 
 
 def _dropout(sketch: Sketch, x: Tensor) -> Instance:

@@ -59,9 +59,7 @@ def _short_time(sketch: Sketch, x: Tensor) -> Instance:
     signal = sketch.match(x.dtype, (draw.between(1, 2), length, 1))
     frame, step = draw.between(2, length), draw.between(1, 4)
     taper = sketch.match(x.dtype, (frame,), Domain(0, 1)) if draw.random() < 0.5 else None
-    sided = draw.below(2)
-    if not sided or taper is not None or draw.random() < 0.5:  # with a window onnx 1.23 infers the default wrongly
-        attrs["onesided"] = sided
+    attrs["onesided"] = draw.below(2)  # always told: onnx 1.23 infers the default wrongly
     given = sketch.ints([frame], "int64", ())
     return [signal, sketch.ints([step], "int64", ()), taper, given], attrs
 
