@@ -48,7 +48,7 @@ def script(exhibit: Exhibit, text: ModelText, test: bool = False) -> str:
     several = exhibit.runs > 1 and not apart and verdict.kind != "nondeterminism"
     failure = "failure_apart" if apart else "failure_repeated" if several else "failure"
     data = _data(exhibit, text)
-    parts = [_constants(exhibit, apart, several), data, _run(exhibit), _failure(exhibit)]
+    parts = [_constants(exhibit, apart, several, test), data, _run(exhibit), _failure(exhibit)]
     parts += [template.APART] * apart + [template.REPEATED] * several + [template.TELLING]
     if test:
         parts.append(template.TEST.format(name=test_name(exhibit), failure=failure))
@@ -132,7 +132,7 @@ def _imports(data: str, apart: bool) -> str:
     return f"{plainly}from importlib import metadata\n\n"
 
 
-def _constants(exhibit: Exhibit, apart: bool, several: bool) -> str:
+def _constants(exhibit: Exhibit, apart: bool, several: bool, test: bool) -> str:
     backend = plugin(exhibit.target.backend).backend
     lines = [f"PACKAGES = {packages(exhibit)!a}"]
     if exhibit.verdict.kind == "nondeterminism":
@@ -145,9 +145,7 @@ def _constants(exhibit: Exhibit, apart: bool, several: bool) -> str:
         lines.append(f"MEMORY = {exhibit.memory}")
     if backend.environment:
         lines.append(f"os.environ.update({dict(backend.environment)!a})")
-    lines += ["", "try:", "    import numpy as np", "    import onnx", "    import onnx.parser"]
-    lines += ["except ImportError as error:", '    print(f"cannot be asked: {error}")', "    sys.exit(2)"]
-    return "\n".join(lines)
+    return "\n".join([*lines, (template.GIVE_UP_TEST if test else template.GIVE_UP) + template.LIBRARIES])
 
 
 def _failure(exhibit: Exhibit) -> str:
@@ -166,7 +164,7 @@ def _data(exhibit: Exhibit, text: ModelText) -> str:
     """MODEL, INPUTS and EXPECTED, after `decode` when it is needed."""
     lines = []
     if text.exact:
-        lines += [f"MODEL = onnx.parser.parse_model(r'''{text.text}''').SerializeToString()"]
+        lines += [f"TEXT = r'''{text.text}'''", *template.PARSED.strip("\n").split("\n")]
     else:
         lines += [f"# {plain(line, 160)}" for line in text.text.split("\n")[:_LINES] if line.strip()]
         lines += [f"MODEL = decode({encoded(exhibit.model, '')})"]

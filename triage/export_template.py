@@ -12,6 +12,35 @@ def run(model, inputs):
         raise RuntimeError(f"{{seen.outcome}}: {{seen.message}}")
     return seen.outputs
 """
+GIVE_UP = """
+
+def give_up(why):
+    print("cannot be asked: " + ascii(str(why)))
+    sys.exit(2)
+
+"""
+GIVE_UP_TEST = """
+
+def give_up(why):
+    import pytest
+
+    pytest.skip(f"cannot be asked: {why}", allow_module_level=True)
+
+"""
+LIBRARIES = """
+try:
+    import numpy as np
+    import onnx
+    import onnx.parser
+except ImportError as error:
+    give_up(error)
+"""
+PARSED = """
+try:
+    MODEL = onnx.parser.parse_model(TEXT).SerializeToString()
+except onnx.parser.ParseError as error:  # of an older onnx
+    give_up(error)
+"""
 ENDS = '''
 def failure():
     """What is wrong, "" when nothing is."""
