@@ -7,7 +7,7 @@ one that only runs others.
 
 import contextlib
 import sys
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 
 class UnknownName(Exception):
@@ -40,19 +40,23 @@ def tell(what: str, names: Iterable[str]) -> None:
     sys.stderr.flush()
 
 
-def onnxoptimizer_passes(module: Any, named: str, skipped: str) -> List[str]:
-    """The passes to run: those named, else the default ones, without those to skip."""
+def onnxoptimizer_passes(module: Any, named: str, skipped: str) -> Optional[List[str]]:
+    """The passes to run: those named, else the default ones, without those to skip; None for the default of an old release."""
     available = module.get_available_passes()
     passes = known("onnxoptimizer", split(named), available)
+    if not passes and not hasattr(module, "get_fuse_and_elimination_passes"):  # before 0.2
+        if skipped:
+            raise UnknownName("onnxoptimizer does not list its default passes in this release, so none can be left out")
+        return None
     if not passes:
         passes = list(module.get_fuse_and_elimination_passes())
     left_out = known("onnxoptimizer", split(skipped), available)
     return [name for name in passes if name not in left_out]
 
 
-def trace_onnxoptimizer(module: Any, model: Any, passes: List[str]) -> None:
+def trace_onnxoptimizer(module: Any, model: Any, passes: Optional[List[str]]) -> None:
     """Run the passes one by one on the model as it then is; `model` itself is left alone."""
-    for name in passes:
+    for name in passes or []:
         tell("ran", [name])
         after = module.optimize(model, [name])
         if after.SerializeToString(deterministic=True) != model.SerializeToString(deterministic=True):
