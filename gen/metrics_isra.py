@@ -4,7 +4,8 @@ C is a corpus, n its size; only nodes of its operators count. Of an operator o, 
 
     OTC  1 when o occurs
     IDC  distinct input counts seen / input counts that C allows; counts are held inside C's range
-    ODC  distinct output degrees seen, from 1 to 12: one for each reading of an output, and for an output that nobody reads
+    ODC  distinct output degrees seen: one for each reading of an output and for an output that nobody reads, without the readings
+         by operators outside C, held between 1 and 12
     SEC  distinct operators that read what o makes / n
     DEC  distinct pairs (p, q) such that p reads what o makes and q what p makes / n²
     SAC  distinct lists of attributes, the empty one left out, + distinct shapes of single inputs
@@ -15,9 +16,10 @@ and the metric is the mean over C, where an operator that does not occur has 0. 
     NOP  distinct pairs of operators along an edge          NTR  distinct triples along two edges that meet
     NSA  distinct shapes of the nodes' inputs + distinct pairs of operator and list of attributes
 
-and the metric is the mean over the graphs. Two departures from the source, both to make figures independent of order and naming:
-its NSA counts attribute lists that no graph before had, this one those of the graph; and it drops the edges of values that are
-graph outputs as well. Input counts above C's range, which newer operator sets allow, count as its largest, so that IDC is a ratio.
+and the metric is the mean over the graphs. Departures from the source, all to make figures independent of order and of names:
+its NSA counts attribute lists that no graph before had, this one those of the graph; it drops the edges of values that are graph
+outputs as well; it leaves out the nodes that its own generator names `flatten_node...` and `concat_outputs`, here they count. Input
+counts above C's range, which newer operator sets allow, count as its largest, so that IDC is a ratio.
 """
 
 import math
@@ -74,7 +76,8 @@ class Isra:
             seen = self._seen.setdefault(operator, _Seen())
             low, high = corpus[operator]
             seen.inputs.add(min(max(len(node.inputs), low), high))
-            seen.degrees.add(min(max(node.out_degree, 1), _MOST_READERS))
+            outside = sum(not inside[reader] for reader in node.consumers)
+            seen.degrees.add(min(max(node.out_degree - outside, 1), _MOST_READERS))
             seen.readers |= readers[place]
             pairs.update((operator, reader) for reader in readers[place])
             for reader in set(node.consumers):

@@ -106,10 +106,13 @@ def test_counts_of_inputs_and_degrees_stay_in_their_ranges() -> None:
     few = program("g (float[2] x, float[2] z) => (float[2] y) { y = Sum(x, z) }")
     assert isra({"Sum": (1, 5)}, wide)["IDC"] == 1 / 5
     assert isra({"Sum": (1, 5)}, wide, few)["IDC"] == 2 / 5
-    assert isra({"Sum": (1, 5)}, wide, few)["ODC"] == 2
+    readers_too = {"Sum": (1, 5), "Relu": (1, 1), "Neg": (1, 1)}
     graph.node.append(helper.make_node("Neg", ["t"], ["more"]))
     wider = Program(helper.make_model(graph).SerializeToString())
-    assert isra({"Sum": (1, 5)}, wide, few, wider)["ODC"] == 2  # 41 readers and 42 are both many
+    # Sum: one, and 41 and 42 readers, which are both many; Relu and Neg: one
+    assert isra(readers_too, few, wide, wider)["ODC"] == (2 + 1 + 1) / 3
+    # Readers outside the corpus do not count.
+    assert isra({"Sum": (1, 5)}, wide, wider)["ODC"] == 1
     # A newer operator set lets ReduceMax take its axes as a second input; the corpus knows one.
     assert isra({"Sum": (1, 1)}, few, wide)["IDC"] == 1
 
