@@ -168,16 +168,21 @@ def test_fingerprints_that_become_one_join_the_oldest_cluster() -> None:
 def test_a_fingerprint_that_falls_apart_leaves_its_name_to_the_largest_part() -> None:
     failures = [Rekeyed(row, "a", 1, "x" if row < 3 else "y") for row in range(5)]
     assert {group.to_key: group.to_cluster for group in plan(failures, {"a": 1}, set(), set())} == {"x": 1, "y": NEW}
-    assert {group.to_key: group.to_cluster for group in plan(failures, {"a": 1}, set(), {1})} == {"x": NEW, "y": NEW}
+    assert {group.to_key: group.to_cluster for group in plan(failures, {"a": 1}, set(), {"a"})} == {"x": NEW, "y": NEW}
+
+
+def test_fingerprints_of_one_cluster_stay_in_it() -> None:
+    groups = plan([Rekeyed(1, "a", 1, "x"), Rekeyed(2, "a", 1, "x"), Rekeyed(3, "b", 1, "y")], {}, set(), set())
+    assert {group.to_cluster for group in groups} == {1}
 
 
 @given(
     st.lists(st.tuples(st.integers(1, 4), st.sampled_from("xyz")), max_size=12),
     st.sets(st.integers(1, 4)),
-    st.sets(st.integers(1, 4)),
+    st.sets(st.sampled_from(["k1", "k2", "k3", "k4"])),
 )
 def test_no_failure_leaves_a_decided_cluster_and_none_is_lost(
-    told: list[tuple[int, str]], decided: set[int], rest: set[int]
+    told: list[tuple[int, str]], decided: set[int], rest: set[str]
 ) -> None:
     failures = [Rekeyed(row, f"k{cluster}", cluster, new) for row, (cluster, new) in enumerate(told)]
     groups = plan(failures, {f"k{cluster}": cluster for cluster in range(1, 5)} | {"z": 4}, decided, rest)

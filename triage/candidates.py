@@ -20,8 +20,8 @@ class Candidate:
 def candidates(connection: sqlite3.Connection, members: int = 1) -> list[Candidate]:
     """Cases to reduce, the most telling first: of every fingerprint its smallest case, in the order of clusters; then the second ones.
 
-    Of each fingerprint `members` cases, those reduced already counted; all of them where a wrong result's fingerprint does not know
-    the operators to blame, since each of its cases may be another bug.
+    Of each fingerprint `members` cases, those reduced already counted; all of them where the fingerprint would count operators
+    and does not know which to blame, since each of its cases may be another bug.
     """
     found: list[tuple[int, int, Candidate]] = []
     for key, told, rank in connection.execute(
@@ -40,6 +40,8 @@ def candidates(connection: sqlite3.Connection, members: int = 1) -> list[Candida
 
 
 def is_vague(components: str) -> bool:
-    """Whether a fingerprint (its components as JSON) would count the operators of a wrong result, and cannot tell which are to blame."""
-    parts = {part.name: part.kept for part in components_of(json.loads(components))}
-    return "mismatch" in parts and not parts.get("operators", False)
+    """Whether a fingerprint (its components as JSON) would count the operators of the program, but they are too many to tell which to blame."""
+    return any(
+        part.name == "operators" and not part.kept and "reduce the program" in part.hint
+        for part in components_of(json.loads(components))
+    )

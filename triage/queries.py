@@ -145,7 +145,8 @@ class Queries:
             rows = connection.execute(
                 "SELECT f.key, f.number, f.version, f.title, f.count, f.kept, f.apart, f.first_seen, f.last_seen, f.components,"
                 " (SELECT a.title FROM alternatives a JOIN alternatives b ON a.title = b.title AND b.number != a.number"
-                " JOIN fingerprints g ON g.number = b.number AND g.cluster = f.cluster WHERE a.number = f.number LIMIT 1)"
+                " JOIN fingerprints g ON g.number = b.number AND g.cluster = f.cluster WHERE a.number = f.number LIMIT 1),"
+                " (SELECT action FROM decisions WHERE state = 'done' AND instr(patch, '[\"' || f.key || '\"') ORDER BY id DESC LIMIT 1)"
                 " FROM fingerprints f WHERE f.cluster = ? ORDER BY f.number LIMIT ?",
                 [number, _MOST],
             ).fetchall()
@@ -346,16 +347,20 @@ def _cursor(after: str, length: int) -> list[Any]:
 
 def _why(row: tuple[Any, ...], cluster: int) -> str:
     """Why a fingerprint is in its cluster."""
-    shared = row[10]
+    shared, action = row[10], row[11]
+    if action == "split":
+        return "a person split it out"
+    if action == "merge":
+        return "a person merged it"
     if row[1] == cluster:
         return "the cluster began with it"
-    if row[6]:
-        return "a person split it out"
+    if action == "rekey":
+        return "its failures were in this cluster when their fingerprints were computed anew"
     if shared:
         return (
             f"it shares an alternative title with another: {' | '.join(part for part in shared.split(chr(31)) if part)}"
         )
-    return "a person merged it, or a newer rule moved it here"
+    return "it linked clusters that are one since"
 
 
 def _cluster(row: tuple[Any, ...]) -> ClusterRow:

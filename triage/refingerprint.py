@@ -14,12 +14,14 @@ from pathlib import Path
 from opsieve.gen.bad_input import BadInput
 from opsieve.gen.model import load_program
 from opsieve.gen.structure import all_nodes
+from opsieve.triage.beside import REDUCED, beside
 from opsieve.triage.decision_log import write_rekey
+from opsieve.triage.evidence import Evidence
 from opsieve.triage.fingerprint import Fingerprint, fingerprint
 from opsieve.triage.index_file import writing
 from opsieve.triage.rekeying import NEW, Group, Rekeyed, plan
-from opsieve.triage.review import evidence_of
 from opsieve.triage.shelf import DECIDED, free_number, place_new, refresh
+from opsieve.triage.signature import signature_of
 from opsieve.triage.told import observed, read_told, told_components, verdict_of, write_told
 
 
@@ -64,7 +66,7 @@ def refingerprint(
     changed = [each for each in found if base(each.key) != each.new]
     existing = dict(connection.execute("SELECT key, cluster FROM fingerprints WHERE cluster IS NOT NULL").fetchall())
     decided = {row[0] for row in connection.execute(f"SELECT id FROM clusters WHERE {DECIDED}").fetchall()}
-    rest = {each.cluster for each in found if base(each.key) == each.new}
+    rest = {each.key for each in found if base(each.key) == each.new}
     if places is not None:
         rest |= _with_others(connection, changed)
     groups = plan(changed, existing, decided, rest)
@@ -76,10 +78,14 @@ def refingerprint(
 
 def again(case: Path) -> Fingerprint:
     """The fingerprint of a case folder by today's rules, from its reduced graph when there is one. BadInput when it cannot be read."""
-    told = read_told(case)
-    graph = case / "reduced" if evidence_of(case)[0] is not None else case
-    nodes = all_nodes(load_program(graph / "model.onnx").proto.graph.node)
-    return fingerprint(verdict_of(told), observed(told, case), sorted({node.op_type for node in nodes}))
+    told, here = read_told(case), beside(case)
+    reduced = here.nodes is not None
+    model = load_program((case / REDUCED if reduced else case) / "model.onnx").proto
+    operators = sorted({node.op_type for node in all_nodes(model.graph.node)})
+    evidence = Evidence(
+        signature=signature_of(model) if reduced else None, guilty_passes=here.guilty_passes, first_bad=here.first_bad
+    )
+    return fingerprint(verdict_of(told), observed(told, case), operators, evidence)
 
 
 def base(key: str) -> str:
@@ -87,14 +93,11 @@ def base(key: str) -> str:
     return key.partition("~")[0].partition("@")[0]
 
 
-def _with_others(connection: sqlite3.Connection, changed: Sequence[Rekeyed]) -> set[int]:
-    """The clusters that hold more failures than those that change."""
-    many = Counter(each.cluster for each in changed)
-    return {
-        cluster
-        for cluster, count in many.items()
-        if connection.execute("SELECT members FROM clusters WHERE id = ?", [cluster]).fetchone()[0] > count
-    }
+def _with_others(connection: sqlite3.Connection, changed: Sequence[Rekeyed]) -> set[str]:
+    """The fingerprints that have more failures than those that change."""
+    many = Counter(each.key for each in changed)
+    sql = "SELECT count FROM fingerprints WHERE key = ?"
+    return {key for key, count in many.items() if connection.execute(sql, [key]).fetchone()[0] > count}
 
 
 def _move(

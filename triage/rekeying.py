@@ -34,25 +34,29 @@ class Group:
 
 
 def plan(
-    failures: Sequence[Rekeyed], existing: Mapping[str, int], decided: Collection[int], rest: Collection[int]
+    failures: Sequence[Rekeyed], existing: Mapping[str, int], decided: Collection[int], rest: Collection[str]
 ) -> list[Group]:
     """The groups, by fingerprint and cluster.
 
-    `existing` are the clusters of the fingerprints that are there, `decided` the clusters that a person decided of, `rest` those of
-    which some failures keep the old fingerprint.
+    `existing` are the clusters of the fingerprints that are there, `decided` the clusters that a person decided of, `rest` the
+    fingerprints that some failures keep. Of a fingerprint that falls apart the largest part stays in the cluster; fingerprints of one cluster stay in it.
     """
     rows: dict[tuple[str, int, str], list[int]] = defaultdict(list)
     for each in failures:
         rows[each.key, each.cluster, each.new].append(each.row)
-    outcomes: dict[int, Counter[str]] = defaultdict(Counter)
+    outcomes: dict[str, Counter[str]] = defaultdict(Counter)
     origins: dict[str, set[int]] = defaultdict(set)
-    for (_, cluster, new), found in rows.items():
-        outcomes[cluster][new] += len(found)
+    for (key, cluster, new), found in rows.items():
+        outcomes[key][new] += len(found)
         origins[new].add(cluster)
-    heirs = {cluster: _heir(counts, cluster in rest) for cluster, counts in outcomes.items() if cluster not in decided}
+    heirs = {key: _heir(counts, key in rest) for key, counts in outcomes.items()}
+    inherited: dict[str, set[int]] = defaultdict(set)
+    for key, cluster, new in rows:
+        if heirs[key] == new:
+            inherited[new].add(cluster)
     groups = []
     for (key, cluster, new), found in sorted(rows.items()):
-        home, reason = _home(new, origins[new], existing, decided, heirs)
+        home, reason = _home(new, origins[new], existing, decided, inherited[new])
         if cluster in decided and cluster != home:
             groups.append(
                 Group(
@@ -72,7 +76,11 @@ def plan(
 
 
 def _home(
-    new: str, origins: Collection[int], existing: Mapping[str, int], decided: Collection[int], heirs: Mapping[int, str]
+    new: str,
+    origins: Collection[int],
+    existing: Mapping[str, int],
+    decided: Collection[int],
+    inherited: Collection[int],
 ) -> tuple[int, str]:
     """The cluster of a key, and the reason for those who do not come from it."""
     if new in existing:
@@ -80,14 +88,13 @@ def _home(
     kept = sorted(cluster for cluster in origins if cluster in decided)
     if kept:
         return kept[0], "its fingerprint is that of a cluster that a person decided of"
-    heired = sorted(cluster for cluster in origins if heirs.get(cluster) == new)
-    if heired:
-        return heired[0], "failures of both clusters have one fingerprint now"
+    if inherited:
+        return min(inherited), "failures of both clusters have one fingerprint now"
     return NEW, "its fingerprint differs from those of its cluster now"
 
 
 def _heir(counts: Counter[str], has_rest: bool) -> str:
-    """The key that goes on as the cluster: the most frequent; none when some keep the old one and the others disagree."""
+    """The key that a fingerprint goes on as: the most frequent; none when some keep the old one and the others disagree."""
     if has_rest and len(counts) > 1:
         return ""
     return min(counts, key=lambda key: (-counts[key], key))

@@ -3,86 +3,72 @@
 Each step is one transaction on rows that are there; nothing is decided, so it can be done again at any time, beside a campaign.
 """
 
-import json
 import sqlite3
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from opsieve.gen.bad_input import BadInput
-from opsieve.gen.files import read_file
+from opsieve.triage.beside import Beside, beside
 from opsieve.triage.index_file import joined, writing
 from opsieve.triage.ranking import Place, ranked
 from opsieve.triage.rules import FOLDER, Rule, Subject, first_that_explains, read_rules
 from opsieve.triage.shelf import refresh
 
-_MAX_JSON = 8 << 20
 _DONE = ("known", "fixed", "wontfix")
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What a round did: how many clusters were ranked, rules read, failures explained; sentences about what could not be used."""
+    """What a round did: how many clusters were ranked, rules read, failures explained; sentences about what could not be used;
+    the places of cases beside which something was found, whose fingerprints may tell more now (`refingerprint`)."""
 
     ranked: int
     rules: int
     explained: int
     problems: tuple[str, ...]
+    evidence: tuple[str, ...]
 
 
 def review(folder: Path) -> Review:
     """Take up evidence, match rules, rank. BadInput when the store cannot be used."""
     rules, problems = read_rules(folder / FOLDER)
     with joined(folder) as connection:
-        take_evidence(connection, folder)
+        places = take_evidence(connection, folder)
         with writing(connection):
             explained = match_rules(connection, rules)
         with writing(connection):
             many = rank(connection)
-    return Review(many, len(rules), explained, tuple(problems))
+    return Review(many, len(rules), explained, tuple(problems), tuple(places))
 
 
-def take_evidence(connection: sqlite3.Connection, folder: Path) -> None:
-    """Enter what lies beside kept cases: the size of a reduction, the guilty passes, the first bad release."""
+def take_evidence(connection: sqlite3.Connection, folder: Path) -> list[str]:
+    """Enter what lies beside kept cases (`beside`); the places of those that have any, whose fingerprints may tell more now."""
     changed: set[int] = set()
-    rows = connection.execute(
+    found: list[tuple[int, str, Beside]] = []
+    places: list[str] = []
+    for row, place, reduced, key, cluster, guilty, bad in connection.execute(
         "SELECT f.rowid, f.folder, f.reduced, f.fingerprint, p.cluster, p.guilty_pass, p.first_bad FROM failures f"
         " JOIN fingerprints p ON p.key = f.fingerprint WHERE f.folder != ''"
-    ).fetchall()
-    found = []
-    for row_id, place, reduced, key, cluster, guilty, bad in rows:
-        nodes, passes, first = evidence_of(folder / place)
-        if (nodes if nodes is not None else reduced, passes or guilty, first or bad) != (reduced, guilty, bad):
-            found.append((row_id, nodes, key, passes, first))
+    ).fetchall():
+        here = beside(folder / place)
+        if here == Beside():
+            continue
+        places.append(place)
+        passes = " ".join(here.guilty_passes)
+        if (here.nodes, passes or guilty, here.first_bad or bad) != (reduced, guilty, bad):
+            found.append((row, key, here))
             changed |= {cluster} - {None}
-    if not found:
-        return
-    with writing(connection):
-        for row_id, nodes, key, passes, first in found:
-            if nodes is not None:
-                connection.execute("UPDATE failures SET reduced = ? WHERE rowid = ?", [nodes, row_id])
-            if passes:
-                connection.execute("UPDATE fingerprints SET guilty_pass = ? WHERE key = ?", [passes, key])
-            if first:
-                connection.execute("UPDATE fingerprints SET first_bad = ? WHERE key = ?", [first, key])
-        refresh(connection, sorted(changed))
-
-
-def evidence_of(case: Path) -> tuple[int | None, str, str]:
-    """Of a case folder: the nodes of its reduction (None: not reduced), its guilty passes, its first bad release or commit; "" when unknown."""
-    reduction, culprit = _facts(case / "reduced" / "reduction.json"), _facts(case / "culprit.json")
-    attribution = _facts(case / "attribution.json") or _inner(culprit, "attribution")
-    nodes = reduction.get("nodes_after")
-    inner = reduction.get("inner_nodes_after", 0)
-    counted = (
-        nodes + (inner if isinstance(inner, int) else 0) if isinstance(nodes, int) and reduction.get("same") else None
-    )
-    passes = attribution.get("passes") if attribution.get("answer") in ("pass", "set") else culprit.get("guilty_passes")
-    named = [str(one)[:100] for one in passes if isinstance(one, str)] if isinstance(passes, list) else []
-    bad = culprit.get("first_bad") or culprit.get("culprit_commit")
-    return counted, " ".join(named)[:300], bad[:100] if isinstance(bad, str) else ""
+    if found:
+        with writing(connection):
+            for row, key, here in found:
+                connection.execute("UPDATE failures SET reduced = ? WHERE rowid = ?", [here.nodes, row])
+                if operators := here.operators:
+                    connection.execute("UPDATE failures SET operators = ? WHERE rowid = ?", [" ".join(operators), row])
+                for column, value in (("guilty_pass", " ".join(here.guilty_passes)), ("first_bad", here.first_bad)):
+                    if value:
+                        connection.execute(f"UPDATE fingerprints SET {column} = ? WHERE key = ?", [value, key])
+            refresh(connection, sorted(changed))
+    return places
 
 
 def match_rules(connection: sqlite3.Connection, rules: list[Rule]) -> int:
@@ -153,18 +139,3 @@ def _features(kind: str, stage: str, title: str, operators: str, guilty: str) ->
     return frozenset(
         [f"kind {kind}", f"stage {stage}", f"pass {guilty}", *(f"op {name}" for name in few), *title.split()[:20]]
     )
-
-
-def _facts(path: Path) -> dict[str, Any]:
-    """A JSON object that another part of opsieve left; {} when there is none that can be read."""
-    if path.is_file():
-        with suppress(BadInput, ValueError, RecursionError):
-            told = json.loads(read_file(path, _MAX_JSON))
-            if isinstance(told, dict):
-                return told
-    return {}
-
-
-def _inner(told: dict[str, Any], name: str) -> dict[str, Any]:
-    found = told.get(name)
-    return found if isinstance(found, dict) else {}

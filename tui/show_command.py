@@ -99,7 +99,7 @@ def _print_cluster(told: dict[str, Any], fingerprints: "Sequence[FingerprintRow]
     table(
         ("member", "nodes", "target", "version"),
         [
-            (case["name"], case["nodes"] if case["reduced"] is None else f"{case['reduced']} of {case['nodes']}", case["target"], case["version"])
+            (case["name"], case["nodes"] if case["reduced"] is None else f"{case['reduced']} of {case['nodes']}", case["target"][:24], case["version"][:12])
             for case in told["cases"]
         ],
         right=("nodes",),

@@ -69,6 +69,9 @@ def command(
     if reduce_:
         moved |= _reduce(folder, budget, members, offline)
     done = review(folder)
+    if done.evidence and not refingerprint:
+        moved["moves"] = _refingerprint(folder, False, list(done.evidence))
+        done = review(folder) if moved["moves"] else done
     with Queries(folder) as store:
         counts, rules, aside = store.counts(), store.rules(), store.aside(most=10)
     for problem in done.problems:
@@ -139,10 +142,7 @@ def _reduce(folder: Path, budget: float, members: int, offline: bool) -> dict[st
     with joined(folder) as connection:
         wanted = candidates(connection, members)
     done = reduce_all(folder, wanted, budget, offline, say)
-    review(folder)  # takes up the reductions
-    places = [one.case for one in done if one.answer == "reduced"]
-    moves = _refingerprint(folder, False, places) if places else []
-    return {"reductions": [asdict(one) for one in done], "left": len(wanted) - len(done), "moves": moves}
+    return {"reductions": [asdict(one) for one in done], "left": len(wanted) - len(done)}
 
 
 def _text(told: dict[str, Any]) -> str:
