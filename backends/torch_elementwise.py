@@ -40,6 +40,19 @@ def wraps(rule: Callable[..., Any]) -> Callable[..., Any]:
     return wrapping
 
 
+def ordered(rule: Callable[..., Any], kept: bool) -> Callable[..., Any]:
+    """As `wide`, and uint64 as int64 with its highest bit turned, which has the same order; `kept` results are turned back."""
+
+    def turned(n: Any, *values: Any) -> Any:
+        if values[0].dtype != torch.uint64:
+            return wide(rule)(n, *values)
+        lowest = torch.iinfo(torch.int64).min
+        made = rule(n, *(value.view(torch.int64) ^ lowest for value in values))
+        return (made ^ lowest).view(torch.uint64) if kept else made
+
+    return turned
+
+
 def unary(function: Callable[..., Any]) -> Callable[..., Any]:
     """The rule that applies a function of one tensor."""
     return lambda n, x: function(x)
@@ -132,7 +145,7 @@ def hardmax(x: Any, axis: int) -> Any:
 
 def dropout(n: Any, x: Any, ratio: Any = None, training: Any = None) -> Any:
     """Nothing is dropped in inference, or with a ratio of 0."""
-    if training and (0.5 if ratio is None else ratio):
+    if n.one(training) and n.one(ratio, 0.5):
         n.refuse("random numbers")
     return x, torch.ones_like(x, dtype=torch.bool)
 
@@ -158,7 +171,7 @@ def mean(n: Any, *values: Any) -> Any:
 
 FUNCTIONS = {
     "Abs": torch.abs, "Acos": torch.acos, "Acosh": torch.acosh, "Asin": torch.asin, "Asinh": torch.asinh,
-    "Atan": torch.atan, "Atanh": torch.atanh, "BitwiseNot": torch.bitwise_not, "Ceil": torch.ceil, "Cos": torch.cos,
+    "Atan": torch.atan, "Atanh": torch.atanh, "Ceil": torch.ceil, "Cos": torch.cos,
     "Cosh": torch.cosh, "Erf": torch.erf, "Exp": torch.exp, "Floor": torch.floor, "HardSwish": F.hardswish,
     "Log": torch.log, "Mish": F.mish, "Neg": torch.neg, "Not": torch.logical_not, "Reciprocal": torch.reciprocal,
     "Relu": torch.relu, "Round": torch.round, "Sigmoid": torch.sigmoid, "Sign": torch.sign, "Sin": torch.sin,
@@ -175,7 +188,7 @@ PAIRS = {
 ASKS = {"Dropout": (1, 2)}
 TABLE: dict[str, Callable[..., Any]] = {
     **{op: unary(function) for op, function in FUNCTIONS.items()},
-    **{op: wide(binary(function)) for op, function in COMPARISONS.items()},
+    **{op: ordered(binary(function), False) for op, function in COMPARISONS.items()},
     **{op: wraps(binary(function)) for op, function in PAIRS.items()},
     "Add": wraps(binary(torch.add)),
     "Sub": wraps(binary(torch.sub)),
@@ -183,9 +196,10 @@ TABLE: dict[str, Callable[..., Any]] = {
     "Div": wide(divide),
     "Mod": wide(lambda n, a, b: torch.fmod(a, b) if n("fmod", 0) else torch.remainder(a, b)),
     "Pow": wide(power),
+    "BitwiseNot": wraps(unary(torch.bitwise_not)),
     "BitShift": shift,
-    "Max": wide(folded(torch.maximum)),
-    "Min": wide(folded(torch.minimum)),
+    "Max": ordered(folded(torch.maximum), True),
+    "Min": ordered(folded(torch.minimum), True),
     "Sum": folded(torch.add),
     "Mean": mean,
     "Clip": wide(clip),

@@ -86,7 +86,7 @@ def tensor_scatter(n: Any, x: Any, update: Any, starts: Any = None) -> Any:
 
 def top_k(n: Any, x: Any, k: Any = None) -> Any:
     """The first k of a stable order, so that of equal elements the one with the lower index comes first."""
-    k = n("k") if k is None else k[0] if isinstance(k, list) else k
+    k = n.one(k, n("k"))
     axis = n("axis", -1)
     values, places = torch.sort(x, dim=axis, descending=bool(n("largest", 1)), stable=True)
     return values.narrow(axis, 0, k), places.narrow(axis, 0, k)
@@ -108,7 +108,7 @@ def running(function: Callable[..., Any], neutral: int) -> Callable[..., Any]:
     """Sums or products of what comes before, from the other end if `reverse`, without the element itself if `exclusive`."""
 
     def along(n: Any, x: Any, axis: Any) -> Any:
-        axis = axis[0] if isinstance(axis, list) else axis
+        axis = n.one(axis)
         x = x.flip(axis) if n("reverse", 0) else x
         if n("exclusive", 0):
             first = torch.full_like(x.narrow(axis, 0, min(1, x.shape[axis])), neutral)

@@ -9,13 +9,14 @@ import torch
 
 def inserted(n: Any, items: Any, value: Any, at: Any = None) -> Any:
     """The sequence with a value put in before a position, at the end by default."""
-    at = len(items) if at is None else at + len(items) if at < 0 else at
+    at = n.one(at, len(items))
+    at = at + len(items) if at < 0 else at
     return [*items[:at], value, *items[at:]]
 
 
 def erased(n: Any, items: Any, at: Any = None) -> Any:
     """The sequence without one element, the last by default."""
-    at = (-1 if at is None else at) % len(items)
+    at = n.one(at, -1) % len(items)
     return [*items[:at], *items[at + 1 :]]
 
 
@@ -37,7 +38,7 @@ TABLE: dict[str, Callable[..., Any]] = {
     "SequenceConstruct": lambda n, *values: list(values),
     "SequenceEmpty": lambda n: [],
     "SequenceLength": lambda n, items: torch.tensor(len(items)),
-    "SequenceAt": lambda n, items, at: items[at],
+    "SequenceAt": lambda n, items, at: items[n.one(at)],
     "SequenceInsert": inserted,
     "SequenceErase": erased,
     "ConcatFromSequence": joined,

@@ -85,7 +85,7 @@ def expand(n: Any, x: Any, shape: Any) -> Any:
 def pad(n: Any, x: Any, pads: Any = None, value: Any = None, axes: Any = None) -> Any:
     """Constant, by reflection, by the edge or around; negative padding cuts."""
     pads = n("pads") if pads is None else pads
-    value = n("value", 0) if value is None else value[0] if isinstance(value, list) else value
+    value = n("value", 0) if value is None else n.one(value)
     axes = range(x.dim()) if axes is None else [axis % x.dim() for axis in axes]
     mode, half = n("mode", "constant"), len(pads) // 2
     both = dict(zip(axes, zip(pads[:half], pads[half:])))
@@ -136,8 +136,7 @@ def space_to_depth(n: Any, x: Any) -> Any:
 
 def trilu(n: Any, x: Any, k: Any = 0) -> Any:
     """The triangle above or below a diagonal."""
-    k = k[0] if isinstance(k, list) else k or 0
-    k = max(-(2**31), min(2**31, k))
+    k = max(-(2**31), min(2**31, n.one(k, 0)))
     return torch.triu(x, k) if n("upper", 1) else torch.tril(x, k)
 
 
@@ -149,7 +148,7 @@ def eye(n: Any, x: Any) -> Any:
 
 def one_hot(n: Any, x: Any, depth: Any, values: Any) -> Any:
     """The second value at each index, the first elsewhere and for an index that is out of range."""
-    depth = depth[0] if isinstance(depth, list) else depth
+    depth = n.one(depth)
     places = x.to(torch.int64)
     places = torch.where(places < 0, places + int(depth), places)
     axis = n("axis", -1)
@@ -161,7 +160,7 @@ def one_hot(n: Any, x: Any, depth: Any, values: Any) -> Any:
 
 def ranged(n: Any, start: Any, limit: Any, delta: Any, first: Any, last: Any, by: Any) -> Any:
     """From start by delta, without the limit."""
-    first, last, by = (value[0] if isinstance(value, list) else value for value in (first, last, by))
+    first, last, by = map(n.one, (first, last, by))
     exact = not isinstance(first, float)
     count = len(range(first, last, by)) if exact else max(0, math.ceil((last - first) / by))
     steps = torch.arange(count)

@@ -11,7 +11,7 @@ def dft(n: Any, x: Any, length: Any = None, axis: Any = None) -> Any:
     """Complex numbers are pairs along the last axis; a real input has one element there."""
     axis = n("axis", 1) if n.opset < 20 else -2 if axis is None else axis
     axis = axis % x.dim()
-    length = length[0] if isinstance(length, list) else length
+    length, axis = n.one(length), n.one(axis)
     if n("inverse", 0):
         whole = torch.view_as_complex(x.contiguous())
         if n("onesided", 0):

@@ -72,6 +72,12 @@ class Node:
         number = self.attributes.get(name)
         return default if not number else VALUES.element(number)
 
+    @staticmethod
+    def one(value: Any, default: Any = None) -> Any:
+        """The number that was asked, whether its tensor had no dimension or one; the default where it is absent."""
+        value = value[0] if isinstance(value, list) else value
+        return default if value is None else value
+
     def refuse(self, why: str) -> Any:
         """Raise Unsupported."""
         raise Unsupported("%s: %s" % (self.op, why))
@@ -91,7 +97,7 @@ class Tape:
         self.places[key] = place + 1
         if not self.recording:
             return self.kept[key][place]
-        told = value.tolist()
+        told = None if value is None else value.tolist()
         self.kept.setdefault(key, []).append(told)
         return told
 
@@ -110,8 +116,10 @@ class Step:
         """The outputs of the node, one value or a tuple of them."""
         values = []
         for position, name in enumerate(self.inputs):
-            value = env[name] if name else None
-            values.append(tape.ask(self.key, value) if value is not None and position in self.asks else value)
+            if name and position in self.asks:
+                values.append(tape.ask(self.key, env.get(name)))  # a pruned block no longer makes it
+            else:
+                values.append(env[name] if name else None)
         if self.flow is not None:
             return self.flow(self, values, env, tape)
         values += [tape.ask(self.key, values[position]) for position in self.also]
@@ -278,9 +286,14 @@ class _Defined:
             types = [VALUES.serialised_type(value) for value in values]
             node = onnx.NodeProto()
             node.CopyFrom(self.proto)
-            for item in node.attribute:
-                if item.ref_attr_name:
-                    raise Unsupported("%s: an attribute of the function around it" % step.node.op)
+            del node.attribute[:]
+            for item in self.proto.attribute:
+                if not item.ref_attr_name:
+                    node.attribute.append(item)
+                elif isinstance(step.node(item.name), torch.Tensor):
+                    raise Unsupported("%s: a tensor that the function around it is given" % step.node.op)
+                elif step.node(item.name) is not None:
+                    node.attribute.append(onnx.helper.make_attribute(item.name, step.node(item.name)))
             versions = [item for item in schema.context_dependent_function_opset_versions if item <= opset]
             version = max(versions) if versions and not self.domain else schema.since_version
             data = schema.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), types)

@@ -123,7 +123,7 @@ class Torch:
             return "environment"
         if kind == "DecodeError":
             return "rejected"
-        return "unsupported" if kind in ("RuntimeError", "ValueError", "TypeError") and LACKS.search(text) else "error"
+        return "unsupported" if kind == "RuntimeError" and LACKS.search(text) else "error"
 
 
 class Compiled(Torch):
