@@ -41,7 +41,9 @@ _RUN = """\
 
 
 def source(name: str, options: Mapping[str, str], dtypes: Collection[str]) -> str:
-    """The source of `run` for the transformer called `name`."""
+    """The source of `run` for the transformer called `name`; "" where rules are skipped that nothing but opsieve can skip."""
+    if name == "onnxscript" and options.get("skip"):
+        return ""
     imports, lines = _TRANSFORMS[name](options)
     lines = [*imports, "import onnxruntime as ort", "", *lines]
     text = "".join(f"    {line}\n" if line else "\n" for line in lines)
@@ -52,11 +54,13 @@ Lines = tuple[list[str], list[str]]  # of imports, and of what turns `model` int
 
 
 def _onnxoptimizer(options: Mapping[str, str]) -> Lines:
-    passes = _split(options["passes"]) or None
-    call = (
-        f"after = onnxoptimizer.optimize(onnx.load_model_from_string(model), {passes!a}, {options['fixpoint'] == 'on'})"
-    )
-    return ["import onnxoptimizer"], [call]
+    passes, lines = f"{_split(options['passes']) or None!a}", []
+    if options.get("skip"):
+        every = passes if options["passes"] else "onnxoptimizer.get_fuse_and_elimination_passes()"
+        lines = [f"passes = [name for name in {every} if name not in {_split(options['skip'])!a}]"]
+        passes = "passes"
+    call = f"onnxoptimizer.optimize(onnx.load_model_from_string(model), {passes}, {options['fixpoint'] == 'on'})"
+    return ["import onnxoptimizer"], [*lines, f"after = {call}"]
 
 
 def _onnxsim(options: Mapping[str, str]) -> Lines:

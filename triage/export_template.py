@@ -15,7 +15,7 @@ def run(model, inputs):
 GIVE_UP = """
 
 def give_up(why):
-    print("cannot be asked: " + ascii(str(why)))
+    print("cannot be asked: " + ascii(str(why))[1:-1])
     sys.exit(2)
 
 """

@@ -120,8 +120,22 @@ def shown_again(
 
 
 def folder_of(what: str, store: Path) -> Path:
-    """The case that a path or the id of a cluster names; BadInput when there is neither."""
-    return Path(what)
+    """The case that a path or the name of a cluster means, the reduced one where there is one; BadInput when it means none."""
+    from opsieve.gen.bad_input import BadInput, shown
+    from opsieve.triage.queries import Queries
+
+    if Path(what).exists() or "/" in what:
+        return Path(what)
+    if not store.is_dir():
+        raise BadInput(
+            f"there is no {shown(what, 120)}, and no store {shown(store, 120)} to look for such a cluster; name --store"
+        )
+    with Queries(store) as queries:
+        found = queries.case(what)
+    place = found.reduced or found.folder
+    if place is None:
+        raise BadInput(f"no case of {shown(what, 120)} was kept; look at its members with opsieve show")
+    return place
 
 
 def _culprit(place: Path) -> tuple[tuple[str, ...], str, str]:
@@ -132,7 +146,7 @@ def _culprit(place: Path) -> tuple[tuple[str, ...], str, str]:
     sentences = {"regression": "", "fix": ""}
     transitions = found.get("transitions")
     for change in transitions if isinstance(transitions, list) else []:
-        if isinstance(change, dict) and change.get("kind") in sentences:
+        if isinstance(change, dict) and change.get("kind") in ("regression", "fix"):
             before, after = change.get("last_before", ""), change.get("first_after", "")
             words = (
                 ("Fails from", "last without it") if change["kind"] == "regression" else ("Gone in", "last that fails")
