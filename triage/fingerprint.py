@@ -18,15 +18,29 @@ from opsieve.backends.last_words import summary
 from opsieve.backends.observation import Observation
 from opsieve.backends.target import BadTarget, Target
 from opsieve.backends.verdict import Verdict
+from opsieve.triage.evidence import NOTHING, Evidence, Signature
 from opsieve.triage.normalise import has_variables, normalise, operator_blamed, operators_named
-from opsieve.triage.places import location
+from opsieve.triage.places import location, with_place
 from opsieve.triage.stack import Stack, read
 
-VERSION = 1
+VERSION = 2
 _FRAMES = 3  # innermost telling frames that count: the best of 1, 2, 3, 5 and all on labelled stacks, together with 2
 _FEW = 6  # different operators of a graph that is small enough to speak for its bug
+_WORDS = 2  # constant words that make a message with variable parts the compiler's own
 _MAX_VALUE = 600
-_GRAPH = "operators"  # the component that changes while a graph is reduced
+_BY_CHANCE = frozenset(["hang", "out-of-memory"])  # what stops them, stops them anywhere
+_SPEECHLESS = frozenset(["crash", "hang", "out-of-memory"])  # their messages are the signal's or ours
+# Components that change while a graph is reduced, or that become known after it: no part of "the same failure".
+_LATER = frozenset(["operators", "edges", "ranks", "attributes", "guilty pass", "cure", "first bad"])
+# Messages that the Python interpreter writes: what varies in them are the types of the data, so they split one bug.
+_INTERPRETER = re.compile(
+    r"not supported between instances|object (?:is not|has no|does not)|unsupported operand|index out of range|has no len"
+    r"|positional argument|keyword argument|values to unpack|cannot unpack|can only concatenate|referenced before assignment"
+    r"|cannot access local|name <name> is not defined"
+)
+_PLACEHOLDER = re.compile(r"<\w+>")
+_NO_BRACKETS = str.maketrans(dict.fromkeys(",;()[]{}", " "))
+_SPOKEN = re.compile(r"[A-Za-z_]{3,}+")
 _WORD = re.compile(r"\w+")
 _NOT_A_WORD = re.compile(r"[^a-z0-9]+")
 
@@ -54,8 +68,14 @@ class Fingerprint:
         return next((component.value for component in self.components if component.name == name), "")
 
 
-def fingerprint(verdict: Verdict, observation: Observation, operators: Sequence[str]) -> Fingerprint:
-    """The fingerprint of a failure: `observation` is that of the target blamed, `operators` are those of its graph."""
+def fingerprint(
+    verdict: Verdict, observation: Observation, operators: Sequence[str], evidence: Evidence = NOTHING
+) -> Fingerprint:
+    """The fingerprint of a failure: `observation` is that of the target blamed, `operators` are those of its graph.
+
+    `evidence` is what reduction, attribution and bisection found since; each part of it is a component of its own. Those never
+    count for `same`, so a fingerprint can be followed while its graph is reduced.
+    """
     kind = verdict.kind or observation.outcome
     try:
         backend = Target.parse(observation.target).backend
@@ -66,65 +86,76 @@ def fingerprint(verdict: Verdict, observation: Observation, operators: Sequence[
         Component("backend", backend, True, "another compiler's failure is another bug"),
     ]
     components += (
-        _wrong_result(verdict, observation, operators)
+        _wrong_result(verdict, observation, operators, evidence)
         if verdict.mismatch
-        else _failure(verdict, observation, operators)
+        else _failure(verdict, observation, operators, evidence)
     )
     components = [component for component in components if component.value]
-    told = [[component.name, component.value] for component in components if component.kept]
+    told = [[component.name, _essence(component)] for component in components if component.kept]
     digest = hashlib.sha256(json.dumps([VERSION, told], ensure_ascii=True).encode()).hexdigest()[:10]
     return Fingerprint(VERSION, f"{backend}-{kind}-{digest}", tuple(components))
 
 
 def same(a: Fingerprint, b: Fingerprint) -> bool:
-    """Whether a smaller program still shows the same failure: all that counts is equal, the operators of the graph aside."""
+    """Whether a smaller program still shows the same failure: all that counts is equal, the graph and later evidence aside."""
     return a.version == b.version and _lasting(a.components) == _lasting(b.components)
 
 
 def _lasting(components: Iterable[Component]) -> list[tuple[str, str]]:
     return [
-        (component.name, component.value) for component in components if component.kept and component.name != _GRAPH
+        (component.name, _essence(component))
+        for component in components
+        if component.kept and component.name not in _LATER
     ]
 
 
-def _failure(verdict: Verdict, observation: Observation, operators: Sequence[str]) -> list[Component]:
+def _essence(component: Component) -> str:
+    """What of a component is compared. Of a message the constant words: how many dimensions or names it lists is the program's matter."""
+    if component.name != "message":
+        return component.value
+    return " ".join(_PLACEHOLDER.sub(" ", component.value).translate(_NO_BRACKETS).split()) or component.value
+
+
+def _failure(
+    verdict: Verdict, observation: Observation, operators: Sequence[str], evidence: Evidence
+) -> list[Component]:
     """The track of crashes, errors, hangs and all that has no mismatch."""
+    kind = observation.outcome
     message = verdict.message or observation.message or summary(observation.log)
-    if observation.outcome == "crash":
+    if kind == "crash":
         message = summary(observation.log) or message
-    place = location(message)
     template = normalise(message)
-    stack = read(observation.frames, _FRAMES)
+    stack = read(with_place(observation.frames, message), _FRAMES, outermost=kind in _BY_CHANCE)
     blamed = operator_blamed(message) or operator_blamed(observation.log)
     exception = observation.exception.rpartition(".")[2][:_MAX_VALUE]
-    said = _message_component(template, stack, observation.outcome == "crash")
-    components = [
-        Component(
-            "stage", verdict.stage or observation.stage, True, "importing, compiling and running are different code"
-        ),
+    said = _message_component(template, stack, kind == "crash")
+    stage = verdict.stage or observation.stage
+    named = " ".join(operators_named(message, operators))[:_MAX_VALUE]
+    return [
+        Component("stage", stage, True, "importing, compiling and running are different code"),
         Component("exception", exception, True, "the class, without its module, which moves between releases"),
         Component("signal", _signal_name(observation.signal), True, "how the process died"),
-        Component("place", place[:_MAX_VALUE], True, "the place in the compiler's source that the message tells"),
-        _frames_component(stack),
+        Component("place", location(message)[:_MAX_VALUE], False, "the message tells it; it is the innermost frame"),
+        _frames_component(stack, kind in _BY_CHANCE),
         said,
         _blamed_component(blamed, said, stack),
-        Component(
-            "operators named",
-            " ".join(operators_named(message, operators))[:_MAX_VALUE],
-            False,
-            "for people: the message counts as a whole",
+        Component("operators named", named, False, "for people: the message counts as a whole"),
+        _operators_component(
+            evidence.signature.operators if evidence.signature else operators,
+            needed=not stack.symbols
+            and (not template or kind in _SPEECHLESS or (stage == "run" and not (named or blamed))),
         ),
-    ]
-    return [
-        *components,
-        _operators_component(operators, needed=not stack.symbols and (not template or observation.outcome == "crash")),
+        *_found_later(evidence, kept=False),
     ]
 
 
-def _wrong_result(verdict: Verdict, observation: Observation, operators: Sequence[str]) -> list[Component]:
+def _wrong_result(
+    verdict: Verdict, observation: Observation, operators: Sequence[str], evidence: Evidence
+) -> list[Component]:
     """The track of mismatches."""
     mismatch = verdict.mismatch
     assert mismatch is not None
+    shape = evidence.signature
     return [
         Component("mismatch", mismatch.what, True, "NaN, a wrong shape and a wrong value have different causes"),
         Component(
@@ -142,17 +173,47 @@ def _wrong_result(verdict: Verdict, observation: Observation, operators: Sequenc
         ),
         Component("output", mismatch.output[:100], False, "a name of the program"),
         Component("error", f"{mismatch.max_abs:.3g}", False, "the size of an error depends on the inputs"),
-        _operators_component(operators, needed=True),
+        _operators_component(shape.operators if shape and shape.operators else operators, needed=True),
+        *(_shape_components(shape) if shape else ()),
+        *_found_later(evidence, kept=True),
     ]
 
 
-def _frames_component(stack: Stack) -> Component:
+def _shape_components(shape: Signature) -> list[Component]:
+    return [
+        Component(
+            "edges",
+            " ".join(shape.edges)[:_MAX_VALUE],
+            len(shape.operators) <= _FEW,
+            "what feeds what in the reduced graph",
+        ),
+        Component("ranks", " ".join(shape.ranks)[:_MAX_VALUE], False, "for people: one bug shows at several ranks"),
+        Component(
+            "attributes", " ".join(shape.attributes)[:_MAX_VALUE], False, "for people: one bug shows under several"
+        ),
+    ]
+
+
+def _found_later(evidence: Evidence, kept: bool) -> list[Component]:
+    """What attribution and bisection say. It decides for a wrong result, which shows far from its cause."""
+    passes, cure = " ".join(sorted(evidence.guilty_passes)), " ".join(sorted(evidence.cure))
+    why = "" if kept else "; where it failed tells more"
+    return [
+        Component("guilty pass", passes[:_MAX_VALUE], kept, f"without it the failure is gone{why}"),
+        Component("cure", cure[:_MAX_VALUE], kept and not passes, f"so built, the compiler is well{why}"),
+        Component("first bad", evidence.first_bad[:100], kept, f"bugs of different age are different{why}"),
+    ]
+
+
+def _frames_component(stack: Stack, by_chance: bool) -> Component:
     dropped = f"{stack.dropped} frames of plumbing dropped"
     if not stack.names:
         return Component("frames", "", False, f"no frame of the compiler's own; {dropped}")
     hint = f"the compiler's innermost {len(stack.names)}, {dropped}"
     if stack.recursive:
         hint = f"the turn of a recursion; {dropped}"
+    elif by_chance:
+        hint = f"the compiler's outermost {len(stack.names)}: where within them it was stopped is chance; {dropped}"
     elif not stack.symbols:
         hint += "; offsets hold for one build only"
     return Component("frames", " < ".join(stack.names)[:_MAX_VALUE], True, hint)
@@ -163,9 +224,15 @@ def _message_component(template: str, stack: Stack, crash: bool) -> Component:
         return Component("message", template, True, "there are no telling frames")
     if crash:
         return Component("message", template, False, "the frames tell more, and broken memory is reported in many ways")
-    if has_variables(template):
-        return Component("message", template, False, "the frames tell more, and parts of it vary")
-    return Component("message", template, True, "a constant: it separates two errors of one function")
+    if not has_variables(template):
+        return Component("message", template, True, "a constant: it separates two errors of one function")
+    if _INTERPRETER.search(template):
+        return Component(
+            "message", template, False, "the frames tell more: the interpreter wrote it, and parts of it vary"
+        )
+    if len(_SPOKEN.findall(_PLACEHOLDER.sub("", template))) < _WORDS:
+        return Component("message", template, False, "the frames tell more, and little of it is constant")
+    return Component("message", template, True, "its constant words separate two errors of one function")
 
 
 def _blamed_component(blamed: str, message: Component, stack: Stack) -> Component:
@@ -185,10 +252,10 @@ def _operators_component(operators: Sequence[str], needed: bool) -> Component:
     distinct = sorted(set(operators))
     value = " ".join(distinct)[:_MAX_VALUE]
     if not needed:
-        return Component(_GRAPH, value, False, "frames or message tell more")
+        return Component("operators", value, False, "frames or message tell more")
     if len(distinct) > _FEW:
-        return Component(_GRAPH, value, False, f"{len(distinct)} different operators: reduce the program first")
-    return Component(_GRAPH, value, True, "the graph is small enough to speak for its bug")
+        return Component("operators", value, False, f"{len(distinct)} different operators: reduce the program first")
+    return Component("operators", value, True, "the graph is small enough to speak for its bug")
 
 
 def _dtype_class(observation: Observation, output: str) -> str:

@@ -28,7 +28,7 @@ _CLONE = re.compile(r"\.(?:constprop|isra|part|cold|lto_priv|llvm)\b.*+")
 class Stack:
     """The telling frames, innermost first, and how many were dropped.
 
-    `vague` is true when the innermost name says nothing by itself: a method without its class, as text tracebacks show it.
+    `vague` is true when one of the names says nothing by itself: a method without its class, as text tracebacks show it.
     `recursive` is true when the innermost frames repeat; then they are one turn of the recursion, begun at its smallest name, since
     where in a turn the stack runs out is chance.
     """
@@ -40,8 +40,8 @@ class Stack:
     symbols: bool  # whether any name is that of a function, rather than an offset or a place in generated code
 
 
-def read(frames: Sequence[Frame], limit: int) -> Stack:
-    """The stack's `limit` innermost telling frames; of a stack with telling native frames only those."""
+def read(frames: Sequence[Frame], limit: int, *, outermost: bool = False) -> Stack:
+    """The stack's `limit` innermost telling frames, or outermost ones; of a stack with telling native frames only those."""
     telling = [frame for frame in frames[_first_package(frames) :] if not _is_plumbing(frame)]
     native = [frame for frame in telling if frame.language == "native"]
     died_natively = bool(frames) and frames[-1].language == "native" and any(frame.module for frame in frames)
@@ -50,13 +50,10 @@ def read(frames: Sequence[Frame], limit: int) -> Stack:
     names, recursive = _unrolled(
         [name for i, name in enumerate(names) if i == 0 or name != "<jit>" or names[i - 1] != name]
     )
-    names = names[:limit]
-    first = chosen[0] if chosen else None
-    vague = (
-        first is not None
-        and first.language == "python"
-        and _tail(first.function) in _lists().vague
-        and "." not in first.function
+    names = names[-limit:] if outermost else names[:limit]
+    vague = any(
+        frame.language == "python" and "." not in frame.function and _tail(frame.function) in _lists().vague
+        for frame in chosen[:limit]
     )
     symbols = any(frame.function for frame in chosen[:limit])
     return Stack(tuple(names), len(frames) - len(telling), vague, recursive, symbols)
