@@ -1,11 +1,16 @@
-"""The demo: every sample on the release that fails and on one that passes. Run by `make demo`; installs the releases it needs.
+"""The demo, in about two minutes: real failures replayed, one made small, a campaign on what is installed, and what it found.
 
     python samples/demo.py [PICTURE.svg]
 
-With a file name it also draws what it printed, for README.md.
+Run by `make demo`. Installs the releases of onnxruntime that the samples need. With a file name it also draws what it printed, for
+README.md. What it makes lies in build/demo, anew each time.
 """
 
+import json
 import re
+import shutil
+import signal
+import subprocess
 import sys
 import time
 import tomllib
@@ -18,46 +23,39 @@ from rich.table import Table
 from opsieve.backends.judge import SECOND_VOICES, judge
 from opsieve.backends.lab import Lab
 from opsieve.backends.registry import resolve
+from opsieve.backends.target import Target
 from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers import Workers
+from opsieve.backends.zygote import Unavailable
 from opsieve.gen.intake import open_case
+from opsieve.triage.store import Store
 
 SAMPLES = Path(__file__).resolve().parent
+MADE = SAMPLES.parent / "build" / "demo"
+STORE = MADE / "store"
 COLOURS = {"pass": "green", "fail": "red"}
+ONE = "pad-maxpool-wrong-value"
+OLD = "onnxruntime==1.20.1"  # two of the samples have it installed; the campaign has a release with bugs to find
+QUICK = ("onnxruntime", OLD, "openvino", "tract", "onnxoptimizer", "onnxsim", "onnxscript", "onnxslim")
+WIDTH = 120  # characters, of the picture and of what is printed to no terminal
+BUDGET, GRACE = 120.0, 15.0  # seconds for everything but installing, and how long a campaign may take to end
 
 
 def main() -> int:
-    """Judge, print a table; 1 when a sample no longer shows what it is kept for."""
-    console = Console(highlight=False, record=True, width=100 if len(sys.argv) > 1 else None)
-    console.print("Real failures of released onnxruntimes, each judged on a release with the bug and on one without.\n")
-    table = Table("sample", "with the bug", "without it", "what goes wrong", box=None, pad_edge=False)
-    wrong = []
-    folders = sorted(path.parent for path in SAMPLES.glob("*/sample.toml"))
-    started = time.monotonic()
+    """Replay, reduce, hunt; 1 when a sample no longer shows what it is kept for."""
+    console = Console(highlight=False, record=True)
+    if len(sys.argv) > 1 or not console.is_terminal:
+        console.width = WIDTH
     with Workers(say=lambda sentence: console.print(f"[dim]{escape(sentence)}[/dim]")) as workers:
-        lab = Lab(workers)
-        for folder in folders:
-            sample = tomllib.loads((folder / "sample.toml").read_text())
-            case = open_case(folder)
-            cells, told = [], ""
-            for name, wanted in (("fails", "fail"), ("passes", "pass")):
-                target = resolve(sample[name])
-                verdict = judge(
-                    case.program, case.inputs, target, lab, expected=case.expected, voices=SECOND_VOICES
-                ).verdict
-                version = target.release or workers.version(target)
-                cells.append(f"{version} [{COLOURS.get(verdict.verdict, 'yellow')}]{verdict.verdict}[/]")
-                told = told or summary(verdict)
-                if verdict.verdict != wanted:
-                    wrong.append(f"{folder.name} on {sample[name]}: {verdict.verdict}, not {wanted} ({verdict.reason})")
-            table.add_row(folder.name, *cells, escape(told))
-    console.print()
-    console.print(table)
+        installed = installed_targets(workers)
+        prepare(workers)
+        started = time.monotonic()
+        wrong = replay(console, workers, installed)
+    reduce(console)
+    hunt(console, installed, BUDGET - (time.monotonic() - started))
     console.print(
-        f"\n{2 * len(folders)} judgements, each failure confirmed in a fresh process, in {time.monotonic() - started:.1f} s."
-    )
-    console.print(
-        "Try one yourself: [bold].venv/bin/opsieve run samples/pad-maxpool-wrong-value -t onnxruntime==1.20.1[/bold]"
+        f"\nDone in {time.monotonic() - started:.0f} s. Try one yourself: "
+        f"[bold].venv/bin/opsieve run samples/{ONE} -t {OLD}[/bold]"
     )
     for sentence in wrong:
         console.print(f"[red]not as expected:[/red] {escape(sentence)}")
@@ -65,6 +63,63 @@ def main() -> int:
         drawn = re.sub(r"@font-face \{.*?\}\s*", "", console.export_svg(title="make demo"), flags=re.DOTALL)
         Path(sys.argv[1]).write_text(drawn)  # without the fonts that it would fetch from elsewhere
     return 1 if wrong else 0
+
+
+def samples() -> list[tuple[Path, dict[str, str]]]:
+    """The folder of each sample with what its sample.toml says."""
+    return [(path.parent, tomllib.loads(path.read_text())) for path in sorted(SAMPLES.glob("*/sample.toml"))]
+
+
+def installed_targets(workers: Workers) -> dict[str, str]:
+    """The version of every compiler that is installed here, by its name."""
+    found = {}
+    for name in {resolve(told["fails"]).backend for _, told in samples()}:
+        try:
+            found[name] = workers.version(Target(name))
+        except Unavailable:
+            continue
+    return found
+
+
+def prepare(workers: Workers) -> None:
+    """Install the releases of onnxruntime that the samples name: set-up, not part of the time."""
+    for _, told in samples():
+        for text in (told["fails"], told["passes"]):
+            if resolve(text).backend == "onnxruntime":
+                workers.version(resolve(text))
+
+
+def replay(console: Console, workers: Workers, installed: dict[str, str]) -> list[str]:
+    """Judge each sample on the target that fails and on one that passes; sentences on what is not as documented."""
+    console.print("[bold]Real failures[/bold], each judged where the bug is and where it is not.\n")
+    table = Table("sample", "with the bug", "without it", "what goes wrong", box=None, pad_edge=False)
+    wrong, left, lab = [], [], Lab(workers)
+    for folder, sample in samples():
+        failing = resolve(sample["fails"])
+        if failing.backend != "onnxruntime":
+            if installed.get(failing.backend, "") != failing.release:
+                left.append(f"{failing.backend} {failing.release}")
+                continue
+            failing = Target(failing.backend, "", failing.options)
+        case = open_case(folder)
+        cells, told = [], ""
+        for target, wanted in ((failing, "fail"), (resolve(sample["passes"]), "pass")):
+            verdict = judge(
+                case.program, case.inputs, target, lab, expected=case.expected, voices=SECOND_VOICES
+            ).verdict
+            options = "".join(f":{name}={value}" for name, value in target.options)
+            version = target.release or workers.version(target)
+            cells.append(
+                f"{escape(f'{target.backend} {version}{options}')} [{COLOURS.get(verdict.verdict, 'yellow')}]{verdict.verdict}[/]"
+            )
+            told = told or summary(verdict)
+            if verdict.verdict != wanted:
+                wrong.append(f"{folder.name} on {target}: {verdict.verdict}, not {wanted} ({verdict.reason})")
+        table.add_row(folder.name, *cells, escape(told))
+    console.print(table)
+    if left:
+        console.print(f"[dim]Not replayed, for these are not installed: {', '.join(sorted(set(left)))}.[/dim]")
+    return wrong
 
 
 def summary(verdict: Verdict) -> str:
@@ -75,6 +130,60 @@ def summary(verdict: Verdict) -> str:
     if found.what == "shape":
         return f"a result of shape {found.got}, not {found.expected}"
     return f"a value of {found.got}, not {found.expected}"
+
+
+def reduce(console: Console) -> None:
+    """Make one sample smaller, as the command `reduce` does."""
+    console.print(f"\n[bold]One of them made small[/bold]: reduce samples/{ONE}\n")
+    shutil.rmtree(MADE, ignore_errors=True)
+    MADE.mkdir(parents=True)
+    command = [sys.executable, "-c", "import sys; from opsieve.reducer.cli import main; sys.exit(main())"]
+    command += [str(SAMPLES / ONE), "--target", OLD, "--output", str(MADE / "reduced")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=BUDGET)
+    lines = done.stdout.splitlines() or done.stderr.splitlines()
+    console.print(escape("\n".join(line for line in lines if str(MADE) not in line)))
+
+
+def hunt(console: Console, installed: dict[str, str], seconds: float) -> None:
+    """A campaign for what is left of the time, and a table of what it found."""
+    targets = [name for name in QUICK if name == OLD or name in installed]
+    slow = [name for name in installed if name not in QUICK]
+    minutes = max(20.0, seconds - GRACE) / 60
+    console.print(f"\n[bold]A campaign[/bold] of {60 * minutes:.0f} s: programs made at random, on all of these.")
+    command = [sys.executable, "-m", "opsieve", "fuzz", "--store", str(STORE), "--seed", "1", "-j", "2", "--json"]
+    command += ["--minutes", f"{minutes:.2f}", *(word for name in targets for word in ("--target", name))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as going:
+        try:
+            out, _ = going.communicate(timeout=60 * minutes + GRACE)
+        except subprocess.TimeoutExpired:
+            going.send_signal(signal.SIGINT)  # it stores what it has done
+            out, _ = going.communicate()
+    told = json.loads(out)
+    table = Table("target", "tests", "pass", "fail", "unsupported", "tests a second", box=None, pad_edge=False)
+    for name, one in told["targets"].items():
+        counts = one["verdicts"]
+        cells = [sum(counts.values()), *(counts.get(word, 0) for word in ("pass", "fail", "unsupported"))]
+        table.add_row(escape(name), *map(str, cells), f"{one['tests_per_second']:.0f}")
+    console.print(table)
+    console.print(f"[dim]tests a second: of a target's own time; {told['tests_per_second']:.0f} for all together[/dim]")
+    if slow:
+        console.print(f"[dim]Left out, for they take a second a test: {', '.join(sorted(slow))}.[/dim]")
+    console.print("\n[bold]What it found[/bold]\n")
+    console.print(findings())
+
+
+def findings() -> Table | str:
+    """A row for each different failure in the store."""
+    with Store(STORE) as store:
+        counts = store.counts()
+    if not counts:
+        return "Nothing, this time. Longer: .venv/bin/opsieve fuzz --minutes 60 -j 2"
+    table = Table("failure", "times", "nodes", "what is said", box=None, pad_edge=False)
+    for key, count in sorted(counts.items()):
+        told = json.loads((STORE / "cases" / key / "1" / "failure.json").read_text())
+        said = "".join(c if c.isprintable() else " " for c in told["message"] or told["reason"])
+        table.add_row(f"[red]{escape(key)}[/red]", str(count), str(told["nodes"]), escape(said[:100]))
+    return table
 
 
 if __name__ == "__main__":
