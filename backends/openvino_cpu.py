@@ -7,7 +7,7 @@ type is refused here and not called a wrong result.
 """
 
 import re
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
+from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Tuple
 
 import numpy as np
 
@@ -34,6 +34,17 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
         r"is computed with (?:31|24) bits|cannot cross the border of a model|\b[Oo]nly \S{1,60} (?:is|are) supported",
     ),
 )
+
+SCRIPT = """\
+def run(model, inputs):
+    import openvino
+
+    core = openvino.Core()
+    compiled = core.compile_model(core.read_model(model), "CPU", %r)
+    results = compiled([inputs[port.get_node().get_friendly_name()] for port in compiled.inputs])
+    names = [item.name for item in onnx.load_model_from_string(model).graph.output]
+    return {name: np.array(results[place]) for place, name in enumerate(names)}
+"""
 
 
 class OpenvinoCpu:
@@ -111,6 +122,10 @@ class OpenvinoCpu:
             if re.search(pattern, message[:4000]):
                 return meaning
         return "error"
+
+    def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
+        """The source of `run` for an exported script; "" for types that have to be carried as others."""
+        return "" if {"string", "object", *CARRIED} & set(dtypes) else SCRIPT % settings(options)
 
 
 def settings(options: Mapping[str, str]) -> Dict[str, Any]:

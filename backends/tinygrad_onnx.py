@@ -5,8 +5,9 @@ nothing beside it; the others make machine code with `clang`, LLVM or tinygrad's
 PATH. Nothing is compiled before it runs: `compile` builds the lazy graph, kernels are generated in the stage `run`.
 """
 
+import inspect
 import re
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
+from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Tuple
 
 import numpy as np
 
@@ -30,6 +31,19 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
     ("unsupported", r"[Uu]nsupported|[Nn]ot (?:yet |currently )?(?:supported|implemented)|does(?:n't| not) support"),
     ("unsupported", r"\b[Oo]nly \S{1,60} (?:is|are) supported|cannot cross the border of a model"),
 )
+
+SCRIPT = """\
+def run(model, inputs):
+    from tinygrad import Tensor
+    from tinygrad.helpers import Context
+    from tinygrad.nn.onnx import OnnxRunner
+
+    names = [item.name for item in onnx.load_model_from_string(model).graph.output]
+    with Context(DEV=%(DEV)r, NOOPT=%(NOOPT)r):
+        runner = OnnxRunner(Tensor(model, device="PYTHON"))
+        results = runner(fed(inputs, runner.graph_inputs))
+        return {name: to_value(results[name]) for name in names}
+"""
 
 
 class TinygradOnnx:
@@ -118,6 +132,12 @@ class TinygradOnnx:
             if re.search(pattern, message[:4000]):
                 return meaning
         return "error"
+
+    def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
+        """The source of `run` for an exported script, after what feeds and reads tensors."""
+        parts = "".join("%s\n\n" % inspect.getsource(part) for part in (fed, to_tensor, to_value))
+        chosen = {"DEV": DEVICES[options["device"]], "NOOPT": int(options["optimise"] == "off")}
+        return "from typing import Any, Dict, List, Mapping\n\n\n" + parts + SCRIPT % chosen
 
 
 def drop_fed_defaults(graph: Any, request: "Request") -> None:

@@ -7,7 +7,7 @@ optimised for the processor; the binding leaves none of these steps out, so ther
 import os
 import re
 import tempfile
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Tuple
+from typing import TYPE_CHECKING, Any, Collection, Dict, Mapping, Tuple
 
 import numpy as np
 
@@ -51,6 +51,34 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
     ),
     ("unsupported", r"does not support|cannot cross the border of a model|\b[Oo]nly \S{1,60} (?:is|are) supported"),
 )
+
+SCRIPT = """\
+def run(model, inputs):
+    import tempfile
+
+    import tract
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.onnx")
+        with open(path, "wb") as file:
+            file.write(model)
+        read = tract.onnx().load(path)
+    names = [read.input_name(place) for place in range(read.input_count())]
+    for place, name in enumerate(names):
+        sides = [str(side) for side in np.shape(inputs[name])]
+        read.set_input_fact(place, ",".join(sides + [%r[inputs[name].dtype.name]]))
+    results = read.into_model().into_runnable().run([tract.Tensor.from_numpy(inputs[name]) for name in names])
+
+    def value(result):
+        try:
+            result.datum_type()
+        except tract.TractError:  # a size that tract computed is a symbol to it
+            result = result.convert_to(tract.DatumType.I64)
+        return result.to_numpy()
+
+    outputs = [item.name for item in onnx.load_model_from_string(model).graph.output]
+    return {name: value(result) for name, result in zip(outputs, results)}
+"""
 
 
 class TractCpu:
@@ -126,6 +154,10 @@ class TractCpu:
             if re.search(pattern, message[:4000]):
                 return meaning
         return "error"
+
+    def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
+        """The source of `run` for an exported script."""
+        return SCRIPT % FACTS
 
 
 def read(tract: Any, model: bytes) -> Any:
