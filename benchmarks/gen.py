@@ -1,10 +1,11 @@
 """Generators side by side at equal model count and size: models per CPU second, validity, diversity.
 
-    python benchmarks/gen.py [NAME ...] [--models N] [--nodes K] [--nnsmith PYTHON] [--folder NAME=DIR] [--isra] [--json]
+    python benchmarks/gen.py [NAME ...] [--models N] [--nodes K] [--nnsmith PYTHON] [--folder NAME=DIR] [--tail WORDS] [--isra] [--json]
 
 NAME is `small`, a baseline (`declarative`, `randoop`, `pad-slice`) or a strategy of opsieve's generator core; without any, all that are
 there. `--nnsmith` names a Python that has NNSmith and torch (this one is tried without it; `PYTHONPATH` reaches a checkout); `--folder`
-measures models that another tool left, without a rate. The time is that of one process from the seed to serialised bytes with values for
+measures models that another tool left, without a rate, and `--tail` leaves out nodes that it only adds to join all ends (Isra's:
+`flatten_node,concat_outputs`). The time is that of one process from the seed to serialised bytes with values for
 the inputs. `checker` and `onnxruntime` are the shares that onnx.checker with full shape inference accepts and that onnxruntime runs.
 """
 
@@ -18,6 +19,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import onnx
 
 from opsieve.backends.inference import typed
 from opsieve.backends.target import Target
@@ -81,8 +84,18 @@ def from_folder(folder: Path) -> list[Case]:
     return cases
 
 
-def figures(workers: Workers, cases: list[Case], seconds: float | None) -> dict[str, Any]:
-    """One row of the table, with all metrics under `metrics`."""
+def without(model: onnx.ModelProto, words: list[str]) -> onnx.ModelProto:
+    """The model without the nodes whose names hold one of the words."""
+    kept = onnx.ModelProto()
+    kept.CopyFrom(model)
+    nodes = [node for node in model.graph.node if not any(word in node.name for word in words)]
+    del kept.graph.node[:]
+    kept.graph.node.extend(nodes)
+    return kept
+
+
+def figures(workers: Workers, cases: list[Case], seconds: float | None, tail: list[str]) -> dict[str, Any]:
+    """One row of the table, with all metrics under `metrics`; nodes whose names hold a word of `tail` are not in them."""
     tests = [Test(case.program, case.inputs) for case in cases]
 
     def share(target: str) -> float:
@@ -94,7 +107,7 @@ def figures(workers: Workers, cases: list[Case], seconds: float | None) -> dict[
 
     metrics = Metrics()
     for model, _ in typed(workers, [case.program for case in cases]):
-        metrics.add(model)
+        metrics.add(without(model, tail) if tail else model)
     told = metrics.report()
     return {
         "models": len(cases),
@@ -134,6 +147,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=10)
     parser.add_argument("--nnsmith", metavar="PYTHON")
     parser.add_argument("--folder", action="append", default=[], metavar="NAME=DIR")
+    parser.add_argument("--tail", default="", metavar="WORD,...", help="nodes of --folder named so do not count")
     parser.add_argument("--isra", action="store_true", help="Isra's metrics in two more tables")
     parser.add_argument("--json", action="store_true", help="all metrics as one object, no table")
     given = parser.parse_args()
@@ -141,16 +155,17 @@ def main() -> None:
     unknown = [name for name in given.names if name not in there]
     if unknown:
         parser.error(f"there is no generator {unknown[0]!r}; there are {', '.join(there)}")
+    tail = [word for word in given.tail.split(",") if word]
     rows = {}
     with Workers() as workers:
         for name in given.names or there:
-            rows[name] = figures(workers, *measure(there[name], given.models, given.nodes))
+            rows[name] = figures(workers, *measure(there[name], given.models, given.nodes), [])
         peer = nnsmith(given.nnsmith or sys.executable, given.models, given.nodes)
         if peer is not None:
-            rows["nnsmith"] = figures(workers, *peer)
+            rows["nnsmith"] = figures(workers, *peer, [])
         for entry in given.folder:
             name, _, folder = entry.partition("=")
-            rows[name] = figures(workers, from_folder(Path(folder)), None)
+            rows[name] = figures(workers, from_folder(Path(folder)), None, tail)
     if given.json:
         print(json.dumps(rows))
         return
