@@ -81,6 +81,18 @@ def test_eleven_metrics_over_two_graphs_join_operators_and_average_graphs() -> N
     )
 
 
+def test_figures_are_those_of_isras_own_script() -> None:
+    # What its criterion.py gave for these very models; NSA is left out, which it counts in another way. A generator that gives other
+    # models for a seed needs other numbers here.
+    told = {
+        "randoop": (0.7385, 0.7123, 1.7692, 0.0843, 0.0007, 9.5077, 9.783, 8.783, 6.517, 3.3),
+        "pad-slice": (0.8308, 0.7887, 1.5692, 0.0677, 0.0007, 9.0154, 9.767, 8.583, 6.433, 3.633),
+    }
+    for name, wanted in told.items():
+        figures = isra(dict(ISRA_CORPUS), *(BASELINES[name](seed, 10).program for seed in range(60)))
+        assert [figures[metric] for metric in (*OPERATION_LEVEL, *GRAPH_LEVEL)][:-1] == pytest.approx(wanted, abs=6e-4)
+
+
 def test_nodes_outside_the_corpus_do_not_count_nor_do_paths_through_them() -> None:
     chain = program("g (float[2] x) => (float[2] y) { t = Relu(x)\n s = Neg(t)\n y = Abs(s) }")
     assert isra({"Relu": (1, 1), "Abs": (1, 1)}, chain) == {
