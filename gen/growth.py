@@ -56,11 +56,15 @@ def begun(wish: Wish, seed: int, name: str, pick: float = 0.95, ranged: bool = T
 
 
 def grown(sketch: Sketch, wish: Wish) -> None:
-    """Add nodes until there are as many as wished: operators uniformly (Isra), every instance valid by construction."""
+    """Add nodes until there are as many as wished: operators uniformly (Isra), every instance valid by construction.
+
+    Nodes inside bodies count.
+    """
     from_all = choices(sketch.opset, wish.only, wish.dtypes)
     draw = sketch.draw
     nodes = sketch.nodes
-    while len(nodes) < wish.nodes and sketch.elements < wish.budget.elements:
+    sketch.choices = from_all
+    while len(nodes) + sketch.inner < wish.nodes and sketch.elements < wish.budget.elements:
         sketch.grow(from_all[int(draw.random() * len(from_all))])
 
 

@@ -101,7 +101,9 @@ class Sketch:
         self.shapes: dict[tuple[str, Shape], list[Tensor]] = {}
         self.numbers: dict[tuple[str, Shape, tuple[float, ...]], Tensor] = {}
         self.supports: Supports | None = None  # asked of the root: whether the compilers under test have this instance
+        self.choices: tuple[Choice, ...] = ()  # of the root: what bodies are grown from
         self.count = 0
+        self.inner = 0  # of the root: nodes inside bodies
         self.elements = 0
         self.work = 0
 
@@ -384,6 +386,8 @@ class Sketch:
             if tensor is not None:
                 tensor.reads += 1
         self.nodes.append(Node(op, domain, ins, outs, attrs, root.named("n")))
+        if self.outer is not None:
+            root.inner += 1
         for tensor in outs:
             if tensor.name and str not in map(type, tensor.shape):  # of an unknown size nothing can be built
                 self.enter(tensor)

@@ -1,3 +1,260 @@
-"""Declared soon."""
+"""Control flow with generated bodies: If, Loop, Scan.
 
-OPERATORS = ()
+A body is grown like a program, from what it is given and what the graph around it has. What comes out of a branch, or goes round a
+loop, is brought to the one type it must have by choosing among the body's tensors, and to its interval by a Clip.
+Sources: the ONNX operator pages of If, Loop and Scan.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opsieve.gen.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.domains import Domain
+from opsieve.gen.operators.elementwise import OPERATORS as ELEMENTWISE
+from opsieve.gen.operators.layouts import Instance
+from opsieve.gen.schema import form
+from opsieve.gen.sketch import Body, Choice, Sketch
+from opsieve.gen.tensor_facts import LARGEST, LEAST, NUMERIC
+
+_DEPTH = 2  # bodies within bodies
+_DTYPES = (*NUMERIC, "bool")
+_SIMPLE = tuple(
+    Choice(
+        operator,
+        frozenset(("float32",)),
+        ("float32",),
+        *operator.ranks,
+        operator.safe[0] if operator.safe else Domain(),
+    )
+    for operator in ELEMENTWISE
+    if operator.name in ("Add", "Mul", "Sub", "Relu", "Sigmoid", "Tanh", "Neg", "Abs", "Max", "Min")
+)
+
+
+def _grow(body: Sketch) -> None:
+    """A few nodes, of the operators that the program may have."""
+    draw, root = body.draw, body.root
+    from_all = root.choices or _SIMPLE
+    for _ in range(draw.between(1, 3)):
+        body.grow(from_all[draw.below(len(from_all))])
+
+
+def _given(body: Sketch, tensor: Tensor) -> Tensor:
+    """The tensor under a name that the body itself makes: a body cannot give what lies outside, or what it was handed."""
+    made = {id(out) for node in body.nodes for out in node.outs}
+    if id(tensor) in made:
+        return tensor
+    return body.emit("Identity", "", [tensor], {}, [(tensor.dtype, tensor.shape)], (tensor.low, tensor.high))[0]
+
+
+def _own(body: Sketch, dtypes: tuple[str, ...] = _DTYPES) -> list[Tensor]:
+    """What the body's nodes made, of known size and of a dtype that can go on."""
+    return [
+        out
+        for node in body.nodes
+        for out in node.outs
+        if out.name and out.dtype in dtypes and str not in map(type, out.shape)
+    ]
+
+
+def _typed_like(body: Sketch, dtype: str, shape: tuple[int, ...]) -> Tensor:
+    """A tensor of a type: one of the body's own rather than another."""
+    own = [tensor for tensor in _own(body) if tensor.dtype == dtype and tensor.shape == shape]
+    return body.draw.choice(own) if own else body.match(dtype, shape)
+
+
+def _clipped(body: Sketch, tensor: Tensor, low: float, high: float) -> Tensor | None:
+    """The tensor inside an interval; None where no Clip of its type is to be had."""
+    if low <= tensor.low and tensor.high <= high:
+        return tensor
+    had = form("Clip", body.opset)
+    if had is None or tensor.dtype not in had.dtypes(0) or tensor.dtype == "bool":
+        return None
+    bounds = [body.ints([bound], tensor.dtype, ()) for bound in (low, high)]
+    return body.emit("Clip", "", [tensor, *bounds], {}, [(tensor.dtype, tensor.shape)], (low, high))[0]
+
+
+def depth(sketch: Sketch) -> int:
+    """How many bodies a sketch lies in."""
+    return 0 if sketch.outer is None else 1 + depth(sketch.outer)
+
+
+def _if(sketch: Sketch, condition: Tensor) -> Instance | None:
+    if depth(sketch) >= _DEPTH:
+        return None
+    draw = sketch.draw
+    first, second = sketch.child(), sketch.child()
+    _grow(first)
+    if draw.random() < 0.7:  # else a branch that only hands something on
+        _grow(second)
+    chosen = [tensor for tensor in _own(first) if draw.random() < 0.5][:3] or _own(first)[-1:]
+    if not chosen:
+        chosen = [first.match(draw.choice(("float32", "int64")), sketch.shape(0, 3))]
+    others = [_given(second, _typed_like(second, tensor.dtype, tensor.shape)) for tensor in chosen]
+    chosen = [_given(first, tensor) for tensor in chosen]
+    if len({id(tensor) for tensor in others}) < len(others) or len({id(tensor) for tensor in chosen}) < len(chosen):
+        return None  # a graph's outputs have names of their own
+    return [condition], {"then_branch": Body((), first.nodes, chosen), "else_branch": Body((), second.nodes, others)}
+
+
+def _branch_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    return [(tensor.dtype, tensor.shape) for tensor in attrs["then_branch"].outputs]
+
+
+def _branch_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
+    pairs = zip(attrs["then_branch"].outputs, attrs["else_branch"].outputs, strict=True)
+    return [(min(a.low, b.low), max(a.high, b.high)) for a, b in pairs]
+
+
+def _handed(sketch: Sketch, body: Sketch, dtype: str, shape: tuple[int, ...], low: float, high: float) -> Tensor:
+    """A new input of a body, known to it."""
+    tensor = Tensor(sketch.root.named("b"), dtype, shape, low, high)
+    body.enter(tensor)
+    return tensor
+
+
+def _carried(sketch: Sketch, body: Sketch) -> tuple[list[Tensor], list[Tensor]]:
+    """Values that go round a loop: what they are at first, and the body's inputs for them, in an interval for every turn."""
+    starts, inputs = [], []
+    for _ in range(sketch.draw.choice((0, 1, 1, 2))):
+        start = sketch.pick(frozenset(_DTYPES), 0, 4) or sketch.leaf(
+            sketch.draw.choice(sketch.style.palette), sketch.shape(0, 3)
+        )
+        if math.prod(start.shape) == 0:
+            continue
+        low, high = max(LEAST[start.dtype], min(start.low, -4.0)), min(LARGEST[start.dtype], max(start.high, 4.0))
+        starts.append(start)
+        inputs.append(_handed(sketch, body, start.dtype, start.shape, math.ceil(low), math.floor(high)))
+    return starts, inputs
+
+
+def _turned(body: Sketch, inputs: Sequence[Tensor]) -> list[Tensor] | None:
+    """What goes into the next turn, for each body input; None where one cannot be brought into its interval."""
+    outputs = []
+    for tensor in inputs:
+        found = _clipped(body, _typed_like(body, tensor.dtype, tensor.shape), tensor.low, tensor.high)
+        if found is None:
+            return None
+        outputs.append(_given(body, found))
+    return outputs
+
+
+def _scanned(body: Sketch, taken: Sequence[Tensor]) -> list[Tensor]:
+    """Tensors of the body that are collected over all turns."""
+    used = {id(tensor) for tensor in taken}
+    free = [tensor for tensor in _own(body) if id(tensor) not in used]
+    return [tensor for tensor in free if body.draw.random() < 0.5][:2]
+
+
+def _loop(sketch: Sketch, x: Tensor) -> Instance | None:
+    if depth(sketch) >= _DEPTH:
+        return None
+    draw, body = sketch.draw, sketch.child()
+    trips = draw.between(1, 4)
+    number = _handed(sketch, body, "int64", (), 0.0, trips - 1.0)
+    going = _handed(sketch, body, "bool", (), 0.0, 1.0)
+    starts, inputs = _carried(sketch, body)
+    _grow(body)
+    outputs = _turned(body, inputs)
+    if outputs is None:
+        return None
+    collected = _scanned(body, outputs)
+    if not outputs and not collected:
+        return None
+    go_on = body.emit("Identity", "", [going], {}, [("bool", ())], (0.0, 1.0))[0]
+    given = [go_on, *outputs, *collected]
+    if len({id(tensor) for tensor in given}) < len(given):
+        return None
+    condition = sketch.ints([1], "bool", ()) if draw.random() < 0.4 else None
+    attrs: Attributes = {"body": Body((number, going, *inputs), body.nodes, given)}
+    return [sketch.ints([trips], "int64", draw.choice(((), (1,)))), condition, *starts], attrs
+
+
+def _loop_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    values = ins[0].values
+    assert values is not None
+    outputs, count = attrs["body"].outputs[1:], len(ins) - 2
+    return [
+        (tensor.dtype, tensor.shape if place < count else (int(values[0]), *tensor.shape))
+        for place, tensor in enumerate(outputs)
+    ]
+
+
+def _turn_bounds(states: int, skipped: int, body: Body) -> list[Bounds]:
+    inputs = body.inputs[len(body.inputs) - states :] if states else ()
+    kept = [(tensor.low, tensor.high) for tensor in inputs]
+    return [*kept, *((tensor.low, tensor.high) for tensor in body.outputs[skipped + states :])]
+
+
+def _scan(sketch: Sketch, x: Tensor) -> Instance | None:
+    """States first, then tensors that are taken apart along an axis, forwards or backwards."""
+    if depth(sketch) >= _DEPTH:
+        return None
+    draw, body = sketch.draw, sketch.child()
+    starts, states = _carried(sketch, body)
+    axis = draw.below(x.rank) if draw.random() < 0.5 else 0
+    length = x.shape[axis]
+    apart = [(x, axis)]
+    if draw.random() < 0.3:
+        apart.append((sketch.match(x.dtype, (length, *x.shape[:axis], *x.shape[axis + 1 :])), 0))
+    slices = [
+        _handed(sketch, body, tensor.dtype, (*tensor.shape[:at], *tensor.shape[at + 1 :]), tensor.low, tensor.high)
+        for tensor, at in apart
+    ]
+    _grow(body)
+    outputs = _turned(body, states)
+    if outputs is None:
+        return None
+    collected = _scanned(body, outputs)
+    if not outputs and not collected:
+        return None
+    given = [*outputs, *collected]
+    if len({id(tensor) for tensor in given}) < len(given):
+        return None
+    attrs: Attributes = {"num_scan_inputs": len(apart), "body": Body((*states, *slices), body.nodes, given)}
+    if axis or len(apart) > 1:
+        attrs["scan_input_axes"] = [at for _, at in apart]
+    if draw.random() < 0.4:
+        attrs["scan_input_directions"] = [draw.below(2) for _ in apart]
+    if collected and draw.random() < 0.4:
+        attrs["scan_output_directions"] = [draw.below(2) for _ in collected]
+    if collected and draw.random() < 0.3:
+        attrs["scan_output_axes"] = [draw.between(0, tensor.rank) for tensor in collected]
+    return [*starts, *(tensor for tensor, _ in apart)], attrs
+
+
+def _scan_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    apart = attrs["num_scan_inputs"]
+    states = len(ins) - apart
+    axis = attrs.get("scan_input_axes", [0] * apart)[0]
+    length = ins[states].shape[axis]
+    outputs = attrs["body"].outputs
+    axes = attrs.get("scan_output_axes", [0] * (len(outputs) - states))
+    types: list[Typed] = [(tensor.dtype, tensor.shape) for tensor in outputs[:states]]
+    for tensor, at in zip(outputs[states:], axes, strict=True):
+        types.append((tensor.dtype, (*tensor.shape[:at], length, *tensor.shape[at:])))
+    return types
+
+
+def _scan_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
+    states, body = len(ins) - attrs["num_scan_inputs"], attrs["body"]
+    return [
+        *((tensor.low, tensor.high) for tensor in body.inputs[:states]),
+        *((tensor.low, tensor.high) for tensor in body.outputs[states:]),
+    ]
+
+
+OPERATORS = (
+    Operator("If", _if, infer=_branch_types, bounds=_branch_bounds, ranks=(0, 0), dtypes=("bool",), family="control"),
+    Operator(
+        "Loop",
+        _loop,
+        infer=_loop_types,
+        bounds=lambda ins, attrs: _turn_bounds(len(ins) - 2, 1, attrs["body"]),
+        ranks=(0, 0),
+        dtypes=("int64",),
+        family="control",
+    ),
+    Operator("Scan", _scan, infer=_scan_types, bounds=_scan_bounds, ranks=(1, 4), dtypes=_DTYPES, family="control"),
+)
