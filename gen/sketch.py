@@ -382,7 +382,7 @@ class Sketch:
             dtype, shape = typed
             low, high = bounds[place] if several else bounds  # type: ignore[misc,assignment]
             outs.append(Tensor(root.named("v"), dtype, shape, low, high))  # type: ignore[arg-type]
-        for tensor in ins:  # type: ignore[assignment]
+        for tensor in ins:
             if tensor is not None:
                 tensor.reads += 1
         self.nodes.append(Node(op, domain, ins, outs, attrs, root.named("n")))

@@ -114,13 +114,12 @@ def _handed(sketch: Sketch, body: Sketch, dtype: str, shape: tuple[int, ...], lo
     return tensor
 
 
-def _carried(sketch: Sketch, body: Sketch) -> tuple[list[Tensor], list[Tensor]]:
+def _carried(sketch: Sketch, body: Sketch, name: str) -> tuple[list[Tensor], list[Tensor]]:
     """Values that go round a loop: what they are at first, and the body's inputs for them, in an interval for every turn."""
     starts, inputs = [], []
+    allowed = sketch.takes(name, "V") & frozenset(_DTYPES)
     for _ in range(sketch.draw.choice((0, 1, 1, 2))):
-        start = sketch.pick(frozenset(_DTYPES), 0, 4) or sketch.leaf(
-            sketch.draw.choice(sketch.style.palette), sketch.shape(0, 3)
-        )
+        start = sketch.pick(allowed, 0, 4) or sketch.leaf(sketch.liked(allowed), sketch.shape(0, 3))
         if math.prod(start.shape) == 0:
             continue
         low, high = max(LEAST[start.dtype], min(start.low, -4.0)), min(LARGEST[start.dtype], max(start.high, 4.0))
@@ -140,10 +139,11 @@ def _turned(body: Sketch, inputs: Sequence[Tensor]) -> list[Tensor] | None:
     return outputs
 
 
-def _scanned(body: Sketch, taken: Sequence[Tensor]) -> list[Tensor]:
+def _scanned(body: Sketch, taken: Sequence[Tensor], name: str) -> list[Tensor]:
     """Tensors of the body that are collected over all turns."""
     used = {id(tensor) for tensor in taken}
-    free = [tensor for tensor in _own(body) if id(tensor) not in used]
+    allowed = body.takes(name, "V")
+    free = [tensor for tensor in _own(body) if tensor.dtype in allowed and id(tensor) not in used]
     return [tensor for tensor in free if body.draw.random() < 0.5][:2]
 
 
@@ -154,12 +154,12 @@ def _loop(sketch: Sketch, x: Tensor) -> Instance | None:
     trips = draw.between(1, 4)
     number = _handed(sketch, body, "int64", (), 0.0, trips - 1.0)
     going = _handed(sketch, body, "bool", (), 0.0, 1.0)
-    starts, inputs = _carried(sketch, body)
+    starts, inputs = _carried(sketch, body, "Loop")
     _grow(body)
     outputs = _turned(body, inputs)
     if outputs is None:
         return None
-    collected = _scanned(body, outputs)
+    collected = _scanned(body, outputs, "Loop")
     if not outputs and not collected:
         return None
     go_on = body.emit("Identity", "", [going], {}, [("bool", ())], (0.0, 1.0))[0]
@@ -192,7 +192,7 @@ def _scan(sketch: Sketch, x: Tensor) -> Instance | None:
     if depth(sketch) >= _DEPTH:
         return None
     draw, body = sketch.draw, sketch.child()
-    starts, states = _carried(sketch, body)
+    starts, states = _carried(sketch, body, "Scan")
     axis = draw.below(x.rank) if draw.random() < 0.5 else 0
     length = x.shape[axis]
     apart = [(x, axis)]
@@ -206,7 +206,7 @@ def _scan(sketch: Sketch, x: Tensor) -> Instance | None:
     outputs = _turned(body, states)
     if outputs is None:
         return None
-    collected = _scanned(body, outputs)
+    collected = _scanned(body, outputs, "Scan")
     if not outputs and not collected:
         return None
     given = [*outputs, *collected]
