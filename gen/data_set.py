@@ -8,7 +8,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 from onnx import helper
@@ -29,14 +29,19 @@ _POSITIONAL = {
 
 
 def read_npz(path: Path, types: Mapping[str, ValueType], role: Role) -> dict[str, Value]:
-    """The values that an `.npz` holds for the inputs or outputs of these types, in their order.
+    """The values that an `.npz` holds for the inputs or outputs of these types, in their order; `fitted` tells how."""
+    return fitted(_arrays(path), types, role, shown(path, 120))
 
-    Entries are found by name or, when no name is one of the model's, by position (`i0`, `o0`, `arr_0`, ...). An optional
-    without an entry is None. Raw void items of the size of bfloat16, float8 or int4 elements, which is how numpy saves
+
+def fitted(
+    arrays: Mapping[str, np.ndarray[Any, Any]], types: Mapping[str, ValueType], role: Role, where: str
+) -> dict[str, Value]:
+    """The values that these arrays, which lay at `where`, are for the inputs or outputs of these types, in their order.
+
+    Arrays are found by name or, when no name is one of the model's, by position (`i0`, `o0`, `arr_0`, ...). An optional
+    without an array is None. Raw void items of the size of bfloat16, float8 or int4 elements, which is how numpy saves
     those, are taken for them; nothing else is converted. BadInput for a value that is missing, too much or does not fit.
     """
-    arrays = _arrays(path)
-    where = shown(path, 120)
     named = _by_name(arrays, types, role, where)
     values: dict[str, Value] = {}
     for name, type_ in types.items():
@@ -94,7 +99,7 @@ def check_values(values: Mapping[str, Value], types: Mapping[str, ValueType], ro
         raise BadInput(f"{where} has a value {shown(extra[0])}, which is no {role} of the model")
 
 
-def _by_name(arrays: dict[str, Any], types: Mapping[str, ValueType], role: Role, where: str) -> dict[str, Any]:
+def _by_name(arrays: Mapping[str, Any], types: Mapping[str, ValueType], role: Role, where: str) -> Mapping[str, Any]:
     if not types.keys() & arrays.keys():
         names = list(types)
         matches = {key: _POSITIONAL[role].fullmatch(key) for key in arrays}
@@ -156,25 +161,33 @@ def _arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
 
 def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, where: str) -> np.ndarray[Any, Any]:
     with archive.open(entry) as packed:
-        # numpy writes float8_e5m2 as a type of its own making that it cannot read back; as raw bytes it can.
-        head = io.BytesIO(packed.read(_MAX_HEADER).replace(b"'<f1'", b"'|V1'", 1))
-        version = np.lib.format.read_magic(head)
-        read_header = _HEADERS.get(version)
-        if read_header is None:
-            raise BadInput(f"{where} has an unknown version of the .npy format")
-        try:
-            with warnings.catch_warnings(action="ignore"):  # of headers as Python 2 wrote them
-                shape, by_columns, dtype = read_header(head, max_header_size=_MAX_HEADER)
-        except Exception as error:  # noqa: BLE001 numpy hands the text to Python's tokenizer and parser: any of their errors
-            raise BadInput(f"{where} has no .npy header that can be read ({type(error).__name__})") from None
-        if dtype.hasobject:
-            raise BadInput(f"{where} holds pickled objects, which opsieve does not load; save plain arrays")
-        if dtype.fields or dtype.subdtype or dtype.kind not in "biufcUSV" or min(shape, default=0) < 0:
-            raise BadInput(f"{where} is no array of numbers, booleans or strings")
-        size = entry.file_size - head.tell()
-        if math.prod(shape) * dtype.itemsize != size:
-            raise BadInput(f"{where} declares {shown(shape)} of {dtype.name}, but holds {size} bytes")
-        data = head.read() + packed.read()
+        return read_npy(packed, entry.file_size, where)
+
+
+def read_npy(file: IO[bytes], length: int, where: str) -> np.ndarray[Any, Any]:
+    """The array in a file of numpy's `.npy` format that is `length` bytes long; BadInput for objects and for what is not whole.
+
+    numpy's own loader is not used: here the size is known before memory is taken, and nothing is pickled.
+    """
+    # numpy writes float8_e5m2 as a type of its own making that it cannot read back; as raw bytes it can.
+    head = io.BytesIO(file.read(_MAX_HEADER).replace(b"'<f1'", b"'|V1'", 1))
+    version = np.lib.format.read_magic(head)
+    read_header = _HEADERS.get(version)
+    if read_header is None:
+        raise BadInput(f"{where} has an unknown version of the .npy format")
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of headers as Python 2 wrote them
+            shape, by_columns, dtype = read_header(head, max_header_size=_MAX_HEADER)
+    except Exception as error:  # noqa: BLE001 numpy hands the text to Python's tokenizer and parser: any of their errors
+        raise BadInput(f"{where} has no .npy header that can be read ({type(error).__name__})") from None
+    if dtype.hasobject:
+        raise BadInput(f"{where} holds pickled objects, which opsieve does not load; save plain arrays")
+    if dtype.fields or dtype.subdtype or dtype.kind not in "biufcUSV" or min(shape, default=0) < 0:
+        raise BadInput(f"{where} is no array of numbers, booleans or strings")
+    size = length - head.tell()
+    if math.prod(shape) * dtype.itemsize != size:
+        raise BadInput(f"{where} declares {shown(shape)} of {dtype.name}, but holds {size} bytes")
+    data = head.read() + file.read()
     if len(data) != size:
         raise BadInput(f"{where} is cut short")
     order: Literal["F", "C"] = "F" if by_columns else "C"

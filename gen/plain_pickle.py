@@ -68,6 +68,13 @@ def _from_buffer(data: object, dtype: object, shape: object, order: object, *_: 
     return array
 
 
+def _scalar(dtype: object, data: object) -> _Array:
+    """A number of numpy's, which is an array without dimensions here."""
+    array = _Array()
+    array.parts = ((), dtype, "C", data)
+    return array
+
+
 def _encode(text: object, encoding: object) -> bytes:
     """Bytes, as protocol 2 writes them."""
     if not isinstance(text, str) or encoding != "latin1":
@@ -85,11 +92,13 @@ _NAMES: dict[tuple[str, str], Any] = {
     for package in ("numpy.core", "numpy._core")
     for module, name, stand_in in (
         (f"{package}.multiarray", "_reconstruct", _Array),
+        (f"{package}.multiarray", "scalar", _scalar),
         (f"{package}.numeric", "_frombuffer", _from_buffer),
     )
 } | {
     ("numpy", "dtype"): _Dtype,
     ("numpy", "ndarray"): _Array,
+    ("collections", "OrderedDict"): dict,
     ("_codecs", "encode"): _encode,
     ("__builtin__", "bytes"): _no_bytes,
 }

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import pickle
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +11,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import X, chain
+from hypothesis.extra.numpy import array_shapes, arrays
+from mixed_folder import BAD, GOOD, HIDDEN, Y, build, feed
+from models import X
 from test_cli import opsieve
 from test_store import CAMPAIGN, done
 
 from opsieve.gen.bad_input import BadInput
-from opsieve.gen.case import Case, load, save
+from opsieve.gen.case import load
+from opsieve.gen.gathering import Taken, gather
 from opsieve.gen.plain_pickle import read_oracle
+from opsieve.gen.polygraphy_json import read_polygraphy_inputs
 from opsieve.triage.index_file import INDEX
 from opsieve.triage.store import Store
-
-MODEL = chain("Relu", "Neg")
-Y = {"y": -np.maximum(X["x"], 0)}
-
-
-def nnsmith(folder: Path) -> Path:
-    folder.mkdir(parents=True)
-    (folder / "model.onnx").write_bytes(MODEL.model)
-    oracle = {"input": X, "output": Y, "provider": "onnxruntime"}
-    (folder / "oracle.pkl").write_bytes(pickle.dumps(oracle))
-    (folder / "err.log").write_text("Mismatched elements")
-    return folder
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1)[2:])
@@ -97,34 +88,81 @@ def test_a_broken_pickle_is_told_in_a_sentence(tmp_path_factory: pytest.TempPath
 
 
 def test_each_kind_is_taken_and_the_rest_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    mixed = tmp_path / "mixed"
-    nnsmith(mixed / "bugs" / "bug-1")
-    save(Case(MODEL, X, Y), mixed / "case")
-    save(Case(MODEL, X, Y), mixed / "onnx-test")
-    (mixed / "onnx-test" / "case.json").unlink()
-    shutil.copytree(mixed / "onnx-test" / "test_data_set_0", mixed / "onnx-test" / "test_data_set_1")
-    (mixed / "npz").mkdir()
-    (mixed / "npz" / "net.onnx").write_bytes(MODEL.model)
-    np.savez(mixed / "npz" / "net.npz", **X)
-    (mixed / "plain.onnx").write_bytes(MODEL.model)
-    (mixed / "broken").mkdir()
-    (mixed / "broken" / "broken.onnx").write_bytes(b"no model")
-    (mixed / "notes").mkdir()
-    (mixed / "notes" / "weights.h5").write_bytes(b"x")
-    code, out, _ = opsieve("import", mixed, "-o", tmp_path / "out", "--json", capsys=capsys)
+    things = build(tmp_path / "mixed")
+    assert things == len(GOOD) + len(BAD)
+    code, out, _ = opsieve("import", tmp_path / "mixed", "-o", tmp_path / "out", "--json", capsys=capsys)
     told = json.loads(out)
     assert code == 0
-    kinds = sorted(item["kind"] for item in told["taken"])
-    assert kinds == ["NNSmith bug", "ONNX data set", "ONNX data set", "case", "model", "model with .npz"]
-    assert {Path(item["path"]).name for item in told["left"]} == {"broken.onnx", "weights.h5"}
-    assert len({item["case"] for item in told["taken"]}) == 6
-    for item in told["taken"]:
-        case = load(Path(item["case"]))
-        assert case.program.digest == MODEL.digest
-        assert (case.expected is not None) == item["expected"]
-        if item["kind"] == "NNSmith bug":
-            np.testing.assert_array_equal(np.asarray(case.inputs["x"]), X["x"])
-            np.testing.assert_array_equal(np.asarray((case.expected or {})["y"]), Y["y"])
+
+    def of(name: str, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [item for item in items if (tmp_path / "mixed" / f"{name}-0") in Path(item["path"]).parents]
+
+    for name, (kind, many, _) in GOOD.items():
+        assert [item["kind"] for item in of(name, told["taken"])] == [kind] * many, name
+        assert of(name, told["left"]) == [], name
+    for name, (why, _) in BAD.items():
+        assert any(why in item["reason"] for item in of(name, told["left"])), (name, of(name, told["left"]))
+        # A model beside inputs that are of no use is a model by itself.
+        assert [item["kind"] for item in of(name, told["taken"])] in ([], ["model"]), name
+    assert not list(tmp_path.rglob("called")), "a pickle was obeyed"
+    cases = [load(Path(item["case"])) for item in told["taken"]]
+    assert len({item["case"] for item in told["taken"]}) == len(cases)
+    assert HIDDEN.digest not in {case.program.digest for case in cases}
+
+
+def test_what_lay_beside_a_model_is_what_it_is_fed_with(tmp_path: Path) -> None:
+    for name, (_, _, make) in GOOD.items():
+        (tmp_path / name).mkdir()
+        make(tmp_path / name)
+    found = {name: [one.case for one in gather(tmp_path / name) if isinstance(one, Taken)] for name in GOOD}
+    for name in ("case", "onnx_test", "onnxruntime_test", "nnsmith_mismatch", "nnsmith_crash", "own_npz", "inputs_npz"):
+        for case in found[name]:
+            assert case.inputs["x"].tolist() == X["x"].tolist(), name
+    first, second = found["polygraphy"]
+    assert (second.inputs["x"] - first.inputs["x"]).tolist() == np.ones((2, 3)).tolist()
+    for name in ("case", "onnx_test", "nnsmith_mismatch", "inputs_npz"):
+        expected = found[name][0].expected
+        assert expected is not None, name
+        assert expected["y"].tolist() == Y["y"].tolist(), name
+    for name in ("onnxruntime_test", "nnsmith_crash", "polygraphy", "own_npz", "alone"):
+        assert found[name][0].expected is None, name
+
+
+def test_an_old_scalar_of_numpy_is_an_array(tmp_path: Path) -> None:
+    (tmp_path / "oracle.pkl").write_bytes(pickle.dumps({"input": {"x": np.float16(2.5)}, "output": None}))
+    read = read_oracle(tmp_path / "oracle.pkl")["input"]["x"]
+    assert (read.dtype, read.shape, read.item()) == (np.float16, (), 2.5)
+
+
+@given(st.data())
+@settings(max_examples=100)
+def test_a_broken_file_of_polygraphy_is_told_in_a_sentence(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    raw = bytearray(json.dumps([feed(**X)]).encode())
+    for _ in range(data.draw(st.integers(0, 4))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    path = tmp_path_factory.getbasetemp() / "inputs.json"
+    path.write_bytes(raw)
+    with contextlib.suppress(BadInput):  # any other exception fails the test
+        (read,) = read_polygraphy_inputs(path)
+        assert all(isinstance(value, np.ndarray) for value in read.values())
+
+
+@given(
+    arrays(
+        st.sampled_from([np.float32, np.int64, np.bool_, np.float16, np.uint8]), array_shapes(min_dims=0, min_side=0)
+    )
+)
+@settings(max_examples=50)
+def test_arrays_come_out_of_polygraphy_as_they_went_in(
+    tmp_path_factory: pytest.TempPathFactory, array: np.ndarray[Any, Any]
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "inputs.json"
+    path.write_text(json.dumps([feed(x=array)]))
+    (read,) = read_polygraphy_inputs(path)
+    assert (read["x"].dtype, read["x"].shape) == (array.dtype, array.shape)
+    np.testing.assert_array_equal(read["x"], array)
 
 
 def test_nothing_taken_is_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

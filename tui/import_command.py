@@ -28,6 +28,7 @@ def command(paths: tuple[Path, ...], output: Path, as_json: bool) -> int:
 
     taken: list[dict[str, Any]] = []
     left: list[dict[str, str]] = []
+    used: Counter[str] = Counter()
     for path in paths:
         for found in gather(path):
             if isinstance(found, Left):
@@ -35,7 +36,9 @@ def command(paths: tuple[Path, ...], output: Path, as_json: bool) -> int:
                 continue
             parts = [part for part in (found.path.parent.name, found.path.stem) if part]
             name = re.sub(r"[^A-Za-z0-9._-]", "_", "-".join(parts))[:80].lstrip(".-") or "case"
-            folder = output / f"{name}-{found.case.program.digest[:8]}"
+            name = f"{name}-{found.case.program.digest[:8]}"
+            used[name] += 1  # one model with other values, or in another place
+            folder = output / (name if used[name] == 1 else f"{name}-{used[name]}")
             try:
                 save(found.case, folder)
             except BadInput as error:
