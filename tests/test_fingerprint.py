@@ -161,17 +161,6 @@ def test_the_place_in_the_message_is_the_innermost_frame() -> None:
     assert kept(error(text.format(*told[0])))["frames"] == "onnxruntime::Model::Model"
 
 
-def test_an_error_of_the_runtime_that_tells_no_place_is_told_by_few_operators() -> None:
-    def at_run(operators: list[str], frames: tuple[Frame, ...] = ()) -> Fingerprint:
-        observation = Observation("tvm", "1", "error", "run", exception="ValueError", message="bad rank", frames=frames)
-        return fingerprint(Verdict("fail", "", "error"), observation, operators)
-
-    assert at_run(["Clip"]).key != at_run(["Conv"]).key
-    assert same(at_run(["Clip"]), at_run(["Conv"]))
-    frames = (Frame("native", "tvm::runtime::Copy"),)
-    assert at_run(["Clip"], frames).key == at_run(["Conv"], frames).key
-
-
 def test_where_a_hang_was_stopped_does_not_count() -> None:
     def hung(*names: str) -> Fingerprint:
         frames = tuple(python(name) for name in names)

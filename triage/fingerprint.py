@@ -19,7 +19,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.target import BadTarget, Target
 from opsieve.backends.verdict import Verdict
 from opsieve.triage.evidence import NOTHING, Evidence, Signature
-from opsieve.triage.normalise import has_variables, normalise, operator_blamed, operators_named
+from opsieve.triage.normalise import has_variables, is_interpreters, normalise, operator_blamed, operators_named
 from opsieve.triage.places import location, with_place
 from opsieve.triage.stack import Stack, read
 
@@ -32,14 +32,8 @@ _BY_CHANCE = frozenset(["hang", "out-of-memory"])  # what stops them, stops them
 _SPEECHLESS = frozenset(["crash", "hang", "out-of-memory"])  # their messages are the signal's or ours
 # Components that change while a graph is reduced, or that become known after it: no part of "the same failure".
 _LATER = frozenset(["operators", "edges", "ranks", "attributes", "guilty pass", "cure", "first bad"])
-# Messages that the Python interpreter writes: what varies in them are the types of the data, so they split one bug.
-_INTERPRETER = re.compile(
-    r"not supported between instances|object (?:is not|has no|does not)|unsupported operand|index out of range|has no len"
-    r"|positional argument|keyword argument|values to unpack|cannot unpack|can only concatenate|referenced before assignment"
-    r"|cannot access local|name <name> is not defined"
-)
 _PLACEHOLDER = re.compile(r"<\w+>")
-_NO_BRACKETS = str.maketrans(dict.fromkeys(",;()[]{}", " "))
+_NO_BRACKETS = str.maketrans(dict.fromkeys(",:;()[]{}", " "))
 _SPOKEN = re.compile(r"[A-Za-z_]{3,}+")
 _WORD = re.compile(r"\w+")
 _NOT_A_WORD = re.compile(r"[^a-z0-9]+")
@@ -142,8 +136,7 @@ def _failure(
         Component("operators named", named, False, "for people: the message counts as a whole"),
         _operators_component(
             evidence.signature.operators if evidence.signature else operators,
-            needed=not stack.symbols
-            and (not template or kind in _SPEECHLESS or (stage == "run" and not (named or blamed))),
+            needed=not stack.symbols and (not template or kind in _SPEECHLESS),
         ),
         *_found_later(evidence, kept=False),
     ]
@@ -226,7 +219,7 @@ def _message_component(template: str, stack: Stack, crash: bool) -> Component:
         return Component("message", template, False, "the frames tell more, and broken memory is reported in many ways")
     if not has_variables(template):
         return Component("message", template, True, "a constant: it separates two errors of one function")
-    if _INTERPRETER.search(template):
+    if is_interpreters(template):
         return Component(
             "message", template, False, "the frames tell more: the interpreter wrote it, and parts of it vary"
         )

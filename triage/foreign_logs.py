@@ -19,6 +19,7 @@ from opsieve.backends.target import BadTarget
 from opsieve.backends.verdict import Kind, Mismatch, Verdict
 from opsieve.triage.fingerprint import Fingerprint, fingerprint
 from opsieve.triage.foreign_records import Record, Unreadable, read_records
+from opsieve.triage.normalise import is_interpreters
 from opsieve.triage.titles import title_of
 from opsieve.triage.traces import Trace, read_trace
 from opsieve.triage.wrong_results import wrong_result
@@ -144,7 +145,13 @@ def _outcome(record: Record, trace: Trace, backend: str, stage: Stage, message: 
         return "out-of-memory"
     if record.signal or trace.kind == "crash":
         return "crash"
+    if trace.frames and is_interpreters(message) and not any(_installed(frame) for frame in trace.frames):
+        return "environment"  # the program that called the compiler stumbled, no code of a package was running
     return _meaning(backend, stage, record.exception or trace.exception, message[:4000])
+
+
+def _installed(frame: Frame) -> bool:
+    return frame.language == "native" or "site-packages/" in frame.file or "dist-packages/" in frame.file
 
 
 @functools.lru_cache(maxsize=4096)

@@ -35,7 +35,14 @@ _CLEAN = CLEAN | {ord(sign): "?" for sign in _SHOWN}
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]{0,20}+[ -/]?[@-~])?")
 _STATUS = re.compile(r"\[ONNXRuntimeError\] : \d{1,4}+ : (\w{1,60}+) : ")
-_QUOTED = re.compile(r"(?<!\w)(?:'([^'\n]{0,200}+)'|\"([^\"\n]{0,200}+)\"|`([^`\n]{0,200}+)[`'])")
+_QUOTED = re.compile(r"(?<!\w)b?(?:'([^'\n]{0,200}+)'|\"([^\"\n]{0,200}+)\"|`([^`\n]{0,200}+)[`'])")
+# Behind these words the interpreter quotes a name of the compiler's code.
+_OF_CODE = ("attribute ", "argument ", "local variable ", "module named ", "import name ", "free variable ")
+# Messages that the Python interpreter writes: what varies in them are the types of the data, so they split one bug.
+_INTERPRETER = re.compile(
+    r"not supported between instances|object (?:is not|has no|does not)|unsupported operand|index out of range|has no len"
+    r"|positional argument|keyword argument|values to unpack|cannot unpack|can only concatenate"
+)
 _CAMEL = re.compile(r"[A-Z][A-Za-z0-9]+")
 _QUALIFIED = re.compile(r"(?:[a-z_]\w*+\.)++[A-Z]\w*+|\w++(?:::\w++)++")
 _DTYPE_WORD = r"(?:[\w.]{1,20}\.)?(?:(?:float|bfloat|int|uint|complex)\d{1,3}+(?:_?e\dm\d\w*+)?|bool)(?!\w)"
@@ -89,6 +96,11 @@ def has_variables(template: str) -> bool:
     return any(shown in template for shown in _SHOWN.values())
 
 
+def is_interpreters(message: str) -> bool:
+    """Whether Python itself words a message so, about the data that the program holds."""
+    return _INTERPRETER.search(message[:MAX_READ]) is not None
+
+
 def _first_lines(text: str) -> str:
     lines = [line for line in text.split("\n") if line.strip()][:2]
     if not lines:
@@ -101,13 +113,13 @@ def _quoted(match: re.Match[str]) -> str:
     inner = next(group for group in match.groups() if group is not None)
     before, after = (
         match.string[max(0, match.start() - 12) : match.start()],
-        match.string[match.end() : match.end() + 8],
+        match.string[match.end() : match.end() + 16],
     )
     if _ONE_DTYPE.fullmatch(inner):
         return _DTYPE
     if _CAMEL.fullmatch(inner) or _QUALIFIED.fullmatch(inner):
         return inner
-    if inner.isidentifier() and (before.endswith(("attribute ", "argument ")) or after.startswith(" object")):
+    if inner.isidentifier() and (before.endswith(_OF_CODE) or after.startswith((" object", " is not defined"))):
         return inner
     return _NAME
 

@@ -4,7 +4,7 @@ from opsieve.triage.fingerprint import Fingerprint
 
 _MAX = 120
 _WRONG = {
-    "nan": "NaN where there should be none, or none where there should",
+    "nan": "wrong NaNs",
     "inf": "wrong infinities",
     "value": "wrong values",
     "shape": "wrong shape",
