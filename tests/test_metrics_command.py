@@ -6,6 +6,7 @@ import math
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import hostile
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -49,6 +50,16 @@ def test_the_command_walks_folders_and_names_what_it_passes_by(tmp_path: Path) -
     table = run(str(tmp_path))[1]
     assert table.startswith("2 models, ")
     assert all(name in table for name in (*told["isra"], "arithmetic"))
+
+
+def test_hostile_files_are_passed_by_and_the_rest_is_counted(tmp_path: Path) -> None:
+    hostile.corpus(tmp_path / "corpus")
+    code, out, err = run(str(tmp_path / "corpus"), "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert told["models"] > 100
+    assert len(told["skipped"]) > 300
+    assert err.count("\n") == len(told["skipped"]) + len(told["untyped"])
 
 
 def test_the_command_says_what_it_cannot_use(tmp_path: Path) -> None:
