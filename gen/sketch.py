@@ -380,7 +380,7 @@ class Sketch:
                 outs.append(Tensor("", "", ()))
                 continue
             dtype, shape = typed
-            low, high = bounds[place] if several else bounds  # type: ignore[misc,assignment]
+            low, high = bounds[place] if several else bounds  # type: ignore[misc]
             outs.append(Tensor(root.named("v"), dtype, shape, low, high))  # type: ignore[arg-type]
         for tensor in ins:
             if tensor is not None:

@@ -88,7 +88,9 @@ def _if(sketch: Sketch, condition: Tensor) -> Instance | None:
     _grow(first)
     if draw.random() < 0.7:  # else a branch that only hands something on
         _grow(second)
-    chosen = [tensor for tensor in _own(first) if draw.random() < 0.5][:3] or _own(first)[-1:]
+    allowed = sketch.takes("If", "V")
+    own = [tensor for tensor in _own(first) if tensor.dtype in allowed]
+    chosen = [tensor for tensor in own if draw.random() < 0.5][:3] or own[-1:]
     if not chosen:
         chosen = [first.match(draw.choice(("float32", "int64")), sketch.shape(0, 3))]
     others = [_given(second, _typed_like(second, tensor.dtype, tensor.shape)) for tensor in chosen]
