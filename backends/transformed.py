@@ -83,7 +83,10 @@ class Transformed:
         import onnxruntime  # noqa: F401
 
         self.imports()
-        return metadata.version(self.package)  # not all of their releases have a __version__
+        try:
+            return metadata.version(self.package)  # not all of their releases have a __version__
+        except metadata.PackageNotFoundError:  # imported from a work tree
+            return ""
 
     def prepare(self, request: "Request") -> "Run":
         """Transform, check and load the model; BrokenModel when the result is worse than the original."""

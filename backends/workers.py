@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from opsieve.backends import native, wire
 from opsieve.backends.answers import KNOBS, from_death, from_reply
 from opsieve.backends.observation import Observation
+from opsieve.backends.protocol import Backend
 from opsieve.backends.registry import Plugin, all_options, display, plugin, resolve
 from opsieve.backends.registry import baseline as baseline_of
-from opsieve.backends.releases import ReleaseStore
+from opsieve.backends.releases import Environment, ReleaseStore
 from opsieve.backends.target import Target
 from opsieve.backends.zygote import Death, Limits, Nursery, Unavailable, Worker, Zygote
 from opsieve.gen.bad_input import BadInput
@@ -44,6 +45,15 @@ class Test:
     as_is: bool = False
 
 
+class Environments(Protocol):
+    """Where releases come from; `ReleaseStore` is one."""
+
+    def environment(
+        self, backend: Backend, release: str, offline: bool = ..., say: Callable[[str], None] = ...
+    ) -> Environment:
+        """The environment that runs a release; BadInput when it cannot be had."""
+
+
 class Workers:
     """Every worker of this process. Use it as a context manager: on exit nothing of it is left, no process and no file.
 
@@ -54,12 +64,12 @@ class Workers:
     def __init__(
         self,
         limits: Limits | None = None,
-        store: ReleaseStore | None = None,
+        store: "Environments | None" = None,
         offline: bool = False,
         say: Callable[[str], None] = lambda sentence: None,
     ):
         self.limits = limits or Limits()
-        self._store = store or ReleaseStore()
+        self._store: Environments = store or ReleaseStore()
         self._offline = offline
         self._say = say
         self._zygotes: dict[tuple[str, str], Zygote] = {}
@@ -88,6 +98,15 @@ class Workers:
         self._workers.clear()
         self._zygotes.clear()
         self._nurseries.clear()
+
+    def dismiss(self, target: Target) -> None:
+        """End what serves a release: its files may change now. Nobody may be asking it."""
+        place = _place(target)
+        self._missing.pop(place, None)
+        with self._guard:
+            found = self._zygotes.pop(place, None)
+        if found is not None:
+            self._discard(place, found)
 
     def baseline(self, target: Target) -> Target | None:
         """The unoptimised build of the same compiler and release, None when there is none."""

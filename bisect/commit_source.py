@@ -6,7 +6,9 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 
+from opsieve.bisect.case_check import CaseCheck
 from opsieve.bisect.driver import Progress, hunt
 from opsieve.bisect.ends import Ends, settle_ends
 from opsieve.bisect.git_history import (
@@ -67,31 +69,45 @@ class Plan:
 
 
 class Commits:
-    """The commits of the repository at `path` between two named ends; `check` and `build` are executable scripts."""
+    """The commits of the repository at `path` between two named ends.
+
+    A context manager, for git's processes. `build` is an executable script; `check` is one too, or a case on a target, whose failure at the bad end is then followed.
+    """
 
     def __init__(
         self,
         path: Path,
         good: str,
         bad: str,
-        check: Path,
+        check: Path | CaseCheck,
         build: Path | None = None,
         *,
         paths: tuple[str, ...] = (),
         first_parent: bool = False,
+        sparse: tuple[str, ...] = (),
         root: Path,
         say: Say = print,
     ):
         self._repository = open_repository(path)
         self._path, self._check, self._build, self._say = Path(self._repository.git_dir), check, build, say
-        self._paths, self._first_parent = paths, first_parent
+        self._paths, self._first_parent, self._sparse = paths, first_parent, sparse
         self.plan = self._planned(good, bad)
+        question = check.question if isinstance(check, CaseCheck) else {"check": script_digest(check)}
         self._journal = Journal(
-            root, {"source": "commits", "check": script_digest(check), "build": script_digest(build)}
+            root, {"source": "commits", "build": script_digest(build), "sparse": sparse, **question}
         )
+        self.wanted: Sighting | None = None
         self._turns: Counter[str] = Counter()
         self.seen: dict[str, Sighting] = {}
         self.asked = self.recalled = 0
+
+    def __enter__(self) -> "Commits":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._repository.close()
 
     def recall(self, commit: str) -> Sighting | None:
         """What an earlier probe of a commit with the same files saw."""
@@ -109,7 +125,7 @@ class Commits:
         talk = self._talk(chance, confidence, jobs)
         with (
             ThreadPoolExecutor(jobs) as pool,  # left last: the workshop ends the scripts that its threads wait for
-            Workshop(self._path, self._check, self._build, self._journal.folder, jobs) as workshop,
+            Workshop(self._path, self._check, self._build, self._journal.folder, jobs, sparse=self._sparse) as workshop,
         ):
             wanted, progress = next(talk)
             while True:
@@ -117,10 +133,18 @@ class Commits:
                     tell(progress)
                 seen = in_order(pool, lambda commit: self._see(workshop, commit), wanted)
                 try:
-                    wanted, progress = talk.send([answer(item, None) for item in seen])
+                    self._follow(dict(zip(wanted, seen, strict=True)))
+                    wanted, progress = talk.send([answer(item, self.wanted) for item in seen])
                 except StopIteration as stop:
                     found: Found = stop.value
                     return found
+
+    def _follow(self, seen: dict[str, Sighting]) -> None:
+        """Follow one failure: that of the bad end, else the first that is met. A script tells no failure from another."""
+        if self.wanted is None:
+            bad = seen.get(self.plan.row[self.plan.bad])
+            failing = [item for item in (bad, *seen.values()) if item is not None and item.state == "fails"]
+            self.wanted = failing[0] if failing else None
 
     def _planned(self, good: str, bad: str) -> Plan:
         repository = self._repository

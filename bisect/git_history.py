@@ -74,7 +74,8 @@ def commit_named(repository: "Repo", name: str) -> str:
 
 def tag_of(path: Path, release: str) -> str:
     """The tag of a release, `v1.20.0` or `1.20.0` or one that ends so; BadInput when there is none."""
-    tags = [tag.name for tag in open_repository(path).tags]
+    with open_repository(path) as repository:
+        tags = [tag.name for tag in repository.tags]
     for wanted in (f"v{release}", release):
         if wanted in tags:
             return wanted

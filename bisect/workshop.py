@@ -3,6 +3,7 @@
 A clone shares the objects of the user's repository and writes nothing into it, not even the record of a work tree, so that a
 search that is killed leaves it as it was. Each commit is checked out into a clean folder. The scripts find in their environment
 OPSIEVE_COMMIT, and OPSIEVE_BUILD, a folder kept for the tree of that commit: what a build leaves there is not built again.
+Submodules are taken from the user's repository where it has them.
 """
 
 import contextlib
@@ -13,6 +14,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -23,16 +26,40 @@ from opsieve.gen.files import read_file
 _UNTESTABLE = 125
 _LAST_BAD = 127
 _TAIL = 4000
+_LINK = "160000"  # the mode of a submodule among the files of a commit
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A commit checked out in `folder`, with what its build left in `kept`."""
+
+    commit: str
+    folder: Path
+    kept: Path
+
+
+Check = Path | Callable[[Built], Sighting]  # a script, or what looks at the built commit itself
 
 
 class Workshop:
-    """`jobs` clones of a repository; `probe` builds and checks a commit in the next free one. A context manager."""
+    """`jobs` clones of a repository; `probe` builds and checks a commit in the next free one. A context manager.
+
+    `repository` is the user's git folder. With `sparse`, only these folders (and the files at the top) are checked out.
+    """
 
     def __init__(
-        self, repository: Path, check: Path, build: Path | None, keep: Path, jobs: int = 1, seconds: float = 3600.0
+        self,
+        repository: Path,
+        check: Check,
+        build: Path | None,
+        keep: Path,
+        jobs: int = 1,
+        seconds: float = 3600.0,
+        sparse: tuple[str, ...] = (),
     ):
-        self._repository, self._check, self._build = repository.resolve(), _script(check), build and _script(build)
-        self._keep, self._seconds = keep, seconds
+        self._repository, self._build = repository.resolve(), build and _script(build)
+        self._check = _script(check) if isinstance(check, Path) else check
+        self._keep, self._seconds, self._sparse = keep, seconds, sparse
         self._home = Path(tempfile.mkdtemp(prefix="opsieve-bisect-"))
         self._running: set[subprocess.Popen[bytes]] = set()
         self._closed = False
@@ -58,7 +85,9 @@ class Workshop:
         """
         place = self._free.get()
         try:
-            self._check_out(place, commit)
+            missing = self._check_out(place, commit)
+            if missing:
+                return Sighting("untestable", symptom="no submodules", text=missing)
             built = self._keep / "builds" / f"{tree}-{_digest(self._build)}"
             built.mkdir(parents=True, exist_ok=True)
             environment = {**os.environ, "OPSIEVE_COMMIT": commit, "OPSIEVE_BUILD": str(built)}
@@ -71,6 +100,8 @@ class Workshop:
                     return Sighting("untestable", symptom="build fails", text=f"the build {why}: {_last(log)}")
                 if any(built.iterdir()):
                     (built / ".complete").touch()
+            if not isinstance(self._check, Path):
+                return self._check(Built(commit, place, built))
             log = self._log(commit, "check")
             code = self._run(self._check, place, environment, log)
             if code is None or code == _UNTESTABLE:
@@ -84,11 +115,19 @@ class Workshop:
         finally:
             self._free.put(place)
 
-    def _check_out(self, place: Path, commit: str) -> None:
+    def _check_out(self, place: Path, commit: str) -> str:
+        """Have the files of a commit, and no others, in `place`; why its submodules cannot be had, "" when they are there."""
         if not (place / ".git").exists():
             _git(["clone", "--quiet", "--shared", "--no-checkout", str(self._repository), str(place)], self._home)
+            if self._sparse:
+                _git(["sparse-checkout", "set", "--", *self._sparse], place)
         _git(["checkout", "--quiet", "--force", "--detach", commit], place)
         _git(["clean", "-ffdxq"], place)
+        try:
+            _take_submodules(place, self._repository)
+        except BadInput as error:
+            return str(error)
+        return ""
 
     def _log(self, commit: str, name: str) -> Path:
         folder = self._keep / "logs"
@@ -158,7 +197,34 @@ def _last(log: Path) -> str:
     return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
 
 
-def _git(arguments: list[str], place: Path) -> None:
+def _take_submodules(place: Path, source: Path) -> None:
+    """Check out the submodules of a work tree, clean, from the git folder `source` where it holds them, else from their own place."""
+    if not (place / ".gitmodules").is_file():
+        return
+    listed = _git(["config", "--file", ".gitmodules", "--get-regexp", r"^submodule\..*\.path$"], place, absent=1)
+    _git(["submodule", "--quiet", "init"], place)
+    links = {line.partition("\t")[2] for line in _git(["ls-files", "--stage"], place).splitlines() if line[:6] == _LINK}
+    for line in listed.splitlines():
+        key, _, path = line.partition(" ")
+        if path not in links:  # an entry that nobody removed
+            continue
+        name = key.removeprefix("submodule.").removesuffix(".path")
+        held = source / "modules" / name
+        if ".." in Path(name).parts or not (held / "HEAD").is_file():
+            _git(["submodule", "--quiet", "update", "--force", "--", path], place)
+            held = Path(os.devnull)
+        else:
+            _git(["config", f"submodule.{name}.url", str(held)], place)
+            _git(["-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--force", "--", path], place)
+        if (place / path / ".git").exists():
+            _git(["clean", "-ffdxq"], place / path)
+            _take_submodules(place / path, held)
+
+
+def _git(arguments: list[str], place: Path, absent: int = 0) -> str:
+    """What a git command prints; BadInput when it fails otherwise than with the code `absent`, which says that there is nothing."""
     done = subprocess.run(["git", *arguments], cwd=place, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise BadInput(f"git {arguments[0]} failed: {shown(done.stderr.strip()[-200:], 300)}")
+    if done.returncode and done.returncode != absent:
+        command = next(word for word in arguments if not word.startswith("-") and "=" not in word)
+        raise BadInput(f"git {command} failed: {shown(done.stderr.strip()[-200:], 300)}")
+    return done.stdout

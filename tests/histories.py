@@ -5,7 +5,7 @@ Histories are written by `git fast-import`, so that a thousand commits take a mo
 """
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,9 +39,15 @@ class History:
     shas: list[str] = field(default_factory=list)
 
     def commit(
-        self, parents: Sequence[int], source: str, subject: str = "", path: str = "fold.sh", plain: bool = False
+        self,
+        parents: Sequence[int],
+        source: str,
+        subject: str = "",
+        path: str = "fold.sh",
+        plain: bool = False,
+        files: Mapping[str, str] | None = None,
     ) -> int:
-        """A commit whose compiler is `source`; the same source with `plain` gives the same tree."""
+        """A commit whose compiler is `source`, with other files beside it; the same source with `plain` gives the same tree."""
         number = self.count
         self.count += 1
         text = (source if plain else source.replace("{}", str(number))).encode()
@@ -56,7 +62,10 @@ class History:
         ]
         lines += [b"from :%d" % (parents[0] + 1)] if parents else []
         lines += [b"merge :%d" % (parent + 1) for parent in parents[1:]]
-        lines += [b"deleteall", b"M 100644 inline " + path.encode(), b"data %d" % len(text), text, b""]
+        lines.append(b"deleteall")
+        for name, data in {path: text, **{name: other.encode() for name, other in (files or {}).items()}}.items():
+            lines += [b"M 100644 inline " + name.encode(), b"data %d" % len(data), data]
+        lines.append(b"")
         self.stream.append(b"\n".join(lines) + b"\n")
         return number
 

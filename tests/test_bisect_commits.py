@@ -21,11 +21,9 @@ from opsieve.gen.bad_input import BadInput
 def search(history: History, good: str, bad: str, **options: Any) -> Found:
     scripts = history.folder.parent
     jobs = options.pop("jobs", 1)
-    source = Commits(
-        history.folder, good, bad, scripts / "check.sh", scripts / "build.sh",
-        root=scripts / "probes", say=lambda sentence: None, **options,
-    )  # fmt: skip
-    return source.search(jobs=jobs)
+    options = {"check": scripts / "check.sh", "build": scripts / "build.sh", **options}
+    with Commits(history.folder, good, bad, root=scripts / "probes", say=lambda sentence: None, **options) as source:
+        return source.search(jobs=jobs)
 
 
 def state(folder: Path) -> str:
@@ -223,13 +221,13 @@ def test_a_check_that_cannot_tell_is_untestable(tmp_path: Path) -> None:
 def test_names_of_commits(tmp_path: Path) -> None:
     history = row(tmp_path / "repository", "ggg")
     subprocess.run(["git", "-C", str(history.folder), "tag", "v1.20.0", history.shas[1]], check=True)
-    repository = open_repository(history.folder)
-    assert commit_named(repository, "v1.20.0") == history.shas[1]
-    assert commit_named(repository, "2020-09-14 12:27") == history.shas[1]
-    assert tag_of(history.folder, "1.20.0") == "v1.20.0"
-    for name in ("nonsense", "--all", "v9", ""):
-        with pytest.raises(BadInput, match="no commit"):
-            commit_named(repository, name)
+    with open_repository(history.folder) as repository:
+        assert commit_named(repository, "v1.20.0") == history.shas[1]
+        assert commit_named(repository, "2020-09-14 12:27") == history.shas[1]
+        assert tag_of(history.folder, "1.20.0") == "v1.20.0"
+        for name in ("nonsense", "--all", "v9", ""):
+            with pytest.raises(BadInput, match="no commit"):
+                commit_named(repository, name)
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

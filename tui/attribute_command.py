@@ -27,6 +27,7 @@ def command(
     from opsieve.backends.lab import Lab
     from opsieve.backends.registry import display, resolve
     from opsieve.backends.workers import Workers
+    from opsieve.bisect.culprit import keep_culprit
     from opsieve.bisect.pass_source import blame_passes
     from opsieve.gen.intake import open_case
 
@@ -37,24 +38,22 @@ def command(
         blamed = blame_passes(opened, place, Lab(workers))
     found, wanted = blamed.attribution, blamed.wanted
     spent = children_seconds() + time.process_time() - started
+    answer = {
+        "target": display(place),
+        "answer": found.answer,
+        "passes": list(found.passes),
+        "alone": list(found.alone),
+        "kept": list(found.kept),
+        "applications": {name: list(which) for name, which in found.applications.items()},
+        "levels": found.levels,
+        "probes": found.probes,
+        "seconds_cpu": round(spent, 3),
+        "fingerprint": wanted.key,
+        "beneath": blamed.beneath.symptom if blamed.beneath else "",
+    }
+    keep_culprit(case, "passes", answer)
     if as_json:
-        click.echo(
-            json.dumps(
-                {
-                    "target": display(place),
-                    "answer": found.answer,
-                    "passes": list(found.passes),
-                    "alone": list(found.alone),
-                    "kept": list(found.kept),
-                    "applications": {name: list(which) for name, which in found.applications.items()},
-                    "levels": found.levels,
-                    "probes": found.probes,
-                    "seconds_cpu": round(spent, 3),
-                    "fingerprint": wanted.key,
-                    "beneath": blamed.beneath.symptom if blamed.beneath else "",
-                }
-            )
-        )
+        click.echo(json.dumps(answer))
     else:
         click.echo(sentence(found.answer, found.passes, found.alone))
         for name, which in found.applications.items():

@@ -3,49 +3,68 @@
 import json
 import math
 import time
-from dataclasses import asdict
+from contextlib import ExitStack
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from opsieve.bisect.commit_source import Commits, Found
+from opsieve.backends.compare import POLICY, Policy
+from opsieve.backends.registry import resolve
+from opsieve.bisect.case_check import CaseCheck
+from opsieve.bisect.commit_source import Commits, Found
+from opsieve.bisect.culprit import keep_culprit
+from opsieve.bisect.journal import default_root
+from opsieve.gen.bad_input import BadInput
+from opsieve.gen.intake import open_case
 
 
-def bisect_commits(repository: Path, good: str | None, bad: str | None, **options: Any) -> int:
-    """Run the search and print it; the options are those of the command."""
-    from opsieve.bisect.commit_source import Commits
-    from opsieve.bisect.journal import default_root
-    from opsieve.gen.bad_input import BadInput
-
+def bisect_commits(
+    case: Path | None,
+    repository: Path,
+    good: str | None,
+    bad: str | None,
+    after: dict[str, Any] | None = None,
+    **options: Any,
+) -> int:
+    """Run the search and print it; the options are those of the command. `after` is the answer of the search before this one."""
     if good is None or bad is None:
         raise BadInput("name --good and --bad: a tag, a branch, a hash or a date each")
-    if options["check"] is None:
-        raise BadInput("name --check, a script that exits 0 for good, 125 for untestable, else 1 to 127")
-    source = Commits(
-        repository,
-        good,
-        bad,
-        options["check"],
-        options["build"],
-        paths=options["paths"],
-        first_parent=options["first_parent"],
-        root=default_root(),
-        say=_say,
-    )
-    if options["dry_run"]:
-        return _dry_run(source, options["as_json"])
-    started = time.monotonic()
-    found = source.search(
-        chance=options["chance"],
-        confidence=options["confidence"],
-        jobs=options["jobs"],
-        tell=lambda progress: _say(f"{progress.candidates} commits left, about {progress.expected:.0f} probes"),
-    )
-    answer = _answer(found) | {"seconds": round(time.monotonic() - started, 2)}
+    with ExitStack() as stack:
+        check: Path | CaseCheck | None = options["check"]
+        if check is None:
+            check = stack.enter_context(_case_check(case, options))
+        source = stack.enter_context(
+            Commits(
+                repository,
+                good,
+                bad,
+                check,
+                options["build"],
+                paths=options["paths"],
+                first_parent=options["first_parent"],
+                sparse=options["sparse"],
+                root=default_root(),
+                say=say,
+            )
+        )
+        if options["dry_run"]:
+            return _dry_run(source, options["as_json"])
+        started = time.monotonic()
+        found = source.search(
+            chance=options["chance"],
+            confidence=options["confidence"],
+            jobs=options["jobs"],
+            tell=lambda progress: say(f"{progress.candidates} commits left, about {progress.expected:.0f} probes"),
+        )
+        answer = _answer(found) | {"seconds": round(time.monotonic() - started, 2)}
+    if source.wanted is not None and source.wanted.key:
+        answer |= {"fingerprint": source.wanted.key, "symptom": source.wanted.symptom}
+    if case is not None:
+        keep_culprit(case, "commits", answer)
     if options["as_json"]:
-        click.echo(json.dumps(answer))
+        click.echo(json.dumps(answer if after is None else {**after, "commits_search": answer}))
         return 0
     for line in _lines(found, answer):
         click.echo("".join(c if c.isprintable() else " " for c in line))
@@ -55,7 +74,31 @@ def bisect_commits(repository: Path, good: str | None, bad: str | None, **option
     return 0
 
 
-def _answer(found: "Found") -> dict[str, Any]:
+def _case_check(case: Path | None, options: dict[str, Any]) -> CaseCheck:
+    """The case as the check of commits."""
+    if case is None:
+        raise BadInput(
+            "name the CASE that tells good from bad, or --check, a script that exits 0 for good, 125 for untestable, else 1 to 127"
+        )
+    opened = open_case(case, options["inputs"], options["expected"], options["seed"])
+    target = options["target"] or opened.knobs.get("target", "")
+    if not target:
+        raise BadInput("name --target, the backend that is built: onnxscript, say")
+    return CaseCheck(opened, resolve(target), policy_of(options))
+
+
+def policy_of(options: dict[str, Any]) -> Policy:
+    """The tolerance policy, or the user's own numbers in place of it."""
+    given = options["rtol"], options["atol"]
+    return replace(POLICY, tolerance=None if given == (None, None) else (given[0] or 0.0, given[1] or 0.0))
+
+
+def say(sentence: str) -> None:
+    """Talk, on stderr, without control characters."""
+    click.echo(f"opsieve: {''.join(c if c.isprintable() else ' ' for c in sentence)}", err=True)
+
+
+def _answer(found: Found) -> dict[str, Any]:
     """The keys of docs/cli.md."""
     one = found.culprits[0] if len(found.culprits) == 1 else None
     change = "regression" if found.direction.value == "regression" else "fix"
@@ -91,7 +134,7 @@ def _answer(found: "Found") -> dict[str, Any]:
     }
 
 
-def _sentence(found: "Found") -> str:
+def _sentence(found: Found) -> str:
     told = [f"the end {sha[:12]} is {answer}, not what it was named for" for sha, answer in found.wrong_ends]
     if found.base:
         told.append(f"the ends lie on two branches: their merge base {found.base[:12]} is the good end")
@@ -109,7 +152,7 @@ def _sentence(found: "Found") -> str:
     return "; ".join(told)
 
 
-def _lines(found: "Found", answer: dict[str, Any]) -> list[str]:
+def _lines(found: Found, answer: dict[str, Any]) -> list[str]:
     sentence = answer["answer"]
     lines = [sentence[:1].upper() + sentence[1:]]
     for commit in found.culprits[:20]:
@@ -124,7 +167,7 @@ def _lines(found: "Found", answer: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _dry_run(source: "Commits", as_json: bool) -> int:
+def _dry_run(source: Commits, as_json: bool) -> int:
     plan = source.plan
     size = len(plan.between.commits)
     most = math.ceil(math.log2(max(2, size))) + 2
@@ -137,7 +180,3 @@ def _dry_run(source: "Commits", as_json: bool) -> int:
     }
     click.echo(json.dumps(facts) if as_json else f"{size} commits between the ends; about {most} probes, {known} known")
     return 0
-
-
-def _say(sentence: str) -> None:
-    click.echo(f"opsieve: {''.join(c if c.isprintable() else ' ' for c in sentence)}", err=True)

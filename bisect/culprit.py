@@ -1,0 +1,42 @@
+"""What was found of a case, kept beside it: `culprit.json`, for triage and for people.
+
+One object with a key for each kind of search that was made, `releases`, `commits` and `passes`; its value is what the command prints
+with `--json`. A new answer takes the place of the old one of its kind.
+"""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Literal
+
+from opsieve.gen.bad_input import BadInput, shown
+from opsieve.gen.files import reason
+
+NAME = "culprit.json"
+_MAX_BYTES = 4 << 20
+Kind = Literal["releases", "commits", "passes"]
+
+
+def keep_culprit(case: Path, kind: Kind, answer: dict[str, Any]) -> None:
+    """Write an answer beside `case.json`, all or nothing; where there is no such file the folder is not ours, and left alone."""
+    if not (case / "case.json").is_file():
+        return
+    text = json.dumps({**read_culprit(case), kind: answer}, indent=2)
+    try:
+        descriptor, name = tempfile.mkstemp(dir=case, prefix=".culprit-")
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+        os.replace(name, case / NAME)
+    except OSError as error:
+        raise BadInput(f"{NAME} cannot be written in {shown(case, 200)}: {reason(error)}") from None
+
+
+def read_culprit(case: Path) -> dict[str, Any]:
+    """What is kept of a case, {} for nothing; a file that is damaged, or too long to be ours, counts as none."""
+    try:
+        with (case / NAME).open("rb") as file:
+            found = json.loads(file.read(_MAX_BYTES + 1))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
