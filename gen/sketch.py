@@ -117,6 +117,8 @@ class Sketch:
         kinds: tuple[str, ...] = ("input", "initializer", "constant"),
     ) -> Tensor:
         """A new graph input, initializer or Constant node, whose elements lie in the domain."""
+        if dtype not in LARGEST:
+            return self.container(dtype, shape)
         low, high = leaf_range(dtype, domain)
         root = self.root
         tensor = Tensor(root.named("x"), dtype, shape, low, high, None, self.draw.choice(kinds))
@@ -129,6 +131,19 @@ class Sketch:
         return tensor
 
     inputs_begun = False
+
+    def container(self, dtype: str, shape: Shape) -> Tensor:
+        """A new `sequence(...)` or `optional(...)` of elements of this shape, made by a node."""
+        kind, _, element = dtype[:-1].partition("(")
+        held = self.match(element, shape)
+        op = "SequenceConstruct" if kind == "sequence" else "Optional"
+        return self.emit(op, "", [held], {}, [(dtype, shape)], (held.low, held.high))[0]
+
+    def emit_as(self, op: str, ins: Sequence[Tensor], attrs: Attributes, made: Tensor) -> None:
+        """Add a node whose output is a tensor that only the caller goes on with."""
+        for tensor in ins:
+            tensor.reads += 1
+        self.nodes.append(Node(op, "", ins, [made], attrs, self.root.named("n")))
 
     def weight(self, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor:
         """A new leaf where models have parameters: an initializer more often than not."""

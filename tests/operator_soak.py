@@ -111,7 +111,9 @@ def _agree(declared: object, inferred: object) -> bool:
             a == b or not isinstance(a, int) or not isinstance(b, int)
             for a, b in zip(declared.shape, inferred.shape, strict=True)
         )
-    return declared == inferred or "untyped" in str(inferred)
+    if type(declared) is type(inferred):  # two sequences, or two optionals
+        return _agree(declared.element, inferred.element)  # type: ignore[attr-defined]
+    return "untyped" in str(inferred)
 
 
 def soaked(operator: Operator, count: int, opsets: list[int] | None = None) -> collections.Counter[str]:
