@@ -19,7 +19,8 @@ PARTS: Mapping[str, Mapping[str, Any]] = {
     "buffer_reuse": {"allow_buffer_reuse": False, "inplace_buffers": False},
     "layout": {"layout_optimization": False, "comprehensive_padding": False},
     "split_reductions": {"split_reductions": False},
-    "vectorisation": {"cpp.simdlen": 1},
+    # Other flags for g++ want another precompiled header, which is larger than a worker may write.
+    "vectorisation": {"cpp.simdlen": 1, "cpp_cache_precompile_headers": False},
     "weight_prepack": {"cpp.weight_prepack": False},
     "precision_shortcuts": {"emulate_precision_casts": True},
     "lowerings": {"fallback_by_default": True},
@@ -40,7 +41,7 @@ def compile_only(graph: Any, examples: Any) -> Callable[..., Any]:
 
 def settings(options: Mapping[str, str]) -> dict[str, Any]:
     """The settings of torch._inductor.config that the options mean; UnknownName for a part that there is not."""
-    patches: dict[str, Any] = {"cpp_cache_precompile_headers": False}  # larger than a worker may write
+    patches: dict[str, Any] = {}
     if options["freezing"] == "on":
         patches["freezing"] = True
     for part in filter(None, options["disabled"].split("+")):
