@@ -317,6 +317,8 @@ class Sketch:
         if tensor.dtype not in LARGEST or tensor.dtype == "string":
             return None
         rank = len(tensor.shape)
+        if tensor.dtype not in self.takes("Reshape", "T") or tensor.dtype not in self.takes("Cast", "T1"):
+            return None
         if not choice.low <= rank <= choice.high:
             if rank < choice.low:
                 axes = list(range(choice.low - rank))
