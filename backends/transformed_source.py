@@ -44,7 +44,8 @@ def source(name: str, options: Mapping[str, str], dtypes: Collection[str]) -> st
     """The source of `run` for the transformer called `name`; "" where rules are skipped that nothing but opsieve can skip."""
     if name == "onnxscript" and options.get("skip"):
         return ""
-    imports, lines = _TRANSFORMS[name](options)
+    off: Lines = ([], ["after = onnx.load_model_from_string(model)"])
+    imports, lines = _TRANSFORMS[name](options) if options["optimise"] == "on" else off
     lines = [*imports, "import onnxruntime as ort", "", *lines]
     text = "".join(f"    {line}\n" if line else "\n" for line in lines)
     return carriers(dtypes) + _CHECKS + text + _RUN + run_source("transformed", "inputs", "ORT_DISABLE_ALL", [], dtypes)
