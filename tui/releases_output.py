@@ -67,7 +67,7 @@ def _then_commits(case: Path, answer: dict[str, Any], options: dict[str, Any]) -
     step = answer["next"]
     if not options["as_json"]:
         _print(answer, False)
-    ends = {"repository": options["then_commits"], "good": step["good"], "bad": step["bad"], "package": None}
+    ends = {"repository": options["then_commits"], "good": step["good"], "bad": step["bad"], "target": answer["target"]}
     return bisect_commits(case, **{**options, **ends}, after=answer if options["as_json"] else None)
 
 
