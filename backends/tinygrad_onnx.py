@@ -5,9 +5,11 @@ nothing beside it; the others make machine code with `clang`, LLVM or tinygrad's
 PATH. Nothing is compiled before it runs: `compile` builds the lazy graph, kernels are generated in the stage `run`.
 """
 
+import contextlib
 import inspect
 import re
-from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Tuple
+import signal
+from typing import TYPE_CHECKING, Any, Collection, Dict, Iterator, List, Mapping, Tuple
 
 import numpy as np
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
 DEVICES = {"python": "PYTHON", "clang": "CPU:CLANG", "llvm": "CPU:LLVM", "x86": "CPU:X86"}
+PATIENCE = 10  # seconds, half of what a worker gives a test by default
 TYPES = frozenset(
     ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32"]
     + ["float64"]
@@ -105,13 +108,14 @@ class TinygradOnnx:
         refuse_border(model.graph)
         chosen = {"DEV": DEVICES[request.options["device"]], "NOOPT": int(request.options["optimise"] == "off")}
         names = [item.name for item in model.graph.output]
-        with Context(**chosen):
+        interpreted = request.options["device"] == "python"
+        with Context(**chosen), patience(interpreted):
             runner = OnnxRunner(Tensor(model.SerializeToString(), device="PYTHON"))
             request.stage("compile")
             runner(fed(request.inputs, runner.graph_inputs))
 
         def run(values: Dict[str, Any]) -> Dict[str, Any]:
-            with Context(**chosen):
+            with Context(**chosen), patience(interpreted):
                 results = runner(fed(values, runner.graph_inputs))
                 return {name: to_value(results[name]) for name in names}
 
@@ -138,6 +142,25 @@ class TinygradOnnx:
         parts = "".join("%s\n\n" % inspect.getsource(part) for part in (fed, to_tensor, to_value))
         chosen = {"DEV": DEVICES[options["device"]], "NOOPT": int(options["optimise"] == "off")}
         return "from typing import Any, Dict, List, Mapping\n\n\n" + parts + SCRIPT % chosen
+
+
+@contextlib.contextmanager
+def patience(interpreted: bool) -> Iterator[None]:
+    """NotImplementedError where the interpreter takes too long: that a program is large is no hang of tinygrad's."""
+    if not interpreted:
+        yield
+        return
+
+    def end(*_: Any) -> None:
+        raise NotImplementedError("the device python needs over %d s: take clang, llvm or x86" % PATIENCE)
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def drop_fed_defaults(graph: Any, request: "Request") -> None:

@@ -43,7 +43,7 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
     # What has to be known before the model runs: constants where ONNX takes values, shapes that depend on values.
     (
         "unsupported",
-        r"(?:[Ee]xpect(?:ed|s)?|[Nn]eed|must be|are not) [^\n]{0,60}\bconst(?:ant)?\b|must be a known scalar",
+        r"(?:[Ee]xpect(?:ed|s)?|[Nn]eed|must be|are not) [^\n]{0,60}\bconst(?:ants?)?\b|must be a known scalar",
     ),
     (
         "unsupported",

@@ -2,6 +2,7 @@
 
 import importlib.util
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import onnx.parser
 import pytest
 from models import X, chain, program
 
+from opsieve.backends import tinygrad_onnx
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import baseline, plugin, resolve
 from opsieve.backends.target import Target
@@ -169,6 +171,16 @@ def test_tinygrad_keeps_bfloat16_apart_from_float32(workers: Workers) -> None:
     assert got["y"].tolist() == [2.015625, 6]
 
 
+def test_tinygrads_interpreter_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tinygrad_onnx, "PATIENCE", 0.01)
+    before = signal.getsignal(signal.SIGALRM)
+    with pytest.raises(NotImplementedError, match="take clang"), tinygrad_onnx.patience(interpreted=True):
+        while True:
+            pass
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
 def test_baselines() -> None:
     assert str(baseline(resolve("tinygrad:clang"))) == "tinygrad:device=clang,optimise=off"
     assert baseline(resolve("openvino")) is None
@@ -190,6 +202,7 @@ MESSAGES = [
     ("openvino", "rejected", "google.protobuf.message.DecodeError", "Error parsing message"),
     ("tract", "unsupported", "tract.bindings.TractError", "Translating node #2 Unimplemented(Det) ToTypedTranslator"),
     ("tract", "unsupported", "tract.bindings.TractError", "Caused by: expected axes as a constant"),
+    ("tract", "unsupported", "tract.bindings.TractError", "Caused by: Expect all inputs to be constants"),
     ("tract", "unsupported", "tract.bindings.TractError", "1: StridedSlice is typable only if stride is a const"),
     ("tract", "unsupported", "tract.bindings.TractError", 'Node #2 "output" Compress can not be typed'),
     ("tract", "error", "tract.bindings.TractError", "Unifying shapes 1 and 0 Impossible to unify Val(1) with Val(0)."),
