@@ -171,12 +171,16 @@ def test_tinygrad_keeps_bfloat16_apart_from_float32(workers: Workers) -> None:
     assert got["y"].tolist() == [2.015625, 6]
 
 
+def spin() -> None:
+    while True:
+        pass
+
+
 def test_tinygrads_interpreter_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tinygrad_onnx, "PATIENCE", 0.01)
     before = signal.getsignal(signal.SIGALRM)
     with pytest.raises(NotImplementedError, match="take clang"), tinygrad_onnx.patience(interpreted=True):
-        while True:
-            pass
+        spin()
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
