@@ -11,7 +11,7 @@ demo: $(VENV)/demo.stamp
 	$(BIN)/python samples/demo.py
 
 test: $(VENV)/dev.stamp check
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -rs
 
 test-all: $(VENV)/dev.stamp check
 	$(BIN)/python -m pytest -q -m "slow or not slow" --hypothesis-profile=default
