@@ -1,0 +1,78 @@
+"""Coverage-guided generation (HirFuzz, section 3.1): of several operators that could come next, the one that covers most that is new.
+
+Coverage is HirFuzz's: pairs of operator and dtype, operator and shape, operator and operator. A program is guided by the programs
+before it in its batch of 256 seeds, so that it can be made again from its seed alone; who asks for seeds in order pays nothing for
+that, since the last state is kept.
+"""
+
+from dataclasses import dataclass, field
+
+from opsieve.gen.case import Case
+from opsieve.gen.catalogue import choices
+from opsieve.gen.growth import Wish, begun, case
+from opsieve.gen.metrics_coverage import Coverage
+from opsieve.gen.sketch import Sketch
+
+BATCH = 256
+_CANDIDATES = 4
+NAME = "hirfuzz"
+
+
+@dataclass(slots=True)
+class _State:
+    """How far a batch has come: its coverage after the programs before `seed`."""
+
+    wish: Wish
+    seed: int
+    coverage: Coverage = field(default_factory=Coverage)
+
+
+_last: _State | None = None
+
+
+def hirfuzz(wish: Wish, seed: int) -> Case:
+    """The program of a seed, guided by those before it in its batch."""
+    global _last
+    state = _last
+    first = seed - seed % BATCH
+    if state is None or state.wish != wish or not first < state.seed <= seed:
+        state = _State(wish, first)
+    while True:
+        sketch = begun(wish, state.seed, NAME)
+        _guided(sketch, wish, state.coverage)
+        state.seed += 1
+        if state.seed > seed:
+            break
+    _last = state if state.seed % BATCH else None
+    return case(sketch, wish, NAME, seed)
+
+
+def _guided(sketch: Sketch, wish: Wish, coverage: Coverage) -> None:
+    """Grow a sketch: each time the best of some candidates, by what it adds to the coverage."""
+    from_all = sketch.choices = choices(sketch.opset, wish.only, wish.dtypes)
+    draw, makers = sketch.draw, dict[str, str]()
+    while len(sketch.nodes) + sketch.inner < wish.nodes and sketch.elements < wish.budget.elements:
+        best, most = None, -1
+        for _ in range(_CANDIDATES):
+            choice = draw.choice(from_all)
+            operator = choice.op
+            if operator.family in ("control", "container") and best is not None:
+                continue  # drawing an instance of these adds nodes: one that is not taken would be left lying about
+            made = operator.sample(sketch, sketch.first(choice))
+            if made is None:
+                continue
+            ins, attrs = made
+            outs = [typed for typed in operator.infer(ins, attrs) if typed is not None]  # type: ignore[arg-type]
+            producers = [makers[tensor.name] for tensor in ins if tensor is not None and tensor.name in makers]
+            new = coverage.novelty(operator.name, outs, producers)
+            if new > most:
+                best, most = (operator, ins, attrs, outs, producers), new
+        if best is None:
+            continue
+        operator, ins, attrs, outs, producers = best
+        added = sketch.add(operator, ins, attrs)
+        if added is None:
+            continue
+        coverage.note(operator.name, outs, producers)
+        for tensor in added:
+            makers[tensor.name] = operator.name
