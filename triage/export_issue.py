@@ -55,7 +55,11 @@ def issue(exhibit: Exhibit, text: ModelText) -> str:
 def title(exhibit: Exhibit) -> str:
     """A line of our own words, with the operators of a small graph."""
     nodes = list(all_nodes(exhibit.case.program.proto.graph.node))
-    operators = list(dict.fromkeys(_word(node.op_type, 40) for node in nodes if node.op_type != "Constant"))
+    operators = list(
+        dict.fromkeys(
+            re.sub(r"\W", "?", node.op_type, flags=re.ASCII)[:40] for node in nodes if node.op_type != "Constant"
+        )
+    )
     told = " and ".join([", ".join(operators[:-1]), operators[-1]] if len(operators) > 1 else operators)
     where = f" with {told}" if 0 < len(operators) <= 4 else f" with {len(nodes)} nodes"
     blame = " once optimised" if exhibit.verdict.blame == "optimiser" else ""
@@ -181,12 +185,12 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def _sentence(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9 .,:()+=_-]", "?", text)[:300]
+    return re.sub(r"[^A-Za-z0-9 .,:()+=_-]|(?i:www)(?=\.)", "?", text)[:300]
 
 
 def _word(text: str, most: int) -> str:
     """Text of a model or a user as a word that means nothing in Markdown."""
-    return re.sub(r"[^A-Za-z0-9.:+=,_-]", "?", str(text))[:most]
+    return re.sub(r"[^A-Za-z0-9.:+=,_-]|(?i:www)(?=\.)", "?", str(text))[:most]
 
 
 @cache

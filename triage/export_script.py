@@ -61,8 +61,9 @@ def requirements(exhibit: Exhibit) -> list[str]:
     """What pip has to install for the script, the compiler in the version that shows the failure."""
     backend = plugin(exhibit.target.backend).backend
     version = exhibit.target.release or _public(exhibit.observation.version)
-    if not backend.package or not _script(exhibit):
-        return [f"opsieve=={__version__}"]
+    if not _script(exhibit):  # opsieve installs a release itself
+        own = [f"{backend.package}=={version}"] if backend.package and version and not exhibit.target.release else []
+        return [f"opsieve=={__version__}", *own]
     major, minor, _ = platform.python_version_tuple()
     wanted = [f"{backend.package}=={version}" if version else backend.package, *backend.companions(version)]
     # Of what the base environments hold only what pip would not find by itself: pins, and what runs the result.
