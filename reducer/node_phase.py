@@ -1,7 +1,7 @@
 """The node phase: from a whole model to the few nodes that the failure needs.
 
-What the failure tells comes first (names in a message, the outputs that differ), then bisection of the topological order and
-galloping over graph distance, then a search for needed nodes one after the other, for triggers that lie far apart.
+What the failure tells comes first (names in a message, the outputs that differ), then bisection of the topological order and a
+neighbourhood that grows by graph distance, then a search for needed nodes one after the other, for triggers that lie far apart.
 """
 
 import math
@@ -18,7 +18,8 @@ ENOUGH = 6  # nodes that single edits deal with as cheaply
 _FOCI = 3  # nodes whose neighbourhoods are tried
 _SIZES = (4, 12)  # of those neighbourhoods
 _HEAVY = 1 << 20  # bytes of a model of which each copy counts: then a few nodes are worth a search too
-_GALLOP = (2, 4, 8, 16, 32)
+_GROWING = (2, 6, 20)  # of the neighbourhood of the last node that is needed
+_FEW = 8  # nodes that are faster tried one by one than searched
 _TAPS = 12  # further outputs that a probe asks for
 
 
@@ -100,12 +101,16 @@ class NodePhase:
         region = self._narrowed()
         if region is not None:
             # The first value that is wrong comes from the last node of what computes it wrongly.
-            found = ball(self.graph.nearest(region[-1:], region), self._test, _GALLOP)
+            found = ball(self.graph.nearest(region[-1:], region), self._test, _GROWING)
             if found:
                 return found
         if region is None or not self._test(region):
             region = list(range(len(self.graph.nodes)))
         size = last_needed(region, self._test, self._ahead)
         last, rest = region[size - 1], region[: size - 1]
-        found = ball(self.graph.nearest([last], region[:size]), self._test, _GALLOP)
-        return found or scattered([last], rest, self._test, self.graph.nearest)
+        found = ball(self.graph.nearest([last], region[:size]), self._test, _GROWING)
+        if found is not None and len(found) <= _FEW:
+            return found
+        if found is not None:
+            rest = sorted(set(found) - {last})
+        return scattered([last], rest, self._test, self._ahead)

@@ -1,8 +1,8 @@
 """Searches for a small set of items that passes a test, when the whole set does. Pure: the test is all they know.
 
 A test is asked of a list of items and is taken to be monotone where that saves questions; what comes back always passed the test.
-Bisection of a prefix and galloping over an order are those of the measured prototype (docs/reduce.md); finding the needed items
-one after the other is QuickXplain (Junker 2004) with galloping in the place of halving.
+Bisection of a prefix and growing over an order are those of the measured prototype (docs/reduce.md); finding the needed items one
+after the other is the linear form of QuickXplain (Junker 2004), each by bisection.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 Places = list[int]
 Test = Callable[[Places], bool]
 Ahead = Callable[[list[Places]], None]
-Order = Callable[[Places, Places], Places]
 
 
 def last_needed(order: Sequence[int], test: Test, ahead: Ahead = lambda likely: None) -> int:
@@ -39,27 +38,20 @@ def ball(order: Sequence[int], test: Test, sizes: Sequence[int]) -> Places | Non
     return None
 
 
-def scattered(fixed: Places, rest: Places, test: Test, nearest: Order) -> Places:
-    """The items that are needed beside `fixed`, found one after the other; `fixed` with all of `rest` is known to pass.
+def scattered(fixed: Places, rest: Places, test: Test, ahead: Ahead = lambda likely: None) -> Places:
+    """The items that are needed beside `fixed`, found one after the other.
 
-    `nearest(fixed, rest)` orders what is left: the item that is found is the last one of the shortest prefix that passes. It costs
-    about 2 log2(distance) questions an item.
+    `fixed` is known to fail alone, unless `rest` is empty, and to pass with all of `rest`. The item that is found is the last one of the shortest prefix of `rest` that passes. It costs log2(rest) questions an item, and
+    one to see whether it was the last.
     """
     fixed, rest = list(fixed), list(rest)
-    while rest and not test(fixed):
-        rest = nearest(fixed, rest)
-        low, size = 0, 1
-        while size < len(rest) and not test(fixed + rest[:size]):
-            low, size = size, size * 2
-        high = min(size, len(rest))
-        while high - low > 1:
-            middle = (low + high) // 2
-            if test(fixed + rest[:middle]):
-                high = middle
-            else:
-                low = middle
-        fixed.append(rest[high - 1])
-        rest = rest[: high - 1]
+    while rest:
+        held = list(fixed)
+        size = last_needed(rest, lambda part: test(held + part), lambda likely: ahead([held + part for part in likely]))
+        fixed.append(rest[size - 1])
+        rest = rest[: size - 1]
+        if test(fixed):
+            break
     return fixed
 
 
