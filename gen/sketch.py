@@ -191,6 +191,14 @@ class Sketch:
         had = form(name, self.opset)
         return had.types[variable] if had is not None else frozenset()
 
+    def forget(self, leaves: Sequence[Tensor]) -> None:
+        """Take back new leaves that nothing came to read, so that they are not picked in place of what nodes make."""
+        for leaf in leaves:
+            if not leaf.reads and leaf in self.loose:
+                self.loose.remove(leaf)
+                self.pools[leaf.dtype, len(leaf.shape)].remove(leaf)
+                self.shapes[leaf.dtype, leaf.shape].remove(leaf)
+
     # Finding tensors
 
     def first(self, choice: Choice) -> Tensor:
@@ -229,7 +237,7 @@ class Sketch:
                 tensor.dtype in dtypes and low <= len(tensor.shape) <= high and not (ranged and not tensor.within(safe))
             ):
                 return tensor
-        pools = [pool for (dtype, rank), pool in self.pools.items() if dtype in dtypes and low <= rank <= high]
+        pools = [pool for (dtype, rank), pool in self.pools.items() if pool and dtype in dtypes and low <= rank <= high]
         if not pools:
             return self.outer.pick(dtypes, low, high, safe) if self.outer else None
         for _ in range(_TRIES):
@@ -268,7 +276,7 @@ class Sketch:
         ranged = self.style.ranged and domain is not ANY
         free = FREE in shape
         pool = self.pools.get((dtype, len(shape))) if free else self.shapes.get((dtype, shape))
-        if pool is None:
+        if not pool:
             return self.outer.matching(dtype, shape, domain) if self.outer else None
         for _ in range(_TRIES):
             tensor = pool[int(self.draw.random() * len(pool))]
@@ -290,7 +298,7 @@ class Sketch:
             for _ in range(_TRIES):
                 rank = int(random() * (len(shape) + 1 if oneway else 5))
                 pool = self.pools.get((dtype, rank))
-                if pool is None:
+                if not pool:
                     continue
                 other = pool[int(random() * len(pool))]
                 if (not self.style.ranged or other.within(domain)) and self.fits(shape, other.shape, oneway):
@@ -317,7 +325,7 @@ class Sketch:
         if tensor.dtype not in LARGEST or tensor.dtype == "string":
             return None
         rank = len(tensor.shape)
-        if tensor.dtype not in self.takes("Reshape", "T") or tensor.dtype not in self.takes("Cast", "T1"):
+        if any(tensor.dtype not in self.takes(*slot) for slot in (("Reshape", "T"), ("Unsqueeze", "T"), ("Cast", "T1"))):
             return None
         if not choice.low <= rank <= choice.high:
             if rank < choice.low:
@@ -362,10 +370,11 @@ class Sketch:
         """A shape of `low` to `high` dimensions that fits the budget; often one that exists already."""
         draw = self.draw
         if self.shapes and draw.random() < 0.4:
-            keys = list(self.shapes) if len(self.shapes) < 16 else None
-            shape = draw.choice(keys)[1] if keys else draw.choice(draw.choice(list(self.pools.values()))).shape
-            if low <= len(shape) <= high:
-                return shape
+            pool = draw.choice(list(self.pools.values()))
+            if pool:
+                shape = draw.choice(pool).shape
+                if low <= len(shape) <= high:
+                    return shape
         rank = draw.choice(_RANKS)
         rank = low if rank < low else high if rank > high else rank
         sides: list[int] = []

@@ -52,7 +52,7 @@ def _guided(sketch: Sketch, wish: Wish, coverage: Coverage) -> None:
     from_all = sketch.choices = choices(sketch.opset, wish.only, wish.dtypes)
     draw, makers = sketch.draw, dict[str, str]()
     while len(sketch.nodes) + sketch.inner < wish.nodes and sketch.elements < wish.budget.elements:
-        best, most = None, -1
+        best, most, before = None, -1, len(sketch.leaves)
         for _ in range(_CANDIDATES):
             choice = draw.choice(from_all)
             operator = choice.op
@@ -71,6 +71,7 @@ def _guided(sketch: Sketch, wish: Wish, coverage: Coverage) -> None:
             continue
         operator, ins, attrs, outs, producers = best
         added = sketch.add(operator, ins, attrs)
+        sketch.forget(sketch.leaves[before:])
         if added is None:
             continue
         coverage.note(operator.name, outs, producers)
