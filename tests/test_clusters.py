@@ -168,6 +168,18 @@ def test_new_failures_move_nothing_that_was_decided(tmp_path: Path) -> None:
     assert after["c0ffee:440:fake"][0] == "c1"
 
 
+def test_what_was_split_out_takes_no_others_along(tmp_path: Path) -> None:
+    frames = ["main", "lower", "fold"]
+    crash = [done(at, finding("", kind="crash", frames=frames, signal=sign)) for at, sign in enumerate((11, 6, 7))]
+    store = filled(tmp_path / "s", [*crash[:2], done(9, finding("other"))])
+    with Queries(store) as queries, Ledger(store) as ledger:
+        ledger.merge("c3", "c1")
+        assert ledger.split(queries.fingerprints("c3")[0].key).text.endswith("as c1")
+        with Store(store) as writer:
+            writer.record(CAMPAIGN, crash[2:])
+        assert {row.id: row.members for row in queries.clusters(sort="id").rows} == {"c1": 1, "c3": 3}
+
+
 def read_key(store: Path, cluster: str) -> str:
     with Queries(store) as queries:
         return queries.fingerprints(cluster)[0].key

@@ -1,10 +1,9 @@
 """Which cases to reduce first, so that a budget buys the most knowledge."""
 
-import json
 import sqlite3
 from dataclasses import dataclass
 
-from opsieve.triage.told import components_of
+from opsieve.triage.told import components_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,5 +42,5 @@ def is_vague(components: str) -> bool:
     """Whether a fingerprint (its components as JSON) would count the operators of the program, but they are too many to tell which to blame."""
     return any(
         part.name == "operators" and not part.kept and "reduce the program" in part.hint
-        for part in components_of(json.loads(components))
+        for part in components_in(components)
     )

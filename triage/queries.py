@@ -9,6 +9,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -31,7 +32,7 @@ from opsieve.triage.rows import (
     RelatedRow,
     RuleRow,
 )
-from opsieve.triage.told import components_of, read_observations
+from opsieve.triage.told import components_in, read_observations
 
 Sort = Literal["rank", "members", "last", "first", "size", "severity", "title", "id"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
@@ -39,6 +40,7 @@ Grouping = Literal["kind", "stage", "status", "backend", "target", "pass", "rule
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 _BUSY = 10.0
 _MOST = 1000  # rows of a page
+_FIELDS = len(fields(ClusterRow))
 
 # What a sort goes by, with the identity last; whether the greatest comes first.
 _ORDERS: dict[Sort, tuple[tuple[str, ...], bool]] = {
@@ -101,19 +103,30 @@ class Queries:
         columns, greatest = _ORDERS[sort]
         down = greatest != reverse
         order = ", ".join(f"{column} {'DESC' if down else 'ASC'}" for column in columns)
-        where, values = wanted.sql, list(wanted.values)
+        go_on, start = "", []
         if after:
-            where += f" AND ({', '.join(columns)}) {'<' if down else '>'} ({', '.join('?' * len(columns))})"
-            values += _cursor(after, len(columns))
+            go_on = f" AND ({', '.join(columns)}) {'<' if down else '>'} ({', '.join('?' * len(columns))})"
+            start = _cursor(after, len(columns))
         limit = max(1, min(limit, _MOST))
+        chosen = f"SELECT {', '.join(columns)}, {_COLUMNS} FROM clusters WHERE"
         with self._asking() as connection:
-            rows = connection.execute(
-                f"SELECT {', '.join(columns)}, {_COLUMNS} FROM clusters WHERE {where} ORDER BY {order} LIMIT ?",
-                [*values, limit + 1],
-            ).fetchall()
-            total = connection.execute(f"SELECT count(*) FROM clusters WHERE {wanted.sql}", wanted.values).fetchone()[0]
+            if text.strip():  # what the filter lets through is found once, for the page and for the count
+                rows = connection.execute(
+                    f"WITH found AS MATERIALIZED (SELECT id AS one FROM clusters WHERE {wanted.sql})"
+                    f" SELECT *, (SELECT count(*) FROM found) FROM ({chosen} id IN (SELECT one FROM found){go_on}"
+                    f" ORDER BY {order} LIMIT ?)",
+                    [*wanted.values, *start, limit + 1],
+                ).fetchall()
+                total = int(rows[0][-1]) if rows else 0
+            else:
+                rows = connection.execute(
+                    f"{chosen} members > 0{go_on} ORDER BY {order} LIMIT ?", [*start, limit + 1]
+                ).fetchall()
+                total = int(connection.execute("SELECT count(*) FROM clusters WHERE members > 0").fetchone()[0])
         more = json.dumps(rows[limit - 1][: len(columns)]) if len(rows) > limit else ""
-        return ClusterPage(tuple(_cluster(row[len(columns) :]) for row in rows[:limit]), total, more)
+        return ClusterPage(
+            tuple(_cluster(row[len(columns) : len(columns) + _FIELDS]) for row in rows[:limit]), total, more
+        )
 
     def groups(self, by: Grouping, text: str = "") -> tuple[Group, ...]:
         """The clusters that a filter lets through, counted by a property, the largest group first. A cluster of two targets counts in both."""
@@ -203,7 +216,7 @@ class Queries:
             "" if cluster is None else name_of(cluster),
             folder,
             reduced,
-            components_of(json.loads(told)),
+            components_in(told),
             observations,
             problem,
         )
@@ -218,10 +231,10 @@ class Queries:
             likes: dict[int, list[Any]] = {}
             for cluster, told in connection.execute(
                 "SELECT f.cluster, f.components FROM fingerprints f JOIN clusters c ON c.id = f.cluster WHERE c.backend = ?"
-                " ORDER BY f.cluster = ? DESC, c.members DESC LIMIT 5000",
+                " ORDER BY f.cluster = ? DESC, c.members DESC LIMIT 2000",
                 [backend, number],
             ):
-                likes.setdefault(cluster, []).append(likeness(components_of(json.loads(told))))
+                likes.setdefault(cluster, []).append(likeness(components_in(told)))
             own = likes.pop(number, [])
             found = related(own, likes, most)
             rows = {
@@ -248,7 +261,9 @@ class Queries:
             kinds = by("SELECT kind, sum(members) FROM clusters WHERE members > 0 GROUP BY kind ORDER BY kind")
             of_kinds = by("SELECT kind, count(*) FROM clusters WHERE members > 0 GROUP BY kind ORDER BY kind")
             verdicts = by("SELECT verdict, sum(count) FROM totals GROUP BY verdict ORDER BY verdict")
-            tests = connection.execute("SELECT count(*) FROM tests").fetchone()[0]
+            tests = connection.execute(
+                "SELECT coalesce(sum((SELECT max(number) + 1 FROM tests WHERE campaign = id)), 0) FROM campaigns"
+            ).fetchone()[0]
             explained = connection.execute("SELECT coalesce(sum(count), 0) FROM explained").fetchone()[0]
             known = by("SELECT name, count FROM rules ORDER BY name")
         failures = sum(kinds.values())
@@ -375,5 +390,5 @@ def _member(row: tuple[Any, ...]) -> MemberRow:
 
 
 def _fingerprint(row: tuple[Any, ...], cluster: int) -> FingerprintRow:
-    fields = (*row[:6], bool(row[6]), row[7], row[8], components_of(json.loads(row[9])), _why(row, cluster))
+    fields = (*row[:6], bool(row[6]), row[7], row[8], components_in(row[9]), _why(row, cluster))
     return FingerprintRow(*fields)

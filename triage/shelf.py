@@ -13,7 +13,7 @@ from opsieve.triage.clusters import alternatives, home
 from opsieve.triage.fingerprint import Fingerprint
 from opsieve.triage.ranking import severity
 from opsieve.triage.titles import title_of
-from opsieve.triage.told import Told, components_of
+from opsieve.triage.told import Told, components_in
 
 UNRANKED = 1_000_000_000  # less its severity: the rank of a cluster that `opsieve triage` has not ranked yet
 _UNREDUCED = 1 << 30
@@ -79,7 +79,7 @@ def place_new(connection: sqlite3.Connection) -> list[int]:
         "SELECT number, key, version, message, components, cluster FROM fingerprints WHERE title = '' ORDER BY number"
     ).fetchall()
     for number, key, version, message, told, cluster in rows:
-        components = components_of(json.loads(told))
+        components = components_in(told)
         title = title_of(Fingerprint(version, key, components)) or "a failure that tells nothing"
         operators = next((part.value for part in components if part.name == "operators"), "")
         guilty = next((part.value for part in components if part.name == "guilty pass"), "")

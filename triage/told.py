@@ -1,6 +1,7 @@
 """failure.json: what the index of a store knows of a case, and what it needs to know it again."""
 
 import contextlib
+import json
 import math
 import os
 import tempfile
@@ -20,6 +21,7 @@ from opsieve.triage.fingerprint import Component, Fingerprint
 NAME = "failure.json"
 _MAX_JSON = 1 << 20
 _MAX_TEXT = 4000
+_COMPONENTS = msgspec.json.Decoder(tuple[Component, ...])
 _MAX_OBSERVATION = 64 << 20
 _MOST_OBSERVATIONS = 32
 
@@ -92,6 +94,14 @@ def components_of(told: Sequence[dict[str, Any]]) -> tuple[Component, ...]:
         with contextlib.suppress(KeyError, TypeError):
             found.append(Component(str(part["name"]), str(part["value"]), bool(part["kept"]), str(part["hint"])))
     return tuple(found)
+
+
+def components_in(text: str) -> tuple[Component, ...]:
+    """The components in a column of the index."""
+    try:
+        return _COMPONENTS.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return components_of(json.loads(text))
 
 
 def told_components(fingerprint: Fingerprint) -> list[dict[str, Any]]:
