@@ -56,7 +56,7 @@ class OpenvinoCpu:
     options: Mapping[str, Tuple[str, ...]] = {"snippets": ("on", "off"), "low_precision": ("on", "off")}
     main_option = "snippets"
     baseline: Mapping[str, str] = {}
-    environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OV_TELEMETRY_DISABLED": "1"}
+    environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     lacks: Tuple[str, ...] = (
         "sequences and optionals; 2-bit and 4-bit values that are fed or read",
         "integers of more than 31 bits and float64, which it computes as int32 and float32",
