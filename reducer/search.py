@@ -6,6 +6,7 @@ after the other is the linear form of QuickXplain (Junker 2004), each by bisecti
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 Places = list[int]
 Test = Callable[[Places], bool]
@@ -38,6 +39,28 @@ def ball(order: Sequence[int], test: Test, sizes: Sequence[int]) -> Places | Non
     return None
 
 
+@dataclass(frozen=True)
+class _Beside:
+    """A test of lists that some items are always part of."""
+
+    fixed: Places
+    test: Test
+
+    def __call__(self, part: Places) -> bool:
+        return self.test(self.fixed + part)
+
+
+@dataclass(frozen=True)
+class _Foretold:
+    """What hears of such lists."""
+
+    fixed: Places
+    ahead: Ahead
+
+    def __call__(self, likely: list[Places]) -> None:
+        self.ahead([self.fixed + part for part in likely])
+
+
 def scattered(fixed: Places, rest: Places, test: Test, ahead: Ahead = lambda likely: None) -> Places:
     """The items that are needed beside `fixed`, found one after the other.
 
@@ -46,9 +69,8 @@ def scattered(fixed: Places, rest: Places, test: Test, ahead: Ahead = lambda lik
     """
     fixed, rest = list(fixed), list(rest)
     while rest:
-        held = list(fixed)
-        size = last_needed(rest, lambda part: test(held + part), lambda likely: ahead([held + part for part in likely]))
-        fixed.append(rest[size - 1])
+        size = last_needed(rest, _Beside(fixed, test), _Foretold(fixed, ahead))
+        fixed = [*fixed, rest[size - 1]]
         rest = rest[: size - 1]
         if test(fixed):
             break
