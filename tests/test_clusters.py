@@ -210,6 +210,19 @@ def test_a_lost_index_comes_back_with_all_that_was_decided(tmp_path: Path) -> No
         assert ledger.undo().action == "split"
 
 
+def test_a_sound_index_takes_no_decision_twice(tmp_path: Path) -> None:
+    store = filled(tmp_path / "s", errors(8, 4))
+    with Ledger(store) as ledger:
+        ledger.merge("c1", "c2")
+        ledger.undo()
+        ledger.redo()
+        ledger.pin("c3")
+    before = state(store)
+    with Store(store) as writer:
+        assert writer.adopt() == (0, [])
+    assert state(store) == before
+
+
 def test_a_damaged_line_of_the_log_is_named_and_left_out(tmp_path: Path) -> None:
     store = filled(tmp_path / "s", errors(8, 4))
     with Ledger(store) as ledger:

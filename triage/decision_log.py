@@ -36,16 +36,16 @@ class Decision:
 
 
 class Replay:
-    """The decisions of a store's file, for an index that is built anew: `until` takes those that are due.
+    """The decisions of a store's file, for an index that is built anew and has none: `until` takes those that are due.
 
     `problems` are sentences about lines that cannot be read or no longer fit.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, connection: sqlite3.Connection, folder: Path):
         self.problems: list[str] = []
         self._lines: list[dict[str, Any]] = []
         path = folder / FILE
-        if not path.exists():
+        if not path.exists() or connection.execute("SELECT 1 FROM decisions LIMIT 1").fetchone():
             return
         at: dict[int, int] = {}
         for count, text in enumerate(read_file(path, _MAX_FILE).splitlines(), 1):
@@ -74,10 +74,7 @@ class Replay:
             self._lines.pop(0)
             if not line["action"]:
                 continue
-            state = connection.execute("SELECT state FROM decisions WHERE id = ?", [line["id"]]).fetchone()
-            wanted = {"undo": "done", "redo": "undone"}.get(line["action"])
-            if (state[0] if state else None) == wanted:
-                take(connection, line)
+            take(connection, line)
 
 
 def history(connection: sqlite3.Connection, cluster: int | None = None, most: int = 100) -> list[Decision]:
@@ -166,9 +163,12 @@ def _checked(line: dict[str, Any]) -> None:
 def take(connection: sqlite3.Connection, line: dict[str, Any]) -> None:
     """Do what a line of the log says, in the index."""
     if line["action"] in ("undo", "redo"):
-        row = connection.execute("SELECT patch FROM decisions WHERE id = ?", [line["id"]]).fetchone()
-        _apply(connection, json.loads(row[0]), forwards=line["action"] == "redo")
-        state = "done" if line["action"] == "redo" else "undone"
+        state, before = ("done", "undone") if line["action"] == "redo" else ("undone", "done")
+        sql = "SELECT patch FROM decisions WHERE id = ? AND state = ?"
+        row = connection.execute(sql, [line["id"], before]).fetchone()
+        if row is None:
+            return  # a line of a decision that is not there: the file was cut
+        _apply(connection, json.loads(row[0]), forwards=state == "done")
         connection.execute("UPDATE decisions SET state = ? WHERE id = ?", [state, line["id"]])
         return
     if line["action"] == "rekey":

@@ -38,6 +38,7 @@ MIGRATIONS = (
     ALTER TABLE failures ADD COLUMN operators TEXT NOT NULL DEFAULT '';
     CREATE INDEX failures_kept ON failures (fingerprint) WHERE folder != '';
     CREATE INDEX failures_by_version ON failures (fingerprint, version);
+    CREATE INDEX failures_by_campaign ON failures (campaign, verdict, kind, fingerprint);
     ALTER TABLE fingerprints ADD COLUMN number INTEGER;
     ALTER TABLE fingerprints ADD COLUMN cluster INTEGER;
     ALTER TABLE fingerprints ADD COLUMN apart INTEGER NOT NULL DEFAULT 0;

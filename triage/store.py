@@ -243,7 +243,7 @@ class Store:
                 problems.append(str(error))
         found.sort(key=lambda one: (one[0].number or 1 << 60, one[1]))
         with self._guard():
-            replay = Replay(self.folder)
+            replay = Replay(self.connection, self.folder)
             problems += replay.problems
             for told, place, seen in found:
                 with writing(self.connection):
