@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 import numpy as np
+import onnx
 
 from opsieve.backends.compare import Comparison, compare
 from opsieve.backends.observation import Observation
@@ -25,6 +26,7 @@ from opsieve.gen.data_set import write_folder
 from opsieve.gen.program import Program
 from opsieve.gen.structure import all_nodes, check_structure
 from opsieve.gen.tensors import Value, graph_inputs
+from opsieve.reducer.graph import shell
 from opsieve.reducer.sameness import ENDS, Failure, Level, builds, differed, ended
 from opsieve.reducer.scales import bad_scale
 from opsieve.reducer.subject import Subject
@@ -33,6 +35,8 @@ from opsieve.triage.fingerprint import fingerprint
 Kind = Literal["same", "slipped", "gone", "invalid"]
 CHECKER = Target("checker")
 _MOST_RUNS = 200
+_HEAVY = 1 << 20  # bytes of a model that is not sent to the checker as it is
+_LARGE = 64 << 10  # bytes of a tensor that is no shape
 
 
 @dataclass(frozen=True)
@@ -270,7 +274,7 @@ class Validator:
         if not self.strict:
             return found
         sound = [index for index, complaint in enumerate(found) if not complaint]
-        tests = [Test(program(subjects[index]), {}, as_is=True) for index in sound]
+        tests = [Test(_light(subjects[index].model), {}, as_is=True) for index in sound]
         for index, answer in zip(sound, self._workers.observe_many(CHECKER, tests), strict=True):
             found[index] = "" if answer.outcome in ("ok", "environment") else shown(answer.message, 200) or "refused"
         return found
@@ -280,7 +284,7 @@ class Validator:
         return f"a scale of {operator} is not positive and finite" if operator else ""
 
     def _complaint(self, subject: Subject) -> str:
-        answer = self._workers.observe(CHECKER, program(subject), {})
+        answer = self._workers.observe(CHECKER, _light(subject.model), {})
         return "" if answer.outcome in ("ok", "environment") else answer.message or "refused"
 
 
@@ -297,6 +301,24 @@ def structural(subject: Subject) -> str:
 def program(subject: Subject) -> Program:
     """The subject's model, serialised; equal models give equal bytes."""
     return Program(subject.model.SerializeToString(deterministic=True))
+
+
+def _light(model: onnx.ModelProto) -> Program:
+    """A model for the checker, which looks at no values: large stored tensors are inputs of their type."""
+    if model.ByteSize() < _HEAVY:
+        return Program(model.SerializeToString())
+    light = shell(model)
+    graph = light.graph
+    for part in ("node", "input", "output", "value_info", "sparse_initializer"):
+        getattr(graph, part).extend(getattr(model.graph, part))
+    known = {info.name for info in graph.input}
+    for tensor in model.graph.initializer:
+        if tensor.ByteSize() < _LARGE:
+            graph.initializer.append(tensor)
+        elif tensor.name not in known:
+            graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    light.functions.extend(model.functions)
+    return Program(light.SerializeToString())
 
 
 def operators(subject: Subject) -> list[str]:

@@ -78,6 +78,7 @@ class Engine:
         self._since = time.monotonic()
         self._asking = 0.0  # seconds spent on checks
         self._hashes = _Hashes()
+        self._sized, self._size = start, start.model.ByteSize()
 
     def look(self, candidate: Subject | None, label: str) -> Answer:
         """What the check says of a candidate, whether or not it is simpler; asked once. None is no model."""
@@ -249,7 +250,9 @@ class Engine:
 
     def _tell(self) -> None:
         outer, inner = count_nodes(self.best.model)
-        size = self.best.model.ByteSize()
+        if self._sized is not self.best:  # protobuf serialises a model to tell its size
+            self._sized, self._size = self.best, self.best.model.ByteSize()
+        size = self._size
         self.rules.progress(Progress(self.dimension, outer, inner, size, self.checks, time.monotonic() - self._since))
 
 

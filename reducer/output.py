@@ -34,8 +34,9 @@ _KEY = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 def save_subject(subject: Subject, folder: Path, name: str, origin: Origin) -> None:
     """Write a subject as a case, all or nothing, and its model under the name that people look for."""
-    save(Case(Program(program(subject).model, name), subject.inputs, None, origin), folder)
-    write(folder / MODEL, program(subject).model)
+    model = program(subject).model
+    save(Case(Program(model, name), subject.inputs, None, origin), folder)
+    write(folder / MODEL, model)
 
 
 def save_reduction(
