@@ -9,7 +9,8 @@ from pathlib import Path
 from types import TracebackType
 
 from opsieve.bisect.case_check import CaseCheck
-from opsieve.bisect.driver import Progress, hunt
+from opsieve.bisect.chance import Chance, Given
+from opsieve.bisect.driver import Progress, hunt, measure
 from opsieve.bisect.ends import Ends, settle_ends
 from opsieve.bisect.git_history import (
     Commit,
@@ -116,12 +117,15 @@ class Commits:
     def search(
         self,
         *,
-        chance: float = 1.0,
+        chance: Given = None,
         confidence: float = 0.99,
         jobs: int = 1,
         tell: Callable[[Progress], None] = lambda progress: None,
     ) -> Found:
-        """Find the commit that brought or took away the failure."""
+        """Find the commit that brought or took away the failure.
+
+        A chance of `auto` is measured at the bad end, by running it several times; one that is None when it was seen to be flaky.
+        """
         talk = self._talk(chance, confidence, jobs)
         with (
             ThreadPoolExecutor(jobs) as pool,  # left last: the workshop ends the scripts that its threads wait for
@@ -163,12 +167,26 @@ class Commits:
         between = read_range(repository, old, new, self._paths, self._first_parent)
         return Plan(row, place[good], place[bad], base, between)
 
-    def _talk(self, chance: float, confidence: float, width: int) -> Talk:
+    def _talk(self, given: Given, confidence: float, width: int) -> Talk:
         plan = self.plan
-        settling = settle_ends(len(plan.row), plan.good, plan.bad, chance, confidence, ask_good_once=False)
+        chance: float | Chance = given if isinstance(given, float) else 1.0
+        if given == "auto":
+            measuring = measure()
+            next(measuring)
+            while True:
+                (told,) = yield [plan.row[plan.bad]], None
+                try:
+                    measuring.send(told)
+                except StopIteration as stop:
+                    chance = stop.value
+                    break
+        mean = chance.mean if isinstance(chance, Chance) else chance
+        settling = settle_ends(len(plan.row), plan.good, plan.bad, mean, confidence, ask_good_once=False)
         places = next(settling)
         while True:
             answers = yield [plan.row[place] for place in places], None
+            if given is None and self.wanted is not None and self.wanted.flaky:
+                return (yield from self._talk("auto", confidence, width))
             try:
                 places = settling.send(answers)
             except StopIteration as stop:

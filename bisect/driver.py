@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from opsieve.bisect.chance import MOST, Chance
 from opsieve.bisect.ends import Ends, settle_ends
 from opsieve.bisect.search import Answer, Chain, Direction, Finding, Search
 
@@ -49,7 +50,7 @@ def bisection(
     bad: int | None = None,
     *,
     prior: Sequence[float] | None = None,
-    chance: float = 1.0,
+    chance: float | Chance = 1.0,
     confidence: float = 0.99,
     width: int = 1,
 ) -> Talk:
@@ -57,7 +58,8 @@ def bisection(
 
     Arguments are those of `settle_ends` and `Search`; `prior` has a weight for each of the `count` versions.
     """
-    settling = settle_ends(count, good, bad, chance, confidence)
+    mean = chance.mean if isinstance(chance, Chance) else chance
+    settling = settle_ends(count, good, bad, mean, confidence)
     wanted = next(settling)
     while True:
         answers = yield wanted, None
@@ -70,7 +72,7 @@ def bisection(
         return Outcome(ends, None)
     size = ends.new - ends.old + 1
     weights = np.array(prior[ends.old : ends.new + 1] if prior else np.ones(size), dtype=np.float64)
-    doubtful = chance < 1 and ends.direction is Direction.REGRESSION
+    doubtful = mean < 1 and ends.direction is Direction.REGRESSION
     weights[0] = _OLDER / (1 - _OLDER) * weights[1:].sum() if doubtful else 0.0
     search = Search(
         Chain(size), direction=ends.direction, prior=weights, chance=chance, confidence=confidence, width=width
@@ -89,6 +91,18 @@ def bisection(
         return Outcome(replace(ends, trouble="always", wrong=wrong), None)
     first = tuple(ends.old + version for version in finding.candidates)
     return Outcome(ends, finding, first, min(newest_old, first[0] - 1))
+
+
+def measure() -> Generator[None, Answer, Chance]:
+    """Ask for runs of a failing version until enough is known of how often it fails; runs that tell nothing do not count."""
+    failures = runs = 0
+    for _ in range(2 * MOST):
+        told = yield
+        failures += told is Answer.BAD
+        runs += told is not Answer.UNTESTABLE
+        if Chance(failures, runs).settled:
+            break
+    return Chance(failures, runs)
 
 
 def hunt(

@@ -14,7 +14,8 @@ from opsieve.backends.registry import display, names, plugin, resolve
 from opsieve.backends.releases import ReleaseStore
 from opsieve.backends.target import Target
 from opsieve.backends.workers import Workers
-from opsieve.bisect.driver import Outcome, Progress, bisection
+from opsieve.bisect.chance import Chance, Given
+from opsieve.bisect.driver import Outcome, Progress, bisection, measure
 from opsieve.bisect.journal import Journal, case_digest
 from opsieve.bisect.pool import in_order
 from opsieve.bisect.search import Answer
@@ -81,6 +82,19 @@ class Releases:
         self._say(f"{self.target.backend} {version}: {found.symptom}")
         return found
 
+    def _measured(self, version: str, seen: Sighting, wanted: Sighting) -> Chance:
+        """How often a failing release shows the failure; `seen` is its first probe."""
+        talk = measure()
+        next(talk)
+        while True:
+            try:
+                talk.send(answer(seen, wanted))
+            except StopIteration as stop:
+                found: Chance = stop.value
+                self._say(f"{version} showed the failure in {found.failures} of {found.runs} runs")
+                return found
+            seen = self.see(version)
+
     def sweep(self, versions: Sequence[str], jobs: int = 1) -> Timeline:
         """Every release, `jobs` at a time; those that were seen before are not asked again."""
         self._turns.clear()
@@ -95,12 +109,15 @@ class Releases:
         good: int | None,
         bad: int | None,
         *,
-        chance: float = 1.0,
+        chance: Given = None,
         confidence: float = 0.99,
         jobs: int = 1,
         tell: Callable[[Progress], None] = lambda progress: None,
     ) -> Timeline:
-        """Follow one failure: that of the bad end, else of the newest release, else of the oldest."""
+        """Follow one failure: that of the bad end, else of the newest release, else of the oldest.
+
+        A chance of `auto` is measured there, by running it several times; one that is None when it was seen to be flaky.
+        """
         seen: dict[int, Sighting] = {}
         first: dict[int, Sighting] = {}
         wanted: Sighting | None = None
@@ -114,7 +131,10 @@ class Releases:
             if seen[place].state == "fails":
                 wanted = seen[place]
                 break
-        talk = bisection(len(versions), good, bad, chance=chance, confidence=confidence, width=jobs)
+        belief: float | Chance = chance if isinstance(chance, float) else 1.0
+        if wanted is not None and (chance == "auto" or (chance is None and wanted.flaky)):
+            belief = self._measured(versions[place], first.pop(place), wanted)
+        talk = bisection(len(versions), good, bad, chance=belief, confidence=confidence, width=jobs)
         asked, progress = next(talk)
         with ThreadPoolExecutor(jobs) as pool:
             while True:

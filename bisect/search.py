@@ -26,6 +26,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from opsieve.bisect.chance import Chance
 from opsieve.gen.bad_input import BadInput
 
 Weights = npt.NDArray[np.float64]
@@ -155,8 +156,8 @@ class Search:
     """One search: `ask` for the versions to test, `tell` what each said, until `finding` is not None.
 
     `prior` weighs the candidates (equal by default; 0 takes one out), shape (history.size,). `chance` is the probability
-    that a failing version shows its failure in one test; below 1 the same version is asked several times. `confidence` is the
-    probability at which a noisy search may stop. `width` versions are asked at once, for as many workers.
+    that a failing version shows its failure in one test, or what is believed of it; below 1 the same version is asked several
+    times. `confidence` is the probability at which a noisy search may stop. `width` versions are asked at once, for as many workers.
     """
 
     def __init__(
@@ -165,25 +166,38 @@ class Search:
         *,
         direction: Direction = Direction.REGRESSION,
         prior: Sequence[float] | Weights | None = None,
-        chance: float = 1.0,
+        chance: float | Chance = 1.0,
         confidence: float = 0.99,
         width: int = 1,
     ):
-        if not 0 < chance <= 1 or not 0 < confidence < 1 or width < 1:
+        belief = chance.belief if isinstance(chance, Chance) else ((chance, 1.0),)
+        if any(not 0 < value <= 1 for value, _ in belief) or not 0 < confidence < 1 or width < 1:
             raise ValueError("chance lies in (0, 1], confidence in (0, 1), width is at least 1")
         self.history, self.direction = history, direction
-        self.chance = chance
+        self._chances = np.array([value for value, _ in belief])
         self.confidence = _CERTAIN if chance == 1 else confidence
         self.tests = 0
         self._width = width
         weights = np.ones(history.size) if prior is None else np.array(prior, dtype=np.float64)
         if weights.shape != (history.size,) or not weights.sum() > 0 or weights.min() < 0:
             raise ValueError("a prior is a weight of at least 0 for each version, not all of them 0")
-        self.weights: Weights = weights / weights.sum()
+        # One row for each value that the chance may have: what is believed of both together.
+        self._joint: Weights = np.outer([share for _, share in belief], weights / weights.sum())
         self._testable = np.ones(history.size, np.bool_)
         self._tested = np.zeros(history.size, np.bool_)
         self._told: dict[int, Answer] = {}
         self._groups = history.groups(self._testable)
+
+    @property
+    def weights(self) -> Weights:
+        """The probability of each candidate; shape (history.size,)."""
+        total: Weights = self._joint.sum(axis=0)
+        return total
+
+    @property
+    def chance(self) -> float:
+        """The probability that a failing version shows its failure, as believed by now."""
+        return float(self._chances @ self._joint.sum(axis=1))
 
     @property
     def finding(self) -> Finding | None:
@@ -227,13 +241,16 @@ class Search:
         regression = self.direction is Direction.REGRESSION
         reach = self.history.reach(version)
         failing = reach if regression else ~reach
+        shows = self._chances[:, np.newaxis]
         if answer is Answer.BAD:
-            updated = np.where(failing, self.weights, 0.0)  # no false alarms: the culprit is where it explains this
+            updated = np.where(
+                failing, self._joint * shows, 0.0
+            )  # no false alarms: the culprit is where it explains this
         else:
-            updated = np.where(failing, self.weights * (1 - self.chance), self.weights)
+            updated = np.where(failing, self._joint * (1 - shows), self._joint)
         if not updated.sum() > 0:
             raise ValueError("the answers contradict each other")
-        self.weights = updated / updated.sum()
+        self._joint = updated / updated.sum()
 
     def _next(self) -> list[int]:
         """The most telling testable versions, [] when none tells anything."""

@@ -26,7 +26,8 @@ class Sighting:
     """`key` is the failure's fingerprint, `symptom` its short name (`error at run`), `text` one sentence for a person.
 
     `trait` is what of the failure survives from one release to another: line numbers, status codes and offsets into a
-    binary do not. `stage` tells how far the version got; a wrong result has the stage `done`.
+    binary do not. `stage` tells how far the version got; a wrong result has the stage `done`. `flaky`: it failed in some of its
+    runs only.
     """
 
     state: State
@@ -35,6 +36,7 @@ class Sighting:
     symptom: str = ""
     stage: str = ""
     text: str = ""
+    flaky: bool = False
 
 
 def look(case: Case, target: Target, lab: Lab, policy: Policy = POLICY) -> Sighting:
@@ -50,7 +52,7 @@ def look(case: Case, target: Target, lab: Lab, policy: Policy = POLICY) -> Sight
     kind = verdict.kind or "error"
     stage = "done" if kind == "mismatch" else verdict.stage or observation.stage
     what = f"{verdict.mismatch.what} mismatch" if verdict.mismatch else f"{kind} at {stage}"
-    return Sighting("fails", found.key, _trait(found), what, stage, text)
+    return Sighting("fails", found.key, _trait(found), what, stage, text, verdict.verdict == "flaky")
 
 
 def answer(seen: Sighting, wanted: Sighting | None) -> Answer:

@@ -235,3 +235,17 @@ def test_an_entry_of_a_submodule_that_is_gone_means_nothing(tmp_path: Path) -> N
 def test_a_case_needs_a_backend_that_exists() -> None:
     with pytest.raises(BadInput, match="there is no backend"):
         CaseCheck(negations(), resolve("left-pad"))
+
+
+def test_a_chance_that_nobody_named_is_measured(tmp_path: Path) -> None:
+    """The check of a bad commit fails in two of three runs."""
+    history = row(tmp_path / "repository", "g" * 9 + "b" * 14)
+    count = 'n=$(cat "$0.n" 2>/dev/null || echo 0); n=$((n + 1)); echo $n > "$0.n"; test $((n % 3)) = 0 && exit 0\n'
+    (tmp_path / "check.sh").write_text(CHECK.replace("#!/bin/sh\n", "#!/bin/sh\n" + count))
+    scripts = {"check": tmp_path / "check.sh", "build": tmp_path / "build.sh"}
+    with Commits(
+        history.folder, history.shas[0], "main", **scripts, root=tmp_path / "probes", say=lambda t: None
+    ) as source:
+        found = source.search(chance="auto", confidence=0.95)
+    assert [commit.sha for commit in found.culprits] == [history.shas[9]]
+    assert 0.95 <= found.confidence < 1

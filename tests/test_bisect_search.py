@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from opsieve.bisect.chance import Chance
 from opsieve.bisect.driver import Outcome, bisection
 from opsieve.bisect.ends import Ends, settle_ends
 from opsieve.bisect.search import Answer, Chain, Direction, Graph, Search, capacity, telling_share
@@ -264,3 +265,34 @@ def test_the_channel() -> None:
 def test_a_graph_that_is_too_large_is_refused() -> None:
     with pytest.raises(BadInput, match="first parents"):
         Graph([[]] * 40_001)
+
+
+@pytest.mark.parametrize("chance", [0.9, 0.5, 0.3])
+def test_a_chance_that_must_be_learnt(chance: float) -> None:
+    """What is stated holds though the chance is known from a few runs only, and the search learns it."""
+    rng = random.Random(7)
+    right = stated = learnt = 0.0
+    runs = 40
+    for _ in range(runs):
+        failures = tried = 0
+        while not Chance(failures, tried).settled:
+            tried += 1
+            failures += rng.random() < chance
+        culprit = rng.randrange(200)
+        search = Search(Chain(200), chance=Chance(failures, tried), confidence=0.95)
+        while versions := search.ask():
+            bad = versions[0] >= culprit and rng.random() < chance
+            search.tell(versions[0], Answer.BAD if bad else Answer.GOOD)
+        assert search.finding is not None
+        right += search.finding.candidates == (culprit,)
+        stated += search.finding.confidence
+        learnt += search.chance
+    assert right >= stated - 3 * (runs * 0.05 * 0.95) ** 0.5
+    assert abs(learnt / runs - chance) < 0.12
+
+
+def test_a_belief_is_a_distribution_about_what_was_seen() -> None:
+    for failures, runs in ((0, 0), (4, 4), (4, 13), (1, 40)):
+        belief = Chance(failures, runs).belief
+        assert sum(share for _, share in belief) == pytest.approx(1)
+        assert sum(value * share for value, share in belief) == pytest.approx(Chance(failures, runs).mean, abs=0.01)

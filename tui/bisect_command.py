@@ -30,7 +30,10 @@ PATH = click.Path(path_type=Path)
     type=PATH,
     help="After a release answer, go on between its tags in this repository (with --build or --check; else tell how).",
 )
-@click.option("--chance", default=1.0, show_default=True, help="Probability that a failing version shows it in a run.")
+@click.option(
+    "--chance",
+    help="Probability that a failing version shows it in a run; auto: measured at the bad end (as it is when that is flaky).",
+)
 @click.option("--confidence", default=0.99, show_default=True, help="Where a search for a chance below 1 may stop.")
 @click.option("-j", "--jobs", default=1, show_default=True, help="Versions tested at once.")
 @click.option("--inputs", type=PATH, help="Inputs: an .npz file, an ONNX data set, or a folder that holds one of them.")
@@ -54,8 +57,14 @@ def command(case: Path | None, **options: Any) -> int:
 
     if (options["package"] is None) == (options["repository"] is None):
         raise BadInput("name either --releases PACKAGE or --commits REPOSITORY")
-    if not 0 < options["chance"] <= 1 or not 0 < options["confidence"] < 1:
-        raise BadInput("--chance lies above 0 and at most at 1, --confidence between 0 and 1")
+    try:
+        options["chance"] = options["chance"] if options["chance"] in (None, "auto") else float(options["chance"])
+    except ValueError:
+        raise BadInput("--chance is a number, or auto") from None
+    if isinstance(options["chance"], float) and not 0 < options["chance"] <= 1:
+        raise BadInput("--chance lies above 0 and at most at 1")
+    if not 0 < options["confidence"] < 1:
+        raise BadInput("--confidence lies between 0 and 1")
     if not 1 <= options["jobs"] <= 64:
         raise BadInput("--jobs lies between 1 and 64")
     if options["repository"] is not None:

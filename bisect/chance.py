@@ -1,0 +1,40 @@
+"""How often a failing version shows its failure, when nobody said: a belief from repeated runs of one that fails. Pure.
+
+Under a flat prior the chance has a Beta(1 + failures, 1 + runs - failures) posterior. The search keeps it beside the weights of the
+candidates and learns more with every answer, so that what it states holds for the chance as it is, not for a guess of it.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Given = (
+    float | Literal["auto"] | None
+)  # what a user says: a number, `auto` to measure it, None to measure it where needed
+ENOUGH = 4  # failures of the failing end, after which it is not run again
+MOST = 40  # runs of it
+_POINTS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """What repeated runs of a failing version showed."""
+
+    failures: int
+    runs: int
+
+    @property
+    def settled(self) -> bool:
+        """Whether it need not be run again before the search."""
+        return self.failures >= ENOUGH or self.runs >= MOST
+
+    @property
+    def mean(self) -> float:
+        """The posterior's mean."""
+        return (1 + self.failures) / (2 + self.runs)
+
+    @property
+    def belief(self) -> tuple[tuple[float, float], ...]:
+        """Chances at the middles of equal steps from 0 to 1, each with its posterior probability."""
+        places = [(step + 0.5) / _POINTS for step in range(_POINTS)]
+        masses = [place**self.failures * (1 - place) ** (self.runs - self.failures) for place in places]
+        return tuple((place, mass / sum(masses)) for place, mass in zip(places, masses, strict=True))
