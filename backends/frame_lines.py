@@ -25,6 +25,7 @@ _SYMBOLS = re.compile(r"(?:\[bt\] \((\d{1,4}+)\) )?([^\s()]++)\(([^()]*+)\) ?\[0
 _SYMBOL_OFFSET = re.compile(r"([^+]*+)\+0x([0-9a-f]{1,16}+)")
 _MODULE_OFFSET = re.compile(r"\(([^()\s]{1,400}?)\+0x([0-9a-f]{1,16}+)\)")
 _NATIVE_FILE = re.compile(r".*\.(?:cc|cpp|cxx|c|h|hpp|cu|cuh|inc|S|rs)", re.IGNORECASE)
+_NUMBERED_BEGINS = tuple("#f0123456789")
 _AT = re.compile(r"\s++at ([^:\s]{1,400}+):(\d{1,9}+)(?::\d{1,9}+)?")
 _RUST_HASH = re.compile(r"::h[0-9a-f]{16}$|\[[0-9a-f]{16}\]")
 
@@ -72,6 +73,8 @@ def shim_frame(line: str, build_id: BuildId | None) -> Frame | None:
 
 def numbered_frame(line: str, build_id: BuildId | None) -> tuple[int, Frame] | None:
     """A numbered frame and its number, 0 the innermost: of gdb, a sanitizer, torch, TVM, Rust or `[bt]`; None for another line."""
+    if line.lstrip()[:1] not in _NUMBERED_BEGINS:
+        return None
     if match := _TORCH.match(line):
         return int(match[1]), _torch_frame(match[2], build_id)
     if match := _HASHED.match(line):
@@ -85,7 +88,7 @@ def numbered_frame(line: str, build_id: BuildId | None) -> tuple[int, Frame] | N
 
 def symbols_frame(line: str, build_id: BuildId | None) -> tuple[int, Frame] | None:
     """A frame as backtrace_symbols(3) writes it, `lib.so(f+0x1) [0x2]`, and its number where `[bt] (3)` tells one, else -1."""
-    match = _SYMBOLS.match(line.lstrip())
+    match = _SYMBOLS.match(line.lstrip()) if "[0x" in line else None
     if match is None:
         return None
     inner = _SYMBOL_OFFSET.fullmatch(match[3])

@@ -6,6 +6,7 @@ that called them.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from opsieve.backends.frame_lines import (
@@ -54,8 +55,13 @@ def parse_traceback(text: str) -> tuple[Frame, ...]:
     Of a chain of exceptions the frames of the last come first and those of the root cause last, so the innermost frame is where
     it all began; the frame in which one exception became the next is told once. Of an exception group the first member counts.
     """
+    return chained(read_tracebacks(text))
+
+
+def chained(blocks: Sequence[Raised]) -> tuple[Frame, ...]:
+    """The frames of a chain of exceptions as one stack; see `parse_traceback`."""
     frames: list[Frame] = []
-    for block in reversed(read_tracebacks(text)):
+    for block in reversed(blocks):
         if frames and block.frames and _same_function(frames[-1], block.frames[0]):
             frames.pop()
         frames += block.frames
@@ -138,7 +144,7 @@ class _Block:
 
     def _take_frame(self, line: str) -> None:
         if len(self.frames) + len(self.numbered) < _MAX_FRAMES:
-            if (frame := python_frame(line, mixed=True)) is not None:
+            if "File " in line and (frame := python_frame(line, mixed=True)) is not None:
                 self._settle()
                 self.frames.append(frame)
                 return

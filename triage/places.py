@@ -4,6 +4,7 @@ onnxruntime shows the same Python frames for every failure; the only place is in
 a frame like any other, the innermost one, so here it is made into one.
 """
 
+import functools
 import re
 
 from opsieve.backends.observation import Frame
@@ -22,6 +23,7 @@ _TRACE_SITE = re.compile(r'File "([^"\n]{1,400}+)", line (\d{1,7}+), in ([^\n]{1
 _TORCH_SITE = re.compile(r"Exception raised from ([\w:~<>]{1,200}+) at ([^\s:]{1,400}+):(\d{1,7}+)")
 
 
+@functools.lru_cache(maxsize=64)  # a failure's message is asked about several times
 def place_of(message: str) -> Frame | None:
     """The place in a compiler's own source that a message tells, None when it tells none: a native frame with file, line and function.
 

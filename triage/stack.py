@@ -90,18 +90,22 @@ def _any_of(patterns: Sequence[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(fnmatch.translate, patterns)))
 
 
-@functools.lru_cache(maxsize=4096)
 def _is_plumbing(frame: Frame) -> bool:
+    return _named_plumbing(frame.language == "native", frame.file[-400:], frame.function[:2000], frame.module[:400])
+
+
+@functools.lru_cache(maxsize=4096)
+def _named_plumbing(is_native: bool, place: str, function: str, module: str) -> bool:
     lists = _lists()
-    file, function = "/" + frame.file[-400:].lstrip("/"), frame.function[:2000]
-    if frame.language == "native":
+    file = "/" + place.lstrip("/")
+    if is_native:
         name = qualified_name(function)
         return bool(
-            (frame.module and lists.modules.match(frame.module[:400]))
-            or (frame.file and (lists.files["native"].match(frame.file[:400]) or lists.files["native"].match(file)))
+            (module and lists.modules.match(module))
+            or (place and (lists.files["native"].match(place) or lists.files["native"].match(file)))
             or (name and lists.functions["native"].match(name[:400]))
         )
-    if lists.files["python"].match(frame.file[-400:]) or lists.files["python"].match(file):
+    if lists.files["python"].match(place) or lists.files["python"].match(file):
         return True
     tail = _tail(function)
     if lists.functions["python"].match(tail):

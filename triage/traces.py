@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from opsieve.backends.frame_lines import BuildId
-from opsieve.backends.frames import parse_log, parse_traceback, read_tracebacks
+from opsieve.backends.frames import chained, parse_log, read_tracebacks
 from opsieve.backends.last_words import summary
 from opsieve.backends.observation import Frame
 from opsieve.triage.places import with_place
@@ -34,6 +34,34 @@ _NAMED_SIGNAL = re.compile(r"(?:received signal |terminated with signal |died wi
 _SIGNAL_WORDS = re.compile(
     r"(?:Fatal Python error: |!{3,} ?|.{0,80}: line \d{1,9}+: +\d{1,9}+ )?"
     r"(Segmentation fault|Segfault encountered|Aborted|Bus error|Illegal instruction|Floating[ -]point exception|Killed)\b"
+)
+# One of these stands in every text that tells of a process's end: a cheap question before the lines are read.
+_SIGNS = (
+    "@native",
+    "SIG",
+    "Sanitizer: ",
+    "Fatal",
+    "***",
+    "()",
+    "terminate called",
+    "Assertion `",
+    "LLVM ERROR",
+    "UNREACHABLE",
+    "Check failed",
+    "runtime error",
+    "Timeout",
+    "no answer within",
+    "pure virtual",
+    "double free",
+    "corrupt",
+    "Segmentation",
+    "Segfault",
+    "Aborted",
+    "Bus error",
+    "Illegal instruction",
+    "Floating",
+    "Killed",
+    "malloc",
 )
 _SIGNALS = {
     "Segmentation fault": signals.SIGSEGV,
@@ -113,6 +141,8 @@ _Told = tuple[TraceKind, str, str, tuple[Frame, ...], int]
 
 def _death(text: str, lines: list[str], build_id: BuildId | None) -> _Told | None:
     """What the end of a process says, None when the text tells of none."""
+    if not any(sign in text for sign in _SIGNS):
+        return None
     number = _signal(lines)
     said = summary(text)
     if any(_HANG.match(line) for line in lines):
@@ -152,11 +182,12 @@ def _raised(text: str) -> _Told | None:
     """The exception that a traceback in the text ends with, the last one of a chain; None without one."""
     if "Traceback (most recent call last)" not in text:
         return None
-    chain = [block for block in read_tracebacks(text) if block.exception]
-    if not chain:
+    blocks = read_tracebacks(text)
+    last = next((block for block in reversed(blocks) if block.exception), None)
+    if last is None:
         return None
-    exception, message = chain[-1].exception, chain[-1].message
-    frames = with_place(parse_traceback(text), message)
+    exception, message = last.exception, last.message
+    frames = with_place(chained(blocks), message)
     if all(frame.language == "python" for frame in frames):  # the C++ half may have been printed on its own
         if "PanicException" in exception and (panic := _panic(text, text.splitlines(), None)) is not None:
             frames += panic[3]
