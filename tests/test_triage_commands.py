@@ -214,7 +214,9 @@ def test_evidence_beside_a_case_is_taken_up(store: Path, capsys: pytest.CaptureF
     assert (told["guilty_pass"], told["first_bad"]) == ("FoldTanh", "1.17.0")
     assert [one["id"] for one in asked(capsys, store, "clusters", "pass:FoldTanh")["clusters"]] == ["c5"]
     (case / "culprit.json").write_text("[" * 100_000)
-    asked(capsys, store, "triage")
+    with Store(store):  # a campaign holds it
+        assert "moves" not in asked(capsys, store, "triage")
+    assert asked(capsys, store, "triage")["moves"]  # what was known is known no more
 
 
 def test_reduction_tells_failures_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,6 +54,7 @@ def command(
     if logs is not None:
         return _logs(logs, as_json)
     folder = place or folder
+    from opsieve.gen.bad_input import BadInput
     from opsieve.triage.queries import Queries, bring_up
     from opsieve.triage.review import review
 
@@ -70,8 +71,11 @@ def command(
         moved |= _reduce(folder, budget, members, offline)
     done = review(folder)
     if done.evidence and not refingerprint:
-        moved["moves"] = _refingerprint(folder, False, list(done.evidence))
-        done = review(folder) if moved["moves"] else done
+        try:
+            moved["moves"] = _refingerprint(folder, False, list(done.evidence))
+            done = review(folder) if moved["moves"] else done
+        except BadInput as error:  # a campaign holds the store; the rest of the round is as good without
+            click.echo(f"opsieve: fingerprints stay as they are for now: {error}.", err=True)
     with Queries(folder) as store:
         counts, rules, aside = store.counts(), store.rules(), store.aside(most=10)
     for problem in done.problems:
