@@ -50,6 +50,7 @@ _ENDS: Mapping[str, Kind] = {
     "rejected": "error",
 }
 _SIGKILL = 9
+_MAX_SKIPPED = 1000  # bad lines that are named; the others are counted
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -69,7 +70,10 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class LogTriage:
-    """What a file of failures holds; `skipped` are the numbers of lines (from 1) that are no records, each with the reason."""
+    """What a file of failures holds; `skipped` are the numbers of lines (from 1) that are no records, each with the reason.
+
+    Of a text log the number is that of the failure. Beyond a thousand the others are counted in a last entry numbered 0.
+    """
 
     assignments: list[Assignment]
     skipped: list[tuple[int, str]]
@@ -78,15 +82,24 @@ class LogTriage:
 def read_and_cluster(path: Path) -> LogTriage:
     """The failures of a file or folder (see `read_records`), each assigned to its cluster. BadInput when `path` cannot be read."""
     skipped: list[tuple[int, str]] = []
+    bad = 0
 
     def good() -> Iterable[tuple[int, Record]]:
+        nonlocal bad
         for index, record in read_records(path):
-            if isinstance(record, Unreadable):
+            if isinstance(record, Record):
+                if not record.text or read_trace(record.text).kind:
+                    yield index, record
+                    continue
+                record = Unreadable(index + 1, "no failure is told in it")
+            bad += 1
+            if bad <= _MAX_SKIPPED:
                 skipped.append((record.number, record.why))
-            else:
-                yield index, record
 
-    return LogTriage(cluster_records(good()), skipped)
+    assignments = cluster_records(good())
+    if bad > _MAX_SKIPPED:
+        skipped.append((0, f"{bad - _MAX_SKIPPED} more lines are no records"))
+    return LogTriage(assignments, skipped)
 
 
 def cluster_records(records: Iterable[tuple[int, Record]]) -> list[Assignment]:
@@ -97,7 +110,7 @@ def cluster_records(records: Iterable[tuple[int, Record]]) -> list[Assignment]:
         found = fingerprint_of(record)
         if found.key not in seen:
             why = "; ".join(f"{part.name}: {part.value} ({part.hint})" for part in found.components if part.kept)
-            seen[found.key] = title_of(found), why
+            seen[found.key] = title_of(found), "".join(sign if sign.isprintable() else " " for sign in why)
         title, why = seen[found.key]
         assignments.append(Assignment(index, found.key, title, found.value("kind"), why))
     return assignments

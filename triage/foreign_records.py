@@ -22,7 +22,6 @@ _MAX_BYTES = 8 << 30  # bytes of one file, unpacked
 _MAX_FILES = 1_000_000
 _MAX_OPERATORS = 10_000
 _MAX_LOG = 4 << 20  # bytes of one failure in a plain text log
-_MAX_SKIPPED = 1000  # bad lines that are told; what follows is counted in one entry
 _HEADER = re.compile(rb"(?:={3,}+|_{3,}+) ?[^=_\s][^\r\n]{0,200}(?:={3,}|_{3,})\s*+")
 _LOG_ENDINGS = (".log", ".txt", ".out", ".err")
 
