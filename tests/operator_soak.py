@@ -19,7 +19,7 @@ from opsieve.gen.catalogue import first_dtypes, operators
 from opsieve.gen.declaration import ANY, Operator
 from opsieve.gen.growth import SUPPORTED, single
 from opsieve.gen.lowering import lower_ir
-from opsieve.gen.schema import OLDEST, form
+from opsieve.gen.schema import NEWEST, OLDEST, form
 from opsieve.gen.sketch import Choice, Sketch
 from opsieve.gen.tensors import NUMBERS, TensorType, read_type
 from opsieve.gen.writing import written
@@ -40,7 +40,7 @@ def forms(operator: Operator, newest: int = SUPPORTED) -> list[int]:
         had = form(operator.name, opset)
         if had is not None and opset >= operator.since:
             last[had.since] = opset
-    return list(last.values())
+    return list(last.values()) if last or newest == NEWEST else forms(operator, NEWEST)
 
 
 def instances(operator: Operator, dtype: str, opset: int, count: int) -> Iterator[tuple[int, Sketch | None]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from opsieve.gen.declaration import ANY, Attributes, Bounds, Ins, Operator, Tensor, Typed
 from opsieve.gen.domains import Domain
-from opsieve.gen.numbers_like import Truth, broadcast, broadcasts
+from opsieve.gen.numbers_like import Truth, broadcast, broadcasts, either
 from opsieve.gen.schema import form
 from opsieve.gen.sketch import Sketch
 from opsieve.gen.tensor_facts import INTEGERS, LARGEST, LEAST, NUMBER, SIGNED, UNSIGNED, is_float
@@ -249,6 +249,13 @@ def _prelu(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
     return [x, sketch.partner(x, Domain(-1, 2), oneway=True)], {}
 
 
+def _fits_first(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    return [
+        len(ins[1].shape) <= len(ins[0].shape),
+        *(either(b == a, b == 1) for a, b in zip(ins[0].shape[::-1], ins[1].shape[::-1], strict=False)),
+    ]
+
+
 def _prelu_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     size = ins[0].size * max(ins[1].size, 1.0)
     return (-size if min(ins[0].low, 0) else min(ins[0].low, 0.0), size)
@@ -284,11 +291,7 @@ BINARY = (
     Operator(
         "PRelu",
         _prelu,
-        requires=lambda ins, attrs: (
-            [a == b for a, b in zip(ins[0].shape[::-1], ins[1].shape[::-1], strict=False)]
-            if ins[0].shape != ins[1].shape
-            else ()
-        ),
+        requires=_fits_first,
         bounds=_prelu_bounds,
         family="binary",
     ),

@@ -1,0 +1,67 @@
+"""Every operator declared: what the declaration says, ONNX's checker and inference say, and a run gives."""
+
+import onnx.defs
+import pytest
+from operator_soak import forms, instances, soaked
+
+from opsieve.gen.catalogue import first_dtypes, operators, qualified
+from opsieve.gen.declaration import OUTPUTS, Operator
+
+# Not declared, and why. Nothing else of ai.onnx may be missing.
+EXCLUDED = {
+    **dict.fromkeys(
+        ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+        "no two compilers draw the same numbers, so no oracle has an answer",
+    ),
+    "ImageDecoder": "its input is a file format, and compilers differ in the pixels by design",
+    "Constant": "every leaf may be one (gen/sketch.py)",
+    "SequenceEmpty": "made where something is put into it at once (gen/operators/containers.py)",
+}
+# What onnxruntime 1.31.1 does wrong or refuses in words of its own, each looked at: not the declarations' fault.
+KNOWN = (
+    "MaxPool", "LpPool",  # SAME_* paddings with dilations give another size than inferred
+    "Resize",  # cubic on int32 fails inside
+    "QLinearConv",
+)  # fmt: skip
+
+
+def test_every_operator_of_onnx_is_declared_or_excluded_with_a_reason() -> None:
+    known = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain and not schema.deprecated}
+    declared = {name for name in operators() if "::" not in name}
+    assert known - declared == EXCLUDED.keys()
+    assert len(declared) >= 170
+
+
+@pytest.mark.parametrize("name", [name for name in operators() if "::" not in name])
+def test_instances_are_what_they_are_declared_to_be(name: str) -> None:
+    seen = soaked(operators()[name], 1)
+    wrong = {text for text in seen if text and not text.startswith("unsupported")}
+    assert not wrong or (name in KNOWN and all(text.startswith("run") for text in wrong)), wrong
+    assert seen[""] or any(text.startswith("unsupported") for text in seen)
+
+
+def test_a_wrong_declaration_is_found_out() -> None:
+    relu = operators()["Relu"]
+    lying = Operator("Relu", relu.sample, lambda ins, attrs: [(ins[0].dtype, (*ins[0].shape, 1))])
+    assert any(text.startswith("checker") for text in soaked(lying, 1, [18]))
+    narrow = Operator("Relu", relu.sample, bounds=lambda ins, attrs: (0.0, 0.001))
+    assert any(text.startswith("values") for text in soaked(narrow, 4, [18]))
+
+
+@pytest.mark.parametrize("operator", operators().values(), ids=operators())
+def test_what_is_sampled_satisfies_what_is_required(operator: Operator) -> None:
+    for opset in forms(operator):
+        for dtype in sorted(first_dtypes(operator, opset))[:2]:
+            for _, sketch in instances(operator, dtype, opset, 3):
+                assert sketch is not None, (operator.name, dtype, opset)
+                node = sketch.nodes[-1]
+                assert all(operator.requires(node.ins, node.attrs)), sketch.nodes[-1].ins  # type: ignore[arg-type]
+                assert OUTPUTS not in node.attrs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operator", operators().values(), ids=operators())
+def test_twenty_instances_of_every_dtype_and_form(operator: Operator) -> None:
+    seen = soaked(operator, 20)
+    wrong = {text: times for text, times in seen.items() if text and not text.startswith("unsupported")}
+    assert not wrong or qualified(operator) in KNOWN, wrong
