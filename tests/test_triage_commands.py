@@ -5,6 +5,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,12 @@ def test_pages_by_every_sort_show_each_cluster_once(store: Path) -> None:
                     whole = [row.id for row in queries.clusters(text, sort=sort, reverse=reverse).rows]  # type: ignore[arg-type]
                     assert seen == whole
                     assert sorted(seen) == ["c1", "c2", "c3", "c4", "c5"]
+
+
+def test_any_thread_may_ask(store: Path) -> None:
+    with Queries(store) as queries, ThreadPoolExecutor(4) as pool:
+        texts = ["", "kind:error", "no kernel", "status:new"] * 5
+        assert list(pool.map(lambda text: queries.clusters(text).total, texts)) == [5, 4, 3, 5] * 5
 
 
 def test_pages_of_members_show_each_once(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
