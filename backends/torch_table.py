@@ -61,6 +61,9 @@ class Node:
 
     def __init__(self, op: str, opset: int, attributes: Mapping[str, Any], wanted: int) -> None:
         self.op, self.opset, self.attributes = op, opset, dict(attributes)
+        # Looked up now: torch's compiler does not follow calls into onnx.
+        numbers = {name: self.attributes.get(name, 0) for name in VALUES.DTYPE_ATTRIBUTES}
+        self.dtypes = {name: VALUES.element(number) for name, number in numbers.items() if number}
         self.wanted = wanted  # outputs up to the last that has a name
 
     def __call__(self, name: str, default: Any = None) -> Any:
@@ -69,8 +72,7 @@ class Node:
 
     def dtype(self, name: str, default: Any = None) -> Any:
         """The torch dtype of an attribute that holds one of ONNX's numbers of element types."""
-        number = self.attributes.get(name)
-        return default if not number else VALUES.element(number)
+        return self.dtypes.get(name, default)
 
     @staticmethod
     def one(value: Any, default: Any = None) -> Any:

@@ -20,6 +20,8 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 # Types that torch does not exchange with numpy, and the integers that carry their bits.
 CARRIED = {name: np.int16 if name == "bfloat16" else np.uint8 for name in DTYPES if name.startswith(("bf", "float8"))}
 
+DTYPE_ATTRIBUTES = ("to", "dtype", "output_dtype", "output_datatype", "precision")
+
 
 class Unsupported(NotImplementedError):
     """What the table cannot lower, and why."""
