@@ -88,6 +88,8 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
         "unsupported",
         r"NOT_IMPLEMENTED|Could not find an implementation|NotImplemented|not implemented|not yet supported",
     ),
+    # What a kernel says of itself once it runs.
+    ("unsupported", r"does not support \w{1,20} yet|Dilation not supported for AutoPadType"),
     ("unsupported", r"is not a registered function/op|No Op registered for|No schema registered for"),
     (
         "unsupported",
@@ -277,8 +279,13 @@ def run_extended(
         if not kind.startswith("tensor("):
             raise TypeError("an input of type %s beside bfloat16 and the like cannot be fed to onnxruntime" % kind)
         feeds[name] = to_ortvalue(ort, kind[7:-1], values[name])
-    results = session.run_with_ort_values([item.name for item in outputs], feeds)
-    return {item.name: from_ortvalue(item.type, result) for item, result in zip(outputs, results)}
+    tensors = [item for item in outputs if item.type.startswith("tensor(")]
+    results = session.run_with_ort_values([item.name for item in tensors], feeds)
+    found = {item.name: from_ortvalue(item.type, result) for item, result in zip(tensors, results)}
+    others = [item.name for item in outputs if item.name not in found]
+    if others:  # sequences and optionals: an OrtValue gives none of them, `run` gives those of plain elements
+        found.update(zip(others, session.run(others, feeds)))
+    return found
 
 
 def to_ortvalue(ort: Any, kind: str, value: Any) -> Any:

@@ -1,14 +1,15 @@
 """What a compiler has: one-operator programs, run once per version, so that no test is wasted on "not implemented".
 
-Of every declared operator, form and first dtype some instances are drawn and run. An instance that is refused as
-unsupported counts against its signature: the operator, its form, the dtypes of its inputs, and attributes that choose another kernel. Where some
-instances of a signature run and some do not, the rank of the first input is part of it. What was never probed is allowed: the test
-itself will tell. Answers are kept in a file for each target, version and state of the declarations, line by line, so that a probe
-that was interrupted goes on.
+Of every declared operator, form and first dtype instances are drawn until no new signature turns up, and one or two of each signature
+are run. A signature is the operator, its form, the dtypes of its inputs, and attributes that choose another kernel. One whose instances
+are refused as unsupported is not generated; where that depends on the rank of the first input alone, those ranks are not. A signature that was
+never drawn is allowed, unless others of the same operator, form and first dtype were refused. Answers are kept in a file for each
+target, version and state of the declarations, line by line, so that a probe that was interrupted goes on.
 """
 
 import hashlib
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,15 +27,18 @@ from opsieve.gen.growth import SUPPORTED, Wish, case, single
 from opsieve.gen.schema import OLDEST, form
 from opsieve.gen.sketch import Choice, Supports
 
-_INSTANCES = 3
-_CHUNK = 256
+_DRAWS = 60  # instances drawn of an operator, form and first dtype, at most
+_PATIENCE = 24  # draws in a row without a new signature, after which no more are made
+_RUNS = 2  # instances of a signature that are run, of different ranks where there are
+_CHUNK = 24  # operators with a form and a dtype between two writes
 _MAX_FILE = 64 << 20
-_WAYS = ("to", "reduction", "approximate", "mode")  # attributes that choose another kernel
+# Attributes that choose another kernel.
+_WAYS = ("to", "reduction", "approximate", "mode", "auto_pad", "layout", "dtype", "output_datatype", "nearest_mode")
 _REFUSED = ("unsupported", "environment")
 
 
 class _Line(msgspec.Struct, array_like=True):
-    """One answer: what was probed, its signature and rank, how it ended, what was said."""
+    """One answer: what was probed, its signature and rank, how it ended, what was said. The last of a probe has no signature."""
 
     probe: str
     signature: str
@@ -45,29 +49,32 @@ class _Line(msgspec.Struct, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One instance to run: an operator whose first input has a dtype, at an opset."""
+    """What is drawn together: an operator whose first input has a dtype, at an opset."""
 
     operator: Operator
     opset: int
     dtype: str
-    seed: int
 
     @property
     def name(self) -> str:
         """What tells it from all others."""
-        return f"{qualified(self.operator)} {self.opset} {self.dtype} {self.seed}"
+        return f"{qualified(self.operator)} {self.opset} {self.dtype}"
 
 
 def signature(operator: Operator, ins: Sequence[Tensor | None], attrs: Attributes, opset: int) -> str:
     """What support depends on: `Cast 13 float32 to=10`."""
     had = None if operator.domain else form(operator.name, opset)
-    dtypes = (
-        dict.fromkeys(tensor.dtype for tensor in ins if tensor is not None)
-        if len(ins) > 3
-        else [tensor.dtype if tensor is not None else "-" for tensor in ins]
-    )
-    ways = "".join(f" {name}={attrs[name]}" for name in _WAYS if name in attrs)
-    return f"{qualified(operator)} {had.since if had else 0} {','.join(dtypes)}{ways}"
+    dtypes = [tensor.dtype if tensor is not None else "-" for tensor in ins]
+    if len(dtypes) > 3 or (had is not None and had.inputs and had.inputs[-1].variadic):
+        given = [dtype for dtype in dtypes if dtype != "-"]
+        dtypes = [dtype for place, dtype in enumerate(given) if not place or dtype != given[place - 1]]
+    told = f"{qualified(operator)} {had.since if had else 0} {','.join(dtypes)}"
+    for name in _WAYS:
+        if name in attrs:
+            told += f" {name}={attrs[name]}"
+    if "dilations" in attrs and max(attrs["dilations"]) > 1:
+        told += " dilated"
+    return told
 
 
 def probes(
@@ -84,46 +91,78 @@ def probes(
             if operator.domain or (had is not None and opset >= operator.since):
                 last[had.since if had else 0] = opset
         for opset in last.values():
-            for dtype in sorted(first_dtypes(operator, opset)):
-                if dtypes is None or dtype in dtypes:
-                    found += [Probe(operator, opset, dtype, seed) for seed in range(_INSTANCES)]
+            allowed = sorted(first_dtypes(operator, opset))
+            found += [Probe(operator, opset, dtype) for dtype in allowed if dtypes is None or dtype in dtypes]
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """What one version of a target has. `reasons` tells for each refused signature what the compiler said."""
+    """What one version of a target has. `reasons` tells for each refused signature what the compiler said.
+
+    `by_rank` is of signatures that are refused at some ranks only, `known` are all that were run, `doubtful` the beginnings of
+    signatures (operator, form, first dtype) of which some were refused.
+    """
 
     target: str
     version: str
-    probed: int
-    refused: Mapping[str, str]
+    reasons: Mapping[str, str]
     by_rank: Mapping[tuple[str, int], str]
+    known: frozenset[str]
+    doubtful: frozenset[str]
 
     def allows(self, operator: Operator, ins: Sequence[Tensor | None], attrs: Attributes, opset: int) -> bool:
-        """Whether an instance is worth a test: its signature was not refused."""
+        """Whether an instance is worth a test."""
         told = signature(operator, ins, attrs, opset)
-        if told in self.refused:
-            return False
-        first = next((tensor for tensor in ins if tensor is not None), None)
-        return first is None or (told, len(first.shape)) not in self.by_rank
+        if told in self.known:
+            return told not in self.reasons and (not self.by_rank or (told, _rank(ins)) not in self.by_rank)
+        return _beginning(told) not in self.doubtful
 
 
 def both(supports: Sequence[Support]) -> Supports | None:
     """What every one of some targets has; None when there are none."""
     if not supports:
         return None
-    refused = frozenset().union(*(support.refused for support in supports))
-    by_rank = frozenset().union(*(support.by_rank for support in supports))
+    if len(supports) == 1:
+        return supports[0].allows
+    return Support(
+        " and ".join(support.target for support in supports),
+        "",
+        {told: reason for support in supports for told, reason in support.reasons.items()},
+        {told: reason for support in supports for told, reason in support.by_rank.items()},
+        frozenset.intersection(*(support.known for support in supports)),
+        frozenset().union(*(support.doubtful for support in supports)),
+    ).allows
 
-    def allows(operator: Operator, ins: Sequence[Tensor | None], attrs: Attributes, opset: int) -> bool:
-        told = signature(operator, ins, attrs, opset)
-        if told in refused:
-            return False
-        first = next((tensor for tensor in ins if tensor is not None), None)
-        return first is None or (told, len(first.shape)) not in by_rank
 
-    return allows
+def explained(support: Support) -> list[str]:
+    """Why operators are dropped: a line for each operator, form and reason, with the dtypes that it is about."""
+    of_reason: dict[tuple[str, str], list[str]] = defaultdict(list)
+    refused = [(told, "", reason) for told, reason in support.reasons.items()]
+    refused += [(told, f" of rank {rank}", reason) for (told, rank), reason in support.by_rank.items()]
+    for told, rank, reason in refused:
+        name, since, rest = (*told.split(" ", 2), "")[:3]
+        plain = re.sub(r"(?<=name )'[^']{0,80}'|\b[nvcx]\d++", "...", " ".join(reason.split()))
+        of_reason[f"{name}-{since}", plain[:200]].append((rest or "no inputs") + rank)
+    lines = []
+    for (name, reason), what in sorted(of_reason.items()):
+        shortened = what if len(what) <= 6 else [*what[:6], f"{len(what) - 6} more"]
+        lines.append(f"{name} ({'; '.join(shortened)}): {reason or 'no message'}")
+    return lines
+
+
+def _beginning(told: str) -> str:
+    """The operator, form and first dtype of a signature."""
+    name, since, rest = (*told.split(" ", 3), "")[:3]
+    return f"{name} {since} {rest.partition(',')[0]}"
+
+
+def _rank(ins: Sequence[Tensor | None]) -> int:
+    """The rank of the first input that is there; 0 without one."""
+    for tensor in ins:
+        if tensor is not None:
+            return len(tensor.shape)
+    return 0
 
 
 class Prober:
@@ -149,17 +188,17 @@ class Prober:
         left = self.missing(wanted)
         done = len(wanted) - len(left)
         for start in range(0, len(left), _CHUNK):
-            made = [(probe, *_instance(probe)) for probe in left[start : start + _CHUNK]]
-            runs = [(probe, told, rank, test) for probe, told, rank, test in made if test is not None]
-            answers = self._workers.observe_many(self.target, [test for *_, test in runs])
+            chunk = left[start : start + _CHUNK]
+            made = [(probe, *instance) for probe in chunk for instance in _instances(probe)]
+            answers = self._workers.observe_many(self.target, [test for *_, test in made])
             lines = [
                 _Line(probe.name, told, rank, answer.outcome, answer.message[:300])
-                for (probe, told, rank, _), answer in zip(runs, answers, strict=True)
+                for (probe, told, rank, _), answer in zip(made, answers, strict=True)
             ]
-            lines += [_Line(probe.name, "", 0, "none", "") for probe, _, _, test in made if test is None]
+            lines += [_Line(probe.name, "", 0, "done", "") for probe in chunk]
             _append(self._path, lines)
             self._lines += lines
-            done += len(made)
+            done += len(chunk)
             yield done
 
     def support(self) -> Support:
@@ -172,26 +211,41 @@ class Prober:
         by_rank: dict[tuple[str, int], str] = {}
         for told, lines in outcomes.items():
             bad = [line for line in lines if line.outcome in _REFUSED]
-            if len(bad) == len(lines):
+            good = {line.rank for line in lines if line.outcome not in _REFUSED}
+            if bad and ("=" in told or not good - {line.rank for line in bad}):
                 refused[told] = bad[0].message
-            elif bad:
-                good = {line.rank for line in lines if line.outcome not in _REFUSED}
-                by_rank |= {(told, line.rank): line.message for line in bad if line.rank not in good}
-        return Support(display(self.target), self.version, len(self._lines), refused, by_rank)
+            else:
+                by_rank |= {(told, line.rank): line.message for line in bad}
+        return Support(
+            display(self.target),
+            self.version,
+            refused,
+            by_rank,
+            frozenset(outcomes),
+            frozenset(map(_beginning, (*refused, *(told for told, _ in by_rank)))),
+        )
 
 
-def _instance(probe: Probe) -> tuple[str, int, Test | None]:
+def _instances(probe: Probe) -> Iterator[tuple[str, int, Test]]:
+    """Signature, rank and program of the instances to run."""
     operator = probe.operator
     safe = operator.safe[0] if operator.safe else ANY
     choice = Choice(operator, frozenset((probe.dtype,)), (probe.dtype,), *operator.ranks, safe)
-    sketch = single(choice, probe.opset, probe.seed)
-    if sketch is None:
-        return "", 0, None
-    node = sketch.nodes[-1]
-    first = next((tensor for tensor in node.ins if tensor is not None), None)
-    made = case(sketch, Wish(), "probe", probe.seed)
-    told = signature(operator, node.ins, node.attrs, probe.opset)
-    return told, len(first.shape) if first is not None else 0, Test(made.program, made.inputs)
+    met: dict[str, set[int]] = {}
+    idle = 0
+    for seed in range(_DRAWS):
+        sketch = single(choice, probe.opset, seed)
+        if sketch is None or idle == _PATIENCE:
+            return
+        node = sketch.nodes[-1]
+        told, rank = signature(operator, node.ins, node.attrs, probe.opset), _rank(node.ins)
+        idle = idle + 1 if told in met else 0
+        ranks = met.setdefault(told, set())
+        if rank in ranks or len(ranks) == _RUNS:
+            continue
+        ranks.add(rank)
+        made = case(sketch, Wish(), "probe", seed)
+        yield told, rank, Test(made.program, made.inputs)
 
 
 def _default_folder() -> Path:
@@ -206,7 +260,7 @@ def _slug(target: str, version: str) -> str:
     """A file's name for a target and version as the declarations are now: other declarations make other instances."""
     digest = hashlib.sha256(f"{target} {version}".encode())
     gen = Path(__file__).resolve().parent.parent / "gen"
-    for path in sorted([*(gen / "operators").glob("*.py"), gen / "sketch.py", gen / "drawing.py"]):
+    for path in sorted([*(gen / "operators").glob("*.py"), gen / "sketch.py", gen / "drawing.py", Path(__file__)]):
         digest.update(path.read_bytes())
     readable = "".join(c if c.isalnum() else "-" for c in f"{target}-{version}")[:60]
     return f"{readable}-{digest.hexdigest()[:12]}"

@@ -27,6 +27,7 @@ _PLAIN = frozenset(
         *(d for d in NUMBER if d.startswith(("int", "uint")) and d[-1] in "8246" and d[-2:] != "t4" and d[-2:] != "t2"),
     )
 )
+_FED = _PLAIN | {"bool", "string"}
 _CONTRIB = "com.microsoft"
 
 
@@ -44,6 +45,7 @@ def written(sketch: Sketch, outputs: Sequence[Tensor], name: str, types: bool = 
     graph.name = name
     values: dict[str, Any] = {}
     domains: set[str] = set()
+    _part_texts(sketch.leaves, outputs)
     _give_an_input(sketch.leaves)
     for leaf in sketch.leaves:
         if not leaf.reads:
@@ -77,13 +79,23 @@ def written(sketch: Sketch, outputs: Sequence[Tensor], name: str, types: bool = 
     return model.SerializeToString(deterministic=True), values
 
 
+def _part_texts(leaves: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+    """Text inputs become initializers where other inputs or outputs are of types that numpy lacks: no runtime is fed both."""
+    texts = [leaf for leaf in leaves if leaf.dtype == "string" and leaf.leaf == "input"]
+    if texts:
+        inputs = [leaf for leaf in leaves if leaf.leaf == "input" and leaf.reads]
+        if any(tensor.dtype not in _FED for tensor in (*inputs, *outputs)):
+            for leaf in texts:
+                leaf.leaf = "initializer"
+
+
 def _give_an_input(leaves: Sequence[Tensor]) -> None:
     """A program without inputs would be folded away whole: where all of them turned out unused, a parameter becomes one."""
     read = [leaf for leaf in leaves if leaf.reads]
     if any(leaf.leaf == "input" for leaf in read):
         return
     for leaf in read:
-        if leaf.values is None:
+        if leaf.values is None and leaf.dtype != "string":
             leaf.leaf = "input"
             return
 
