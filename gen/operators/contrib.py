@@ -1,3 +1,288 @@
-"""Declared soon."""
+"""onnxruntime's own operators (domain com.microsoft), as a second domain: only programs for targets that have it use them.
 
-OPERATORS = ()
+Facts: onnxruntime's schemas and its document of contrib operators, checked by running each. ONNX's checker knows nothing of them.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from opsieve.gen.declaration import OUTPUTS, Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.domains import Domain
+from opsieve.gen.numbers_like import broadcast
+from opsieve.gen.operators.layouts import Instance, with_zero
+from opsieve.gen.operators.normalisations import normal
+from opsieve.gen.operators.products import _gemm, _gemm_bounds, _gemm_fits, _gemm_type, _matrix_shape
+from opsieve.gen.operators.quantised import _scales, _zero_points, full
+from opsieve.gen.operators.reductions import axis_of
+from opsieve.gen.operators.windows import _conv, _conv_bounds, _conv_cost, _conv_fits, _conv_type
+from opsieve.gen.sketch import FREE, Sketch
+
+DOMAIN = "com.microsoft"
+_FLOATS = ("float32", "float16")
+_BYTES = ("uint8", "int8")
+
+
+def contrib(name: str, sample: Any, **more: Any) -> Operator:
+    """An operator of the second domain."""
+    return Operator(name, sample, domain=DOMAIN, family="contrib", dtypes=more.pop("dtypes", ("float32",)), **more)
+
+
+def _alone(sketch: Sketch, x: Tensor) -> Instance:
+    return [x], {}
+
+
+def _soft(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    bias = ins[1].size if len(ins) > 1 else 0.0
+    return -0.5, max(ins[0].high, 0.0) + bias
+
+
+def _biased(sketch: Sketch, x: Tensor) -> Instance:
+    return [x, sketch.match(x.dtype, x.shape[-1:])], {}
+
+
+def _fused_matmul(sketch: Sketch, x: Tensor) -> Instance:
+    draw, attrs = sketch.draw, Attributes()
+    inner = x.shape[-1]
+    if draw.random() < 0.4:
+        attrs["transA"] = 1
+        inner = x.shape[-2]
+    lead = x.shape[:-2]
+    shape = (*lead, inner, FREE)
+    if draw.random() < 0.4:
+        attrs["transB"] = 1
+        shape = (*lead, FREE, inner)
+    if draw.random() < 0.5:
+        attrs["alpha"] = draw.choice((0.5, 2.0, -1.0))
+    return [x, sketch.match(x.dtype, shape)], attrs
+
+
+def _fused_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    a, b = ins[0].shape, ins[1].shape
+    return [(ins[0].dtype, (*a[:-2], a[-1] if attrs.get("transA") else a[-2], b[-2] if attrs.get("transB") else b[-1]))]
+
+
+def _fused_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    inner = ins[0].shape[-2 if attrs.get("transA") else -1]
+    size = abs(attrs.get("alpha", 1.0)) * inner * ins[0].size * ins[1].size
+    return -size, size
+
+
+def _activated(sample: Any) -> Any:
+    def activated(sketch: Sketch, x: Tensor) -> Instance:
+        ins, attrs = sample(sketch, x)
+        return ins, {**attrs, "activation": sketch.draw.choice(("Relu", "Sigmoid", "Tanh"))}
+
+    return activated
+
+
+def _skip(sketch: Sketch, x: Tensor, simple: bool) -> Instance:
+    draw = sketch.draw
+    width = x.shape[-1:]
+    ins: list[Tensor | None] = [x, sketch.match(x.dtype, x.shape), sketch.match(x.dtype, width, Domain(0.2, 2))]
+    if not simple:
+        ins.append(sketch.match(x.dtype, width) if draw.random() < 0.6 else None)
+    if draw.random() < 0.4:
+        ins.append(sketch.match(x.dtype, width))
+    while ins[-1] is None:
+        ins.pop()
+    return ins, {"epsilon": draw.choice((1e-3, 1e-5)), OUTPUTS: 1}
+
+
+def _skip_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    return normal([ins[0], *ins[2:4]], ins[0].shape[-1])
+
+
+def _quantised_pair(sketch: Sketch, x: Tensor) -> Instance:
+    y = sketch.partner(x)
+    ins = [
+        *(x, _scales(sketch, "float32", ()), _zero_points(sketch, x.dtype, ())),
+        *(y, _scales(sketch, "float32", ()), _zero_points(sketch, x.dtype, ())),
+        *(_scales(sketch, "float32", ()), _zero_points(sketch, x.dtype, ())),
+    ]
+    return ins, {}
+
+
+def _quantised_one(sketch: Sketch, x: Tensor) -> Instance:
+    ins = [x, *(part for _ in range(2) for part in (_scales(sketch, "float32", ()), _zero_points(sketch, x.dtype, ())))]
+    return ins, {}
+
+
+def _range_of(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    return full(ins[0].dtype)
+
+
+def _quantised_softmax(sketch: Sketch, x: Tensor) -> Instance:
+    ins, _ = _quantised_one(sketch, x)
+    return ins, {"axis": axis_of(sketch, x), "opset": sketch.draw.choice((12, 13))}
+
+
+def _quantised_concat(sketch: Sketch, x: Tensor) -> Instance:
+    axis = axis_of(sketch, x)
+    wanted = tuple(FREE if place == axis % x.rank else side for place, side in enumerate(x.shape))
+    ins = [_scales(sketch, "float32", ()), _zero_points(sketch, x.dtype, ())]
+    for tensor in (x, *(sketch.match(x.dtype, wanted) for _ in range(sketch.draw.between(1, 2)))):
+        ins += [tensor, _scales(sketch, "float32", ()), _zero_points(sketch, x.dtype, ())]
+    return ins, {"axis": axis}
+
+
+def _concat_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    parts = ins[2::3]
+    axis = attrs["axis"] % len(parts[0].shape)
+    shape = list(parts[0].shape)
+    shape[axis] = sum(part.shape[axis] for part in parts)
+    return [(parts[0].dtype, tuple(shape))]
+
+
+def _dynamic_matmul(sketch: Sketch, x: Tensor) -> Instance:
+    draw = sketch.draw
+    dtype = draw.choice(_BYTES)
+    b = sketch.match(dtype, (x.shape[-1], FREE))
+    ins: list[Tensor | None] = [x, b, _scales(sketch, "float32", ())]
+    if draw.random() < 0.6:
+        ins.append(_zero_points(sketch, dtype, ()))
+        if draw.random() < 0.5:
+            ins.append(sketch.match("float32", (b.shape[1],)))
+    return ins, {}
+
+
+def _dynamic_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    bias = ins[4].size if len(ins) > 4 else 0.0
+    size = 1.02 * ins[0].shape[-1] * ins[0].size * 255 * ins[2].size + bias + 1
+    return -size, size
+
+
+def _to_float(sketch: Sketch, x: Tensor) -> Instance:
+    draw = sketch.draw
+    dtype = "int8" if x.dtype == "int8" else draw.choice(_BYTES)
+    b = sketch.match(dtype, (x.shape[-1], FREE))
+    ins: list[Tensor | None] = [x, b, _scales(sketch, "float32", ()), _scales(sketch, "float32", ())]
+    if draw.random() < 0.6:
+        ins += [_zero_points(sketch, x.dtype, ()), _zero_points(sketch, dtype, ())]
+    return ins, {}
+
+
+def _expand(sketch: Sketch, x: Tensor) -> Instance:
+    return [x, sketch.ints([sketch.draw.between(0, x.rank)], "int32", ())], {}
+
+
+def _expanded(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    values, shape = ins[1].values, ins[0].shape
+    assert values is not None
+    at = int(values[0])
+    return [(ins[0].dtype, (*shape[:at], 1, *shape[at:]))]
+
+
+def _trilu(sketch: Sketch, x: Tensor) -> Instance:
+    ins = [x] if sketch.draw.random() < 0.5 else [x, sketch.ints([sketch.draw.between(-2, 2)], "int64", ())]
+    return ins, {"upper": sketch.draw.below(2)}
+
+
+def _distance(sketch: Sketch, x: Tensor) -> Instance:
+    return [x, sketch.match(x.dtype, (FREE, x.shape[1]))], {"metric": sketch.draw.choice(("euclidean", "sqeuclidean"))}
+
+
+def _heads(sketch: Sketch, q: Tensor) -> Instance:
+    draw = sketch.draw
+    heads = draw.choice([n for n in range(1, q.shape[2] + 1) if q.shape[2] % n == 0])
+    keys = draw.between(1, 5)
+    value = heads * draw.between(1, 3)
+    ins: list[Tensor | None] = [
+        q,
+        sketch.match(q.dtype, (q.shape[0], keys, q.shape[2]), Domain(-4, 4)),
+        sketch.match(q.dtype, (q.shape[0], keys, value)),
+    ]
+    attrs: Attributes = {"num_heads": heads, OUTPUTS: 1}
+    if draw.random() < 0.3:
+        attrs["scale"] = 0.5
+    return ins, attrs
+
+
+def _pairwise(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    return [(ins[0].dtype, broadcast(ins[0].shape, ins[3].shape))]
+
+
+OPERATORS = (
+    contrib("Gelu", _alone, bounds=_soft),
+    contrib(
+        "FastGelu",
+        lambda sketch, x: _biased(sketch, x) if sketch.draw.random() < 0.5 else _alone(sketch, x),
+        bounds=_soft,
+        ranks=(1, 4),
+    ),
+    contrib("QuickGelu", lambda sketch, x: ([x], {"alpha": sketch.draw.choice((1.0, 1.702))}), bounds=_soft),
+    contrib("BiasGelu", _biased, bounds=_soft, ranks=(1, 4)),
+    contrib("FusedMatMul", _fused_matmul, infer=_fused_type, bounds=_fused_bounds, ranks=(2, 4)),
+    contrib("FusedGemm", _activated(_gemm), infer=_gemm_type, requires=_gemm_fits, bounds=_gemm_bounds, ranks=(2, 2)),
+    contrib(
+        "FusedConv",
+        _activated(_conv),
+        infer=_conv_type,
+        requires=_conv_fits,
+        bounds=_conv_bounds,
+        cost=_conv_cost,
+        ranks=(4, 4),
+    ),
+    contrib("SkipLayerNormalization", lambda sketch, x: _skip(sketch, x, False), bounds=_skip_bounds, ranks=(3, 3)),
+    contrib(
+        "SkipSimplifiedLayerNormalization", lambda sketch, x: _skip(sketch, x, True), bounds=_skip_bounds, ranks=(3, 3)
+    ),
+    contrib("QLinearAdd", _quantised_pair, infer=_pairwise, bounds=_range_of, dtypes=_BYTES),
+    contrib("QLinearMul", _quantised_pair, infer=_pairwise, bounds=_range_of, dtypes=_BYTES),
+    contrib("QLinearSigmoid", _quantised_one, bounds=_range_of, dtypes=_BYTES),
+    contrib(
+        "QLinearLeakyRelu",
+        lambda sketch, x: (_quantised_one(sketch, x)[0], {"alpha": 0.1}),
+        bounds=_range_of,
+        dtypes=_BYTES,
+    ),
+    contrib("QLinearSoftmax", _quantised_softmax, bounds=_range_of, dtypes=_BYTES, ranks=(1, 4)),
+    contrib(
+        "QLinearGlobalAveragePool",
+        _quantised_one,
+        infer=lambda ins, attrs: [(ins[0].dtype, (*ins[0].shape[:2], *(1 for _ in ins[0].shape[2:])))],
+        bounds=_range_of,
+        dtypes=_BYTES,
+        ranks=(3, 5),
+    ),
+    contrib(
+        "QLinearConcat",
+        _quantised_concat,
+        infer=_concat_type,
+        bounds=lambda ins, attrs: full(ins[2].dtype),
+        dtypes=_BYTES,
+        ranks=(1, 4),
+    ),
+    contrib(
+        "DynamicQuantizeMatMul",
+        _dynamic_matmul,
+        infer=lambda ins, attrs: [("float32", _matrix_shape(ins[0].shape, ins[1].shape))],
+        bounds=_dynamic_bounds,
+        ranks=(2, 4),
+    ),
+    contrib(
+        "MatMulIntegerToFloat",
+        _to_float,
+        infer=lambda ins, attrs: [("float32", _matrix_shape(ins[0].shape, ins[1].shape))],
+        bounds=lambda ins, attrs: (-65025.0 * ins[0].shape[-1] * 0.25, 65025.0 * ins[0].shape[-1] * 0.25),
+        dtypes=_BYTES,
+        ranks=(2, 4),
+    ),
+    contrib("ExpandDims", _expand, infer=_expanded, dtypes=(*_FLOATS, "int64", "int32"), ranks=(0, 4)),
+    contrib("Trilu", _trilu, bounds=with_zero, dtypes=("float32", "int64"), ranks=(2, 4)),
+    contrib(
+        "CDist",
+        _distance,
+        infer=lambda ins, attrs: [(ins[0].dtype, (ins[0].shape[0], ins[1].shape[0]))],
+        bounds=lambda ins, attrs: (0.0, 2 * ins[0].shape[1] * (ins[0].size + ins[1].size) ** 2),
+        dtypes=("float32", "float64"),
+        ranks=(2, 2),
+    ),
+    contrib(
+        "MultiHeadAttention",
+        _heads,
+        infer=lambda ins, attrs: [(ins[0].dtype, (*ins[0].shape[:2], ins[2].shape[2]))],
+        bounds=lambda ins, attrs: (ins[2].low, ins[2].high),
+        safe=(Domain(-4, 4),),
+        ranks=(3, 3),
+    ),
+)
