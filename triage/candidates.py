@@ -28,7 +28,7 @@ def candidates(connection: sqlite3.Connection, members: int = 1) -> list[Candida
         " WHERE c.status NOT IN ('fixed', 'wontfix') ORDER BY (1 - c.pinned), c.rank, f.number"
     ).fetchall():
         rows = connection.execute(
-            "SELECT folder, target, nodes, reduced FROM failures WHERE fingerprint = ? AND folder != '' ORDER BY nodes, rowid",
+            "SELECT folder, target, nodes, reduced FROM failures INDEXED BY failures_kept WHERE fingerprint = ? AND folder != '' ORDER BY nodes, rowid",
             [key],
         ).fetchall()
         done = sum(reduced is not None for _, _, _, reduced in rows)

@@ -16,7 +16,7 @@ _LONGEST = 500
 _TOKEN = re.compile(r'(-?[a-z]+:)?(?:"([^"]*)"|(\S+))')
 _SINCE = re.compile(r"(\d{1,6})([mhdw])")
 _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"[^\W_]+")  # as the index cuts text into words
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ MIGRATIONS = (
     ALTER TABLE failures ADD COLUMN reduced INTEGER;
     ALTER TABLE failures ADD COLUMN operators TEXT NOT NULL DEFAULT '';
     CREATE INDEX failures_kept ON failures (fingerprint) WHERE folder != '';
+    CREATE INDEX failures_by_folder ON failures (folder) WHERE folder != '';
     CREATE INDEX failures_by_version ON failures (fingerprint, version);
     CREATE INDEX failures_by_campaign ON failures (campaign, verdict, kind, fingerprint);
     ALTER TABLE fingerprints ADD COLUMN number INTEGER;
@@ -77,7 +78,7 @@ MIGRATIONS = (
     CREATE TABLE explained (
         rule TEXT, number INTEGER, count INTEGER, PRIMARY KEY (rule, number)) WITHOUT ROWID;
     CREATE TABLE rules (name TEXT PRIMARY KEY, title TEXT, issue TEXT, count INTEGER);
-    CREATE VIRTUAL TABLE texts USING fts5 (title, message, operators, prefix = '2 3');
+    CREATE VIRTUAL TABLE texts USING fts5 (title, message, operators, prefix = '1 2 3', detail = none, columnsize = 0);
     """,
 )
 SCHEMA = len(MIGRATIONS)

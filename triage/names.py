@@ -54,9 +54,7 @@ def member_of(connection: sqlite3.Connection, name: str) -> tuple[str, int, str,
     place, match = _PLACE.search(Path(name).as_posix()), _MEMBER.fullmatch(name)
     row = None
     if place:
-        key = place[1].split("/")[1]
-        row = connection.execute(f"{columns} WHERE folder = ? AND fingerprint = ?", [place[1], key]).fetchone()
-        row = row or connection.execute(f"{columns} WHERE folder = ?", [place[1]]).fetchone()
+        row = connection.execute(f"{columns} WHERE folder = ? AND folder != ''", [place[1]]).fetchone()
     if row is None and match and len(match[2]) < 18:
         row = connection.execute(
             f"{columns} WHERE campaign = ? AND test = ? AND target = ?", [match[1], int(match[2]), match[3]]

@@ -7,9 +7,9 @@ lies. `changed` tells whether anything was committed since this thread asked las
 import json
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -18,6 +18,7 @@ from opsieve.triage.decision_log import Decision, history
 from opsieve.triage.filters import STATUS, condition
 from opsieve.triage.index_file import INDEX, SCHEMA, joined, sentence
 from opsieve.triage.names import cluster_of, member_of, name_of
+from opsieve.triage.pages import MOST, Order, Sort, cluster_page, cursor
 from opsieve.triage.rows import (
     AsideRow,
     CampaignRow,
@@ -34,25 +35,10 @@ from opsieve.triage.rows import (
 )
 from opsieve.triage.told import components_in, read_observations
 
-Sort = Literal["rank", "members", "last", "first", "size", "severity", "title", "id"]
-SORTS: tuple[Sort, ...] = get_args(Sort)
 Grouping = Literal["kind", "stage", "status", "backend", "target", "pass", "rule"]
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 _BUSY = 10.0
-_MOST = 1000  # rows of a page
-_FIELDS = len(fields(ClusterRow))
 
-# What a sort goes by, with the identity last; whether the greatest comes first.
-_ORDERS: dict[Sort, tuple[tuple[str, ...], bool]] = {
-    "rank": (("(1 - pinned)", "rank", "id"), False),
-    "members": (("members", "id"), True),
-    "last": (("last_seen", "id"), True),
-    "first": (("first_seen", "id"), True),
-    "size": (("coalesce(reduced, nodes)", "id"), False),
-    "severity": (("severity", "id"), True),
-    "title": (("(CASE WHEN name != '' THEN name ELSE title END)", "id"), False),
-    "id": (("id",), False),
-}
 _COLUMNS = (
     "id, CASE WHEN name != '' THEN name ELSE title END, title, kind, backend, stage, "
     + STATUS
@@ -97,36 +83,10 @@ class Queries:
         self, text: str = "", *, sort: Sort = "rank", reverse: bool = False, after: str = "", limit: int = 100
     ) -> ClusterPage:
         """A page of the clusters that a filter (`filters.condition`) lets through. `after` is the `next` of the page before."""
-        if sort not in SORTS:
-            raise BadInput(f"{shown(sort)} is no order; take one of {', '.join(SORTS)}")
-        wanted = condition(text)
-        columns, greatest = _ORDERS[sort]
-        down = greatest != reverse
-        order = ", ".join(f"{column} {'DESC' if down else 'ASC'}" for column in columns)
-        go_on, start = "", []
-        if after:
-            go_on = f" AND ({', '.join(columns)}) {'<' if down else '>'} ({', '.join('?' * len(columns))})"
-            start = _cursor(after, len(columns))
-        limit = max(1, min(limit, _MOST))
-        chosen = f"SELECT {', '.join(columns)}, {_COLUMNS} FROM clusters WHERE"
+        wanted = condition(text) if text.strip() else None
         with self._asking() as connection:
-            if text.strip():  # what the filter lets through is found once, for the page and for the count
-                rows = connection.execute(
-                    f"WITH found AS MATERIALIZED (SELECT id AS one FROM clusters WHERE {wanted.sql})"
-                    f" SELECT *, (SELECT count(*) FROM found) FROM ({chosen} id IN (SELECT one FROM found){go_on}"
-                    f" ORDER BY {order} LIMIT ?)",
-                    [*wanted.values, *start, limit + 1],
-                ).fetchall()
-                total = int(rows[0][-1]) if rows else 0
-            else:
-                rows = connection.execute(
-                    f"{chosen} members > 0{go_on} ORDER BY {order} LIMIT ?", [*start, limit + 1]
-                ).fetchall()
-                total = int(connection.execute("SELECT count(*) FROM clusters WHERE members > 0").fetchone()[0])
-        more = json.dumps(rows[limit - 1][: len(columns)]) if len(rows) > limit else ""
-        return ClusterPage(
-            tuple(_cluster(row[len(columns) : len(columns) + _FIELDS]) for row in rows[:limit]), total, more
-        )
+            rows, total, more = cluster_page(connection, _COLUMNS, wanted, Order(sort, reverse, after), limit)
+        return ClusterPage(tuple(map(_cluster, rows)), total, more)
 
     def groups(self, by: Grouping, text: str = "") -> tuple[Group, ...]:
         """The clusters that a filter lets through, counted by a property, the largest group first. A cluster of two targets counts in both."""
@@ -161,14 +121,14 @@ class Queries:
                 " JOIN fingerprints g ON g.number = b.number AND g.cluster = f.cluster WHERE a.number = f.number LIMIT 1),"
                 " (SELECT action FROM decisions WHERE state = 'done' AND instr(patch, '[\"' || f.key || '\"') ORDER BY id DESC LIMIT 1)"
                 " FROM fingerprints f WHERE f.cluster = ? ORDER BY f.number LIMIT ?",
-                [number, _MOST],
+                [number, MOST],
             ).fetchall()
         return tuple(_fingerprint(row, number) for row in rows)
 
     def members(self, name: str, *, after: str = "", limit: int = 100) -> MemberPage:
         """A page of the failures of a cluster: fingerprint by fingerprint, as they were found, so those with a case first."""
-        limit = max(1, min(limit, _MOST))
-        start, row_id = _cursor(after, 2) if after else (0, 0)
+        limit = max(1, min(limit, MOST))
+        start, row_id = cursor(after, 2) if after else (0, 0)
         found: list[tuple[Any, ...]] = []
         with self._asking() as connection:
             number = cluster_of(connection, name)
@@ -253,27 +213,33 @@ class Queries:
     def counts(self) -> Counts:
         """The whole store in figures."""
         with self._asking() as connection:
-
-            def by(sql: str) -> dict[str, int]:
-                return {str(value): int(many or 0) for value, many in connection.execute(sql)}
-
-            clusters = by(f"SELECT {STATUS}, count(*) FROM clusters WHERE members > 0 GROUP BY 1 ORDER BY 1")
-            kinds = by("SELECT kind, sum(members) FROM clusters WHERE members > 0 GROUP BY kind ORDER BY kind")
-            of_kinds = by("SELECT kind, count(*) FROM clusters WHERE members > 0 GROUP BY kind ORDER BY kind")
-            verdicts = by("SELECT verdict, sum(count) FROM totals GROUP BY verdict ORDER BY verdict")
+            statuses: Counter[str] = Counter()
+            clusters: Counter[str] = Counter()
+            kinds: Counter[str] = Counter()
+            for status, kind, many, members in connection.execute(
+                f"SELECT {STATUS}, kind, count(*), sum(members) FROM clusters WHERE members > 0 GROUP BY 1, 2 ORDER BY 1, 2"
+            ):
+                statuses[status] += many
+                clusters[kind] += many
+                kinds[kind] += members
+            verdicts = dict(
+                connection.execute(
+                    "SELECT verdict, sum(count) FROM totals GROUP BY verdict ORDER BY verdict"
+                ).fetchall()
+            )
             tests = connection.execute(
                 "SELECT coalesce(sum((SELECT max(number) + 1 FROM tests WHERE campaign = id)), 0) FROM campaigns"
             ).fetchone()[0]
             explained = connection.execute("SELECT coalesce(sum(count), 0) FROM explained").fetchone()[0]
-            known = by("SELECT name, count FROM rules ORDER BY name")
+            known = dict(connection.execute("SELECT name, count FROM rules ORDER BY name").fetchall())
         failures = sum(kinds.values())
         return Counts(
             tests=tests,
             failures=failures,
             clusters=sum(clusters.values()),
-            by_status=clusters,
-            failures_by_kind=kinds,
-            clusters_by_kind=of_kinds,
+            by_status=dict(statuses),
+            failures_by_kind=dict(sorted(kinds.items())),
+            clusters_by_kind=dict(sorted(clusters.items())),
             verdicts=verdicts,
             unsupported=verdicts.get("unsupported", 0),
             environment=verdicts.get("environment", 0),
@@ -348,16 +314,6 @@ def bring_up(folder: Path) -> None:
             Store(folder).close()
     with joined(folder):
         pass
-
-
-def _cursor(after: str, length: int) -> list[Any]:
-    try:
-        values = json.loads(after)
-        if isinstance(values, list) and len(values) == length:
-            return values
-    except ValueError:
-        pass
-    raise BadInput(f"{shown(after)} is no place to go on from; take the `next` of a page")
 
 
 def _why(row: tuple[Any, ...], cluster: int) -> str:

@@ -136,7 +136,7 @@ def refresh(connection: sqlite3.Connection, clusters: Iterable[int]) -> None:
             connection.execute("UPDATE clusters SET members = 0, fingerprints = 0 WHERE id = ?", [cluster])
             continue
         kept = connection.execute(
-            "SELECT f.folder, f.nodes, f.reduced, f.operators, f.fingerprint, p.number FROM fingerprints p JOIN failures f"
+            "SELECT f.folder, f.nodes, f.reduced, f.operators, f.fingerprint, p.number FROM fingerprints p JOIN failures f INDEXED BY failures_kept"
             " ON f.fingerprint = p.key AND f.folder != '' WHERE p.cluster = ?",
             [cluster],
         ).fetchall()
