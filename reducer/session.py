@@ -35,7 +35,6 @@ from opsieve.reducer.stored import target_of, title_of
 from opsieve.reducer.subject import Subject
 
 _SAVE_EVERY = 1.0  # seconds between two savings of the best so far
-_HEAVY = 64 << 20  # bytes of a model that is not copied
 _MOST_PRINTED = 60  # lines of the reduced graph
 
 
@@ -99,9 +98,7 @@ class Session:
             premise = self._premise(case)
             folder = self._claimed()
             self._origin = Origin("reduce", self.wanted.seed, self._versions(premise), case.origin.inputs)
-            folder.mkdir(parents=True, exist_ok=True)
-            if start.model.ByteSize() < _HEAVY:  # until there is something smaller
-                save_subject(start, folder, self.wanted.path.name, self._origin)
+            save_subject(start, folder, self.wanted.path.name, self._origin)
             with Journal(self._question(case, premise), folder) as journal, self._shown() as progress:
                 self._folder = folder
                 listeners = Listeners(progress, self._keep)
