@@ -18,7 +18,9 @@ from opsieve.triage.decision_log import Decision, history
 from opsieve.triage.filters import STATUS, condition
 from opsieve.triage.index_file import INDEX, SCHEMA, joined, sentence
 from opsieve.triage.names import cluster_of, member_of, name_of
-from opsieve.triage.pages import MOST, Order, Sort, cluster_page, cursor
+from opsieve.triage.pages import MOST, Order, cluster_page, cursor
+from opsieve.triage.pages import SORTS as SORTS  # part of this interface
+from opsieve.triage.pages import Sort as Sort
 from opsieve.triage.rows import (
     AsideRow,
     CampaignRow,
