@@ -101,9 +101,11 @@ class Sketch:
         self.shapes: dict[tuple[str, Shape], list[Tensor]] = {}
         self.numbers: dict[tuple[str, Shape, tuple[float, ...]], Tensor] = {}
         self.supports: Supports | None = None  # asked of the root: whether the compilers under test have this instance
+        self.only: frozenset[str] | None = None  # of the root: the operators that are wished for, None for all
         self.choices: tuple[Choice, ...] = ()  # of the root: what bodies are grown from
         self.count = 0
         self.inner = 0  # of the root: nodes inside bodies
+        self.exposed: list[Tensor] = []  # of the root: tensors that are to be outputs although they are read
         self.elements = 0
         self.work = 0
 
@@ -325,7 +327,9 @@ class Sketch:
         if tensor.dtype not in LARGEST or tensor.dtype == "string":
             return None
         rank = len(tensor.shape)
-        if any(tensor.dtype not in self.takes(*slot) for slot in (("Reshape", "T"), ("Unsqueeze", "T"), ("Cast", "T1"))):
+        if any(
+            tensor.dtype not in self.takes(*slot) for slot in (("Reshape", "T"), ("Unsqueeze", "T"), ("Cast", "T1"))
+        ):
             return None
         if not choice.low <= rank <= choice.high:
             if rank < choice.low:

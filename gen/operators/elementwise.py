@@ -174,6 +174,13 @@ def binary(
     )
 
 
+def _multiplied(a: Tensor, b: Tensor) -> Bounds:
+    if a is b:  # a square
+        low, high = _abs(a.low, a.high)
+        return low * low, high * high
+    return corners(a, b, lambda p, q: p * q)
+
+
 def _divided(a: Tensor, b: Tensor) -> Bounds:
     if b.low <= 0 <= b.high:
         return -math.inf, math.inf
@@ -264,7 +271,7 @@ def _prelu_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 BINARY = (
     binary("Add", lambda a, b: (a.low + b.low, a.high + b.high)),
     binary("Sub", lambda a, b: (a.low - b.high, a.high - b.low), sample=_difference),
-    binary("Mul", lambda a, b: corners(a, b, lambda p, q: p * q)),
+    binary("Mul", _multiplied),
     binary("Div", _divided, (ANY, Domain(nonzero=True))),
     binary("Mod", lambda a, b: (-b.size if a.low < 0 or b.low < 0 else 0.0, b.size), (ANY, _NONZERO), sample=_modulo),
     Operator("Pow", _power, infer=_together, requires=_go_together, bounds=_powered, family="binary"),

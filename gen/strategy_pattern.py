@@ -1,0 +1,34 @@
+"""Programs with structures that optimisers look for (gen/patterns.py), among random nodes; two of five structures are near misses."""
+
+from opsieve.gen.case import Case
+from opsieve.gen.catalogue import choices
+from opsieve.gen.growth import Wish, begun, case
+from opsieve.gen.patterns import PATTERNS
+from opsieve.gen.weaving import Misfit, Weaver
+
+NAME = "pattern"
+_ALL = tuple(PATTERNS.values())
+_PALETTES = (
+    ("float32",),
+    ("float32",),
+    ("float32", "int64"),
+    ("float16",),
+    ("float64", "float32"),
+    ("float32", "bool"),
+)
+
+
+def pattern(wish: Wish, seed: int) -> Case:
+    """The program of a seed: structures first, then in turn with random nodes, until there are as many nodes as wished."""
+    sketch = begun(wish, seed, NAME, palettes=_PALETTES)
+    from_all = sketch.choices = choices(sketch.opset, wish.only, wish.dtypes)
+    draw = sketch.draw
+    while len(sketch.nodes) + sketch.inner < wish.nodes and sketch.elements < wish.budget.elements:
+        if not sketch.nodes or draw.random() < 0.4:
+            try:
+                draw.choice(_ALL)(Weaver(sketch, draw.random() < 0.4))
+            except Misfit:
+                continue
+        else:
+            sketch.grow(draw.choice(from_all))
+    return case(sketch, wish, NAME, seed)
