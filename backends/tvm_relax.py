@@ -80,6 +80,7 @@ class TvmRelax:
         "trace": ("off", "on"),
     }
     main_option = "pipeline"
+    counts_applications = True  # `disabled` takes `PASS@2` for the second application
     baseline: Mapping[str, str] = {
         "pipeline": "default",
         "opt": "0",

@@ -25,7 +25,7 @@ _PAREING = 60  # probes to find as many passes as possible that can be off toget
 @dataclass(frozen=True, slots=True)
 class Attribution:
     """`pass` or `set`: skipping `passes` cures the failure, and no smaller part of them does. `alone` are those of them that
-    cause it with every other pass off that can be; `kept` are the passes that could not be off for that. `applications` tells
+    cause it with every other pass off that acted and can be; `kept` are the passes that could not be off for that. `applications` tells
     which application of a pass that ran several times is guilty, counted from 1 (none when no single one is).
 
     `not-a-pass`: it fails with all optimisation off. `unnamed`: optimisation causes it, but nothing that has a name. `levels`
@@ -66,7 +66,9 @@ def attribute(
             continue
         # A host or a switch may hold the guilty pass; only beside another switch are switches asked to be off.
         holders = set(first.hosts) | (set() if set(guilty) & set(switches) else set(switches))
-        every = [name for name in dict.fromkeys((*first.ran, *candidates, *switches)) if name not in holders]
+        # What did nothing need not be off; where no trace tells what acted, all that ran are.
+        others = (*first.acted, *candidates) if first.acted else (*first.ran, *candidates, *switches)
+        every = [name for name in dict.fromkeys(others) if name not in holders]
         alone, kept = case.confirm(guilty, every)
         times = {name: case.applications(guilty, name, first.times.get(name, 0)) for name in guilty if counted}
         applications = {name: which for name, which in times.items() if which}

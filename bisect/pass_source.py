@@ -1,7 +1,7 @@
 """The passes of a backend as something to attribute a failure to.
 
 A backend takes part by its options alone: one of `disabled_optimizers`, `disabled` or `skip` takes names of passes joined with
-`+`, and `trace=on` prints which ran (`pass_trace.py`). Options whose values are `on` and `off`, `on` by default, are asked like passes.
+`+`, and `trace=on` prints which ran (`pass_trace.py`); with an attribute `counts_applications` that is true, it takes `PASS@2` too. Options whose values are `on` and `off`, `on` by default, are asked like passes.
 """
 
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ from opsieve.backends.lab import Lab
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import display, names, plugin, resolve
 from opsieve.backends.target import Target
+from opsieve.backends.torch_knobs import PARTS
 from opsieve.bisect.attribution import Attribution, attribute
 from opsieve.bisect.pass_trace import PassTrace, read_trace
 from opsieve.bisect.search import Answer
@@ -23,8 +24,12 @@ from opsieve.gen.program import Program
 
 _SKIPPING = ("disabled_optimizers", "disabled", "skip")
 # Backends with levels between none and all: the option and its values, each of which does what the one before does, and more.
-_LADDERS = {"onnxruntime": ("level", ("disable_all", "basic", "extended", "all"))}
-_COUNTED = frozenset({"tvm"})  # take `PASS@2` for the second application
+_LADDERS = {
+    "onnxruntime": ("level", ("disable_all", "basic", "extended", "all")),
+    "inductor": ("level", ("off", "eager", "aot_eager", "aot_eager_decomp_partition", "inductor")),
+}
+# Names to skip of backends that have no trace.
+_NAMES = {"inductor": tuple(PARTS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ def skip_option(backend: str) -> str:
     """The option of a backend that takes the passes to skip, "" for none."""
     options = plugin(backend).backend.options
     found = [name for name in _SKIPPING if options.get(name) == ()]
-    return found[0] if found and set(options.get("trace", ())) == {"on", "off"} else ""
+    return found[0] if found and ("trace" in options or backend in _NAMES) else ""
 
 
 def switches(backend: str) -> tuple[str, ...]:
@@ -63,7 +68,7 @@ def blame_passes(case: Case, target: Target, lab: Lab, policy: Policy = POLICY) 
     BadInput for a backend whose passes cannot be switched off from here, or when the case does not fail on the target.
     """
     target = resolve(target)
-    if target.backend not in attributable():
+    if not (skip_option(target.backend) or switches(target.backend)):
         raise BadInput(
             f"passes of {target.backend} cannot be switched off from here; {', '.join(attributable())} can be asked"
         )
@@ -80,7 +85,8 @@ def blame_passes(case: Case, target: Target, lab: Lab, policy: Policy = POLICY) 
             unoptimised.append(seen)
         return answer(seen, wanted)
 
-    found = attribute(variants.levels, probe, variants.trace, variants.switches, target.backend in _COUNTED)
+    counted = bool(getattr(plugin(target.backend).backend, "counts_applications", False))
+    found = attribute(variants.levels, probe, variants.trace, variants.switches, counted)
     beneath = next((seen for seen in unoptimised if seen.state == "fails" and seen.trait != wanted.trait), None)
     return Blamed(found, wanted, beneath)
 
@@ -121,8 +127,8 @@ class _Variants:
 
     def trace(self, level: str, off: tuple[str, ...]) -> PassTrace:
         """Which passes run and act at a level; nothing for a backend that cannot tell."""
-        if not self._skip:
-            return PassTrace()
+        if not self._skip or self._target.backend in _NAMES:
+            return PassTrace(_NAMES.get(self._target.backend, ()))
         target = resolve(self.at(level, off).with_options(trace="on"))
         seen = self.observe(target, self._case.program, self._case.inputs)
         return read_trace(seen.log, seen.outcome in ("crash", "hang", "out-of-memory"))
