@@ -235,14 +235,15 @@ def test_a_damaged_line_of_the_log_is_named_and_left_out(tmp_path: Path) -> None
         "text": "",
         "patch": {"clusters": [[1, "id = 7 --", 0, 0]]},
     }
+    huge = {"id": 3, "born": 10**30, "action": "undo", "at": 0}
     with open(store / FILE, "a") as file:
-        file.write(json.dumps(hostile) + "\nhalf a li")
+        file.write(json.dumps(hostile) + "\n" + json.dumps(huge) + "\nhalf a li")
     with Ledger(store) as ledger:
         ledger.note("c2", "two")
     (store / INDEX).unlink()
     with Store(store) as writer:
         _, problems = writer.adopt()
-    assert [problem.split(" of")[0] for problem in problems] == ["line 2", "line 3"]
+    assert [problem.split(" of")[0] for problem in problems] == ["line 2", "line 3", "line 4"]
     with Queries(store) as queries:
         assert (queries.cluster("c1").note, queries.cluster("c2").note) == ("one", "two")
 
@@ -277,6 +278,29 @@ def test_a_store_of_an_older_schema_gets_its_clusters(tmp_path: Path) -> None:
             (f"c{number}", 1, ("fake",)) for number in (1, 2, 3)
         ]
         assert sqlite3.connect(tmp_path / INDEX).execute("PRAGMA user_version").fetchone() == (SCHEMA,)
+
+
+@pytest.mark.parametrize("change", [{"number": 10**30}, {"test": -1}, {"verdict": 7}, {"components": 1}])
+def test_a_hostile_failure_file_is_named_and_left_out(tmp_path: Path, change: dict[str, object]) -> None:
+    store = filled(tmp_path / "s", errors(2, 2))
+    path = next((store / "cases").glob("*/1/failure.json"))
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    (store / INDEX).unlink()
+    with Store(store) as writer:
+        added, problems = writer.adopt()
+    assert (added, len(problems)) == (1, 1)
+
+
+def test_new_rules_leave_what_cannot_be_read(tmp_path: Path) -> None:
+    store = filled(tmp_path / "s", errors(4, 4))
+    paths = sorted((store / "cases").glob("*/1/failure.json"))
+    for path, change in zip(paths, ({"kind": "x"}, {"mismatch": {"what": 3}}, {"verdict": "no"}), strict=False):
+        path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    before = state(store)
+    with Store(store) as writer:
+        outcome = refingerprint(writer.connection, store)
+    assert len(outcome.problems) == 2
+    assert state(store) == before
 
 
 # -- fingerprints computed anew

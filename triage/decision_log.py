@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 from opsieve.gen.bad_input import BadInput, shown
 from opsieve.gen.files import read_file, reason
@@ -20,8 +22,29 @@ from opsieve.triage.shelf import refresh
 
 FILE = "decisions.jsonl"
 _MAX_FILE = 1 << 30
-_FIELDS = frozenset({"status", "issue", "note", "name", "pinned", "shaped"})
 Patch = dict[str, list[list[Any]]]
+_Number = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
+_Field = Literal["status", "issue", "note", "name", "pinned", "shaped"]
+_Value = Annotated[str, msgspec.Meta(max_length=4000)] | Annotated[int, msgspec.Meta(ge=0, le=1)]
+
+
+class _Patch(msgspec.Struct):
+    moves: list[tuple[str, _Number, _Number, _Number]] = []
+    members: list[tuple[str, _Number, str, str, str, _Number]] = []
+    apart: list[tuple[str, _Number, _Number]] = []
+    clusters: list[tuple[_Number, _Field, _Value, _Value]] = []
+
+
+class _Line(msgspec.Struct):
+    """A line of the file, as anybody may have written it."""
+
+    id: _Number
+    at: float
+    born: _Number
+    action: Literal["merge", "split", "mark", "pin", "note", "rename", "rekey", "undo", "redo"]
+    text: str = ""
+    patch: _Patch = msgspec.field(default_factory=_Patch)
+    keys: dict[str, Annotated[list[str], msgspec.Meta(min_length=1)]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +73,9 @@ class Replay:
         at: dict[int, int] = {}
         for count, text in enumerate(read_file(path, _MAX_FILE).splitlines(), 1):
             try:
-                line = json.loads(text)
-                number, action, _ = int(line["id"]), str(line["action"]), int(line["born"])
+                line = msgspec.to_builtins(msgspec.json.decode(text, type=_Line))
+                number, action = line["id"], line["action"]
                 if action not in ("undo", "redo"):
-                    _checked(line)
                     if number in at:  # its transaction never ended
                         self._lines[at[number]] = {"action": ""}
                     at[number] = len(self._lines)
@@ -62,7 +84,7 @@ class Replay:
                     for earlier in self._lines[:-1]:
                         if "patch" in earlier:
                             earlier["patch"] = _translate(earlier["patch"], line["keys"])
-            except (ValueError, KeyError, TypeError, RecursionError, StopIteration):
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self.problems.append(f"line {count} of {FILE} is no decision; it is left out")
 
     def until(self, connection: sqlite3.Connection, number: int | None) -> None:
@@ -141,23 +163,6 @@ def _translate(patch: Patch, keys: dict[str, list[str]]) -> Patch:
 def born(connection: sqlite3.Connection) -> int:
     """The number of the latest fingerprint."""
     return int(connection.execute("SELECT coalesce(max(number), 0) FROM fingerprints").fetchone()[0])
-
-
-def _checked(line: dict[str, Any]) -> None:
-    """ValueError, TypeError or KeyError for a line that no Ledger writes."""
-    patch = line["patch"]
-    for _, number, old, new in patch.get("moves", []):
-        int(number), int(old), int(new)
-    for _, test, _, _, _, number in patch.get("members", []):
-        int(test), int(number)
-    for cluster, column, _, _ in patch.get("clusters", []):
-        int(cluster)
-        if column not in _FIELDS:
-            raise ValueError(column)
-    if any(len(entry) != 3 for entry in patch.get("apart", [])):
-        raise ValueError("apart")
-    for new in line.get("keys", {}).values():
-        next(str(key) for key in new)
 
 
 def take(connection: sqlite3.Connection, line: dict[str, Any]) -> None:

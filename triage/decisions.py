@@ -65,7 +65,7 @@ class Ledger:
         """A fingerprint out of its cluster, or a member out of its fingerprint: it becomes a cluster of its own, and stays one."""
         with self._deciding() as connection:
             row = connection.execute(
-                "SELECT key, number, cluster, apart FROM fingerprints WHERE key = ?", [name]
+                "SELECT key, number, cluster, apart FROM fingerprints WHERE key = ?", [_text(name)]
             ).fetchone()
             if row is not None:
                 return self._split_fingerprint(connection, row)

@@ -31,6 +31,7 @@ def condition(text: str, now: float | None = None) -> Condition:
     """What a filter means. BadInput for a value that a field cannot have, and for a filter longer than 500 characters."""
     if len(text) > _LONGEST:
         raise BadInput(f"the filter has {len(text)} characters; the limit is {_LONGEST}")
+    text = text.encode("utf-8", "replace").decode()  # a command line may hold bytes that are no text
     at = time.time() if now is None else now
 
     def since(value: str) -> Condition:

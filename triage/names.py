@@ -26,7 +26,7 @@ def cluster_of(connection: sqlite3.Connection, name: str) -> int:
 
     `name` is `c17`, `17`, a fingerprint's key or a tail of it, or what `member_of` takes. BadInput when there is none, or more than one.
     """
-    text = name.strip()
+    text = name.encode("utf-8", "replace").decode().strip()
     match = _CLUSTER.fullmatch(text)
     if match:
         number = int(match[1])
@@ -50,6 +50,7 @@ def cluster_of(connection: sqlite3.Connection, name: str) -> int:
 
 def member_of(connection: sqlite3.Connection, name: str) -> tuple[str, int, str, str]:
     """Campaign, test, target and fingerprint of the failure that `name` means: a case folder of the store, or `CAMPAIGN:TEST:TARGET`."""
+    name = name.encode("utf-8", "replace").decode()  # a command line may hold bytes that are no text
     columns = "SELECT campaign, test, target, fingerprint FROM failures"
     place, match = _PLACE.search(Path(name).as_posix()), _MEMBER.fullmatch(name)
     row = None

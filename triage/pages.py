@@ -75,7 +75,7 @@ def cursor(after: str, length: int) -> list[Any]:
         if (
             isinstance(values, list)
             and len(values) == length
-            and all(isinstance(one, str | int | float) for one in values)
+            and all(isinstance(one, str | float) or (isinstance(one, int) and abs(one) < 1 << 63) for one in values)
         ):
             return values
     except (ValueError, RecursionError):

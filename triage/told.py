@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -21,6 +21,7 @@ from opsieve.triage.fingerprint import Component, Fingerprint
 NAME = "failure.json"
 _MAX_JSON = 1 << 20
 _MAX_TEXT = 4000
+_Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]  # what the index can hold
 _COMPONENTS = msgspec.json.Decoder(tuple[Component, ...])
 _MAX_OBSERVATION = 64 << 20
 _MOST_OBSERVATIONS = 32
@@ -38,25 +39,25 @@ class Told(msgspec.Struct, kw_only=True):
 
     format: int
     generator: str
-    seed: int
+    seed: _Number
     campaign: str
     targets: list[str]
-    test: int
+    test: _Number
     target: str
     verdict: str
     kind: str
     stage: str
     fingerprint: str
-    fingerprint_version: int
+    fingerprint_version: _Number
     message: str
     reason: str
     blame: str
     version: str
     digest: str
     components: list[dict[str, Any]]
-    number: int = 0  # of the fingerprint in its store, from 1 on; 0 when nobody gave it one
+    number: _Number = 0  # of the fingerprint in its store, from 1 on; 0 when nobody gave it one
     operators: list[str] = []  # of the program, bodies included, each once
-    nodes: int = 0
+    nodes: _Number = 0
     mismatch: dict[str, Any] | None = None
     dtype: str = ""  # of the output that is wrong
 
@@ -119,7 +120,7 @@ def told_mismatch(mismatch: Mismatch) -> dict[str, Any]:
 
 
 def verdict_of(told: Told) -> Verdict:
-    """The verdict that the file tells of. A wrong result of a file without its mismatch has that of the components."""
+    """The verdict that the file tells of; BadInput when it is none. A wrong result without its mismatch has that of the components."""
     mismatch = None
     known = {part.name: part.value for part in components_of(told.components)}
     with contextlib.suppress(TypeError, msgspec.ValidationError):
@@ -127,18 +128,19 @@ def verdict_of(told: Told) -> Verdict:
             mismatch = msgspec.convert(told.mismatch, Mismatch)
         elif "mismatch" in known:
             mismatch = msgspec.convert({"output": known.get("output", ""), "what": known["mismatch"]}, Mismatch)
-    return msgspec.convert(
-        {
-            "verdict": told.verdict,
-            "reason": told.reason,
-            "kind": told.kind or None,
-            "stage": told.stage or None,
-            "message": told.message,
-            "blame": told.blame,
-            "mismatch": mismatch,
-        },
-        Verdict,
-    )
+    told_verdict = {
+        "verdict": told.verdict,
+        "reason": told.reason,
+        "kind": told.kind or None,
+        "stage": told.stage or None,
+        "message": told.message,
+        "blame": told.blame,
+        "mismatch": mismatch,
+    }
+    try:
+        return msgspec.convert(told_verdict, Verdict)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"a {NAME} tells of no verdict: {shown(str(error), 100)}") from None
 
 
 def read_observations(folder: Path) -> tuple[tuple[Observation, ...], str]:
