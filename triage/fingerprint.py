@@ -135,7 +135,7 @@ def _failure(
         _blamed_component(blamed, said, stack),
         Component("operators named", named, False, "for people: the message counts as a whole"),
         _operators_component(
-            evidence.signature.operators if evidence.signature else operators,
+            (evidence.signature and evidence.signature.operators) or operators,
             needed=not stack.symbols and (not template or kind in _SPEECHLESS),
         ),
         *_found_later(evidence, kept=False),
