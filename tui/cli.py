@@ -32,6 +32,7 @@ COMMANDS = {
     "rename": ("opsieve.tui.decisions_command:rename", "Give a cluster a title of your own."),
     "undo": ("opsieve.tui.decisions_command:undo", "Take back the latest decision."),
     "redo": ("opsieve.tui.decisions_command:redo", "Do again what was undone last."),
+    "tui": ("opsieve.tui.tui_command", "Triage a store in the terminal app."),
     "index": ("opsieve.tui.index_command", "Build a store's index anew from its case folders."),
     "export": ("opsieve.tui.export_command", "Write a failure as a script, an issue, a test or a zip for others."),
     "doctor": (

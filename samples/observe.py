@@ -1,0 +1,83 @@
+"""Judge every sample where its bug is and keep what was seen in observed.jsonl, for `opsieve tui --demo`.
+
+    python samples/observe.py
+
+Needs the compilers that the samples name (`opsieve doctor`); installs releases of onnxruntime. A sample whose compiler is not there
+keeps the line that it has.
+"""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from demo import SAMPLES, samples
+
+from opsieve.backends.judge import SECOND_VOICES, judge
+from opsieve.backends.lab import Lab
+from opsieve.backends.registry import display, resolve
+from opsieve.backends.target import Target
+from opsieve.backends.workers import Workers
+from opsieve.backends.zygote import Unavailable
+from opsieve.gen.intake import open_case
+
+OBSERVED = SAMPLES / "observed.jsonl"
+LONGEST = 20_000  # characters of a log or a traceback
+
+
+def main() -> int:
+    """Write the file anew; 1 when a sample does not fail."""
+    kept = (
+        {line["sample"]: line for line in map(json.loads, OBSERVED.read_text().splitlines())}
+        if OBSERVED.exists()
+        else {}
+    )
+    wrong = 0
+    with Workers(say=lambda sentence: print(sentence, file=sys.stderr)) as workers:
+        lab = Lab(workers)
+        for folder, told in samples():
+            target = resolve(told["fails"])
+            try:
+                if target.backend != "onnxruntime":
+                    if workers.version(Target(target.backend)) != target.release:
+                        raise Unavailable(f"{target} is not what is installed")
+                    target = Target(target.backend, "", target.options)
+                line = observe(folder, told, target, lab)
+            except Unavailable as error:
+                print(f"{folder.name}: {error}", file=sys.stderr)
+                continue
+            wrong += line["verdict"]["verdict"] != "fail"
+            kept[folder.name] = line
+            print(folder.name, line["verdict"]["verdict"], line["verdict"]["kind"])
+    names = [folder.name for folder, _ in samples() if folder.name in kept]
+    OBSERVED.write_text("".join(json.dumps(kept[name]) + "\n" for name in names))
+    return int(wrong > 0)
+
+
+def observe(folder: Path, told: dict[str, str], target: Target, lab: Lab) -> dict[str, Any]:
+    """One line: the target as the sample names it, the verdict, the observations without their outputs, the dtype of the wrong one."""
+    case = open_case(folder)
+    judged = judge(case.program, case.inputs, target, lab, expected=case.expected, voices=SECOND_VOICES)
+    mismatch = judged.verdict.mismatch
+    value = (judged.observations[0].outputs or {}).get(mismatch.output) if mismatch else None
+    return {
+        "sample": folder.name,
+        "target": display(resolve(told["fails"])),
+        "verdict": asdict(judged.verdict),
+        "observations": [seen_of(asdict(each)) for each in judged.observations],
+        "dtype": "" if value is None else str(np.asarray(value).dtype),
+    }
+
+
+def seen_of(observation: dict[str, Any]) -> dict[str, Any]:
+    """An observation as text of a sane length."""
+    seen = {**observation, "outputs": None}
+    for name in ("log", "traceback", "message"):
+        seen[name] = seen[name][-LONGEST:]
+    return seen
+
+
+if __name__ == "__main__":
+    sys.exit(main())

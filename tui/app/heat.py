@@ -1,0 +1,49 @@
+"""How far one value is from another, as a small map of blocks: where the error sits, seen at a glance. Pure."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+ROWS, COLUMNS = 8, 32
+SHADES = " ·░▒▓█"  # no difference; then by the share of elements of a block that differ
+
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """`rows` are blocks, row by row, as shades; `fraction` of all elements differ, by at most `worst` (nan: not comparable numbers)."""
+
+    shape: tuple[int, ...]
+    rows: tuple[str, ...]
+    fraction: float
+    worst: float
+
+
+def heat(got: Any, expected: Any, within: float = 0.0) -> Heat | None:
+    """The map of two arrays of one shape, None for anything else. An element differs when it is farther than `within`.
+
+    The last axis runs across, all others down; each character stands for a block of equal size as far as that can be.
+    """
+    a, b = np.asarray(got), np.asarray(expected)
+    if a.shape != b.shape or not a.size:
+        return None
+    if a.dtype.kind in "fiub" or a.dtype.kind == "V" or b.dtype.kind == "V":
+        wide, other = a.astype(np.float64), b.astype(np.float64)
+        with np.errstate(invalid="ignore", over="ignore"):
+            apart = np.abs(wide - other)
+        odd = ~((wide == other) | (np.isnan(wide) & np.isnan(other)))
+        differs = odd & ~(apart <= within)
+        finite = apart[np.isfinite(apart)]
+        worst = float(finite.max()) if finite.size else float("nan")
+    else:
+        differs = np.asarray(a != b)
+        worst = float("nan")
+    flat = differs.reshape(-1, a.shape[-1] if a.ndim else 1)
+    down, across = min(ROWS, flat.shape[0]), min(COLUMNS, flat.shape[1])
+    rows = []
+    for block in np.array_split(flat, down, axis=0):
+        shares = [float(part.mean()) for part in np.array_split(block, across, axis=1)]
+        rows.append(
+            "".join(SHADES[0] if not share else SHADES[max(1, round(share * (len(SHADES) - 1)))] for share in shares)
+        )
+    return Heat(tuple(a.shape), tuple(rows), float(differs.mean()), worst)

@@ -1,0 +1,288 @@
+"""A list of any length that draws only the rows in sight, and asks for more when the end of what it has comes near."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+_LEAST = 24  # cells that the flexible column keeps before others are left out
+_NEAR = 50  # rows before the end of what is loaded at which more is asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its width in cells (0: what is left), where its text stands, and how soon it goes where room is short (0: never)."""
+
+    title: str
+    width: int = 0
+    right: bool = False
+    spare: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row: what it is known by, a cell for each column (printable text), and a tone for all of it."""
+
+    key: str
+    cells: tuple[str, ...]
+    tone: str = ""
+
+
+def fitted(columns: Sequence[Column], width: int) -> list[tuple[int, int]]:
+    """The columns that fit into `width` cells, as (index, cells), a space between them; the most spare are left out first."""
+    kept = list(range(len(columns)))
+
+    def fixed() -> int:
+        return sum(columns[at].width for at in kept) + len(kept) - 1
+
+    while fixed() + _LEAST > width and any(columns[at].spare for at in kept):
+        kept.remove(max(kept, key=lambda at: (columns[at].spare, at)))
+    left = max(1, width - fixed())
+    return [(at, columns[at].width or left) for at in kept]
+
+
+class PagedList(ScrollView, can_focus=True):
+    """Rows under a head line, with a cursor and marks. Whoever owns it loads the rows (`show`, `extend`) and answers `More`."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "paged-list--head", "paged-list--cursor", "paged-list--blurred", "paged-list--marked",
+        "paged-list--strong", "paged-list--dim",
+    }  # fmt: skip
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,j", "move(1)", "Down", show=False),
+        Binding("up,k", "move(-1)", "Up", show=False),
+        Binding("pagedown,ctrl+d", "page(1)", "Page down", show=False),
+        Binding("pageup,ctrl+u", "page(-1)", "Page up", show=False),
+        Binding("home,g", "top", "First", show=False),
+        Binding("end,G", "bottom", "Last", show=False),
+        Binding("enter,l", "choose", "Open", show=False),
+        Binding("space", "mark", "Select", show=False),
+    ]
+
+    cursor: reactive[int] = reactive(0)
+
+    class Highlighted(Message):
+        """The cursor stands on another row; `row` is None when there is none."""
+
+        def __init__(self, of: "PagedList", row: Row | None) -> None:
+            super().__init__()
+            self.list, self.row = of, row
+
+        @property
+        def control(self) -> "PagedList":
+            """The list, for `@on`."""
+            return self.list
+
+    class Chosen(Message):
+        """A row was opened."""
+
+        def __init__(self, of: "PagedList", row: Row) -> None:
+            super().__init__()
+            self.list, self.row = of, row
+
+        @property
+        def control(self) -> "PagedList":
+            """The list, for `@on`."""
+            return self.list
+
+    class More(Message):
+        """The end of the loaded rows is near, or (`far`) a person wants to see it."""
+
+        def __init__(self, of: "PagedList", far: bool) -> None:
+            super().__init__()
+            self.list, self.far = of, far
+
+        @property
+        def control(self) -> "PagedList":
+            """The list, for `@on`."""
+            return self.list
+
+    class Marked(Message):
+        """The marks changed."""
+
+    def __init__(self, columns: Sequence[Column], *, empty: str = "nothing here", id: str | None = None) -> None:  # noqa: A002  Textual's name
+        super().__init__(id=id)
+        self.columns = tuple(columns)
+        self.rows: list[Row] = []
+        self.complete = True
+        self.marked: dict[str, None] = {}  # keys, in the order in which they were marked
+        self.empty = empty
+        self._asked = False
+
+    # -- what it shows
+
+    @property
+    def row(self) -> Row | None:
+        """The row under the cursor."""
+        return self.rows[self.cursor] if 0 <= self.cursor < len(self.rows) else None
+
+    def show(self, rows: Sequence[Row], *, complete: bool, keep: bool = False) -> None:
+        """Show these rows; with `keep` the cursor stays on its row, where that is still there, else it goes to the first."""
+        before, old = self.row, self.cursor
+        self.rows = list(rows)
+        self.complete, self._asked = complete, False
+        at = 0
+        if keep and before is not None:
+            at = next(
+                (n for n, row in enumerate(self.rows) if row.key == before.key), min(old, max(0, len(self.rows) - 1))
+            )
+        self._resized()
+        if at == self.cursor:
+            self._told()
+        self.cursor = at
+        if not keep:
+            self.scroll_to(y=0, animate=False)
+        self.refresh()
+
+    def extend(self, rows: Sequence[Row], *, complete: bool) -> None:
+        """Add rows behind those that are there."""
+        was_empty = not self.rows
+        self.rows += rows
+        self.complete, self._asked = complete, False
+        self._resized()
+        if was_empty:
+            self._told()
+        self.refresh()
+
+    def clear_marks(self) -> None:
+        """Take all marks away."""
+        self.marked.clear()
+        self.post_message(self.Marked())
+        self.refresh()
+
+    def _resized(self) -> None:
+        self.virtual_size = Size(0, len(self.rows) + 1)
+
+    def _told(self) -> None:
+        self.post_message(self.Highlighted(self, self.row))
+
+    # -- moving
+
+    def validate_cursor(self, at: int) -> int:
+        """The cursor stays on the rows."""
+        return max(0, min(at, len(self.rows) - 1))
+
+    def watch_cursor(self, before: int, at: int) -> None:
+        """Keep the cursor in sight."""
+        inner = max(1, self.scrollable_content_region.height - 1)
+        top = int(self.scroll_offset.y)
+        if at < top:
+            self.scroll_to(y=at, animate=False)
+        elif at >= top + inner:
+            self.scroll_to(y=at - inner + 1, animate=False)
+        self._told()
+        self._near()
+        self.refresh()
+
+    def _near(self) -> None:
+        shown = int(self.scroll_offset.y) + self.size.height
+        if not self.complete and not self._asked and max(self.cursor, shown) >= len(self.rows) - _NEAR:
+            self._asked = True
+            self.post_message(self.More(self, False))
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Scrolling by the wheel or the bar asks for more, too."""
+        super().watch_scroll_y(old_value, new_value)
+        self._near()
+
+    def action_move(self, by: int) -> None:
+        """Move the cursor."""
+        self.cursor += by
+
+    def action_page(self, by: int) -> None:
+        """Move the cursor by what is in sight."""
+        self.cursor += by * max(1, self.size.height - 2)
+
+    def action_top(self) -> None:
+        """To the first row."""
+        self.cursor = 0
+
+    def action_bottom(self) -> None:
+        """To the last loaded row; what is not loaded yet is asked for."""
+        self.cursor = len(self.rows) - 1
+        if not self.complete:
+            self.post_message(self.More(self, True))
+
+    def action_choose(self) -> None:
+        """Open the row under the cursor."""
+        if self.row is not None:
+            self.post_message(self.Chosen(self, self.row))
+
+    def action_mark(self) -> None:
+        """Mark the row under the cursor, or no longer, and go on to the next."""
+        if self.row is None:
+            return
+        if self.row.key in self.marked:
+            del self.marked[self.row.key]
+        else:
+            self.marked[self.row.key] = None
+        self.post_message(self.Marked())
+        self.cursor += 1
+        self.refresh()
+
+    def on_click(self, event: events.Click) -> None:
+        """A click puts the cursor, a second one opens."""
+        at = event.y - 1 + int(self.scroll_offset.y)
+        if event.y > 0 and 0 <= at < len(self.rows):
+            again = at == self.cursor and event.chain > 1
+            self.cursor = at
+            if again:
+                self.action_choose()
+
+    # -- drawing
+
+    def on_resize(self) -> None:
+        """The flexible column grows."""
+        self._resized()
+
+    def on_focus(self) -> None:
+        """The cursor's colour tells where the keys go."""
+        self.refresh()
+
+    def on_blur(self) -> None:
+        """The cursor's colour tells where the keys go."""
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the widget: the head, or a row."""
+        width = self.scrollable_content_region.width
+        base = self.rich_style
+        if y == 0:
+            style = base + self.get_component_rich_style("paged-list--head", partial=True)
+            cells = [column.title for column in self.columns]
+            return Strip([Segment(f"  {self._text(cells, width - 2)}", style)]).adjust_cell_length(width, style)
+        at = int(self.scroll_offset.y) + y - 1
+        if at >= len(self.rows):
+            words = self.empty if not self.rows and y == 2 else ""
+            return Strip([Segment(f"  {words}", base)]).adjust_cell_length(width, base)
+        row = self.rows[at]
+        style = base
+        if row.tone:
+            style += self.get_component_rich_style(f"paged-list--{row.tone}", partial=True)
+        marked = row.key in self.marked
+        if marked:
+            style += self.get_component_rich_style("paged-list--marked", partial=True)
+        if at == self.cursor:
+            name = "paged-list--cursor" if self.has_focus else "paged-list--blurred"
+            style = base + self.get_component_rich_style(name)
+        sign = ("›" if at == self.cursor else " ") + ("●" if marked else " ")
+        return Strip([Segment(sign + self._text(row.cells, width - 2), style)]).adjust_cell_length(width, style)
+
+    def _text(self, cells: Sequence[str], width: int) -> str:
+        words = []
+        for at, room in fitted(self.columns, width):
+            text = cells[at]
+            if cell_len(text) > room:
+                text = set_cell_size(text, max(0, room - 1)) + "…"
+            pad = " " * (room - cell_len(text))
+            words.append(pad + text if self.columns[at].right else text + pad)
+        return " ".join(words)
