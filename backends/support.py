@@ -28,7 +28,7 @@ from opsieve.gen.schema import OLDEST, form
 from opsieve.gen.sketch import Choice, Supports
 
 _DRAWS = 60  # instances drawn of an operator, form and first dtype, at most
-_PATIENCE = 24  # draws in a row without a new signature, after which no more are made
+_PATIENCE = 40  # draws in a row without a new signature, after which no more are made
 _RUNS = 2  # instances of a signature that are run, of different ranks where there are
 _CHUNK = 24  # operators with a form and a dtype between two writes
 _MAX_FILE = 64 << 20

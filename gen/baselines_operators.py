@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from opsieve.gen.small_graph import Draw
+from opsieve.gen.drawing import Draw
 from opsieve.gen.small_operators import broadcast
 
 Shape: TypeAlias = tuple[int, ...]

@@ -34,12 +34,14 @@ class Origin:
 
     `generator` is what made the program (`user` for one that was given), `seed` its seed, `versions` those of the packages
     that took part. `inputs` says how the inputs came about: `seeded`, or the name of the file or folder they were read from.
+    `wish` is what a generator was asked for, by name (gen/wishes.py).
     """
 
     generator: str = "user"
     seed: int | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     inputs: str = ""
+    wish: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +58,12 @@ class Case:
     knobs: Mapping[str, str] = field(default_factory=dict)
 
 
-class _Origin(msgspec.Struct, forbid_unknown_fields=True):
+class _Origin(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     generator: str
     seed: int | None
     versions: dict[str, str]
     inputs: str
+    wish: dict[str, str] = {}
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -117,7 +120,8 @@ def load(folder: Path) -> Case:
     expected = None
     if any(data.glob("output_*.pb")):
         expected = read_folder(data, graph_outputs(program.proto), "output")
-    origin = Origin(file.origin.generator, file.origin.seed, file.origin.versions, file.origin.inputs)
+    told = file.origin
+    origin = Origin(told.generator, told.seed, told.versions, told.inputs, told.wish)
     return Case(program, inputs, expected, origin, file.knobs)
 
 
@@ -126,7 +130,13 @@ def _encoded(case: Case) -> bytes:
     file = _File(
         FORMAT,
         case.program.name,
-        _Origin(origin.generator, origin.seed, dict(sorted(origin.versions.items())), origin.inputs),
+        _Origin(
+            origin.generator,
+            origin.seed,
+            dict(sorted(origin.versions.items())),
+            origin.inputs,
+            dict(sorted(origin.wish.items())),
+        ),
         dict(sorted(case.knobs.items())),
     )
     return msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"

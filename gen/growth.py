@@ -1,9 +1,15 @@
 """Programs of a wanted number of nodes, grown forwards from a seed."""
 
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
+import onnx
+
+from opsieve import __version__
 from opsieve.gen.case import Case, Origin
-from opsieve.gen.catalogue import choices
+from opsieve.gen.catalogue import choices, first_dtypes
 from opsieve.gen.declaration import Tensor
 from opsieve.gen.drawing import Draw
 from opsieve.gen.program import Program
@@ -12,6 +18,7 @@ from opsieve.gen.sketch import Budget, Choice, Sketch, Style, Supports
 from opsieve.gen.writing import written
 
 SUPPORTED = 26  # the newest opset that a released onnxruntime takes
+_VERSIONS = MappingProxyType({"opsieve": __version__, "onnx": onnx.__version__})
 _PALETTES = (
     ("float32",),
     ("float32",),
@@ -26,11 +33,16 @@ _PALETTES = (
 )
 
 
+_NEWEST_SHARE = 0.5  # of programs at the newest opset: operators that came late would be seldom met otherwise
+_MOST_COPIES = 4
+
+
 @dataclass(frozen=True, slots=True)
 class Wish:
     """What programs are asked for. `only` names operators (None: all of ONNX's own), `dtypes` limits first inputs and leaves.
 
-    `opset` 0 draws one from 13 to the newest that onnxruntime takes. `supports` is asked before a node is added.
+    `opset` 0 draws one from 13 to the newest that onnxruntime takes, every second time that one. `between` has the number of `nodes`
+    drawn for each seed (gen/wishes.py does). `supports` is asked before a node is added, `target` tells what it stands for.
     """
 
     nodes: int = 10
@@ -41,18 +53,43 @@ class Wish:
     types: bool = False
     budget: Budget = field(default_factory=Budget)
     supports: Supports | None = None
+    target: str = ""
+    between: tuple[int, int] | None = None
 
 
-def begun(wish: Wish, seed: int, name: str, pick: float = 0.95, ranged: bool = True) -> Sketch:
+def begun(
+    wish: Wish,
+    seed: int,
+    name: str,
+    pick: float = 0.95,
+    ranged: bool = True,
+    palettes: Sequence[tuple[str, ...]] = _PALETTES,
+) -> Sketch:
     """An empty sketch for a seed: its opset and palette are drawn."""
     draw = Draw(f"{name} {seed}", wish.bins)
-    opset = wish.opset or draw.between(OLDEST, SUPPORTED)
-    palette = draw.choice(_PALETTES)
+    opset = wish.opset or (SUPPORTED if draw.random() < _NEWEST_SHARE else draw.between(OLDEST, SUPPORTED))
+    palette = draw.choice(palettes)
     if wish.dtypes is not None:
         palette = tuple(dtype for dtype in palette if dtype in wish.dtypes) or tuple(sorted(wish.dtypes))
     sketch = Sketch(draw, opset, Style(pick, ranged, palette=palette), wish.budget)
     sketch.supports = wish.supports
+    sketch.only = wish.only
     return sketch
+
+
+@functools.cache
+def plenty(opset: int, only: frozenset[str] | None, dtypes: frozenset[str] | None, drawn: bool) -> tuple[Choice, ...]:
+    """What may be drawn at an opset; where opsets are `drawn`, operators that few opsets have stand in it several times."""
+    from_all = choices(opset, only, dtypes)
+    if not drawn:
+        return from_all
+    every = range(OLDEST, SUPPORTED + 1)
+    found = []
+    for choice in from_all:
+        having = sum(bool(first_dtypes(choice.op, n)) for n in every) / len(every)
+        share = (1 - _NEWEST_SHARE) * having + (_NEWEST_SHARE if first_dtypes(choice.op, SUPPORTED) else 0)
+        found += [choice] * min(_MOST_COPIES, round(1 / max(share, 0.1)))
+    return tuple(found)
 
 
 def grown(sketch: Sketch, wish: Wish) -> None:
@@ -60,22 +97,22 @@ def grown(sketch: Sketch, wish: Wish) -> None:
 
     Nodes inside bodies count.
     """
-    from_all = choices(sketch.opset, wish.only, wish.dtypes)
+    sketch.choices = choices(sketch.opset, wish.only, wish.dtypes)
+    from_all = plenty(sketch.opset, wish.only, wish.dtypes, not wish.opset)
     draw = sketch.draw
     nodes = sketch.nodes
-    sketch.choices = from_all
     while len(nodes) + sketch.inner < wish.nodes and sketch.elements < wish.budget.elements:
         sketch.grow(from_all[int(draw.random() * len(from_all))])
 
 
 def outputs(sketch: Sketch) -> list[Tensor]:
     """What a program gives: every tensor of a node that no node reads, now and then one that is read, seldom all but one of them."""
-    draw = sketch.draw
+    draw, exposed = sketch.draw, {tensor.name for tensor in sketch.exposed}
     given = [
         tensor
         for node in sketch.nodes
         for tensor in node.outs
-        if tensor.name and (not tensor.reads or draw.random() < 0.04)
+        if tensor.name and (not tensor.reads or draw.random() < 0.04 or tensor.name in exposed)
     ]
     if len(given) > 1 and draw.random() < 0.1:
         given.pop(draw.below(len(given)))  # a dead branch
@@ -85,7 +122,28 @@ def outputs(sketch: Sketch) -> list[Tensor]:
 def case(sketch: Sketch, wish: Wish, generator: str, seed: int) -> Case:
     """The finished sketch as a case: a program and values for its inputs."""
     model, inputs = written(sketch, outputs(sketch), generator, wish.types)
-    return Case(Program(model, f"{generator}-{seed}"), inputs, None, Origin(generator, seed, {}, "generated"))
+    origin = Origin(generator, seed, _VERSIONS, "generated", recorded(wish))
+    return Case(Program(model, f"{generator}-{seed}"), inputs, None, origin)
+
+
+@functools.lru_cache(maxsize=256)
+def recorded(wish: Wish) -> Mapping[str, str]:
+    """A wish as text by field, what is as usual left out; gen/wishes.py reads it back."""
+    usual = Wish()
+    found: dict[str, str] = {}
+    for name in ("only", "dtypes"):
+        given: frozenset[str] | None = getattr(wish, name)
+        if given is not None:
+            found[name] = ",".join(sorted(given))
+    for name in ("opset", "bins", "target"):
+        if getattr(wish, name) != getattr(usual, name):
+            found[name] = str(getattr(wish, name))
+    if wish.types:
+        found["types"] = "yes"
+    if wish.budget != usual.budget:
+        found["budget"] = f"{wish.budget.tensor},{wish.budget.elements},{wish.budget.work}"
+    found["nodes"] = f"{wish.between[0]}-{wish.between[1]}" if wish.between else str(wish.nodes)
+    return MappingProxyType(found)
 
 
 def single(choice: Choice, opset: int, seed: int, budget: Budget | None = None) -> Sketch | None:

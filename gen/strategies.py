@@ -6,11 +6,14 @@ through one. Equal wishes and seeds give equal bytes.
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import entry_points
 
+from opsieve.gen import baselines
 from opsieve.gen.bad_input import BadInput, shown
 from opsieve.gen.case import Case
-from opsieve.gen.growth import Wish, begun, case, grown
+from opsieve.gen.growth import Wish, begun, case, grown, recorded
+from opsieve.gen.wishes import sized
 
 GROUP = "opsieve.strategies"
 Strategy = Callable[[Wish, int], Case]
@@ -21,6 +24,21 @@ def isra(wish: Wish, seed: int) -> Case:
     sketch = begun(wish, seed, "isra")
     grown(sketch, wish)
     return case(sketch, wish, "isra", seed)
+
+
+def declarative(wish: Wish, seed: int) -> Case:
+    """A whole graph at random, kept when it happens to be valid (gen/baselines.py)."""
+    return _baseline("declarative", wish, seed)
+
+
+def randoop(wish: Wish, seed: int) -> Case:
+    """One random operation after another, each kept when it is valid (gen/baselines.py)."""
+    return _baseline("randoop", wish, seed)
+
+
+def pad_slice(wish: Wish, seed: int) -> Case:
+    """Operands forced to fit by Reshape, Slice and Pad (gen/baselines.py)."""
+    return _baseline("pad-slice", wish, seed)
 
 
 @functools.cache
@@ -40,5 +58,14 @@ def strategy(name: str) -> Strategy:
 
 
 def generate(name: str, seed: int, wish: Wish | None = None) -> Case:
-    """The program of a seed by a strategy, with values for its inputs."""
-    return strategy(name)(wish or Wish(), seed)
+    """The program of a seed by a strategy, with values for its inputs. BadInput when there is no such strategy."""
+    return strategy(name)(sized(wish or Wish(), seed), seed)
+
+
+def _baseline(name: str, wish: Wish, seed: int) -> Case:
+    if wish.only is not None or wish.opset not in (0, baselines.OPSET) or "float32" not in (wish.dtypes or {"float32"}):
+        raise BadInput(
+            f"the baseline {name} knows its own operators in float32 at opset {baselines.OPSET}, and no others"
+        )
+    made = baselines.BASELINES[name](seed, wish.nodes)
+    return replace(made, origin=replace(made.origin, wish=recorded(wish)))

@@ -5,13 +5,14 @@ before it in its batch of 256 seeds, so that it can be made again from its seed 
 that, since the last state is kept.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from opsieve.gen.case import Case
 from opsieve.gen.catalogue import choices
-from opsieve.gen.growth import Wish, begun, case
+from opsieve.gen.growth import Wish, begun, case, plenty
 from opsieve.gen.metrics_coverage import Coverage
 from opsieve.gen.sketch import Sketch
+from opsieve.gen.wishes import sized
 
 BATCH = 256
 _CANDIDATES = 4
@@ -35,21 +36,24 @@ def hirfuzz(wish: Wish, seed: int) -> Case:
     global _last
     state = _last
     first = seed - seed % BATCH
-    if state is None or state.wish != wish or not first < state.seed <= seed:
-        state = _State(wish, first)
+    same = wish if wish.between is None else replace(wish, nodes=0)
+    if state is None or state.wish != same or not first < state.seed <= seed:
+        state = _State(same, first)
     while True:
-        sketch = begun(wish, state.seed, NAME)
-        _guided(sketch, wish, state.coverage)
+        asked = sized(wish, state.seed)
+        sketch = begun(asked, state.seed, NAME)
+        _guided(sketch, asked, state.coverage)
         state.seed += 1
         if state.seed > seed:
             break
     _last = state if state.seed % BATCH else None
-    return case(sketch, wish, NAME, seed)
+    return case(sketch, asked, NAME, seed)
 
 
 def _guided(sketch: Sketch, wish: Wish, coverage: Coverage) -> None:
     """Grow a sketch: each time the best of some candidates, by what it adds to the coverage."""
-    from_all = sketch.choices = choices(sketch.opset, wish.only, wish.dtypes)
+    sketch.choices = choices(sketch.opset, wish.only, wish.dtypes)
+    from_all = plenty(sketch.opset, wish.only, wish.dtypes, not wish.opset)
     draw, makers = sketch.draw, dict[str, str]()
     while len(sketch.nodes) + sketch.inner < wish.nodes and sketch.elements < wish.budget.elements:
         best, most, before = None, -1, len(sketch.leaves)

@@ -1,0 +1,47 @@
+"""The default strategy: each seed goes to one of the others, as often as its measured yield and the balance of operators ask for.
+
+In every batch of 256 seeds each strategy has its share of places, in an order drawn for the batch. The programs that a strategy makes in
+a batch have seeds of its own in a row from the batch's first, so that one that is guided by what came before in its batch (hirfuzz)
+is guided by its own programs and pays nothing for the others. The case's origin names the strategy and that seed: it is the case that
+`opsieve gen --strategy NAME --seed SEED` makes.
+"""
+
+import functools
+
+from opsieve.gen.case import Case
+from opsieve.gen.drawing import Draw
+from opsieve.gen.growth import Wish
+from opsieve.gen.strategies import names, strategy
+from opsieve.gen.wishes import sized
+
+BATCH = 256
+# Places of each strategy, of 100; docs/generator.md has the measurement that they come from.
+WEIGHTS = {"isra": 50, "hirfuzz": 50}
+
+
+def mix(wish: Wish, seed: int) -> Case:
+    """The program of a seed, by the strategy that has its place."""
+    batch, place = divmod(seed, BATCH)
+    name, ordinal = _places(batch)[place]
+    own = batch * BATCH + ordinal
+    return strategy(name)(sized(wish, own), own)
+
+
+@functools.lru_cache(maxsize=8)
+def _places(batch: int) -> tuple[tuple[str, int], ...]:
+    """For each place of a batch the strategy, and how many places it had before."""
+    there = [name for name in WEIGHTS if name in names()]
+    whole = sum(WEIGHTS[name] for name in there)
+    ends, sofar = [], 0
+    for name in there:
+        sofar += WEIGHTS[name]
+        ends.append(round(BATCH * sofar / whole))
+    order: list[str] = []
+    for name, end in zip(there, ends, strict=True):
+        order += [name] * (end - len(order))
+    counts = dict.fromkeys(there, -1)
+    found = []
+    for name in Draw(f"mix {batch}").shuffled(order):
+        counts[name] += 1
+        found.append((name, counts[name]))
+    return tuple(found)
