@@ -19,7 +19,8 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.target import Target
 from opsieve.backends.workers import Workers
 from opsieve.bisect.journal import Journal, case_digest
-from opsieve.bisect.release_source import Releases, backend_of, place_of
+from opsieve.bisect.release_source import Releases, backend_of
+from opsieve.bisect.row import place_of
 from opsieve.bisect.search import Answer
 from opsieve.bisect.sighting import Sighting, answer
 from opsieve.bisect.transitions import monotone, transitions

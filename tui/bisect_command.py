@@ -11,6 +11,7 @@ PATH = click.Path(path_type=Path)
 @click.command()
 @click.argument("case", type=PATH, required=False)
 @click.option("--releases", "package", help="Search the releases of this package, such as onnxruntime.")
+@click.option("--source", help="Search the versions of a plug-in: NAME or NAME:ARGUMENT.")
 @click.option("--commits", "repository", type=PATH, help="Search the commits of this local git repository.")
 @click.option("--good", help="A release, tag, date or commit that does not fail.")
 @click.option("--bad", help="One that fails.")
@@ -55,8 +56,8 @@ def command(case: Path | None, **options: Any) -> int:
     """
     from opsieve.gen.bad_input import BadInput
 
-    if (options["package"] is None) == (options["repository"] is None):
-        raise BadInput("name either --releases PACKAGE or --commits REPOSITORY")
+    if [options["package"], options["source"], options["repository"]].count(None) != 2:
+        raise BadInput("name either --releases PACKAGE or --commits REPOSITORY (or --source NAME, for a plug-in)")
     try:
         options["chance"] = options["chance"] if options["chance"] in (None, "auto") else float(options["chance"])
     except ValueError:
@@ -73,6 +74,6 @@ def command(case: Path | None, **options: Any) -> int:
         return bisect_commits(case, **options)
     if case is None:
         raise BadInput("name the CASE to run on the releases")
-    from opsieve.tui.releases_output import bisect_releases
+    from opsieve.tui.releases_output import bisect_releases, bisect_source
 
-    return bisect_releases(case, **options)
+    return bisect_releases(case, **options) if options["source"] is None else bisect_source(case, **options)

@@ -17,13 +17,16 @@ from opsieve.backends.target import Target
 from opsieve.backends.workers import Workers
 from opsieve.bisect.culprit import keep_culprit
 from opsieve.bisect.git_history import open_repository, tag_of
-from opsieve.bisect.journal import default_root
+from opsieve.bisect.journal import Journal, case_digest, default_root
 from opsieve.bisect.pass_source import attributable, blame_passes
-from opsieve.bisect.release_source import Releases, Timeline, backend_of, place_of, releases_of
+from opsieve.bisect.release_source import Releases, backend_of, releases_of
+from opsieve.bisect.row import Row, Timeline, place_of
 from opsieve.bisect.transitions import Transition, monotone, transitions
-from opsieve.gen.bad_input import BadInput
+from opsieve.bisect.version_source import opener
+from opsieve.gen.bad_input import BadInput, shown
 from opsieve.gen.case import Case
 from opsieve.gen.intake import open_case
+from opsieve.triage.fingerprint import VERSION
 from opsieve.tui.commits_output import bisect_commits, policy_of, say
 
 
@@ -62,6 +65,33 @@ def bisect_releases(case: Path, package: str, good: str | None, bad: str | None,
     return 0
 
 
+def bisect_source(case: Path, source: str, good: str | None, bad: str | None, **options: Any) -> int:
+    """The same over versions of a plug-in, `NAME` or `NAME:ARGUMENT`."""
+    name, _, argument = source.partition(":")
+    opened = open_case(case, options["inputs"], options["expected"], options["seed"])
+    named = options["target"] or opened.knobs.get("target", "")
+    if not named:
+        raise BadInput("name --target, the backend and its options")
+    target = resolve(named)
+    with opener(name)(opened, target, argument, options["offline"]) as found:
+        versions = list(found.versions)
+        if not versions:
+            raise BadInput(f"the source {shown(source)} has no versions")
+        ends = place_of(good, versions, "--good"), place_of(bad, versions, "--bad")
+        question = {"source": source, "case": case_digest(opened), "target": display(target), "fingerprints": VERSION}
+        row = Row(found.look, Journal(default_root(), question), name, say)
+        if options["dry_run"]:
+            return _dry_run(row, versions, ends, options["sweep"], options["as_json"])
+        started = time.monotonic()
+        timeline = _timeline(row, versions, ends, options)
+    answer = _answer(timeline, source) | {"target": display(target)}
+    answer |= {"probes": timeline.asked + timeline.recalled, "recalled": timeline.recalled}
+    answer |= {"seconds": round(time.monotonic() - started, 2)}
+    keep_culprit(case, "releases", answer)
+    _print(answer, options["as_json"])
+    return 0
+
+
 def _then_commits(case: Path, answer: dict[str, Any], options: dict[str, Any]) -> int:
     """Go on between the tags of the two releases; both answers are printed, as one object with `commits_search` for the second."""
     step = answer["next"]
@@ -72,7 +102,7 @@ def _then_commits(case: Path, answer: dict[str, Any], options: dict[str, Any]) -
 
 
 def _timeline(
-    source: Releases, versions: list[str], ends: tuple[int | None, int | None], options: dict[str, Any]
+    source: Row, versions: list[str], ends: tuple[int | None, int | None], options: dict[str, Any]
 ) -> Timeline:
     """A search, or a sweep when one was asked for or the two ends do not differ."""
     if options["sweep"]:
@@ -185,9 +215,7 @@ def _next(repository: Path, answer: dict[str, Any]) -> dict[str, str]:
     return {"repository": str(repository), "good": good, "bad": bad}
 
 
-def _dry_run(
-    source: Releases, versions: list[str], ends: tuple[int | None, int | None], sweep: bool, as_json: bool
-) -> int:
+def _dry_run(source: Row, versions: list[str], ends: tuple[int | None, int | None], sweep: bool, as_json: bool) -> int:
     known = [version for version in versions if source.recall(version) is not None]
     good, bad = ends
     last = len(versions) - 1 if bad is None else bad
