@@ -49,11 +49,13 @@ class _Tape:
         self._workers = workers
         self._held: dict[str, Value] = {}
         self._asked: set[str] = set()
+        self._whole = False  # whether everything was asked for at once
 
     def play(self, names: Collection[str]) -> Mapping[str, Value]:
         """All that is held, once these names were asked for."""
         missing = [name for name in names if name not in self._asked]
-        if missing and self._worth_it() and len(missing) < len(self.names):
+        if missing and not self._whole and len(missing) < len(self.names) and self._worth_it():
+            self._whole = True
             self._record([name for name in self.names if name not in self._asked])
             missing = [name for name in missing if name not in self._held]
         if missing:
