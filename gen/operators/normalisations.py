@@ -110,8 +110,10 @@ def _lrn(sketch: Sketch, x: Tensor) -> Instance:
 
 
 def _mean_variance(sketch: Sketch, x: Tensor) -> Instance:
-    if math.prod(x.shape) < 4:  # of one element there is no variance
-        x = sketch.match(x.dtype, (2, 3, *(sketch.draw.between(1, 3) for _ in x.shape[2:])))
+    # Its function takes the root of E[x^2] - E[x]^2, which rounding makes negative where elements are equal: those of a leaf differ.
+    if math.prod(x.shape) < 4 or not x.leaf or x.leaf == "constant" or x.high - x.low < 1:
+        shape = x.shape if math.prod(x.shape) >= 4 else (2, 3, *(sketch.draw.between(1, 3) for _ in x.shape[2:]))
+        x = sketch.leaf(x.dtype, shape, Domain(-2, 2), ("input", "input", "initializer"))
     axes = sketch.draw.some(range(x.rank), sketch.draw.between(1, x.rank))
     if math.prod(x.shape[axis] for axis in axes) < 2:
         axes = list(range(x.rank))
