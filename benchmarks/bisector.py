@@ -14,6 +14,7 @@ import random
 import time
 from collections.abc import Callable
 
+from opsieve.bisect.chance import Chance
 from opsieve.bisect.search import Answer, Chain, Search, capacity
 
 Way = Callable[[int, float, float, "Test"], tuple[int, int, float]]
@@ -105,6 +106,32 @@ def calibration(runs: int, count: int) -> None:
         )
 
 
+def learnt(runs: int, count: int) -> None:
+    """The chance is not given: the failing end is run until it failed a few times, and the search learns the rest."""
+    print(f"\nchance measured first, {runs} runs, {count} commits, 99 % asked for")
+    for chance in (1.0, 0.9, 0.5, 0.3):
+        rng = random.Random(4)
+        right = stated = first = tests = 0.0
+        for _ in range(runs):
+            failures = tried = 0
+            while not Chance(failures, tried).settled:
+                tried += 1
+                failures += rng.random() < chance
+            culprit = rng.randrange(count)
+            search = Search(Chain(count), chance=Chance(failures, tried), confidence=0.99)
+            while versions := search.ask():
+                bad = versions[0] >= culprit and rng.random() < chance
+                search.tell(versions[0], Answer.BAD if bad else Answer.GOOD)
+            assert search.finding is not None
+            right += search.finding.candidates == (culprit,)
+            stated += search.finding.confidence
+            first, tests = first + tried, tests + search.tests
+        figures = (
+            f"{first / runs:5.1f} + {tests / runs:5.1f} tests, right {right / runs:6.1%}, stated {stated / runs:6.1%}"
+        )
+        print(f"{chance:>4} bound {math.log2(count) / capacity(chance):5.1f}: {figures}")
+
+
 def unbuildable(runs: int, count: int, share: float) -> None:
     """The right commit, or exactly the smallest set that can be proven, with single commits and with stretches unbuildable."""
     print(f"\n{share:.0%} of {count} commits unbuildable, {runs} runs")
@@ -141,6 +168,7 @@ def main() -> None:
     start = time.process_time()
     noise(chosen.runs, chosen.commits)
     calibration(chosen.runs, chosen.commits)
+    learnt(chosen.runs, chosen.commits)
     unbuildable(chosen.runs, chosen.commits, 0.3)
     print(f"\n{time.process_time() - start:.0f} s of CPU")
 

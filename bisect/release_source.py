@@ -1,9 +1,15 @@
 """The releases of a package as versions to bisect over."""
 
+import contextlib
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from opsieve.backends.compare import POLICY, Policy
+from opsieve.backends.installers import release_key
 from opsieve.backends.lab import Lab
 from opsieve.backends.registry import display, names, plugin, resolve
 from opsieve.backends.releases import ReleaseStore
@@ -15,6 +21,9 @@ from opsieve.bisect.sighting import Sighting, look
 from opsieve.gen.bad_input import BadInput, shown
 from opsieve.gen.case import Case
 from opsieve.triage.fingerprint import VERSION
+
+_FRESH = 3600.0  # seconds
+_MAX_BYTES = 1 << 20
 
 
 class Releases(Row):
@@ -50,13 +59,35 @@ def backend_of(package: str) -> str:
     return there[package]
 
 
-def releases_of(package: str, offline: bool, store: ReleaseStore | None = None) -> list[str]:
-    """The releases to search, oldest first: those of the index, or those in the store when `offline`."""
+def releases_of(package: str, offline: bool, store: ReleaseStore | None = None, root: Path | None = None) -> list[str]:
+    """The releases to search, oldest first: those of the index, or those in the store when `offline`.
+
+    What the index said is kept in `root` for an hour: it takes as long to ask as many probes.
+    """
     store = store or ReleaseStore()
-    found = (
-        list(dict.fromkeys(release for release, _ in store.installed(package))) if offline else store.available(package)
-    )
+    if offline:
+        found = list(dict.fromkeys(release for release, _ in store.installed(package)))
+    else:
+        found = _listed(package, store, root / "listed" / f"{package}.json" if root else None)
     if not found:
         where = "in the store; leave --offline out" if offline else "that can run here"
         raise BadInput(f"there is no release of {shown(package)} {where}")
+    return found
+
+
+def _listed(package: str, store: ReleaseStore, file: Path | None) -> list[str]:
+    """The releases on the index, as it told within the last hour where `file` has that."""
+    try:
+        if file is not None and 0 <= time.time() - file.stat().st_mtime < _FRESH:
+            found = msgspec.json.decode(file.read_bytes()[:_MAX_BYTES], type=list[str])
+            return sorted(found, key=release_key)
+    except (OSError, msgspec.DecodeError, BadInput):
+        pass  # none, or damaged: the index is asked
+    found = store.available(package)
+    if file is not None:
+        with contextlib.suppress(OSError):  # it is asked again the next time
+            file.parent.mkdir(parents=True, exist_ok=True)
+            part = file.with_suffix(f".{os.getpid()}")
+            part.write_bytes(msgspec.json.encode(found))
+            part.replace(file)
     return found

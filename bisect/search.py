@@ -34,6 +34,7 @@ Mask = npt.NDArray[np.bool_]
 GRAPH_LIMIT = 40_000  # versions: the ancestry is a square of bits, 200 MB for as many
 _CERTAIN = 1 - 1e-9
 _BLOCK = 512
+_NEAR = 1.09  # times the bound: what a noisy search takes (measured, docs/bisect.md)
 
 
 class Answer(Enum):
@@ -150,6 +151,12 @@ def capacity(chance: float) -> float:
 def telling_share(chance: float) -> float:
     """The probability that a version has the failure at which a test of it tells the most."""
     return 1 / (chance * (1 + 2 ** (entropy(chance) / chance)))
+
+
+def foreseen(candidates: int, chance: float) -> int:
+    """About how many tests a search of so many candidates takes, one of each end counted."""
+    bits = math.log2(max(2, candidates))
+    return 2 + (math.ceil(bits) if chance >= 1 else math.ceil(_NEAR * bits / capacity(chance)))
 
 
 class Search:

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from opsieve.backends.registry import resolve
+from opsieve.backends.releases import ReleaseStore
 from opsieve.backends.target import Target
 from opsieve.backends.workers import Workers
 from opsieve.bisect.journal import Journal, case_digest
-from opsieve.bisect.release_source import Releases, backend_of
+from opsieve.bisect.release_source import Releases, backend_of, releases_of
 from opsieve.bisect.row import place_of
 from opsieve.bisect.search import Answer
 from opsieve.bisect.sighting import Sighting, answer
@@ -179,6 +180,31 @@ def test_names_of_packages_and_releases() -> None:
     assert place_of("1.1", ["1.0", "1.1"], "--bad") == 1
     with pytest.raises(BadInput, match=r"the next one is 1\.2"):
         place_of("1.1", ["1.0", "1.2"], "--bad")
+
+
+class Index(ReleaseStore):
+    """A store that counts how often the index is asked."""
+
+    asked = 0
+
+    def available(self, package: str) -> list[str]:
+        self.asked += 1
+        return ["1.2", "1.10"]
+
+
+def test_what_the_index_said_is_kept_for_an_hour(tmp_path: Path) -> None:
+    store = Index(tmp_path / "store")
+    kept = tmp_path / "listed" / "thing.json"
+    for _ in range(3):
+        assert releases_of("thing", False, store, tmp_path) == ["1.2", "1.10"]
+    assert store.asked == 1
+    os.utime(kept, (0, 0))
+    assert releases_of("thing", False, store, tmp_path) == ["1.2", "1.10"]
+    kept.write_text('{"no": "list"}')
+    assert releases_of("thing", False, store, tmp_path) == ["1.2", "1.10"]
+    kept.write_text('["not a release"]')
+    assert releases_of("thing", False, store, tmp_path) == ["1.2", "1.10"]
+    assert store.asked == 4
 
 
 def test_a_case_is_its_model_and_its_values() -> None:

@@ -1,7 +1,6 @@
 """`opsieve bisect --commits`: the search through a repository, and how its answer is told."""
 
 import json
-import math
 import time
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -16,6 +15,7 @@ from opsieve.bisect.case_check import CaseCheck
 from opsieve.bisect.commit_source import Commits, Found
 from opsieve.bisect.culprit import keep_culprit
 from opsieve.bisect.journal import default_root
+from opsieve.bisect.search import foreseen
 from opsieve.gen.bad_input import BadInput
 from opsieve.gen.intake import open_case
 
@@ -50,7 +50,7 @@ def bisect_commits(
             )
         )
         if options["dry_run"]:
-            return _dry_run(source, options["as_json"])
+            return _dry_run(source, options["chance"], options["as_json"])
         started = time.monotonic()
         found = source.search(
             chance=options["chance"],
@@ -167,10 +167,10 @@ def _lines(found: Found, answer: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _dry_run(source: Commits, as_json: bool) -> int:
+def _dry_run(source: Commits, chance: object, as_json: bool) -> int:
     plan = source.plan
     size = len(plan.between.commits)
-    most = math.ceil(math.log2(max(2, size))) + 2
+    most = foreseen(size, chance if isinstance(chance, float) else 1.0)
     known = sum(source.recall(sha) is not None for sha in (plan.row[plan.good], plan.row[plan.bad]))
     facts = {
         "commits": size,

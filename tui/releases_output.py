@@ -1,7 +1,6 @@
 """`opsieve bisect --releases`: the search through the releases of a package, and how its answer is told."""
 
 import json
-import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -21,6 +20,7 @@ from opsieve.bisect.journal import Journal, case_digest, default_root
 from opsieve.bisect.pass_source import attributable, blame_passes
 from opsieve.bisect.release_source import Releases, backend_of, releases_of
 from opsieve.bisect.row import Row, Timeline, place_of
+from opsieve.bisect.search import foreseen
 from opsieve.bisect.transitions import Transition, monotone, transitions
 from opsieve.bisect.version_source import opener
 from opsieve.gen.bad_input import BadInput, shown
@@ -41,14 +41,14 @@ def bisect_releases(case: Path, package: str, good: str | None, bad: str | None,
     if target.backend != backend:
         raise BadInput(f"--target is {display(target)}, but {package} belongs to the backend {backend}")
     policy = policy_of(options)
-    versions = releases_of(package, options["offline"])
+    versions = releases_of(package, options["offline"], root=default_root())
     bad = bad or (target.release if target.release in versions else None)
     ends = place_of(good, versions, "--good"), place_of(bad, versions, "--bad")
     started = time.monotonic()
     with Workers(offline=options["offline"], say=say) as workers:
         source = Releases(opened, target, workers, default_root(), policy=policy, say=say)
         if options["dry_run"]:
-            return _dry_run(source, versions, ends, options["sweep"], options["as_json"])
+            return _dry_run(source, versions, ends, options)
         timeline = _timeline(source, versions, ends, options)
         answer = _answer(timeline, package)
         if not options["no_attribute"] and answer["first_bad"]:
@@ -81,7 +81,7 @@ def bisect_source(case: Path, source: str, good: str | None, bad: str | None, **
         question = {"source": source, "case": case_digest(opened), "target": display(target), "fingerprints": VERSION}
         row = Row(found.look, Journal(default_root(), question), name, say)
         if options["dry_run"]:
-            return _dry_run(row, versions, ends, options["sweep"], options["as_json"])
+            return _dry_run(row, versions, ends, options)
         started = time.monotonic()
         timeline = _timeline(row, versions, ends, options)
     answer = _answer(timeline, source) | {"target": display(target)}
@@ -215,17 +215,18 @@ def _next(repository: Path, answer: dict[str, Any]) -> dict[str, str]:
     return {"repository": str(repository), "good": good, "bad": bad}
 
 
-def _dry_run(source: Row, versions: list[str], ends: tuple[int | None, int | None], sweep: bool, as_json: bool) -> int:
+def _dry_run(source: Row, versions: list[str], ends: tuple[int | None, int | None], options: dict[str, Any]) -> int:
     known = [version for version in versions if source.recall(version) is not None]
     good, bad = ends
     last = len(versions) - 1 if bad is None else bad
-    first = versions if sweep else list(dict.fromkeys((versions[good or 0], versions[last])))
-    most = len(versions) if sweep else math.ceil(math.log2(max(2, len(versions) - 1))) + 2
+    first = versions if options["sweep"] else list(dict.fromkeys((versions[good or 0], versions[last])))
+    chance = options["chance"] if isinstance(options["chance"], float) else 1.0
+    most = len(versions) if options["sweep"] else foreseen(len(versions) - 1, chance)
     facts = {"versions": versions, "known": known, "first": first, "expected_probes": most}
-    if as_json:
+    if options["as_json"]:
         click.echo(json.dumps(facts))
         return 0
-    click.echo(f"{len(versions)} releases from {versions[0]} to {versions[-1]}; {len(known)} are known from before")
+    click.echo(f"{len(versions)} versions from {versions[0]} to {versions[-1]}; {len(known)} are known from before")
     click.echo(f"first: {', '.join(first)}; about {most} probes")
     return 0
 
