@@ -329,3 +329,16 @@ def test_where_an_error_failed_tells_more_than_evidence() -> None:
         for evidence in (NOTHING, Evidence(guilty_passes=("A",)), Evidence(first_bad="1"))
     }
     assert len(keys) == 1
+
+
+def test_visitors_and_checks_that_every_program_passes_through_do_not_count() -> None:
+    """Else any two internal errors of TVM below the same visitor would be one."""
+    inner = (
+        Frame("native", "tvm::relax::ExprFunctor<void (tvm::RelaxExpr const&)>::VisitExpr(tvm::RelaxExpr const&)"),
+        Frame("native", "tvm::runtime::vm::CheckTensorInfo(tvm::ffi::AnyView)"),
+        Frame("native", "tvm::__TVMFFIStaticInitFunc2()"),
+    )
+    one = error("found null", (python("Clip._impl_v1"), *inner), "InternalError")
+    other = error("found null", (python("Elu._impl_v1"), *inner), "InternalError")
+    assert one.key != other.key
+    assert kept(one)["frames"] == "onnx_frontend.py Clip._impl"
