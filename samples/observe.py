@@ -22,6 +22,7 @@ from opsieve.backends.target import Target
 from opsieve.backends.workers import Workers
 from opsieve.backends.zygote import Unavailable
 from opsieve.gen.intake import open_case
+from opsieve.triage.told import told_mismatch
 
 OBSERVED = SAMPLES / "observed.jsonl"
 LONGEST = 20_000  # characters of a log or a traceback
@@ -65,7 +66,7 @@ def observe(folder: Path, told: dict[str, str], target: Target, lab: Lab) -> dic
     return {
         "sample": folder.name,
         "target": display(resolve(told["fails"])),
-        "verdict": asdict(judged.verdict),
+        "verdict": {**asdict(judged.verdict), "mismatch": told_mismatch(mismatch) if mismatch else None},
         "observations": [seen_of(asdict(each)) for each in judged.observations],
         "dtype": "" if value is None else str(np.asarray(value).dtype),
     }
