@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any, Callable
 
-import numpy as np
 import torch
 
 
@@ -88,18 +87,30 @@ def pad(n: Any, x: Any, pads: Any = None, value: Any = None, axes: Any = None) -
     value = n("value", 0) if value is None else n.one(value)
     axes = range(x.dim()) if axes is None else [axis % x.dim() for axis in axes]
     mode, half = n("mode", "constant"), len(pads) // 2
+    if mode not in ("constant", "reflect", "edge", "wrap"):
+        n.refuse("mode %s" % mode)
     both = dict(zip(axes, zip(pads[:half], pads[half:])))
     if mode == "constant":
         flat = [amount for axis in reversed(range(x.dim())) for amount in both.get(axis, (0, 0))]
         return torch.constant_pad_nd(x, flat, value)
     for axis, (before, after) in both.items():
         size = x.shape[axis]
-        places = np.arange(size)[max(0, -before) : size - max(0, -after)]
-        amounts = (max(0, before), max(0, after))
-        if any(amounts) or len(places) < size:
-            padded = np.pad(places, amounts, mode=mode)
-            x = x.index_select(axis, torch.tensor(padded.tolist(), dtype=torch.int64))
+        cut = list(range(size))[max(0, -before) : size - max(0, -after)]
+        places = around(len(cut), max(0, before), max(0, after), mode)
+        if len(places) != size or places != cut:
+            x = x.index_select(axis, torch.tensor([cut[at] for at in places], dtype=torch.int64))
     return x
+
+
+def around(size: int, before: int, after: int, mode: str) -> list[int]:
+    """Which of `size` elements stand at each place of the padded axis. Python's integers: a compiler would trace numpy's."""
+    every = range(-before, size + after)
+    if mode == "edge":
+        return [min(max(at, 0), size - 1) for at in every]
+    if mode == "wrap":
+        return [at % size for at in every]
+    period = max(1, 2 * (size - 1))
+    return [min(at % period, period - at % period) if size > 1 else 0 for at in every]
 
 
 def center_crop_pad(n: Any, x: Any, shape: Any) -> Any:

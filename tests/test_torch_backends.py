@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from models import X, chain, program
 
 from opsieve.backends import torch_targets
@@ -137,6 +139,22 @@ def test_the_lowering_means_what_onnx_means(workers: Workers, name: str) -> None
         assert {key: value.dtype for key, value in got.items()} == {key: value.dtype for key, value in right.items()}
         found = compare(got, right, {key: str(value.dtype) for key, value in right.items()})
         assert found.agrees, f"{target}: {found.mismatches}"
+
+
+@needs_torch
+@given(st.integers(1, 6), st.integers(0, 9), st.integers(0, 9), st.sampled_from(["edge", "wrap", "reflect"]))
+def test_padding_is_numpys(size: int, before: int, after: int, mode: Any) -> None:
+    around = torch_targets.beside("torch_shapes.py").around
+    assert around(size, before, after, mode) == np.pad(np.arange(size), (before, after), mode=mode).tolist()
+
+
+@needs_torch
+def test_dynamo_traces_what_pads(workers: Workers) -> None:
+    tested = program(
+        'g (float[2, 3] x) => (float[4, 5] y) <int64[4] p = {1, 1, 1, 1}> { y = Pad<mode = "reflect">(x, p) }'
+    )
+    got = results(workers, "inductor:eager", tested, X)
+    np.testing.assert_array_equal(got["y"], np.pad(X["x"], 1, mode="reflect"))
 
 
 @needs_torch
