@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,6 +111,12 @@ class Support:
     known: frozenset[str]
     doubtful: frozenset[str]
 
+    @property
+    def digest(self) -> str:
+        """Twelve digits that tell tables with other answers from this one."""
+        answers = (sorted(self.reasons), sorted(self.by_rank), sorted(self.known), sorted(self.doubtful))
+        return hashlib.sha256(repr(answers).encode()).hexdigest()[:12]
+
     def allows(self, operator: Operator, ins: Sequence[Tensor | None], attrs: Attributes, opset: int) -> bool:
         """Whether an instance is worth a test."""
         told = signature(operator, ins, attrs, opset)
@@ -133,6 +139,34 @@ def both(supports: Sequence[Support]) -> Supports | None:
         frozenset.intersection(*(support.known for support in supports)),
         frozenset().union(*(support.doubtful for support in supports)),
     ).allows
+
+
+def probed(
+    workers: Workers,
+    targets: Sequence[Target],
+    only: Sequence[str] | None = None,
+    dtypes: Sequence[str] | None = None,
+    folder: Path | None = None,
+    show: Callable[[str, int, int], None] | None = None,
+) -> list[Support]:
+    """What each target has, of these operators and first dtypes (None: all). What is not known yet is probed now.
+
+    `show` is called with a target, how many probes of it are done, and how many there are. Unavailable where a target is not there.
+    """
+    found = []
+    wanted = probes(only, dtypes)
+    for target in targets:
+        prober = Prober(workers, target, folder)
+        for done in prober.run(wanted):
+            if show is not None:
+                show(display(prober.target), done, len(wanted))
+        found.append(prober.support(wanted))
+    return found
+
+
+def tables(supports: Sequence[Support]) -> str:
+    """Names for tables and what is in them: `onnxruntime 1.31.1 3f0c12ab98d1`."""
+    return " + ".join(f"{support.target} {support.version} {support.digest}" for support in supports)
 
 
 def explained(support: Support) -> list[str]:
@@ -201,11 +235,12 @@ class Prober:
             done += len(chunk)
             yield done
 
-    def support(self) -> Support:
-        """What the answers so far say."""
+    def support(self, wanted: Sequence[Probe] | None = None) -> Support:
+        """What the answers so far say, of some probes or of all."""
+        asked = None if wanted is None else {probe.name for probe in wanted}
         outcomes: dict[str, list[_Line]] = defaultdict(list)
         for line in self._lines:
-            if line.signature:
+            if line.signature and (asked is None or line.probe in asked):
                 outcomes[line.signature].append(line)
         refused: dict[str, str] = {}
         by_rank: dict[tuple[str, int], str] = {}

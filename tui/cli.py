@@ -16,6 +16,7 @@ COMMANDS = {
     "bisect": ("opsieve.tui.bisect_command", "Find the release or the commit that brought a failure."),
     "attribute": ("opsieve.tui.attribute_command", "Find the optimiser pass that causes a failure."),
     "fuzz": ("opsieve.tui.fuzz", "Generate programs, run them on many targets, store what fails."),
+    "gen": ("opsieve.tui.gen_command", "Generate programs, as case folders or .onnx files."),
     "import": ("opsieve.tui.import_command", "Take models and values that other tools left, as case folders."),
     "metrics": ("opsieve.tui.metrics_command", "Tell how diverse the models in a folder are."),
     "triage": (

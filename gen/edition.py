@@ -1,0 +1,25 @@
+"""What the generator is made of, as a digest: while it is the same, equal seeds and wishes give equal bytes."""
+
+import functools
+import hashlib
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+
+import onnx
+
+
+@functools.cache
+def edition() -> str:
+    """Twelve digits of a digest of the sources of `gen`, of the modules that strategies and operators come from, and of onnx's version."""
+    digest = hashlib.sha256(onnx.__version__.encode())
+    here = Path(__file__).resolve().parent
+    paths = {path.resolve() for path in (*here.glob("*.py"), *here.glob("operators/*.py"))}
+    for group in ("opsieve.strategies", "opsieve.operators"):
+        for point in entry_points(group=group):
+            spec = find_spec(point.module)
+            if spec is not None and spec.origin is not None:
+                paths.add(Path(spec.origin).resolve())
+    for path in sorted(paths):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:12]
