@@ -22,12 +22,13 @@ from rich.table import Table
 
 from opsieve.backends.judge import SECOND_VOICES, judge
 from opsieve.backends.lab import Lab
-from opsieve.backends.registry import resolve
+from opsieve.backends.registry import names, resolve
 from opsieve.backends.target import Target
 from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers import Workers
 from opsieve.backends.zygote import Unavailable
 from opsieve.gen.intake import open_case
+from opsieve.gen.small import generate
 from opsieve.triage.store import Store
 
 SAMPLES = Path(__file__).resolve().parent
@@ -36,7 +37,8 @@ STORE = MADE / "store"
 COLOURS = {"pass": "green", "fail": "red"}
 ONE = "pad-maxpool-wrong-value"
 OLD = "onnxruntime==1.20.1"  # two of the samples have it installed; the campaign has a release with bugs to find
-QUICK = ("onnxruntime", OLD, "openvino", "tract", "onnxoptimizer", "onnxsim", "onnxscript", "onnxslim")
+NO_COMPILERS = ("reference", "checker", "fake")
+SLOW = 0.25  # seconds for one small test: compilers that take longer would hold up the others
 WIDTH = 120  # characters, of the picture and of what is printed to no terminal
 BUDGET, GRACE = 120.0, 15.0  # seconds for everything but installing, and how long a campaign may take to end
 
@@ -47,12 +49,13 @@ def main() -> int:
     if len(sys.argv) > 1 or not console.is_terminal:
         console.width = WIDTH
     with Workers(say=lambda sentence: console.print(f"[dim]{escape(sentence)}[/dim]")) as workers:
-        installed = installed_targets(workers)
         prepare(workers)
         started = time.monotonic()
+        installed = installed_targets(workers)
+        quick = quick_targets(workers, installed)
         wrong = replay(console, workers, installed)
     reduce(console)
-    hunt(console, installed, BUDGET - (time.monotonic() - started))
+    hunt(console, quick, sorted(set(installed) - set(quick)), BUDGET - (time.monotonic() - started))
     console.print(
         f"\nDone in {time.monotonic() - started:.0f} s. Try one yourself: "
         f"[bold].venv/bin/opsieve run samples/{ONE} -t {OLD}[/bold]"
@@ -73,12 +76,22 @@ def samples() -> list[tuple[Path, dict[str, str]]]:
 def installed_targets(workers: Workers) -> dict[str, str]:
     """The version of every compiler that is installed here, by its name."""
     found = {}
-    for name in {resolve(told["fails"]).backend for _, told in samples()}:
+    for name in names():
         try:
             found[name] = workers.version(Target(name))
         except Unavailable:
             continue
-    return found
+    return {name: version for name, version in found.items() if name not in NO_COMPILERS}
+
+
+def quick_targets(workers: Workers, installed: dict[str, str]) -> list[str]:
+    """Those of them that do a few small tests quickly, the first of all left aside."""
+    cases, quick = [generate(seed) for seed in range(4)], []
+    for name in installed:
+        seen = [workers.observe(Target(name), case.program, case.inputs) for case in cases]
+        if sum(one.total_seconds for one in seen[1:]) / len(seen[1:]) < SLOW:
+            quick.append(name)
+    return quick
 
 
 def prepare(workers: Workers) -> None:
@@ -144,10 +157,9 @@ def reduce(console: Console) -> None:
     console.print(escape("\n".join(line for line in lines if str(MADE) not in line)))
 
 
-def hunt(console: Console, installed: dict[str, str], seconds: float) -> None:
+def hunt(console: Console, quick: list[str], slow: list[str], seconds: float) -> None:
     """A campaign for what is left of the time, and a table of what it found."""
-    targets = [name for name in QUICK if name == OLD or name in installed]
-    slow = [name for name in installed if name not in QUICK]
+    targets = [*quick, OLD]
     minutes = max(20.0, seconds - GRACE) / 60
     console.print(f"\n[bold]A campaign[/bold] of {60 * minutes:.0f} s: programs made at random, on all of these.")
     command = [sys.executable, "-m", "opsieve", "fuzz", "--store", str(STORE), "--seed", "1", "-j", "2", "--json"]
@@ -167,7 +179,7 @@ def hunt(console: Console, installed: dict[str, str], seconds: float) -> None:
     console.print(table)
     console.print(f"[dim]tests a second: of a target's own time; {told['tests_per_second']:.0f} for all together[/dim]")
     if slow:
-        console.print(f"[dim]Left out, for they take a second a test: {', '.join(sorted(slow))}.[/dim]")
+        console.print(f"[dim]Left out, for they are slow: {', '.join(slow)}.[/dim]")
     console.print("\n[bold]What it found[/bold]\n")
     console.print(findings())
 
