@@ -54,14 +54,30 @@ class Journal:
 
     def put(self, version: str, sighting: Sighting, seconds: float, turn: int = 0) -> None:
         """Keep one probe, all or nothing: a reader sees no half of it, whenever this process is killed."""
-        data = msgspec.json.format(msgspec.json.encode(_Probe(_FORMAT, version, turn, seconds, sighting)), indent=2)
+        self._write(self._path(version, turn), _Probe(_FORMAT, version, turn, seconds, sighting))
+
+    def conclusion(self, name: str) -> dict[str, Any] | None:
+        """What was concluded under a name, None for nothing or for a damaged file."""
+        try:
+            return msgspec.json.decode(self._named(name).read_bytes()[:_MAX_BYTES], type=dict[str, Any])
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def conclude(self, name: str, answer: dict[str, Any]) -> None:
+        """Keep what follows from many probes that are not kept themselves, under a name."""
+        self._write(self._named(name), answer)
+
+    def _write(self, path: Path, content: Any) -> None:
         try:
             descriptor, name = tempfile.mkstemp(dir=self.folder, prefix=".probe-")
             with os.fdopen(descriptor, "wb") as file:
-                file.write(data + b"\n")
-            os.replace(name, self._path(version, turn))
+                file.write(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
+            os.replace(name, path)
         except OSError as error:
             raise BadInput(f"a probe cannot be kept in {shown(self.folder, 200)}: {reason(error)}") from None
+
+    def _named(self, name: str) -> Path:
+        return self.folder / f"conclusion-{_UNSAFE.sub('_', name)[:100]}.json"
 
     def _path(self, version: str, turn: int) -> Path:
         return self.folder / f"{_UNSAFE.sub('_', version)[:100]}-{turn}.json"

@@ -37,25 +37,26 @@ class Row:
     """Probes of one case in a row of versions: `look` tries a version, the journal keeps what it saw, `name` is for the talk."""
 
     def __init__(self, look: Callable[[str], Sighting], journal: Journal, name: str, say: Say = print):
-        self._look, self._journal, self._name, self._say = look, journal, name, say
+        self._look, self._name, self._say = look, name, say
+        self.journal = journal
         self._turns: Counter[str] = Counter()
         self.asked = self.recalled = 0
 
     def recall(self, version: str, turn: int = 0) -> Sighting | None:
         """What an earlier probe saw, without making one."""
-        return self._journal.get(version, turn)
+        return self.journal.get(version, turn)
 
     def see(self, version: str) -> Sighting:
         """What a version shows. The same version again is a new turn."""
         turn = self._turns[version]
         self._turns[version] += 1
-        known = self._journal.get(version, turn)
+        known = self.journal.get(version, turn)
         if known is not None:
             self.recalled += 1
             return known
         start = time.monotonic()
         found = self._look(version)
-        self._journal.put(version, found, time.monotonic() - start, turn)
+        self.journal.put(version, found, time.monotonic() - start, turn)
         self.asked += 1
         self._say(f"{self._name} {version}: {found.symptom}")
         return found

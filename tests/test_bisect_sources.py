@@ -83,6 +83,15 @@ def test_a_journal_keeps_what_was_seen(tmp_path: Path) -> None:
     assert Journal(tmp_path, {"case": "y"}).get("1.2.0") is None
 
 
+def test_a_journal_keeps_conclusions(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, {})
+    assert journal.conclusion("passes-1.0") is None
+    journal.conclude("passes-1.0", {"guilty_passes": ["Fuse"]})
+    assert Journal(tmp_path, {}).conclusion("passes-1.0") == {"guilty_passes": ["Fuse"]}
+    next(journal.folder.glob("conclusion-*")).write_text("[1]")
+    assert journal.conclusion("passes-1.0") is None
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}', "\xff"])
 def test_a_damaged_probe_counts_as_none(tmp_path: Path, text: str) -> None:
     journal = Journal(tmp_path, {})

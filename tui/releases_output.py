@@ -200,12 +200,17 @@ def _guilty(case: Case, source: Releases, release: str, workers: Any, policy: Po
     """The pass that is guilty in the first bad release, where passes can be switched off."""
     if source.target.backend not in attributable():
         return {}
+    known = source.journal.conclusion(f"passes-{release}")
+    if known is not None:
+        return known
     try:
         found = blame_passes(case, replace(source.target, release=release), Lab(workers), policy).attribution
     except BadInput as error:
         say(str(error))
         return {}
-    return {"attribution": found.answer, "guilty_passes": list(found.passes)}
+    answer: dict[str, Any] = {"attribution": found.answer, "guilty_passes": list(found.passes)}
+    source.journal.conclude(f"passes-{release}", answer)
+    return answer
 
 
 def _next(repository: Path, answer: dict[str, Any]) -> dict[str, str]:
