@@ -15,6 +15,7 @@ from opsieve.triage.places import CLEAN, MAX_READ, SOURCES, without_places
 
 _MAX_TEMPLATE = 400
 _SHORT = 24  # a first line shorter than this says too little without the next
+_ANNOUNCES = ("raised:", "failed:", "error:", "Error:", "exception:", "reason:")  # what comes on the next line
 
 # Placeholders are single characters of the private use area until the end, so that no later pass takes them apart.
 _NUMBER, _NAME, _DTYPE, _SHAPE, _PATH, _ADDRESS, _TIME, _VERSION, _EXPRESSION, _ID = map(chr, range(0xE000, 0xE00A))
@@ -105,7 +106,8 @@ def _first_lines(text: str) -> str:
     lines = [line for line in text.split("\n") if line.strip()][:2]
     if not lines:
         return ""
-    return lines[0] if len(lines[0].strip()) >= _SHORT else " ".join(lines)
+    alone = len(lines[0].strip()) >= _SHORT and not lines[0].rstrip().endswith(_ANNOUNCES)
+    return lines[0] if alone else " ".join(lines)
 
 
 def _quoted(match: re.Match[str]) -> str:
