@@ -38,7 +38,7 @@ def condition(text: str, now: float | None = None) -> Condition:
         return _since(value, at)
 
     fields = {**FIELDS, "since": since}
-    parts: list[str] = ["members > 0"]
+    parts: list[str] = ["+members > 0"]  # +: no index, since it is true of nearly every row
     values: list[object] = []
     for match in _TOKEN.finditer(text):
         field, given = match[1] or "", match[2] if match[2] is not None else match[3]
@@ -113,7 +113,7 @@ def _words(text: str) -> Condition:
         return Condition(f"(title LIKE ? ESCAPE '\\' OR {named})", (like,) * 4)
     query = " AND ".join(f'"{word}"*' for word in words)
     return Condition(
-        "(clusters.id IN (SELECT f.cluster FROM texts JOIN fingerprints f ON f.number = texts.rowid WHERE texts MATCH ?)"
+        "(+clusters.id IN (SELECT f.cluster FROM texts JOIN fingerprints f ON f.number = texts.rowid WHERE texts MATCH ?)"
         f" OR {named})",
         (query, like, like, like),
     )

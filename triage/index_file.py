@@ -54,7 +54,7 @@ MIGRATIONS = (
     UPDATE fingerprints SET number = rowid;
     UPDATE fingerprints SET targets = coalesce((
         SELECT ' ' || group_concat(target, ' ') || ' ' FROM (SELECT DISTINCT target FROM failures WHERE fingerprint = key)), '');
-    CREATE UNIQUE INDEX fingerprints_by_number ON fingerprints (number);
+    CREATE INDEX fingerprints_by_number ON fingerprints (number, cluster);
     CREATE INDEX fingerprints_by_cluster ON fingerprints (cluster, number);
     CREATE INDEX fingerprints_unplaced ON fingerprints (number) WHERE title = '';
     CREATE TABLE clusters (
