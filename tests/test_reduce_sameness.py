@@ -1,6 +1,7 @@
 """What a reduction must not end in: another failure, values that ONNX defines nothing for; and failures that show sometimes."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,12 @@ from opsieve.backends.target import Target
 from opsieve.backends.workers import Workers
 from opsieve.gen.case import Case, save
 from opsieve.reducer import reduction
-from opsieve.reducer.check import finite
+from opsieve.reducer.check import TargetCheck, finite
 from opsieve.reducer.check import program as program_of
 from opsieve.reducer.cli import command
 from opsieve.reducer.discover import Premise, find
 from opsieve.reducer.journal import Journal
-from opsieve.reducer.reduction import Listeners, Reduction, reduce_failure
+from opsieve.reducer.reduction import Listeners, Reduction, check_for, reduce_failure
 from opsieve.reducer.sameness import Level
 from opsieve.reducer.subject import Subject
 
@@ -49,15 +50,31 @@ def test_scales_stay_positive(workers: Workers) -> None:
     assert result.minimal
 
 
+LOG = """g (float[2, 3] x) => (float[2, 3] y) <float[3] w = {1.5, 2.5, 3.5}>
+    { a = Abs(x)  b = Log(w)  c = Add(a, b)  y = Neg(c) }"""
+
+
 def test_right_outputs_stay_finite(workers: Workers) -> None:
-    text = """g (float[2, 3] x) => (float[2, 3] y) <float[3] w = {1.5, 2.5, 3.5}>
-        { a = Abs(x)  b = Log(w)  c = Add(a, b)  y = Neg(c) }"""
     value = np.linspace(1, 2, 6, dtype=np.float32).reshape(2, 3)
-    result = reduced(Case(program(text), {"x": value}), "fake:wrong@Log", workers)
+    result = reduced(Case(program(LOG), {"x": value}), "fake:wrong@Log", workers)
     right = workers.observe(Target("reference"), program_of(result.best), result.best.inputs)
     assert right.outputs is not None
     assert finite(right.outputs.values())
     assert result.same
+    assert not result.judged, "the judge had to bring it back"
+
+
+def test_infinity_is_no_step_from_a_finite_failure_and_all_there_is_of_an_infinite_one(workers: Workers) -> None:
+    value = np.linspace(1, 2, 6, dtype=np.float32).reshape(2, 3)
+    fed = {"x": value}
+    plain, broken = program(LOG).proto, program(LOG.replace("3.5", "0")).proto  # Log(0) is -inf
+    premise = find(Case(program(LOG), fed), [resolve("fake:wrong@Log")], None, workers)
+    check = check_for(premise, workers, "fingerprint", Subject(plain, fed, {}))
+    answers = list(check.ask([Subject(plain, fed, {}), Subject(broken, fed, {})]))
+    assert [answer.kind for answer in answers] == ["same", "gone"]
+    assert "infinity" in answers[1].why
+    check = check_for(replace(premise, right=None), workers, "fingerprint", Subject(broken, fed, {}))
+    assert next(iter(check.ask([Subject(broken, fed, {})]))).kind == "same"
 
 
 def test_a_division_by_zero_that_would_be_plainer_is_taken_back(workers: Workers) -> None:
@@ -104,9 +121,21 @@ def test_verify_asks_the_judge_where_the_reduction_did(tmp_path: Path, monkeypat
     assert CliRunner().invoke(command, [str(out), "--verify"], standalone_mode=False).return_value == 1
 
 
-def test_cure_keeps_the_builds_that_are_well_and_the_result(workers: Workers) -> None:
-    result = reduced(host(3, 30, [["Tanh", "Exp"]]), "fake:crash@Tanh>Exp", workers, "cure")
-    assert sorted(node.op_type for node in result.best.model.graph.node) == ["Exp", "Tanh"]
+def test_cure_asks_the_builds_that_fail_and_those_that_are_well(workers: Workers) -> None:
+    text = """g (float[1, 1, 3, 3] x) => (float[1, 1, 4, 4] y) <int64[8] c = {0, 0, 0, 0, 0, 0, 1, 1}>
+        { p = Pad <mode: string = "constant"> (x, c)  y = MaxPool <kernel_shape: ints = [2, 2], pads: ints = [0, 0, 1, 1]> (p) }"""
+    case = Case(program(text), {"x": np.ones((1, 1, 3, 3), np.float32)})
+    premise = find(case, [resolve("onnxruntime")], None, workers)
+    start = Subject(case.program.proto, case.inputs, {})
+    check = check_for(premise, workers, "cure", start)
+    assert isinstance(check, TargetCheck)
+    assert resolve("onnxruntime:basic") in check.sick
+    assert check.well == (resolve("onnxruntime:disable_all"),)
+    assert next(iter(check.ask([start]))).kind == "same"
+    turned = replace(check, sick=check.well, well=check.sick)
+    assert next(iter(turned.ask([start]))).kind == "slipped"
+    result = reduce_failure(start, premise, [workers], "cure", Journal(""), Listeners())
+    assert [node.op_type for node in result.best.model.graph.node] == ["Pad", "MaxPool"]
     assert result.same
     assert result.minimal
 
