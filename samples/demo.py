@@ -168,7 +168,8 @@ def hunt(console: Console, quick: list[str], slow: list[str], seconds: float) ->
         try:
             out, _ = going.communicate(timeout=60 * minutes + GRACE)
         except subprocess.TimeoutExpired:
-            going.send_signal(signal.SIGINT)  # it stores what it has done
+            console.print("[dim]The time is over: the campaign is interrupted, and stores what it has done.[/dim]")
+            going.send_signal(signal.SIGINT)
             out, _ = going.communicate()
     told = json.loads(out)
     table = Table("target", "tests", "pass", "fail", "unsupported", "tests a second", box=None, pad_edge=False)
