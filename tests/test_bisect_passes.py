@@ -3,14 +3,21 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import parser
 
+from opsieve.backends.lab import Lab
+from opsieve.backends.registry import plugin, resolve
+from opsieve.backends.workers import Workers
 from opsieve.bisect.attribution import Attribution, attribute
-from opsieve.bisect.pass_source import attributable, skip_option
+from opsieve.bisect.pass_source import attributable, blame_passes, skip_option
 from opsieve.bisect.pass_trace import PassTrace, read_trace
 from opsieve.bisect.search import Answer
+from opsieve.gen.case import Case
+from opsieve.gen.program import Program
 
 Probe = Callable[[str, tuple[str, ...]], Answer]
 
@@ -197,3 +204,72 @@ def test_any_text_is_a_log(log: str, died: bool) -> None:
 def test_backends_take_part_by_their_options(backend: str, option: str) -> None:
     assert skip_option(backend) == option
     assert (backend in attributable()) == bool(option)
+
+
+NEGATED = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { a = Neg(x) y = Relu(a) }'
+CLIPPED = """<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y)
+<float low = {1}, float high = {-1}> { a = Clip(x, low, high) y = Relu(a) }"""
+
+BETWEEN = CLIPPED.replace("a = Clip(x, low", "b = Relu(x) a = Clip(b, low")
+
+
+def parsed(text: str) -> Program:
+    return Program(parser.parse_model(text).SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        ("onnxruntime:disabled_optimizers=PadFusion", "PadFusion"),
+        ("onnxoptimizer:skip=fuse_pad_into_poool", "fuse_pad_into_poool"),
+        ("onnxsim:skip=nop+eliminate_all", "eliminate_all"),
+        ("onnxscript:skip=FoldConstants", "FoldConstants"),
+        ("onnxslim:skip=constant_fold", "constant_fold"),
+        ("tvm:disabled=FuseOp", "FuseOp"),
+    ],
+)
+def test_a_pass_that_is_not_there_is_refused_by_name(workers: Workers, target: str, name: str) -> None:
+    pytest.importorskip(plugin(resolve(target).backend).backend.package.replace("apache-", ""))
+    seen = workers.observe(resolve(target), parsed(NEGATED), {"x": np.ones(2, np.float32)})
+    assert (seen.outcome, repr(name) in seen.message) == ("environment", True)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "onnxruntime:disabled_optimizers=Pad_Fusion+ConstantFolding",
+        "onnxsim:skip=eliminate_nop_pad",
+        "tvm:disabled=FuseOps",
+    ],
+)
+def test_a_pass_that_is_there_is_taken(workers: Workers, target: str) -> None:
+    pytest.importorskip(plugin(resolve(target).backend).backend.package.replace("apache-", ""))
+    assert workers.observe(resolve(target), parsed(NEGATED), {"x": np.ones(2, np.float32)}).outcome == "ok"
+
+
+@pytest.mark.parametrize(
+    ("target", "acted", "ran"),
+    [
+        ("onnxruntime", "FuseReluClip", "GeluFusion"),
+        ("onnxscript", "FuseSuccessiveReluClip", "FoldConstantsPass"),
+        ("onnxoptimizer", "", "fuse_pad_into_pool"),
+        ("tvm:zero", "FuseTIRInner", "s_tir.LowerOpaqueBlock"),
+    ],
+)
+def test_compilers_tell_their_passes(workers: Workers, target: str, acted: str, ran: str) -> None:
+    pytest.importorskip(plugin(resolve(target).backend).backend.package.replace("apache-", ""))
+    traced = resolve(resolve(target).with_options(trace="on"))
+    seen = workers.observe(traced, parsed(BETWEEN), {"x": np.ones(2, np.float32)})
+    told = read_trace(seen.log, died=False)
+    assert ran in told.ran
+    assert not acted or acted in told.acted
+    assert not set(told.hosts) & {*told.ran, *told.acted}
+
+
+def test_a_rewrite_rule_is_blamed(workers: Workers) -> None:
+    """Clip with its minimum above its maximum gives the maximum; onnxscript's rule takes a Relu behind it for another minimum."""
+    pytest.importorskip("onnxscript")
+    case = Case(parsed(CLIPPED), {"x": np.ones(2, np.float32)}, {"y": np.zeros(2, np.float32)})
+    blamed = blame_passes(case, resolve("onnxscript"), Lab(workers))
+    assert (blamed.attribution.answer, blamed.attribution.passes) == ("pass", ("FuseSuccessiveReluClip",))
+    assert blamed.beneath is None
