@@ -18,8 +18,11 @@ ENOUGH = 6  # nodes that single edits deal with as cheaply
 _FOCI = 3  # nodes whose neighbourhoods are tried
 _SIZES = (4, 12)  # of those neighbourhoods
 _HEAVY = 1 << 20  # bytes of a model of which each copy counts: then a few nodes are worth a search too
-_GROWING = (2, 6, 20)  # of the neighbourhood of the last node that is needed
-_FEW = 8  # nodes that are faster tried one by one than searched
+_GROWING = (
+    2,
+    4,
+    8,
+)  # of the neighbourhood of the last node that is needed; more nodes are faster searched than thinned out
 _TAPS = 12  # further outputs that a probe asks for
 
 
@@ -109,8 +112,4 @@ class NodePhase:
         size = last_needed(region, self._test, self._ahead)
         last, rest = region[size - 1], region[: size - 1]
         found = ball(self.graph.nearest([last], region[:size]), self._test, _GROWING)
-        if found is not None and len(found) <= _FEW:
-            return found
-        if found is not None:
-            rest = sorted(set(found) - {last})
-        return scattered([last], rest, self._test, self._ahead)
+        return found or scattered([last], rest, self._test, self._ahead)
