@@ -55,7 +55,7 @@ def command(
     if as_json:
         click.echo(json.dumps(answer))
     else:
-        click.echo(sentence(found.answer, found.passes, found.alone))
+        click.echo(sentence(found.answer, found.passes, found.alone, len(found.levels)))
         for name, which in found.applications.items():
             click.echo(f"{name}: application {' or '.join(map(str, which))} of it")
         if blamed.beneath:
@@ -69,8 +69,8 @@ def command(
     return 0
 
 
-def sentence(answer: str, passes: tuple[str, ...], alone: tuple[str, ...]) -> str:
-    """The answer for a person."""
+def sentence(answer: str, passes: tuple[str, ...], alone: tuple[str, ...], levels: int) -> str:
+    """The answer for a person; a compiler with one level only has no unoptimised build to compare with."""
     names = " and ".join(passes)
     if answer == "pass":
         also = "alone it causes it" if alone else "alone it does not cause it: others take part"
@@ -80,6 +80,8 @@ def sentence(answer: str, passes: tuple[str, ...], alone: tuple[str, ...]) -> st
         return f"passes {names}: only without all of them the failure is gone; {each}"
     if answer == "not-a-pass":
         return "not an optimiser pass: it fails with all optimisation off"
+    if answer == "unnamed" and levels == 1:
+        return "nothing that can be switched off: it fails with every part off that can be"
     if answer == "unnamed":
         return "an optimisation that has no name to switch it off by: it fails with every named pass off"
     return "it does not fail at any level"
