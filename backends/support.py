@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +30,10 @@ from opsieve.gen.sketch import Choice, Supports
 _DRAWS = 60  # instances drawn of an operator, form and first dtype, at most
 _PATIENCE = 40  # draws in a row without a new signature, after which no more are made
 _RUNS = 2  # instances of a signature that are run, of different ranks where there are
+# Compilers that take a tenth of a second for one operator are asked about the commonest first dtypes only, one instance of a
+# signature; what they were not asked about is not generated for them.
+_SLOW = frozenset(("tvm", "onnxsim", "inductor", "torch-exporter", "tinygrad"))
+_COMMON = frozenset(("float32", "float16", "int64", "int32", "uint8", "bool"))
 _CHUNK = 24  # operators with a form and a dtype between two writes
 _MAX_FILE = 64 << 20
 # Attributes that choose another kernel.
@@ -78,7 +82,7 @@ def signature(operator: Operator, ins: Sequence[Tensor | None], attrs: Attribute
 
 
 def probes(
-    only: Sequence[str] | None = None, dtypes: Sequence[str] | None = None, newest: int = SUPPORTED
+    only: Collection[str] | None = None, dtypes: Collection[str] | None = None, newest: int = SUPPORTED
 ) -> list[Probe]:
     """What is to be run: every operator (those of `only`), every form from opset 13 on, every first dtype (those of `dtypes`)."""
     found = []
@@ -101,7 +105,7 @@ class Support:
     """What one version of a target has. `reasons` tells for each refused signature what the compiler said.
 
     `by_rank` is of signatures that are refused at some ranks only, `known` are all that were run, `doubtful` the beginnings of
-    signatures (operator, form, first dtype) of which some were refused.
+    signatures (operator, form, first dtype) of which some were refused, `dtypes` those that were asked about (None: all).
     """
 
     target: str
@@ -110,6 +114,7 @@ class Support:
     by_rank: Mapping[tuple[str, int], str]
     known: frozenset[str]
     doubtful: frozenset[str]
+    dtypes: frozenset[str] | None = None
 
     @property
     def digest(self) -> str:
@@ -122,7 +127,10 @@ class Support:
         told = signature(operator, ins, attrs, opset)
         if told in self.known:
             return told not in self.reasons and (not self.by_rank or (told, _rank(ins)) not in self.by_rank)
-        return _beginning(told) not in self.doubtful
+        beginning = _beginning(told)
+        if self.dtypes is not None and not _plain(beginning.rpartition(" ")[2]) <= self.dtypes:
+            return False
+        return beginning not in self.doubtful
 
 
 def both(supports: Sequence[Support]) -> Supports | None:
@@ -131,6 +139,7 @@ def both(supports: Sequence[Support]) -> Supports | None:
         return None
     if len(supports) == 1:
         return supports[0].allows
+    limits = [support.dtypes for support in supports if support.dtypes is not None]
     return Support(
         " and ".join(support.target for support in supports),
         "",
@@ -138,14 +147,15 @@ def both(supports: Sequence[Support]) -> Supports | None:
         {told: reason for support in supports for told, reason in support.by_rank.items()},
         frozenset.intersection(*(support.known for support in supports)),
         frozenset().union(*(support.doubtful for support in supports)),
+        frozenset.intersection(*limits) if limits else None,
     ).allows
 
 
 def probed(
     workers: Workers,
     targets: Sequence[Target],
-    only: Sequence[str] | None = None,
-    dtypes: Sequence[str] | None = None,
+    only: Collection[str] | None = None,
+    dtypes: Collection[str] | None = None,
     folder: Path | None = None,
     show: Callable[[str, int, int], None] | None = None,
 ) -> list[Support]:
@@ -154,9 +164,9 @@ def probed(
     `show` is called with a target, how many probes of it are done, and how many there are. Unavailable where a target is not there.
     """
     found = []
-    wanted = probes(only, dtypes)
     for target in targets:
         prober = Prober(workers, target, folder)
+        wanted = probes(only, dtypes if not prober.slow else _COMMON if dtypes is None else _COMMON & frozenset(dtypes))
         for done in prober.run(wanted):
             if show is not None:
                 show(display(prober.target), done, len(wanted))
@@ -191,6 +201,11 @@ def _beginning(told: str) -> str:
     return f"{name} {since} {rest.partition(',')[0]}"
 
 
+def _plain(dtype: str) -> frozenset[str]:
+    """The dtype of the elements of a first input; none without one."""
+    return frozenset((dtype.rpartition("(")[2].rstrip(")"),)) - {"", "-"}
+
+
 def _rank(ins: Sequence[Tensor | None]) -> int:
     """The rank of the first input that is there; 0 without one."""
     for tensor in ins:
@@ -208,6 +223,7 @@ class Prober:
     def __init__(self, workers: Workers, target: Target, folder: Path | None = None) -> None:
         self.target = resolve(target)
         self.version = workers.version(self.target)
+        self.slow = self.target.backend in _SLOW
         self._workers = workers
         self._path = (folder or _default_folder()) / f"{_slug(display(self.target), self.version)}.jsonl"
         self._lines = _read(self._path)
@@ -223,7 +239,7 @@ class Prober:
         done = len(wanted) - len(left)
         for start in range(0, len(left), _CHUNK):
             chunk = left[start : start + _CHUNK]
-            made = [(probe, *instance) for probe in chunk for instance in _instances(probe)]
+            made = [(probe, *instance) for probe in chunk for instance in _instances(probe, 1 if self.slow else _RUNS)]
             answers = self._workers.observe_many(self.target, [test for *_, test in made])
             lines = [
                 _Line(probe.name, told, rank, answer.outcome, answer.message[:300])
@@ -258,10 +274,11 @@ class Prober:
             by_rank,
             frozenset(outcomes),
             frozenset(map(_beginning, (*refused, *(told for told, _ in by_rank)))),
+            _COMMON if self.slow else None,
         )
 
 
-def _instances(probe: Probe) -> Iterator[tuple[str, int, Test]]:
+def _instances(probe: Probe, runs: int = _RUNS) -> Iterator[tuple[str, int, Test]]:
     """Signature, rank and program of the instances to run."""
     operator = probe.operator
     safe = operator.safe[0] if operator.safe else ANY
@@ -276,7 +293,7 @@ def _instances(probe: Probe) -> Iterator[tuple[str, int, Test]]:
         told, rank = signature(operator, node.ins, node.attrs, probe.opset), _rank(node.ins)
         idle = idle + 1 if told in met else 0
         ranks = met.setdefault(told, set())
-        if rank in ranks or len(ranks) == _RUNS:
+        if rank in ranks or len(ranks) == runs:
             continue
         ranks.add(rank)
         made = case(sketch, Wish(), "probe", seed)

@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from queue import SimpleQueue
@@ -26,10 +26,10 @@ from opsieve.backends.trial import declared_dtypes
 from opsieve.backends.workers import Test, Workers
 from opsieve.backends.zygote import Limits
 from opsieve.gen.case import Case
-from opsieve.gen.small import NAME, generate
 from opsieve.gen.structure import all_nodes
 from opsieve.triage.fingerprint import fingerprint
 from opsieve.triage.normalise import normalise, operator_blamed
+from opsieve.triage.plan import Plan
 from opsieve.triage.store import Aside, Campaign, Done, Finding, Store
 
 CHUNK = 16  # tests that a lane does at a time; what is lost when the process is killed is done again
@@ -58,21 +58,22 @@ class LaneWorkers(Workers):
                 yield answer
 
 
-def new_campaign(seed: int, targets: Sequence[Target]) -> Campaign:
-    """The campaign of a seed on targets; the same ones have the same id."""
+def new_campaign(seed: int, targets: Sequence[Target], plan: Plan) -> Campaign:
+    """The campaign of a seed and a plan on targets; the same ones have the same id."""
     names = tuple(dict.fromkeys(display(resolve(target)) for target in targets))
-    told = json.dumps([NAME, seed, names])
-    return Campaign(hashlib.sha256(told.encode()).hexdigest()[:10], NAME, seed, names)
-
-
-def seed_of(campaign_seed: int, number: int) -> int:
-    """The seed of a test's program, from 0 to 2**63 - 1: different for all tests of all campaigns."""
-    digest = hashlib.sha256(f"{campaign_seed} {number}".encode()).digest()
-    return int.from_bytes(digest[:8], "little") >> 1
+    told = json.dumps([plan.generator, seed, names])
+    return Campaign(hashlib.sha256(told.encode()).hexdigest()[:10], plan.generator, seed, names)
 
 
 def run(
-    store: Store, campaign: Campaign, limits: Limits, *, lanes: int = 1, tests: int | None = None, seconds: float = 0
+    store: Store,
+    campaign: Campaign,
+    plan: Plan,
+    limits: Limits,
+    *,
+    lanes: int = 1,
+    tests: int | None = None,
+    seconds: float = 0,
 ) -> Generator[int, None, None]:
     """Go on with a campaign until `tests` of it are done in all, or no chunk is begun after `seconds` of wall time (0: no end).
 
@@ -91,10 +92,10 @@ def run(
         stack.callback(stop.set)  # called first, before the pool waits for its threads
         waiting: deque[Future[list[Done]]] = deque()
 
-        def chunk(numbers: range) -> list[Done]:
+        def chunk(cases: dict[int, Case]) -> list[Done]:
             lab = idle.get()
             try:
-                return do_tests(campaign, numbers, lab)
+                return do_tests(campaign, cases, lab)
             finally:
                 lab.forget()
                 idle.put(lab)
@@ -102,7 +103,8 @@ def run(
         while True:
             while len(waiting) <= lanes and time.monotonic() < end and (tests is None or begun < tests):
                 numbers = range(begun, begun + CHUNK if tests is None else min(begun + CHUNK, tests))
-                waiting.append(pool.submit(chunk, numbers))
+                # Made here, in order: strategies that are guided by what came before need no second go.
+                waiting.append(pool.submit(chunk, {number: plan.case(campaign.seed, number) for number in numbers}))
                 begun = numbers.stop
             if not waiting:
                 return
@@ -112,18 +114,17 @@ def run(
             yield first
 
 
-def do_tests(campaign: Campaign, numbers: Sequence[int], lab: Lab) -> list[Done]:
-    """The tests of these numbers, done: generated, run on every target, judged."""
+def do_tests(campaign: Campaign, cases: Mapping[int, Case], lab: Lab) -> list[Done]:
+    """Tests by number, done: run on every target, judged."""
     targets = {name: resolve(name) for name in campaign.targets}
-    cases = {number: generate(seed_of(campaign.seed, number)) for number in numbers}
     tests = {number: Test(case.program, case.inputs) for number, case in cases.items()}
     unoptimised = [base for target in targets.values() if (base := lab.baseline(target)) is not None]
     builds = list(dict.fromkeys([*targets.values(), *unoptimised]))
     lab.foresee([(build, list(tests.values())) for build in builds])
-    passed = {number: _agreeing(tests[number], builds, lab) for number in numbers}
+    passed = {number: _agreeing(tests[number], builds, lab) for number in cases}
     in_doubt = [
         number
-        for number in numbers
+        for number in cases
         if number % SAMPLE == 0
         or any(
             target not in passed[number] and _seen(target, tests[number], lab).outcome == "ok"

@@ -5,12 +5,14 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
+    from opsieve.triage.plan import Plan
     from opsieve.triage.store import Campaign, Store
 
 PATH = click.Path(path_type=Path)
@@ -20,6 +22,9 @@ PATH = click.Path(path_type=Path)
 @click.option("-t", "--target", "targets", multiple=True, help="backend[==release][:option,...]; may be repeated.")
 @click.option("--minutes", type=click.FloatRange(0, min_open=True), help="Begin no test after that long.")
 @click.option("--tests", type=click.IntRange(1), help="End when the campaign has done so many tests in all.")
+@click.option("--strategy", help="How programs are made (mix, unless told): see opsieve gen.")
+@click.option("--nodes", help="Nodes of a program: K, or A-B (5-30, unless told).")
+@click.option("--probe/--no-probe", default=True, help="First find out what the targets have, once (default).")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Seed of the campaign; one is drawn if none is given.")
 @click.option(
     "--store", "folder", type=PATH, default=Path("opsieve-store"), show_default=True, help="Where it is kept."
@@ -43,6 +48,9 @@ def command(
     targets: tuple[str, ...],
     minutes: float | None,
     tests: int | None,
+    strategy: str | None,
+    nodes: str | None,
+    probe: bool,
     seed: int | None,
     folder: Path,
     lanes: int,
@@ -60,12 +68,12 @@ def command(
     from opsieve.triage.campaign import run
     from opsieve.triage.store import Store
 
-    started = time.monotonic()
     with Store(folder) as store:
-        campaign = _campaign(store, targets, seed, resume)
+        campaign, plan = _campaign(store, targets, strategy, nodes, probe, seed, resume)
         before = done = store.done(campaign)
+        started = time.monotonic()
         limits = Limits(seconds=seconds, memory=memory << 20)
-        going = run(store, campaign, limits, lanes=lanes, tests=tests, seconds=60 * (minutes or 0))
+        going = run(store, campaign, plan, limits, lanes=lanes, tests=tests, seconds=60 * (minutes or 0))
         interrupted = False
         try:
             with _progress(tests) as show:
@@ -88,42 +96,65 @@ def command(
     return 1 if told["failures"] else 0
 
 
-def _campaign(store: "Store", targets: tuple[str, ...], seed: int | None, resume: bool) -> "Campaign":
-    """The campaign to run, begun in the store; BadInput when it cannot be."""
-    from opsieve.backends.registry import resolve
+def _campaign(
+    store: "Store",
+    targets: tuple[str, ...],
+    strategy: str | None,
+    nodes: str | None,
+    probe: bool,
+    seed: int | None,
+    resume: bool,
+) -> "tuple[Campaign, Plan]":
+    """The campaign to run, begun in the store, and what it generates; BadInput when it cannot be."""
+    from opsieve.backends.registry import display, resolve
     from opsieve.backends.workers import Workers
     from opsieve.backends.zygote import Unavailable
+    from opsieve.gen import strategies, wishes
     from opsieve.gen.bad_input import BadInput
-    from opsieve.gen.small import NAME
     from opsieve.triage.campaign import new_campaign
+    from opsieve.triage.plan import USUAL, Plan, planned
+    from opsieve.tui.probing import supports
 
     resolved = [resolve(text) for text in targets]
-    there = store.campaigns()
+    found: Campaign | None = None
     if resume:
-        names = new_campaign(0, resolved).targets
-        fitting = [c for c in there if (not names or c.targets == names) and seed in (None, c.seed)]
+        names = tuple(dict.fromkeys(map(display, resolved)))
+        fitting = [c for c in store.campaigns() if (not names or c.targets == names) and seed in (None, c.seed)]
         if not fitting:
             raise BadInput("the store has no such campaign to resume; leave --resume out to begin it")
-        if fitting[-1].generator != NAME:
-            raise BadInput(
-                f"the campaign was made by the generator {fitting[-1].generator!r}, this opsieve has {NAME!r}"
-            )
-        campaign = fitting[-1]
-        resolved = [resolve(name) for name in campaign.targets]
+        if strategy is not None or nodes is not None:
+            raise BadInput("a campaign goes on as it began; leave --strategy and --nodes out, or --resume")
+        found = fitting[-1]
+        plan, probe = planned(found.generator)
+        resolved = [resolve(name) for name in found.targets]
     else:
-        campaign = new_campaign(secrets.randbits(32) if seed is None else seed, resolved or [resolve("onnxruntime")])
-        if store.done(campaign):
-            raise BadInput("the store has this campaign already; pass --resume to go on with it, or another --seed")
-        resolved = [resolve(name) for name in campaign.targets]
+        low, high = wishes.nodes(nodes) if nodes is not None else (USUAL.between or (USUAL.nodes, USUAL.nodes))
+        wish = replace(USUAL, nodes=low, between=(low, high) if low != high else None)
+        plan = Plan(strategy or "mix", wish)
+        strategies.strategy(plan.strategy)  # a name that is none is told before anything is probed
+        resolved = list(dict.fromkeys(resolved)) or [resolve("onnxruntime")]
     with Workers() as workers:
         for target in resolved:
             try:
                 workers.version(target)
             except Unavailable as error:
                 raise BadInput(f"{error}; leave that target out or install it (see opsieve doctor)") from None
-    store.begin(campaign)
-    click.echo(f"opsieve: seed {campaign.seed} on {', '.join(campaign.targets)}", err=True)
-    return campaign
+        if probe:
+            plan = replace(plan, supports=tuple(supports(workers, resolved)))
+    if found is not None:
+        if plan.generator != found.generator:
+            raise BadInput(
+                "what the targets have is no longer what it was when the campaign began (another version of one of them?); "
+                "begin a new campaign without --resume"
+            )
+        campaign = found
+    else:
+        campaign = new_campaign(secrets.randbits(32) if seed is None else seed, resolved, plan)
+        if store.done(campaign):
+            raise BadInput("the store has this campaign already; pass --resume to go on with it, or another --seed")
+        store.begin(campaign)
+    click.echo(f"opsieve: seed {campaign.seed}, {plan.strategy}, on {', '.join(campaign.targets)}", err=True)
+    return campaign, plan
 
 
 @contextmanager

@@ -55,11 +55,12 @@ def command(
 
     Exit code 1 when the checker refused one, or when --origin gave another program than the one saved.
     """
-    from opsieve.backends.support import both, explained, tables
+    from opsieve.backends.support import both, tables
     from opsieve.backends.workers import Workers
     from opsieve.gen import strategies, wishes
     from opsieve.gen.bad_input import BadInput
     from opsieve.gen.growth import Wish
+    from opsieve.tui.probing import supports
 
     if out is not None:
         _refuse_used(out)
@@ -80,16 +81,16 @@ def command(
     strategies.strategy(strategy)  # a name that is none is told before anything is probed
     with Workers() as workers:
         if targets:
-            supports = _supports(workers, targets, wish)
+            has = supports(workers, targets, wish)
             if explain:
-                return _explain(supports, {item.target: explained(item) for item in supports}, as_json)
-            named = tables(supports)
+                return _explain(has, as_json)
+            named = tables(has)
             if origin is not None and named != wish.target:
                 raise BadInput(
                     f"the case was made for {wish.target}, what is here is {named}; "
                     "install that version, or make it with the opsieve that made it"
                 )
-            wish = replace(wish, supports=both(supports), target=named)
+            wish = replace(wish, supports=both(has), target=named)
         elif explain:
             raise BadInput("--explain-support needs a --target to explain")
         made = _Made()
@@ -207,23 +208,9 @@ def _named(target: str) -> tuple[str, ...]:
     return tuple(part.rsplit(" ", 2)[0] for part in target.split(" + ")) if target else ()
 
 
-def _supports(workers: "Workers", targets: Sequence[str], wish: "Wish") -> list["Support"]:
-    """What the targets have, probed now where it is not known."""
-    from opsieve.backends.registry import resolve
-    from opsieve.backends.support import probed
-    from opsieve.backends.zygote import Unavailable
-    from opsieve.gen.bad_input import BadInput
+def _explain(supports: Sequence["Support"], as_json: bool) -> int:
+    from opsieve.backends.support import explained
 
-    only = None if wish.only is None else sorted(wish.only)
-    dtypes = None if wish.dtypes is None else sorted(wish.dtypes)
-    with _probing() as show:
-        try:
-            return probed(workers, [resolve(target) for target in targets], only, dtypes, show=show)
-        except Unavailable as error:
-            raise BadInput(f"{error}; leave that target out or install it (see opsieve doctor)") from None
-
-
-def _explain(supports: Sequence["Support"], lines: dict[str, list[str]], as_json: bool) -> int:
     if as_json:
         told = [
             {
@@ -242,30 +229,9 @@ def _explain(supports: Sequence["Support"], lines: dict[str, list[str]], as_json
     for item in supports:
         lacks = len(item.reasons) + len(item.by_rank)
         click.echo(f"{item.target} {item.version}: {len(item.known)} kinds of instance run, {lacks} of them refused")
-        for line in lines[item.target]:
+        for line in explained(item):
             click.echo("  " + "".join(c if c.isprintable() else " " for c in line))
     return 0
-
-
-@contextmanager
-def _probing() -> Iterator[Any]:
-    """A function that shows how far probing is, on stderr when that is a terminal; a line of it when it is none."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("probing {task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-        tasks: dict[str, Any] = {}
-
-        def show(target: str, done: int, count: int) -> None:
-            if target not in tasks:
-                tasks[target] = bar.add_task(target, total=count)
-                if not console.is_terminal:
-                    click.echo(f"opsieve: probing what {target} has, {count} operators and types, once", err=True)
-            bar.update(tasks[target], completed=done)
-
-        yield show
 
 
 @contextmanager
