@@ -29,7 +29,7 @@ class CaseScreen(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(at + 1), f"page({at})", name.capitalize(), show=False) for at, name in enumerate(PAGES)),
-        Binding("right_square_bracket", "turn(1)", "Page", key_display="]"),
+        Binding("right_square_bracket", "turn(1)", "Next page", key_display="]", show=False),
         Binding("left_square_bracket", "turn(-1)", "Page before", key_display="[", show=False),
         Binding("z", "other", "Original"),
         Binding("s", "split", "Split out", show=False),

@@ -41,7 +41,7 @@ class ClusterScreen(Screen[None]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012  Textual's declaration
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(at + 1), f"page({at})", name.capitalize(), show=False) for at, name in enumerate(PAGES)),
-        Binding("right_square_bracket", "turn(1)", "Page", key_display="]"),
+        Binding("right_square_bracket", "turn(1)", "Next page", key_display="]", show=False),
         Binding("left_square_bracket", "turn(-1)", "Page before", key_display="[", show=False),
         Binding("s", "split", "Split"),
         Binding("d", "difference", "Difference of two selected members", show=False),
