@@ -2,8 +2,8 @@
 
     python benchmarks/attribution.py CASES [NAME]...
 
-CASES holds `releases/manifest.json` with `pass_attribution` for some of its cases, and `bugs/*/meta.json` with a `backend`. Each
-case is asked by the command itself, so the seconds hold the start of Python and of the compiler.
+CASES holds `releases/manifest.json` with `pass_attribution` for some of its cases, `reduce/manifest.json` with models and their
+culprits, and `bugs/*/meta.json` with a `backend`. Each case is asked by the command itself, so the seconds hold the start of Python and of the compiler.
 """
 
 import json
@@ -17,9 +17,9 @@ BACKENDS = {"ort": "onnxruntime", "ov": "openvino", "tvm": "tvm"}
 
 def main() -> None:
     root, names = Path(sys.argv[1]), sys.argv[2:]
-    asked = [*from_manifest(root / "releases"), *from_bugs(root / "bugs")]
+    asked = [*from_manifest(root / "releases"), *from_models(root / "reduce"), *from_bugs(root / "bugs")]
     for folder, target, known in asked:
-        if names and folder.name not in names:
+        if names and folder.stem not in names:
             continue
         told = attribute(folder, target)
         found = told.get("error") or f"{told['answer']} {' + '.join(told['passes'])}"
@@ -27,7 +27,7 @@ def main() -> None:
         kept = f", {len(told['kept'])} kept on" if told.get("kept") else ""
         figures = f"{told['probes']:>4} probes {told['seconds_cpu']:>6.2f} s" if "probes" in told else ""
         print(
-            f"{folder.name:<34}{target:<24}{figures}  {found}{kept}  alone {told.get('alone')}  [{levels}]  known: {known}"
+            f"{folder.stem:<34}{target:<24}{figures}  {found}{kept}  alone {told.get('alone')}  [{levels}]  known: {known}"
         )
 
 
@@ -39,6 +39,12 @@ def from_manifest(folder: Path) -> list[tuple[Path, str, str]]:
         for case in cases
         for pair in case.get("pass_attribution") or []
     ]
+
+
+def from_models(folder: Path) -> list[tuple[Path, str, str]]:
+    """The same of larger models, each a file."""
+    cases: list[dict[str, Any]] = json.loads((folder / "manifest.json").read_text())
+    return [(folder / case["model"], f"onnxruntime=={case['ort']}", case["culprit_optimizer"]) for case in cases]
 
 
 def from_bugs(folder: Path) -> list[tuple[Path, str, str]]:
