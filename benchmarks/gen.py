@@ -2,8 +2,7 @@
 
     python benchmarks/gen.py [NAME ...] [--models N] [--nodes K] [--nnsmith PYTHON] [--folder NAME=DIR] [--tail WORDS] [--isra] [--json]
 
-NAME is `small`, a baseline (`declarative`, `randoop`, `pad-slice`) or a strategy of opsieve's generator core; without any, all that are
-there. `--nnsmith` names a Python that has NNSmith and torch (this one is tried without it; `PYTHONPATH` reaches a checkout); `--folder`
+NAME is a strategy of opsieve (the baselines `declarative`, `randoop`, `pad-slice` are some); without any, all that are there. `--nnsmith` names a Python that has NNSmith and torch (this one is tried without it; `PYTHONPATH` reaches a checkout); `--folder`
 measures models that another tool left, without a rate, and `--tail` leaves out nodes that it only adds to join all ends (Isra's:
 `flatten_node,concat_outputs`). The time is that of one process from the seed to serialised bytes with values for
 the inputs. `checker` and `onnxruntime` are the shares that onnx.checker with full shape inference accepts and that onnxruntime runs.
@@ -27,13 +26,11 @@ from opsieve.backends.target import Target
 from opsieve.backends.workers import Test, Workers
 from opsieve.gen import strategies
 from opsieve.gen.bad_input import BadInput
-from opsieve.gen.baselines import BASELINES
 from opsieve.gen.case import Case
 from opsieve.gen.growth import Wish
 from opsieve.gen.inputs import seeded_inputs
 from opsieve.gen.metrics import Metrics
 from opsieve.gen.model import load_program
-from opsieve.gen.small import generate as small
 
 Generate = Callable[[int, int], Case]
 WARM_UP = 20
@@ -41,13 +38,12 @@ PEER = Path(__file__).parent / "peers" / "nnsmith_models.py"
 
 
 def generators() -> dict[str, Generate]:
-    """Every generator by name: the small one, the baselines, the strategies of the core."""
+    """Every strategy by name."""
 
     def of_core(name: str) -> Generate:
         return lambda seed, nodes: strategies.generate(name, seed, Wish(nodes=nodes))
 
-    found: dict[str, Generate] = {"small": lambda seed, nodes: small(seed, nodes, nodes), **BASELINES}
-    return {**{name: of_core(name) for name in strategies.names()}, **found}
+    return {name: of_core(name) for name in strategies.names()}
 
 
 def measure(make: Generate, models: int, nodes: int) -> tuple[list[Case], float]:

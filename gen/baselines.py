@@ -17,15 +17,15 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from opsieve.gen.bad_input import BadInput
+from opsieve.gen.baselines_drawing import Draw
 from opsieve.gen.baselines_operators import OPERATORS, Attributes, Operator, Shape, fits
 from opsieve.gen.case import Case, Origin
-from opsieve.gen.drawing import Draw
 from opsieve.gen.inputs import Stream
 from opsieve.gen.program import Program
 
 OPSET = 13
 MAX_NODES = 2000
-_REUSE = 0.9  # of operands are values that there are; the others are new
+_REUSE = 90  # percent of operands are values that there are; the others are new
 _TRIES = 20  # draws of an operator's attributes before another operator is taken
 
 
@@ -138,7 +138,7 @@ class _Sketch:
         return Case(program, dict(values), None, Origin(generator, seed, {}, "generated"))
 
     def _born(self, shape: Shape) -> _Tensor:
-        tensors, letter = (self.inputs, "x") if not self.inputs or self.draw.chance(0.5) else (self.weights, "w")
+        tensors, letter = (self.inputs, "x") if not self.inputs or self.draw.chance(50) else (self.weights, "w")
         tensor = _Tensor(f"{letter}{len(tensors)}", shape)
         tensors.append(tensor)
         self.values.append(tensor)
@@ -148,7 +148,7 @@ class _Sketch:
 def _draw(seed: int, nodes: int) -> Draw:
     if not 1 <= nodes <= MAX_NODES:
         raise BadInput(f"{nodes} nodes cannot be generated; give a number from 1 to {MAX_NODES}")
-    return Draw(f"baseline {seed}")
+    return Draw(seed)
 
 
 def _append(sketch: _Sketch) -> bool:

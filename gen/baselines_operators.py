@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from opsieve.gen.drawing import Draw
-from opsieve.gen.small_operators import broadcast
+from opsieve.gen.baselines_drawing import Draw
+from opsieve.gen.numbers_like import broadcast as together
+from opsieve.gen.numbers_like import broadcasts
 
 Shape: TypeAlias = tuple[int, ...]
 Attributes: TypeAlias = dict[str, Any]
@@ -83,6 +84,11 @@ def _of_rank(rank: int) -> Callable[[Shapes, Attributes], list[Shape]]:
 
 def _same(shapes: Shapes, _attributes: Attributes) -> Shape:
     return shapes[0]
+
+
+def broadcast(a: Shape, b: Shape) -> Shape | None:
+    """The shape of two operands together by numpy's rule; None where they do not go together."""
+    return together(a, b) if all(broadcasts(a, b)) else None
 
 
 def _broadcast(shapes: Shapes, _attributes: Attributes) -> Shape | None:

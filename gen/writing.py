@@ -172,7 +172,8 @@ def _tensor(proto: TensorProto, array: Any, dtype: str, name: str) -> None:
         proto.raw_data = array.tobytes()
     else:  # strings, bool, and types that ONNX packs
         proto.CopyFrom(numpy_helper.from_array(array))
-    proto.name = name
+    if name:
+        proto.name = name
 
 
 def _elements(sketch: Sketch, leaf: Tensor) -> Any:

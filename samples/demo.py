@@ -28,7 +28,7 @@ from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers import Workers
 from opsieve.backends.zygote import Unavailable
 from opsieve.gen.intake import open_case
-from opsieve.gen.small import generate
+from opsieve.gen.strategies import generate
 from opsieve.triage.store import Store
 
 SAMPLES = Path(__file__).resolve().parent
@@ -86,7 +86,7 @@ def installed_targets(workers: Workers) -> dict[str, str]:
 
 def quick_targets(workers: Workers, installed: dict[str, str]) -> list[str]:
     """Those of them that do a few small tests quickly, the first of all left aside."""
-    cases, quick = [generate(seed) for seed in range(4)], []
+    cases, quick = [generate("isra", seed) for seed in range(4)], []
     for name in installed:
         seen = [workers.observe(Target(name), case.program, case.inputs) for case in cases]
         if sum(one.total_seconds for one in seen[1:]) / len(seen[1:]) < SLOW:
@@ -162,7 +162,7 @@ def hunt(console: Console, quick: list[str], slow: list[str], seconds: float) ->
     targets = [*quick, OLD]
     minutes = max(20.0, seconds - GRACE) / 60
     console.print(f"\n[bold]A campaign[/bold] of {60 * minutes:.0f} s: programs made at random, on all of these.")
-    command = [sys.executable, "-m", "opsieve", "fuzz", "--store", str(STORE), "--seed", "1", "-j", "2", "--json"]
+    command = [sys.executable, "-m", "opsieve", "fuzz", "--no-probe", "--store", str(STORE), "--seed", "1", "-j", "2", "--json"]
     command += ["--minutes", f"{minutes:.2f}", *(word for name in targets for word in ("--target", name))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as going:
         try:

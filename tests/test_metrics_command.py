@@ -15,7 +15,7 @@ from models import program
 
 from opsieve.gen.metrics_isra import GRAPH_LEVEL, OPERATION_LEVEL
 from opsieve.gen.plots import bar_plot, line_plot, ticks
-from opsieve.gen.small import generate
+from opsieve.gen.strategies import generate
 from opsieve.tui.metrics_command import command
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -33,13 +33,13 @@ def run(*arguments: str) -> tuple[int, str, str]:
 def test_the_command_walks_folders_and_names_what_it_passes_by(tmp_path: Path) -> None:
     (tmp_path / "case").mkdir()
     (tmp_path / "case" / "model.onnx").write_bytes(program("g (float[2] x) => (float[2] y) { y = Relu(x) }").model)
-    (tmp_path / "two.onnx").write_bytes(generate(1).program.model)
+    (tmp_path / "two.onnx").write_bytes(generate("isra", 1).program.model)
     (tmp_path / "bad\n.onnx").write_bytes(b"no model")
     (tmp_path / "notes.txt").write_text("no model either")
     code, out, err = run(str(tmp_path), "--json", "--plot", str(tmp_path / "plots"))
     told = json.loads(out)
     assert code == 0
-    assert (told["models"], told["nodes"]) == (2, 1 + len(generate(1).program.proto.graph.node))
+    assert (told["models"], told["nodes"]) == (2, 1 + len(generate("isra", 1).program.proto.graph.node))
     assert {"operators", "instances", "edges", "isra", "hirfuzz", "families"} <= told.keys()
     assert list(told["isra"]) == list(told["isra_all"]) == [*OPERATION_LEVEL, *GRAPH_LEVEL]
     assert [item["path"] for item in told["skipped"]] == [str(tmp_path / "bad\n.onnx")]
