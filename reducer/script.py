@@ -1,5 +1,6 @@
 """The script of a reduced failure, written as every exported one is (opsieve.triage.export_script)."""
 
+import subprocess
 from dataclasses import replace
 
 from opsieve.backends.lab import Lab
@@ -12,10 +13,35 @@ from opsieve.reducer.discover import Premise
 from opsieve.reducer.subject import Subject
 from opsieve.triage.exhibit import VOICES, Exhibit, right_outputs
 from opsieve.triage.export_script import script as written
-from opsieve.triage.export_text import model_text
+from opsieve.triage.export_text import ModelText, model_text, printer
 
 
-def script(subject: Subject, premise: Premise, workers: Workers, named: bool) -> str:
+class Printer:
+    """Texts of models, each asked for once; the process that prints the first starts at once. Close it at the end."""
+
+    def __init__(self) -> None:
+        self._ready: subprocess.Popen[bytes] | None = printer()
+        self._texts: dict[bytes, ModelText] = {}
+
+    def text(self, model: bytes) -> ModelText:
+        """The text of a serialised model."""
+        if model not in self._texts:
+            ready, self._ready = self._ready, None
+            self._texts[model] = model_text(model, ready)
+        return self._texts[model]
+
+    def close(self) -> None:
+        """End the process, when nothing has needed it."""
+        if self._ready is not None:
+            with self._ready as process:
+                process.kill()
+
+    def printed(self, subject: Subject) -> str:
+        """The model as text; a sentence for one that onnx cannot print."""
+        return self.text(program(subject).model).text or "(onnx.printer cannot print it)"
+
+
+def script(subject: Subject, premise: Premise, workers: Workers, named: bool, texts: Printer) -> str:
     """The source of `repro.py`. `named` says that a user named the arbiter, who is then believed before the reference.
 
     BadInput for a failure that no script shows.
@@ -35,9 +61,4 @@ def script(subject: Subject, premise: Premise, workers: Workers, named: bool) ->
     else:
         right, source = right_outputs(case, verdict, seen.outputs, lab, voices)
         exhibit = Exhibit(case, premise.target, verdict, seen, right, source)
-    return written(exhibit, model_text(exhibit.model))
-
-
-def printed(subject: Subject) -> str:
-    """The model as text; a sentence for one that onnx cannot print."""
-    return model_text(program(subject).model).text or "(onnx.printer cannot print it)"
+    return written(exhibit, texts.text(exhibit.model))

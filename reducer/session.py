@@ -30,7 +30,7 @@ from opsieve.reducer.output import MODEL, SCRIPT, STORY, save_reduction, save_su
 from opsieve.reducer.recording import recorded
 from opsieve.reducer.reduction import Listeners, Reduction, certify, check_of, passes, reduce_by_check, reduce_failure
 from opsieve.reducer.sameness import LEVELS, Level
-from opsieve.reducer.script import printed, script
+from opsieve.reducer.script import Printer, script
 from opsieve.reducer.stored import target_of, title_of
 from opsieve.reducer.subject import Subject
 
@@ -97,6 +97,8 @@ class Session:
         try:
             premise = self._premise(case)
             folder = self._claimed()
+            texts = Printer()
+            self._stack.callback(texts.close)
             self._origin = Origin("reduce", self.wanted.seed, self._versions(premise), case.origin.inputs)
             save_subject(start, folder, self.wanted.path.name, self._origin)
             with Journal(self._question(case, premise), folder) as journal, self._shown() as progress:
@@ -120,9 +122,9 @@ class Session:
         self._best = None
         facts = self._facts(result, premise, folder, time.monotonic() - since)
         named = self.wanted.against is not None
-        text = script(result.best, premise, self.lanes[0], named) if premise else ""
+        text = script(result.best, premise, self.lanes[0], named, texts) if premise else ""
         save_reduction(result, folder, self.wanted.path.name, self._origin, facts, journal, text)
-        click.echo(json.dumps(facts) if as_json else _summary(result, facts))
+        click.echo(json.dumps(facts) if as_json else _summary(result, facts, texts))
         return 0
 
     def verify(self, as_json: bool) -> int:
@@ -267,13 +269,13 @@ class Session:
         }
 
 
-def _summary(result: Reduction, facts: dict[str, Any]) -> str:
+def _summary(result: Reduction, facts: dict[str, Any], texts: Printer) -> str:
     """What a person reads."""
     lines = [f"{'':8}{'nodes':>8}{'inside':>8}{'inputs':>8}{'bytes':>10}"]
     for when, subject in (("before", result.start), ("after", result.best)):
         outer, inner = count_nodes(subject.model)
         lines.append(f"{when:8}{outer:>8}{inner:>8}{len(subject.inputs):>8}{subject.model.ByteSize():>10}")
-    lines += ["", *(f"    {line}" for line in _safe(printed(result.best))[:_MOST_PRINTED]), ""]
+    lines += ["", *(f"    {line}" for line in _safe(texts.printed(result.best))[:_MOST_PRINTED]), ""]
     lines += [f"input {text}" for text in shapes(result.best)]
     lines.append(
         f"{facts['checks']} checks ({facts['node_checks']} for nodes), {facts['seconds']:.1f} s; "

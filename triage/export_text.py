@@ -24,18 +24,26 @@ class ModelText:
     exact: bool
 
 
-def model_text(model: bytes) -> ModelText:
-    """The text of a serialised model. Whatever becomes of the process that is asked, there is an answer.
+def printer() -> "subprocess.Popen[bytes]":
+    """A process that prints one model; started early, it is ready when `model_text` needs it. Kill it if nothing does."""
+    command = [sys.executable, "-I", "-m", "opsieve.triage.export_text"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+
+def model_text(model: bytes, process: "subprocess.Popen[bytes] | None" = None) -> ModelText:
+    """The text of a serialised model, by a `printer`. Whatever becomes of the process that is asked, there is an answer.
 
     A text that is not exact is cut to 65,536 characters, its lines to 1,000, and is for reading only.
     """
-    command = [sys.executable, "-I", "-m", "opsieve.triage.export_text"]
-    try:
-        done = subprocess.run(command, input=model, capture_output=True, timeout=_SECONDS, check=True)
-        answer = json.loads(done.stdout)
-        return ModelText(str(answer["text"]), bool(answer["exact"]))
-    except (subprocess.SubprocessError, ValueError, KeyError):
-        return ModelText("", False)
+    with process or printer() as asked:
+        try:
+            said, _ = asked.communicate(model, timeout=_SECONDS)
+            answer = json.loads(said)
+            return ModelText(str(answer["text"]), bool(answer["exact"]))
+        except (subprocess.SubprocessError, OSError, ValueError, KeyError):
+            return ModelText("", False)
+        finally:
+            asked.kill()
 
 
 def _main() -> None:
