@@ -60,6 +60,7 @@ def command(
     from opsieve.gen import strategies, wishes
     from opsieve.gen.bad_input import BadInput
     from opsieve.gen.growth import Wish
+    from opsieve.gen.sketch import Budget
     from opsieve.tui.probing import supports
 
     if out is not None:
@@ -70,12 +71,14 @@ def command(
         targets, models = _named(wish.target), 1
     else:
         low, high = wishes.nodes(nodes)
+        usual = Budget()  # large programs may hold more in all
         split = [item.strip() for text in patterns for item in text.split(",") if item.strip()]
         wish = Wish(
             nodes=low,
             only=wishes.named_operators(split),
             dtypes=wishes.named_dtypes([item.strip() for item in dtypes.split(",") if item.strip()]),
             opset=wishes.checked_opset(opset),
+            budget=Budget(elements=max(usual.elements, high << 9), work=max(usual.work, high << 13)),
             between=(low, high) if low != high else None,
         )
     strategies.strategy(strategy)  # a name that is none is told before anything is probed
