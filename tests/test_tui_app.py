@@ -21,6 +21,7 @@ from opsieve.tui.app.cluster_screen import ClusterScreen
 from opsieve.tui.app.clusters_screen import ClustersScreen
 from opsieve.tui.app.dialogs import Agree, Choice, Line
 from opsieve.tui.app.help_screen import HelpScreen
+from opsieve.tui.app.job_board import Job
 from opsieve.tui.app.jobs_screen import JobsScreen
 from opsieve.tui.app.jump_mode import JumpMode
 from opsieve.tui.app.lines_view import LinesView
@@ -168,7 +169,9 @@ def test_selected_clusters_are_merged_into_the_one_under_the_cursor_and_marked_t
         await pilot.press("m")
         await on_screen(pilot, Choice)
         await pilot.press("c")
-        await until(pilot, lambda: [screen.found[name].status for name in names[:3]] == ["confirmed", "confirmed", "new"])
+        await until(
+            pilot, lambda: [screen.found[name].status for name in names[:3]] == ["confirmed", "confirmed", "new"]
+        )
         await pilot.press("M")
         await until(pilot, lambda: len(screen.found) == 5)
         assert screen.found[names[2]].fingerprints == 3
@@ -196,7 +199,9 @@ def test_sorting_reversing_and_grouping(store: Path) -> None:
         await on_screen(pilot, Choice)
         dialog = pilot.app.screen
         options = dialog.query_one(OptionList)
-        options.highlighted = next(at for at in range(options.option_count) if options.get_option_at_index(at).id == "target")
+        options.highlighted = next(
+            at for at in range(options.option_count) if options.get_option_at_index(at).id == "target"
+        )
         await pilot.press("enter")
         groups = screen.query_one("#groups", PagedList)
         await until(pilot, lambda: {row.key for row in groups.rows} == {"fake", "onnxruntime"})
@@ -221,7 +226,10 @@ def test_a_cluster_shows_members_reasons_relatives_history_and_differences(store
         await until(pilot, lambda: len(cluster.members) == 6)
         page = cluster.query_one("#page", LinesView)
         await pilot.press("2")
-        await until(pilot, lambda: "a person merged it" in page.text and "another compiler's failure is another bug" in page.text)
+        await until(
+            pilot,
+            lambda: "a person merged it" in page.text and "another compiler's failure is another bug" in page.text,
+        )
         await pilot.press("3")
         await until(pilot, lambda: "looks like this one" in page.text or "frames in common" in page.text)
         await pilot.press("4")
@@ -293,13 +301,16 @@ def test_a_case_shows_its_graph_its_voices_its_trace_and_where_it_comes_from(sto
     drive(app_of(store), journey)
 
 
-def test_text_of_compilers_cannot_act_on_the_screen(store: Path) -> None:
+def test_text_of_others_cannot_act_on_the_screen(store: Path) -> None:
+    with Ledger(store) as ledger:
+        ledger.rename("c4", "[bold]evil\x1b]0;title\x07\u202e[/bold]")
+
     async def journey(pilot: Pilot[None]) -> None:
         screen = await opened(pilot)
         await go_to(pilot, screen, "c4")
         view = screen.query_one("#preview", LinesView)
         await until(pilot, lambda: view.text.startswith("c4"))
-        assert "[bold]" in view.text, "markup is text"
+        assert r"[bold]evil\x1b]0;title\x07\u202e[/bold]" in view.text
         assert text_of(pilot.app).replace("\n", "").isprintable()  # type: ignore[arg-type]
 
     drive(app_of(store), journey)
@@ -397,7 +408,9 @@ def test_what_a_campaign_writes_appears_and_the_cursor_stays(store: Path) -> Non
 
         def write() -> None:
             with Store(store, clock=lambda: NOW + 3000) as written:
-                fresh = [finding("a new one", kind="crash", frames=["main", f"new_{letter}"], signal=11) for letter in "xyz"]
+                fresh = [
+                    finding("a new one", kind="crash", frames=["main", f"new_{letter}"], signal=11) for letter in "xyz"
+                ]
                 written.record(CAMPAIGN, [done(100 + at, each) for at, each in enumerate(fresh)])
 
         await asyncio.to_thread(write)
@@ -461,9 +474,11 @@ def test_quitting_while_a_job_runs_asks_first(store: Path) -> None:
         await pilot.press("ctrl+q")
         await on_screen(pilot, Agree)
         await pilot.press("y")
-        await until(pilot, lambda: job.over)
+        jobs.append(job)
 
+    jobs: list[Job] = []
     drive(app_of(store), journey)
+    assert [job.state for job in jobs] == ["cancelled"]
 
 
 def test_a_failure_that_was_only_counted_says_so(store: Path) -> None:
@@ -591,7 +606,9 @@ def test_a_store_that_comes_to_be_is_opened_on_demand(tmp_path: Path) -> None:
     drive(app_of(tmp_path / "store"), journey)
 
 
-def test_what_is_selected_stays_honest_when_there_are_more_clusters_than_are_loaded(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_selected_stays_honest_when_there_are_more_clusters_than_are_loaded(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("opsieve.tui.app.clusters_screen.FIRST", 3)
     monkeypatch.setattr("opsieve.tui.app.clusters_screen.PAGE", 2)
     monkeypatch.setattr("opsieve.tui.app.paged_list._NEAR", 1)
@@ -599,7 +616,9 @@ def test_what_is_selected_stays_honest_when_there_are_more_clusters_than_are_loa
     async def journey(pilot: Pilot[None]) -> None:
         screen = await on_screen(pilot, ClustersScreen)
         table = screen.query_one("#clusters", PagedList)
-        await until(pilot, lambda: "of 7 clusters" in str(screen.query_one("#figures", Static).content) and screen.found)
+        await until(
+            pilot, lambda: "of 7 clusters" in str(screen.query_one("#figures", Static).content) and screen.found
+        )
         await pilot.press("G")
         await until(pilot, lambda: len(screen.found) == 7 and table.complete)
         assert [row.key for row in table.rows] == list(screen.found)

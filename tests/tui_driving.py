@@ -57,7 +57,7 @@ async def until(pilot: Pilot[None], condition: Callable[[], object], what: str =
         try:
             if condition():
                 return
-        except Exception:  # noqa: BLE001  a screen that is still being made raises many things; the last one is told below
+        except Exception:  # a screen that is still being made raises many things; the last one is told below
             if time.monotonic() > end:
                 raise
         if time.monotonic() > end:
@@ -79,9 +79,7 @@ async def on_screen(pilot: Pilot[None], kind: type[S]) -> S:
     return screen
 
 
-def drive(
-    app: SieveApp, journey: Callable[[Pilot[None]], Awaitable[None]], size: tuple[int, int] = (80, 24)
-) -> None:
+def drive(app: SieveApp, journey: Callable[[Pilot[None]], Awaitable[None]], size: tuple[int, int] = (80, 24)) -> None:
     """Run the app and the journey through it."""
 
     async def run() -> None:
@@ -90,5 +88,3 @@ def drive(
             app.board.close()
 
     asyncio.run(run())
-
-

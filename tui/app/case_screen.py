@@ -36,9 +36,10 @@ class CaseScreen(Screen[None]):
         Binding("escape,q", "app.back", "Back"),
     ]
 
-    def __init__(self, cluster: ClusterRow, member: str) -> None:
+    def __init__(self, cluster: ClusterRow, member: str, *, replay_on: str | None = None) -> None:
         super().__init__()
         self.cluster, self.member = cluster, member
+        self._replay_on = replay_on  # a target to run it on once it is known
         self.case: CaseDetails | None = None
         self.sheet: Sheet | None = None
         self.sheet_problem = ""
@@ -80,6 +81,9 @@ class CaseScreen(Screen[None]):
         self._show_page(keep=same)
         if not same:
             self._ask_for_sheet()
+        if self._replay_on is not None:
+            target, self._replay_on = self._replay_on, None
+            self.replay(target)
 
     def _ask_for_sheet(self) -> None:
         case = self.case
@@ -171,7 +175,7 @@ class CaseScreen(Screen[None]):
         case = self.case
         folder = None if case is None else case.folder if self.original or case.reduced is None else case.reduced
         if case is None or folder is None:
-            sieve(self).tell("the case of this failure was not kept, it cannot be replayed", "error")
+            sieve(self).tell("it cannot be replayed: its case was not kept", "error")
             return
         module = ("-m", "opsieve.tui.app.replay", str(folder), target or case.member.target)
         command = (OPSIEVE[0], *module, *(["--offline"] if sieve(self).offline else []))

@@ -64,7 +64,8 @@ class JobsScreen(Screen[None]):
         jobs = sieve(self).board.jobs
         active = sum(not job.over for job in jobs)
         self.query_one("#figures", Static).update(f"jobs: {active} active of {len(jobs)}")
-        self.query_one("#jobs", PagedList).show([job_row(job) for job in reversed(jobs)], complete=True, keep=True)
+        table = self.query_one("#jobs", PagedList)
+        table.show([job_row(job) for job in reversed(jobs)], complete=True, keep=len(jobs) == len(table.rows))
 
     @on(PagedList.Highlighted, "#jobs")
     def follow(self) -> None:
@@ -83,7 +84,7 @@ def job_row(job: Job) -> Row:
     """A job as a row."""
     spent = int(job.seconds)
     time = f"{spent // 60}:{spent % 60:02d}" if spent < 36000 else f"{spent // 3600}h"
-    far = job.progress or one_line(job.said, 200)
+    far = job.progress or ("" if job.state == "cancelled" else one_line(job.said, 200))
     return Row(
         str(job.number),
         (str(job.number), job.state, time, one_line(job.title, 60), far),

@@ -262,13 +262,13 @@ class SieveApp(App[None]):
     # -- keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that act on a cluster are there where one is; none of ours in dialogs and on the first screen."""
-        ours = action in ("deed", "undo", "redo", "jobs", "campaign", "theme", "help", "jump")
-        if ours and isinstance(self.screen, ModalScreen | WelcomeScreen):
-            return action == "theme" and isinstance(self.screen, WelcomeScreen)
-        if action == "deed":
-            return isinstance(self.screen, HasSubject)
-        return True
+        """Keys that act on a cluster are there where one is; few on the first screen."""
+        if not self.screen_stack:
+            return True
+        shown = next(screen for screen in reversed(self.screen_stack) if not isinstance(screen, ModalScreen))
+        if action in ("undo", "redo", "jobs", "campaign", "help", "jump"):
+            return not isinstance(shown, WelcomeScreen)
+        return action != "deed" or isinstance(shown, HasSubject)
 
     def action_deed(self, name: str) -> None:
         """Do something to what is under the cursor."""
@@ -290,16 +290,16 @@ class SieveApp(App[None]):
             getattr(self.deeds, name)(subject)
 
     def _replay(self, subject: Subject) -> None:
+        beneath = self.screen
+
         def written(target: str | None) -> None:
             if target is None:
                 return
-            if not isinstance(self.screen, CaseScreen):
-                self.push_screen(
-                    CaseScreen(subject.cluster, subject.member or subject.cluster.representative),
-                )
-            screen = self.screen
-            if isinstance(screen, CaseScreen):
-                ask(screen, "replay", lambda: self.store.case(screen.member), lambda _: screen.replay(target))
+            if isinstance(beneath, CaseScreen):
+                beneath.replay(target)
+            else:
+                member = subject.member or subject.cluster.representative
+                self.push_screen(CaseScreen(subject.cluster, member, replay_on=target))
 
         if not subject.member and not subject.cluster.representative:
             self.tell(f"no case of {subject.cluster.id} was kept", "error")

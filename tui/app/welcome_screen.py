@@ -27,8 +27,8 @@ class WelcomeScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """All of it as text."""
-        yield LinesView(id="welcome")
-        yield Footer()
+        yield LinesView(wrap=True, id="welcome")
+        yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
         """Show it."""
