@@ -6,7 +6,7 @@ FOLDER holds manifest.json (id, model, ort, culprit_optimizer, known_min_nodes) 
 a bug of onnxruntime besides (`reducing/grow.py`). All tools are given the same predicate: the target and its unoptimised build,
 compared as opsieve compares them. `cured` says that the result is well when the culprit pass is switched off; `equal bytes` that
 `-j1` twice and `-j2` give the same. Our seconds are wall time of the command, start-up included, the better of two runs; those of
-the others are of one run, without the start of the workers that answer them. CPU is user and system time of all processes of ours;
+the others are of one run, and behind it what the first answer of the workers takes that answer them from then on. CPU is user and system time of all processes of ours;
 of Polygraphy, without those workers.
 """
 
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -135,14 +136,20 @@ def peers(model: Path, case: dict[str, Any], options: argparse.Namespace) -> lis
     found: list[Peer] = []
     if not (options.polygraphy or options.torch):
         return found
+    target, opened = target_of(case), open_case(model)
     with Workers() as workers:
-        question = Question(open_case(model), target_of(case), workers)
+        since = time.perf_counter()
+        for build in (target, workers.baseline(target)):
+            if build is not None:
+                workers.observe(build, opened.program, opened.inputs)
+        start = time.perf_counter() - since
+        question = Question(opened, target, workers)
         if options.polygraphy:
             modes = ("bisect", "linear") if options.linear else ("bisect",)
             found += [polygraphy(question, model, options.polygraphy, mode) for mode in modes]
         if options.torch:
             found.append(minifier(question))
-    return found
+    return [replace(peer, start=start) for peer in found]
 
 
 def show(case: dict[str, Any], row: dict[str, Any], others: list[Peer]) -> None:
@@ -170,7 +177,9 @@ def lines(case: dict[str, Any], row: dict[str, Any], others: list[Peer]) -> list
             if peer.nodes is None
             else f"{peer.nodes} | {peer.size} | {peer.same} | {'yes' if peer.minimal else 'no'}"
         )
-        told.append(f"| | {peer.name} | {peer.checks} | {peer.seconds:.2f} | {peer.cpu:.2f} | {end} |")
+        told.append(
+            f"| | {peer.name} | {peer.checks} | {peer.seconds:.2f} + {peer.start:.2f} | {peer.cpu:.2f} | {end} |"
+        )
     return told
 
 

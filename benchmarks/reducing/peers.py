@@ -54,6 +54,7 @@ class Peer:
     minimal: bool = False
     invalid: int = 0
     why: str = ""
+    start: float = 0.0  # seconds until its workers gave their first answers, which are not in `seconds`
 
 
 def cpu_seconds() -> float:
