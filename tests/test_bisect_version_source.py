@@ -66,6 +66,10 @@ def test_a_plug_in_is_searched(plugin: dict[str, str], case: Path) -> None:
     answer = json.loads(done.stdout)
     assert (answer["first_bad"], answer["package"]) == ("2026-01-17", "nightlies:2026-01-17")
     assert answer["probes"] <= 7
+    assert [(run["version"], run["symptom"]) for run in answer["evidence"]] == [
+        ("2026-01-16", "ok"),
+        ("2026-01-17", "value mismatch"),
+    ]
     again = json.loads(bisect(case, plugin, "--source", "nightlies:2026-01-17", "--json").stdout)
     assert again["recalled"] == again["probes"] == answer["probes"]
 

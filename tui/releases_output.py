@@ -153,9 +153,20 @@ def _answer(timeline: Timeline, package: str) -> dict[str, Any]:
         "confidence": _confidence(timeline, changes),
         "ends_verified": outcome is None or not outcome.ends.trouble,
         "wrong_ends": wrong,
+        "evidence": _evidence(timeline, [*regressions, *fixes, *turned]),
         "fingerprint": wanted.key if wanted else "",
         "symptom": wanted.symptom if wanted else "",
     }
+
+
+def _evidence(timeline: Timeline, followed: list[Transition]) -> list[dict[str, str]]:
+    """The two runs beside each change: what was seen, in a sentence."""
+    told = dict(zip(timeline.versions, timeline.seen, strict=True))
+    beside = dict.fromkeys(version for change in followed for version in (change.last_before, change.first_after))
+    seen = [(version, told[version]) for version in beside]
+    return [
+        {"version": version, "symptom": item.symptom, "text": item.text} for version, item in seen if item is not None
+    ]
 
 
 def _appears(change: Transition, timeline: Timeline) -> bool:
