@@ -7,6 +7,7 @@ keeps the line that it has.
 """
 
 import json
+import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -25,6 +26,8 @@ from opsieve.gen.intake import open_case
 from opsieve.triage.told import told_mismatch
 
 OBSERVED = SAMPLES / "observed.jsonl"
+PATH = re.compile(r"(?:/[\w.+@-]++)++")
+MARKERS = ("/site-packages/", "/opsieve/releases/", "/backends/", "/lib/python3", "/lib/libpython", "/bin/python")
 LONGEST = 20_000  # characters of a log or a traceback
 
 
@@ -53,7 +56,7 @@ def main() -> int:
             kept[folder.name] = line
             print(folder.name, line["verdict"]["verdict"], line["verdict"]["kind"])
     names = [folder.name for folder, _ in samples() if folder.name in kept]
-    OBSERVED.write_text("".join(json.dumps(kept[name]) + "\n" for name in names))
+    OBSERVED.write_text("".join(impersonal(json.dumps(kept[name])) + "\n" for name in names))
     return int(wrong > 0)
 
 
@@ -70,6 +73,16 @@ def observe(folder: Path, told: dict[str, str], target: Target, lab: Lab) -> dic
         "observations": [seen_of(asdict(each)) for each in judged.observations],
         "dtype": "" if value is None else str(np.asarray(value).dtype),
     }
+
+
+def impersonal(text: str) -> str:
+    """Text whose paths begin where the machine ends."""
+    return PATH.sub(lambda found: _from_marker(found[0]), text)
+
+
+def _from_marker(path: str) -> str:
+    cut = max(path.find(marker) for marker in MARKERS)
+    return path if cut < 0 else path[cut:]
 
 
 def seen_of(observation: dict[str, Any]) -> dict[str, Any]:

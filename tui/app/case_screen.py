@@ -22,6 +22,7 @@ from opsieve.tui.app.replay_lines import replay_lines
 from opsieve.tui.app.visible import Line, one_line
 
 PAGES = (*case_pages.PAGES, "replay")
+_FLOWING = ("overview", "inputs", "why", "origin")  # pages that are prose; the others keep their columns
 
 
 class CaseScreen(Screen[None]):
@@ -125,7 +126,8 @@ class CaseScreen(Screen[None]):
     @on(PageBar.Picked)
     def _show_page(self, keep: bool = False) -> None:
         if self.case is not None:
-            self.query_one("#page", LinesView).show(self._lines(self.case), keep=keep is True)
+            flows = self.query_one(PageBar).name_of_page in _FLOWING
+            self.query_one("#page", LinesView).show(self._lines(self.case), keep=keep is True, wrap=flows)
 
     def _lines(self, case: CaseDetails) -> Sequence[Line]:
         name = self.query_one(PageBar).name_of_page

@@ -63,7 +63,7 @@ class ClustersScreen(Screen[None]):
         """A line of figures, the filter, the list beside or above the preview."""
         yield Static(id="figures", markup=False)
         yield Input(
-            placeholder="filter: words, kind:crash op:Pad target:onnxruntime status:new since:2d -is:known",
+            placeholder="/ filters: words, kind:crash op:Pad target:tvm status:new since:2d",
             id="filter",
             compact=True,
         )

@@ -70,8 +70,9 @@ class LinesView(ScrollView, can_focus=True):
         """What it shows, as text."""
         return "\n".join("".join(text for text, _ in line) for line in self.lines)
 
-    def show(self, lines: Sequence[Line], *, keep: bool = False) -> None:
+    def show(self, lines: Sequence[Line], *, keep: bool = False, wrap: bool | None = None) -> None:
         """Show these lines (printable text), from the first one on; with `keep` what is in sight stays where it is."""
+        self._wrap = self._wrap if wrap is None else wrap
         self.lines = tuple(lines)
         self._broken()
         if self._follow:

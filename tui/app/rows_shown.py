@@ -28,7 +28,7 @@ MEMBERS = (
     Column("", 1),
     Column("nodes", 9, right=True),
     Column("member"),
-    Column("target", 16, spare=1),
+    Column("target", 22, spare=1),
     Column("version", 10, spare=3),
     Column("seen", 4, right=True, spare=2),
     Column("operators", 24, spare=4),
@@ -52,10 +52,17 @@ def member_cells(row: MemberRow, now: float) -> Row:
     """A member as a row; one that was only counted is quiet."""
     size = f"{row.nodes}" if row.reduced is None else f"{row.reduced} of {row.nodes}"
     cells = (
-        "▪" if row.folder else "", size, one_line(row.name, 200), one_line(row.target, 60), one_line(row.version, 30),
+        "▪" if row.folder else "", size, _short(row), one_line(row.target, 60), one_line(row.version, 30),
         ago(row.seen, now), one_line(" ".join(row.operators), 80),
     )  # fmt: skip
     return Row(row.name, cells, "" if row.folder else "dim")
+
+
+def _short(row: MemberRow) -> str:
+    """The end of a case folder's name, which tells it from others; of a member that was only counted all of its name."""
+    if not row.folder:
+        return one_line(row.name, 200)
+    return one_line(row.folder.removeprefix("cases/").rpartition("-")[2], 200)
 
 
 def group_cells(group: Group) -> Row:
