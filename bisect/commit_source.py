@@ -178,7 +178,8 @@ class Commits:
                 try:
                     measuring.send(told)
                 except StopIteration as stop:
-                    chance = stop.value
+                    chance = measured = stop.value
+                    self._say(f"the bad end showed the failure in {measured.failures} of {measured.runs} runs")
                     break
         mean = chance.mean if isinstance(chance, Chance) else chance
         settling = settle_ends(len(plan.row), plan.good, plan.bad, mean, confidence, ask_good_once=False)

@@ -57,7 +57,11 @@ def bisect_releases(case: Path, package: str, good: str | None, bad: str | None,
     answer |= {"seconds": round(time.monotonic() - started, 2), "target": display(source.target)}
     goes_on = options["then_commits"] is not None and bool(answer["first_bad"])
     if goes_on:
-        answer["next"] = _next(options["then_commits"], answer)
+        try:
+            answer["next"] = _next(options["then_commits"], answer)
+        except BadInput as error:  # no such tags: what was found is told all the same
+            say(str(error))
+            goes_on = False
     keep_culprit(case, "releases", answer)
     if goes_on and (options["build"] or options["check"]):
         return _then_commits(case, answer, options)
