@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 from tests.failing import host, program
 
 from opsieve.backends.observation import Observation
@@ -182,3 +182,19 @@ def test_other_builds_of_a_compiler_are_those_its_baseline_knows() -> None:
     names = [str(build) for build in builds(Target("onnxruntime"))]
     assert names == [f"onnxruntime:level={level}" for level in ("layout", "extended", "basic", "disable_all")]
     assert builds(Target("reference")) == ()
+
+
+def test_a_model_with_large_weights_is_checked_by_their_types(workers: Workers) -> None:
+    weights = numpy_helper.from_array(np.ones((600, 600), np.float32), "w")
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 600]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", ends[:1], ends[1:], [weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    start = Subject(model, {"x": np.ones((1, 600), np.float32)}, {})
+    validator = Validator(workers, start)
+    assert validator.strict
+    wrong = onnx.ModelProto()
+    wrong.CopyFrom(model)
+    wrong.graph.initializer[0].dims[:] = [300, 1200]
+    right, complaint = validator.complaints([start, replace(start, model=wrong)])
+    assert right == ""
+    assert "Incompatible" in complaint
