@@ -26,14 +26,17 @@ from opsieve.gen.declaration import ANY, Attributes, Operator, Tensor
 from opsieve.gen.growth import SUPPORTED, Wish, case, single
 from opsieve.gen.schema import OLDEST, form
 from opsieve.gen.sketch import Choice, Supports
+from opsieve.gen.tensor_facts import PLAIN
 
-_DRAWS = 60  # instances drawn of an operator, form and first dtype, at most
-_PATIENCE = 40  # draws in a row without a new signature, after which no more are made
+_DRAWS = 100  # instances drawn of an operator, form and first dtype, at most
+_PATIENCE = 60  # draws in a row without a new signature, after which no more are made
 _RUNS = 2  # instances of a signature that are run, of different ranks where there are
 # Compilers that take a tenth of a second for one operator are asked about the commonest first dtypes only, one instance of a
 # signature; what they were not asked about is not generated for them.
 _SLOW = frozenset(("tvm", "onnxsim", "inductor", "torch-exporter", "tinygrad"))
 _COMMON = frozenset(("float32", "float16", "int64", "int32", "uint8", "bool"))
+_CHOOSY = "dilated"  # what hangs on sizes too: more instances of such a signature are run
+_RUNS_CHOOSY = 8
 _CHUNK = 24  # operators with a form and a dtype between two writes
 _MAX_FILE = 64 << 20
 # Attributes that choose another kernel.
@@ -69,9 +72,10 @@ def signature(operator: Operator, ins: Sequence[Tensor | None], attrs: Attribute
     """What support depends on: `Cast 13 float32 to=10`."""
     had = None if operator.domain else form(operator.name, opset)
     dtypes = [tensor.dtype if tensor is not None else "-" for tensor in ins]
-    if len(dtypes) > 3 or (had is not None and had.inputs and had.inputs[-1].variadic):
-        given = [dtype for dtype in dtypes if dtype != "-"]
-        dtypes = [dtype for place, dtype in enumerate(given) if not place or dtype != given[place - 1]]
+    if had is not None and had.inputs and had.inputs[-1].variadic:
+        dtypes = [dtype for place, dtype in enumerate(dtypes) if not place or dtype != dtypes[place - 1]]
+    elif len(dtypes) > 3:  # many of which are left out, in many ways
+        dtypes = [dtype for dtype in dtypes if dtype != "-"]
     told = f"{qualified(operator)} {had.since if had else 0} {','.join(dtypes)}"
     for name in _WAYS:
         if name in attrs:
@@ -283,19 +287,21 @@ def _instances(probe: Probe, runs: int = _RUNS) -> Iterator[tuple[str, int, Test
     operator = probe.operator
     safe = operator.safe[0] if operator.safe else ANY
     choice = Choice(operator, frozenset((probe.dtype,)), (probe.dtype,), *operator.ranks, safe)
-    met: dict[str, set[int]] = {}
+    met: dict[str, list[int]] = {}
     idle = 0
     for seed in range(_DRAWS):
-        sketch = single(choice, probe.opset, seed)
+        sketch = single(choice, probe.opset, seed, palette=PLAIN if seed % 2 else ())
         if sketch is None or idle == _PATIENCE:
             return
         node = sketch.nodes[-1]
         told, rank = signature(operator, node.ins, node.attrs, probe.opset), _rank(node.ins)
         idle = idle + 1 if told in met else 0
-        ranks = met.setdefault(told, set())
-        if rank in ranks or len(ranks) == runs:
+        ranks = met.setdefault(told, [])
+        if len(ranks) >= runs and not (_CHOOSY in told and len(ranks) < _RUNS_CHOOSY):
             continue
-        ranks.add(rank)
+        if rank in ranks and _CHOOSY not in told:
+            continue
+        ranks.append(rank)
         made = case(sketch, Wish(), "probe", seed)
         yield told, rank, Test(made.program, made.inputs)
 

@@ -146,14 +146,17 @@ def recorded(wish: Wish) -> Mapping[str, str]:
     return MappingProxyType(found)
 
 
-def single(choice: Choice, opset: int, seed: int, budget: Budget | None = None) -> Sketch | None:
+def single(
+    choice: Choice, opset: int, seed: int, budget: Budget | None = None, palette: tuple[str, ...] = ()
+) -> Sketch | None:
     """A sketch around one instance of an operator, with leaves for its inputs; None when 20 draws gave none.
 
-    For probing, soaks and tests: `choice` says which dtypes and ranks the first input may have.
+    For probing, soaks and tests: `choice` says which dtypes and ranks the first input may have, `palette` the likely dtypes of other
+    inputs (those of the first unless given).
     """
     draw = Draw(f"single {choice.op.domain} {choice.op.name} {','.join(choice.leaves)} {opset} {seed}")
     for _ in range(20):
-        sketch = Sketch(draw, opset, Style(pick=0.3, palette=choice.leaves), budget or Budget())
+        sketch = Sketch(draw, opset, Style(pick=0.3, palette=palette or choice.leaves), budget or Budget())
         if sketch.grow(choice) is not None:
             return sketch
     return None
