@@ -1,0 +1,278 @@
+"""What docs/generator.md says of the generator, measured: validity, speed, picking rate, guidance, the balance of operators.
+
+    python benchmarks/generator.py validity [--models 10000] [--nodes 5-60] [--strategies NAME,...]
+    python benchmarks/generator.py speed [--strategies NAME,...] [--profile]
+    python benchmarks/generator.py picking | guided | bins [--images DIR]
+    python benchmarks/generator.py balance [--models 4000]
+
+`validity` probes onnxruntime first and keeps to what it has. `inferred` is the share of models of which no declared type contradicts what
+ONNX's strict inference finds once all declarations but those of inputs are taken away, `found` the share of tensors that it finds
+the whole type of. `runs` are models that onnxruntime runs unoptimised, `finite` those that give no NaN and no Inf.
+"""
+
+import argparse
+import cProfile
+import pstats
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from opsieve.backends.inference import typed
+from opsieve.backends.support import both, probed
+from opsieve.backends.target import Target
+from opsieve.backends.workers import Test, Workers
+from opsieve.gen import strategies, wishes
+from opsieve.gen.case import Case
+from opsieve.gen.catalogue import operators
+from opsieve.gen.growth import Wish, begun, case, grown
+from opsieve.gen.metrics import Metrics
+from opsieve.gen.plots import line_plot
+from opsieve.gen.program import Program
+from opsieve.gen.structure import all_nodes
+
+LEFT_OUT = ("disruptive", "mix")
+GROUP = 250
+ORT = Target.parse("onnxruntime:disable_all")
+
+
+def own() -> list[str]:
+    """Every strategy that makes valid programs."""
+    return [name for name in strategies.names() if name not in LEFT_OUT]
+
+
+def bare(program: Program) -> Program:
+    """The program without the declared types of what its nodes give."""
+    model = onnx.load_model_from_string(program.model)
+    del model.graph.value_info[:]
+    for output in model.graph.output:
+        output.ClearField("type")
+    return Program(model.SerializeToString(), program.name)
+
+
+def types(model: onnx.ModelProto) -> dict[str, tuple[int, tuple[int, ...] | None]]:
+    """Element type and shape of every tensor that has a type, -1 for sizes that have no number."""
+    found = {}
+    for info in (*model.graph.value_info, *model.graph.output):
+        if info.type.HasField("tensor_type"):
+            tensor = info.type.tensor_type
+            shape = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim)
+            found[info.name] = (tensor.elem_type, shape if tensor.HasField("shape") else None)
+    return found
+
+
+def compared(declared: onnx.ModelProto, inferred: onnx.ModelProto) -> tuple[int, int, str]:
+    """How many tensors are declared, for how many inference finds an element type and as many sizes, the first contradiction."""
+    told, found, wrong = types(inferred), 0, ""
+    wanted = types(declared)
+    for name, (dtype, shape) in wanted.items():
+        its_dtype, its_shape = told.get(name, (0, None))
+        if its_dtype not in (0, dtype) or (None not in (shape, its_shape) and not agree(shape or (), its_shape or ())):
+            wrong = wrong or f"{name} is declared {dtype}{shape} and inferred {its_dtype}{its_shape}"
+        found += its_dtype == dtype and its_shape is not None and its_shape.count(-1) <= (shape or ()).count(-1)
+    return len(wanted), found, wrong
+
+
+def agree(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
+    return len(first) == len(second) and all(-1 in (p, q) or p == q for p, q in zip(first, second, strict=True))
+
+
+def validity(models: int, nodes: str, names: list[str]) -> None:
+    low, high = wishes.nodes(nodes)
+    print(
+        f"{'strategy':<18}{'models':>8}{'nodes':>8}{'checker':>9}{'inferred':>10}{'runs':>9}{'finite':>9}{'found':>9}"
+    )
+    totals: Counter[str] = Counter()
+    with Workers() as workers:
+        supports = probed(workers, [ORT])
+        wish = Wish(nodes=low, between=(low, high), types=True, supports=both(supports))
+        for name in names:
+            told, reasons = one_strategy(workers, name, wish, models // len(names))
+            totals.update(told)
+            row(name, told)
+            for reason, count in reasons.most_common(12):
+                print(f"    {count} x {reason}", file=sys.stderr)
+    row("all", totals)
+
+
+def one_strategy(workers: Workers, name: str, wish: Wish, models: int) -> tuple[Counter[str], Counter[str]]:
+    told: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    for start in range(0, models, GROUP):
+        cases = [strategies.generate(name, seed, wish) for seed in range(start, min(start + GROUP, models))]
+        told["models"] += len(cases)
+        told["nodes"] += sum(len(item.program.proto.graph.node) for item in cases)
+        tests = [Test(item.program, item.inputs) for item in cases]
+        for item, answer in zip(cases, workers.observe_many(Target.parse("checker"), tests), strict=True):
+            told["checker"] += answer.outcome == "ok"
+            if answer.outcome != "ok":
+                reasons[f"checker, {item.program.name}: {answer.message[:160]}"] += 1
+        for item, (inferred, problem) in zip(
+            cases, typed(workers, [bare(item.program) for item in cases]), strict=True
+        ):
+            tensors, found, wrong = compared(item.program.proto, inferred)
+            problem = problem or wrong
+            told["tensors"] += tensors
+            told["found"] += found
+            told["inferred"] += not problem
+            if problem:
+                reasons[f"types, {item.program.name}: {problem[:160]}"] += 1
+        for item, answer in zip(cases, workers.observe_many(ORT, tests), strict=True):
+            told["runs"] += answer.outcome == "ok"
+            told["finite"] += answer.outcome == "ok" and all(map(finite, (answer.outputs or {}).values()))
+            if answer.outcome != "ok":
+                reasons[f"{answer.outcome}, {item.program.name}: {answer.message[-160:]}"] += 1
+    return told, reasons
+
+
+def finite(value: object) -> bool:
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "fV":
+        return True
+    return bool(np.isfinite(value.astype(np.float64)).all())
+
+
+def row(name: str, told: Counter[str]) -> None:
+    count = max(1, told["models"])
+    shares = "".join(
+        f"{told[key] / count:>{width}.2%}"
+        for key, width in (("checker", 9), ("inferred", 10), ("runs", 9), ("finite", 9))
+    )
+    print(
+        f"{name:<18}{told['models']:>8}{told['nodes'] / count:>8.1f}{shares}{told['found'] / max(1, told['tensors']):>9.1%}",
+        flush=True,
+    )
+
+
+def speed(names: list[str], profile: bool) -> None:
+    print(f"{'strategy':<18}{'nodes':>7}{'models/s':>10}{'us a node':>11}")
+    for name in names:
+        for nodes in (10, 30, 100, 300, 1000):
+            wish = Wish(nodes=nodes, budget=replace(Wish().budget, elements=1 << 22, work=1 << 26))
+            for seed in range(3):
+                strategies.generate(name, (1 << 40) + seed, wish)
+            count = max(6000 // nodes, 6)
+            began = time.process_time()
+            for seed in range(count):
+                strategies.generate(name, seed, wish)
+            seconds = time.process_time() - began
+            print(f"{name:<18}{nodes:>7}{count / seconds:>10.1f}{seconds / count / nodes * 1e6:>11.1f}", flush=True)
+    if profile:
+        wish = Wish(nodes=10)
+        meter = cProfile.Profile()
+        meter.enable()
+        for seed in range(2000):
+            strategies.generate(names[0], seed, wish)
+        meter.disable()
+        pstats.Stats(meter).sort_stats("tottime").print_stats(22)
+
+
+def grown_at(pick: float, bins: int, seed: int, nodes: int) -> Case:
+    """isra's program with another picking rate or number of bins."""
+    wish = Wish(nodes=nodes, bins=bins)
+    sketch = begun(wish, seed, "isra", pick)
+    grown(sketch, wish)
+    return case(sketch, wish, "isra", seed)
+
+
+def picking() -> None:
+    """Isra, Table II: its metrics over all operators by picking rate, 200 programs of 10 nodes."""
+    names: list[str] = []
+    for rate in (0.5, 0.8, 0.9, 0.95, 0.97, 0.99):
+        metrics = Metrics()
+        for seed in range(200):
+            metrics.add(grown_at(rate, 7, seed, 10).program.proto)
+        told = metrics.report()
+        if not names:
+            names = list(told["isra_all"])
+            print(f"{'rate':>6}" + "".join(f"{name:>9}" for name in names) + f"{'instances':>11}{'edges':>7}")
+        print(
+            f"{rate:>6}"
+            + "".join(f"{told['isra_all'][name]:>9.4g}" for name in names)
+            + f"{told['instances']:>11}{told['edges']:>7}"
+        )
+
+
+def guided(images: Path, models: int = 1000) -> None:
+    """HirFuzz, Figure 6: its three coverages by number of programs of 10 nodes, guided and not."""
+    kinds = ("operator-dtype", "operator-shape", "operator-edge")
+    lines: dict[str, dict[str, list[tuple[float, float]]]] = {kind: {} for kind in kinds}
+    for name in ("hirfuzz", "isra"):
+        metrics = Metrics()
+        for seed in range(models):
+            metrics.add(strategies.generate(name, seed, Wish(types=True)).program.proto)
+            if seed % 10 == 9:
+                for kind in kinds:
+                    told = metrics.coverage.hirfuzz[kind]
+                    label = "guided (hirfuzz)" if name == "hirfuzz" else "not guided (isra)"
+                    lines[kind].setdefault(label, [(0, 0)]).append((seed + 1, told))
+        print(name, {kind: metrics.coverage.hirfuzz[kind] for kind in kinds})
+    for kind in kinds:
+        path = images / f"guided-{kind}.svg"
+        path.write_text(line_plot(f"{kind} coverage", "programs of 10 nodes", "pairs", lines[kind]), encoding="utf-8")
+
+
+def bins() -> None:
+    """NNSmith's binning: distinct instances of 200 programs of 10 nodes with sizes drawn from k bins, and uniformly."""
+    for count in (0, 3, 5, 7):
+        metrics = Metrics()
+        for seed in range(200):
+            metrics.add(grown_at(0.95, count, seed, 10).program.proto)
+        told = metrics.report()
+        print(
+            f"k = {count or 'none'}: {told['instances']} instances, {told['hirfuzz']['operator-shape']} operator-shape pairs"
+        )
+
+
+def balance(models: int, name: str) -> None:
+    """How often each operator is met under a strategy."""
+    met: Counter[str] = Counter()
+    for seed in range(models):
+        model = strategies.generate(name, seed, Wish(nodes=5, between=(5, 30))).program.proto
+        met.update(
+            f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in all_nodes(model.graph.node)
+        )
+    there = {key: met[key] for key in operators() if "::" not in key}
+    order = sorted(there, key=lambda key: there[key])
+    families: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for key, count in there.items():
+        family = operators()[key].family
+        families[family] += count
+        sizes[family] += 1
+    print("least:", ", ".join(f"{key} {there[key]}" for key in order[:15]))
+    print("most:", ", ".join(f"{key} {there[key]}" for key in order[-15:]), "and Constant", met["Constant"])
+    for family, count in sorted(families.items(), key=lambda item: item[1] / sizes[item[0]]):
+        print(f"{family:<16}{sizes[family]:>4} operators{count / sizes[family]:>9.0f} nodes each")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("validity", "speed", "picking", "guided", "bins", "balance"))
+    parser.add_argument("--models", type=int, default=10_000)
+    parser.add_argument("--nodes", default="5-60")
+    parser.add_argument("--strategies", default="")
+    parser.add_argument("--images", type=Path, default=Path("docs/images"))
+    parser.add_argument("--profile", action="store_true")
+    given = parser.parse_args()
+    names = given.strategies.split(",") if given.strategies else []
+    match given.what:
+        case "validity":
+            validity(given.models, given.nodes, names or own())
+        case "speed":
+            speed(names or ["isra", "hirfuzz", "mix"], given.profile)
+        case "picking":
+            picking()
+        case "guided":
+            guided(given.images)
+        case "bins":
+            bins()
+        case "balance":
+            balance(given.models, names[0] if names else "mix")
+
+
+if __name__ == "__main__":
+    main()
