@@ -200,6 +200,7 @@ class Zygote:
         self.backend: Any = None
         self.workers: Dict[int, Tuple[int, str]] = {}  # pid -> the pipe that awaits its end, and its scratch folder
         self.count = 0
+        self.pid = os.getpid()  # a forked child finds its parent's here
 
     def start(self) -> None:
         """Import the compiler and say so; on failure tell why and end. A nursery leaves the compiler to its zygotes."""
@@ -271,6 +272,8 @@ class Zygote:
     def leave(self, status: int) -> None:
         """In a forked child: a session of its own, no signal handlers and no descriptors of the parent, and its fate."""
         self.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != self.pid:  # the parent ended before this process had asked to end with it
+            os._exit(1)
         os.setsid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
