@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsieve.backends import native
-from opsieve.backends.frames import parse_log, summary
+from opsieve.backends.frames import parse_log
+from opsieve.backends.last_words import summary
 
 # What dies: the source of a function `die`, called in a forked child as a worker's test would be.
 DEATHS = {
