@@ -22,9 +22,13 @@ FILTER = (
     ("-kind:crash", "a - before a field: not"),
 )
 NAMES = {
-    "slash": "/", "question_mark": "?", "right_square_bracket": "]", "left_square_bracket": "[", "escape": "esc", "enter": "enter",
-    "full_stop": ".", "upper_r": "R",
-}  # fmt: skip
+    "slash": "/",
+    "question_mark": "?",
+    "right_square_bracket": "]",
+    "left_square_bracket": "[",
+    "escape": "esc",
+}
+_TEXTUALS_OWN = ("screen.copy_text", "page_left", "page_right", "app.help_quit")  # of no use here
 
 
 class HelpScreen(ModalScreen[None]):
@@ -49,18 +53,22 @@ class HelpScreen(ModalScreen[None]):
 
 
 def help_lines(screen: Screen[object]) -> list[Line]:
-    """The active keys of a screen: its own first, then those of the app."""
-    own: dict[str, list[str]] = {}
-    everywhere: dict[str, list[str]] = {}
+    """The active keys of a screen: its own first, then those of the app, then how to move."""
+    groups: dict[str, dict[str, list[str]]] = {"on this screen": {}, "everywhere": {}, "moving": {}}
     for key, active in screen.active_bindings.items():
         described = active.binding.description
-        if described:
-            goes = everywhere if active.node is screen.app else own
-            goes.setdefault(described, []).append(NAMES.get(key, key))
-    found: list[Line] = [((f"{type(screen).__name__.removesuffix('Screen').lower()}", "accent"),)]
-    for title, keys in (("on this screen", own), ("everywhere", everywhere)):
-        found += [(), ((title, "strong"),)]
-        found += [((f"  {visible(' '.join(names)):18}", "accent"), (visible(text), "")) for text, names in keys.items()]
+        if described and active.binding.action not in _TEXTUALS_OWN:
+            title = (
+                "everywhere" if active.node is screen.app else "on this screen" if active.node is screen else "moving"
+            )
+            groups[title].setdefault(described, []).append(NAMES.get(key, key))
+    found: list[Line] = [((type(screen).__name__.removesuffix("Screen").lower(), "accent"),)]
+    for title, keys in groups.items():
+        if keys:
+            found += [(), ((title, "strong"),)]
+            found += [
+                ((f"  {visible(' '.join(names)):18}", "accent"), (visible(text), "")) for text, names in keys.items()
+            ]
     found += [(), (("in the filter", "strong"),)]
     found += [((f"  {words:26}", "accent"), (meaning, "")) for words, meaning in FILTER]
     return found
