@@ -3,7 +3,7 @@
 Of every declared operator, form and first dtype instances are drawn until no new signature turns up, and one or two of each signature
 are run. A signature is the operator, its form, the dtypes of its inputs, and attributes that choose another kernel. One whose instances
 are refused as unsupported is not generated; where that depends on the rank of the first input alone, those ranks are not. A signature that was
-never drawn is allowed, unless others of the same operator, form and first dtype were refused. Answers are kept in a file for each
+never drawn is allowed, unless others of the same operator and form were refused. Answers are kept in a file for each
 target, version and state of the declarations, line by line, so that a probe that was interrupted goes on.
 """
 
@@ -109,7 +109,7 @@ class Support:
     """What one version of a target has. `reasons` tells for each refused signature what the compiler said.
 
     `by_rank` is of signatures that are refused at some ranks only, `known` are all that were run, `doubtful` the beginnings of
-    signatures (operator, form, first dtype) of which some were refused, `dtypes` those that were asked about (None: all).
+    signatures (operator, form) of which some were refused, `dtypes` those that were asked about (None: all).
     """
 
     target: str
@@ -131,10 +131,9 @@ class Support:
         told = signature(operator, ins, attrs, opset)
         if told in self.known:
             return told not in self.reasons and (not self.by_rank or (told, _rank(ins)) not in self.by_rank)
-        beginning = _beginning(told)
-        if self.dtypes is not None and not _plain(beginning.rpartition(" ")[2]) <= self.dtypes:
+        if self.dtypes is not None and not _plain((*told.split(" ", 3), "", "")[2].partition(",")[0]) <= self.dtypes:
             return False
-        return beginning not in self.doubtful
+        return _beginning(told) not in self.doubtful
 
 
 def both(supports: Sequence[Support]) -> Supports | None:
@@ -200,9 +199,8 @@ def explained(support: Support) -> list[str]:
 
 
 def _beginning(told: str) -> str:
-    """The operator, form and first dtype of a signature."""
-    name, since, rest = (*told.split(" ", 3), "")[:3]
-    return f"{name} {since} {rest.partition(',')[0]}"
+    """The operator and form of a signature."""
+    return " ".join(told.split(" ", 2)[:2])
 
 
 def _plain(dtype: str) -> frozenset[str]:

@@ -21,6 +21,8 @@ Supports = Callable[[Operator, Sequence[Tensor | None], Attributes, int], bool]
 FREE = -1  # a size that a sampler leaves open
 _RANKS = (0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5)
 _TRIES = 3
+# Operators that are added without their declarations: what is asked whether the compilers have them.
+_PLUMBING = {name: Operator(name, lambda _sketch, _x: None) for name in ("Cast", "Reshape", "Unsqueeze")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +321,14 @@ class Sketch:
             return len(other) <= len(shape)
         return math.prod(broadcast(shape, other)) <= self.budget.tensor
 
+    def has(self, op: str, ins: Sequence[Tensor | None], attrs: Attributes) -> bool:
+        """Whether the compilers under test have an operator of ONNX's own that is added without its declaration."""
+        supports = self.root.supports
+        if supports is None:
+            return True
+        asked = _PLUMBING.get(op) or _PLUMBING.setdefault(op, Operator(op, lambda _sketch, _x: None))
+        return supports(asked, ins, attrs, self.opset)
+
     def glued(self, choice: Choice) -> Tensor | None:
         """An existing tensor made to fit by a Cast, an Unsqueeze or a Reshape; None when none can be."""
         if not self.loose:
@@ -334,19 +344,16 @@ class Sketch:
         if not choice.low <= rank <= choice.high:
             if rank < choice.low:
                 axes = list(range(choice.low - rank))
-                sides = (*(1 for _ in axes), *tensor.shape)
-                made = self.emit(
-                    "Unsqueeze", "", [tensor, self.ints(axes)], {}, [(tensor.dtype, sides)], (tensor.low, tensor.high)
-                )
+                op, sides, second = "Unsqueeze", (*(1 for _ in axes), *tensor.shape), self.ints(axes)
             else:
                 kept = choice.high - 1
                 if choice.high == 0:
                     return None
-                sides = (*tensor.shape[:kept], math.prod(tensor.shape[kept:]))
-                made = self.emit(
-                    "Reshape", "", [tensor, self.ints(sides)], {}, [(tensor.dtype, sides)], (tensor.low, tensor.high)
-                )
-            tensor = made[0]
+                op, sides = "Reshape", (*tensor.shape[:kept], math.prod(tensor.shape[kept:]))
+                second = self.ints(sides)
+            if not self.has(op, [tensor, second], {}):
+                return None
+            tensor = self.emit(op, "", [tensor, second], {}, [(tensor.dtype, sides)], (tensor.low, tensor.high))[0]
         if tensor.dtype not in choice.dtypes:
             targets = [d for d in choice.leaves if d in self.style.palette] or [
                 d for d in choice.leaves if d in USUAL and d != "string"
@@ -361,7 +368,10 @@ class Sketch:
                 low, high = math.floor(low), math.ceil(high)
             if low < LEAST[dtype] or high > LARGEST[dtype]:
                 return None
-            tensor = self.emit("Cast", "", [tensor], {"to": NUMBER[dtype]}, [(dtype, tensor.shape)], (low, high))[0]
+            attrs: Attributes = {"to": NUMBER[dtype]}
+            if not self.has("Cast", [tensor], attrs):
+                return None
+            tensor = self.emit("Cast", "", [tensor], attrs, [(dtype, tensor.shape)], (low, high))[0]
         return tensor if not self.style.ranged or tensor.within(choice.safe) else None
 
     # Sizes

@@ -104,7 +104,8 @@ def _map(sketch: Sketch, x: Tensor) -> Instance | None:
     ins, inputs = [x], [taken]
     name = sketch.draw.choice(("Identity", "Relu", "Neg", "Add"))
     had = form(name, sketch.opset)
-    if had is None or dtype not in had.dtypes(0):
+    operands = [taken, taken] if name == "Add" else [taken]
+    if had is None or dtype not in had.dtypes(0) or not sketch.has(name, operands, {}):
         name = "Identity"
     low, high = {"Relu": (max(x.low, 0.0), max(x.high, 0.0)), "Neg": (-x.high, -x.low)}.get(name, (x.low, x.high))
     operands = [taken]
