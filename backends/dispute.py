@@ -48,6 +48,9 @@ class Dispute:
         if not self.left:
             return self.excused(worst)
         worst = Comparison(self.left).worst
+        host = trial.host_shares(self.outputs, tuple(self.left), self.dtypes)
+        if host is not None:
+            return trial.fault_of(host, worst, tuple(self.rules))
         # The expected outputs and other compilers are voices of their own; the native reference shares the arbiter's code.
         names = tuple(self.left)
         seconds = [display(v) for v in self.others if trial.agrees(v, self.truth, self.dtypes, names)]

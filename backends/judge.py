@@ -104,7 +104,10 @@ class _Judgement(Trial):
             return flaky
         kind = _ENDS[first.outcome]
         blame = ""
-        baseline = self.baseline()
+        baseline, host = self.baseline(), self.host()
+        if host is not None and self.ask(host).outcome == first.outcome:
+            reason = f"{display(host)}, which runs what {display(self.target)} makes, ends with `{first.outcome}` on the original program too"
+            return Verdict("undecided", reason, kind, first.stage, first.message)
         if kind == "crash":
             return Verdict(
                 "fail",
@@ -205,6 +208,9 @@ class _Judgement(Trial):
             changed = self.repeats(outputs, names, dtypes)
             if changed is not None:
                 return changed
+            host = self.host_shares(outputs, names, dtypes)
+            if host is not None:
+                return self.fault_of(host, found.worst)
             against = [v for v in self.voices if self.agrees(v, outputs, dtypes, names)]
             if against:
                 reason = f"{display(against[0])} agrees with {display(self.target)} against the expected outputs: {told(found.worst)}"

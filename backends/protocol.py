@@ -61,6 +61,14 @@ class Backend(Protocol):
         """What an exception means: `rejected`, `unsupported`, `environment`, `out-of-memory` or `error`."""
 
 
+class Hosted(Protocol):
+    """What a backend has besides when another compiler runs its result."""
+
+    runs_on: (
+        str  # that compiler, as a target is written: where it fails on the original program alike, the fault is its
+    )
+
+
 class Scripted(Protocol):
     """What a backend may have besides: its few lines of the scripts that `opsieve export` writes."""
 

@@ -82,6 +82,14 @@ def baseline(target: Target) -> Target | None:
     return None if base == resolve(target) else base
 
 
+def runtime(target: Target) -> Target | None:
+    """The compiler that runs what the target makes of a program, None where the target runs it itself (`protocol.Hosted`)."""
+    if target.backend not in names():
+        return None
+    text = getattr(plugin(target.backend).backend, "runs_on", "")
+    return resolve(text) if text else None
+
+
 def display(target: Target) -> str:
     """The target as a person writes it: its main option's value without the name."""
     if target.backend not in names():

@@ -288,6 +288,7 @@ class Exporter(Compiled):
     baseline: Mapping[str, str] = {"exporter": "off", "optimise": "on", "opset": ""}
     lacks: tuple[str, ...] = (*Torch.lacks, "sequences and optionals", "what onnxruntime lacks, which runs the result")
     libraries = ("onnxscript", "onnx-ir", "onnxruntime", "packaging")
+    runs_on = "onnxruntime:level=disable_all"
 
     def load(self) -> str:
         """Import torch's exporter and onnxruntime."""

@@ -46,6 +46,8 @@ class Transformed:
     `libraries` are the requirements of the package beside numpy and onnxruntime.
     """
 
+    runs_on = "onnxruntime:level=disable_all"
+
     def __init__(
         self,
         name: str,

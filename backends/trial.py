@@ -9,7 +9,7 @@ from onnx import ModelProto, TypeProto, helper
 from opsieve.backends.compare import Policy, compare
 from opsieve.backends.hazards import ACCUMULATION, RANDOM
 from opsieve.backends.observation import Hazard, Observation
-from opsieve.backends.registry import display
+from opsieve.backends.registry import display, runtime
 from opsieve.backends.target import Target
 from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.gen.program import Program
@@ -73,6 +73,26 @@ class Trial:
         """The unoptimised build of the target, unless the target is it."""
         found = self.lab.baseline(self.target)
         return None if found == self.target else found
+
+    def host(self) -> Target | None:
+        """The compiler that runs what the target makes of the program, None where that is the target itself."""
+        found = runtime(self.target)
+        return None if found == self.target else found
+
+    def host_shares(self, outputs: Values, names: Sequence[str], dtypes: Mapping[str, str]) -> Target | None:
+        """The host, when it gives the same named outputs for the original program: then they are no fault of the target's."""
+        host = self.host()
+        if host is None or not all(name in outputs for name in names):
+            return None
+        return host if self.agrees(host, outputs, dtypes, names) else None
+
+    def fault_of(self, host: Target, worst: Mismatch | None, rules: tuple[str, ...] = ()) -> Verdict:
+        """The verdict where the host gives the same wrong outputs."""
+        reason = (
+            f"{display(host)}, which runs what {display(self.target)} makes, gives the same for the original program, "
+            f"so it is no fault of {display(self.target)}: {told(worst)}"
+        )
+        return Verdict("undecided", reason, "mismatch", "run", rules=rules, mismatch=worst)
 
     def agrees(self, voice: Target, truth: Mapping[str, Any], dtypes: Mapping[str, str], names: Sequence[str]) -> bool:
         """Whether a voice gives the named outputs of `truth`."""

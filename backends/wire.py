@@ -86,7 +86,8 @@ def pack(value: Any, chunks: List[Any]) -> Any:
             return {"d": "string", "s": array.shape, "v": texts}
         name = array.dtype.name
         array = array.astype(dtype_of(name))  # another byte order than this machine's
-    chunks.append(array.reshape(-1).view(np.uint8).data)
+    # ravel, not reshape: that leaves the elements of a broadcast or cut array apart.
+    chunks.append(array.ravel().view(np.uint8).data)
     return {"d": name, "s": array.shape, "n": array.nbytes}
 
 

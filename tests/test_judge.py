@@ -49,6 +49,41 @@ def judged(answers: dict[str, Observation | Callable[[int], Observation]], **opt
     return judge(program(), {"x": np.float32([1])}, Target.parse(FAKE), lab, **options), lab
 
 
+# -- a target whose result another compiler runs
+
+HOSTED, HOST = "onnxsim", "onnxruntime:level=disable_all"
+
+
+def hosted(answers: dict[str, Observation | Callable[[int], Observation]], **options: Any) -> tuple[Judged, TableLab]:
+    lab = TableLab(answers)
+    voices = [Target.parse(HOST), Target.parse(OTHER)]
+    return judge(program(), {"x": np.float32([1])}, Target.parse(HOSTED), lab, voices=voices, **options), lab
+
+
+def test_what_the_host_gets_wrong_on_the_original_too_is_no_fault_of_the_transformer() -> None:
+    answers = {HOSTED: gives(1, 3), REF: truth(1, 2), NATIVE: gives(1, 2), HOST: gives(1, 3), OTHER: gives(1, 2)}
+    verdict = hosted(dict(answers))[0].verdict
+    assert (verdict.verdict, verdict.kind) == ("undecided", "mismatch")
+    assert "onnxruntime:disable_all, which runs what onnxsim makes" in verdict.reason
+    vouched = hosted(dict(answers), expected={"y": np.float32([1, 2])})[0].verdict
+    assert vouched.verdict == "undecided"
+    without_reference = {HOSTED: gives(1, 3), HOST: gives(1, 3)}
+    assert hosted(dict(without_reference), expected={"y": np.float32([1, 2])})[0].verdict.verdict == "undecided"
+    for right in (
+        gives(1, 2),
+        gives(1, 4),
+        ends("error"),
+    ):  # the host on the original: right, wrong in another way, none
+        assert hosted({**answers, HOST: right})[0].verdict.verdict == "fail"
+
+
+@pytest.mark.parametrize("outcome", ["crash", "hang", "out-of-memory"])
+def test_a_host_that_dies_of_the_original_too_is_to_blame(outcome: Outcome) -> None:
+    answers = {HOSTED: ends(outcome), REF: truth(1, 2), NATIVE: gives(1, 2), OTHER: gives(1, 2)}
+    assert hosted({**answers, HOST: ends(outcome)})[0].verdict.verdict == "undecided"
+    assert hosted({**answers, HOST: gives(1, 2)})[0].verdict.verdict == "fail"
+
+
 # -- agreement is cheap
 
 
