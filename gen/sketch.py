@@ -470,8 +470,12 @@ class Sketch:
 
     def grow(self, choice: Choice) -> list[Tensor] | None:
         """Draw an instance of an operator and add it; None when this draw did not fit (rare, and cheap)."""
+        inner = self.root.inner
         made = choice.op.sample(self, self.first(choice))
-        return None if made is None else self.add(choice.op, *made)
+        added = None if made is None else self.add(choice.op, *made)
+        if added is None:
+            self.root.inner = inner  # bodies that nobody has do not count
+        return added
 
     def child(self) -> "Sketch":
         """A sketch for a body: it may use what is known here, and its nodes are its own."""

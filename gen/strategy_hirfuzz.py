@@ -55,9 +55,11 @@ def _guided(sketch: Sketch, wish: Wish, coverage: Coverage) -> None:
     sketch.choices = choices(sketch.opset, wish.only, wish.dtypes)
     from_all = plenty(sketch.opset, wish.only, wish.dtypes, not wish.opset)
     draw, makers = sketch.draw, dict[str, str]()
+    gluing, plain = sketch.style, replace(sketch.style, glue=0.0)
     while len(sketch.nodes) + sketch.inner < wish.nodes and sketch.elements < wish.budget.elements:
         best, most, before = None, -1, len(sketch.leaves)
-        for _ in range(_CANDIDATES):
+        for number in range(_CANDIDATES):
+            sketch.style = plain if number else gluing  # glue of what is not taken would be left lying about
             choice = draw.choice(from_all)
             operator = choice.op
             if operator.family in ("control", "container") and best is not None:
@@ -74,6 +76,7 @@ def _guided(sketch: Sketch, wish: Wish, coverage: Coverage) -> None:
         if best is None:
             continue
         operator, ins, attrs, outs, producers = best
+        sketch.style = gluing
         added = sketch.add(operator, ins, attrs)
         sketch.forget(sketch.leaves[before:])
         if added is None:
