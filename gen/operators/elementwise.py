@@ -42,6 +42,38 @@ def _positive(x: float) -> float:
     return x if x > 0 else 0.0
 
 
+def falling(function: Callable[[float], float]) -> Interval:
+    """The interval of a function that never rises."""
+    return lambda low, high: (function(high), function(low))
+
+
+def above(least: float, slope: float, most: float = 1.0) -> Interval:
+    """The interval of an activation with one dip to `least`, that is between `slope` and `most` times its operand where that is positive."""
+    return lambda low, high: (slope * low if low >= 0 else least, most * _positive(high))
+
+
+def _wave(low: float, high: float, crest: float) -> Bounds:
+    """The interval of a wave of period 2 pi that is cosine moved to have a crest at `crest`."""
+    turn = 2 * math.pi
+    peak = math.floor((high - crest) / turn) * turn + crest >= low
+    dip = math.floor((high - crest - math.pi) / turn) * turn + crest + math.pi >= low
+    ends = (math.cos(low - crest), math.cos(high - crest))
+    return (-1.0 if dip else min(ends), 1.0 if peak else max(ends))
+
+
+def _cosh(low: float, high: float) -> Bounds:
+    near, far = _abs(low, high)
+    return math.cosh(near), math.cosh(far)
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x > -700 else 0.0
+
+
+def _softplus(x: float) -> float:
+    return x if x > 30 else math.log1p(math.exp(x))
+
+
 def _least(x: float) -> float:
     return min(x, 0.0)
 
@@ -80,44 +112,44 @@ def _leaky(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 UNARY = (
     unary("Abs", _abs),
-    unary("Acos", fixed(0, math.pi), Domain(-0.95, 0.95)),
-    unary("Acosh", fixed(0, 12), Domain(1.05, 1e4)),
-    unary("Asin", fixed(-math.pi / 2, math.pi / 2), Domain(-0.95, 0.95)),
+    unary("Acos", falling(math.acos), Domain(-0.95, 0.95)),
+    unary("Acosh", rising(math.acosh), Domain(1.05, 1e4)),
+    unary("Asin", rising(math.asin), Domain(-0.95, 0.95)),
     unary("Asinh", rising(math.asinh)),
     unary("Atan", rising(math.atan)),
-    unary("Atanh", fixed(-4, 4), Domain(-0.95, 0.95)),
+    unary("Atanh", rising(math.atanh), Domain(-0.95, 0.95)),
     unary("Ceil", rising(math.ceil)),
     unary(
         "Celu",
-        lambda low, high: (min(low, -2.0) if low < 0 else 0.0, _positive(high)),
+        lambda low, high: (min(low, -2.0) if low < 0 else low, _positive(high)),
         attrs=_optional("alpha", (0.5, 2.0)),
     ),
-    unary("Cos", fixed(-1, 1), Domain(-30, 30)),
-    unary("Cosh", fixed(1, math.cosh(5)), Domain(-5, 5)),
-    unary("Elu", lambda low, high: (-2.0 if low < 0 else 0.0, _positive(high)), attrs=_optional("alpha", (0.5, 2.0))),
-    unary("Erf", fixed(-1, 1)),
+    unary("Cos", lambda low, high: _wave(low, high, 0.0), Domain(-30, 30)),
+    unary("Cosh", _cosh, Domain(-5, 5)),
+    unary("Elu", above(-2.0, 1.0), attrs=_optional("alpha", (0.5, 2.0))),
+    unary("Erf", rising(math.erf)),
     unary("Exp", rising(math.exp), Domain(-20, 5)),
     unary("Floor", rising(math.floor)),
-    unary("Gelu", lambda low, high: (-0.2, _positive(high)), attrs=_optional("approximate", ("tanh", "none"))),
+    unary("Gelu", above(-0.2, 0.5), attrs=_optional("approximate", ("tanh", "none"))),
     unary("HardSigmoid", fixed(0, 1), attrs=_optional("alpha", (0.1, 0.5))),
-    unary("HardSwish", lambda low, high: (-0.4, _positive(high))),
+    unary("HardSwish", above(-0.4, 0.5)),
     unary("Identity", lambda low, high: (low, high)),
     unary("Log", rising(math.log), Domain(0.1, 1e8)),
-    unary("Mish", lambda low, high: (-0.4, _positive(high))),
+    unary("Mish", above(-0.4, 0.6)),
     unary("Neg", lambda low, high: (-high, -low)),
     unary("Reciprocal", lambda low, high: (1 / high, 1 / low), Domain(0.1, 1e4)),
     unary("Relu", rising(_positive)),
     unary("Round", rising(round)),
-    unary("Selu", lambda low, high: (-1.8 if low < 0 else 0.0, 1.06 * _positive(high))),
-    unary("Sigmoid", fixed(0, 1)),
+    unary("Selu", above(-1.8, 1.05, 1.06)),
+    unary("Sigmoid", rising(_sigmoid)),
     unary("Sign", rising(lambda x: float((x > 0) - (x < 0)))),
-    unary("Sin", fixed(-1, 1), Domain(-30, 30)),
+    unary("Sin", lambda low, high: _wave(low, high, math.pi / 2), Domain(-30, 30)),
     unary("Sinh", rising(math.sinh), Domain(-5, 5)),
-    unary("Softplus", lambda low, high: (0.0, _positive(high) + 0.7)),
-    unary("Softsign", fixed(-1, 1)),
+    unary("Softplus", rising(_softplus)),
+    unary("Softsign", rising(lambda x: x / (1 + abs(x)))),
     unary("Sqrt", rising(math.sqrt), Domain(0.01, 1e8)),
-    unary("Tan", fixed(-15, 15), Domain(-1.5, 1.5)),
-    unary("Tanh", fixed(-1, 1)),
+    unary("Tan", rising(math.tan), Domain(-1.5, 1.5)),
+    unary("Tanh", rising(math.tanh)),
     unary("ThresholdedRelu", lambda low, high: (0.0, _positive(high)), attrs=_optional("alpha", (0.0, 0.5, 2.0))),
     unary("Not", fixed(0, 1)),
     unary("BitwiseNot", lambda low, high: (-high - 1, -low - 1), dtypes=SIGNED),
@@ -179,6 +211,10 @@ def _multiplied(a: Tensor, b: Tensor) -> Bounds:
         low, high = _abs(a.low, a.high)
         return low * low, high * high
     return corners(a, b, lambda p, q: p * q)
+
+
+def _subtracted(a: Tensor, b: Tensor) -> Bounds:
+    return (0.0, 0.0) if a is b else (a.low - b.high, a.high - b.low)
 
 
 def _divided(a: Tensor, b: Tensor) -> Bounds:
@@ -270,11 +306,20 @@ def _prelu_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 BINARY = (
     binary("Add", lambda a, b: (a.low + b.low, a.high + b.high)),
-    binary("Sub", lambda a, b: (a.low - b.high, a.high - b.low), sample=_difference),
+    binary("Sub", _subtracted, sample=_difference),
     binary("Mul", _multiplied),
     binary("Div", _divided, (ANY, Domain(nonzero=True))),
     binary("Mod", lambda a, b: (-b.size if a.low < 0 or b.low < 0 else 0.0, b.size), (ANY, _NONZERO), sample=_modulo),
-    Operator("Pow", _power, infer=_together, requires=_go_together, bounds=_powered, family="binary"),
+    # NNSmith, table 1: a positive base, and y log(x) small enough; asked where the bounds alone do not promise finite results.
+    Operator(
+        "Pow",
+        _power,
+        infer=_together,
+        requires=_go_together,
+        bounds=_powered,
+        family="binary",
+        relation=lambda x, y: (x - 0.01, 40 - y * x.log()),
+    ),
     binary("BitwiseAnd", _bits, family="bits"),
     binary("BitwiseOr", _bits, family="bits"),
     binary("BitwiseXor", _bits, family="bits"),

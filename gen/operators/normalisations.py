@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.declaration import OUTPUTS, Attributes, Bounds, Ins, Operator, Tensor, Typed, hull
+from opsieve.gen.declaration import ANY, OUTPUTS, Attributes, Bounds, Ins, Operator, Tensor, Typed, hull
 from opsieve.gen.domains import Domain
 from opsieve.gen.numbers_like import Truth, divisors
 from opsieve.gen.operators.layouts import Instance
@@ -137,7 +137,14 @@ def norm(name: str, sample: Any, **more: Any) -> Operator:
 
 
 OPERATORS = (
-    norm("BatchNormalization", _batch, requires=_channels_agree, bounds=_batch_bounds, ranks=(2, 5)),
+    norm(
+        "BatchNormalization",
+        _batch,
+        requires=_channels_agree,
+        bounds=_batch_bounds,
+        safe=(ANY, ANY, ANY, ANY, _VARIANCE),
+        ranks=(2, 5),
+    ),
     norm(
         "InstanceNormalization",
         _instance,

@@ -83,15 +83,19 @@ def _multiplied(low: float, high: float, terms: int) -> Bounds:
     size = max(_size(low, high), 1e-3)
     if terms * abs(math.log(size)) > 60:
         return -math.inf, math.inf
-    return (-(size**terms) if low < 0 else 0.0, max(size**terms, size))
+    return (-(size**terms) if low < 0 else low**terms, max(size**terms, size))
+
+
+def _least_size(low: float, high: float) -> float:
+    return max(low, -high, 0.0)
 
 
 REDUCTIONS = (
-    reduction("ReduceL1", lambda low, high, n: (0.0, n * _size(low, high))),
+    reduction("ReduceL1", lambda low, high, n: (n * _least_size(low, high), n * _size(low, high))),
     reduction(
         "ReduceL2",
         lambda low, high, n: (
-            0.0,
+            math.sqrt(n) * _least_size(low, high),
             math.sqrt(n) * _size(low, high) if _size(low, high) ** 2 * n < 6e4 else n * _size(low, high) ** 2,
         ),
     ),
@@ -107,7 +111,7 @@ REDUCTIONS = (
     reduction("ReduceMin", lambda low, high, n: (low, high)),
     reduction("ReduceProd", _multiplied),
     reduction("ReduceSum", lambda low, high, n: (n * low, n * high)),
-    reduction("ReduceSumSquare", lambda low, high, n: (0.0, n * _size(low, high) ** 2)),
+    reduction("ReduceSumSquare", lambda low, high, n: (n * _least_size(low, high) ** 2, n * _size(low, high) ** 2)),
 )
 
 
@@ -184,6 +188,12 @@ def _last_axis_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [-rank <= axis, axis < rank]
 
 
+def _softmax_share(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    others = ins[0].shape[attrs.get("axis", -1)] - 1
+    ratio = math.exp(min(ins[0].high - ins[0].low, 700.0))
+    return 1 / (1 + others * ratio), 1 / (1 + others / ratio)
+
+
 def _share(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return (0.0, 1.0)
 
@@ -215,7 +225,7 @@ def _top_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     shape, values = ins[0].shape, ins[1].values
     assert values is not None
     axis = attrs.get("axis", -1) % len(shape)
-    found = (*shape[:axis], int(values[0]), *shape[axis + 1 :])
+    found = (*shape[:axis], values[0], *shape[axis + 1 :])
     return [(ins[0].dtype, found), ("int64", found)]
 
 
@@ -239,14 +249,14 @@ AXIS = (
     along("ArgMin", _best, infer=_best_type, requires=_axis_inside, bounds=_place),
     along("CumSum", _running, requires=_known_axis, bounds=_running_sum),
     along("CumProd", _running, requires=_known_axis, bounds=_running_product),
-    along("Softmax", _with_axis(), requires=_last_axis_inside, bounds=_share, dtypes=FLOATS),
+    along("Softmax", _with_axis(), requires=_last_axis_inside, bounds=_softmax_share, dtypes=FLOATS),
     along("LogSoftmax", _with_axis(), requires=_last_axis_inside, bounds=_log_share, dtypes=FLOATS),
     along("Hardmax", _with_axis(), requires=_last_axis_inside, bounds=_share, dtypes=FLOATS),
     along(
         "LpNormalization",
         _norm,
         requires=_last_axis_inside,
-        bounds=lambda ins, attrs: (-1.0, 1.0),
+        bounds=lambda ins, attrs: (0.0, 1.0),
         safe=(Domain(0.1, 1e4),),
         dtypes=FLOATS,
     ),

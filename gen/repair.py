@@ -1,0 +1,222 @@
+"""Leaf ranges under which every declared domain holds: input values without a NaN or an infinity, and without a run.
+
+Where the intervals (gen/intervals.py) show a breach, the leaves that reach it are narrowed or moved, one at a time, to whatever interval
+brings the breach off, or nearest to it, without raising one before it: coordinate descent over a fixed menu of intervals, then all
+leaves together, then seeded restarts. A point is the last resort: of points, interval arithmetic is exact for most operators. What no
+choice mends is told and left.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from opsieve.gen.declaration import Bounds, Tensor
+from opsieve.gen.drawing import Draw
+from opsieve.gen.intervals import Breach, first_breach
+from opsieve.gen.steps import Outline, movable, outline
+from opsieve.gen.tensor_facts import LARGEST
+from opsieve.gen.tensors import write_tensor
+from opsieve.gen.writing import filled
+
+# Places where usual operators are defined, wide ones first; then points.
+_MENU: tuple[Bounds, ...] = (
+    (0.2, 2.0),
+    (-0.9, 0.9),
+    (1.1, 3.0),
+    (-2.0, -0.2),
+    (0.5, 0.9),
+    (2.0, 8.0),
+    (-0.5, -0.1),
+    (-8.0, -2.0),
+    (-0.1, 0.1),
+    (10.0, 50.0),
+    (-50.0, -10.0),
+    (0.9, 1.1),
+    (1e-3, 1e-2),
+    (100.0, 400.0),
+)
+_POINTS = (0.0, 0.5, 1.0, -0.5, 1.5, -1.0, 3.0, -3.0, 0.1, 20.0, -20.0, 200.0, -200.0)
+_ROUNDS = 6  # of coordinate descent for one breach
+_RESTARTS = 12
+_MOST_LEAVES = 16  # of those that reach a breach, the nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """`ranges` are the leaves that were narrowed or moved, by name; `left` the breaches that no choice mended, in the graph's order."""
+
+    ranges: Mapping[str, Bounds]
+    left: tuple[Breach, ...]
+
+
+def repaired(graph: Outline, seed: int, weights: bool = False) -> Repair:
+    """Narrow the leaves of a graph until every declared domain holds, as far as it can be done; `weights` may move too.
+
+    The graph's tensors hold the new intervals afterwards. Equal seeds give equal repairs.
+    """
+    leaves = movable(graph, weights)
+    search = _Search(graph, leaves, Draw(f"repair {seed}"))
+    left: list[Breach] = []
+    while (breach := first_breach(graph, {item.place for item in left})) is not None:
+        if not search.mend(breach, {item.place for item in left}):
+            left.append(breach)
+    return Repair(search.moved(), tuple(left))
+
+
+def refilled(
+    model: onnx.ModelProto, inputs: Mapping[str, Any], ranges: Mapping[str, Bounds], seed: int
+) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """A copy of the model and inputs whose leaves named in `ranges` have new elements, drawn between the bounds."""
+    draw = Draw(f"refilled {seed}")
+    values = dict(inputs)
+    for name in [name for name in inputs if name in ranges]:
+        array = inputs[name]
+        values[name] = filled(array.dtype.name, array.shape, *ranges[name], draw.random())
+    changed = {
+        tensor.name: filled(tensor.dtype, tensor.shape, *ranges[tensor.name], draw.random())
+        for tensor in outline(model).leaves.values()
+        if tensor.name in ranges and tensor.name not in inputs and tensor.leaf != "input"
+    }
+    return with_weights(model, changed), values
+
+
+def with_weights(model: onnx.ModelProto, weights: Mapping[str, "np.ndarray[Any, Any]"]) -> onnx.ModelProto:
+    """A copy of the model in which initializers and Constant nodes of these names hold these arrays; the model itself for none."""
+    if not weights:
+        return model
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    for proto in made.graph.initializer:
+        if proto.name in weights:
+            proto.CopyFrom(write_tensor(weights[proto.name], proto.name))
+    for node in made.graph.node:
+        if node.op_type == "Constant" and node.output and node.output[0] in weights:
+            for attribute in node.attribute:
+                if attribute.name == "value":
+                    attribute.t.CopyFrom(write_tensor(weights[node.output[0]]))
+    return made
+
+
+class _Search:
+    def __init__(self, graph: Outline, leaves: Sequence[Tensor], draw: Draw) -> None:
+        self.graph = graph
+        self.draw = draw
+        self.first = {tensor.name: (tensor.low, tensor.high) for tensor in leaves}
+        self.tensors = {tensor.name: tensor for tensor in leaves}
+        self.reach = _reaching(graph, self.tensors)
+
+    def moved(self) -> dict[str, Bounds]:
+        return {
+            name: (tensor.low, tensor.high)
+            for name, tensor in self.tensors.items()
+            if (tensor.low, tensor.high) != self.first[name]
+        }
+
+    def mend(self, breach: Breach, excused: set[int]) -> bool:
+        """Whether leaves were found under which the breach is gone; else they are as before."""
+        names = self.reach[breach.place][-_MOST_LEAVES:]
+        before = {name: (self.tensors[name].low, self.tensors[name].high) for name in names}
+        starts: Iterator[dict[str, Bounds]] = iter((before, *self.together(names), *self.anyhow(names)))
+        for start in starts:
+            self.place(start)
+            if self.descend(names, breach.place, excused):
+                return True
+        self.place(before)
+        return False
+
+    def descend(self, names: Sequence[str], place: int, excused: set[int]) -> bool:
+        best = self.score(place, excused)
+        for _ in range(_ROUNDS):
+            if best[0] > place:
+                return True
+            found: tuple[tuple[float, float], str, Bounds] | None = None
+            for name in reversed(names):
+                tensor = self.tensors[name]
+                kept = (tensor.low, tensor.high)
+                for candidate in self.candidates(name):
+                    tensor.low, tensor.high = candidate
+                    score = self.score(place, excused)
+                    if score > best:
+                        best, found = score, (score, name, candidate)
+                    if score[0] > place:
+                        return True
+                tensor.low, tensor.high = kept
+            if found is None:
+                return False
+            self.place({found[1]: found[2]})
+        return best[0] > place
+
+    def score(self, place: int, excused: set[int]) -> tuple[float, float]:
+        """How far the push comes without a breach, and by how little the first one misses; more is better."""
+        met = first_breach(self.graph, excused, place)
+        return (math.inf, 0.0) if met is None else (met.place, -met.amount)
+
+    def candidates(self, name: str) -> Iterator[Bounds]:
+        tensor = self.tensors[name]
+        low, high = tensor.low, tensor.high
+        whole = "float" not in tensor.dtype
+        middle, quarter = (low + high) / 2, (high - low) / 4
+        near = (
+            (middle, high),
+            (low, middle),
+            (middle - quarter, middle + quarter),
+            (middle, middle),
+            (low, low),
+            (high, high),
+        )
+        for a, b in (*near, *(() if whole else _MENU), *((point, point) for point in _POINTS)):
+            if whole:
+                a, b = math.ceil(a), math.floor(b)
+                if not self.first[name][0] <= a <= b <= self.first[name][1]:
+                    continue
+            elif max(-a, b) > LARGEST.get(tensor.dtype, 1.0):
+                continue
+            if (a, b) != (low, high):
+                yield a, b
+
+    def together(self, names: Sequence[str]) -> Iterator[dict[str, Bounds]]:
+        """All leaves at the same place."""
+        floats = [name for name in names if "float" in self.tensors[name].dtype]
+        if len(floats) > 1:
+            for bounds in (*_MENU[:6], *((point, point) for point in _POINTS[:6])):
+                yield dict.fromkeys(floats, bounds)
+
+    def anyhow(self, names: Sequence[str]) -> Iterator[dict[str, Bounds]]:
+        floats = [name for name in names if "float" in self.tensors[name].dtype]
+        for _ in range(_RESTARTS if floats else 0):
+            yield {name: self.draw.choice(_MENU if self.draw.random() < 0.5 else _POINT_RANGES) for name in floats}
+
+    def place(self, ranges: Mapping[str, Bounds]) -> None:
+        for name, (low, high) in ranges.items():
+            self.tensors[name].low, self.tensors[name].high = low, high
+
+
+_POINT_RANGES = tuple((point, point) for point in _POINTS)
+
+
+def _reaching(graph: Outline, leaves: Mapping[str, Tensor]) -> list[list[str]]:
+    """For each node the names of the leaves that reach it, in the order in which they are met."""
+    reach: dict[int, dict[str, None]] = {id(tensor): {name: None} for name, tensor in leaves.items()}
+    found: list[list[str]] = []
+    for step in graph.nodes:
+        met: dict[str, None] = {}
+        for tensor in (*step.ins, *(inner for body in step.bodies.values() for inner in _read(body))):
+            if tensor is not None:
+                met.update(reach.get(id(tensor), {}))
+        for tensor in step.outs:
+            reach[id(tensor)] = met
+        found.append(list(met))
+    return found
+
+
+def _read(body: Outline) -> Iterator[Tensor]:
+    """What the nodes of a body read, its own tensors among them."""
+    for step in body.nodes:
+        yield from (tensor for tensor in step.ins if tensor is not None)
+        for inner in step.bodies.values():
+            yield from _read(inner)
+    yield from body.outputs
