@@ -77,6 +77,7 @@ def test_what_is_found_is_what_was_seeded(tmp_path: Path, capsys: pytest.Capture
     assert told["tests"] == 32
     assert told["unsupported"] > 0
     assert told["environment"] == 0
+    assert 0 < told["clusters"] <= told["fingerprints"]
     assert told["targets"]["onnxruntime"]["verdicts"]["pass"] > 16
     assert sum(told["targets"]["onnxruntime"]["verdicts"].values()) == 32
     assert {"tests_per_second", "clusters", "store"} <= told.keys()
@@ -114,6 +115,41 @@ def test_a_campaign_that_is_there_is_not_begun_anew(tmp_path: Path, capsys: pyte
     code, _, err = opsieve("fuzz", "--store", tmp_path / "t", "--resume", capsys=capsys)
     assert code == 2
     assert "no such campaign" in err
+
+
+def test_when_the_time_is_up_slow_tests_are_not_waited_for_and_are_done_by_the_next_run(tmp_path: Path) -> None:
+    slow = resolve("fake:hang@Cast+hang@Reshape")
+    with Store(tmp_path / "s") as store:
+        campaign = new_campaign(3, [slow], PLAN)
+        store.begin(campaign)
+        limits = Limits(seconds=1)
+        for _ in run(store, campaign, PLAN, limits, lanes=2, seconds=0.2):
+            pass
+        first = store.done(campaign)
+        assert first < 16  # two lanes have not begun what three chunks would be
+        for _ in run(store, campaign, PLAN, limits, tests=first + 3):
+            pass
+        assert store.done(campaign) == first + 3
+        verdicts = store.totals(campaign)[campaign.targets[0]]
+        assert sum(verdicts.values()) == first + 3
+
+
+def test_a_version_that_changed_since_the_campaign_began_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ("fuzz", "-t", "fake", "--no-probe", "--nodes", "6", "--seed", "4", "--store", tmp_path)
+    opsieve(*command, "--tests", "2", capsys=capsys)
+    assert (
+        "when the campaign began"
+        not in opsieve("fuzz", "--tests", "3", "--store", tmp_path, "--resume", capsys=capsys)[2]
+    )
+    index = sqlite3.connect(tmp_path / INDEX)
+    index.execute('UPDATE campaigns SET versions = \'{"fake": "0.0.7"}\'')
+    index.commit()
+    index.close()
+    code, _, err = opsieve("fuzz", "--tests", "4", "--store", tmp_path, "--resume", capsys=capsys)
+    assert code in (0, 1)
+    assert "fake was 0.0.7 when the campaign began and is " in err
 
 
 def started(folder: Path, *more: str) -> "subprocess.Popen[str]":

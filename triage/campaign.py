@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
 from queue import SimpleQueue
 
@@ -32,7 +32,11 @@ from opsieve.triage.normalise import normalise, operator_blamed
 from opsieve.triage.plan import Plan
 from opsieve.triage.store import Aside, Campaign, Done, Finding, Store
 
-CHUNK = 16  # tests that a lane does at a time; what is lost when the process is killed is done again
+CHUNK = 16  # tests that a lane does at a time, at most; what is lost when the process is killed is done again
+SLICE = 2.0  # seconds that a lane's chunk should take: slow targets have fewer tests in one
+GRACE = (
+    2 * SLICE
+)  # seconds that chunks under way have to end when the time is up; what has not is dropped, as by a kill
 SAMPLE = 16  # one test in so many is judged in full
 
 
@@ -75,7 +79,9 @@ def run(
     tests: int | None = None,
     seconds: float = 0,
 ) -> Generator[int, None, None]:
-    """Go on with a campaign until `tests` of it are done in all, or no chunk is begun after `seconds` of wall time (0: no end).
+    """Go on with a campaign until `tests` of it are done in all, or `seconds` of wall time are over (0: no end).
+
+    No chunk is begun after that, and those under way that do not end soon are dropped: a resumed campaign does them again.
 
     Yields how many tests are done, each time some were recorded. Each of the `lanes` is a thread with workers of its own. When
     the generator is closed, or is interrupted, all workers end; what was recorded stays, nothing else does. BadInput from the store.
@@ -91,24 +97,36 @@ def run(
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         stack.callback(stop.set)  # called first, before the pool waits for its threads
         waiting: deque[Future[list[Done]]] = deque()
+        size = 1  # until it is known how long a test takes
 
         def chunk(cases: dict[int, Case]) -> list[Done]:
-            lab = idle.get()
+            nonlocal size
+            lab, started = idle.get(), time.monotonic()
             try:
-                return do_tests(campaign, cases, lab)
+                if started > end:
+                    raise Stopped
+                done = do_tests(campaign, cases, lab)
+                size = max(1, min(CHUNK, 2 * len(cases), int(SLICE * len(cases) / (time.monotonic() - started + 1e-9))))
+                return done
             finally:
                 lab.forget()
                 idle.put(lab)
 
         while True:
             while len(waiting) <= lanes and time.monotonic() < end and (tests is None or begun < tests):
-                numbers = range(begun, begun + CHUNK if tests is None else min(begun + CHUNK, tests))
+                numbers = range(begun, begun + size if tests is None else min(begun + size, tests))
                 # Made here, in order: strategies that are guided by what came before need no second go.
                 waiting.append(pool.submit(chunk, {number: plan.case(campaign.seed, number) for number in numbers}))
                 begun = numbers.stop
             if not waiting:
                 return
-            done = waiting.popleft().result()
+            left = None if end == float("inf") else max(0.0, end + GRACE - time.monotonic())
+            if not wait([waiting[0]], left).done:
+                return
+            try:
+                done = waiting.popleft().result()
+            except Stopped:  # it was to begin after the end
+                return
             store.record(campaign, done)
             first += len(done)
             yield first

@@ -80,6 +80,7 @@ MIGRATIONS = (
     CREATE TABLE rules (name TEXT PRIMARY KEY, title TEXT, issue TEXT, count INTEGER);
     CREATE VIRTUAL TABLE texts USING fts5 (title, message, operators, prefix = '1 2 3', detail = none, columnsize = 0);
     """,
+    "ALTER TABLE campaigns ADD COLUMN versions TEXT NOT NULL DEFAULT '{}'",
 )
 SCHEMA = len(MIGRATIONS)
 

@@ -21,7 +21,7 @@ import shutil
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -129,10 +129,15 @@ class Store:
         finally:
             os.close(self._lock)
 
-    def begin(self, campaign: Campaign) -> None:
-        """Enter a campaign; one that is there already stays as it is."""
+    def begin(self, campaign: Campaign, versions: Mapping[str, str] | None = None) -> None:
+        """Enter a campaign with the versions of its targets; one that is there already stays as it is."""
         with self._guard(), writing(self.connection):
-            self._enter(campaign)
+            self._enter(campaign, versions or {})
+
+    def versions(self, campaign: Campaign) -> dict[str, str]:
+        """The versions that its targets had when it began; {} where nobody knows."""
+        told = self._one("SELECT coalesce(max(versions), '') FROM campaigns WHERE id = ?", campaign.id)
+        return {str(target): str(version) for target, version in json.loads(told or "{}").items()}
 
     def campaigns(self) -> list[Campaign]:
         """Every campaign, in the order in which they were begun."""
@@ -207,7 +212,15 @@ class Store:
             return {row["kind"]: row["many"] for row in rows}
 
     def clusters(self, campaign: Campaign) -> int:
-        """Distinct fingerprints of confirmed failures."""
+        """Clusters that its confirmed failures belong to."""
+        sql = (
+            "SELECT count(DISTINCT cluster) FROM fingerprints WHERE key IN"
+            " (SELECT DISTINCT fingerprint FROM failures WHERE campaign = ? AND verdict = 'fail')"
+        )
+        return int(self._one(sql, campaign.id))
+
+    def different(self, campaign: Campaign) -> int:
+        """Distinct fingerprints of its confirmed failures."""
         sql = "SELECT count(DISTINCT fingerprint) FROM failures WHERE campaign = ? AND verdict = 'fail'"
         return int(self._one(sql, campaign.id))
 
@@ -254,7 +267,7 @@ class Store:
                         told.campaign, told.test, told.target,
                     )  # fmt: skip
                     if not known:
-                        self._enter(campaign)
+                        self._enter(campaign, {})
                         self._add_failure(told, place, seen)
                         place_new(self.connection)
                         added += 1
@@ -268,8 +281,8 @@ class Store:
         with self._guard():
             return self._db.execute(sql, values).fetchone()[0]
 
-    def _enter(self, campaign: Campaign) -> None:
-        row = {**asdict(campaign), "targets": json.dumps(campaign.targets)}
+    def _enter(self, campaign: Campaign, versions: Mapping[str, str]) -> None:
+        row = {**asdict(campaign), "targets": json.dumps(campaign.targets), "versions": json.dumps(versions)}
         self._db["campaigns"].insert(row, ignore=True)  # type: ignore[union-attr]
 
     def _add_totals(self, campaign: Campaign, tests: Sequence[Done]) -> None:

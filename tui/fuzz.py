@@ -133,15 +133,23 @@ def _campaign(
         plan = Plan(strategy or "mix", wish)
         strategies.strategy(plan.strategy)  # a name that is none is told before anything is probed
         resolved = list(dict.fromkeys(resolved)) or [resolve("onnxruntime")]
+    versions: dict[str, str] = {}
     with Workers() as workers:
         for target in resolved:
             try:
-                workers.version(target)
+                versions[display(target)] = workers.version(target)
             except Unavailable as error:
                 raise BadInput(f"{error}; leave that target out or install it (see opsieve doctor)") from None
         if probe:
             plan = replace(plan, supports=tuple(supports(workers, resolved)))
     if found is not None:
+        changed = [
+            f"{name} was {was} when the campaign began and is {versions[name]} now"
+            for name, was in store.versions(found).items()
+            if versions.get(name, was) != was
+        ]
+        if changed:
+            click.echo(f"opsieve: {'; '.join(changed)}: what it finds from here on is of the new", err=True)
         if plan.generator != found.generator:
             raise BadInput(
                 "what the targets have is no longer what it was when the campaign began (another version of one of them?); "
@@ -152,7 +160,7 @@ def _campaign(
         campaign = new_campaign(secrets.randbits(32) if seed is None else seed, resolved, plan)
         if store.done(campaign):
             raise BadInput("the store has this campaign already; pass --resume to go on with it, or another --seed")
-        store.begin(campaign)
+        store.begin(campaign, versions)
     click.echo(f"opsieve: seed {campaign.seed}, {plan.strategy}, on {', '.join(campaign.targets)}", err=True)
     return campaign, plan
 
@@ -170,7 +178,7 @@ def _progress(tests: int | None) -> Iterator[Any]:
 
         def show(done: int, rate: float, kinds: dict[str, int], clusters: int) -> None:
             found = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "no failures"
-            bar.update(task, completed=done, description=f"{rate:.1f} tests/s, {found}, {clusters} different")
+            bar.update(task, completed=done, description=f"{rate:.1f} tests/s, {found}, {clusters} clusters")
 
         yield show
 
@@ -196,6 +204,7 @@ def _summary(store: "Store", campaign: "Campaign", now: int, seconds: float, fol
         "tests_per_second": round(now / seconds, 2),
         "failures": store.kinds(campaign),
         "clusters": store.clusters(campaign),
+        "fingerprints": store.different(campaign),
         "unsupported": many("unsupported"),
         "environment": many("environment"),
         "flaky": many("flaky"),
@@ -214,5 +223,7 @@ def _text(told: dict[str, Any]) -> str:
             f"  {name}: {verdicts or 'nothing'} ({of_target['tests_per_second']} tests a second of its own time)"
         )
     found = ", ".join(f"{count} {kind}" for kind, count in told["failures"].items()) or "none"
-    lines.append(f"failures: {found}; different: {told['clusters']}; store: {told['store']}")
+    lines.append(
+        f"failures: {found}; different: {told['fingerprints']}, in {told['clusters']} clusters; store: {told['store']}"
+    )
     return "\n".join(lines)
