@@ -46,6 +46,15 @@ def larger(a: Size, b: Size) -> Size:
     return z3.If(a > b, a, b)
 
 
+def chosen(condition: Truth, a: Size, b: Size) -> Size:
+    """`a` where the condition holds, else `b`."""
+    if isinstance(condition, bool):
+        return a if condition else b
+    import z3
+
+    return z3.If(condition, a, b)
+
+
 def either(*truths: Truth) -> Truth:
     """Whether any of them holds."""
     if all(isinstance(truth, bool) for truth in truths):

@@ -8,7 +8,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed, hull
-from opsieve.gen.numbers_like import Truth, broadcast, divisors, product
+from opsieve.gen.numbers_like import (
+    Size,
+    Truth,
+    broadcast,
+    broadcasts,
+    ceil_quotient,
+    chosen,
+    divisors,
+    larger,
+    product,
+    smaller,
+)
 from opsieve.gen.operators.reductions import axis_of
 from opsieve.gen.schema import form
 from opsieve.gen.sketch import Sketch
@@ -17,10 +28,10 @@ from opsieve.gen.tensor_facts import NUMERIC
 Instance = tuple[Sequence[Tensor | None], Attributes]
 
 
-def values_of(tensor: Tensor) -> list[int]:
-    """The elements of a tensor that a rule has to know."""
+def values_of(tensor: Tensor) -> list[Any]:
+    """The elements of a tensor that a rule has to know: int-like, as sizes are."""
     assert tensor.values is not None
-    return [int(value) for value in tensor.values]
+    return [int(value) if type(value) is float else value for value in tensor.values]
 
 
 def sides_for(sketch: Sketch, count: int) -> list[int]:
@@ -156,6 +167,15 @@ def _expanded(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, broadcast(ins[0].shape, tuple(values_of(ins[1]))))]
 
 
+def _expand_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    return broadcasts(ins[0].shape, tuple(values_of(ins[1])))
+
+
+def _repeats_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    times = values_of(ins[1])
+    return [len(times) == len(ins[0].shape), *(number >= 0 for number in times)]
+
+
 def _tile(sketch: Sketch, x: Tensor) -> Instance:
     return [x, sketch.ints([sketch.draw.choice((1, 1, 1, 2, 3)) for _ in x.shape])], {}
 
@@ -194,15 +214,27 @@ def _slice(sketch: Sketch, x: Tensor) -> Instance:
     return ins, {}
 
 
-def sliced(side: int, start: int, end: int, step: int) -> int:
+def sliced(side: Size, start: Size, end: Size, step: int) -> Size:
     """How many elements a slice of one axis has (ONNX operator page of Slice)."""
-    start = start + side if start < 0 else start
-    end = end + side if end < 0 else end
+    start = chosen(start < 0, start + side, start)
+    end = chosen(end < 0, end + side, end)
     if step > 0:
-        start, end = min(max(start, 0), side), min(max(end, 0), side)
-        return max(0, -((start - end) // step))
-    start, end = min(max(start, 0), side - 1), min(max(end, -1), side - 1)
-    return max(0, -((end - start) // -step))
+        start, end = smaller(larger(start, 0), side), smaller(larger(end, 0), side)
+        return larger(0, ceil_quotient(end - start, step))
+    start, end = smaller(larger(start, 0), side - 1), smaller(larger(end, -1), side - 1)
+    return larger(0, ceil_quotient(start - end, -step))
+
+
+def _slice_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    rank, (starts, *rest) = len(ins[0].shape), [values_of(tensor) for tensor in ins[1:]]
+    axes = rest[1] if len(rest) > 1 else list(range(len(starts)))
+    steps = rest[2] if len(rest) > 2 else []
+    return [
+        all(len(numbers) == len(starts) for numbers in rest),
+        all(-rank <= axis < rank for axis in axes),
+        len({axis % rank for axis in axes}) == len(axes) if rank else not axes,
+        *(step != 0 for step in steps),
+    ]
 
 
 def _slice_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -258,7 +290,17 @@ def _pad_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 
 def _pads_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    return [side >= 0 for side in _padded(ins, attrs)[0][1]]
+    """No side below 0; a reflection has what it mirrors, and one that wraps goes round once at most."""
+    rank, pads, mode = len(ins[0].shape), values_of(ins[1]), attrs.get("mode", "constant")
+    axes = values_of(ins[3]) if len(ins) > 3 and ins[3] is not None else list(range(rank))
+    if len(pads) != 2 * len(axes) or not all(-rank <= axis < rank for axis in axes):
+        return [False]
+    found = [side >= 0 for side in _padded(ins, attrs)[0][1]]
+    if mode in ("reflect", "wrap"):
+        least = 1 if mode == "reflect" else 0
+        for place, pad in enumerate(pads):
+            found.append(pad <= ins[0].shape[axes[place % len(axes)]] - least)
+    return found
 
 
 def _concat(sketch: Sketch, x: Tensor) -> Instance:
@@ -279,7 +321,10 @@ def _joined(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 
 def _join_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    axis = attrs["axis"] % len(ins[0].shape)
+    rank = len(ins[0].shape)
+    if not -rank <= attrs["axis"] < rank or any(len(other.shape) != rank for other in ins):
+        return [False]
+    axis = attrs["axis"] % rank
     return [
         a == b
         for other in ins[1:]
@@ -308,6 +353,16 @@ def _split(sketch: Sketch, x: Tensor) -> Instance:
     return [x, sketch.ints(sizes)], attrs
 
 
+def _split_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    rank, axis = len(ins[0].shape), attrs.get("axis", 0)
+    if not -rank <= axis < rank:
+        return [False]
+    if len(ins) < 2:
+        return [attrs["num_outputs"] >= 1]
+    sizes = values_of(ins[1])
+    return [*(size >= 0 for size in sizes), sum(sizes) == ins[0].shape[axis]]
+
+
 def _split_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     shape = ins[0].shape
     axis = attrs.get("axis", 0) % len(shape)
@@ -315,7 +370,7 @@ def _split_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
         sizes = values_of(ins[1])
     else:
         parts, side = attrs["num_outputs"], shape[axis]
-        each = -(-side // parts)
+        each = ceil_quotient(side, parts)
         sizes = [each] * (parts - 1) + [side - each * (parts - 1)]
     return [(ins[0].dtype, (*shape[:axis], size, *shape[axis + 1 :])) for size in sizes]
 
@@ -427,12 +482,12 @@ OPERATORS = (
     layout("Transpose", _transpose, _transposed, requires=_is_order),
     layout("Unsqueeze", _unsqueeze, _unsqueezed, requires=_new_axes, ranks=(0, 4)),
     layout("Squeeze", _squeeze, _squeezed, requires=_ones, ranks=(1, 5)),
-    layout("Expand", _expand, _expanded),
-    layout("Tile", _tile, _tiled, ranks=(1, 5)),
-    layout("Slice", _slice, _slice_types, ranks=(1, 5)),
+    layout("Expand", _expand, _expanded, requires=_expand_fits),
+    layout("Tile", _tile, _tiled, requires=_repeats_fit, ranks=(1, 5)),
+    layout("Slice", _slice, _slice_types, requires=_slice_fits, ranks=(1, 5)),
     layout("Pad", _pad, _padded, requires=_pads_fit, bounds=_pad_bounds, ranks=(1, 5), dtypes=(*NUMERIC, "bool")),
     layout("Concat", _concat, _joined, requires=_join_fits, bounds=all_hull, ranks=(1, 5)),
-    layout("Split", _split, _split_types, ranks=(1, 5)),
+    layout("Split", _split, _split_types, requires=_split_fits, ranks=(1, 5)),
     layout(
         "DepthToSpace",
         lambda sketch, x: _block(sketch, x, True),

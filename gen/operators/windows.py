@@ -297,9 +297,7 @@ def _resize(sketch: Sketch, x: Tensor) -> Instance:
 
 def _resized(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     if len(ins) > 3:
-        sizes = ins[3].values
-        assert sizes is not None
-        return [(ins[0].dtype, tuple(int(size) for size in sizes))]
+        return [(ins[0].dtype, tuple(values_of(ins[3])))]
     scales = ins[2].values
     assert scales is not None
     return [(ins[0].dtype, tuple(math.floor(side * scale) for side, scale in zip(ins[0].shape, scales, strict=True)))]
@@ -386,9 +384,7 @@ def _affine(sketch: Sketch, x: Tensor) -> Instance:
 
 
 def _affine_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    sizes = ins[1].values
-    assert sizes is not None
-    n, _, *sides = (int(size) for size in sizes)
+    n, _, *sides = values_of(ins[1])
     return [(ins[0].dtype, (n, *sides, len(sides)))]
 
 
