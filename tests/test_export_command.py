@@ -32,7 +32,7 @@ def case(tmp_path: Path) -> Path:
 def test_a_case_is_exported_with_what_is_known_of_its_culprit(case: Path, tmp_path: Path) -> None:
     change = {"kind": "regression", "last_before": "1.2", "first_after": "1.3"}
     (case / "culprit.json").write_text(
-        json.dumps({"transitions": [change, 7, {"kind": []}], "guilty_passes": ["Fuse`It"]})
+        json.dumps({"releases": {"transitions": [change, 7, {"kind": []}], "guilty_passes": ["Fuse`It"]}})
     )
     code, out, _ = exported(case, "--as", "issue", "-o", tmp_path, "--json")
     told = json.loads(out)

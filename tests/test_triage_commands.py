@@ -13,6 +13,7 @@ import pytest
 from stores import done, filled, finding
 from test_cli import opsieve
 
+from opsieve.bisect.culprit import keep_culprit
 from opsieve.triage.index_file import INDEX, SCHEMA
 from opsieve.triage.queries import Queries
 from opsieve.triage.store import Aside, Campaign, Store
@@ -217,11 +218,18 @@ def test_logs_of_other_tools(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 def test_evidence_beside_a_case_is_taken_up(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Queries(store) as queries:
         case = store / queries.cluster("c5").representative
-    (case / "attribution.json").write_text(json.dumps({"answer": "pass", "passes": ["FoldTanh"]}))
-    (case / "culprit.json").write_text(json.dumps({"first_bad": "1.17.0", "guilty_passes": ["another"]}))
+    blamed = {"answer": "pass", "passes": ["FoldTanh"], "levels": {"none": "good", "basic": "good", "all": "bad"}}
+    for kind, answer in (
+        ("releases", {"first_bad": "1.17.0", "guilty_passes": ["another"]}),
+        ("commits", {"first_bad": "0" * 40}),
+        ("passes", blamed),
+    ):
+        keep_culprit(case, kind, answer)
     asked(capsys, store, "triage")
     told = asked(capsys, store, "show", "c5")
     assert (told["guilty_pass"], told["first_bad"]) == ("FoldTanh", "1.17.0")
+    parts = {part["name"]: part["value"] for one in told["prints"] for part in one["components"]}
+    assert parts["cure"] == "level=basic"
     assert [one["id"] for one in asked(capsys, store, "clusters", "pass:FoldTanh")["clusters"]] == ["c5"]
     (case / "culprit.json").write_text("[" * 100_000)
     with Store(store):  # a campaign holds it

@@ -83,7 +83,10 @@ def again(case: Path) -> Fingerprint:
     model = load_program((case / REDUCED if reduced else case) / "model.onnx").proto
     operators = sorted({node.op_type for node in all_nodes(model.graph.node)})
     evidence = Evidence(
-        signature=signature_of(model) if reduced else None, guilty_passes=here.guilty_passes, first_bad=here.first_bad
+        signature=signature_of(model) if reduced else None,
+        guilty_passes=here.guilty_passes,
+        cure=here.cure,
+        first_bad=here.first_bad,
     )
     return fingerprint(verdict_of(told), observed(told, case), operators, evidence)
 

@@ -51,7 +51,7 @@ def take_evidence(connection: sqlite3.Connection, folder: Path) -> list[str]:
         " JOIN fingerprints p ON p.key = f.fingerprint WHERE f.folder != ''"
     ).fetchall():
         here = beside(folder / place)
-        if here == Beside():
+        if here == Beside() and not (guilty or bad) and reduced is None:  # neither found now nor before
             continue
         places.append(place)
         passes = " ".join(here.guilty_passes)

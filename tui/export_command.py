@@ -140,19 +140,24 @@ def folder_of(what: str, store: Path) -> Path:
 
 def _culprit(place: Path) -> tuple[tuple[str, ...], str, str]:
     """Guilty passes, where it came, where it went, from what `attribute` and `bisect` left; empty for what they did not."""
-    found = _beside(place, "culprit.json")
-    named = _beside(place, "attribution.json").get("passes") or found.get("guilty_passes") or []
-    passes = tuple(name for name in named if isinstance(name, str)) if isinstance(named, list) else ()
+    from opsieve.triage.beside import REDUCED, beside, culprit_of
+
+    folder = place if place.is_dir() else place.parent
+    case = folder.parent if folder.name == REDUCED and (folder.parent / "case.json").is_file() else folder
+    found = culprit_of(case)
     sentences = {"regression": "", "fix": ""}
-    transitions = found.get("transitions")
-    for change in transitions if isinstance(transitions, list) else []:
-        if isinstance(change, dict) and change.get("kind") in ("regression", "fix"):
-            before, after = change.get("last_before", ""), change.get("first_after", "")
-            words = (
-                ("Fails from", "last without it") if change["kind"] == "regression" else ("Gone in", "last that fails")
-            )
-            sentences[change["kind"]] = f"{words[0]} {after} ({words[1]}: {before})."
-    return passes, sentences["regression"], sentences["fix"]
+    for search in (found.get("commits"), found.get("releases")):  # a release says more to people than a commit
+        transitions = search.get("transitions") if isinstance(search, dict) else None
+        for change in transitions if isinstance(transitions, list) else []:
+            if isinstance(change, dict) and change.get("kind") in ("regression", "fix"):
+                before, after = change.get("last_before", ""), change.get("first_after", "")
+                words = (
+                    ("Fails from", "last without it")
+                    if change["kind"] == "regression"
+                    else ("Gone in", "last that fails")
+                )
+                sentences[change["kind"]] = f"{words[0]} {after} ({words[1]}: {before})."
+    return beside(case).guilty_passes, sentences["regression"], sentences["fix"]
 
 
 def _beside(place: Path, name: str) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def command(
     if as_json:
         click.echo(json.dumps(told))
     else:
-        if "moves" in moved:
+        if moved.get("moves"):
             _print_moves(moved["moves"], as_json)
         click.echo(_text(told))
     return 2 if done.problems else 0
