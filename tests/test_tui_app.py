@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from stores import CAMPAIGN, NOW, done, finding
+from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, Static
 from tui_driving import app_of, drive, made_tests, on_screen, shows, store_at, text_of, until
@@ -624,3 +625,23 @@ def test_what_is_selected_stays_honest_when_there_are_more_clusters_than_are_loa
         assert [row.key for row in table.rows] == list(screen.found)
 
     drive(app_of(store), journey)
+
+
+def test_keys_that_come_in_a_burst_go_where_they_would_go_one_by_one(store: Path) -> None:
+    async def journey(pilot: Pilot[None]) -> None:
+        screen = await opened(pilot)
+        burst(pilot, "/kind:crash\r")
+        await until(pilot, lambda: len(screen.found) == 1 and screen.query_one("#clusters").has_focus)
+        name = cursor_on(screen)
+        burst(pilot, "mc")
+        await until(pilot, lambda: screen.found[name].status == "confirmed")
+        burst(pilot, "nboth\r")
+        await until(pilot, lambda: screen.found[name].note == "both")
+
+    drive(app_of(store), journey)
+
+
+def burst(pilot: Pilot[None], text: str) -> None:
+    for character in text:
+        key = {"/": "slash", ":": "colon", "\r": "enter"}.get(character, character)
+        pilot.app.post_message(events.Key(key, character))

@@ -76,7 +76,7 @@ class ClustersScreen(Screen[None]):
     def on_mount(self) -> None:
         """Ask for the first page."""
         self.query_one("#groups").display = False
-        self.query_one("#clusters").focus()
+        self.set_focus(self.query_one("#clusters"))
         self._seen = sieve(self).revision
         self.load()
 
@@ -235,7 +235,7 @@ class ClustersScreen(Screen[None]):
         quoted = f'"{value}"' if " " in value or not value else value
         asked = self.query_one("#filter", Input)
         asked.value = f"{asked.value} {field}:{quoted}".strip() if value else asked.value
-        self.query_one("#clusters").focus()
+        self.set_focus(self.query_one("#clusters"))
 
     @on(Input.Changed, "#filter")
     def typed(self, event: Input.Changed) -> None:
@@ -247,11 +247,11 @@ class ClustersScreen(Screen[None]):
     @on(Input.Submitted, "#filter")
     def filtered(self) -> None:
         """Back to the list."""
-        self.query_one("#groups" if self.grouping else "#clusters").focus()
+        self.set_focus(self.query_one("#groups" if self.grouping else "#clusters"))
 
     def action_filter(self) -> None:
         """To the filter."""
-        self.query_one("#filter").focus()
+        self.set_focus(self.query_one("#filter"))
 
     def action_sort(self) -> None:
         """Choose an order."""
@@ -292,7 +292,7 @@ class ClustersScreen(Screen[None]):
             self.grouping = cast(Grouping, grouping)
             self.query_one("#clusters").display = self.query_one("#preview").display = False
             self.query_one("#groups").display = True
-            self.query_one("#groups").focus()
+            self.set_focus(self.query_one("#groups"))
             self.load()
 
         options = [("", "nothing: the list of clusters"), *((name, name) for name in GROUPINGS)]
@@ -302,7 +302,7 @@ class ClustersScreen(Screen[None]):
         self.grouping = None
         self.query_one("#clusters").display = self.query_one("#preview").display = True
         self.query_one("#groups").display = False
-        self.query_one("#clusters").focus()
+        self.set_focus(self.query_one("#clusters"))
         self.load()
 
     def action_back(self) -> None:
@@ -316,7 +316,7 @@ class ClustersScreen(Screen[None]):
             table.clear_marks()
         elif asked.value:
             asked.value = ""
-        table.focus()
+        self.set_focus(table)
 
 
 def pages(store: Queries, text: str, sort: Sort, down: bool, after: str, wanted: int) -> ClusterPage:

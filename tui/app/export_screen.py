@@ -57,7 +57,7 @@ class ExportScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Begin with the script."""
-        self.query_one("#page").focus()
+        self.set_focus(self.query_one("#page"))
         self._show()
 
     @property
@@ -138,12 +138,12 @@ class ExportScreen(Screen[None]):
 
     def action_path(self) -> None:
         """Edit the path."""
-        self.query_one("#path").focus()
+        self.set_focus(self.query_one("#path"))
 
     @on(Input.Submitted, "#path")
     def named(self) -> None:
         """The path is chosen."""
-        self.query_one("#page").focus()
+        self.set_focus(self.query_one("#page"))
         self._draw()
 
     def action_leave(self) -> None:

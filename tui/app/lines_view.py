@@ -109,7 +109,7 @@ class LinesView(ScrollView, can_focus=True):
         if at >= len(self._drawn):
             return Strip.blank(width, base)
         parts = [
-            Segment(text, base + self.get_component_rich_style(f"lines-view--{tone}", partial=True) if tone else base)
+            Segment(text, base + self.get_component_rich_style(f"lines-view--{tone}") if tone else base)
             for text, tone in self._drawn[at]
         ]
         return Strip(parts).crop_extend(across, across + width, base)

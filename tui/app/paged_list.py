@@ -14,7 +14,11 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-_LEAST = 24  # cells that the flexible column keeps before others are left out
+_LEAST, _ROOMY = (
+    24,
+    48,
+)  # cells that the flexible column keeps before others are left out; before those that are a luxury are
+_PLAIN = 5  # columns that are more spare are a luxury
 _NEAR = 50  # rows before the end of what is loaded at which more is asked for
 
 
@@ -44,7 +48,9 @@ def fitted(columns: Sequence[Column], width: int) -> list[tuple[int, int]]:
     def fixed() -> int:
         return sum(columns[at].width for at in kept) + len(kept) - 1
 
-    while fixed() + _LEAST > width and any(columns[at].spare for at in kept):
+    while last := max(columns[at].spare for at in kept):
+        if fixed() + (_ROOMY if last > _PLAIN else _LEAST) <= width:
+            break
         kept.remove(max(kept, key=lambda at: (columns[at].spare, at)))
     left = max(1, width - fixed())
     return [(at, columns[at].width or left) for at in kept]
@@ -257,7 +263,7 @@ class PagedList(ScrollView, can_focus=True):
         width = self.scrollable_content_region.width
         base = self.rich_style
         if y == 0:
-            style = base + self.get_component_rich_style("paged-list--head", partial=True)
+            style = base + self.get_component_rich_style("paged-list--head")
             cells = [column.title for column in self.columns]
             return Strip([Segment(f"  {self._text(cells, width - 2)}", style)]).adjust_cell_length(width, style)
         at = int(self.scroll_offset.y) + y - 1
@@ -267,10 +273,10 @@ class PagedList(ScrollView, can_focus=True):
         row = self.rows[at]
         style = base
         if row.tone:
-            style += self.get_component_rich_style(f"paged-list--{row.tone}", partial=True)
+            style += self.get_component_rich_style(f"paged-list--{row.tone}")
         marked = row.key in self.marked
         if marked:
-            style += self.get_component_rich_style("paged-list--marked", partial=True)
+            style += self.get_component_rich_style("paged-list--marked")
         if at == self.cursor:
             name = "paged-list--cursor" if self.has_focus else "paged-list--blurred"
             style = base + self.get_component_rich_style(name)

@@ -8,11 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal, cast
 
-from textual import work
+from textual import events, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import ModalScreen, Screen
+from textual.widget import Widget
 from textual.widgets import Input
 from textual.worker import Worker, WorkerState
 
@@ -27,6 +28,7 @@ from opsieve.tui.app.deeds import Deeds, HasSubject, Subject, equivalents
 from opsieve.tui.app.dialogs import Agree, Line
 from opsieve.tui.app.job_board import Job, JobBoard
 from opsieve.tui.app.themes import CYCLE, DARK, NO_COLOUR
+from opsieve.tui.app.type_ahead import PATIENCE, KeyDone, TypeAhead
 from opsieve.tui.app.visible import one_line
 from opsieve.tui.app.watch import Watch
 from opsieve.tui.app.welcome_screen import WelcomeScreen
@@ -112,6 +114,7 @@ class SieveApp(App[None]):
         self._watch: Watch | None = None
         self._deciding = threading.Lock()
         self._drawn: dict[int, float] = {}
+        self._type_ahead = TypeAhead(super().on_event, self._receiver)
 
     # -- the store
 
@@ -194,6 +197,26 @@ class SieveApp(App[None]):
         if event.state == WorkerState.ERROR:
             error = event.worker.error
             self.tell(f"something went wrong: {type(error).__name__}: {one_line(str(error), 300)}", "error")
+
+    # -- keys as they come
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keys go through `TypeAhead`, all else as ever."""
+        if isinstance(event, events.Key) and not event.is_forwarded:
+            await self._type_ahead.typed(event)
+            if self._type_ahead.waiting:
+                self.set_timer(PATIENCE, self._type_ahead.go_on)
+        else:
+            await super().on_event(event)
+
+    async def on_key_done(self, event: KeyDone) -> None:
+        """The next key."""
+        event.stop()
+        await self._type_ahead.done()
+
+    def _receiver(self) -> Widget | None:
+        """Who gets a key now; nobody while a screen is being made."""
+        return (self.focused or self.screen) if self.screen.is_mounted else None
 
     # -- what screens share
 
