@@ -81,7 +81,7 @@ def test_the_baseline_is_the_unoptimised_build_of_the_same_release() -> None:
 
 
 def test_every_option_has_a_value() -> None:
-    assert all_options(resolve("onnxruntime")) == {"level": "all", "disabled_optimizers": ""}
+    assert all_options(resolve("onnxruntime")) == {"level": "all", "disabled_optimizers": "", "trace": "off"}
 
 
 def test_the_backends_of_the_base_install_are_found() -> None:
