@@ -172,7 +172,7 @@ def speed(names: list[str], profile: bool) -> None:
 
 def grown_at(pick: float, bins: int, seed: int, nodes: int) -> Case:
     """isra's program with another picking rate or number of bins."""
-    wish = Wish(nodes=nodes, bins=bins)
+    wish = Wish(nodes=nodes, bins=bins, types=True)
     sketch = begun(wish, seed, "isra", pick)
     grown(sketch, wish)
     return case(sketch, wish, "isra", seed)

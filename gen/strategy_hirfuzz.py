@@ -73,6 +73,8 @@ def _guided(sketch: Sketch, wish: Wish, coverage: Coverage) -> None:
             new = coverage.novelty(operator.name, outs, producers)
             if new > most:
                 best, most = (operator, ins, attrs, outs, producers), new
+                if producers and new > len(producers):
+                    break  # a new shape and new edges: others are hardly better
         if best is None:
             continue
         operator, ins, attrs, outs, producers = best
