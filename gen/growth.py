@@ -15,6 +15,7 @@ from opsieve.gen.drawing import Draw
 from opsieve.gen.program import Program
 from opsieve.gen.schema import OLDEST
 from opsieve.gen.sketch import Budget, Choice, Sketch, Style, Supports
+from opsieve.gen.symbolic import opened
 from opsieve.gen.writing import written
 
 SUPPORTED = 26  # the newest opset that a released onnxruntime takes
@@ -42,7 +43,7 @@ class Wish:
     """What programs are asked for. `only` names operators (None: all of ONNX's own), `dtypes` limits first inputs and leaves.
 
     `opset` 0 draws one from 13 to the newest that onnxruntime takes, every second time that one. `between` has the number of `nodes`
-    drawn for each seed (gen/wishes.py does). `supports` is asked before a node is added, `target` tells what it stands for.
+    drawn for each seed (gen/wishes.py does). `dynamic` is the share of programs with symbolic dimensions. `supports` is asked before a node is added, `target` tells what it stands for.
     """
 
     nodes: int = 10
@@ -55,6 +56,7 @@ class Wish:
     supports: Supports | None = None
     target: str = ""
     between: tuple[int, int] | None = None
+    dynamic: float = 0.0
 
 
 def begun(
@@ -121,7 +123,9 @@ def outputs(sketch: Sketch) -> list[Tensor]:
 
 def case(sketch: Sketch, wish: Wish, generator: str, seed: int) -> Case:
     """The finished sketch as a case: a program and values for its inputs."""
-    model, inputs = written(sketch, outputs(sketch), generator, wish.types)
+    given = outputs(sketch)
+    free = opened(sketch, sketch.draw) if wish.dynamic and sketch.draw.random() < wish.dynamic else {}
+    model, inputs = written(sketch, given, generator, wish.types, free)
     origin = Origin(generator, seed, _VERSIONS, "generated", recorded(wish))
     return Case(Program(model, f"{generator}-{seed}"), inputs, None, origin)
 
@@ -140,6 +144,8 @@ def recorded(wish: Wish) -> Mapping[str, str]:
             found[name] = str(getattr(wish, name))
     if wish.types:
         found["types"] = "yes"
+    if wish.dynamic:
+        found["dynamic"] = repr(wish.dynamic)
     if wish.budget != usual.budget:
         found["budget"] = f"{wish.budget.tensor},{wish.budget.elements},{wish.budget.work}"
     found["nodes"] = f"{wish.between[0]}-{wish.between[1]}" if wish.between else str(wish.nodes)

@@ -17,6 +17,7 @@ from opsieve.gen.schema import form
 from opsieve.gen.tensor_facts import LARGEST, LEAST, NUMBER, USUAL, is_float
 
 Shape = tuple[int, ...]
+Named = tuple[int | str, ...]  # a shape with names of sizes in it
 Supports = Callable[[Operator, Sequence[Tensor | None], Attributes, int], bool]
 FREE = -1  # a size that a sampler leaves open
 _RANKS = (0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5)

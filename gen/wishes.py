@@ -79,8 +79,11 @@ def wished(record: Mapping[str, str]) -> Wish:
     try:
         budget = [int(number) for number in record["budget"].split(",")] if "budget" in record else []
         opset, bins = int(record.get("opset", "0")), int(record.get("bins", "7"))
-        unknown = sorted(record.keys() - {"nodes", "only", "dtypes", "opset", "bins", "types", "budget", "target"})
-        if unknown or len(budget) not in (0, 3) or not 0 <= bins <= 64:
+        dynamic = float(record.get("dynamic", "0"))
+        unknown = sorted(
+            record.keys() - {"nodes", "only", "dtypes", "opset", "bins", "types", "budget", "target", "dynamic"}
+        )
+        if unknown or len(budget) not in (0, 3) or not (0 <= bins <= 64 and 0 <= dynamic <= 1):
             raise ValueError
     except ValueError:
         told = ", ".join(f"{name}={value}" for name, value in record.items())
@@ -95,4 +98,5 @@ def wished(record: Mapping[str, str]) -> Wish:
         budget=Budget(*budget),
         target=record.get("target", ""),
         between=(low, high) if low != high else None,
+        dynamic=dynamic,
     )

@@ -1,7 +1,8 @@
 """A finished sketch as ONNX's bytes and values for its inputs. Messages are filled directly: `onnx.helper` takes twice as long."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,7 +11,7 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from opsieve.gen.declaration import Tensor
 from opsieve.gen.inputs import Stream
-from opsieve.gen.sketch import Body, Node, Sketch
+from opsieve.gen.sketch import Body, Named, Node, Sketch
 from opsieve.gen.tensor_facts import FLOATS, NUMBER
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -31,10 +32,17 @@ _FED = _PLAIN | {"bool", "string"}
 _CONTRIB = "com.microsoft"
 
 
-def written(sketch: Sketch, outputs: Sequence[Tensor], name: str, types: bool = False) -> tuple[bytes, dict[str, Any]]:
+def written(
+    sketch: Sketch,
+    outputs: Sequence[Tensor],
+    name: str,
+    types: bool = False,
+    opened: Mapping[str, Named] = MappingProxyType({}),
+) -> tuple[bytes, dict[str, Any]]:
     """The serialised ModelProto with these outputs, and an array for every graph input by name.
 
-    Leaves that no node reads are left out. With `types` every inner tensor's type is in `value_info`.
+    Leaves that no node reads are left out. With `types` every inner tensor's type is in `value_info`. `opened` are shapes with
+    names in them, by tensor (gen/symbolic.py).
     """
     model = onnx.ModelProto()
     model.ir_version = helper.OP_SET_ID_VERSION_MAP.get(("ai.onnx", sketch.opset), 8)
@@ -52,7 +60,7 @@ def written(sketch: Sketch, outputs: Sequence[Tensor], name: str, types: bool = 
             continue
         array = _elements(sketch, leaf)
         if leaf.leaf == "input":
-            _declare(graph.input.add(), leaf)
+            _declare(graph.input.add(), leaf, opened.get(leaf.name))
             values[leaf.name] = array
         elif leaf.leaf == "initializer":
             _tensor(graph.initializer.add(), array, leaf.dtype, leaf.name)
@@ -66,13 +74,13 @@ def written(sketch: Sketch, outputs: Sequence[Tensor], name: str, types: bool = 
     for made in sketch.nodes:
         _node(graph.node.add(), made, domains)
     for output in outputs:
-        _declare(graph.output.add(), output)
+        _declare(graph.output.add(), output, opened.get(output.name))
     if types:
         given = {output.name for output in outputs}
         for made in sketch.nodes:
             for tensor in made.outs:
                 if tensor.name and tensor.name not in given:
-                    _declare(graph.value_info.add(), tensor)
+                    _declare(graph.value_info.add(), tensor, opened.get(tensor.name))
     for domain in sorted(domains):
         other = model.opset_import.add()
         other.domain, other.version = domain, 1
@@ -149,7 +157,7 @@ def _dtype_name(array: Array) -> str:
     return "string" if array.dtype == object else array.dtype.name
 
 
-def _declare(info: onnx.ValueInfoProto, tensor: Tensor) -> None:
+def _declare(info: onnx.ValueInfoProto, tensor: Tensor, opened: Named | None = None) -> None:
     info.name = tensor.name
     type_, dtype = info.type, tensor.dtype
     while dtype not in NUMBER:  # `sequence(float32)`, `optional(sequence(float32))`
@@ -158,7 +166,7 @@ def _declare(info: onnx.ValueInfoProto, tensor: Tensor) -> None:
     type_.tensor_type.elem_type = NUMBER[dtype]
     shape = type_.tensor_type.shape
     shape.SetInParent()
-    for size in tensor.shape:
+    for size in opened or tensor.shape:
         if isinstance(size, str):
             shape.dim.add().dim_param = size
         else:
