@@ -378,7 +378,7 @@ def test_it_follows_a_resize(store: Path) -> None:
         screen = await opened(pilot)
         await shows(pilot, "title")
         assert "operators" not in text_of(pilot.app).splitlines()[2]  # type: ignore[arg-type]
-        await pilot.resize_terminal(200, 50)
+        await pilot.resize_terminal(250, 50)
         await until(pilot, lambda: screen.has_class("-wide"))
         await until(pilot, lambda: "operators" in text_of(pilot.app).splitlines()[2])  # type: ignore[arg-type]
         await pilot.resize_terminal(40, 10)
