@@ -10,6 +10,8 @@ import numpy as np
 from onnx import helper
 from onnx.reference.op_run import OpRun, RuntimeImplementationError
 
+from opsieve.backends.mended_recurrent import GRU, LSTM, RNN
+
 
 class Loop(OpRun):
     """Loop with scan outputs of any rank.
@@ -156,4 +158,42 @@ def _taps(
     return np.arange(windows)[:, np.newaxis] * stride - before + np.arange(kernel) * dilation
 
 
-MENDED = (Loop, Mean, Softsign, MaxPool)
+class LRN(OpRun):
+    """LRN over the channels of any number of images, of any rank.
+
+    onnx 1.23 counts the channels by the size of the batch and leaves the sums of the others zero, and takes four dimensions only.
+    """
+
+    op_domain = ""
+
+    def _run(self, x, alpha=None, beta=None, bias=None, size=None):  # type: ignore[no-untyped-def]  # as above
+        before, after = (size - 1) // 2, size // 2  # floor and ceil of (size - 1) / 2
+        squares, channels = x * x, x.shape[1]
+        sums = np.zeros_like(x)
+        for at in range(channels):
+            sums[:, at] = squares[:, max(0, at - before) : at + after + 1].sum(axis=1)
+        return ((x / (bias + float(alpha) / size * sums) ** beta).astype(x.dtype),)
+
+
+class LpNormalization(OpRun):
+    """LpNormalization by sizes, not by signed values: onnx 1.23 adds up x itself when p is 1. A norm of 0 gives 0."""
+
+    op_domain = ""
+
+    def _run(self, x, axis=-1, p=2):  # type: ignore[no-untyped-def]  # as above
+        sizes = np.abs(x)
+        norm = sizes.sum(axis=axis, keepdims=True) if p == 1 else np.sqrt((sizes * sizes).sum(axis=axis, keepdims=True))
+        return (np.where(norm == 0, 0, x / np.where(norm == 0, 1, norm)).astype(x.dtype),)
+
+
+class Erf(OpRun):
+    """Erf to the last digit of its type: onnx 1.23 rounds it to float32, in float64 too."""
+
+    op_domain = ""
+    _erf = staticmethod(np.vectorize(math.erf, otypes=["d"]))
+
+    def _run(self, x):  # type: ignore[no-untyped-def]  # as above
+        return (np.asarray(self._erf(x)).astype(x.dtype),)
+
+
+MENDED = (Loop, Mean, Softsign, MaxPool, LRN, LpNormalization, Erf, RNN, GRU, LSTM)

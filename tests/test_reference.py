@@ -1,5 +1,6 @@
 """The reference backend: native and in float64, fed by name, with the hazards that it meets."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -191,6 +192,130 @@ def test_max_pool_covers_what_uneven_pads_say() -> None:
     some = run(proto, {"x": np.float32([[[np.nan, 3, np.nan, np.nan]]])})[0]["y"].tolist()
     assert some[0][0][:2] == [3, 3]
     assert np.isnan(some[0][0][2:]).all()
+
+
+@st.composite
+def recurrent(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """An RNN, GRU or LSTM with all that onnxruntime takes of what it can be told (`layout` it does not)."""
+    kind = draw(st.sampled_from(["RNN", "GRU", "LSTM"]))
+    gates, taken = {"RNN": (1, 1), "GRU": (3, 2), "LSTM": (4, 3)}[kind]
+    steps, batch, wide, hidden = (draw(st.integers(1, top)) for top in (4, 3, 3, 3))
+    direction = draw(st.sampled_from(["forward", "reverse", "bidirectional"]))
+    directions = 2 if direction == "bidirectional" else 1
+    told: dict[str, Any] = {"hidden_size": hidden, "direction": direction}
+    if draw(st.booleans()):
+        named = st.sampled_from(["Relu", "Tanh", "Sigmoid", "Softsign"])
+        told["activations"] = draw(st.lists(named, min_size=taken * directions, max_size=taken * directions))
+    if draw(st.booleans()):
+        told["clip"] = 0.4
+    if kind == "GRU":
+        told["linear_before_reset"] = draw(st.integers(0, 1))
+    if kind == "LSTM":
+        told["input_forget"] = draw(st.integers(0, 1))
+    shapes = {
+        "X": [steps, batch, wide],
+        "W": [directions, gates * hidden, wide],
+        "R": [directions, gates * hidden, hidden],
+        "B": [directions, 2 * gates * hidden],
+        "lengths": [batch],
+        "h": [directions, batch, hidden],
+        "c": [directions, batch, hidden],
+        "P": [directions, 3 * hidden],
+    }
+    names = list(shapes)[: 8 if kind == "LSTM" else 6]
+    names = [name if name in "XWR" or draw(st.booleans()) else "" for name in names]
+    values = np.random.default_rng(draw(st.integers(0, 99)))
+    feeds = {name: values.normal(size=shapes[name]).astype(np.float32) for name in names if name}
+    if "lengths" in feeds:
+        feeds["lengths"] = np.array(draw(st.lists(st.integers(1, steps), min_size=batch, max_size=batch)), np.int32)
+    outputs = ["Y", "Y_h", "Y_c"][: 3 if kind == "LSTM" else 2]
+    proto = model(
+        [helper.make_node(kind, names, outputs, **told)],
+        {name: (TensorProto.INT32 if name == "lengths" else F, shapes[name]) for name in feeds},
+        dict.fromkeys(outputs, (F, None)),
+        22,
+    )
+    return proto, feeds
+
+
+@settings(max_examples=100)
+@given(recurrent())
+def test_recurrent_layers_are_those_of_onnxruntime_unoptimised(
+    workers: Workers, drawn: tuple[onnx.ModelProto, dict[str, Any]]
+) -> None:
+    try:
+        same_as_onnxruntime(workers, *drawn)
+    except RuntimeImplementationError:  # a cell beyond the clip, which compilers read in two ways
+        assert "clip" in {item.name for item in drawn[0].graph.node[0].attribute}
+
+
+def same_as_onnxruntime(workers: Workers, proto: onnx.ModelProto, feeds: dict[str, Any]) -> None:
+    seen = workers.observe(Target.parse("onnxruntime:disable_all"), Program(proto.SerializeToString()), feeds)
+    assert seen.outputs is not None, seen.message
+    for precision in ("native", "float64"):
+        values, _ = run(proto, feeds, precision)
+        for name, wanted in seen.outputs.items():
+            assert values[name].shape == wanted.shape, name
+            np.testing.assert_allclose(values[name], wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+def test_a_layout_with_the_batch_first_is_the_same_layer_turned(kind: str, direction: str) -> None:
+    gates, directions = {"RNN": 1, "GRU": 3, "LSTM": 4}[kind], 2 if direction == "bidirectional" else 1
+    values = np.random.default_rng(1)
+    shapes = {"X": [3, 2, 2], "W": [directions, gates * 3, 2], "R": [directions, gates * 3, 3], "h": [directions, 2, 3]}
+    feeds = {name: values.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    feeds["n"] = np.int32([3, 2])
+    found = []
+    for layout in (0, 1):
+        fed = {name: np.swapaxes(value, 0, 1) if layout and name in "Xh" else value for name, value in feeds.items()}
+        node = helper.make_node(
+            kind, ["X", "W", "R", "", "n", "h"], ["Y", "Y_h"], hidden_size=3, direction=direction, layout=layout
+        )
+        inputs = {name: (TensorProto.INT32 if name == "n" else F, value.shape) for name, value in fed.items()}
+        found.append(run(model([node], inputs, {"Y": (F, None), "Y_h": (F, None)}, 22), fed)[0])
+    np.testing.assert_array_equal(found[1]["Y"], found[0]["Y"].transpose(2, 0, 1, 3))
+    np.testing.assert_array_equal(found[1]["Y_h"], np.swapaxes(found[0]["Y_h"], 0, 1))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("shape", [(1, 5, 2, 3), (3, 2, 2, 1), (2, 1, 1, 1)])
+def test_lrn_adds_up_the_channels_whatever_the_batch(workers: Workers, shape: tuple[int, ...], size: int) -> None:
+    node = helper.make_node("LRN", ["x"], ["y"], size=size, alpha=0.7, beta=0.6, bias=1.5)
+    values = np.random.default_rng(size).normal(size=shape).astype(np.float32)
+    # onnxruntime wants odd sizes; ONNX defines even ones: one channel more behind.
+    if size % 2:
+        same_as_onnxruntime(workers, model([node], {"x": (F, shape)}, {"y": (F, None)}), {"x": values})
+        return
+    got = run(model([node], {"x": (F, shape)}, {"y": (F, None)}), {"x": values}, "float64")[0]["y"]
+    wide = values.astype(np.float64)
+    for at in range(shape[1]):
+        squares = (wide[:, max(0, at - (size - 1) // 2) : at + size // 2 + 1] ** 2).sum(axis=1)
+        np.testing.assert_allclose(
+            got[:, at],
+            wide[:, at] / (1.5 + float(np.float32(0.7)) / size * squares) ** float(np.float32(0.6)),
+            rtol=1e-12,
+        )
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("p", [1, 2])
+def test_lp_normalization_is_by_sizes(workers: Workers, p: int, axis: int) -> None:
+    node = helper.make_node("LpNormalization", ["x"], ["y"], p=p, axis=axis)
+    values = np.float32([[1, -2, 3], [-4, 0.5, 2]])
+    same_as_onnxruntime(workers, model([node], {"x": (F, [2, 3])}, {"y": (F, None)}), {"x": values})
+    nothing = run(model([node], {"x": (F, [2, 3])}, {"y": (F, None)}), {"x": np.zeros((2, 3), np.float32)})[0]["y"]
+    assert nothing.tolist() == np.zeros((2, 3)).tolist()
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3,)])
+def test_erf_has_the_digits_of_its_type(shape: tuple[int, ...]) -> None:
+    proto = model([helper.make_node("Erf", ["x"], ["y"])], {"x": (F, shape)}, {"y": (F, shape)})
+    for precision, dtype in (("native", np.float32), ("float64", np.float64)):
+        got = run(proto, {"x": np.full(shape, 0.5, np.float32)}, precision)[0]["y"]
+        assert (got.dtype, got.shape) == (dtype, shape)
+        assert (got == dtype(math.erf(0.5))).all()
 
 
 def test_hazards_are_told_with_the_outputs_that_depend_on_them() -> None:

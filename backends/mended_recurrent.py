@@ -1,0 +1,141 @@
+"""RNN, GRU and LSTM with all that their ONNX pages tell (onnx__RNN, onnx__GRU, onnx__LSTM), in numpy, for the reference.
+
+onnx 1.23 passes over sequence_lens, clip, input_forget and, but for RNN, the activations; RNN's has Tanh and Affine only, and one
+function for both directions. Where a clip would alter what an LSTM's last activation is given, nothing is computed. Values of activation_alpha and activation_beta are taken in turn by the activations that take one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx.reference.op_run import OpRun, RuntimeImplementationError
+
+Array = np.ndarray[Any, Any]
+Function = Callable[[Array], Array]
+
+# What each computes of x, alpha and beta, and their defaults as the operators' pages have them; None: it takes none.
+ACTIVATIONS: Mapping[str, tuple[Callable[[Array, Any, Any], Array], float | None, float | None]] = {
+    "relu": (lambda x, a, b: np.maximum(x, 0), None, None),
+    "tanh": (lambda x, a, b: np.tanh(x), None, None),
+    "sigmoid": (lambda x, a, b: 1 / (1 + np.exp(-x)), None, None),
+    "affine": (lambda x, a, b: a * x + b, 1.0, 0.0),
+    "leakyrelu": (lambda x, a, b: np.where(x < 0, a * x, x), 0.01, None),
+    "thresholdedrelu": (lambda x, a, b: np.where(x > a, x, 0), 1.0, None),
+    "scaledtanh": (lambda x, a, b: a * np.tanh(b * x), 1.0, 1.0),
+    "hardsigmoid": (lambda x, a, b: np.clip(a * x + b, 0, 1), 0.2, 0.5),
+    "elu": (lambda x, a, b: np.where(x < 0, a * np.expm1(x), x), 1.0, None),
+    "softsign": (lambda x, a, b: x / (1 + np.abs(x)), None, None),
+    "softplus": (lambda x, a, b: np.logaddexp(x, 0), None, None),
+}
+DEFAULTS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+
+
+class _Recurrent(OpRun):
+    """What the three share. X is [steps, batch, input] ([batch, steps, input] when `layout` is 1), W [directions, gates x hidden, input]."""
+
+    op_domain = ""
+
+    def _run(  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
+        self, x, w, r, b=None, lengths=None, h=None, c=None, p=None, **told
+    ):
+        """(Y, Y_h, Y_c): past the end of a sequence the state stays and the output is zero."""
+        kind = self.onnx_node.op_type
+        directions, hidden = w.shape[0], r.shape[-1]
+        direction = told.get("direction") or "forward"
+        if directions != (2 if direction == "bidirectional" else 1):
+            raise ValueError(f"{kind} has weights of {directions} directions and is {direction}")
+        batched = bool(told.get("layout"))
+        if batched:
+            x, h, c = (None if value is None else np.swapaxes(value, 0, 1) for value in (x, h, c))
+        steps, batch = x.shape[:2]
+        nothing = np.zeros((directions, batch, hidden), x.dtype)
+        h, c = nothing if h is None else h, nothing if c is None else c
+        b = np.zeros((directions, 2 * GATES[kind] * hidden), x.dtype) if b is None else b
+        p = np.zeros((directions, 3 * hidden), x.dtype) if p is None else p
+        functions = _functions(kind, directions, told)
+        outputs, last_h, last_c = np.zeros((steps, directions, batch, hidden), x.dtype), [], []
+        for at in range(directions):
+            state, cell = h[at], c[at]
+            step = _STEPS[kind](functions[at], w[at], r[at], np.split(b[at], 2), p[at], told)
+            for time in reversed(range(steps)) if direction == "reverse" or at else range(steps):
+                made, kept = step(x[time], state, cell)
+                alive = np.ones((batch, 1), bool) if lengths is None else (lengths > time).reshape(-1, 1)
+                state, cell = np.where(alive, made, state), np.where(alive, kept, cell)
+                outputs[time, at] = np.where(alive, made, 0)
+            last_h.append(state)
+            last_c.append(cell)
+        states = [np.stack(last).astype(x.dtype) for last in (last_h, last_c)]
+        if batched:
+            outputs, states = outputs.transpose(2, 0, 1, 3), [np.swapaxes(state, 0, 1) for state in states]
+        return (outputs, *states)[: len(self.output)]
+
+
+def _functions(kind: str, directions: int, told: Mapping[str, Any]) -> list[list[Function]]:
+    """The activations of each direction, of inputs that are clipped first."""
+    names = told.get("activations") or DEFAULTS[kind] * directions
+    alphas, betas = list(told.get("activation_alpha") or []), list(told.get("activation_beta") or [])
+    clip, made = told.get("clip"), []
+    for name in names:
+        if name.lower() not in ACTIVATIONS:
+            raise RuntimeImplementationError(f"{kind} has the activation {name[:40]!r}, which ONNX does not know")
+        function, alpha, beta = ACTIVATIONS[name.lower()]
+        alpha = alphas.pop(0) if alpha is not None and alphas else alpha
+        beta = betas.pop(0) if beta is not None and betas else beta
+        made.append(_bound(function, alpha, beta, clip))
+    count = len(names) // directions
+    return [made[at * count : (at + 1) * count] for at in range(directions)]
+
+
+def _bound(function: Callable[[Array, Any, Any], Array], alpha: Any, beta: Any, clip: Any) -> Function:
+    return lambda x: function(np.clip(x, -clip, clip) if clip else x, alpha, beta)
+
+
+def _rnn(f: Sequence[Function], w: Array, r: Array, b: Sequence[Array], p: Array, told: Mapping[str, Any]) -> Any:
+    return lambda x, h, c: (f[0](x @ w.T + h @ r.T + b[0] + b[1]), c)
+
+
+def _gru(f: Sequence[Function], w: Array, r: Array, b: Sequence[Array], p: Array, told: Mapping[str, Any]) -> Any:
+    rz, rr, rh = np.split(r, 3)
+    (bz, br, bh), (cz, cr, ch) = np.split(b[0], 3), np.split(b[1], 3)
+
+    def step(x: Array, h: Array, c: Array) -> tuple[Array, Array]:
+        wz, wr, wh = np.split(x @ w.T, 3, -1)
+        update, reset = f[0](wz + h @ rz.T + bz + cz), f[0](wr + h @ rr.T + br + cr)
+        # `linear_before_reset` multiplies by the reset gate after the product.
+        seen = reset * (h @ rh.T + ch) if told.get("linear_before_reset") else (reset * h) @ rh.T + ch
+        return (1 - update) * f[1](wh + seen + bh) + update * h, c
+
+    return step
+
+
+def _lstm(f: Sequence[Function], w: Array, r: Array, b: Sequence[Array], p: Array, told: Mapping[str, Any]) -> Any:
+    (pi, po, pf), clip = np.split(p, 3), told.get("clip")
+
+    def step(x: Array, h: Array, c: Array) -> tuple[Array, Array]:
+        i, o, forget, new = np.split(x @ w.T + h @ r.T + b[0] + b[1], 4, -1)
+        i = f[0](i + pi * c)
+        forget = 1 - i if told.get("input_forget") else f[0](forget + pf * c)
+        kept = forget * c + i * f[1](new)
+        if clip and (np.abs(kept) > clip).any():
+            raise RuntimeImplementationError(
+                "LSTM has a cell beyond its clip: by ONNX's words it is clipped before the last activation, onnxruntime does not"
+            )
+        return f[0](o + po * kept) * f[2](kept), kept
+
+    return step
+
+
+_STEPS = {"RNN": _rnn, "GRU": _gru, "LSTM": _lstm}
+
+
+class RNN(_Recurrent):
+    """https://onnx.ai/onnx/operators/onnx__RNN.html"""
+
+
+class GRU(_Recurrent):
+    """https://onnx.ai/onnx/operators/onnx__GRU.html"""
+
+
+class LSTM(_Recurrent):
+    """https://onnx.ai/onnx/operators/onnx__LSTM.html"""
