@@ -1,0 +1,160 @@
+"""Programs with exactly one fault (HirFuzz, section 3.1.5): compilers are to reject them with an error, not to accept them, not to crash.
+
+A sound program of the strategy isra has one rule broken at one node (gen/breaches.py); what would read that node's outputs is taken
+out, so that nothing else is wrong. What was tried is remembered for each operator and rule within a batch of 64 seeds, and what was tried
+least comes next; the memory is built anew for each batch, so a program can be made again from its seed alone. The name of its graph
+tells what is broken.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import onnx
+
+from opsieve.gen.bad_input import BadInput
+from opsieve.gen.breaches import KINDS, Breach, breaches
+from opsieve.gen.case import Case
+from opsieve.gen.catalogue import operators
+from opsieve.gen.declaration import Tensor
+from opsieve.gen.growth import Wish, begun, case, grown
+from opsieve.gen.program import Program
+from opsieve.gen.sketch import Body, Node, Sketch
+from opsieve.gen.wishes import sized
+from opsieve.gen.writing import written
+
+BATCH = 64
+NAME = "disruptive"
+_TOLD = re.compile(r"disruptive ([A-Za-z0-9]{1,60}) ([a-z-]{1,24}): ([ -~]{1,80})")
+_MORE = 8  # nodes that a program may have above the wish
+_WITH_BODIES = ("control", "container", "text")
+
+
+@dataclass(slots=True)
+class _State:
+    """How far a batch has come: what was broken how often before `seed`."""
+
+    wish: Wish
+    seed: int
+    tried: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """What is wrong with a program: the operator, the kind of rule (`breaches.KINDS`) and the place."""
+
+    operator: str
+    kind: str
+    place: str
+
+
+_last: _State | None = None
+
+
+def disruptive(wish: Wish, seed: int) -> Case:
+    """The program of a seed, with a fault that was tried least in its batch."""
+    global _last
+    state = _last
+    first = seed - seed % BATCH
+    same = wish if wish.between is None else replace(wish, nodes=0)
+    if state is None or state.wish != same or not first < state.seed <= seed:
+        state = _State(same, first)
+    while True:
+        asked = sized(wish, state.seed)
+        sketch = begun(asked, state.seed, NAME)
+        grown(sketch, asked)
+        chosen = _chosen(sketch, state)
+        for more in range(1, _MORE + 1):
+            if chosen is not None:
+                break
+            grown(
+                sketch, replace(asked, nodes=asked.nodes + more)
+            )  # no operator so far has rules that can be broken here
+            chosen = _chosen(sketch, state)
+        state.seed += 1
+        if state.seed > seed:
+            break
+    _last = state if state.seed % BATCH else None
+    if chosen is None:
+        raise BadInput(f"none of the operators wished for has a rule that the strategy {NAME} can break; let more in")
+    sound = case(sketch, asked, NAME, seed)
+    node, breach = chosen
+    declared = _break(sketch, node, breach)
+    outputs = [
+        *declared,
+        *(out for other in sketch.nodes if other is not node for out in other.outs if out.name and not out.reads),
+    ]
+    name = f"{NAME} {node.op} {breach.kind}: {breach.place}"
+    model, inputs = written(sketch, outputs, name, asked.types)
+    return replace(sound, program=Program(model, f"{NAME}-{seed}"), inputs=inputs)
+
+
+def broken(model: onnx.ModelProto) -> Broken | None:
+    """What is wrong with a program of this strategy, by the name of its graph; None for any other program."""
+    found = _TOLD.fullmatch(model.graph.name)
+    return Broken(found[1], found[2], found[3]) if found is not None and found[2] in KINDS else None
+
+
+def _chosen(sketch: Sketch, state: _State) -> tuple[Node, Breach] | None:
+    """The node and the breach that were tried least; what is as seldom is drawn."""
+    there = operators()
+    best: tuple[tuple[int, int, float], Node, Breach] | None = None
+    for node in sketch.nodes:
+        op = there.get(node.op) if not node.domain else None
+        if op is None or op.family in _WITH_BODIES or not node.outs or not node.outs[0].name:
+            continue
+        for breach in breaches(sketch, node, op):
+            key = (state.tried[node.op, breach.kind, breach.place], state.kinds[breach.kind], sketch.draw.random())
+            if best is None or key < best[0]:
+                best = (key, node, breach)
+    if best is None:
+        return None
+    _, node, breach = best
+    state.tried[node.op, breach.kind, breach.place] += 1
+    state.kinds[breach.kind] += 1
+    return node, breach
+
+
+def _break(sketch: Sketch, node: Node, breach: Breach) -> list[Tensor]:
+    """Make the node wrong, take out what reads it, and give its outputs as they are to be declared."""
+    dead = {out.name for out in node.outs}
+    kept = []
+    for other in sketch.nodes:
+        if other is not node and not dead.isdisjoint(tensor.name for tensor in _read(other)):
+            dead |= {out.name for out in other.outs}
+            for tensor in _read(other):
+                tensor.reads -= 1
+        else:
+            kept.append(other)
+    sketch.nodes[:] = kept
+    ins = [_made(sketch, tensor) for tensor in breach.ins]
+    for change, tensors in ((-1, node.ins), (1, ins)):
+        for read in tensors:
+            if read is not None:
+                read.reads += change
+    node.ins, node.attrs = ins, breach.attrs
+    outs = [out for out in node.outs if out.name]
+    if breach.declared is not None:
+        dtype, shape = breach.declared
+        outs[0] = Tensor(outs[0].name, dtype, shape)
+    return outs
+
+
+def _made(sketch: Sketch, tensor: Tensor | None) -> Tensor | None:
+    """The input of a breach: itself, or a leaf where it has no name yet."""
+    if tensor is None or tensor.name:
+        return tensor
+    if tensor.values is not None:
+        return sketch.ints(tensor.values, tensor.dtype, tensor.shape)
+    return sketch.leaf(tensor.dtype, tensor.shape, kinds=("input", "input", "initializer"))
+
+
+def _read(node: Node) -> Iterator[Tensor]:
+    """What a node reads, its bodies too."""
+    yield from (tensor for tensor in node.ins if tensor is not None)
+    for value in node.attrs.values():
+        if isinstance(value, Body):
+            for inner in value.nodes:
+                yield from _read(inner)
