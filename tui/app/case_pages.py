@@ -1,5 +1,6 @@
 """A case as pages of lines: what failed, its graph, what each voice said, the trace with what was kept of it. Pure."""
 
+import textwrap
 from collections.abc import Sequence
 
 from opsieve.backends.observation import Frame, Observation
@@ -76,7 +77,7 @@ def observed(observations: Sequence[Observation], problem: str, width: int) -> l
     found: list[Line] = []
     for begin in range(0, len(observations), across):
         shown = observations[begin : begin + across]
-        room = max(12, (width - 13) // len(shown) - 2)
+        room = max(12, (width - 13) // min(across, len(observations)) - 2)
         for name, values in _table(shown):
             if any(values):
                 wrapped = [_wrapped(value, room) for value in values]
@@ -114,7 +115,7 @@ def _tone(name: str, value: str) -> str:
 
 
 def _wrapped(text: str, room: int, most: int = 6) -> list[str]:
-    cut = [text[at : at + room] for at in range(0, len(text), room)] or [""]
+    cut = textwrap.wrap(text, room) or [""]
     return cut if len(cut) <= most else [*cut[: most - 1], f"{cut[most - 1][: room - 1]}…"]
 
 

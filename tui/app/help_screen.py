@@ -9,6 +9,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 
 from opsieve.tui.app.lines_view import LinesView
+from opsieve.tui.app.page_bar import PageBar
 from opsieve.tui.app.visible import Line, visible
 
 FILTER = (
@@ -28,7 +29,7 @@ NAMES = {
     "left_square_bracket": "[",
     "escape": "esc",
 }
-_TEXTUALS_OWN = ("screen.copy_text", "page_left", "page_right", "app.help_quit")  # of no use here
+_TEXTUALS_OWN = ("screen.copy_text", "page_left", "page_right", "app.help_quit", "app.focus_previous")  # of no use here
 
 
 class HelpScreen(ModalScreen[None]):
@@ -43,7 +44,7 @@ class HelpScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """The keys, scrolled where they are many."""
         with Vertical(classes="dialog tall"):
-            yield LinesView(id="help")
+            yield LinesView(wrap=True, id="help")
             yield Static("j k scroll · esc back · ctrl+p finds commands by name", classes="hint", markup=False)
 
     def on_mount(self) -> None:
@@ -57,13 +58,15 @@ def help_lines(screen: Screen[object]) -> list[Line]:
     groups: dict[str, dict[str, list[str]]] = {"on this screen": {}, "everywhere": {}, "moving": {}}
     for key, active in screen.active_bindings.items():
         described = active.binding.description
-        if described and active.binding.action not in _TEXTUALS_OWN:
+        if described and not key.isdigit() and active.binding.action not in _TEXTUALS_OWN:
             title = (
                 "everywhere" if active.node is screen.app else "on this screen" if active.node is screen else "moving"
             )
             groups[title].setdefault(described, []).append(NAMES.get(key, key))
     found: list[Line] = [((type(screen).__name__.removesuffix("Screen").lower(), "accent"),)]
     for title, keys in groups.items():
+        if title == "on this screen" and (bar := next(iter(screen.query(PageBar)), None)) is not None:
+            keys[f"The pages: {', '.join(bar.pages)}"] = [f"1-{len(bar.pages)}"]
         if keys:
             found += [(), ((title, "strong"),)]
             found += [
