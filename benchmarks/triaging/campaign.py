@@ -1,0 +1,197 @@
+"""Programs run on compilers with faults, what fails judged as a campaign does, and reduced as triage does."""
+
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from triaging.drawing_faults import TARGETS, Seed
+from triaging.published_rules import Shown
+
+from opsieve.backends.compare import compare
+from opsieve.backends.judge import judge
+from opsieve.backends.lab import Lab
+from opsieve.backends.observation import Observation
+from opsieve.backends.registry import resolve
+from opsieve.backends.trial import NATIVE, declared_dtypes
+from opsieve.backends.verdict import Verdict
+from opsieve.backends.workers import Test, Workers
+from opsieve.bisect.pass_source import blame_passes
+from opsieve.gen.bad_input import BadInput
+from opsieve.gen.case import Case
+from opsieve.gen.growth import Wish
+from opsieve.gen.program import Program
+from opsieve.gen.strategies import generate
+from opsieve.gen.structure import all_nodes
+from opsieve.reducer.discover import NotReproduced, find
+from opsieve.reducer.journal import Journal
+from opsieve.reducer.node_passes import BYPASS, NODES, OUTPUTS
+from opsieve.reducer.reduction import Listeners, reduce_failure
+from opsieve.reducer.subject import Subject
+from opsieve.triage.evidence import Evidence
+from opsieve.triage.fingerprint import Fingerprint, fingerprint
+from opsieve.triage.signature import signature_of
+
+BATCH = 8  # faults whose workers are alive at once
+FIRST = 24  # programs after which a fault that never showed is given up
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One failure with its label; `before` and `after` are its fingerprints, `reduced` the nodes that are left (0: not reduced)."""
+
+    seed: Seed
+    case: Case
+    verdict: Verdict
+    observation: Observation
+    before: Fingerprint
+    after: Fingerprint
+    reduced: int = 0
+
+    def shown(self) -> Shown:
+        """What the rules of others see; of a wrong result what a harness's own comparison would say."""
+        frames = tuple(f"{frame.file.rpartition('/')[2]} {frame.function}" for frame in self.observation.frames[::-1])
+        if self.verdict.mismatch:
+            return Shown(
+                self.seed.layer, ("harness compare", "numpy assert_allclose"), "AssertionError", self.verdict.reason
+            )
+        return Shown(
+            self.seed.layer, frames, self.observation.exception, self.observation.message or self.verdict.message
+        )
+
+    def told(self) -> dict[str, Any]:
+        """As JSON."""
+        parts = {part.name: [part.value, part.kept] for part in self.after.components}
+        return {**asdict(self.seed), "before": self.before.key, "after": self.after.key, "nodes": self.reduced, **parts}
+
+
+def programs(seed: int, generated: int) -> list[Case]:
+    """Conformance models, at most six for each operator, and generated ones of 5 to 15 nodes."""
+    from onnx.backend.test.loader import load_node_model_tests
+
+    draw = random.Random(seed)
+    tests = [test for test in load_node_model_tests() if test.data_sets and test.model and "_expanded" not in test.name]
+    draw.shuffle(tests)
+    many: dict[str, int] = {}
+    found: list[Case] = []
+    for test in tests:
+        operator = test.model.graph.node[0].op_type
+        inputs = dict(zip([item.name for item in test.model.graph.input], test.data_sets[0][0], strict=False))
+        plain = all(getattr(value, "dtype", None) in _DTYPES for value in inputs.values())
+        if plain and inputs and many.setdefault(operator, 0) < 6:
+            many[operator] += 1
+            found.append(Case(Program(test.model.SerializeToString()), inputs))
+    wish = Wish(between=(5, 15), dtypes=frozenset(["float32", "int64", "bool"]))
+    return found + [generate(("isra", "pattern")[at % 2], seed * 1000 + at, wish) for at in range(generated)]
+
+
+_DTYPES = ("float32", "float64", "int64", "int32", "bool")
+
+
+def operators(case: Case) -> list[str]:
+    """The different operators of a program."""
+    return sorted({node.op_type for node in all_nodes(case.program.proto.graph.node)})
+
+
+def failing(layer: str, seeds: Sequence[Seed], cases: Sequence[Case], most: int) -> list[Failure]:
+    """Up to `most` failures of every fault, on programs that the compiler without faults gets right."""
+    found: list[Failure] = []
+    well: dict[int, bool] = {}
+    for start in range(0, len(seeds), BATCH):
+        with Workers() as workers:
+            for seed in seeds[start : start + BATCH]:
+                found += _shown(layer, seed, cases, most, well, workers)
+    return found
+
+
+def _shown(
+    layer: str, seed: Seed, cases: Sequence[Case], most: int, well: dict[int, bool], workers: Workers
+) -> Iterator[Failure]:
+    target, lab = resolve(seed.target), Lab(workers)
+    order = [at for at, case in enumerate(cases) if not seed.operator or seed.operator in operators(case)]
+    random.Random(seed.target).shuffle(order)
+    shown = 0
+    for turn, at in enumerate(order):
+        if shown == most or (turn >= FIRST and not shown) or turn >= 3 * FIRST:
+            return
+        case = cases[at]
+        if at not in well:
+            well[at] = _is_well(layer, case, lab)
+        if not well[at]:
+            continue
+        test = Test(case.program, case.inputs)
+        seen = lab.observe(target, case.program, case.inputs)
+        right = lab.observe(NATIVE, case.program, case.inputs)
+        agrees = (
+            seen.outputs is not None
+            and compare(seen.outputs, right.outputs or {}, declared_dtypes(test.program.proto)).agrees
+        )
+        if agrees:
+            continue
+        judged = judge(case.program, case.inputs, target, lab)
+        if judged.verdict.verdict == "fail":
+            shown += 1
+            told = fingerprint(judged.verdict, judged.observations[0], operators(case))
+            yield Failure(seed, case, judged.verdict, judged.observations[0], told, told)
+        lab.forget()
+
+
+def _is_well(layer: str, case: Case, lab: Lab) -> bool:
+    answers = [lab.observe(place, case.program, case.inputs) for place in (resolve(TARGETS[layer]), NATIVE)]
+    if any(answer.outputs is None for answer in answers):
+        return False
+    return compare(answers[0].outputs or {}, answers[1].outputs or {}, declared_dtypes(case.program.proto)).agrees
+
+
+def reduced(failures: Sequence[Failure], seconds: float) -> list[Failure]:
+    """Each failure whose graph counts, or would if it were smaller, reduced and attributed, until the time is spent; others as they are.
+
+    In turn one of every fingerprint, as `triage --reduce` does.
+    """
+    end = time.monotonic() + seconds
+    turns: dict[str, int] = {}
+    order = []
+    for at, one in enumerate(failures):
+        turns[one.before.key] = turns.get(one.before.key, 0) + 1
+        order.append((turns[one.before.key], at))
+    done = dict(enumerate(failures))
+    waiting = [at for _, at in sorted(order) if _counts_graph(failures[at])]
+    for start in range(0, len(waiting), 3 * BATCH):
+        with Workers() as workers:
+            for at in waiting[start : start + 3 * BATCH]:
+                if time.monotonic() < end:
+                    done[at] = _reduced(failures[at], workers)
+    return [done[at] for at in range(len(failures))]
+
+
+def _counts_graph(one: Failure) -> bool:
+    return any(part.name == "operators" and (part.kept or "reduce" in part.hint) for part in one.before.components)
+
+
+def _reduced(one: Failure, workers: Workers) -> Failure:
+    target = resolve(one.seed.target)
+    best = one.case.program.proto
+    case = one.case
+    if len(best.graph.node) > 1:
+        try:
+            premise = find(one.case, [target], None, workers)
+            start = Subject(best, one.case.inputs, {})
+            result = reduce_failure(
+                start, premise, [workers], "fingerprint", Journal(""), Listeners(), (NODES, OUTPUTS, BYPASS)
+            )
+        except NotReproduced:
+            return one
+        if not result.same:
+            return one
+        best = result.best.model
+        case = Case(Program(best.SerializeToString()), result.best.inputs)
+    passes: tuple[str, ...] = ()
+    if one.seed.layer == "onnxscript" and one.verdict.kind == "mismatch":
+        try:
+            passes = blame_passes(case, target, Lab(workers)).attribution.passes
+        except BadInput:  # it does not fail any more: nothing to attribute
+            passes = ()
+    evidence = Evidence(signature=signature_of(best), guilty_passes=passes)
+    after = fingerprint(one.verdict, one.observation, operators(case), evidence)
+    return replace(one, after=after, reduced=len(best.graph.node))
