@@ -88,6 +88,8 @@ def disruptive(wish: Wish, seed: int) -> Case:
     ]
     name = f"{NAME} {node.op} {breach.kind}: {breach.place}"
     model, inputs = written(sketch, outputs, name, asked.types)
+    if breach.declared is None:
+        model = _unshaped(model, {out.name for out in declared})
     return replace(sound, program=Program(model, f"{NAME}-{seed}"), inputs=inputs)
 
 
@@ -140,6 +142,15 @@ def _break(sketch: Sketch, node: Node, breach: Breach) -> list[Tensor]:
         dtype, shape = breach.declared
         outs[0] = Tensor(outs[0].name, dtype, shape)
     return outs
+
+
+def _unshaped(model: bytes, names: set[str]) -> bytes:
+    """The model with some outputs declared without a shape: what a broken node gives has none, and its old one would be a second fault."""
+    proto = onnx.ModelProto.FromString(model)
+    for info in (*proto.graph.output, *proto.graph.value_info):
+        if info.name in names:
+            info.type.tensor_type.ClearField("shape")
+    return proto.SerializeToString(deterministic=True)
 
 
 def _made(sketch: Sketch, tensor: Tensor | None) -> Tensor | None:
