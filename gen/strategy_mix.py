@@ -15,8 +15,8 @@ from opsieve.gen.strategies import names, strategy
 from opsieve.gen.wishes import sized
 
 BATCH = 256
-# Places of each strategy, of 100; docs/generator.md has the measurement that they come from.
-WEIGHTS = {"isra": 50, "hirfuzz": 50}
+# Places of each strategy, of 1000; one that is not installed has none. docs/generator.md has the measurement that they come from.
+WEIGHTS = {"isra": 400, "hirfuzz": 400, "pattern": 120, "function-rewrite": 40, "mutate": 36, "nnsmith": 4}
 
 
 def mix(wish: Wish, seed: int) -> Case:
