@@ -7,7 +7,7 @@ import statistics
 from dataclasses import replace
 from typing import Any
 
-from opsieve.backends import native, wire
+from opsieve.backends import native
 from opsieve.backends.frame_lines import frame_of
 from opsieve.backends.frames import parse_log
 from opsieve.backends.last_words import summary
@@ -36,6 +36,8 @@ def from_reply(target: Target, version: str, reply: dict[str, Any], body: memory
 
 
 def _from_reply(target: Target, version: str, reply: dict[str, Any], body: memoryview) -> Observation:
+    from opsieve.backends import wire
+
     seconds = dict(reply["seconds"])
     if reply.get("repeats"):
         seconds["run"] = statistics.median(reply["repeats"])

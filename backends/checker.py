@@ -22,6 +22,7 @@ class Checker:
     name = "checker"
     package = ""
     extra = ""
+    lodges_with = "reference"
     options: Mapping[str, tuple[str, ...]] = {"tell": ("verdict", "types")}
     main_option = ""
     baseline: Mapping[str, str] = {}

@@ -280,7 +280,7 @@ class Zygote:
         for fd in [status, self.control.fileno()] + self.private + [pipe for pipe, _ in self.workers.values()]:
             os.close(fd)
 
-    def fork(self, limits: Dict[str, int], fds: List[int]) -> None:
+    def fork(self, limits: Dict[str, Any], fds: List[int]) -> None:
         """Fork one worker. Its pid is the first line it can be known by: the zygote writes it to the status pipe."""
         data, log, state, status = fds
         self.count += 1
@@ -299,7 +299,7 @@ class Zygote:
         self.workers[pid] = (status, scratch)
         os.write(status, b'{"pid": %d}\n' % pid)
 
-    def become_worker(self, limits: Dict[str, int], data: int, log: int, state: int, status: int, scratch: str) -> None:
+    def become_worker(self, limits: Dict[str, Any], data: int, log: int, state: int, status: int, scratch: str) -> None:
         """Set up limits, signals and files in the forked child, then serve."""
         self.leave(status)
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it: printing without end must end the process
@@ -318,7 +318,12 @@ class Zygote:
         if self.config["shim"]:
             ctypes.CDLL(self.config["shim"]).opsieve_install(log)
         faulthandler.register(signal.SIGUSR1, log, all_threads=True)
-        Worker(self.wire, self.backend, socket.socket(fileno=data), log, state, limits).serve()
+        backend = self.backend
+        if "guest" in limits:
+            file, attribute = limits["guest"]
+            backend = getattr(load_module("opsieve_guest", file), attribute)
+            backend.load()
+        Worker(self.wire, backend, socket.socket(fileno=data), log, state, limits).serve()
 
     def reap(self) -> None:
         """Collect every child that has ended; a worker's end is told with its exit status and resident peak."""

@@ -69,6 +69,12 @@ class Hosted(Protocol):
     )
 
 
+class Lodger(Protocol):
+    """What a backend has besides when it needs no zygote of its own: what it imports is nearly what another one imports."""
+
+    lodges_with: str  # the backend whose zygote forks its workers; they call its `load` after the fork
+
+
 class Scripted(Protocol):
     """What a backend may have besides: its few lines of the scripts that `opsieve export` writes."""
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from opsieve.backends import native, wire
+from opsieve.backends import native
 from opsieve.backends.answers import KNOBS, from_death, from_reply
 from opsieve.backends.observation import Observation
 from opsieve.backends.protocol import Backend
@@ -24,8 +24,11 @@ from opsieve.backends.releases import Environment, ReleaseStore
 from opsieve.backends.target import Target
 from opsieve.backends.zygote import Death, Limits, Nursery, Unavailable, Worker, Zygote
 from opsieve.gen.bad_input import BadInput
-from opsieve.gen.lowering import lower_ir, lower_opset
-from opsieve.gen.program import Program
+
+if (
+    TYPE_CHECKING
+):  # numpy and onnx come in when a question is asked: compilers start while the main process imports them
+    from opsieve.gen.program import Program
 
 BATCH_TESTS = 32
 BATCH_BYTES = 8 << 20
@@ -40,7 +43,7 @@ class Test:
 
     __test__ = False  # pytest: not a test class
 
-    program: Program
+    program: "Program"
     inputs: dict[str, Any]
     as_is: bool = False
 
@@ -114,10 +117,12 @@ class Workers:
 
     def version(self, target: Target) -> str:
         """The version of the compiler; Unavailable when it cannot be imported, BadInput when a release cannot be had."""
-        return self._zygote(resolve(target)).version
+        target = resolve(target)
+        with self._lock(_place(target)):
+            return self._zygote(target).version
 
     def observe(
-        self, target: Target, program: Program, inputs: dict[str, Any], *, fresh: bool = False, repeat: int = 0
+        self, target: Target, program: "Program", inputs: dict[str, Any], *, fresh: bool = False, repeat: int = 0
     ) -> Observation:
         """One program on one target: in its persistent worker, or in a fork of its own when `fresh`.
 
@@ -131,7 +136,7 @@ class Workers:
         """An observation for each test, in order, several to a frame."""
         target = resolve(target)
         try:
-            with self._lock(("zygote", target.backend, target.release)):
+            with self._lock(_place(target)):
                 zygote = self._zygote(target)
         except (Unavailable, BadInput) as error:
             for _ in tests:
@@ -148,6 +153,9 @@ class Workers:
         """Ask again with the same operators under a lower opset when the release is older than the model's opset."""
         if observation.outcome != "environment" or test.as_is:
             return observation
+        from opsieve.gen.lowering import lower_opset
+        from opsieve.gen.program import Program
+
         lowered = lower_opset(test.program.proto).SerializeToString()
         if lowered == test.program.proto.SerializeToString():
             return observation
@@ -170,7 +178,7 @@ class Workers:
         try:
             while sent or held:
                 if worker is None:
-                    worker = zygote.fork(self.limits) if fresh else self._take(target, zygote)
+                    worker = self._forked(target, zygote) if fresh else self._take(target, zygote)
                     for batch in sent:
                         worker.submit(batch.frame(), batch.left)
                 while held and (not sent or (len(sent) < 2 and held.size < PIPELINED_BYTES and not fresh)):
@@ -201,7 +209,14 @@ class Workers:
 
     def _take(self, target: Target, zygote: Zygote) -> Worker:
         """The target's worker, a new one when there is none; it is put back when its answers are read."""
-        return self._workers.pop(target, None) or zygote.fork(self.limits)
+        return self._workers.pop(target, None) or self._forked(target, zygote)
+
+    def _forked(self, target: Target, zygote: Zygote) -> Worker:
+        """A new worker of the target's backend; where that lodges with another, the worker loads it."""
+        source = plugin(target.backend)
+        return zygote.fork(
+            self.limits, (source.file, source.attribute) if _place(target)[0] != target.backend else None
+        )
 
     def _lock(self, key: object) -> threading.Lock:
         with self._guard:
@@ -241,7 +256,7 @@ class Workers:
         zygote.close()
 
     def _start(self, target: Target) -> Zygote:
-        source = plugin(target.backend)
+        source = plugin(_place(target)[0])
         environment = {**os.environ, **KNOBS, **source.backend.environment}
         facts = (source.file, source.attribute)
         try:
@@ -273,7 +288,9 @@ class Workers:
 
 
 def _place(target: Target) -> tuple[str, str]:
-    return (target.backend, target.release)
+    """The zygote that serves a target: the backend that it is of, or lodges with (`protocol.Lodger`), and the release."""
+    landlord: str = getattr(plugin(target.backend).backend, "lodges_with", "")
+    return (landlord or target.backend, target.release)
 
 
 @dataclass
@@ -294,10 +311,14 @@ class _Batch:
     def frame(self) -> bytes:
         """The frame that holds the tests not yet answered."""
         chunks = [chunk for chunks in self.chunks[self.done :] for chunk in chunks]
+        from opsieve.backends import wire
+
         return wire.encode({"tests": self.headers[self.done :]}, chunks)
 
 
 def _batches(tests: Sequence[Test], options: dict[str, str], most: int, repeat: int) -> Iterator[_Batch]:
+    from opsieve.backends import wire
+
     batch = _Batch([], [], [])
     for test in tests:
         chunks = [test.program.model if test.as_is else _lowered(test.program)]
@@ -316,6 +337,8 @@ def _batches(tests: Sequence[Test], options: dict[str, str], most: int, repeat: 
 
 
 @lru_cache(maxsize=64)
-def _lowered(program: Program) -> bytes:
+def _lowered(program: "Program") -> bytes:
     """The model with the lowest IR version that it allows, so that no release refuses it for a newer number alone."""
+    from opsieve.gen.lowering import lower_ir
+
     return lower_ir(program.model)

@@ -17,8 +17,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from opsieve.backends import wire
-
 CHILD = Path(__file__).resolve().parent / "child.py"
 WIRE = Path(__file__).resolve().parent / "wire.py"
 START_SECONDS = 180.0  # the first import of a large compiler from a cold disk
@@ -190,12 +188,14 @@ class Zygote:
             )
         return str(answer["version"])
 
-    def fork(self, limits: Limits) -> "Worker":
-        """A new worker under `limits`."""
+    def fork(self, limits: Limits, guest: tuple[Path, str] | None = None) -> "Worker":
+        """A new worker under `limits`; it serves the zygote's backend, or the `guest` whose file and attribute these are."""
         ours, theirs = socket.socketpair()
         log, state = memory_file("log", append=True), memory_file("state")
         status_read, status_write = os.pipe()
-        config = {key: int(value) for key, value in asdict(limits).items()}
+        config: dict[str, Any] = {key: int(value) for key, value in asdict(limits).items()}
+        if guest is not None:
+            config["guest"] = [str(guest[0]), guest[1]]
         fds = array.array("i", [theirs.fileno(), log, state, status_write])
         try:
             self.send(config, fds)
@@ -252,6 +252,8 @@ class Worker:
 
     def reply(self, seconds: float) -> tuple[dict[str, Any], memoryview] | Death:
         """The next reply, or how the worker ended; a worker that does not answer in time is killed."""
+        from opsieve.backends import wire  # with numpy, which the process that starts a zygote need not have yet
+
         deadline = time.monotonic() + seconds
         try:
             head = self._read(wire.HEAD.size, deadline)

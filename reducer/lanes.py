@@ -2,39 +2,30 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from types import TracebackType
 
 import click
-from onnx import helper
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.target import BadTarget, Target
-from opsieve.backends.trial import NATIVE
 from opsieve.backends.workers import Workers
-from opsieve.backends.zygote import Limits
-from opsieve.gen.program import Program
+from opsieve.backends.zygote import Limits, Unavailable
+from opsieve.gen.bad_input import BadInput
 
 _USUAL = "onnxruntime"  # asked first when no target is named
-_TINY = Program(
-    helper.make_model(
-        helper.make_graph(
-            [], "tiny", [], [helper.make_tensor_value_info("c", 1, [1])], [helper.make_tensor("c", 1, [1], [0.0])]
-        )
-    ).SerializeToString()
-)
 
 
 class Lanes:
-    """`jobs` sets of workers, of which the first is warmed up: the targets named, the checker and the reference."""
+    """`jobs` sets of workers, of which the first is warmed up: the target named first, and the reference with the checker."""
 
     def __init__(self, limits: Limits, jobs: int, offline: bool, targets: Sequence[str]):
         self._stack = ExitStack()
         self.workers = [self._stack.enter_context(Workers(limits, offline=offline, say=say)) for _ in range(jobs)]
-        pool = ThreadPoolExecutor(3)
+        pool = ThreadPoolExecutor(2)
         self._stack.callback(pool.shutdown)
-        for target in (*_first(targets), Target("checker"), NATIVE):
-            pool.submit(self.workers[0].observe, target, _TINY, {})
+        for target in (*_first(targets), Target("reference")):
+            pool.submit(_warm, self.workers[0], target)
 
     def __enter__(self) -> list[Workers]:
         return self.workers
@@ -43,6 +34,12 @@ class Lanes:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+
+
+def _warm(workers: Workers, target: Target) -> None:
+    """Start what serves a target; that it cannot be had is told when it is asked."""
+    with suppress(Unavailable, BadInput):
+        workers.version(target)
 
 
 def say(sentence: str) -> None:
