@@ -1,6 +1,7 @@
 """Programs of a wanted number of nodes, grown forwards from a seed."""
 
 import functools
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -43,7 +44,8 @@ class Wish:
     """What programs are asked for. `only` names operators (None: all of ONNX's own), `dtypes` limits first inputs and leaves.
 
     `opset` 0 draws one from 13 to the newest that onnxruntime takes, every second time that one. `between` has the number of `nodes`
-    drawn for each seed (gen/wishes.py does). `dynamic` is the share of programs with symbolic dimensions. `supports` is asked before a node is added, `target` tells what it stands for.
+    drawn for each seed (gen/wishes.py does). `dynamic` is the share of programs with symbolic
+    dimensions, `corpus` are models that `mutate` starts from. `supports` is asked before a node is added, `target` tells what it stands for.
     """
 
     nodes: int = 10
@@ -57,6 +59,7 @@ class Wish:
     target: str = ""
     between: tuple[int, int] | None = None
     dynamic: float = 0.0
+    corpus: tuple[Program, ...] = ()
 
 
 def begun(
@@ -146,6 +149,9 @@ def recorded(wish: Wish) -> Mapping[str, str]:
         found["types"] = "yes"
     if wish.dynamic:
         found["dynamic"] = repr(wish.dynamic)
+    if wish.corpus:
+        digests = "".join(program.digest for program in wish.corpus)
+        found["corpus"] = f"{len(wish.corpus)} models, {hashlib.sha256(digests.encode()).hexdigest()[:12]}"
     if wish.budget != usual.budget:
         found["budget"] = f"{wish.budget.tensor},{wish.budget.elements},{wish.budget.work}"
     found["nodes"] = f"{wish.between[0]}-{wish.between[1]}" if wish.between else str(wish.nodes)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import TypeAlias
 
 from opsieve.gen.catalogue import operators
-from opsieve.gen.declaration import Tensor, Typed, nothing
+from opsieve.gen.declaration import Operator, Tensor, Typed, nothing
 from opsieve.gen.drawing import Draw
 from opsieve.gen.sketch import Body, Named, Node, Sketch
 from opsieve.gen.tensor_facts import LARGEST, is_float
@@ -118,15 +118,8 @@ def _resized(sketch: Sketch, trial: _Trial) -> _Sizes | None:
 def _inferred(node: Node, ins: Sequence[Tensor | None], changed: Set[str]) -> Sequence[Typed | None] | None:
     """The types of a node's outputs for other inputs; None when it cannot have them, or that cannot be said."""
     operator = operators().get(f"{node.domain}::{node.op}" if node.domain else node.op)
-    if operator is None or node.op in _CLOSED:
+    if operator is None or not tells_sizes(operator, ins):
         return None
-    several = [
-        tensor
-        for tensor in ins
-        if tensor is not None and tensor.rank and (tensor.values is None or is_float(tensor.dtype))
-    ]
-    if operator.requires is nothing and len(several) > 1:
-        return None  # how their sizes hang together, nobody has declared
     if any(isinstance(value, Body) for value in node.attrs.values()):
         if any(tensor is not None and tensor.name in changed for tensor in node.ins):
             return None
@@ -137,6 +130,21 @@ def _inferred(node: Node, ins: Sequence[Tensor | None], changed: Set[str]) -> Se
         return operator.infer(ins, node.attrs)  # type: ignore[arg-type]
     except AssertionError:  # the rule needs elements that only a run tells, such as a shape that is computed
         return None
+
+
+def tells_sizes(operator: Operator, ins: Sequence[Tensor | None], every: bool = False) -> bool:
+    """Whether a declaration says all about the sizes of such inputs: `requires` rejects those that do not go together.
+
+    Unless `every` input counts, whole numbers that are known are taken for a shape or axes rather than data.
+    """
+    if operator.name in _CLOSED:
+        return False
+    several = [
+        tensor
+        for tensor in ins
+        if tensor is not None and tensor.rank and (every or tensor.values is None or is_float(tensor.dtype))
+    ]
+    return operator.requires is not nothing or len(several) < 2
 
 
 def _of_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:

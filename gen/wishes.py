@@ -75,6 +75,9 @@ def checked_opset(number: int) -> int:
 
 def wished(record: Mapping[str, str]) -> Wish:
     """The wish that a case tells of, without the answers of its `target`; BadInput when it makes no sense."""
+    if "corpus" in record:
+        told = shown(record["corpus"])
+        raise BadInput(f"the case was made from a corpus of {told}; it can only be made again with those, by its seed")
     low, high = nodes(record.get("nodes", "10"))
     try:
         budget = [int(number) for number in record["budget"].split(",")] if "budget" in record else []
