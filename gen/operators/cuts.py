@@ -201,6 +201,12 @@ def _split_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (*shape[:axis], size, *shape[axis + 1 :])) for size in sizes]
 
 
+def _crop_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    rank, sizes = len(ins[0].shape), values_of(ins[1])
+    axes = attrs.get("axes", range(rank))
+    return [len(axes) == len(sizes), all(-rank <= axis < rank for axis in axes), *(size >= 0 for size in sizes)]
+
+
 def _crop(sketch: Sketch, x: Tensor) -> Instance:
     draw = sketch.draw
     axes = draw.some(range(x.rank), draw.between(1, x.rank))
@@ -220,5 +226,5 @@ OPERATORS = (
     layout("Pad", _pad, _padded, requires=_pads_fit, bounds=_pad_bounds, ranks=(1, 5), dtypes=(*NUMERIC, "bool")),
     layout("Concat", _concat, _joined, requires=_join_fits, bounds=all_hull, ranks=(1, 5)),
     layout("Split", _split, _split_types, requires=_split_fits, ranks=(1, 5)),
-    layout("CenterCropPad", _crop, _cropped, bounds=with_zero, ranks=(1, 5), dtypes=NUMERIC),
+    layout("CenterCropPad", _crop, _cropped, requires=_crop_fits, bounds=with_zero, ranks=(1, 5), dtypes=NUMERIC),
 )

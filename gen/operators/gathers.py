@@ -64,6 +64,19 @@ def _coordinates(sketch: Sketch, x: Tensor, depth: int, batch: int, lead: Shape)
     return sketch.match("int64", (*lead, depth), Domain(least, side - 1))
 
 
+def _elements_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    """Beside the axis no index tensor is longer than the data; updates, where there are some, are as many as indices."""
+    found = list(_same_rank(ins, attrs))
+    if not all(found):
+        return found
+    axis = attrs.get("axis", 0) % len(ins[0].shape)
+    found += [q <= p for n, (p, q) in enumerate(zip(ins[0].shape, ins[1].shape, strict=True)) if n != axis]
+    if len(ins) > 2:
+        found.append(len(ins[2].shape) == len(ins[1].shape))
+        found += [p == q for p, q in zip(ins[1].shape, ins[2].shape, strict=False)]
+    return found
+
+
 def _gather_nd(sketch: Sketch, x: Tensor) -> Instance:
     draw = sketch.draw
     batch = draw.between(0, x.rank - 1) if draw.random() < 0.3 else 0
@@ -75,6 +88,21 @@ def _gather_nd(sketch: Sketch, x: Tensor) -> Instance:
 def _gathered_nd(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     data, at, batch = ins[0].shape, ins[1].shape, attrs.get("batch_dims", 0)
     return [(ins[0].dtype, (*at[:-1], *data[batch + at[-1] :]))]
+
+
+def _coordinates_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    data, at, batch = ins[0].shape, ins[1].shape, attrs.get("batch_dims", 0)
+    if not at or not 0 <= batch < min(len(data), len(at)):
+        return [False]
+    return [at[-1] >= 1, at[-1] <= len(data) - batch, *(p == q for p, q in zip(data[:batch], at[:batch], strict=True))]
+
+
+def _rows_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    data, at, updates = (tensor.shape for tensor in ins)
+    if not at or not 1 <= at[-1] <= len(data):
+        return [False]
+    wanted = (*at[:-1], *data[at[-1] :])
+    return [len(updates) == len(wanted), *(p == q for p, q in zip(updates, wanted, strict=False))]
 
 
 def _distinct(sketch: Sketch, count: int, side: int) -> list[int]:
@@ -153,6 +181,11 @@ def _hot(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[2].dtype, (*shape[:axis], int(values[0]), *shape[axis:]))]
 
 
+def _hot_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    rank, axis = len(ins[0].shape), attrs.get("axis", -1)
+    return [-rank - 1 <= axis, axis <= rank, len(ins[2].shape) == 1, *(side == 2 for side in ins[2].shape[:1])]
+
+
 def _compress(sketch: Sketch, x: Tensor) -> Instance:
     draw = sketch.draw
     axis = axis_of(sketch, x) if draw.random() < 0.7 else None
@@ -171,6 +204,11 @@ def _compressed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
         return [(ins[0].dtype, (count,))]
     axis = attrs["axis"] % len(shape)
     return [(ins[0].dtype, (*shape[:axis], count, *shape[axis + 1 :]))]
+
+
+def _compress_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    rank, axis = len(ins[0].shape), attrs.get("axis", 0)
+    return [-rank <= axis, axis < rank, len(ins[1].shape) == 1]
 
 
 def gather(name: str, sample: Any, infer: Any, **more: Any) -> Operator:
@@ -192,10 +230,20 @@ def _updated(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 OPERATORS = (
     gather("Gather", _gather, _gathered, requires=_axis_inside),
-    gather("GatherElements", _gather_elements, lambda ins, attrs: [(ins[0].dtype, ins[1].shape)], requires=_same_rank),
-    gather("GatherND", _gather_nd, _gathered_nd),
-    gather("ScatterElements", _scatter_elements, _updated, bounds=_scattered, requires=_same_rank, dtypes=_PLAIN),
-    gather("ScatterND", _scatter_nd, _updated, bounds=_scattered, dtypes=_PLAIN),
-    gather("OneHot", _one_hot, _hot, bounds=lambda ins, attrs: (ins[2].low, ins[2].high), ranks=(1, 4), dtypes=NUMERIC),
-    gather("Compress", _compress, _compressed),
+    gather(
+        "GatherElements", _gather_elements, lambda ins, attrs: [(ins[0].dtype, ins[1].shape)], requires=_elements_fit
+    ),
+    gather("GatherND", _gather_nd, _gathered_nd, requires=_coordinates_fit),
+    gather("ScatterElements", _scatter_elements, _updated, bounds=_scattered, requires=_elements_fit, dtypes=_PLAIN),
+    gather("ScatterND", _scatter_nd, _updated, bounds=_scattered, requires=_rows_fit, dtypes=_PLAIN),
+    gather(
+        "OneHot",
+        _one_hot,
+        _hot,
+        requires=_hot_fits,
+        bounds=lambda ins, attrs: (ins[2].low, ins[2].high),
+        ranks=(1, 4),
+        dtypes=NUMERIC,
+    ),
+    gather("Compress", _compress, _compressed, requires=_compress_fits),
 )

@@ -262,6 +262,14 @@ def _reverse(sketch: Sketch, x: Tensor) -> Instance:
     return [x, sketch.ints(lengths)], attrs if batch == 0 or draw.random() < 0.5 else {}
 
 
+def _lengths_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    batch, time = attrs.get("batch_axis", 1), attrs.get("time_axis", 0)
+    if {batch, time} != {0, 1}:
+        return [False]
+    longest = ins[0].shape[time]
+    return [ins[1].shape[0] == ins[0].shape[batch], *(length <= longest for length in ins[1].values or ())]
+
+
 def layout(name: str, sample: Any, infer: Any = None, **more: Any) -> Operator:
     """An operator that moves elements."""
     if infer is not None:
@@ -306,5 +314,5 @@ OPERATORS = (
     ),
     layout("Trilu", _trilu, bounds=with_zero, ranks=(2, 5), dtypes=(*NUMERIC, "bool")),
     layout("EyeLike", _eye, _eye_type, bounds=lambda ins, attrs: (0.0, 1.0), ranks=(2, 2), dtypes=(*NUMERIC, "bool")),
-    layout("ReverseSequence", _reverse, ranks=(2, 5)),
+    layout("ReverseSequence", _reverse, requires=_lengths_fit, ranks=(2, 5)),
 )

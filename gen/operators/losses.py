@@ -4,12 +4,12 @@ Sources: the ONNX operator pages of NegativeLogLikelihoodLoss, SoftmaxCrossEntro
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.declaration import OUTPUTS, Attributes, Bounds, Ins, Operator, Tensor, Typed
 from opsieve.gen.domains import Domain
-from opsieve.gen.numbers_like import divisors
+from opsieve.gen.numbers_like import Truth, divisors
 from opsieve.gen.operators.layouts import Instance
 from opsieve.gen.sketch import Sketch
 from opsieve.gen.tensor_facts import FLOATS
@@ -31,6 +31,35 @@ def _loss_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     shape = ins[0].shape
     kept = (shape[0], *shape[2:]) if attrs.get("reduction") == "none" else ()
     return [(ins[0].dtype, kept), (ins[0].dtype, shape)]
+
+
+def _loss_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    """One target for each place, one weight for each class."""
+    wanted = (ins[0].shape[0], *ins[0].shape[2:])
+    found = [len(ins[1].shape) == len(wanted), *(p == q for p, q in zip(ins[1].shape, wanted, strict=False))]
+    return [*found, ins[2].shape[0] == ins[0].shape[1]] if len(ins) > 2 else found
+
+
+def _same_shapes(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    a, b = ins[0].shape, ins[1].shape
+    return [len(a) == len(b), *(p == q for p, q in zip(a, b, strict=False))]
+
+
+def _causal_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    channels, w = ins[0].shape[1], ins[1].shape
+    bias = [ins[2].shape[0] == channels] if len(ins) > 2 and ins[2] is not None else []
+    return [len(w) == 3, w[0] == channels, w[1] == 1, *bias]
+
+
+def _heads_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    heads, groups = attrs["q_num_heads"], attrs["kv_num_heads"]
+    if heads < 1 or groups < 1:
+        return [False]
+    (batch, length, width), k, v = ins[0].shape, ins[1].shape, ins[2].shape
+    return [
+        *(k[0] == batch, v[0] == batch, k[1] == length, v[1] == length),
+        *(width % heads == 0, heads % groups == 0, k[2] * heads == width * groups, v[2] % groups == 0),
+    ]
 
 
 def _loss_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
@@ -122,6 +151,7 @@ OPERATORS = (
         "NegativeLogLikelihoodLoss",
         lambda sketch, x: _loss(sketch, x, 1),
         infer=lambda ins, attrs: _loss_type(ins, attrs)[:1],
+        requires=_loss_fits,
         bounds=lambda ins, attrs: _loss_bounds(ins, attrs)[:1],
         ranks=(2, 4),
         family="loss",
@@ -131,16 +161,18 @@ OPERATORS = (
         "SoftmaxCrossEntropyLoss",
         lambda sketch, x: _loss(sketch, x, 2),
         infer=_loss_type,
+        requires=_loss_fits,
         bounds=_loss_bounds,
         ranks=(2, 4),
         family="loss",
         dtypes=FLOATS,
     ),
-    Operator("SwiGLU", _gated, bounds=_gated_bounds, family="attention", dtypes=FLOATS),
+    Operator("SwiGLU", _gated, requires=_same_shapes, bounds=_gated_bounds, family="attention", dtypes=FLOATS),
     Operator(
         "LinearAttention",
         _linear_attention,
         infer=_linear_types,
+        requires=_heads_fit,
         bounds=_linear_bounds,
         safe=(Domain(-4, 4),),
         ranks=(3, 3),
@@ -151,6 +183,7 @@ OPERATORS = (
         "CausalConvWithState",
         _causal,
         infer=_causal_types,
+        requires=_causal_fits,
         bounds=_causal_bounds,
         ranks=(3, 3),
         family="window",

@@ -10,7 +10,7 @@ from typing import Any
 
 from opsieve.gen.declaration import ANY, OUTPUTS, Attributes, Bounds, Ins, Operator, Tensor, Typed, hull
 from opsieve.gen.domains import Domain
-from opsieve.gen.numbers_like import Truth, divisors
+from opsieve.gen.numbers_like import Truth, divisors, either
 from opsieve.gen.operators.layouts import Instance
 from opsieve.gen.operators.reductions import axis_of
 from opsieve.gen.sketch import Sketch
@@ -73,6 +73,18 @@ def _layer(sketch: Sketch, x: Tensor) -> Instance:
     return ins, {OUTPUTS: 1 if draw.random() < 0.8 or x.dtype != "float32" else draw.between(2, 3), **attrs}
 
 
+def _scale_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    """The scale, and the bias if there is one, broadcast to the normalised axes."""
+    shape, axis = ins[0].shape, attrs.get("axis", -1)
+    if not -len(shape) <= axis < len(shape):
+        return [False]
+    found: list[Truth] = []
+    for parameter in ins[1:]:
+        found.append(len(parameter.shape) <= len(shape[axis:]))
+        found += [either(p == q, q == 1) for p, q in zip(shape[::-1], parameter.shape[::-1], strict=False)]
+    return found
+
+
 def _layer_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     shape = ins[0].shape
     axis = attrs.get("axis", -1) % len(shape)
@@ -91,6 +103,15 @@ def _group(sketch: Sketch, x: Tensor) -> Instance:
     parameters = (groups,) if sketch.opset < 21 else (x.shape[1],)
     ins = [x, sketch.match(x.dtype, parameters, _SCALE), sketch.match(x.dtype, parameters)]
     return ins, {"num_groups": groups, **_epsilon(sketch)}
+
+
+def _groups_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    """Parameters are as many as groups until opset 21, and as many as channels since then."""
+    groups, channels = attrs["num_groups"], ins[0].shape[1]
+    if groups < 1:
+        return [False]
+    found = [channels % groups == 0, ins[1].shape[0] == ins[2].shape[0]]
+    return [*found, either(ins[1].shape[0] == groups, ins[1].shape[0] == channels)]
 
 
 def _rms(sketch: Sketch, x: Tensor) -> Instance:
@@ -152,13 +173,18 @@ OPERATORS = (
         bounds=lambda ins, attrs: normal(ins, math.prod(ins[0].shape[2:])),
         ranks=(3, 5),
     ),
-    norm("LayerNormalization", _layer, infer=_layer_types, bounds=_layer_bounds, ranks=(1, 5)),
+    norm("LayerNormalization", _layer, infer=_layer_types, requires=_scale_fits, bounds=_layer_bounds, ranks=(1, 5)),
     norm(
-        "GroupNormalization", _group, bounds=lambda ins, attrs: normal(ins, math.prod(ins[0].shape[1:])), ranks=(3, 5)
+        "GroupNormalization",
+        _group,
+        requires=_groups_fit,
+        bounds=lambda ins, attrs: normal(ins, math.prod(ins[0].shape[1:])),
+        ranks=(3, 5),
     ),
     norm(
         "RMSNormalization",
         _rms,
+        requires=_scale_fits,
         bounds=lambda ins, attrs: normal(ins, math.prod(ins[0].shape[attrs.get("axis", -1) :])),
         ranks=(1, 5),
     ),

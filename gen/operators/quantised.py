@@ -11,7 +11,7 @@ from typing import Any
 from opsieve.gen.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed
 from opsieve.gen.numbers_like import Truth
 from opsieve.gen.operators.layouts import Instance
-from opsieve.gen.operators.products import _matmul, _matrix_shape
+from opsieve.gen.operators.products import _inner, _matmul, _matrix_shape
 from opsieve.gen.operators.windows import _conv_cost, kernel_for, place_windows, placed
 from opsieve.gen.schema import form
 from opsieve.gen.sketch import FREE, Shape, Sketch
@@ -91,6 +91,18 @@ def _dequantize(sketch: Sketch, x: Tensor) -> Instance:
 def _dequantized_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     size = (ins[0].size + (ins[2].size if len(ins) > 2 else 0.0)) * ins[1].size
     return -size, size
+
+
+def _scales_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    """One scale, or one for each place of an axis, or (opset 21) one for each block of it; as many zero points."""
+    x, scale = ins[0].shape, ins[1].shape
+    found: list[Truth] = []
+    if len(ins) > 2:
+        found = [len(ins[2].shape) == len(scale), *(p == q for p, q in zip(ins[2].shape, scale, strict=False))]
+    if len(scale) == 1 and not attrs.get("block_size") and len(x) > 1:
+        axis = attrs.get("axis", 1)
+        found.append(-len(x) <= axis < len(x) and scale[0] == x[axis])
+    return found
 
 
 def _dynamic(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -188,7 +200,8 @@ OPERATORS = (
         "QuantizeLinear",
         _quantize,
         _quantized,
-        lambda ins, attrs: full(ins[2].dtype if len(ins) > 2 else "uint8"),
+        requires=_scales_fit,
+        bounds=lambda ins, attrs: full(ins[2].dtype if len(ins) > 2 else "uint8"),
         dtypes=("float32", "float16", "bfloat16"),
     ),
     quantised(
@@ -196,6 +209,7 @@ OPERATORS = (
         _dequantize,
         lambda ins, attrs: [(ins[1].dtype, ins[0].shape)],
         _dequantized_bounds,
+        requires=_scales_fit,
         dtypes=("int8", "uint8", "int16", "uint16", "int32", "int4", "uint4", "float8_e4m3fn", "float8_e5m2"),
     ),
     quantised(
@@ -210,6 +224,7 @@ OPERATORS = (
         _integer_matmul,
         lambda ins, attrs: [("int32", _matrix_shape(ins[0].shape, ins[1].shape))],
         lambda ins, attrs: _integer_bounds(ins[0].shape[-1]),
+        requires=_inner,
         ranks=(1, 4),
     ),
     quantised(
@@ -217,6 +232,7 @@ OPERATORS = (
         _quantised_matmul,
         lambda ins, attrs: [(ins[7].dtype, _matrix_shape(ins[0].shape, ins[3].shape))],
         lambda ins, attrs: full(ins[7].dtype),
+        requires=lambda ins, attrs: _inner((ins[0], ins[3]), attrs),
         ranks=(1, 4),
         dtypes=_BYTES,
     ),

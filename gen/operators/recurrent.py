@@ -9,6 +9,7 @@ from typing import Any
 
 from opsieve.gen.declaration import OUTPUTS, Attributes, Bounds, Ins, Operator, Tensor, Typed
 from opsieve.gen.domains import Domain
+from opsieve.gen.numbers_like import Truth
 from opsieve.gen.operators.layouts import Instance
 from opsieve.gen.sketch import Sketch
 from opsieve.gen.tensor_facts import FLOATS
@@ -61,6 +62,23 @@ def _recurrent(name: str) -> Any:
     return sample
 
 
+def _weights_fit(name: str) -> Any:
+    gates = _GATES[name]
+
+    def requires(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+        hidden, directions = attrs["hidden_size"], 2 if attrs.get("direction") == "bidirectional" else 1
+        w, r = ins[1].shape, ins[2].shape
+        found = [
+            *(w[0] == directions, w[1] == gates * hidden, w[2] == ins[0].shape[2]),
+            *(r[0] == directions, r[1] == gates * hidden, r[2] == hidden),
+        ]
+        if len(ins) > 3 and ins[3] is not None:
+            found += [ins[3].shape[0] == directions, ins[3].shape[1] == 2 * gates * hidden]
+        return found
+
+    return requires
+
+
 def _states(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     hidden, directions = attrs["hidden_size"], 2 if attrs.get("direction") == "bidirectional" else 1
     if attrs.get("layout"):
@@ -91,6 +109,7 @@ def recurrent(name: str) -> Operator:
     return Operator(
         name,
         _recurrent(name),
+        requires=_weights_fit(name),
         infer=_states if name == "LSTM" else lambda ins, attrs: _states(ins, attrs)[:2],
         bounds=_state_bounds if name == "LSTM" else lambda ins, attrs: _state_bounds(ins, attrs)[:2],
         safe=(Domain(-20, 20),),
@@ -184,12 +203,21 @@ def _tensor_scatter(sketch: Sketch, x: Tensor) -> Instance:
     return [x, update, sketch.ints([draw.between(0, last) for _ in range(x.shape[0])])], attrs
 
 
+def _attention_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    q, k, v = (tensor.shape for tensor in ins[:3])
+    return [
+        *(len(k) == len(q) and len(v) == len(q), k[0] == q[0], v[0] == q[0]),
+        *(k[1] == v[1], q[1] % k[1] == 0, k[2] == v[2], k[3] == q[3]),
+    ]
+
+
 OPERATORS = (
     *map(recurrent, _GATES),
     Operator(
         "Attention",
         _attention,
         infer=_attended,
+        requires=_attention_fits,
         bounds=lambda ins, attrs: (ins[2].low, ins[2].high),
         safe=(Domain(-4, 4),),
         ranks=(4, 4),

@@ -4,12 +4,13 @@ Sources: the ONNX operator pages of ConstantOfShape, Range, the window functions
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from opsieve.gen.declaration import OUTPUTS, Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.numbers_like import Truth
 from opsieve.gen.operators.layouts import Instance, values_of
 from opsieve.gen.operators.reductions import axis_of
 from opsieve.gen.sketch import Sketch
@@ -36,6 +37,15 @@ def _filled_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 def _filled_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     value = float(attrs["value"][0]) if "value" in attrs else 0.0
     return value, value
+
+
+def _not_below_zero(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    return [size >= 0 for size in values_of(ins[0])]
+
+
+def _boxes_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    boxes, scores = ins[0].shape, ins[1].shape
+    return [len(scores) == 3, boxes[2] == 4, boxes[0] == scores[0], boxes[1] == scores[2]]
 
 
 def _range(sketch: Sketch, x: Tensor) -> Instance:
@@ -144,7 +154,15 @@ def source(name: str, sample: Any, infer: Any, bounds: Any, **more: Any) -> Oper
 
 
 OPERATORS = (
-    source("ConstantOfShape", _filled, _filled_type, _filled_bounds, ranks=(1, 1), dtypes=("int64",)),
+    source(
+        "ConstantOfShape",
+        _filled,
+        _filled_type,
+        _filled_bounds,
+        requires=_not_below_zero,
+        ranks=(1, 1),
+        dtypes=("int64",),
+    ),
     source("Range", _range, _range_type, lambda ins, attrs: (-40.0, 40.0), ranks=(0, 0)),
     *map(taper, ("HannWindow", "HammingWindow", "BlackmanWindow")),
     source("MelWeightMatrix", _mel, _mel_type, lambda ins, attrs: (0.0, 1.01), ranks=(0, 0), dtypes=("int64",)),
@@ -162,6 +180,7 @@ OPERATORS = (
         _boxes,
         lambda ins, attrs: [("int64", (_UNKNOWN, 3))],
         lambda ins, attrs: (0.0, 6.0),
+        requires=_boxes_fit,
         ranks=(3, 3),
         dtypes=("float32",),
     ),

@@ -1,7 +1,6 @@
-"""Operators with windows: convolutions and poolings in one to three spatial dimensions, and those that sample an image.
+"""Operators with windows: convolutions and poolings in one to three spatial dimensions.
 
-Sources: the ONNX operator pages of Conv, ConvTranspose, ConvInteger, DeformConv, MaxPool, AveragePool, LpPool, Global*Pool, Col2Im,
-Resize, GridSample, AffineGrid, RoiAlign, MaxRoiPool, MaxUnpool.
+Sources: the ONNX operator pages of Conv, ConvTranspose, DeformConv, MaxPool, AveragePool, LpPool, Global*Pool.
 """
 
 import math
@@ -10,10 +9,9 @@ from typing import Any
 
 from opsieve.gen.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed
 from opsieve.gen.domains import Domain
-from opsieve.gen.numbers_like import Size, Truth, ceil_quotient, divisors, product, quotient, window
-from opsieve.gen.operators.layouts import Instance, values_of, with_zero
+from opsieve.gen.numbers_like import Size, Truth, ceil_quotient, divisors, product, window
+from opsieve.gen.operators.layouts import Instance, with_zero
 from opsieve.gen.sketch import Shape, Sketch
-from opsieve.gen.tensor_facts import FLOATS
 
 _AUTO = ("SAME_UPPER", "SAME_LOWER", "VALID")
 
@@ -39,6 +37,12 @@ def placed(
         size = window(side, kernel[axis], strides[axis], dilations[axis], pads[axis] + pads[axis + count], ceil)
         sizes.append(size)
     return tuple(sizes)
+
+
+def strides_fit(attrs: Mapping[str, Any], count: int) -> bool:
+    """Whether strides and dilations are as many as axes, and none below 1."""
+    lists = [spatial(attrs, name, count) for name in ("strides", "dilations")]
+    return all(len(given) == count and min(given, default=1) >= 1 for given in lists)
 
 
 def place_windows(
@@ -110,7 +114,10 @@ def _conv_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 def _conv_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     x, w, group = ins[0].shape, ins[1].shape, attrs.get("group", 1)
-    found = [len(x) == len(w), x[1] == w[1] * group, w[0] % group == 0]
+    if group < 1 or len(x) != len(w) or not strides_fit(attrs, len(x) - 2):
+        return [False]
+    found = [x[1] == w[1] * group, w[0] % group == 0]
+    found += [p == q for p, q in zip(attrs.get("kernel_shape", ()), w[2:], strict=False)]
     found += [size >= 1 for size in placed(x[2:], w[2:], attrs)]
     if len(ins) > 2 and ins[2] is not None:
         found.append(ins[2].shape[0] == w[0])
@@ -235,8 +242,9 @@ def _pooled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 def _pool_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     kernel = attrs["kernel_shape"]
     pads = spatial(attrs, "pads", 2 * len(kernel), 0)
+    if len(kernel) != len(ins[0].shape) - 2 or not strides_fit(attrs, len(kernel)):
+        return [False]
     return [
-        len(kernel) == len(ins[0].shape) - 2,
         *(size >= 1 for size in _pooled(ins, attrs)[0][1]),
         *(pad < kernel[place % len(kernel)] for place, pad in enumerate(pads)),
     ]
@@ -266,68 +274,6 @@ def _global_lp(sketch: Sketch, x: Tensor) -> Instance:
 
 def _global_lp_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return 0.0, product(ins[0].shape[2:]) * max(ins[0].size, ins[0].size ** attrs.get("p", 2))
-
-
-_MODES = ("nearest", "nearest", "linear", "cubic")
-_PLACES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
-
-
-def _resize(sketch: Sketch, x: Tensor) -> Instance:
-    """Sizes or scales for the spatial axes; the leading two stay as they are."""
-    draw, attrs = sketch.draw, Attributes()
-    mode = draw.choice(_MODES)
-    if x.rank != 4 and mode == "cubic":
-        mode = "nearest"
-    attrs["mode"] = mode
-    if draw.random() < 0.6:
-        attrs["coordinate_transformation_mode"] = draw.choice(_PLACES)
-    if mode == "nearest" and draw.random() < 0.5:
-        attrs["nearest_mode"] = draw.choice(("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"))
-    if mode == "cubic" and draw.random() < 0.4:
-        attrs["cubic_coeff_a"] = draw.choice((-0.5, -0.75))
-    if mode == "cubic" and draw.random() < 0.3:
-        attrs["exclude_outside"] = 1
-    if draw.random() < 0.5:
-        sizes = [side if axis < 2 else draw.between(1, min(2 * side, 12)) for axis, side in enumerate(x.shape)]
-        return [x, None, None, sketch.ints(sizes)], attrs
-    scales = [1.0 if axis < 2 else draw.choice((0.5, 1.0, 2.0, 1.5, 3.0)) for axis, _ in enumerate(x.shape)]
-    scales = [scale if side * scale >= 1 else 1.0 for scale, side in zip(scales, x.shape, strict=True)]
-    return [x, None, sketch.ints(scales, "float32")], attrs
-
-
-def _resized(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    if len(ins) > 3:
-        return [(ins[0].dtype, tuple(values_of(ins[3])))]
-    scales = ins[2].values
-    assert scales is not None
-    return [(ins[0].dtype, tuple(math.floor(side * scale) for side, scale in zip(ins[0].shape, scales, strict=True)))]
-
-
-def _resize_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    low, high = ins[0].low, ins[0].high
-    if attrs.get("mode") != "cubic":
-        return low, high
-    slack = 1.2 * (high - low) + 0.3 * ins[0].size  # a cubic overshoots, in two dimensions twice
-    return low - slack, high + slack
-
-
-def _grid(sketch: Sketch, x: Tensor) -> Instance:
-    draw, attrs = sketch.draw, Attributes()
-    count = x.rank - 2
-    modes = ("linear", "nearest", "cubic") if sketch.opset >= 20 else ("bilinear", "nearest", "bicubic")
-    mode = draw.choice(modes[:2] if count != 2 else modes)
-    attrs["mode"] = mode
-    if draw.random() < 0.5:
-        attrs["padding_mode"] = draw.choice(("zeros", "border", "reflection"))
-    if draw.random() < 0.5:
-        attrs["align_corners"] = draw.below(2)
-    grid = sketch.match(x.dtype, (x.shape[0], *(draw.between(1, 4) for _ in range(count)), count), Domain(-1.2, 1.2))
-    return [x, grid], attrs
-
-
-def _grid_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    size = ins[0].size * (2.5 if "cubic" in attrs.get("mode", "") else 1.0)
-    return -size, size
 
 
 def _deform(sketch: Sketch, x: Tensor) -> Instance:
@@ -360,98 +306,14 @@ def _deform_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return low * mask - bias, high * mask + bias
 
 
-def _columns(sketch: Sketch, x: Tensor) -> Instance:
-    """Columns made for an image: those of `x` are kept where they fit a small one."""
-    draw = sketch.draw
-    block = [draw.between(1, 2), draw.between(1, 3)]
-    blocks = [draw.between(1, 3), draw.between(1, 3)]
-    image = [blocks[axis] + block[axis] - 1 for axis in range(2)]
-    x = sketch.match(x.dtype, (x.shape[0], draw.between(1, 3) * math.prod(block), math.prod(blocks)))
-    return [x, sketch.ints(image), sketch.ints(block)], {}
-
-
-def _image_of(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    image, block = values_of(ins[1]), values_of(ins[2])
-    return [(ins[0].dtype, (ins[0].shape[0], quotient(ins[0].shape[1], math.prod(block)), *image))]
-
-
-def _affine(sketch: Sketch, x: Tensor) -> Instance:
-    draw = sketch.draw
-    count = draw.choice((2, 3))
-    theta = sketch.match(x.dtype, (draw.between(1, 2), count, count + 1))
-    sizes = [theta.shape[0], draw.between(1, 3), *(draw.between(2, 4) for _ in range(count))]
-    return [theta, sketch.ints(sizes)], {"align_corners": draw.below(2)} if draw.random() < 0.5 else {}
-
-
-def _affine_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    n, _, *sides = values_of(ins[1])
-    return [(ins[0].dtype, (n, *sides, len(sides)))]
-
-
-def _rois(sketch: Sketch, x: Tensor) -> Instance:
-    """Regions that lie inside the image, first corner before the second."""
-    draw = sketch.draw
-    count = draw.between(1, 3)
-    height, width = x.shape[2:]
-    boxes = []
-    for _ in range(count):
-        left, top = draw.random() * (width - 1), draw.random() * (height - 1)
-        boxes += [left, top, left + draw.random() * (width - left), top + draw.random() * (height - top)]
-    rois = sketch.ints([round(value, 3) for value in boxes], x.dtype, (count, 4))
-    batch = sketch.ints([draw.below(x.shape[0]) for _ in range(count)])
-    attrs: Attributes = {"output_height": draw.between(1, 3), "output_width": draw.between(1, 3)}
-    if draw.random() < 0.5:
-        attrs["sampling_ratio"] = draw.between(1, 3)
-    if draw.random() < 0.3:
-        attrs["mode"] = draw.choice(("avg", "max"))
-    if sketch.opset >= 16 and draw.random() < 0.5:
-        attrs["coordinate_transformation_mode"] = draw.choice(("half_pixel", "output_half_pixel"))
-    return [x, rois, batch], attrs
-
-
-def _roi_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+def _deform_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    w, offset = ins[1].shape, ins[2].shape
+    out = placed(ins[0].shape[2:], w[2:], attrs)
     return [
-        (ins[0].dtype, (ins[1].shape[0], ins[0].shape[1], attrs.get("output_height", 1), attrs.get("output_width", 1)))
+        *_conv_fits(ins[:2], attrs),
+        *(len(offset) == len(w), offset[0] == ins[0].shape[0], offset[1] == 2 * product(w[2:])),
+        *(p == q for p, q in zip(offset[2:], out, strict=False)),
     ]
-
-
-def _roi_pool(sketch: Sketch, x: Tensor) -> Instance:
-    draw = sketch.draw
-    count = draw.between(1, 3)
-    rows: list[float] = []
-    for _ in range(count):
-        top, left = draw.below(x.shape[2]), draw.below(x.shape[3])
-        rows += [
-            draw.below(x.shape[0]),
-            left,
-            top,
-            draw.between(left, x.shape[3] - 1),
-            draw.between(top, x.shape[2] - 1),
-        ]
-    return [x, sketch.ints(rows, x.dtype, (count, 5))], {"pooled_shape": [draw.between(1, 2), draw.between(1, 2)]}
-
-
-def _roi_pooled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    return [(ins[0].dtype, (ins[1].shape[0], ins[0].shape[1], *attrs["pooled_shape"]))]
-
-
-def _unpool(sketch: Sketch, x: Tensor) -> Instance:
-    """Every element to a place of its own window."""
-    draw = sketch.draw
-    n, c, h, w = x.shape
-    size = draw.choice((1, 2, 2))
-    places = []
-    for image in range(n * c):
-        for row in range(h):
-            for column in range(w):
-                at = (row * size + draw.below(size)) * w * size + column * size + draw.below(size)
-                places.append(image * h * w * size * size + at)
-    return [x, sketch.ints(places, "int64", x.shape)], {"kernel_shape": [size, size], "strides": [size, size]}
-
-
-def _unpooled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    x = ins[0].shape
-    return [(ins[0].dtype, (*x[:2], *(side * k for side, k in zip(x[2:], attrs["kernel_shape"], strict=True))))]
 
 
 def windowed(name: str, sample: Any, infer: Any, **more: Any) -> Operator:
@@ -471,41 +333,13 @@ OPERATORS = (
         bounds=_transposed_bounds,
         cost=_conv_cost,
     ),
-    windowed("DeformConv", _deform, _conv_type, bounds=_deform_bounds, cost=_conv_cost, ranks=(4, 4)),
+    windowed(
+        "DeformConv", _deform, _conv_type, requires=_deform_fits, bounds=_deform_bounds, cost=_conv_cost, ranks=(4, 4)
+    ),
     windowed("MaxPool", _max_pool, _pooled, requires=_pool_fits, cost=_pool_cost),
     windowed("AveragePool", _average_pool, _pooled, requires=_pool_fits, cost=_pool_cost, bounds=with_zero),
     windowed("LpPool", _lp_pool, _pooled, requires=_pool_fits, cost=_pool_cost, bounds=_lp_bounds),
     windowed("GlobalAveragePool", _alone, _global),
     windowed("GlobalMaxPool", _alone, _global),
     windowed("GlobalLpPool", _global_lp, _global, bounds=_global_lp_bounds),
-    windowed("Resize", _resize, _resized, bounds=_resize_bounds, ranks=(3, 5), family="image"),
-    windowed(
-        "GridSample",
-        _grid,
-        lambda ins, attrs: [(ins[0].dtype, (*ins[0].shape[:2], *ins[1].shape[1:-1]))],
-        bounds=_grid_bounds,
-        ranks=(4, 5),
-        family="image",
-        dtypes=FLOATS,
-    ),
-    windowed(
-        "Col2Im",
-        _columns,
-        _image_of,
-        bounds=lambda ins, attrs: (-9 * ins[0].size, 9 * ins[0].size),
-        ranks=(3, 3),
-        family="image",
-        dtypes=FLOATS,
-    ),
-    windowed(
-        "AffineGrid",
-        _affine,
-        _affine_type,
-        bounds=lambda ins, attrs: (-4 * ins[0].size, 4 * ins[0].size),
-        ranks=(3, 3),
-        family="image",
-    ),
-    windowed("RoiAlign", _rois, _roi_type, bounds=with_zero, ranks=(4, 4), family="image"),
-    windowed("MaxRoiPool", _roi_pool, _roi_pooled, bounds=with_zero, ranks=(4, 4), family="image", dtypes=FLOATS),
-    windowed("MaxUnpool", _unpool, _unpooled, bounds=with_zero, ranks=(4, 4), family="image", dtypes=FLOATS),
 )
