@@ -1,4 +1,4 @@
-"""The default strategy: each seed goes to one of the others, as often as its measured yield and the balance of operators ask for.
+"""The default strategy: each seed goes to one of the others, as often as cost and the balance of operators allow.
 
 In every batch of 256 seeds each strategy has its share of places, in an order drawn for the batch. The programs that a strategy makes in
 a batch have seeds of its own in a row from the batch's first, so that one that is guided by what came before in its batch (hirfuzz)
@@ -15,7 +15,8 @@ from opsieve.gen.strategies import names, strategy
 from opsieve.gen.wishes import sized
 
 BATCH = 256
-# Places of each strategy, of 1000; one that is not installed has none. docs/generator.md has the measurement that they come from.
+# Places of each strategy, of 1000; one that is not installed has none. Chosen by the balance of operators and by cost: a fair
+# measurement of yield is still to be made (docs/generator.md has what there is).
 WEIGHTS = {"isra": 400, "hirfuzz": 400, "pattern": 120, "function-rewrite": 40, "mutate": 36, "nnsmith": 4}
 
 
