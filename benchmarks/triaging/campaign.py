@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
+import onnx
 from triaging.drawing_faults import TARGETS, Seed
 from triaging.published_rules import Shown
 
@@ -34,7 +36,7 @@ from opsieve.triage.fingerprint import Fingerprint, fingerprint
 from opsieve.triage.signature import signature_of
 
 BATCH = 8  # faults whose workers are alive at once
-FIRST = 24  # programs after which a fault that never showed is given up
+FIRST = 16  # programs after which a fault that never showed is given up
 
 
 @dataclass(frozen=True)
@@ -94,40 +96,58 @@ def operators(case: Case) -> list[str]:
     return sorted({node.op_type for node in all_nodes(case.program.proto.graph.node)})
 
 
-def failing(layer: str, seeds: Sequence[Seed], cases: Sequence[Case], most: int) -> list[Failure]:
-    """Up to `most` failures of every fault, on programs that the compiler without faults gets right."""
-    found: list[Failure] = []
-    well: dict[int, bool] = {}
-    for start in range(0, len(seeds), BATCH):
-        with Workers() as workers:
-            for seed in seeds[start : start + BATCH]:
-                found += _shown(layer, seed, cases, most, well, workers)
+def frozen(case: Case) -> Case:
+    """A program with all inputs but the first as constants, which optimisers fold."""
+    model, inputs = case.program.proto, dict(case.inputs)
+    for item in list(model.graph.input)[1:]:
+        value = inputs.pop(item.name, None)
+        if isinstance(value, np.ndarray):
+            model.graph.initializer.append(onnx.numpy_helper.from_array(value, item.name))
+            model.graph.input.remove(item)
+    return Case(Program(model.SerializeToString()), inputs)
+
+
+def explored(layer: str, cases: Sequence[Case]) -> list[tuple[Case, frozenset[str]]]:
+    """The programs that a compiler without faults gets right, each with the functions that it runs (of `fake`: its operators)."""
+    target = resolve(TARGETS[layer] if layer == "fake" else f"{TARGETS[layer]}:fault=none")
+    tests = [Test(case.program, case.inputs) for case in cases]
+    found = []
+    with Workers() as workers:
+        answers = zip(cases, workers.observe_many(target, tests), workers.observe_many(NATIVE, tests), strict=True)
+        for case, seen, right in answers:
+            if seen.outputs is not None and right.outputs is not None and _agree(case, seen, right):
+                ran = (
+                    operators(case) if layer == "fake" else [note[4:] for note in seen.notes if note.startswith("ran ")]
+                )
+                found.append((case, frozenset(ran)))
     return found
 
 
-def _shown(
-    layer: str, seed: Seed, cases: Sequence[Case], most: int, well: dict[int, bool], workers: Workers
-) -> Iterator[Failure]:
+def _agree(case: Case, seen: Observation, right: Observation) -> bool:
+    if seen.outputs is None:
+        return False
+    return compare(seen.outputs, right.outputs or {}, declared_dtypes(case.program.proto)).agrees
+
+
+def failing(seeds: Sequence[Seed], known: Sequence[tuple[Case, frozenset[str]]], most: int) -> list[Failure]:
+    """Up to `most` failures of every fault, on programs that the compiler without faults gets right."""
+    found: list[Failure] = []
+    for start in range(0, len(seeds), BATCH):
+        with Workers() as workers:
+            for seed in seeds[start : start + BATCH]:
+                found += _shown(seed, [case for case, ran in known if seed.function in ran], most, workers)
+    return found
+
+
+def _shown(seed: Seed, cases: list[Case], most: int, workers: Workers) -> Iterator[Failure]:
     target, lab = resolve(seed.target), Lab(workers)
-    order = [at for at, case in enumerate(cases) if not seed.operator or seed.operator in operators(case)]
-    random.Random(seed.target).shuffle(order)
+    random.Random(seed.target).shuffle(cases)
     shown = 0
-    for turn, at in enumerate(order):
-        if shown == most or (turn >= FIRST and not shown) or turn >= 3 * FIRST:
+    for turn, case in enumerate(cases[: 3 * FIRST]):
+        if shown == most or (turn >= FIRST and not shown):
             return
-        case = cases[at]
-        if at not in well:
-            well[at] = _is_well(layer, case, lab)
-        if not well[at]:
-            continue
-        test = Test(case.program, case.inputs)
-        seen = lab.observe(target, case.program, case.inputs)
-        right = lab.observe(NATIVE, case.program, case.inputs)
-        agrees = (
-            seen.outputs is not None
-            and compare(seen.outputs, right.outputs or {}, declared_dtypes(test.program.proto)).agrees
-        )
-        if agrees:
+        seen, right = (lab.observe(place, case.program, case.inputs) for place in (target, NATIVE))
+        if _agree(case, seen, right):
             continue
         judged = judge(case.program, case.inputs, target, lab)
         if judged.verdict.verdict == "fail":
@@ -135,13 +155,6 @@ def _shown(
             told = fingerprint(judged.verdict, judged.observations[0], operators(case))
             yield Failure(seed, case, judged.verdict, judged.observations[0], told, told)
         lab.forget()
-
-
-def _is_well(layer: str, case: Case, lab: Lab) -> bool:
-    answers = [lab.observe(place, case.program, case.inputs) for place in (resolve(TARGETS[layer]), NATIVE)]
-    if any(answer.outputs is None for answer in answers):
-        return False
-    return compare(answers[0].outputs or {}, answers[1].outputs or {}, declared_dtypes(case.program.proto)).agrees
 
 
 def reduced(failures: Sequence[Failure], seconds: float) -> list[Failure]:

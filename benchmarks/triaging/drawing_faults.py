@@ -15,33 +15,34 @@ from triaging.seeded import FILES
 LAYERS = ("tvm", "onnxscript", "fake")
 TARGETS = {"tvm": "seeded-tvm", "onnxscript": "seeded-onnxscript", "fake": "fake"}
 _IN_A_FUNCTION = 3
-_FAKE = ("wrong", "error", "nan", "crash", "shape", "abort", "error", "wrong")  # a pattern gets several of these
+_PROGRAMS = 4  # that run a function
+_FAKE = ("wrong", "error", "nan", "crash", "shape", "abort")  # each operator gets three of these
 
 
 @dataclass(frozen=True)
 class Seed:
-    """A fault: its compiler, the target that has it, the operator that a program must have ("": any); `final` ones are for the end."""
+    """A fault: its compiler, the target that has it, the function that a program must run, or of `fake` the operator; `final` ones
+    are for the end."""
 
     layer: str
     target: str
-    operator: str
+    function: str
     final: bool
 
 
-def drawn(layer: str, many: int, seed: int, operators: Sequence[frozenset[str]]) -> list[Seed]:
-    """`many` faults of a layer; `operators` are those of each program that there is."""
+def drawn(layer: str, many: int, seed: int, ran: Sequence[frozenset[str]]) -> list[Seed]:
+    """`many` faults of a layer; `ran` are the functions that each program runs, of `fake` its operators."""
     draw = random.Random(f"{layer} {seed}")
-    often = Counter(name for names in operators for name in names)
+    often = Counter(name for names in ran for name in names)
     found = list(_fake(draw, many, often) if layer == "fake" else _python(draw, layer, many, often))
     halves = [at % 2 == 1 for at in range(len(found))]
     draw.shuffle(halves)
-    return [Seed(layer, text, operator, final) for (text, operator), final in zip(found, halves, strict=True)]
+    return [Seed(layer, text, function, final) for (text, function), final in zip(found, halves, strict=True)]
 
 
 def _python(draw: random.Random, layer: str, many: int, often: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     functions = [place for file in FILES if (file == "importer") is (layer == "tvm") for place in _functions(file)]
-    if layer == "tvm":
-        functions = [place for place in functions if often.get(place[1], 0) >= 3]
+    functions = [place for place in functions if often.get(f"{place[0]}~{place[1]}~{place[2].name}", 0) >= _PROGRAMS]
     draw.shuffle(functions)
     left = many
     for file, owner, function in functions:
@@ -66,7 +67,7 @@ def _python(draw: random.Random, layer: str, many: int, often: Mapping[str, int]
                 used.add(line)
                 left -= 1
                 fault = "~".join((file, owner, function.name, kind, str(at), str(draw.randrange(30))))
-                yield f"{TARGETS[layer]}:fault={fault}", owner if layer == "tvm" else ""
+                yield f"{TARGETS[layer]}:fault={fault}", f"{file}~{owner}~{function.name}"
 
 
 def _functions(file: str) -> Iterator[tuple[str, str, ast.FunctionDef]]:
@@ -84,8 +85,8 @@ def _functions(file: str) -> Iterator[tuple[str, str, ast.FunctionDef]]:
 
 
 def _fake(draw: random.Random, many: int, often: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    names = [name for name, _ in often.most_common(30)]
+    names = [name for name, count in often.most_common(40) if count >= _PROGRAMS]
     draw.shuffle(names)
-    for at in range(many):
-        name = names[at // 3 % len(names)]  # three kinds on each operator
-        yield f"fake:faults={_FAKE[at % len(_FAKE)]}@{name}", name
+    for at in range(min(many, _IN_A_FUNCTION * len(names))):
+        name = names[at // _IN_A_FUNCTION]
+        yield f"fake:faults={_FAKE[(at + at // _IN_A_FUNCTION) % len(_FAKE)]}@{name}", name

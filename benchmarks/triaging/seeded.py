@@ -1,7 +1,8 @@
 """TVM's importer and onnxscript's optimizer as backends `seeded-tvm` and `seeded-onnxscript`, with an option more: `fault`.
 
 `fault=FILE~CLASS~FUNCTION~KIND~PLACE~NUMBER` changes one expression of the function (`changes.py`) in the worker before it is asked.
-CLASS is "" for a function of the module. FILE is one of `FILES`.
+CLASS is "" for a function of the module. FILE is one of `FILES`. With `fault=none` nothing is changed, and the notes of an observation tell
+which functions ran, as `ran FILE~CLASS~FUNCTION`.
 """
 
 import ast
@@ -48,10 +49,33 @@ class Seeded:
     def prepare(self, request: Any) -> Any:
         """As the other backend does, with the fault in place."""
         fault = request.options["fault"]
+        if fault == "none":
+            return self._watched(request)
         if fault and fault != self._done:  # a worker serves one target, so one fault
             plant(fault)
             self._done = fault
         return self._inner.prepare(request)
+
+    def _watched(self, request: Any) -> Any:
+        names = {str(Path(str(module.__file__))): file for file, module in _loaded().items()}
+        ran: set[str] = set()
+
+        def called(frame: Any, event: str, argument: Any) -> None:
+            file = names.get(frame.f_code.co_filename)
+            if event == "call" and file:
+                owner, _, function = frame.f_code.co_qualname.rpartition(".")
+                ran.add(f"ran {file}~{owner}~{function}")
+
+        sys.setprofile(called)
+        try:
+            return self._inner.prepare(request)
+        finally:
+            sys.setprofile(None)
+            request.notes += sorted(ran)
+
+
+def _loaded() -> dict[str, Any]:
+    return {file: sys.modules[name] for file, name in FILES.items() if name in sys.modules}
 
 
 def plant(fault: str) -> None:
