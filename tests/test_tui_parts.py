@@ -228,15 +228,36 @@ def test_how_far_a_reduction_is_comes_from_its_attempts(board: JobBoard, tmp_pat
 
 def test_a_replay_tells_verdict_voices_and_a_map() -> None:
     job = Job(1, "replay", (("x",),), state="done")
-    job.output = json.dumps(
+    told = json.dumps(
         {
             "verdict": "fail", "reason": "y is wrong", "target": "fake", "outcomes": [["fake", "1.0", "ok", 0.5]], "source": "reference",
             "heats": [{"output": "y", "shape": [2, 2], "rows": [" █", "  "], "fraction": 0.25, "worst": 3.0, "within": 0.1}],
         }
     ).encode()  # fmt: skip
+    job.results = [told]
     text = "\n".join("".join(part for part, _ in line) for line in replay_lines(job))
     assert "fail  y is wrong" in text
     assert "25 % of the elements differ from reference, by at most 3" in text
     assert "▕ █▏" in text
-    job.output = b"{}"
+    job.results = [b"{}"]
     assert replay_lines(job)[0][0][0] == "done"
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"nodes_before": 13, "nodes_after": 2, "same": True}, "2 of 13 nodes left"),
+        ({"nodes_before": 13, "nodes_after": 2, "same": False}, "2 of 13 nodes left, but the failure changed"),
+        ({"answer": "pass", "passes": ["Pad_Fusion"], "probes": 3}, "pass: Pad_Fusion"),
+        ({"answer": "not-a-pass", "passes": []}, "not-a-pass"),
+        ({"transitions": [], "first_bad": "1.20.0"}, "first bad: 1.20.0"),
+        ({"transitions": [], "first_bad": "", "answer": "always-bad"}, "answer: always-bad"),
+        ({}, ""),
+    ],
+)
+def test_the_outcome_of_a_job_is_that_of_its_work_not_of_what_takes_it_up(told: dict[str, object], words: str) -> None:
+    results = [json.dumps(told).encode(), b"19 failures in 19 clusters"]
+    job = Job(1, "work", (("x",), ("y",)), state="done", results=results)
+    assert job.outcome == words
+    job.state = "failed"
+    assert job.outcome == ""

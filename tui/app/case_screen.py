@@ -22,7 +22,7 @@ from opsieve.tui.app.replay_lines import replay_lines
 from opsieve.tui.app.visible import Line, one_line
 
 PAGES = (*case_pages.PAGES, "replay")
-_FLOWING = ("overview", "inputs", "why", "origin")  # pages that are prose; the others keep their columns
+_FLOWING = ("overview", "inputs", "why", "origin", "replay")  # pages that are prose; the others keep their columns
 
 
 class CaseScreen(Screen[None]):

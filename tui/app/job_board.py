@@ -30,7 +30,7 @@ _EVERY = 0.5  # seconds between looks at how far a job is
 
 @dataclass(slots=True)
 class Job:
-    """A job as it stands. `output` is what the last command wrote on stdout, `log` the last lines of what they said."""
+    """A job as it stands. `results` are what the commands wrote on stdout, `log` the last lines of what they said."""
 
     number: int
     title: str
@@ -42,7 +42,7 @@ class Job:
     ended: float = 0.0
     progress: str = ""
     log: deque[str] = field(default_factory=lambda: deque(maxlen=1000))
-    output: bytes = b""
+    results: list[bytes] = field(default_factory=list)
 
     @property
     def over(self) -> bool:
@@ -54,12 +54,39 @@ class Job:
         """Wall time that it has taken so far."""
         return 0.0 if not self.began else (self.ended or time.monotonic()) - self.began
 
+    @property
+    def output(self) -> bytes:
+        """What the last command wrote."""
+        return self.results[-1] if self.results else b""
+
     def told(self) -> dict[str, Any]:
-        """The JSON object on stdout; {} when there is none."""
-        with contextlib.suppress(ValueError, RecursionError):
-            found = json.loads(self.output)
-            return found if isinstance(found, dict) else {}
+        """The first JSON object that a command wrote; {} when there is none."""
+        for result in self.results:
+            with contextlib.suppress(ValueError, RecursionError):
+                found = json.loads(result)
+                if isinstance(found, dict):
+                    return found
         return {}
+
+    @property
+    def outcome(self) -> str:
+        """What was found, in a few words; "" while it is not over, or when that says nothing."""
+        if self.state != "done":
+            return ""
+        told = self.told()
+        if "nodes_after" in told:
+            left = f"{told['nodes_after']} of {told.get('nodes_before')} nodes left"
+            return left if told.get("same", True) else f"{left}, but the failure changed"
+        if "transitions" in told:
+            bad = told.get("culprit_commit") or told.get("first_bad")
+            return f"first bad: {bad}" if bad else f"answer: {told.get('answer')}"
+        if "passes" in told:
+            return (
+                f"{told.get('answer')}: {' '.join(map(str, told['passes']))}"
+                if told["passes"]
+                else str(told.get("answer"))
+            )
+        return ""
 
     @property
     def said(self) -> str:
@@ -164,7 +191,7 @@ class JobBoard:
         listener.start()
         looker.start()
         try:
-            job.output = child.stdout.read(_MOST_OUTPUT)
+            job.results.append(child.stdout.read(_MOST_OUTPUT))
             while child.stdout.read(1 << 20):
                 pass
             child.wait()

@@ -1,5 +1,7 @@
 """What runs beside: reductions, bisections, attributions, exports, replays, campaigns; each with its log, to be ended at will."""
 
+import json
+from contextlib import suppress
 from typing import ClassVar
 
 from textual import on
@@ -13,7 +15,7 @@ from opsieve.tui.app.app_protocol import sieve
 from opsieve.tui.app.job_board import Job
 from opsieve.tui.app.lines_view import LinesView
 from opsieve.tui.app.paged_list import Column, PagedList, Row
-from opsieve.tui.app.visible import Line, one_line
+from opsieve.tui.app.visible import Line, lines_of, one_line
 
 JOBS = (
     Column("job", 4, right=True),
@@ -22,6 +24,8 @@ JOBS = (
     Column("what", 18),
     Column("how far"),
 )
+
+_MOST_SHOWN = 1 << 16  # bytes of what a command wrote
 
 
 class JobsScreen(Screen[None]):
@@ -84,7 +88,7 @@ def job_row(job: Job) -> Row:
     """A job as a row."""
     spent = int(job.seconds)
     time = f"{spent // 60}:{spent % 60:02d}" if spent < 36000 else f"{spent // 3600}h"
-    far = job.progress or ("" if job.state == "cancelled" else one_line(job.said, 200))
+    far = one_line(job.outcome, 200) or job.progress or ("" if job.state == "cancelled" else one_line(job.said, 200))
     return Row(
         str(job.number),
         (str(job.number), job.state, time, one_line(job.title, 60), far),
@@ -96,16 +100,21 @@ def log_lines(job: Job) -> list[Line]:
     """What it ran, what was said, how it ended."""
     found: list[Line] = [((f"$ {one_line(' '.join(command), 600)}", "dim"),) for command in job.commands]
     found += [((one_line(line, 2000), ""),) for line in job.log]
-    if told := job.told():
-        found += [
-            (),
-            *(((f"{one_line(name, 40)}: ", "dim"), (one_line(str(value), 600), "")) for name, value in told.items()),
-        ]
-    elif job.over and job.output and len(job.output) < 1 << 16:
-        found += [
-            (),
-            *(((one_line(line, 600), ""),) for line in job.output.decode("utf-8", "replace").splitlines()[:200]),
-        ]
+    if outcome := one_line(job.outcome, 600):
+        found += [(), ((outcome, "good"),)]
+    for result in job.results:
+        found += [(), *_result_lines(result)] if result else []
     if job.state == "failed":
         found.append(((f"it ended with exit code {job.code}", "bad"),))
     return found
+
+
+def _result_lines(result: bytes) -> list[Line]:
+    """What a command wrote: the fields of a JSON object, else text."""
+    with suppress(ValueError, RecursionError):
+        told = json.loads(result)
+        if isinstance(told, dict):
+            return [
+                ((f"{one_line(name, 40)}: ", "dim"), (one_line(str(value), 600), "")) for name, value in told.items()
+            ]
+    return lines_of(result[:_MOST_SHOWN].decode("utf-8", "replace"), most=200)

@@ -280,7 +280,11 @@ class SieveApp(App[None]):
         if isinstance(self.screen, ClustersScreen):
             self.screen.refresh_figures()
         if job.over and not job.title.startswith(("export", "replay")):
-            self.tell(f"job {job.number}: {job.title} {job.state}" + (f": {job.said}" if job.state == "failed" else ""), "error" if job.state == "failed" else "information")  # fmt: skip
+            failed = job.state == "failed"
+            said = job.said if failed else job.outcome
+            self.tell(
+                f"job {job.number}: {job.title} {job.state}{said and f': {said}'}", "error" if failed else "information"
+            )
 
     # -- keys
 
