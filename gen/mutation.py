@@ -20,6 +20,25 @@ from opsieve.gen.weaving import Misfit, Weaver
 
 _DRAWS = 4  # instances drawn to mend a node, or to insert one
 _SEPARATE = ("control", "container")  # families whose samplers add nodes of their own
+# Families whose inputs go with each other by dtype and size alone; in others elements of one are positions in another, or the like.
+_PLAIN = frozenset(
+    (
+        *(
+            "unary",
+            "binary",
+            "logic",
+            "comparison",
+            "bits",
+            "cast",
+            "variadic",
+            "reduction",
+            "layout",
+            "product",
+            "axis",
+        ),
+        *("normalisation", "window"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +129,11 @@ class Replay:
         operator = _declared(node)
         if operator is None or _has_body(node):
             return self._copied(node, ins) if same else None
-        if not same and (not tells_sizes(operator, ins, every=True) or not self._typed(node, ins)):
+        if not same and not self._typed(operator, node, ins):
+            return None
+        if not (same and self._kept(node, ins)) and (
+            operator.family not in _PLAIN or operator.relation is not None or not tells_sizes(operator, ins, every=True)
+        ):
             return None
         attrs = dict(node.attrs)
         attrs[OUTPUTS] = len(node.outs)
@@ -119,12 +142,22 @@ class Replay:
         except (Misfit, AssertionError, IndexError, KeyError, ValueError, ZeroDivisionError):
             return None  # but for Misfit: a rule met what its sampler never draws
 
-    def _typed(self, node: Node, ins: Sequence[Tensor | None]) -> bool:
-        """Whether the operator's schema has the dtypes; False where there is none."""
+    def _typed(self, operator: Operator, node: Node, ins: Sequence[Tensor | None]) -> bool:
+        """Whether the operator's schema has the dtypes, and its declaration the rank; False where there is no schema."""
         had = None if node.domain else form(node.op, self.sketch.opset)
-        return had is not None and all(
-            tensor is None or tensor.dtype in had.dtypes(place) for place, tensor in enumerate(ins)
+        low, high = operator.ranks
+        return (
+            had is not None
+            and all(tensor is None or tensor.dtype in had.dtypes(place) for place, tensor in enumerate(ins))
+            and (not ins or ins[0] is None or low <= ins[0].rank <= high)
+            and (node.op != "Einsum" or [t and t.rank for t in ins] == [t and t.rank for t in node.ins])
         )
+
+    def _kept(self, node: Node, ins: Sequence[Tensor | None]) -> bool:
+        """Whether every input is what became of the node's own, in no wider an interval."""
+        if any(old is not None and self.now.get(old.name) is not new for new, old in zip(ins, node.ins, strict=True)):
+            return False
+        return not self.sketch.style.ranged or _no_wider(node, ins)
 
     def _copied(self, node: Node, ins: Sequence[Tensor | None]) -> Sequence[Tensor] | None:
         """A node that only the model knows, or with bodies: as it was, when all that it reads is as it was."""
@@ -132,10 +165,7 @@ class Replay:
         only = sketch.root.only
         if only is not None and _name(node) not in only:
             return None
-        if sketch.style.ranged and not all(
-            new is None or old is None or (old.low <= new.low and new.high <= old.high)
-            for new, old in zip(ins, node.ins, strict=True)
-        ):
+        if sketch.style.ranged and not _no_wider(node, ins):
             return None
         names: dict[str, Tensor] = {}
         attrs: Attributes = {}
@@ -256,6 +286,14 @@ class Replay:
         """Another tensor of the same type, when there is one: a typed subtree in the place of another."""
         found = self.sketch.matching(tensor.dtype, tensor.shape)
         return found if found is not None else tensor
+
+
+def _no_wider(node: Node, ins: Sequence[Tensor | None]) -> bool:
+    """Whether every input lies in the interval that the node's own had."""
+    return all(
+        new is None or old is None or (old.low <= new.low and new.high <= old.high)
+        for new, old in zip(ins, node.ins, strict=True)
+    )
 
 
 def _name(node: Node) -> str:

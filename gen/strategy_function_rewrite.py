@@ -25,7 +25,7 @@ from opsieve.gen.tensors import DTYPES
 from opsieve.gen.wrapping import Parts, chosen, composed, parts, put_together
 
 NAME = "function-rewrite"
-_BASES = ("isra", "pattern")
+_BASES = ("isra", "pattern", "mutate")
 _DOMAINS = ("local", "local.inner", "opsieve")
 _MOST = 6  # nodes of one function
 _IDENTITY, _IF = "Identity", "If"
