@@ -160,15 +160,9 @@ class _Search:
         low, high = tensor.low, tensor.high
         whole = "float" not in tensor.dtype
         middle, quarter = (low + high) / 2, (high - low) / 4
-        near = (
-            (middle, high),
-            (low, middle),
-            (middle - quarter, middle + quarter),
-            (middle, middle),
-            (low, low),
-            (high, high),
-        )
-        for a, b in (*near, *(() if whole else _MENU), *((point, point) for point in _POINTS)):
+        parts = ((middle, high), (low, middle), (middle - quarter, middle + quarter))
+        points = ((middle, middle), (low, low), (high, high), *_POINT_RANGES)
+        for a, b in (*parts, *(() if whole else _MENU), *points):
             if whole:
                 a, b = math.ceil(a), math.floor(b)
                 if not self.first[name][0] <= a <= b <= self.first[name][1]:

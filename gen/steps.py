@@ -26,6 +26,7 @@ _MOST_DEEP = 8
 ODD = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 # Parameters of these are more than numbers: scales, regions, windows. A search leaves them alone.
 _RIGID = frozenset(("quantised", "image", "source", "signal", "text", "container"))
+_RIGID_HERE = frozenset(("Dropout", "Clip"))  # a ratio, two bounds in order
 
 
 @dataclass(slots=True, eq=False)
@@ -84,10 +85,10 @@ def movable(graph: Outline, weights: bool) -> list[Tensor]:
     """
     rigid: set[int] = set()
     for step in graph.nodes:
-        for tensor in step.ins:
+        for position, tensor in enumerate(step.ins):
             if tensor is None or tensor.leaf in ("", "input") or id(tensor) in rigid:
                 continue
-            if step.bodies or _rests_on(step, tensor):
+            if step.bodies or _rests_on(step, position, tensor):
                 rigid.add(id(tensor))
     return [
         leaf
@@ -103,9 +104,9 @@ def _plain_float(tensor: Tensor) -> bool:
     return tensor.dtype in ("float32", "float64", "float16", "bfloat16")
 
 
-def _rests_on(step: Step, tensor: Tensor) -> bool:
-    """Whether the types of a step's outputs rest on the elements of a constant, or its family does."""
-    if step.op is None or step.op.family in _RIGID:
+def _rests_on(step: Step, position: int, tensor: Tensor) -> bool:
+    """Whether the types of a step's outputs rest on the elements of a constant, or it is a parameter of a rigid family."""
+    if step.op is None or (position and (step.op.family in _RIGID or step.operator in _RIGID_HERE)):
         return True
     if tensor.values is None:
         return False

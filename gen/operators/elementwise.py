@@ -110,6 +110,12 @@ def _leaky(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return min(ends), max(ends)
 
 
+def _hard_sigmoid(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    slope, middle = attrs.get("alpha", 0.2), attrs.get("beta", 0.5)
+    ends = (slope * ins[0].low + middle, slope * ins[0].high + middle)
+    return min(max(min(ends), 0.0), 1.0), min(max(max(ends), 0.0), 1.0)
+
+
 UNARY = (
     unary("Abs", _abs),
     unary("Acos", falling(math.acos), Domain(-0.95, 0.95)),
@@ -131,7 +137,12 @@ UNARY = (
     unary("Exp", rising(math.exp), Domain(-20, 5)),
     unary("Floor", rising(math.floor)),
     unary("Gelu", above(-0.2, 0.5), attrs=_optional("approximate", ("tanh", "none"))),
-    unary("HardSigmoid", fixed(0, 1), attrs=_optional("alpha", (0.1, 0.5))),
+    Operator(
+        "HardSigmoid",
+        lambda sketch, x: ([x], _optional("alpha", (0.1, 0.5))(sketch)),
+        bounds=_hard_sigmoid,
+        family="unary",
+    ),
     unary("HardSwish", above(-0.4, 0.5)),
     unary("Identity", lambda low, high: (low, high)),
     unary("Log", rising(math.log), Domain(0.1, 1e8)),

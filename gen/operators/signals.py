@@ -113,6 +113,16 @@ def _shrink(sketch: Sketch, x: Tensor) -> Instance:
     return [x], attrs
 
 
+def _shrunk(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    low, high, far, bias = ins[0].low, ins[0].high, attrs.get("lambd", 0.5), attrs.get("bias", 0.0)
+    ends = [0.0] if low <= far and high >= -far else []
+    if low < -far:
+        ends += [low + bias, min(high, -far) + bias]
+    if high > far:
+        ends += [max(low, far) - bias, high - bias]
+    return min(ends), max(ends)
+
+
 def _swish(sketch: Sketch, x: Tensor) -> Instance:
     return [x], {"alpha": sketch.draw.choice((0.5, 1.702))} if sketch.draw.random() < 0.5 else {}
 
@@ -167,7 +177,7 @@ OPERATORS = (
     Operator(
         "Shrink",
         _shrink,
-        bounds=lambda ins, attrs: (min(0.0, ins[0].low) - 1, max(0.0, ins[0].high) + 1),
+        bounds=_shrunk,
         family="unary",
         dtypes=FLOATS,
     ),
