@@ -8,16 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from opsieve.backends.compare import POLICY, Policy
+from opsieve.backends.compare import POLICY, Policy, compare
 from opsieve.backends.lab import Lab
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import display, names, plugin, resolve
 from opsieve.backends.target import Target
 from opsieve.backends.torch_knobs import PARTS
+from opsieve.backends.trial import NATIVE, declared_dtypes
 from opsieve.bisect.attribution import Attribution, attribute
 from opsieve.bisect.pass_trace import PassTrace, read_trace
 from opsieve.bisect.search import Answer
-from opsieve.bisect.sighting import Sighting, answer, look
+from opsieve.bisect.sighting import Sighting, answer, ending, look
 from opsieve.gen.bad_input import BadInput
 from opsieve.gen.case import Case
 from opsieve.gen.program import Program
@@ -64,7 +65,9 @@ def attributable() -> tuple[str, ...]:
 def blame_passes(case: Case, target: Target, lab: Lab, policy: Policy = POLICY) -> Blamed:
     """The guilty passes for the failure that a case shows on a target.
 
-    Each probe is judged in a process of its own, so a pass whose skipping crashes the compiler costs no more than any other.
+    Each probe runs in a process of its own, so a pass whose skipping crashes the compiler costs no more than any other. The judge
+    says what the target shows. A compiler that dies or raises is known again by that alone, and one that gives outputs is past it;
+    then the reference, slow on a large model, is asked once at most.
     BadInput for a backend whose passes cannot be switched off from here, or when the case does not fail on the target.
     """
     target = resolve(target)
@@ -80,7 +83,7 @@ def blame_passes(case: Case, target: Target, lab: Lab, policy: Policy = POLICY) 
     unoptimised: list[Sighting] = []
 
     def probe(level: str, off: tuple[str, ...]) -> Answer:
-        seen = look(case, variants.at(level, off), variants, policy)
+        seen = _seen(case, variants.at(level, off), wanted, variants, policy, level == variants.levels[0])
         if level == variants.levels[0] and len(variants.levels) > 1:
             unoptimised.append(seen)
         return answer(seen, wanted)
@@ -89,6 +92,28 @@ def blame_passes(case: Case, target: Target, lab: Lab, policy: Policy = POLICY) 
     found = attribute(variants.levels, probe, variants.trace, variants.switches, counted)
     beneath = next((seen for seen in unoptimised if seen.state == "fails" and seen.trait != wanted.trait), None)
     return Blamed(found, wanted, beneath)
+
+
+def _seen(
+    case: Case, target: Target, wanted: Sighting, variants: "_Variants", policy: Policy, unoptimised: bool
+) -> Sighting:
+    """What a variant shows, with the judge where a run of it alone does not tell.
+
+    Whether outputs are right is of interest only `unoptimised`: a failure of another kind may lie beneath the wanted one.
+    """
+    if wanted.stage == "done" or wanted.flaky:
+        return look(case, target, variants, policy)
+    got = variants.observe(target, case.program, case.inputs)
+    ended = ending(case, got)
+    if ended is not None and ended.trait == wanted.trait:
+        return ended
+    if got.outputs is None:
+        return look(case, target, variants, policy)
+    if unoptimised:
+        right = variants.observe(NATIVE, case.program, case.inputs).outputs if case.expected is None else case.expected
+        if right is None or not compare(got.outputs, right, declared_dtypes(case.program.proto), policy).agrees:
+            return look(case, target, variants, policy)
+    return Sighting("fine", symptom="ok", text=f"{display(target)} gives outputs")
 
 
 class _Variants:

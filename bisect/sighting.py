@@ -6,14 +6,23 @@ from typing import Literal
 
 from opsieve.backends.compare import POLICY, Policy
 from opsieve.backends.judge import judge
+from opsieve.backends.observation import Observation
 from opsieve.backends.target import Target
 from opsieve.backends.trial import Lab
+from opsieve.backends.verdict import Kind, Verdict
 from opsieve.bisect.search import Answer
 from opsieve.gen.case import Case
 from opsieve.gen.structure import all_nodes
 from opsieve.triage.fingerprint import Fingerprint, fingerprint
 
 State = Literal["fine", "fails", "untestable"]
+_ENDS: dict[str, Kind] = {
+    "crash": "crash",
+    "hang": "hang",
+    "out-of-memory": "memory",
+    "error": "error",
+    "rejected": "error",
+}
 _STATES: dict[str, State] = {"pass": "fine", "fail": "fails", "flaky": "fails"}
 # How far a failing version got: what fails early hides what would have failed later.
 _PROGRESS = ("import", "compile", "run")
@@ -47,6 +56,19 @@ def look(case: Case, target: Target, lab: Lab, policy: Policy = POLICY) -> Sight
     text = " ".join(verdict.reason.split())[:_TEXT]
     if state != "fails":
         return Sighting(state, symptom="ok" if state == "fine" else verdict.verdict, text=text)
+    return _failing(case, verdict, observation, text)
+
+
+def ending(case: Case, seen: Observation) -> Sighting | None:
+    """What one run alone tells of how the compiler ended, nobody else heard; None when it gave outputs or could not be asked."""
+    kind = _ENDS.get(seen.outcome)
+    if kind is None:
+        return None
+    text = " ".join(seen.message.split())[:_TEXT]
+    return _failing(case, Verdict("fail", text, kind, seen.stage, seen.message), seen, text)
+
+
+def _failing(case: Case, verdict: Verdict, observation: Observation, text: str) -> Sighting:
     operators = sorted({node.op_type for node in all_nodes(case.program.proto.graph.node)})
     found = fingerprint(verdict, observation, operators)
     kind = verdict.kind or "error"
