@@ -33,7 +33,7 @@ from opsieve.tui.app.sieve_app import SieveApp
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 CAST = IMAGES / "tui-session.cast"
 WIDTH, HEIGHT = 100, 30
-PATIENCE = 180.0  # seconds
+PATIENCE = 300.0  # seconds
 IDLE = 1.5  # seconds that a recording stands still at most
 
 
@@ -182,13 +182,13 @@ class Recording:
 def record(folder: Path) -> None:
     """fuzz -> clusters -> reduce -> export -> the script runs."""
     tape = Recording(folder)
-    old = "onnxruntime==1.20.1"
-    tape.begin("opsieve", "fuzz", "--store", "weekend", "--target", old, "--seed", "1", "--tests", "1500")
+    targets = ["--target", "onnxslim", "--target", "onnxoptimizer"]
+    tape.begin("opsieve", "fuzz", "--store", "weekend", *targets, "--seed", "1", "--tests", "150", "--no-probe")
     tape.until("")
     tape.begin("opsieve", "tui", "--store", "weekend")
     tape.until("clusters")
     time.sleep(2)
-    tape.keys("/kind:mismatch\r", "kind:")
+    tape.keys("/target:onnxoptimizer\r", "onnxopt")
     tape.keys("\r", "members")
     tape.keys("r", "job 1")
     tape.keys("J", "active")

@@ -14,7 +14,7 @@ from opsieve.triage.store import Aside, Done
 from opsieve.tui.app.sieve_app import SieveApp
 
 S = TypeVar("S", bound=Screen[object])
-_PATIENCE = 20.0  # seconds after which a condition counts as never true
+_PATIENCE = 90.0  # seconds after which a condition counts as never true
 
 
 def made_tests() -> list[Done]:
