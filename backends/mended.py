@@ -175,6 +175,15 @@ class LRN(OpRun):
         return ((x / (bias + float(alpha) / size * sums) ** beta).astype(x.dtype),)
 
 
+class GlobalMaxPool(OpRun):
+    """GlobalMaxPool over all dimensions behind the channels: onnx 1.23 is right for two of them only."""
+
+    op_domain = ""
+
+    def _run(self, x):  # type: ignore[no-untyped-def]  # as above
+        return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
+
+
 class LpNormalization(OpRun):
     """LpNormalization by sizes, not by signed values: onnx 1.23 adds up x itself when p is 1. A norm of 0 gives 0."""
 
@@ -196,4 +205,4 @@ class Erf(OpRun):
         return (np.asarray(self._erf(x)).astype(x.dtype),)
 
 
-MENDED = (Loop, Mean, Softsign, MaxPool, LRN, LpNormalization, Erf, RNN, GRU, LSTM)
+MENDED = (Loop, Mean, Softsign, MaxPool, GlobalMaxPool, LRN, LpNormalization, Erf, RNN, GRU, LSTM)

@@ -299,6 +299,16 @@ def test_lrn_adds_up_the_channels_whatever_the_batch(workers: Workers, shape: tu
         )
 
 
+@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 4), (2, 3, 4, 2), (1, 2, 2, 3, 2)])
+def test_global_max_pools_take_any_rank(workers: Workers, shape: tuple[int, ...]) -> None:
+    values = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+    proto = model([helper.make_node("GlobalMaxPool", ["x"], ["y"])], {"x": (F, shape)}, {"y": (F, None)}, 22)
+    got = run(proto, {"x": values})[0]["y"]
+    assert got.tolist() == values.max(axis=tuple(range(2, len(shape))), keepdims=True).tolist()
+    if len(shape) > 2:  # onnxruntime does not take fewer
+        same_as_onnxruntime(workers, proto, {"x": values})
+
+
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("p", [1, 2])
 def test_lp_normalization_is_by_sizes(workers: Workers, p: int, axis: int) -> None:
