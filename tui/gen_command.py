@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from opsieve.backends.workers import Workers
     from opsieve.gen.case import Case
     from opsieve.gen.growth import Wish
+    from opsieve.gen.program import Program
 
 PATH = click.Path(path_type=Path)
 GROUP = 64  # programs made before they are checked and written
@@ -28,6 +29,8 @@ GROUP = 64  # programs made before they are checked and written
 @click.option("--ops", "patterns", multiple=True, help="Operators let in, 'Conv*,Add', or left out, '-Loop'.")
 @click.option("--dtypes", default="", help="Element types, float32,int64.")
 @click.option("--opset", type=int, default=0, help="One opset for all; else each draws its own.")
+@click.option("--dynamic", type=click.FloatRange(0, 1), default=0.0, help="Share with symbolic dimensions.")
+@click.option("--corpus", "models_in", type=PATH, help="A folder of models for --strategy mutate to start from.")
 @click.option("-t", "--target", "targets", multiple=True, help="Keep to what it has; probed once. May be repeated.")
 @click.option("-o", "--out", type=PATH, help="An empty or new folder to write into; nothing is written without.")
 @click.option("--flat", is_flag=True, help="Write plain .onnx files, not case folders.")
@@ -43,6 +46,8 @@ def command(
     patterns: tuple[str, ...],
     dtypes: str,
     opset: int,
+    dynamic: float,
+    models_in: Path | None,
     targets: tuple[str, ...],
     out: Path | None,
     flat: bool,
@@ -80,6 +85,7 @@ def command(
             opset=wishes.checked_opset(opset),
             budget=Budget(elements=max(usual.elements, high << 9), work=max(usual.work, high << 13)),
             between=(low, high) if low != high else None,
+            dynamic=dynamic,
         )
     strategies.strategy(strategy)  # a name that is none is told before anything is probed
     with Workers() as workers:
@@ -96,6 +102,8 @@ def command(
             wish = replace(wish, supports=both(has), target=named)
         elif explain:
             raise BadInput("--explain-support needs a --target to explain")
+        if models_in is not None:
+            wish = replace(wish, corpus=_corpus(strategy, models_in, workers))
         made = _Made()
         interrupted = False
         try:
@@ -189,6 +197,19 @@ def _refuse_used(out: Path) -> None:
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BadInput(f"{shown(out, 200)} is not empty; give a new folder to write into")
+
+
+def _corpus(strategy: str, folder: Path, workers: "Workers") -> "tuple[Program, ...]":
+    """The models to mutate; what cannot be is told on stderr."""
+    from opsieve.gen.bad_input import BadInput
+    from opsieve.tui.corpus import corpus
+
+    if strategy != "mutate":
+        raise BadInput("--corpus is for --strategy mutate, which starts from models; give that, or leave --corpus out")
+    found, refused = corpus(folder, workers)
+    for line in refused:
+        click.echo(f"opsieve: {line}", err=True)
+    return found
 
 
 def _told(origin: Path) -> tuple["Case", str, int, "Wish"]:
