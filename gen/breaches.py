@@ -15,7 +15,7 @@ from onnx.defs import OpSchema
 from opsieve.gen.declaration import Attributes, Operator, Tensor
 from opsieve.gen.schema import Form, form
 from opsieve.gen.sketch import Node, Sketch
-from opsieve.gen.tensor_facts import LARGEST, PLAIN
+from opsieve.gen.tensor_facts import LARGEST, LEAST, PLAIN
 
 Ins = Sequence[Tensor | None]
 KINDS = (
@@ -84,6 +84,8 @@ def _moved(node: Node) -> Iterator[tuple[str, Ins, Attributes]]:
         if tensor.values is not None:
             for at, value in enumerate(tensor.values[:6]):
                 for other in (value + 1, value - 1, value + 50, value - 50):
+                    if not LEAST[tensor.dtype] <= other <= LARGEST[tensor.dtype]:
+                        continue
                     values = (*tensor.values[:at], other, *tensor.values[at + 1 :])
                     yield f"input {position}", _with(node.ins, position, tensor.dtype, tensor.shape, values), node.attrs
             continue
@@ -109,8 +111,11 @@ def _with(
 
 
 def _retyped(tensor: Tensor, dtype: str) -> tuple[str, tuple[Any, ...], tuple[float, ...] | None]:
-    """The same tensor of another dtype; its known elements stay where the dtype can have them."""
-    return dtype, tensor.shape, tensor.values if dtype != "bool" and "u" not in dtype else None
+    """The same tensor of another dtype; its known elements stay where the dtype has all of them."""
+    values = tensor.values
+    if values is not None and not all(LEAST[dtype] <= value <= LARGEST[dtype] for value in values):
+        values = None
+    return dtype, tensor.shape, values
 
 
 def _dtypes(sketch: Sketch, node: Node, had: Form) -> Iterator[Breach]:

@@ -27,7 +27,7 @@ from opsieve.gen.writing import written
 BATCH = 64
 NAME = "disruptive"
 _TOLD = re.compile(r"disruptive ([A-Za-z0-9]{1,60}) ([a-z-]{1,24}): ([ -~]{1,80})")
-_MORE = 8  # nodes that a program may have above the wish
+_MORE = 20  # nodes that a program may have above the wish
 _WITH_BODIES = ("control", "container", "text")
 
 
@@ -66,12 +66,11 @@ def disruptive(wish: Wish, seed: int) -> Case:
         sketch = begun(asked, state.seed, NAME)
         grown(sketch, asked)
         chosen = _chosen(sketch, state)
-        for more in range(1, _MORE + 1):
+        for _ in range(_MORE):
             if chosen is not None:
                 break
-            grown(
-                sketch, replace(asked, nodes=asked.nodes + more)
-            )  # no operator so far has rules that can be broken here
+            # No operator so far has rules that can be broken here.
+            grown(sketch, replace(asked, nodes=len(sketch.nodes) + sketch.inner + 1))
             chosen = _chosen(sketch, state)
         state.seed += 1
         if state.seed > seed:
