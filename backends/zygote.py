@@ -221,12 +221,23 @@ class Zygote:
         """End it and, through it, all of its workers; waits until they are gone."""
         self.dismiss()
         try:
-            self._process.wait(timeout=15)
+            self._wait(15)
         except subprocess.TimeoutExpired:  # it is stuck inside an import
             os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(timeout=15)
+            self._wait(15)
         os.close(self._log)
         shutil.rmtree(self._scratch, ignore_errors=True)  # it is gone by now, unless something killed the process
+
+    def _wait(self, seconds: float) -> None:
+        """Until it has ended; TimeoutExpired when it has not by then. Popen itself would look every 50 ms."""
+        if isinstance(self._process, subprocess.Popen) and self._process.returncode is None:
+            watched = os.pidfd_open(self._process.pid)
+            try:
+                if not wait_readable(watched, seconds):
+                    raise subprocess.TimeoutExpired("zygote", seconds)
+            finally:
+                os.close(watched)
+        self._process.wait(timeout=seconds)
 
 
 class Worker:

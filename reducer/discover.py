@@ -89,12 +89,13 @@ def _asked(
     subject = Subject(case.program.proto, case.inputs, {})
     if against is not None:
         return _compared(case, subject, target, against, workers)
-    plain = _plain(case, subject, target, workers)
+    lab = Lab(workers)
+    plain = _plain(case, subject, target, workers, lab)
     if plain is not None:
         if _steady(case, plain, workers):
             return plain, ""
         return _flaky(case, subject, target, plain.failure.verdict, workers)
-    judged = judge(case.program, case.inputs, target, Lab(workers), expected=case.expected)
+    judged = judge(case.program, case.inputs, target, lab, expected=case.expected)
     verdict = judged.verdict
     if verdict.verdict == "flaky" and verdict.kind in ENDS.values():
         return _flaky(case, subject, target, verdict, workers)
@@ -153,7 +154,7 @@ def wilson(seen: int, runs: int, z: float = 1.645) -> float:
     return max(0.01, (middle - spread) / (1 + square))
 
 
-def _plain(case: Case, subject: Subject, target: Target, workers: Workers) -> Premise | None:
+def _plain(case: Case, subject: Subject, target: Target, workers: Workers, lab: Lab) -> Premise | None:
     """A failure that needs no judge yet: the compiler dies or raises, twice, where its own unoptimised build is well.
 
     A judge hears the reference too, which is slow on a large model; `still` has him look at the small one.
@@ -161,11 +162,11 @@ def _plain(case: Case, subject: Subject, target: Target, workers: Workers) -> Pr
     baseline = workers.baseline(target)
     if baseline is None or subject.model.ByteSize() < _LARGE:
         return None
-    got = workers.observe(target, case.program, case.inputs)
+    got = lab.observe(target, case.program, case.inputs)
     verdict = ended(got, Verdict("fail", "", blame="optimiser"))
     if verdict is None or verdict.kind == "memory":
         return None
-    wanted = workers.observe(baseline, case.program, case.inputs)
+    wanted = lab.observe(baseline, case.program, case.inputs)
     if wanted.outputs is None or workers.observe(target, case.program, case.inputs, fresh=True).outcome != got.outcome:
         return None
     failure = Failure(verdict, fingerprint(verdict, got, operators(subject)))
