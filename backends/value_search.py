@@ -1,12 +1,13 @@
 """Inputs under which no intermediate result of a program is NaN or infinite: the main process's side of the value search.
 
 What is tried, in order: the values at hand; ranges repaired by the declarations' domains (gen/repair.py, no torch); NNSmith's gradient
-search in a worker with torch (value_search_torch.py), from the values at hand and from the repaired ones. Each is run with every inner
+search in a worker with torch (value_search_torch.py), from the values at hand and from the repaired ones; ranges guessed. Each is run with every inner
 tensor as an output, unoptimised, in a worker, and only what comes out finite is given back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,17 +18,18 @@ from opsieve.backends.target import Target
 from opsieve.backends.workers import Workers
 from opsieve.gen.metrics_graph import lacks_types
 from opsieve.gen.program import Program
-from opsieve.gen.repair import refilled, repaired, with_weights
+from opsieve.gen.repair import guesses, refilled, repaired, with_weights
 from opsieve.gen.steps import outline
 
 RUNNERS = (Target.parse("onnxruntime:disable_all"), Target.parse("reference"))
-GRADIENT = "value-search:weights={weights},iterations={iterations},seed={seed}"
+GRADIENT = "value-search:weights={weights},iterations={iterations}"
 ITERATIONS = 200
+GUESSES = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A program (with other weights, where those were asked for) and inputs; `how` is `given`, `repaired` or `gradient`."""
+    """A program (with other weights, where those were asked for) and inputs; `how` is `given`, `repaired`, `gradient` or `guessed`."""
 
     program: Program
     inputs: dict[str, Any]
@@ -45,7 +47,7 @@ def search_values(
     """Values near those given under which nothing in the program is NaN or infinite; None when none were found.
 
     `weights` lets float initializers and constants change too: for programs that are ours. `iterations` limits each gradient
-    search. Equal arguments give equal values. Without torch only the repair is tried.
+    search. Equal arguments give equal values. Without torch the gradient search is left out.
     """
     for found in candidates(program, inputs, seed, workers, weights, iterations):
         if first_broken(found.program, found.inputs, workers) == "":
@@ -60,20 +62,25 @@ def candidates(
     workers: Workers,
     weights: bool,
     iterations: int = ITERATIONS,
+    gradients: bool = True,
 ) -> Iterator[Found]:
     """What is tried, in order; nothing is run before it is asked for."""
     yield Found(program, dict(inputs), "given")
     model = concrete(program, inputs, workers)
     graph = outline(model, inputs)
-    ranges = repaired(graph, seed, weights).ranges
+    repair = repaired(graph, seed, weights)
+    ranges = repair.ranges
     moved = _changed(program, *refilled(model, inputs, ranges, seed), ranges, "repaired") if ranges else None
     if moved is not None:
         yield moved
     for start in (Found(program, dict(inputs), "given"), moved):
-        if start is not None:
+        if gradients and start is not None:
             searched = by_gradient(start.program, start.inputs, seed, workers, weights, iterations)
             if searched is not None:
                 yield searched
+    for number, guess in enumerate(islice(guesses(graph, repair.left, seed, weights), GUESSES)):
+        drawn = {**ranges, **guess}
+        yield _changed(program, *refilled(model, inputs, drawn, seed + number), drawn, "guessed")
 
 
 def by_gradient(
@@ -86,9 +93,10 @@ def by_gradient(
     more: str = "",
 ) -> Found | None:
     """What the gradient search finds, unchecked; None where it finds nothing, lacks an operator, or torch is not there."""
-    wanted = GRADIENT.format(weights="on" if weights else "off", iterations=iterations, seed=seed) + more
+    wanted = GRADIENT.format(weights="on" if weights else "off", iterations=iterations) + more
     model = concrete(program, inputs, workers)
-    answer = workers.observe(Target.parse(wanted), Program(model.SerializeToString(), program.name), dict(inputs))
+    fed = {**inputs, "": np.array(seed, np.int64)}
+    answer = workers.observe(Target.parse(wanted), Program(model.SerializeToString(), program.name), fed)
     if not answer.outputs:
         return None
     values = {name: answer.outputs.get(name, value) for name, value in inputs.items()}

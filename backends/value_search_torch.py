@@ -36,7 +36,7 @@ class Offence(Exception):
 class ValueSearch:
     """The backend `value-search`: it computes nothing of the model; its outputs are new values of inputs and weights by name.
 
-    No outputs at all: none were found. `method` is what is done at an offence; `off` for `proxy` leaves the true derivatives.
+    No outputs at all: none were found. An input without a name is the seed: as an option it would ask for a worker of its own. `method` is what is done at an offence; `off` for `proxy` leaves the true derivatives.
     """
 
     name = "value-search"
@@ -47,7 +47,6 @@ class ValueSearch:
         "proxy": ("on", "off"),
         "weights": ("off", "on"),
         "iterations": (),
-        "seed": (),
     }
     main_option = "method"
     baseline: Mapping[str, str] = {}
@@ -80,15 +79,17 @@ class ValueSearch:
         model = onnx.load_model_from_string(request.model)
         search = Search(
             model,
-            request.inputs,
-            int(options["seed"] or 0),
+            {name: value for name, value in request.inputs.items() if name},
+            int(request.inputs.get("", 0)),
             options["weights"] == "on",
             options["proxy"] == "on",
             options["method"] == "sampling",
         )
 
         def run(values: dict[str, Any]) -> dict[str, Any]:
-            found, count = search.run(values, int(options["iterations"] or 200))
+            found, count = search.run(
+                {name: value for name, value in values.items() if name}, int(options["iterations"] or 200)
+            )
             request.notes.append(f"iterations: {count}")
             return found
 

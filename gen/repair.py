@@ -67,6 +67,21 @@ def repaired(graph: Outline, seed: int, weights: bool = False) -> Repair:
     return Repair(search.moved(), tuple(left))
 
 
+def guesses(graph: Outline, left: Sequence[Breach], seed: int, weights: bool = False) -> Iterator[dict[str, Bounds]]:
+    """Without end: ranges for the float leaves that reach what a repair left (all of them, if it left nothing), drawn from the menu.
+
+    Intervals can be too wide to show that values are sound: a run may show what they cannot.
+    """
+    search = _Search(graph, movable(graph, weights), Draw(f"guesses {seed}"))
+    places = [breach.place for breach in left] or [len(graph.nodes) - 1]
+    names = dict.fromkeys(name for place in places for name in search.reach[place]) if left else search.tensors
+    while True:
+        ranges = next(search.anyhow(list(names)), None)
+        if ranges is None:
+            return
+        yield ranges
+
+
 def refilled(
     model: onnx.ModelProto, inputs: Mapping[str, Any], ranges: Mapping[str, Bounds], seed: int
 ) -> tuple[onnx.ModelProto, dict[str, Any]]:
