@@ -244,9 +244,19 @@ def _pool_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     pads = spatial(attrs, "pads", 2 * len(kernel), 0)
     if len(kernel) != len(ins[0].shape) - 2 or not strides_fit(attrs, len(kernel)):
         return [False]
+    ends, sides = _pooled(ins, attrs)[0][1], ins[0].shape
+    # As in `_pool`: no window begins in the padding at the end.
+    inside = [
+        (end - 1) * stride < side + pad
+        for end, stride, side, pad in zip(
+            ends[2:], spatial(attrs, "strides", len(kernel)), sides[2:], pads, strict=False
+        )
+        if attrs.get("ceil_mode")
+    ]
     return [
-        *(size >= 1 for size in _pooled(ins, attrs)[0][1]),
+        *(size >= 1 for size in ends),
         *(pad < kernel[place % len(kernel)] for place, pad in enumerate(pads)),
+        *inside,
     ]
 
 
