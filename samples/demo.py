@@ -162,7 +162,20 @@ def hunt(console: Console, quick: list[str], slow: list[str], seconds: float) ->
     targets = [*quick, OLD]
     minutes = max(20.0, seconds - GRACE) / 60
     console.print(f"\n[bold]A campaign[/bold] of {60 * minutes:.0f} s: programs made at random, on all of these.")
-    command = [sys.executable, "-m", "opsieve", "fuzz", "--no-probe", "--store", str(STORE), "--seed", "1", "-j", "2", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "opsieve",
+        "fuzz",
+        "--no-probe",
+        "--store",
+        str(STORE),
+        "--seed",
+        "1",
+        "-j",
+        "2",
+        "--json",
+    ]
     command += ["--minutes", f"{minutes:.2f}", *(word for name in targets for word in ("--target", name))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as going:
         try:
