@@ -22,6 +22,22 @@ KINDS = (
     *("relation", "dtype", "mixed-dtypes", "rank", "missing-input", "extra-input", "attribute-value"),
     *("attribute-type", "missing-attribute", "unknown-attribute", "output-dtype", "output-shape"),
 )
+# Whose page (or whose axis, which a scalar has none of) sets the least rank of the first input, and whose sets the largest one. The
+# ranks of a declaration may be narrower than that, to keep programs small.
+_LEAST_RANK = frozenset(
+    """
+    Conv ConvTranspose ConvInteger QLinearConv MaxPool AveragePool LpPool GlobalMaxPool MatMul MatMulInteger Gemm Det Trilu
+    EyeLike DepthToSpace SpaceToDepth RNN GRU LSTM RoiAlign MaxRoiPool Col2Im AffineGrid NonMaxSuppression ConstantOfShape
+    ArgMax ArgMin Concat Split Gather GatherElements GatherND ScatterElements Hardmax Softmax LogSoftmax TopK
+    LayerNormalization ReverseSequence CausalConvWithState LinearAttention BatchNormalization
+    """.split()
+)
+_LARGEST_RANK = frozenset(
+    """
+    Gemm EyeLike DepthToSpace SpaceToDepth RNN GRU LSTM RoiAlign MaxRoiPool Col2Im AffineGrid NonMaxSuppression
+    ConstantOfShape Range HannWindow HammingWindow BlackmanWindow CausalConvWithState LinearAttention
+    """.split()
+)
 _NUMBERED = frozenset((OpSchema.AttrType.INT, OpSchema.AttrType.INTS))
 
 
@@ -143,9 +159,9 @@ def _ranks(node: Node, op: Operator) -> Iterator[Breach]:
     if tensor is None or tensor.values is not None or tensor.dtype not in LARGEST:
         return
     low, high = op.ranks
-    if low > 0:
+    if op.name in _LEAST_RANK:
         yield Breach("rank", "below", _with(node.ins, 0, tensor.dtype, tensor.shape[: low - 1]), node.attrs)
-    if high < 5:
+    if op.name in _LARGEST_RANK:
         shape = (*tensor.shape, *(1 for _ in range(high + 1 - tensor.rank)))
         yield Breach("rank", "above", _with(node.ins, 0, tensor.dtype, shape), node.attrs)
 
