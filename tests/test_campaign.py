@@ -21,9 +21,15 @@ from opsieve.triage.index_file import INDEX
 from opsieve.triage.plan import Plan, planned, seed_of
 from opsieve.triage.store import Campaign, Store
 
-FAKE = "fake:wrong@Cast+crash@Identity+error@Reshape+unsupported@Unsqueeze"  # operators that many programs have
-TARGETS = ("--target", FAKE, "--target", "onnxruntime", "--no-probe", "--nodes", "6")
-PLAN = Plan(wish=Wish(nodes=6))
+SEEDED = {  # many operators, so that some are met whatever the generator makes of a seed
+    "wrong": ("Softmax", "PRelu", "Mean", "Softplus", "Cast", "Neg", "Relu", "Abs"),
+    "crash": ("Identity", "Flatten", "Transpose"),
+    "error": ("ReduceMax", "ReduceMin", "Greater", "Less", "Squeeze", "Range", "Reshape"),
+    "unsupported": ("BitShift", "SplitToSequence", "Unsqueeze", "And", "Xor"),
+}
+FAKE = "fake:" + "+".join(f"{kind}@{name}" for kind, names in SEEDED.items() for name in names)
+TARGETS = ("--target", FAKE, "--target", "onnxruntime", "--no-probe", "--nodes", "6", "--strategy", "isra")
+PLAN = Plan("isra", Wish(nodes=6))
 
 
 def contents(folder: Path) -> tuple[dict[str, str], list[object]]:
