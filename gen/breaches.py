@@ -24,20 +24,17 @@ KINDS = (
 )
 # Whose page (or whose axis, which a scalar has none of) sets the least rank of the first input, and whose sets the largest one. The
 # ranks of a declaration may be narrower than that, to keep programs small.
-_LEAST_RANK = frozenset(
-    """
+_LEAST = """
     Conv ConvTranspose ConvInteger QLinearConv MaxPool AveragePool LpPool GlobalMaxPool MatMul MatMulInteger Gemm Det Trilu
     EyeLike DepthToSpace SpaceToDepth RNN GRU LSTM RoiAlign MaxRoiPool Col2Im AffineGrid NonMaxSuppression ConstantOfShape
     ArgMax ArgMin Concat Split Gather GatherElements GatherND ScatterElements Hardmax Softmax LogSoftmax TopK
     LayerNormalization ReverseSequence CausalConvWithState LinearAttention BatchNormalization
-    """.split()
-)
-_LARGEST_RANK = frozenset(
-    """
+"""
+_LARGEST = """
     Gemm EyeLike DepthToSpace SpaceToDepth RNN GRU LSTM RoiAlign MaxRoiPool Col2Im AffineGrid NonMaxSuppression
     ConstantOfShape Range HannWindow HammingWindow BlackmanWindow CausalConvWithState LinearAttention
-    """.split()
-)
+"""
+_LEAST_RANK, _LARGEST_RANK = frozenset(_LEAST.split()), frozenset(_LARGEST.split())
 _NUMBERED = frozenset((OpSchema.AttrType.INT, OpSchema.AttrType.INTS))
 
 

@@ -86,7 +86,7 @@ def test_a_sampler_that_runs_on_open_sizes_is_seldom_refused() -> None:
             made = choice.op.sample(draft, x) if kind == "declared" else kind(draft, x)  # type: ignore[arg-type]
             if made is None:
                 continue
-            relations = [*draft.relations, *choice.op.requires(*made)]  # type: ignore[arg-type]
+            relations = [*draft.relations, *choice.op.requires(*made)]
             if draft.constraints.hold(relations):
                 break
         else:
