@@ -69,16 +69,17 @@ def clip(text: str, limit: int = TEXT_LIMIT) -> str:
 
 
 def describe(error: BaseException) -> Dict[str, Any]:
-    """An exception as JSON: class, message, traceback text and frames, without the frames of this file."""
+    """An exception as JSON: class, message, traceback text and frames, those of its causes behind its own, without the frames of this file."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
     frames = []
-    walk = trace
-    while walk is not None:
-        code = walk.tb_frame.f_code
-        frames.append([getattr(code, "co_qualname", code.co_name), code.co_filename, walk.tb_lineno])
-        walk = walk.tb_next
+    for walk in [trace] + causes(error):
+        if walk is not None and frames and frames[-1][:2] == place(walk)[:2]:  # where one became the next is told once
+            frames.pop()
+        while walk is not None:
+            frames.append(place(walk))
+            walk = walk.tb_next
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else "%s.%s" % (kind.__module__, kind.__qualname__)
     try:
@@ -90,6 +91,26 @@ def describe(error: BaseException) -> Dict[str, Any]:
     except Exception:  # noqa: BLE001 -- as above
         text = ""
     return {"exception": name, "message": clip(message), "traceback": clip(text), "frames": frames[-200:]}
+
+
+def place(trace: Any) -> List[Any]:
+    """Function, file and line of a traceback's first frame."""
+    code = trace.tb_frame.f_code
+    return [getattr(code, "co_qualname", code.co_name), code.co_filename, trace.tb_lineno]
+
+
+def causes(error: BaseException) -> List[Any]:
+    """The tracebacks of what an exception came from, the root cause last, as Python prints them."""
+    found: List[Any] = []
+    seen = [error]
+    while len(seen) < 20:
+        last = seen[-1]
+        came = last.__cause__ or (None if last.__suppress_context__ else last.__context__)
+        if came is None or came in seen:
+            break
+        seen.append(came)
+        found.append(came.__traceback__)
+    return found
 
 
 class Worker:
@@ -139,9 +160,11 @@ class Worker:
             inputs, _ = self.wire.unpack_values(test["inputs"], body, size + (-size) % self.wire.ALIGN)
             request.inputs = inputs
             run = self.backend.prepare(request)
-            stage("run")
-            outputs = run(inputs)
-            if test["repeat"]:
+            outputs = {}
+            if test["repeat"] >= 0:
+                stage("run")
+                outputs = run(inputs)
+            if test["repeat"] > 0:
                 reply["repeats"] = self.time(run, inputs, test["repeat"])
             stage("done")
             reply["outputs"] = self.wire.pack_values(outputs, chunks)

@@ -34,6 +34,7 @@ BATCH_TESTS = 32
 BATCH_BYTES = 8 << 20
 PIPELINED_BYTES = 96 << 10  # header and all, this fits in half of Linux's default socket buffer
 COMPILERS = 24  # zygotes alive at once; of more, a sweep over releases say, the one unused for longest is closed
+COMPILED = -1  # a `repeat`: not even once
 TESTS_PER_WORKER = 5000  # then it is replaced, whatever it leaked
 
 
@@ -126,7 +127,8 @@ class Workers:
     ) -> Observation:
         """One program on one target: in its persistent worker, or in a fork of its own when `fresh`.
 
-        With `repeat`, the program runs that many times more and `seconds["run"]` is the median of those.
+        With `repeat`, the program runs that many times more and `seconds["run"]` is the median of those. With a `repeat` of
+        `COMPILED` it is compiled and not run, and a program that compiles gives no outputs (`{}`).
         """
         return next(self.observe_many(target, [Test(program, inputs)], fresh=fresh, repeat=repeat))
 

@@ -15,6 +15,7 @@ from opsieve.backends.registry import display, names, plugin, resolve
 from opsieve.backends.target import Target
 from opsieve.backends.torch_knobs import PARTS
 from opsieve.backends.trial import NATIVE, declared_dtypes
+from opsieve.backends.workers import COMPILED
 from opsieve.bisect.attribution import Attribution, attribute
 from opsieve.bisect.pass_trace import PassTrace, read_trace
 from opsieve.bisect.search import Answer
@@ -23,6 +24,7 @@ from opsieve.gen.bad_input import BadInput
 from opsieve.gen.case import Case
 from opsieve.gen.program import Program
 
+_LARGE = 10_000  # bytes of a model on which the reference costs more than all probes
 _SKIPPING = ("disabled_optimizers", "disabled", "skip")
 # Backends with levels between none and all: the option and its values, each of which does what the one before does, and more.
 _LADDERS = {
@@ -66,7 +68,7 @@ def blame_passes(case: Case, target: Target, lab: Lab, policy: Policy = POLICY) 
     """The guilty passes for the failure that a case shows on a target.
 
     Each probe runs in a process of its own, so a pass whose skipping crashes the compiler costs no more than any other. The judge
-    says what the target shows. A compiler that dies or raises is known again by that alone, and one that gives outputs is past it;
+    says what the target shows, where that is not plain. A compiler that dies or raises is known again by that alone, and one that gives outputs is past it;
     then the reference, slow on a large model, is asked once at most.
     BadInput for a backend whose passes cannot be switched off from here, or when the case does not fail on the target.
     """
@@ -76,14 +78,18 @@ def blame_passes(case: Case, target: Target, lab: Lab, policy: Policy = POLICY) 
             f"passes of {target.backend} cannot be switched off from here; {', '.join(attributable())} can be asked"
         )
     variants = _Variants(case, target, lab)
-    wanted = look(case, target, variants, policy)
+    plain = _plain(case, target, variants, lab)
+    wanted = plain or look(case, target, variants, policy)
     if wanted.state != "fails":
         raise BadInput(f"the case does not fail on {display(target)} ({wanted.text}); name a target where it does")
 
+    compiling = variants.only_compiles(wanted)
     unoptimised: list[Sighting] = []
 
     def probe(level: str, off: tuple[str, ...]) -> Answer:
-        seen = _seen(case, variants.at(level, off), wanted, variants, policy, level == variants.levels[0])
+        variant, lowest = variants.at(level, off), level == variants.levels[0]
+        seen = _compiled(case, variant, wanted, variants) if compiling and not lowest else None
+        seen = seen or _seen(case, variant, wanted, variants, policy, lowest and plain is None)
         if level == variants.levels[0] and len(variants.levels) > 1:
             unoptimised.append(seen)
         return answer(seen, wanted)
@@ -94,12 +100,28 @@ def blame_passes(case: Case, target: Target, lab: Lab, policy: Policy = POLICY) 
     return Blamed(found, wanted, beneath)
 
 
+def _plain(case: Case, target: Target, variants: "_Variants", lab: Lab) -> Sighting | None:
+    """A failure that needs no judge: a large model on which the compiler dies or raises, twice, where its unoptimised build is well.
+
+    The judge would have the reference look for operations that ONNX leaves open, which takes seconds on a large model.
+    """
+    baseline = lab.baseline(target)
+    if baseline is None or len(case.program.model) < _LARGE:
+        return None
+    found = ending(case, variants.observe(target, case.program, case.inputs), "optimiser")
+    if found is None or variants.observe(resolve(baseline), case.program, case.inputs).outputs is None:
+        return None
+    again = ending(case, lab.observe(target, case.program, case.inputs, fresh=True), "optimiser")
+    return found if again is not None and again.key == found.key else None
+
+
 def _seen(
     case: Case, target: Target, wanted: Sighting, variants: "_Variants", policy: Policy, unoptimised: bool
 ) -> Sighting:
     """What a variant shows, with the judge where a run of it alone does not tell.
 
-    Whether outputs are right is of interest only `unoptimised`: a failure of another kind may lie beneath the wanted one.
+    Whether outputs are right is of interest only `unoptimised`: a failure of another kind may lie beneath the wanted one. On a
+    large model nobody looks.
     """
     if wanted.stage == "done" or wanted.flaky:
         return look(case, target, variants, policy)
@@ -114,6 +136,15 @@ def _seen(
         if right is None or not compare(got.outputs, right, declared_dtypes(case.program.proto), policy).agrees:
             return look(case, target, variants, policy)
     return Sighting("fine", symptom="ok", text=f"{display(target)} gives outputs")
+
+
+def _compiled(case: Case, target: Target, wanted: Sighting, variants: "_Variants") -> Sighting | None:
+    """What a variant shows that is compiled and not run; None when that does not tell."""
+    got = variants.compiled(target)
+    ended = ending(case, got)
+    if ended is not None:
+        return ended if ended.trait == wanted.trait else None
+    return None if got.outputs is None else Sighting("fine", symptom="ok", text=f"{display(target)} compiles it")
 
 
 class _Variants:
@@ -165,6 +196,17 @@ class _Variants:
         if target not in self._known:
             self._known[target] = self._lab.observe(target, program, inputs, fresh=True)
         return self._known[target]
+
+    def compiled(self, target: Target) -> Observation:
+        """What the compiler makes of the case when it is only compiled."""
+        return self._lab.observe(target, self._case.program, self._case.inputs, fresh=True, repeat=COMPILED)
+
+    def only_compiles(self, wanted: Sighting) -> bool:
+        """Whether the failure shows in a program that is compiled and not run: probes need not run it then."""
+        if wanted.stage != "compile" or wanted.flaky:
+            return False
+        ended = ending(self._case, self.compiled(self._target))
+        return ended is not None and ended.trait == wanted.trait
 
     def baseline(self, target: Target) -> Target | None:
         """For `judge`."""

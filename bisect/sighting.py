@@ -59,13 +59,16 @@ def look(case: Case, target: Target, lab: Lab, policy: Policy = POLICY) -> Sight
     return _failing(case, verdict, observation, text)
 
 
-def ending(case: Case, seen: Observation) -> Sighting | None:
-    """What one run alone tells of how the compiler ended, nobody else heard; None when it gave outputs or could not be asked."""
+def ending(case: Case, seen: Observation, blame: str = "") -> Sighting | None:
+    """What one run alone tells of how the compiler ended, nobody else heard; None when it gave outputs or could not be asked.
+
+    `blame` goes into the key, and not into the trait.
+    """
     kind = _ENDS.get(seen.outcome)
     if kind is None:
         return None
     text = " ".join(seen.message.split())[:_TEXT]
-    return _failing(case, Verdict("fail", text, kind, seen.stage, seen.message), seen, text)
+    return _failing(case, Verdict("fail", text, kind, seen.stage, seen.message, blame=blame), seen, text)
 
 
 def _failing(case: Case, verdict: Verdict, observation: Observation, text: str) -> Sighting:
