@@ -19,7 +19,8 @@ from opsieve.tui.app.case_sheet import read_sheet
 from opsieve.tui.app.export_screen import preview
 from opsieve.tui.app.graph_text import Box, drawn
 from opsieve.tui.app.heat import COLUMNS, ROWS, heat
-from opsieve.tui.app.job_board import Job, JobBoard
+from opsieve.tui.app.job_board import OPSIEVE, REDUCE, Job, JobBoard
+from opsieve.tui.app.jobs_screen import typed
 from opsieve.tui.app.lines_view import wrapped
 from opsieve.tui.app.paged_list import Column, fitted
 from opsieve.tui.app.replay_lines import replay_lines
@@ -224,6 +225,12 @@ def test_how_far_a_reduction_is_comes_from_its_attempts(board: JobBoard, tmp_pat
     assert seen.wait(30)
     assert job.progress == "3 attempts, 4 nodes"
     board.close()
+
+
+def test_a_command_is_shown_as_one_would_type_it() -> None:
+    assert typed((*REDUCE, "a case", "--json")) == "reduce 'a case' --json"
+    assert typed((*OPSIEVE, "triage", "store")) == "opsieve triage store"
+    assert typed(("sh", "-c", "x")) == "sh -c x"
 
 
 def test_a_replay_tells_verdict_voices_and_a_map() -> None:

@@ -1,6 +1,7 @@
 """What runs beside: reductions, bisections, attributions, exports, replays, campaigns; each with its log, to be ended at will."""
 
 import json
+import shlex
 from contextlib import suppress
 from typing import ClassVar
 
@@ -12,7 +13,7 @@ from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from opsieve.tui.app.app_protocol import sieve
-from opsieve.tui.app.job_board import Job
+from opsieve.tui.app.job_board import OPSIEVE, REDUCE, Job
 from opsieve.tui.app.lines_view import LinesView
 from opsieve.tui.app.paged_list import Column, PagedList, Row
 from opsieve.tui.app.visible import Line, lines_of, one_line
@@ -96,9 +97,17 @@ def job_row(job: Job) -> Row:
     )
 
 
+def typed(command: tuple[str, ...]) -> str:
+    """A command as one would type it."""
+    for program, name in ((REDUCE, "reduce"), (OPSIEVE, "opsieve")):
+        if command[: len(program)] == program:
+            return shlex.join((name, *command[len(program) :]))
+    return shlex.join(command)
+
+
 def log_lines(job: Job) -> list[Line]:
     """What it ran, what was said, how it ended."""
-    found: list[Line] = [((f"$ {one_line(' '.join(command), 600)}", "dim"),) for command in job.commands]
+    found: list[Line] = [((f"$ {one_line(typed(command), 600)}", "dim"),) for command in job.commands]
     found += [((one_line(line, 2000), ""),) for line in job.log]
     if outcome := one_line(job.outcome, 600):
         found += [(), ((outcome, "good"),)]
