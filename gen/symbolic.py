@@ -20,32 +20,16 @@ _Sizes: TypeAlias = Mapping[str, tuple[int, ...]]
 _TRIES = 6
 _MOST = 3
 _NAMES = ("N", "batch", "sequence", "height", "width", "past", "M", "K")
-# What declarations do not say of sizes: these have conditions on them, or outputs, that only a look at the operator's page tells.
+# Declarations do not say all about the sizes of these: a bias, a scale, a mask, an output that is cut off. Those of the families
+# leave it open for their further inputs.
 _CLOSED = frozenset(
     (
-        *(
-            "AffineGrid",
-            "Col2Im",
-            "ConvTranspose",
-            "DFT",
-            "FusedConv",
-            "FusedGemm",
-            "GatherElements",
-            "Gemm",
-            "QLinearConv",
-        ),
-        *(
-            "Resize",
-            "STFT",
-            "ScatterElements",
-            "Split",
-            "StringNormalizer",
-            "NonMaxSuppression",
-            "MaxUnpool",
-            "ReverseSequence",
-        ),
+        *("AffineGrid", "Col2Im", "ConvTranspose", "DFT", "DeformConv", "FusedConv", "FusedGemm", "GatherElements"),
+        *("Gemm", "MaxUnpool", "NonMaxSuppression", "Resize", "ReverseSequence", "STFT", "ScatterElements", "Split"),
+        "StringNormalizer",
     )
 )
+_PARTLY_CLOSED = ("recurrent", "attention", "quantised", "contrib")
 
 
 def opened(sketch: Sketch, draw: Draw) -> dict[str, Named]:
@@ -144,7 +128,8 @@ def tells_sizes(operator: Operator, ins: Sequence[Tensor | None], every: bool = 
         for tensor in ins
         if tensor is not None and tensor.rank and (every or tensor.values is None or is_float(tensor.dtype))
     ]
-    return operator.requires is not nothing or len(several) < 2
+    told = operator.requires is not nothing and operator.family not in _PARTLY_CLOSED
+    return told or len(several) < 2
 
 
 def _of_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
