@@ -63,7 +63,7 @@ class CampaignScreen(Screen[None]):
         yield Static("campaign", id="figures", markup=False)
         with Container(id="panes"):
             yield PagedList(CLUSTERS, empty="no clusters yet", id="newest")
-            yield LinesView(id="counts")
+            yield LinesView(wrap=True, id="counts")
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
@@ -152,7 +152,7 @@ def campaign_lines(found: Snapshot) -> list[Line]:
             (
                 (f"  {one_line(kind, 20):16}", ""),
                 (f"{many:9,}", ""),
-                (f"  in {clusters:,} clusters  ", "dim"),
+                (f"  in {clusters:,} cluster{'s' * (clusters != 1)}  ", "dim"),
                 (bar, "accent"),
             )
         )

@@ -77,7 +77,8 @@ def facts(*pairs: tuple[str, str], width: int = 12) -> list[Line]:
 
 def cluster_lines(row: ClusterRow, now: float) -> list[Line]:
     """A cluster in full."""
-    smallest = f"{row.reduced} nodes, reduced" if row.reduced is not None else f"{row.nodes} nodes, not reduced yet"
+    size = row.nodes if row.reduced is None else row.reduced
+    smallest = f"{size} node{'s' * (size != 1)}, {'not reduced yet' if row.reduced is None else 'reduced'}"
     first, last = moment(row.first_seen), moment(row.last_seen)
     seen = f"{first}{f' to {last}' if last != first else ''} ({ago(row.last_seen, now)} ago)" if last else ""
     status = f"{row.status}{', pinned' if row.pinned else ''}{f' (rule {row.rule})' if row.rule else ''}"
