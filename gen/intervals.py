@@ -131,7 +131,7 @@ def _push(step: Step, place: int) -> Breach | None:
         return _bodies(step, place)
     op = step.op
     if op is None or not step.typed:
-        _set(step, None)
+        _set(step, None, False)
         return None
     met = None
     kept: list[tuple[Tensor, float, float]] = []
@@ -153,14 +153,17 @@ def _push(step: Step, place: int) -> Breach | None:
         for tensor in step.ins
         if tensor is None or "float" in tensor.dtype
     )
-    left = _set(step, found)
-    if met is None and left is not None and finite:
+    left = _set(step, found, finite)
+    if met is None and left is not None:
         met = _result(step, place, left)
     return met
 
 
-def _set(step: Step, found: Bounds | Sequence[Bounds] | None) -> tuple[Tensor, float, float] | None:
-    """Give the outputs their intervals; the first float output that may leave its type, with the interval it would have had."""
+def _set(step: Step, found: Bounds | Sequence[Bounds] | None, finite: bool) -> tuple[Tensor, float, float] | None:
+    """Give the outputs their intervals; the first float output that may leave its type, with the interval it would have had.
+
+    With operands that are not `finite` that is no news: a breach before told it, or nothing is known.
+    """
     left = None
     for place, tensor in enumerate(step.outs):
         widest = span(tensor.dtype)
@@ -176,7 +179,7 @@ def _set(step: Step, found: Bounds | Sequence[Bounds] | None) -> tuple[Tensor, f
         if limit is None:
             if low < widest[0] or high > widest[1]:
                 low, high = widest  # an integer goes round
-        elif low < -limit or high > limit:
+        elif finite and (low < -limit or high > limit):
             left = left or (tensor, low, high)
             room = LARGEST[tensor.dtype]
             low, high = (-room, room) if found is not None else widest
@@ -281,14 +284,22 @@ def _looped(step: Step, turn: "Callable[[Outline], None]") -> None:
         skipped, states = 0, len(step.ins) - int(step.attrs.get("num_scan_inputs", 0))
     _hand(body.inputs[skipped:], step.ins[skipped:])
     carried, made = body.inputs[skipped : skipped + states], body.outputs[skipped // 2 :]
-    for count in range(_ROUNDS + 1):
+    starts = [(tensor.low, tensor.high) for tensor in carried]
+    for count in range(_ROUNDS + 2 * len(carried) + 1):  # from _ROUNDS on each turn gives up an end of one of them
         turn(body)
         grows = [(a, b) for a, b in zip(carried, made, strict=False) if b.low < a.low or b.high > a.high]
         if not grows:
             break
         for a, b in grows:
-            wide = span(a.dtype)
-            a.low, a.high = wide if count == _ROUNDS - 1 else (min(a.low, b.low), max(a.high, b.high))
+            wide = span(a.dtype) if count >= _ROUNDS - 1 else (b.low, b.high)
+            a.low, a.high = (
+                min(a.low, wide[0]) if b.low < a.low else a.low,
+                max(a.high, wide[1]) if b.high > a.high else a.high,
+            )
+    for a, b, (low, high) in zip(
+        carried, made, starts, strict=False
+    ):  # what a turn gives from all of it is as sound, and less
+        a.low, a.high = min(low, b.low), max(high, b.high)
     _take(step.outs, [*carried, *made[states:]])
 
 
