@@ -184,6 +184,23 @@ class GlobalMaxPool(OpRun):
         return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
 
 
+class GatherElements(OpRun):
+    """GatherElements with indices of any shape that stays inside the data, as its page has it.
+
+    onnx 1.23 wants the sizes of both to be equal off the axis, takes 32 rows at most, and wraps indices that are out of range.
+    """
+
+    op_domain = ""
+
+    def _run(self, data, indices, axis=0):  # type: ignore[no-untyped-def]  # as above
+        size = data.shape[axis]
+        if ((indices < -size) | (indices >= size)).any():
+            raise ValueError(f"an index of GatherElements is out of range for the {size} elements of axis {axis}")
+        places = list(np.ogrid[tuple(slice(side) for side in indices.shape)])
+        places[axis] = indices
+        return (data[tuple(places)],)
+
+
 class LpNormalization(OpRun):
     """LpNormalization by sizes, not by signed values: onnx 1.23 adds up x itself when p is 1. A norm of 0 gives 0."""
 
@@ -205,4 +222,4 @@ class Erf(OpRun):
         return (np.asarray(self._erf(x)).astype(x.dtype),)
 
 
-MENDED = (Loop, Mean, Softsign, MaxPool, GlobalMaxPool, LRN, LpNormalization, Erf, RNN, GRU, LSTM)
+MENDED = (Loop, Mean, Softsign, MaxPool, GlobalMaxPool, GatherElements, LRN, LpNormalization, Erf, RNN, GRU, LSTM)

@@ -309,6 +309,24 @@ def test_global_max_pools_take_any_rank(workers: Workers, shape: tuple[int, ...]
         same_as_onnxruntime(workers, proto, {"x": values})
 
 
+@settings(max_examples=50)
+@given(st.data())
+def test_elements_are_gathered_by_indices_of_any_shape_inside_the_data(workers: Workers, data: st.DataObject) -> None:
+    sides = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
+    axis = data.draw(st.integers(-len(sides), len(sides) - 1))
+    shape = [data.draw(st.integers(1, side)) for side in sides]
+    shape[axis] = data.draw(st.integers(1, 5))
+    numbers = np.random.default_rng(data.draw(st.integers(0, 99)))
+    indices = numbers.integers(-sides[axis], sides[axis], shape)
+    feeds = {"x": numbers.normal(size=sides).astype(np.float32), "at": indices}
+    node = helper.make_node("GatherElements", ["x", "at"], ["y"], axis=axis)
+    proto = model([node], {"x": (F, sides), "at": (I, shape)}, {"y": (F, shape)})
+    same_as_onnxruntime(workers, proto, feeds)
+    indices.flat[0] = sides[axis]
+    with pytest.raises(ValueError, match="out of range"):
+        run(proto, feeds)
+
+
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("p", [1, 2])
 def test_lp_normalization_is_by_sizes(workers: Workers, p: int, axis: int) -> None:
