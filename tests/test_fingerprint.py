@@ -64,8 +64,8 @@ def test_golden_stacks(path: Path) -> None:
 
 def test_the_key_is_stable() -> None:
     """A change of any of these is a new version of the rules."""
-    assert error("no value in Constant", (python("Constant._impl_v13"),)).key == "tvm-error-caa62bc3c6"
-    assert mismatch().key == "onnxruntime-mismatch-e0bf87654b"
+    assert error("no value in Constant", (python("Constant._impl_v13"),)).key == "tvm-error-b2cc475029"
+    assert mismatch().key == "onnxruntime-mismatch-e553eeefd9"
 
 
 def test_each_component_says_why() -> None:
@@ -342,3 +342,36 @@ def test_visitors_and_checks_that_every_program_passes_through_do_not_count() ->
     other = error("found null", (python("Elu._impl_v1"), *inner), "InternalError")
     assert one.key != other.key
     assert kept(one)["frames"] == "onnx_frontend.py Clip._impl"
+
+
+def test_a_cause_is_told_before_what_was_made_of_it() -> None:
+    """onnxscript wraps every error of a pass: where and why it began tells bugs apart, not the wrapper."""
+
+    def wrapped(cause: str, link: str) -> Fingerprint:
+        text = (
+            f'Traceback (most recent call last):\n  File "/x/site-packages/p/fold.py", line 3, in fold\n{cause}\n\n{link}\n\n'
+            'Traceback (most recent call last):\n  File "/x/site-packages/p/passes.py", line 9, in call\np.PassError: a pass failed\n'
+        )
+        seen = Observation(
+            "onnxscript", "1", "error", "compile", exception="p.PassError", message="a pass failed", traceback=text
+        )
+        return fingerprint(Verdict("fail", "", "error", message="a pass failed"), seen, [])
+
+    link = "The above exception was the direct cause of the following exception:"
+    shape, rank = (wrapped(f"ValueError: no {what} here", link) for what in ("shape", "rank"))
+    assert shape.key != rank.key
+    assert (shape.value("exception"), shape.value("message")) == ("ValueError", "no shape here")
+    handled = "During handling of the above exception, another exception occurred:"
+    assert wrapped("KeyError: 'a'", handled).value("message") == "a pass failed"  # what was made of it was meant to be read
+
+
+def test_a_type_counts_until_the_graph_is_reduced() -> None:
+    def wrong(dtype: str, shape: Signature | None) -> str:
+        seen = Observation("tvm", "1", "ok", outputs={"y": np.zeros(1, dtype)})
+        return fingerprint(
+            Verdict("fail", "", "mismatch", mismatch=Mismatch("y", "value")), seen, ["OneHot"], Evidence(shape)
+        ).key
+
+    small = Signature(("OneHot",), (">OneHot",))
+    assert wrong("int64", None) != wrong("float32", None)
+    assert wrong("int64", small) == wrong("float32", small) != wrong("float16", small)

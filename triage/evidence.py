@@ -22,13 +22,15 @@ class Evidence:
     """All that is known of a failure beyond one run. What is "" or empty is not known (yet).
 
     `signature` is that of the reduced graph. `guilty_passes` are the passes without which the failure is gone, `cure` the options of
-    the compiler (`level=disable_all`) under which it is. `first_bad` is the first release or commit that fails, as `1.17.0` or a hash.
+    the compiler (`level=disable_all`) under which it is. `first_bad` is the first release or commit that fails, as `1.17.0` or a hash. `valid` is False
+    for a program that was made to break a rule of ONNX.
     """
 
     signature: Signature | None = None
     guilty_passes: tuple[str, ...] = ()
     cure: tuple[str, ...] = ()
     first_bad: str = ""
+    valid: bool = True
 
 
 NOTHING = Evidence()

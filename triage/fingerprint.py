@@ -14,6 +14,7 @@ import signal
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from opsieve.backends.frames import read_tracebacks
 from opsieve.backends.last_words import summary
 from opsieve.backends.observation import Observation
 from opsieve.backends.target import BadTarget, Target
@@ -23,7 +24,7 @@ from opsieve.triage.normalise import has_variables, is_interpreters, normalise, 
 from opsieve.triage.places import location, with_place
 from opsieve.triage.stack import Stack, read
 
-VERSION = 2
+VERSION = 3
 _FRAMES = 3  # innermost telling frames that count: the best of 1, 2, 3, 5 and all on labelled stacks, together with 2
 _FEW = 6  # different operators of a graph that is small enough to speak for its bug
 _WORDS = 2  # constant words that make a message with variable parts the compiler's own
@@ -36,6 +37,7 @@ _PLACEHOLDER = re.compile(r"<\w+>")
 _NO_BRACKETS = str.maketrans(dict.fromkeys(",:;()[]{}", " "))
 _SPOKEN = re.compile(r"[A-Za-z_]{3,}+")
 _WORD = re.compile(r"\w+")
+_CAUSED = "The above exception was the direct cause of the following exception"
 _NOT_A_WORD = re.compile(r"[^a-z0-9]+")
 
 
@@ -99,7 +101,7 @@ def _lasting(components: Iterable[Component]) -> list[tuple[str, str]]:
     return [
         (component.name, _essence(component))
         for component in components
-        if component.kept and component.name not in _LATER
+        if (component.kept or component.name == "dtype") and component.name not in _LATER
     ]
 
 
@@ -115,13 +117,14 @@ def _failure(
 ) -> list[Component]:
     """The track of crashes, errors, hangs and all that has no mismatch."""
     kind = observation.outcome
-    message = verdict.message or observation.message or summary(observation.log)
+    exception, message = _root(observation)
+    message = message or verdict.message or observation.message or summary(observation.log)
     if kind == "crash":
         message = summary(observation.log) or message
     template = normalise(message)
     stack = read(with_place(observation.frames, message), _FRAMES, outermost=kind in _BY_CHANCE)
     blamed = operator_blamed(message) or operator_blamed(observation.log)
-    exception = observation.exception.rpartition(".")[2][:_MAX_VALUE]
+    exception = (exception or observation.exception).rpartition(".")[2][:_MAX_VALUE]
     said = _message_component(template, stack, kind == "crash")
     stage = verdict.stage or observation.stage
     named = " ".join(operators_named(message, operators))[:_MAX_VALUE]
@@ -133,6 +136,9 @@ def _failure(
         _frames_component(stack, kind in _BY_CHANCE),
         said,
         _blamed_component(blamed, said, stack),
+        Component(
+            "program", "" if evidence.valid else "invalid", True, "it breaks a rule of ONNX and is to be refused"
+        ),
         Component("operators named", named, False, "for people: the message counts as a whole"),
         _operators_component(
             (evidence.signature and evidence.signature.operators) or operators,
@@ -140,6 +146,14 @@ def _failure(
         ),
         *_found_later(evidence, kept=False),
     ]
+
+
+def _root(observation: Observation) -> tuple[str, str]:
+    """Class and message of the exception that the one raised last was made from, on purpose, and whose frames are the innermost."""
+    if _CAUSED not in observation.traceback:
+        return "", ""
+    first = next((one for one in read_tracebacks(observation.traceback) if one.exception), None)
+    return (first.exception, first.message) if first else ("", "")
 
 
 def _wrong_result(
@@ -151,12 +165,7 @@ def _wrong_result(
     shape = evidence.signature
     return [
         Component("mismatch", mismatch.what, True, "NaN, a wrong shape and a wrong value have different causes"),
-        Component(
-            "dtype",
-            _dtype_class(observation, mismatch.output),
-            True,
-            "the class of the output's type, since kernels differ by it",
-        ),
+        _dtype_component(_dtype_class(observation, mismatch.output), bool(shape and shape.operators)),
         Component("blame", verdict.blame, True, "whether the unoptimised build is right"),
         Component(
             "stage",
@@ -170,6 +179,15 @@ def _wrong_result(
         *(_shape_components(shape) if shape else ()),
         *_found_later(evidence, kept=True),
     ]
+
+
+def _dtype_component(dtype: str, is_reduced: bool) -> Component:
+    """The class of the output's type. Large programs of one class have more in common than their bug; what is left of them says
+    more, and one bug shows on integers and floats. Narrow floats stay apart: what rounds there is seldom wrong elsewhere.
+    """
+    if is_reduced and dtype != "narrow float":
+        return Component("dtype", dtype, False, "the reduced graph tells more: one bug shows in several types")
+    return Component("dtype", dtype, True, "the class of the output's type, since kernels differ by it")
 
 
 def _shape_components(shape: Signature) -> list[Component]:

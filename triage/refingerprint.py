@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opsieve.gen.bad_input import BadInput
+from opsieve.gen.faults import broken
 from opsieve.gen.model import load_program
 from opsieve.gen.structure import all_nodes
 from opsieve.triage.beside import REDUCED, beside
@@ -80,13 +81,15 @@ def again(case: Path) -> Fingerprint:
     """The fingerprint of a case folder by today's rules, from its reduced graph when there is one. BadInput when it cannot be read."""
     told, here = read_told(case), beside(case)
     reduced = here.nodes is not None
-    model = load_program((case / REDUCED if reduced else case) / "model.onnx").proto
+    whole = load_program(case / "model.onnx").proto
+    model = load_program(case / REDUCED / "model.onnx").proto if reduced else whole
     operators = sorted({node.op_type for node in all_nodes(model.graph.node)})
     evidence = Evidence(
         signature=signature_of(model) if reduced else None,
         guilty_passes=here.guilty_passes,
         cure=here.cure,
         first_bad=here.first_bad,
+        valid=broken(whole) is None,
     )
     return fingerprint(verdict_of(told), observed(told, case), operators, evidence)
 

@@ -128,7 +128,8 @@ def refresh(connection: sqlite3.Connection, clusters: Iterable[int]) -> None:
     for cluster in clusters:
         connection.execute("INSERT OR IGNORE INTO clusters (id) VALUES (?)", [cluster])
         units = connection.execute(
-            "SELECT key, kind, stage, title, count, targets, first_seen, last_seen, guilty_pass, first_bad FROM fingerprints"
+            "SELECT key, kind, stage, title, count, targets, first_seen, last_seen, guilty_pass, first_bad,"
+            """ instr(components, '"name": "program", "value": "invalid"') FROM fingerprints"""
             " WHERE cluster = ? ORDER BY number",
             [cluster],
         ).fetchall()
@@ -142,6 +143,7 @@ def refresh(connection: sqlite3.Connection, clusters: Iterable[int]) -> None:
         ).fetchall()
         best = min(kept, key=_smallest, default=("", 0, None, "", units[0][0], 0))
         speaker = next((unit for unit in units if unit[0] == best[4]), units[0])
+        grave = severity(speaker[1], valid=not all(unit[10] for unit in units))
         targets = sorted({target for unit in units for target in unit[5].split()})
         connection.execute(
             "UPDATE clusters SET title = ?, kind = ?, backend = ?, stage = ?, members = ?, fingerprints = ?, nodes = ?, reduced = ?,"
@@ -151,7 +153,7 @@ def refresh(connection: sqlite3.Connection, clusters: Iterable[int]) -> None:
                 speaker[3], speaker[1], speaker[0].partition(f"-{speaker[1]}-")[0], speaker[2], sum(unit[4] for unit in units),
                 len(units), best[1], best[2], best[0], f" {' '.join(targets)} ", f" {best[3]} ",
                 next((unit[8] for unit in units if unit[8]), ""), next((unit[9] for unit in units if unit[9]), ""),
-                min(unit[6] for unit in units), max(unit[7] for unit in units), severity(speaker[1]), UNRANKED // 2, UNRANKED - severity(speaker[1]), cluster,
+                min(unit[6] for unit in units), max(unit[7] for unit in units), grave, UNRANKED // 2, UNRANKED - grave, cluster,
             ],
         )  # fmt: skip
 
