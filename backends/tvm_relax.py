@@ -45,8 +45,8 @@ def run(model, inputs):
     model = onnx.load_model_from_string(model)
     shapes = {name: list(np.shape(value)) for name, value in inputs.items()}
     module = from_onnx(model, shape_dict=shapes, keep_params_in_input=False)
-    target = tvm.target.Target(%(target)r)
-    with tvm.transform.PassContext(opt_level=%(opt)d, disabled_pass=%(disabled)a), target:%(before)s
+    target = tvm.target.Target(%(target)r)%(watcher)s
+    with tvm.transform.PassContext(opt_level=%(opt)d%(watched)s), target:%(before)s
         built = relax.build(module, target, relax_pipeline=%(pipeline)s, exec_mode=%(exec)r)
     main = relax.VirtualMachine(built, tvm.cpu())["main"]
     given = {tensor.name for tensor in model.graph.initializer}
@@ -62,6 +62,19 @@ def run(model, inputs):
 
     outputs = [item.name for item in model.graph.output]
     return dict(zip(outputs, map(read, [result] if len(outputs) == 1 else list(result))))
+"""
+
+
+# `PassContext(disabled_pass=...)` knows no single applications of a pass.
+WATCHER = """
+    skipped, counts = %(disabled)a, {}
+
+    @tvm.instrument.pass_instrument
+    class Skip:
+        def should_run(self, module, info):
+            name = str(info.name)
+            counts[name] = counts.get(name, 0) + 1
+            return name not in skipped and f"{name}@{counts[name]}" not in skipped
 """
 
 
@@ -188,10 +201,12 @@ class TvmRelax:
             "zero": ('\n        module = relax.get_pipeline("zero")(module)', '"default"'),
             "target": ("", "relax.get_default_pipeline(target)"),
         }[options["pipeline"]]
+        disabled = [item for item in options["disabled"].split("+") if item]
         return SCRIPT % {
             "target": TARGETS[options["target"]],
             "opt": int(options["opt"]),
-            "disabled": [item for item in options["disabled"].split("+") if item],
+            "watched": ", instruments=[Skip()]" if disabled else "",
+            "watcher": WATCHER % {"disabled": disabled} if disabled else "",
             "before": pipeline[0],
             "pipeline": pipeline[1],
             "exec": options["exec"],

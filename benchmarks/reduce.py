@@ -7,11 +7,14 @@ a bug of onnxruntime besides (`reducing/grow.py`). All tools are given the same 
 compared as opsieve compares them. `cured` says that the result is well when the culprit pass is switched off; `equal bytes` that
 `-j1` twice and `-j2` give the same. Our seconds are wall time of the command, start-up included, the better of two runs; those of
 the others are of one run, and behind it what the first answer of the workers takes that answer them from then on. CPU is user and system time of all processes of ours;
-of Polygraphy, without those workers.
+of Polygraphy, without those workers. Polygraphy has two figures: `user's check` is the tool as its users run it, its command and a
+script of theirs, cold (`reducing/users.py`); `polygraphy bisect` has its questions answered by our warm workers, which is faster than
+its users can have it. Our command runs with the bytecode that an installed package has.
 """
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -24,6 +27,7 @@ from typing import Any
 import onnx
 from reducing.grow import grown
 from reducing.peers import Peer, Question, cpu_seconds, minifier, polygraphy
+from reducing.users import as_a_user
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.target import Target
@@ -80,6 +84,7 @@ def big(folder: Path) -> dict[str, Any]:
         "model": str(folder / "host.onnx"),
         "ort": here,
         "culprit_optimizer": "Pad_Fusion",
+        "signature": "WRONG",
         "known_min_nodes": 2,
     }
 
@@ -96,12 +101,15 @@ def ours(model: Path, case: dict[str, Any]) -> dict[str, Any]:
     target = target_of(case)
     start = "from opsieve.reducer.cli import main; main()"
     with tempfile.TemporaryDirectory() as scratch:
+        installed = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        installed["PYTHONPYCACHEPREFIX"] = f"{scratch}/bytecode"
+        subprocess.run([sys.executable, "-c", start, "--help"], capture_output=True, check=True, env=installed)
         results, models = [], []
         for place, extra in enumerate((["-j1"], ["-j1"], ["-j2"], ["--seed=1"], ["--seed=2"])):
             folder = Path(scratch) / str(place)
             command = [sys.executable, "-c", start, str(model), "-t", str(target), "-o", str(folder), "--json"]
             since, busy = time.perf_counter(), cpu_seconds()
-            done = subprocess.run([*command, *extra], capture_output=True, text=True, check=True)
+            done = subprocess.run([*command, *extra], capture_output=True, text=True, check=True, env=installed)
             result = json.loads(done.stdout)
             results.append({**result, "seconds": time.perf_counter() - since, "cpu": cpu_seconds() - busy})
             models.append((folder / "case.reduced.onnx").read_bytes())
@@ -144,12 +152,13 @@ def peers(model: Path, case: dict[str, Any], options: argparse.Namespace) -> lis
                 workers.observe(build, opened.program, opened.inputs)
         start = time.perf_counter() - since
         question = Question(opened, target, workers)
+        cold = [as_a_user(question, model, options.polygraphy, case, target)] if options.polygraphy else []
         if options.polygraphy:
             modes = ("bisect", "linear") if options.linear else ("bisect",)
             found += [polygraphy(question, model, options.polygraphy, mode) for mode in modes]
         if options.torch:
             found.append(minifier(question))
-    return [replace(peer, start=start) for peer in found]
+    return [*cold, *(replace(peer, start=start) for peer in found)]
 
 
 def show(case: dict[str, Any], row: dict[str, Any], others: list[Peer]) -> None:
