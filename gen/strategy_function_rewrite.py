@@ -53,6 +53,8 @@ def rewritten(program: Program, draw: Draw, only: frozenset[str] | None = None) 
         call = composed(taken, part, draw.choice(_DOMAINS), draw)
         if len(part) == 1 and draw.random() < 0.7:
             _share(taken, taken.functions[call.op_type], call)
+        if draw.random() < 0.25:
+            _repeat(taken, call, draw)
         for rewrite in draw.some(_REWRITES, draw.choice((0, 1, 1, 2))):
             rewrite(taken, taken.functions[call.op_type], draw, only)
     model = put_together(program.proto, taken)
@@ -227,6 +229,21 @@ def _share(taken: Parts, f: FunctionProto, call: NodeProto) -> None:
                 node.attribute[-1].name = name
             node.input[:] = [name for name in node.input if name]
             node.op_type, node.domain = call.op_type, call.domain
+
+
+def _repeat(taken: Parts, call: NodeProto, draw: Draw) -> None:
+    """Call a function a second time on the same inputs; some of those who read the results read these."""
+    place = taken.nodes.index(call)
+    again = NodeProto()
+    again.CopyFrom(call)
+    again.name = f"{call.name}_again"
+    twins = {name: f"{name}_{call.op_type}" for name in call.output if name}
+    again.output[:] = [twins.get(name, "") for name in call.output]
+    for node in taken.nodes[place + 1 :]:
+        if draw.random() < 0.5:
+            node.input[:] = [twins.get(name, name) for name in node.input]
+    taken.nodes.insert(place + 1, again)
+    taken.types.update((twin, taken.types[name]) for name, twin in twins.items() if name in taken.types)
 
 
 def _in_type(taken: Parts, name: str, allowed: frozenset[str]) -> bool:

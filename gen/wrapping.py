@@ -36,7 +36,7 @@ class Parts:
     nodes: list[NodeProto]
     given: Set[str]
     versions: Mapping[str, int]
-    types: Mapping[str, onnx.TypeProto]
+    types: dict[str, onnx.TypeProto]
     functions: dict[str, FunctionProto] = field(default_factory=dict)
     ir: int = _FUNCTIONS_IR
 
