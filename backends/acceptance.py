@@ -6,16 +6,13 @@ is invalid is not taken from the generator: onnx's checker with full inference, 
 
 from typing import Any
 
-from opsieve.backends.judge import Judged
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import display
 from opsieve.backends.target import Target
 from opsieve.backends.trial import NATIVE, Lab, short
 from opsieve.backends.verdict import Kind, Verdict
+from opsieve.gen.faults import Broken
 from opsieve.gen.program import Program
-from opsieve.gen.strategy_disruptive import Broken, broken
-
-__all__ = ["CHECKER", "LENIENT", "Broken", "broken", "judge_broken"]
 
 CHECKER = Target("checker")
 _ENDS: dict[str, Kind] = {"crash": "crash", "hang": "hang", "out-of-memory": "memory"}
@@ -30,8 +27,10 @@ LENIENT = {
 }
 
 
-def judge_broken(program: Program, inputs: dict[str, Any], target: Target, lab: Lab, fault: Broken) -> Judged:
-    """The verdict on a target that was given a program with a fault.
+def judge_broken(
+    program: Program, inputs: dict[str, Any], target: Target, lab: Lab, fault: Broken
+) -> tuple[Verdict, tuple[Observation, ...]]:
+    """The verdict on a target that was given a program with a fault, and the observations it stands on, the target's first.
 
     `pass` when it refuses it, `fail` with kind `accepts-invalid` when it runs it (`undecided` where that is lenience, or nobody else
     finds the program invalid), and with kind `crash`, `hang` or `memory` when it dies of it. Every failure is confirmed in a fresh process.
@@ -51,7 +50,7 @@ def judge_broken(program: Program, inputs: dict[str, Any], target: Target, lab: 
         verdict = _died(name, told, first, _again(program, inputs, target, lab, seen))
     else:
         verdict = _accepted(program, inputs, target, lab, fault, seen, told)
-    return Judged(verdict, tuple(seen))
+    return verdict, tuple(seen)
 
 
 def _again(program: Program, inputs: dict[str, Any], target: Target, lab: Lab, seen: list[Observation]) -> Observation:

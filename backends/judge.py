@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from opsieve.backends.acceptance import judge_broken
 from opsieve.backends.compare import POLICY, Policy, compare
 from opsieve.backends.dispute import Dispute
 from opsieve.backends.observation import Observation
@@ -29,6 +30,7 @@ from opsieve.backends.trial import (
     told,
 )
 from opsieve.backends.verdict import Judgement, Kind, Verdict
+from opsieve.gen.faults import broken
 from opsieve.gen.program import Program
 
 __all__ = ["EXPECTED", "FLOAT64", "NATIVE", "SECOND_VOICES", "Judged", "Lab", "judge"]
@@ -62,8 +64,12 @@ def judge(
 ) -> Judged:
     """The verdict on `program`, fed with `inputs`, on `target`.
 
-    `expected` are outputs that the user vouches for, `voices` further targets that may be asked when there is doubt.
+    `expected` are outputs that the user vouches for, `voices` further targets that may be asked when there is doubt. A program that
+    was made to be wrong (gen/faults.py) is judged by whether it is refused.
     """
+    fault = broken(program.proto) if expected is None else None
+    if fault is not None:
+        return Judged(*judge_broken(program, inputs, target, lab, fault))
     trial = _Judgement(program, inputs, target, lab, expected, voices, policy)
     verdict = trial.verdict()
     return Judged(replace(verdict, voices=tuple(trial.heard)), tuple(trial.observations))

@@ -18,10 +18,6 @@ from opsieve.gen.sketch import Node, Sketch
 from opsieve.gen.tensor_facts import LARGEST, LEAST, PLAIN
 
 Ins = Sequence[Tensor | None]
-KINDS = (
-    *("relation", "dtype", "mixed-dtypes", "rank", "missing-input", "extra-input", "attribute-value"),
-    *("attribute-type", "missing-attribute", "unknown-attribute", "output-dtype", "output-shape"),
-)
 # Whose page (or whose axis, which a scalar has none of) sets the least rank of the first input, and whose sets the largest one. The
 # ranks of a declaration may be narrower than that, to keep programs small.
 _LEAST = """

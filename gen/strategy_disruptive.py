@@ -6,7 +6,6 @@ least comes next; the memory is built anew for each batch, so a program can be m
 tells what is broken.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -14,10 +13,11 @@ from dataclasses import dataclass, field, replace
 import onnx
 
 from opsieve.gen.bad_input import BadInput
-from opsieve.gen.breaches import KINDS, Breach, breaches
+from opsieve.gen.breaches import Breach, breaches
 from opsieve.gen.case import Case
 from opsieve.gen.catalogue import operators
 from opsieve.gen.declaration import Tensor
+from opsieve.gen.faults import Broken
 from opsieve.gen.growth import Wish, begun, case, grown
 from opsieve.gen.program import Program
 from opsieve.gen.sketch import Body, Node, Sketch
@@ -26,7 +26,6 @@ from opsieve.gen.writing import written
 
 BATCH = 64
 NAME = "disruptive"
-_TOLD = re.compile(r"disruptive ([A-Za-z0-9]{1,60}) ([a-z-]{1,24}): ([ -~]{1,80})")
 _MORE = 20  # nodes that a program may have above the wish
 _WITH_BODIES = ("control", "container", "text")
 
@@ -39,15 +38,6 @@ class _State:
     seed: int
     tried: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """What is wrong with a program: the operator, the kind of rule (`breaches.KINDS`) and the place."""
-
-    operator: str
-    kind: str
-    place: str
 
 
 _last: _State | None = None
@@ -85,17 +75,11 @@ def disruptive(wish: Wish, seed: int) -> Case:
         *declared,
         *(out for other in sketch.nodes if other is not node for out in other.outs if out.name and not out.reads),
     ]
-    name = f"{NAME} {node.op} {breach.kind}: {breach.place}"
-    model, inputs = written(sketch, outputs, name, asked.types)
+    told = str(Broken(node.op, breach.kind, breach.place))
+    model, inputs = written(sketch, outputs, told, asked.types)
     if breach.declared is None:
         model = _unshaped(model, {out.name for out in declared})
     return replace(sound, program=Program(model, f"{NAME}-{seed}"), inputs=inputs)
-
-
-def broken(model: onnx.ModelProto) -> Broken | None:
-    """What is wrong with a program of this strategy, by the name of its graph; None for any other program."""
-    found = _TOLD.fullmatch(model.graph.name)
-    return Broken(found[1], found[2], found[3]) if found is not None and found[2] in KINDS else None
 
 
 def _chosen(sketch: Sketch, state: _State) -> tuple[Node, Breach] | None:
@@ -149,7 +133,7 @@ def _unshaped(model: bytes, names: set[str]) -> bytes:
     for info in (*proto.graph.output, *proto.graph.value_info):
         if info.name in names:
             info.type.tensor_type.ClearField("shape")
-    return proto.SerializeToString(deterministic=True)
+    return bytes(proto.SerializeToString(deterministic=True))
 
 
 def _made(sketch: Sketch, tensor: Tensor | None) -> Tensor | None:

@@ -10,17 +10,19 @@ from hypothesis import strategies as st
 from in_process import TableLab
 
 from opsieve.backends.acceptance import CHECKER, judge_broken
+from opsieve.backends.judge import judge
 from opsieve.backends.observation import Observation
 from opsieve.backends.target import Target
 from opsieve.backends.trial import NATIVE
 from opsieve.gen.bad_input import BadInput
-from opsieve.gen.breaches import KINDS, breaches, false_relations
+from opsieve.gen.breaches import breaches, false_relations
 from opsieve.gen.catalogue import choices, operators
+from opsieve.gen.faults import KINDS, Broken, broken
 from opsieve.gen.growth import Wish, single
 from opsieve.gen.model import check
 from opsieve.gen.program import Program
 from opsieve.gen.strategies import generate
-from opsieve.gen.strategy_disruptive import BATCH, Broken, broken, disruptive
+from opsieve.gen.strategy_disruptive import BATCH, disruptive
 from opsieve.gen.writing import written
 
 FAKE = Target("fake")
@@ -118,7 +120,8 @@ def says(outcome: Any, **more: Any) -> Observation:
 
 def verdict(answers: dict[str, Any], found: Broken = FAULT) -> tuple[str, str | None]:
     lab = TableLab({str(CHECKER): says("ok"), str(NATIVE): says("ok"), **answers})
-    told = judge_broken(Program(b""), {}, FAKE, lab, found).verdict
+    told, seen = judge_broken(Program(b""), {}, FAKE, lab, found)
+    assert seen[0].target == "fake"
     assert told.reason.startswith("fake")
     return told.verdict, told.kind
 
@@ -136,8 +139,8 @@ def test_dying_of_an_invalid_program_is_a_failure(outcome: str, kind: str) -> No
 
 
 def test_running_what_somebody_finds_invalid_is_a_failure() -> None:
-    for judge in (CHECKER, NATIVE):
-        assert verdict({"fake": says("ok"), str(judge): says("rejected")}) == ("fail", "accepts-invalid")
+    for objector in (CHECKER, NATIVE):
+        assert verdict({"fake": says("ok"), str(objector): says("rejected")}) == ("fail", "accepts-invalid")
     assert verdict({"fake": says("ok")}) == ("undecided", None)
 
 
@@ -151,3 +154,11 @@ def test_lacks_are_not_refusals() -> None:
     assert verdict({"fake": says("unsupported")})[0] == "unsupported"
     assert verdict({"fake": says("environment")})[0] == "environment"
     assert verdict({"fake": says("environment")}, Broken("Conv", "unknown-attribute", "any"))[0] == "pass"
+
+
+def test_the_judge_knows_a_program_with_a_fault() -> None:
+    case = disruptive(Wish(nodes=3), 0)
+    lab = TableLab({str(CHECKER): says("rejected"), "fake": says("rejected")})
+    judged = judge(case.program, case.inputs, FAKE, lab)
+    assert judged.verdict.verdict == "pass"
+    assert lab.asked == ["fake"]

@@ -26,7 +26,9 @@ from opsieve.backends.trial import declared_dtypes
 from opsieve.backends.workers import Test, Workers
 from opsieve.backends.zygote import Limits
 from opsieve.gen.case import Case
+from opsieve.gen.faults import broken
 from opsieve.gen.structure import all_nodes
+from opsieve.triage.evidence import Evidence
 from opsieve.triage.fingerprint import fingerprint
 from opsieve.triage.normalise import normalise, operator_blamed
 from opsieve.triage.plan import Plan
@@ -139,7 +141,11 @@ def do_tests(campaign: Campaign, cases: Mapping[int, Case], lab: Lab) -> list[Do
     unoptimised = [base for target in targets.values() if (base := lab.baseline(target)) is not None]
     builds = list(dict.fromkeys([*targets.values(), *unoptimised]))
     lab.foresee([(build, list(tests.values())) for build in builds])
-    passed = {number: _agreeing(tests[number], builds, lab) for number in cases}
+    # Builds that agree on a program that was made to be wrong are no sign that all is well.
+    passed = {
+        number: set() if broken(case.program.proto) else _agreeing(tests[number], builds, lab)
+        for number, case in cases.items()
+    }
     in_doubt = [
         number
         for number in cases
@@ -179,7 +185,8 @@ def _judged(case: Case, target: Target, builds: Sequence[Target], lab: Lab) -> J
 
 def _finding(case: Case, name: str, judged: Judged) -> Finding:
     operators = sorted({node.op_type for node in all_nodes(case.program.proto.graph.node)})
-    print_ = fingerprint(judged.verdict, judged.observations[0], operators)
+    evidence = Evidence(valid=broken(case.program.proto) is None)
+    print_ = fingerprint(judged.verdict, judged.observations[0], operators, evidence)
     return Finding(name, judged.verdict, print_, judged.observations)
 
 
