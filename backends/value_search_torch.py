@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
 _RATE = 0.1  # of Adam, at first
-_FASTER = 1.2  # each time that the same loss is in turn again and smaller
+_FASTER = 1.2  # each time that the same loss is in turn again and no larger
 _FASTEST = 4.0
 _PATIENCE = 24  # iterations with one loss, after which new values are drawn
 _APART = 0.05  # from what must not be zero
@@ -191,7 +191,7 @@ class Search:
                 kind, loss = self.loss(offence)
                 since = since + 1 if (offence.place, kind) == turn else 0
                 now = float(loss.detach()) if loss is not None else 0.0
-                rate = (min(rate * _FASTER, _FASTEST) if now < last else rate / 2) if since else _RATE
+                rate = (min(rate * _FASTER, _FASTEST) if now <= last else rate / 2) if since else _RATE
                 last = now
                 if not since:
                     turn, adam = (offence.place, kind), torch.optim.Adam(list(masters.values()), lr=rate)
