@@ -61,7 +61,7 @@ def welcome_lines(folder: Path, problem: str) -> list[Line]:
         (
             ("  Nothing to try it on?  ", ""),
             ("d", "accent"),
-            (" opens the samples: real failures of ten compilers, as they were observed.", ""),
+            (" opens the samples: real failures of nine compilers, as they were observed.", ""),
         ),
     ]
     return found
