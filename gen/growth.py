@@ -121,7 +121,8 @@ def outputs(sketch: Sketch) -> list[Tensor]:
     ]
     if len(given) > 1 and draw.random() < 0.1:
         given.pop(draw.below(len(given)))  # a dead branch
-    return given
+    # A body that was drawn and not taken can have read the last of them: a program gives something.
+    return given or [tensor for node in sketch.nodes[-1:] for tensor in node.outs if tensor.name][:1]
 
 
 def case(sketch: Sketch, wish: Wish, generator: str, seed: int) -> Case:

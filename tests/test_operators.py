@@ -6,6 +6,7 @@ from operator_soak import forms, instances, soaked
 
 from opsieve.gen.catalogue import first_dtypes, operators, qualified
 from opsieve.gen.declaration import OUTPUTS, Operator
+from opsieve.gen.growth import Wish, case
 
 # Not declared, and why. Nothing else of ai.onnx may be missing.
 EXCLUDED = {
@@ -65,3 +66,11 @@ def test_twenty_instances_of_every_dtype_and_form(operator: Operator) -> None:
     seen = soaked(operator, 20)
     wrong = {text: times for text, times in seen.items() if text and not text.startswith("unsupported")}
     assert not wrong or qualified(operator) in KNOWN, wrong
+
+
+def test_a_program_gives_something_though_what_read_its_last_value_was_not_taken() -> None:
+    sketch = next(found for _, found in instances(operators()["Relu"], "float32", 21, 9) if found is not None)
+    for node in sketch.nodes:
+        for tensor in node.outs:
+            tensor.reads += 1
+    assert len(case(sketch, Wish(), "single", 1).program.proto.graph.output) == 1
