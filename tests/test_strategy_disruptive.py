@@ -14,6 +14,7 @@ from opsieve.backends.judge import judge
 from opsieve.backends.observation import Observation
 from opsieve.backends.target import Target
 from opsieve.backends.trial import NATIVE
+from opsieve.backends.workers import Test, Workers
 from opsieve.gen.bad_input import BadInput
 from opsieve.gen.breaches import breaches, false_relations
 from opsieve.gen.catalogue import choices, operators
@@ -162,3 +163,15 @@ def test_the_judge_knows_a_program_with_a_fault() -> None:
     judged = judge(case.program, case.inputs, FAKE, lab)
     assert judged.verdict.verdict == "pass"
     assert lab.asked == ["fake"]
+
+
+def test_near_misses_are_refused_by_the_checker_or_onnxruntime() -> None:
+    """What a declaration's `requires` calls wrong is wrong: few are run by onnxruntime, which is lenient here and there."""
+    cases = [disruptive(Wish(nodes=3, opset=18), seed) for seed in range(6 * BATCH)]
+    found = [case for case in cases if (told := broken(case.program.proto)) and told.kind == "relation"]
+    left = [case for case in found if not check(case.program.model)]
+    with Workers() as workers:
+        answers = workers.observe_many(Target("onnxruntime"), [Test(case.program, case.inputs) for case in left])
+    accepted = sum(answer.outcome == "ok" for answer in answers)
+    assert len(found) > 20
+    assert accepted <= 0.15 * len(found)
