@@ -37,7 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a third of the faults")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--reduce", type=float, default=0, help="seconds of reduction for each compiler; 240, quick 45")
+    parser.add_argument("--reduce", type=float, default=0, help="seconds of reduction for each compiler; 150, quick 40")
     parser.add_argument("--save", type=Path)
     options = parser.parse_args()
     announce()
@@ -49,8 +49,8 @@ def main() -> None:
     cases = programs(options.seed, generated=120 // share)
     some = len(cases) // (6 if options.quick else 3)  # TVM is slow
     taken = {"tvm": cases[:some] + cases[-some // 4 :], "onnxscript": [*cases, *map(frozen, cases)], "fake": cases}
-    many = {"tvm": 60 // share, "onnxscript": 60 // share, "fake": 30 // share}
-    budget = options.reduce or (40 if options.quick else 240)
+    many = {"tvm": 45 // share, "onnxscript": 45 // share, "fake": 27 // share}
+    budget = options.reduce or (40 if options.quick else 150)
 
     def whole(layer: str) -> "list[Failure]":
         known = explored(layer, taken[layer])

@@ -362,7 +362,9 @@ def test_a_cause_is_told_before_what_was_made_of_it() -> None:
     assert shape.key != rank.key
     assert (shape.value("exception"), shape.value("message")) == ("ValueError", "no shape here")
     handled = "During handling of the above exception, another exception occurred:"
-    assert wrapped("KeyError: 'a'", handled).value("message") == "a pass failed"  # what was made of it was meant to be read
+    assert (
+        wrapped("KeyError: 'a'", handled).value("message") == "a pass failed"
+    )  # what was made of it was meant to be read
 
 
 def test_a_type_counts_until_the_graph_is_reduced() -> None:
@@ -375,3 +377,16 @@ def test_a_type_counts_until_the_graph_is_reduced() -> None:
     small = Signature(("OneHot",), (">OneHot",))
     assert wrong("int64", None) != wrong("float32", None)
     assert wrong("int64", small) == wrong("float32", small) != wrong("float16", small)
+
+
+def test_a_dispatching_function_that_stumbles_is_where_it_failed() -> None:
+    """The converter of whichever operator came along has no part in it; what the dispatch raises on purpose is about an operator."""
+
+    def raised(exception: str, operator: str) -> str:
+        log = f"Error converting operator {operator}, with inputs: []"
+        return error(
+            "name attr is not defined", (python("ONNXGraphImporter._convert_operator"),), exception, log=log
+        ).key
+
+    assert raised("NameError", "Tile") == raised("NameError", "Trilu")
+    assert raised("ValueError", "Tile") != raised("ValueError", "Trilu")

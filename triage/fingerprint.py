@@ -31,6 +31,8 @@ _WORDS = 2  # constant words that make a message with variable parts the compile
 _MAX_VALUE = 600
 _BY_CHANCE = frozenset(["hang", "out-of-memory"])  # what stops them, stops them anywhere
 _SPEECHLESS = frozenset(["crash", "hang", "out-of-memory"])  # their messages are the signal's or ours
+# What Python itself raises at a slip of the compiler's author.
+_STUMBLES = frozenset(["NameError", "UnboundLocalError", "AttributeError", "KeyError", "IndexError", "TypeError"])
 # Components that change while a graph is reduced, or that become known after it: no part of "the same failure".
 _LATER = frozenset(["operators", "edges", "ranks", "attributes", "guilty pass", "cure", "first bad"])
 _PLACEHOLDER = re.compile(r"<\w+>")
@@ -122,9 +124,10 @@ def _failure(
     if kind == "crash":
         message = summary(observation.log) or message
     template = normalise(message)
-    stack = read(with_place(observation.frames, message), _FRAMES, outermost=kind in _BY_CHANCE)
-    blamed = operator_blamed(message) or operator_blamed(observation.log)
     exception = (exception or observation.exception).rpartition(".")[2][:_MAX_VALUE]
+    frames = with_place(observation.frames, message)
+    stack = read(frames, _FRAMES, outermost=kind in _BY_CHANCE, stumbled=exception in _STUMBLES)
+    blamed = operator_blamed(message) or operator_blamed(observation.log)
     said = _message_component(template, stack, kind == "crash")
     stage = verdict.stage or observation.stage
     named = " ".join(operators_named(message, operators))[:_MAX_VALUE]

@@ -40,9 +40,14 @@ class Stack:
     symbols: bool  # whether any name is that of a function, rather than an offset or a place in generated code
 
 
-def read(frames: Sequence[Frame], limit: int, *, outermost: bool = False) -> Stack:
-    """The stack's `limit` innermost telling frames, or outermost ones; of a stack with telling native frames only those."""
+def read(frames: Sequence[Frame], limit: int, *, outermost: bool = False, stumbled: bool = False) -> Stack:
+    """The stack's `limit` innermost telling frames, or outermost ones; of a stack with telling native frames only those.
+
+    With `stumbled` (Python itself raised the error) a dispatching function that it began in is telling: it is its own.
+    """
     telling = [frame for frame in frames[_first_package(frames) :] if not _is_plumbing(frame)]
+    if stumbled and not telling and frames and _dispatches(frames[-1]):
+        telling = [frames[-1]]
     native = [frame for frame in telling if frame.language == "native"]
     died_natively = bool(frames) and frames[-1].language == "native" and any(frame.module for frame in frames)
     chosen = (native if died_natively and native else telling)[::-1]
@@ -110,7 +115,15 @@ def _named_plumbing(is_native: bool, place: str, function: str, module: str) -> 
     tail = _tail(function)
     if lists.functions["python"].match(tail):
         return True
-    return any(files.match(file) and names.match(tail) for files, names in lists.dispatch)
+    return _in_dispatch(file, tail)
+
+
+def _dispatches(frame: Frame) -> bool:
+    return frame.language == "python" and _in_dispatch("/" + frame.file[-400:].lstrip("/"), _tail(frame.function))
+
+
+def _in_dispatch(file: str, tail: str) -> bool:
+    return any(files.match(file) and names.match(tail) for files, names in _lists().dispatch)
 
 
 def _tail(function: str) -> str:

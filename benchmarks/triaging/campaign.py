@@ -28,14 +28,14 @@ from opsieve.gen.strategies import generate
 from opsieve.gen.structure import all_nodes
 from opsieve.reducer.discover import NotReproduced, find
 from opsieve.reducer.journal import Journal
-from opsieve.reducer.node_passes import BYPASS, NODES, OUTPUTS
-from opsieve.reducer.reduction import Listeners, reduce_failure
+from opsieve.reducer.reduction import Listeners, passes, reduce_failure
 from opsieve.reducer.subject import Subject
 from opsieve.triage.evidence import Evidence
 from opsieve.triage.fingerprint import Fingerprint, fingerprint
 from opsieve.triage.signature import signature_of
 
 BATCH = 8  # faults whose workers are alive at once
+DIMENSIONS = ("bodies", "nodes", "outputs", "bypass", "constants")  # what removes nodes; the others change their values
 FIRST = 16  # programs after which a fault that never showed is given up
 
 
@@ -184,27 +184,25 @@ def _counts_graph(one: Failure) -> bool:
 
 def _reduced(one: Failure, workers: Workers) -> Failure:
     target = resolve(one.seed.target)
-    best = one.case.program.proto
-    case = one.case
+    best, case = one.case.program.proto, one.case
+    dimensions = [each for each in passes() if each.name in DIMENSIONS]
     if len(best.graph.node) > 1:
         try:
             premise = find(one.case, [target], None, workers)
             start = Subject(best, one.case.inputs, {})
-            result = reduce_failure(
-                start, premise, [workers], "fingerprint", Journal(""), Listeners(), (NODES, OUTPUTS, BYPASS)
-            )
+            result = reduce_failure(start, premise, [workers], "fingerprint", Journal(""), Listeners(), dimensions)
         except NotReproduced:
             return one
         if not result.same:
             return one
         best = result.best.model
         case = Case(Program(best.SerializeToString()), result.best.inputs)
-    passes: tuple[str, ...] = ()
+    guilty: tuple[str, ...] = ()
     if one.seed.layer == "onnxscript" and one.verdict.kind == "mismatch":
         try:
-            passes = blame_passes(case, target, Lab(workers)).attribution.passes
+            guilty = blame_passes(case, target, Lab(workers)).attribution.passes
         except BadInput:  # it does not fail any more: nothing to attribute
-            passes = ()
-    evidence = Evidence(signature=signature_of(best), guilty_passes=passes)
+            guilty = ()
+    evidence = Evidence(signature=signature_of(best), guilty_passes=guilty)
     after = fingerprint(one.verdict, one.observation, operators(case), evidence)
     return replace(one, after=after, reduced=len(best.graph.node))
