@@ -4,14 +4,17 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import parser
 
 from opsieve.backends.lab import Lab
+from opsieve.backends.observation import Observation
 from opsieve.backends.registry import plugin, resolve
-from opsieve.backends.workers import Workers
+from opsieve.backends.target import Target
+from opsieve.backends.workers import COMPILED, Workers
 from opsieve.bisect.attribution import Attribution, attribute
 from opsieve.bisect.pass_source import attributable, blame_passes, skip_option
 from opsieve.bisect.pass_trace import PassTrace, read_trace
@@ -273,3 +276,37 @@ def test_a_rewrite_rule_is_blamed(workers: Workers) -> None:
     blamed = blame_passes(case, resolve("onnxscript"), Lab(workers))
     assert (blamed.attribution.answer, blamed.attribution.passes) == ("pass", ("FuseSuccessiveReluClip",))
     assert blamed.beneath is None
+
+
+class Overheard(Lab):
+    """A lab that keeps the questions."""
+
+    def __init__(self, workers: Workers):
+        super().__init__(workers)
+        self.asked: list[tuple[str, int]] = []
+
+    def observe(
+        self, target: Target, program: Program, inputs: dict[str, Any], *, fresh: bool = False, repeat: int = 0
+    ) -> Observation:
+        self.asked.append((str(target), repeat))
+        return super().observe(target, program, inputs, fresh=fresh, repeat=repeat)
+
+
+RAISING = """<ir_version: 8, opset_import: ["": 14]> g (double[2] x) => (double[2] y)
+<double low = {0}, double high = {6}> { a = Relu(x) y = Clip(a, low, high) }"""
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_an_error_is_attributed_without_asking_what_is_right(workers: Workers, large: bool) -> None:
+    """onnxruntime's rule FuseReluClip raises for double; the reference is slow, so a large model does without it."""
+    model = parsed(RAISING).proto
+    if large:
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros(5000, np.float32), "weight_of_a_host"))
+    lab = Overheard(workers)
+    blamed = blame_passes(Case(Program(model.SerializeToString()), {"x": np.ones(2)}), resolve("onnxruntime"), lab)
+    assert (blamed.attribution.answer, blamed.attribution.passes) == ("pass", ("FuseReluClip",))
+    assert (blamed.wanted.stage, blamed.beneath) == ("compile", None)
+    named = [target for target, _ in lab.asked]
+    assert not any("float64" in target for target in named)
+    assert any("reference" in target for target in named) != large
+    assert sum(repeat == COMPILED for _, repeat in lab.asked) >= blamed.attribution.probes - 2

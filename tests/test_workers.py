@@ -23,7 +23,7 @@ from opsieve.backends.answers import from_reply
 from opsieve.backends.child import children
 from opsieve.backends.registry import resolve
 from opsieve.backends.target import Target
-from opsieve.backends.workers import Test, Workers
+from opsieve.backends.workers import COMPILED, Test, Workers
 from opsieve.backends.zygote import Death, Limits, Zygote
 
 RELU = chain("Relu", "Tanh")
@@ -365,6 +365,23 @@ def test_compilers_unused_for_long_are_closed_and_come_back(tmp_path: Path, monk
         for target in (ORT, Target("reference"), Target("checker"), ORT):
             assert workers.observe(target, RELU, X).outcome == "ok"
             assert len(os.listdir(tmp_path)) == 1
+
+
+def test_the_checker_lodges_with_the_reference() -> None:
+    with Workers() as workers:
+        assert workers.observe(Target("reference"), RELU, X).outputs is not None
+        assert workers.observe(Target("checker"), RELU, X).outputs == {}
+        assert workers.observe(Target("checker"), chain("Nonsense"), X).outcome == "rejected"
+        assert len(workers._zygotes) == 1
+        assert workers.version(Target("checker")) == workers.version(Target("reference"))
+
+
+def test_what_is_compiled_only_is_not_run() -> None:
+    with Workers() as workers:
+        seen = workers.observe(ORT, RELU, X, repeat=COMPILED)
+        assert (seen.outcome, seen.outputs) == ("ok", {})
+        assert "run" not in seen.seconds
+        assert set(workers.observe(ORT, RELU, X).outputs or {}) == {"y"}
 
 
 def test_a_zygote_that_died_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
