@@ -6,7 +6,7 @@ another tensor of that type. So every mutation is a small change of the recipe, 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from opsieve.gen.catalogue import first_dtypes, operators
@@ -49,7 +49,7 @@ class Changes:
     `swapped`: it reads another tensor of the same type; `redrawn`: it has other attributes; `dropped`; `doubled`.
     """
 
-    leaves: dict[str, tuple[str, Shape]]
+    leaves: Mapping[str, tuple[str, Shape]]
     inserted: frozenset[int] = frozenset()
     swapped: frozenset[int] = frozenset()
     redrawn: frozenset[int] = frozenset()
@@ -141,8 +141,11 @@ class Replay:
             if same and not _foretold(operator, node):
                 return self._copied(node, ins)
             return self.weaver.ops(_name(node), *ins, **attrs)
-        except (Misfit, AssertionError, IndexError, KeyError, ValueError, ZeroDivisionError):
-            return None  # but for Misfit: a rule met what its sampler never draws
+        except Misfit:
+            # Of what a body gives the model does not tell how large it is: where nothing changed, it is as it was.
+            return self._copied(node, ins) if same and self._kept(node, ins) else None
+        except (AssertionError, IndexError, KeyError, ValueError, ZeroDivisionError):
+            return None  # a rule met what its sampler never draws
 
     def _typed(self, operator: Operator, node: Node, ins: Sequence[Tensor | None]) -> bool:
         """Whether the operator's schema has the dtypes, and its declaration the rank; False where there is no schema."""

@@ -365,7 +365,7 @@ class Sketch:
             low, high = tensor.low, tensor.high
             if dtype == "bool":
                 low, high = 0.0, 1.0
-            elif not is_float(dtype):
+            elif not is_float(dtype) and math.isfinite(high - low):
                 low, high = math.floor(low), math.ceil(high)
             if low < LEAST[dtype] or high > LARGEST[dtype]:
                 return None
