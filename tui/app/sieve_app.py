@@ -11,7 +11,6 @@ from typing import ClassVar, Literal, cast
 from textual import events, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Input
@@ -27,6 +26,7 @@ from opsieve.tui.app.clusters_screen import ClustersScreen
 from opsieve.tui.app.deeds import Deeds, HasSubject, Subject, equivalents
 from opsieve.tui.app.dialogs import Agree, Line
 from opsieve.tui.app.job_board import Job, JobBoard
+from opsieve.tui.app.news import JobChanged, StoreChanged, Trouble
 from opsieve.tui.app.themes import CYCLE, DARK, NO_COLOUR
 from opsieve.tui.app.type_ahead import PATIENCE, KeyDone, TypeAhead
 from opsieve.tui.app.visible import one_line
@@ -35,26 +35,6 @@ from opsieve.tui.app.welcome_screen import WelcomeScreen
 
 _DRAWN = 0.2  # seconds between two drawings of what jobs say
 DEEDS = ("mark", "pin", "note", "rename", "issue", "merge", "export", "reduce", "attribute", "bisect", "replay", "copy")
-
-
-class StoreChanged(Message):
-    """Somebody wrote to the store."""
-
-
-class Trouble(Message):
-    """Something is wrong with the store, or ("") no longer."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__()
-        self.sentence = sentence
-
-
-class JobChanged(Message):
-    """A job said something, or ended."""
-
-    def __init__(self, job: Job) -> None:
-        super().__init__()
-        self.job = job
 
 
 class SieveApp(App[None]):
