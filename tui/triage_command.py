@@ -125,10 +125,13 @@ def _print_moves(moves: list[dict[str, Any]], as_json: bool) -> None:
         click.echo(json.dumps({"moves": moves}))
         return
     for move in moves:
-        sign = " " if move["cluster"] == move["to_cluster"] else "!"
-        click.echo(f"{sign} {move['failures']} of {move['cluster']} to {move['to_cluster']}: {move['reason']}")
-        click.echo(f"    - {move['fingerprint']}\n    + {move['to']}")
-    click.echo(f"{sum(move['failures'] for move in moves)} kept failures get another fingerprint")
+        if move["cluster"] != move["to_cluster"]:
+            click.echo(f"{move['failures']} of {move['cluster']} to {move['to_cluster']}: {move['reason']}")
+            click.echo(f"    - {move['fingerprint']}\n    + {move['to']}")
+    away = sum(move["failures"] for move in moves if move["cluster"] != move["to_cluster"])
+    click.echo(
+        f"{sum(move['failures'] for move in moves)} kept failures get another fingerprint, {away} of them in another cluster"
+    )
 
 
 def _reduce(folder: Path, budget: float, members: int, offline: bool) -> dict[str, Any]:
