@@ -1,6 +1,8 @@
 """TVM through Relax: values by name, types kept, what it lacks told apart from its bugs. Kernels run in workers only."""
 
 import importlib.util
+import subprocess
+import sys
 from typing import Any
 
 import ml_dtypes
@@ -9,6 +11,7 @@ import pytest
 from models import X, chain, program
 
 from opsieve.backends.observation import Observation
+from opsieve.backends.registry import all_options, resolve
 from opsieve.backends.target import Target
 from opsieve.backends.tvm_relax import BACKEND
 from opsieve.backends.workers import Workers
@@ -184,3 +187,11 @@ def test_each_release_has_its_own_ffi() -> None:
     assert BACKEND.companions("0.25.0") == ("apache-tvm-ffi==0.1.12",)
     assert BACKEND.companions("0.27.0.post1") == ("apache-tvm-ffi==0.1.14.post1",)
     assert BACKEND.base((3, 11))[0].startswith("numpy==")
+
+
+@needs_tvm
+@pytest.mark.parametrize(("disabled", "code"), [("LegalizeOps", 1), ("LegalizeOps@1", 1), ("LegalizeOps@9+FuseOps", 0)])
+def test_a_script_skips_what_the_backend_skips(disabled: str, code: int) -> None:
+    source = BACKEND.script(all_options(resolve(f"tvm:disabled={disabled}")), ["float32"])
+    start = f"import numpy as np\nimport onnx\n{source}\nrun({chain('Relu').model!r}, {{'x': np.zeros((2, 3), np.float32)}})\n"
+    assert subprocess.run([sys.executable, "-c", start], capture_output=True, check=False).returncode == code
