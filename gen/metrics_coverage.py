@@ -54,10 +54,16 @@ class Coverage:
 
     def novelty(self, operator: str, outputs: Iterable[Type], producers: Iterable[str] = ()) -> int:
         """How many pairs of HirFuzz's coverages a node would add that gives `outputs` and reads what `producers` make."""
-        dtypes = {(operator, dtype) for dtype, _ in outputs if dtype}
-        shapes = {(operator, shape) for _, shape in outputs if shape is not None}
-        edges = {(producer, operator) for producer in producers}
-        return len(dtypes - self._dtypes) + len(shapes - self._shapes) + len(edges - self.edges)
+        dtypes, shapes, edges = set(), set(), set()
+        for dtype, shape in outputs:
+            if dtype and (operator, dtype) not in self._dtypes:
+                dtypes.add(dtype)
+            if shape is not None and (operator, shape) not in self._shapes:
+                shapes.add(shape)
+        for producer in producers:
+            if (producer, operator) not in self.edges:
+                edges.add(producer)
+        return len(dtypes) + len(shapes) + len(edges)
 
     def note(self, operator: str, outputs: Iterable[Type], producers: Iterable[str] = ()) -> None:
         """Count a node in, for HirFuzz's coverages and the frequencies; its instance is counted with its model."""

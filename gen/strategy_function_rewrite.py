@@ -9,46 +9,83 @@ the terms of ONNX, where a function is no value:
     through   f called and returned by a new g of the same parameters, which forwards its attributes; the calls go to g
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto, helper
+from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto, TypeProto, helper
 
 from opsieve.gen.case import Case
+from opsieve.gen.catalogue import operators
+from opsieve.gen.declaration import Tensor
 from opsieve.gen.drawing import Draw
 from opsieve.gen.growth import Wish, recorded
 from opsieve.gen.program import Program
 from opsieve.gen.schema import form
+from opsieve.gen.sketch import Supports
 from opsieve.gen.strategies import strategy
 from opsieve.gen.structure import all_nodes
+from opsieve.gen.tensor_facts import PLAIN
 from opsieve.gen.tensors import DTYPES
-from opsieve.gen.wrapping import Parts, chosen, composed, parts, put_together
+from opsieve.gen.wrapping import Parts, chosen, composed, parts, put_together, reads
 
 NAME = "function-rewrite"
 _BASES = ("isra", "pattern", "mutate")
 _DOMAINS = ("local", "local.inner", "opsieve")
 _MOST = 6  # nodes of one function
 _IDENTITY, _IF = "Identity", "If"
+# What a function may take in onnxruntime: it refuses optionals, eight-bit floats and four-bit integers as parameters.
+_PASSED = frozenset((*PLAIN, "string"))
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What may be added: operators of `only` (None: any) that the compilers have by `supports` (None: nobody was asked)."""
+
+    only: frozenset[str] | None = None
+    supports: Supports | None = None
+
+    def passed(self, type_: TypeProto | None) -> bool:
+        """Whether a function may take a value of a type; True of a type that is not known."""
+        if self.supports is None or type_ is None:
+            return True
+        while type_.HasField("sequence_type"):
+            type_ = type_.sequence_type.elem_type
+        return type_.HasField("tensor_type") and DTYPES.get(type_.tensor_type.elem_type) in _PASSED
+
+    def copied(self, opset: int) -> frozenset[str]:
+        """The dtypes that an Identity may hand on."""
+        had = form(_IDENTITY, opset)
+        if had is None or (self.only is not None and _IDENTITY not in self.only):
+            return frozenset()
+        allowed = had.types[had.inputs[0].type]
+        if self.supports is None:
+            return allowed
+        identity = operators()[_IDENTITY]
+        return frozenset(
+            dtype
+            for dtype in sorted(allowed & _PASSED)
+            if self.supports(identity, [Tensor("x", dtype, (1,))], {}, opset)
+        )
 
 
 def function_rewrite(wish: Wish, seed: int) -> Case:
     """The program of a seed: one of another strategy, rewritten."""
     draw = Draw(f"{NAME} {seed}")
     base = strategy(draw.choice(_BASES))(replace(wish, types=True), seed)
-    program = rewritten(base.program, draw, wish.only)
+    program = rewritten(base.program, draw, Limits(wish.only, wish.supports))
     origin = replace(base.origin, generator=NAME, wish=recorded(wish))
     return replace(base, program=Program(program.model, f"{NAME}-{seed}"), origin=origin)
 
 
-def rewritten(program: Program, draw: Draw, only: frozenset[str] | None = None) -> Program:
+def rewritten(program: Program, draw: Draw, limits: Limits = Limits()) -> Program:
     """A program that computes the same with local functions; its own names of values must be unique, bodies included.
 
-    `only` are the operators that may be added. The program must have no functions.
+    The program must have no functions.
     """
     taken = parts(program.proto)
     for _ in range(draw.between(1, 3)):
         part = chosen(taken, draw, _MOST)
-        if part is None:
+        if part is None or not all(map(limits.passed, _taken_in(taken, part))):
             continue
         call = composed(taken, part, draw.choice(_DOMAINS), draw)
         if len(part) == 1 and draw.random() < 0.7:
@@ -56,13 +93,13 @@ def rewritten(program: Program, draw: Draw, only: frozenset[str] | None = None) 
         if draw.random() < 0.25:
             _repeat(taken, call, draw)
         for rewrite in draw.some(_REWRITES, draw.choice((0, 1, 1, 2))):
-            rewrite(taken, taken.functions[call.op_type], draw, only)
+            rewrite(taken, taken.functions[call.op_type], draw, limits)
     model = put_together(program.proto, taken)
     return Program(model.SerializeToString(deterministic=True), program.name)
 
 
-def _closure(taken: Parts, f: FunctionProto, draw: Draw, only: frozenset[str] | None) -> None:
-    if only is not None and not {_IF, "Constant"} <= only:
+def _closure(taken: Parts, f: FunctionProto, draw: Draw, limits: Limits) -> None:
+    if limits.only is not None and not {_IF, "Constant"} <= limits.only:
         return
     then, otherwise = (_branch(name, f, draw) for name in ("then_branch", "else_branch"))
     g = _like(taken, f, draw)
@@ -111,14 +148,12 @@ def _renamed_inside(node: NodeProto, renamed: dict[str, str]) -> None:
                     info.name = renamed.get(info.name, info.name)
 
 
-def _handed(taken: Parts, f: FunctionProto, draw: Draw, only: frozenset[str] | None) -> None:
-    if only is not None and _IDENTITY not in only:
-        return
+def _handed(taken: Parts, f: FunctionProto, draw: Draw, limits: Limits) -> None:
     before = bool(f.input) and draw.random() < 0.5
     calls = [place for place, node in enumerate(taken.nodes) if _calls(node, f)]
-    had = form(_IDENTITY, taken.versions[""])
+    copied = limits.copied(taken.versions[""])
     names = {name for place in calls for name in (taken.nodes[place].input if before else taken.nodes[place].output)}
-    if not calls or had is None or not all(_in_type(taken, name, had.types[had.inputs[0].type]) for name in names):
+    if not calls or not copied or not all(_in_type(taken, name, copied) for name in names):
         return
     count = len(f.input) if before else len(f.output)
     g = FunctionProto(domain=draw.choice(_DOMAINS), name=taken.new_name())
@@ -137,18 +172,18 @@ def _handed(taken: Parts, f: FunctionProto, draw: Draw, only: frozenset[str] | N
         else:
             extra = NodeProto(op_type=g.name, domain=g.domain, input=held, output=list(call.output))
             call.output[:] = held
-        extra.name = f"{call.name}_{g.name}"
+        extra.name = f"call_{g.name}_{ordinal}"
         taken.nodes.insert(place if before else place + 1, extra)
 
 
-def _through(taken: Parts, f: FunctionProto, draw: Draw, only: frozenset[str] | None) -> None:
+def _through(taken: Parts, f: FunctionProto, draw: Draw, limits: Limits) -> None:
     g = _like(taken, f, draw)
     g.node.append(_call(f, g.input, g.output))
     g.opset_import.add(domain=f.domain, version=1)
     _redirect(taken, f, g)
 
 
-_Rewrite = Callable[[Parts, FunctionProto, Draw, frozenset[str] | None], None]
+_Rewrite = Callable[[Parts, FunctionProto, Draw, Limits], None]
 _REWRITES: tuple[_Rewrite, ...] = (_closure, _handed, _through)
 
 
@@ -244,6 +279,12 @@ def _repeat(taken: Parts, call: NodeProto, draw: Draw) -> None:
             node.input[:] = [twins.get(name, name) for name in node.input]
     taken.nodes.insert(place + 1, again)
     taken.types.update((twin, taken.types[name]) for name, twin in twins.items() if name in taken.types)
+
+
+def _taken_in(taken: Parts, part: Sequence[int]) -> list[TypeProto | None]:
+    """The types of what a function of these nodes would take."""
+    made = {name for place in part for name in taken.nodes[place].output}
+    return [taken.types.get(name) for place in part for name in reads(taken.nodes[place]) if name not in made]
 
 
 def _in_type(taken: Parts, name: str, allowed: frozenset[str]) -> bool:

@@ -44,12 +44,20 @@ def forms(operator: Operator, newest: int = SUPPORTED) -> list[int]:
 
 
 def instances(operator: Operator, dtype: str, opset: int, count: int) -> Iterator[tuple[int, Sketch | None]]:
-    """Sketches of single instances whose first input has the dtype."""
+    """Sketches of `count` single instances whose first input has the dtype; None at the end when twice as many draws gave too few."""
     choice = Choice(
         operator, frozenset((dtype,)), (dtype,), *operator.ranks, operator.safe[0] if operator.safe else ANY
     )
-    for seed in range(count):
-        yield seed, single(choice, opset, seed)
+    made = 0
+    for seed in range(2 * count):
+        if made == count:
+            return
+        sketch = single(choice, opset, seed)
+        if sketch is not None:
+            made += 1
+            yield seed, sketch
+    if made < count:
+        yield 2 * count, None
 
 
 def problem(sketch: Sketch, run: bool = True) -> str:
