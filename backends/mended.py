@@ -201,6 +201,20 @@ class GatherElements(OpRun):
         return (data[tuple(places)],)
 
 
+class Optional(OpRun):
+    """Optional of a tensor or a sequence is that value; onnx 1.23 makes a sequence with one element of it.
+
+    The evaluator lets no node give nothing, so an Optional without an input is not computed.
+    """
+
+    op_domain = ""
+
+    def _run(self, x=None, type=None):  # type: ignore[no-untyped-def]  # noqa: A002  as above
+        if x is None:
+            raise RuntimeImplementationError("the evaluator cannot carry an Optional that holds nothing")
+        return (x,)
+
+
 class LpNormalization(OpRun):
     """LpNormalization by sizes, not by signed values: onnx 1.23 adds up x itself when p is 1. A norm of 0 gives 0."""
 
@@ -222,4 +236,18 @@ class Erf(OpRun):
         return (np.asarray(self._erf(x)).astype(x.dtype),)
 
 
-MENDED = (Loop, Mean, Softsign, MaxPool, GlobalMaxPool, GatherElements, LRN, LpNormalization, Erf, RNN, GRU, LSTM)
+MENDED = (
+    Loop,
+    Mean,
+    Softsign,
+    MaxPool,
+    GlobalMaxPool,
+    GatherElements,
+    Optional,
+    LRN,
+    LpNormalization,
+    Erf,
+    RNN,
+    GRU,
+    LSTM,
+)

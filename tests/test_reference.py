@@ -309,6 +309,21 @@ def test_global_max_pools_take_any_rank(workers: Workers, shape: tuple[int, ...]
         same_as_onnxruntime(workers, proto, {"x": values})
 
 
+@pytest.mark.parametrize("precision", ["native", "float64"])
+def test_an_optional_is_the_value_itself(precision: str) -> None:
+    nodes = [
+        helper.make_node("Optional", ["x"], ["o"]),
+        helper.make_node("OptionalHasElement", ["o"], ["has"]),
+        helper.make_node("OptionalGetElement", ["o"], ["y"]),
+    ]
+    proto = model(nodes, {"x": (F, [2])}, {"has": (TensorProto.BOOL, []), "y": (F, [2])})
+    optional = helper.make_optional_type_proto(helper.make_tensor_type_proto(F, [2]))
+    proto.graph.output.append(helper.make_value_info("o", optional))
+    values, _ = run(proto, {"x": np.float32([1, 2])}, precision)
+    assert values["has"]
+    assert values["o"].tolist() == values["y"].tolist() == [1, 2]
+
+
 @settings(max_examples=50)
 @given(st.data())
 def test_elements_are_gathered_by_indices_of_any_shape_inside_the_data(workers: Workers, data: st.DataObject) -> None:
