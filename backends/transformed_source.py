@@ -35,6 +35,12 @@ _RUN = """\
         if len(now) != len(was) or any(a and b and a != b for a, b in zip(was, now)):
             raise AssertionError("the transformed model declares %r as %s where the original has %s" % (name, now, was))
     transformed = after.SerializeToString()
+    plain = ort.SessionOptions()
+    plain.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        ort.InferenceSession(model, plain, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise ImportError("onnxruntime refuses the original model: %s" % error)
     taken = {item.name for item in after.graph.input}
     inputs = {name: value for name, value in inputs.items() if name in taken}
 """

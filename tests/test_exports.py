@@ -8,14 +8,18 @@ import sys
 import zipfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from onnx import parser
 from tests.exhibited import exhibit, model
 
+from opsieve.backends import transformed_source
 from opsieve.gen.bad_input import BadInput
 from opsieve.gen.case import load
 from opsieve.triage.exhibit import Exhibit
@@ -239,6 +243,18 @@ def test_every_backend_runs_by_its_own_lines(tmp_path: Path) -> None:
             (tmp_path / f"{target}-{mark}.py").write_text(source)
     codes = run_all(tmp_path, [f"{target}-{mark}.py" for target in SCRIPTED for mark in ("right", "wrong")])
     assert codes == {f"{target}-{mark}.py": int(mark == "wrong") for target in SCRIPTED for mark in ("right", "wrong")}
+
+
+def test_a_transformer_is_not_blamed_for_what_onnxruntime_refuses_anyway() -> None:
+    """Erf in float64 has no kernel, transformed or not: the question cannot be asked, which an ImportError tells the script."""
+    erf = parser.parse_model('<ir_version: 8, opset_import: ["": 17]> g (double[2] x) => (double[2] y) { y = Erf(x) }')
+    space: dict[str, Any] = {"np": np, "onnx": onnx}
+    exec(
+        transformed_source.source("onnxoptimizer", {"optimise": "on", "passes": "", "fixpoint": "off"}, ["float64"]),
+        space,
+    )  # noqa: S102  written by the code under test
+    with pytest.raises(ImportError, match=r"refuses the original model: .*Erf"):
+        space["run"](erf.SerializeToString(), {"x": np.ones(2)})
 
 
 def test_a_backend_without_lines_is_run_by_opsieve(tmp_path: Path) -> None:
