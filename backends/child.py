@@ -73,7 +73,7 @@ def describe(error: BaseException) -> Dict[str, Any]:
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
-    frames = []
+    frames: List[List[Any]] = []
     for walk in [trace] + causes(error):
         if walk is not None and frames and frames[-1][:2] == place(walk)[:2]:  # where one became the next is told once
             frames.pop()
