@@ -18,7 +18,7 @@ from opsieve.gen.strategies import generate
 from opsieve.gen.strategy_mix import BATCH
 from opsieve.gen.wishes import wished
 
-USUAL = Wish(nodes=5, between=(5, 30))
+USUAL = Wish(nodes=5, between=(5, 30), dynamic=0.1)
 
 
 @dataclass(frozen=True, slots=True)
