@@ -1,6 +1,7 @@
 """Programs with one fault: what is broken, that it is broken, that all is tried; and the oracle of who accepts them."""
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from in_process import TableLab
 from opsieve.backends.acceptance import CHECKER, judge_broken
 from opsieve.backends.judge import judge
 from opsieve.backends.observation import Observation
+from opsieve.backends.registry import resolve
 from opsieve.backends.target import Target
 from opsieve.backends.trial import NATIVE
 from opsieve.backends.workers import Test, Workers
@@ -165,13 +167,18 @@ def test_the_judge_knows_a_program_with_a_fault() -> None:
     assert lab.asked == ["fake"]
 
 
-def test_near_misses_are_refused_by_the_checker_or_onnxruntime() -> None:
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Workers]:
+    with Workers() as found:
+        yield found
+
+
+def test_near_misses_are_refused_by_the_checker_or_onnxruntime(workers: Workers) -> None:
     """What a declaration's `requires` calls wrong is wrong: few are run by onnxruntime, which is lenient here and there."""
     cases = [disruptive(Wish(nodes=3, opset=18), seed) for seed in range(6 * BATCH)]
     found = [case for case in cases if (told := broken(case.program.proto)) and told.kind == "relation"]
     left = [case for case in found if not check(case.program.model)]
-    with Workers() as workers:
-        answers = workers.observe_many(Target("onnxruntime"), [Test(case.program, case.inputs) for case in left])
+    answers = workers.observe_many(resolve("onnxruntime"), [Test(case.program, case.inputs) for case in left])
     accepted = sum(answer.outcome == "ok" for answer in answers)
     assert len(found) > 20
     assert accepted <= 0.15 * len(found)
