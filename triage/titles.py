@@ -3,6 +3,7 @@
 from opsieve.triage.fingerprint import Fingerprint
 
 _MAX = 120
+_OURS = "onnx.checker accepts the original and refuses the transformed model: "  # how the check of a transformer begins its sentence
 _WRONG = {
     "nan": "wrong NaNs",
     "inf": "wrong infinities",
@@ -26,7 +27,7 @@ def title_of(found: Fingerprint) -> str:
     else:
         kind = found.value("kind")
         what = found.value("signal") or found.value("exception") or kind
-        said = found.value("message")
+        said = found.value("message").removeprefix(_OURS)
         text = what + (f" in {where}" if where else "")
         text += f": {said}" if said and said != what else ""
         if kind not in ("error", "crash"):

@@ -10,6 +10,7 @@ import click
 from opsieve.tui.store_table import JSON, printable, table
 
 PATH = click.Path(path_type=Path)
+_FIRST = 10  # clusters that a round shows
 
 
 @click.command("triage")
@@ -78,6 +79,7 @@ def command(
             click.echo(f"opsieve: fingerprints stay as they are for now: {error}.", err=True)
     with Queries(folder) as store:
         counts, rules, aside = store.counts(), store.rules(), store.aside(most=10)
+        first = store.clusters(limit=_FIRST)
     for problem in done.problems:
         click.echo(f"opsieve: {printable(problem)}.", err=True)
     told: dict[str, Any] = {
@@ -95,6 +97,12 @@ def command(
         if moved.get("moves"):
             _print_moves(moved["moves"], as_json)
         click.echo(_text(told))
+        for row in first.rows:
+            click.echo(f"  {row.id:>5} {row.members:>7,}  {printable(row.title[:100])}")
+        if first.next:
+            click.echo(
+                f"  and {first.total - len(first.rows):,} more: opsieve clusters --store {printable(str(folder))}"
+            )
     return 2 if done.problems else 0
 
 
