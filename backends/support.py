@@ -82,6 +82,10 @@ def signature(operator: Operator, ins: Sequence[Tensor | None], attrs: Attribute
             told += f" {name}={attrs[name]}"
     if "dilations" in attrs and max(attrs["dilations"]) > 1:
         told += " dilated"
+    if "output_padding" in attrs:
+        extra = attrs["output_padding"]
+        if any(pad >= stride for pad, stride in zip(extra, attrs.get("strides") or [1] * len(extra), strict=True)):
+            told += " padded-beyond-stride"  # where dilations allow it
     return told
 
 
