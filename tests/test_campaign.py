@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from opsieve.gen.bad_input import BadInput
 from opsieve.gen.growth import Wish
 from opsieve.triage.campaign import new_campaign, run
 from opsieve.triage.index_file import INDEX
-from opsieve.triage.plan import Plan, planned, seed_of
+from opsieve.triage.plan import USUAL, Plan, planned, seed_of
 from opsieve.triage.store import Campaign, Store
 
 SEEDED = {  # many operators, so that some are met whatever the generator makes of a seed
@@ -29,7 +30,7 @@ SEEDED = {  # many operators, so that some are met whatever the generator makes 
 }
 FAKE = "fake:" + "+".join(f"{kind}@{name}" for kind, names in SEEDED.items() for name in names)
 TARGETS = ("--target", FAKE, "--target", "onnxruntime", "--no-probe", "--nodes", "6", "--strategy", "isra")
-PLAN = Plan("isra", Wish(nodes=6))
+PLAN = Plan("isra", replace(USUAL, nodes=6, between=None))
 
 
 def contents(folder: Path) -> tuple[dict[str, str], list[object]]:
