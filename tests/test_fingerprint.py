@@ -390,3 +390,11 @@ def test_a_dispatching_function_that_stumbles_is_where_it_failed() -> None:
 
     assert raised("NameError", "Tile") == raised("NameError", "Trilu")
     assert raised("ValueError", "Tile") != raised("ValueError", "Trilu")
+
+
+def test_a_name_that_is_not_defined_is_the_functions_own_affair() -> None:
+    def raised(exception: str, caller: str) -> str:
+        return error("name axes is not defined", (python(caller), python("_normalize_axes")), exception).key
+
+    assert raised("NameError", "Slice._run") == raised("NameError", "Pad._run")
+    assert raised("KeyError", "Slice._run") != raised("KeyError", "Pad._run")

@@ -33,6 +33,8 @@ _BY_CHANCE = frozenset(["hang", "out-of-memory"])  # what stops them, stops them
 _SPEECHLESS = frozenset(["crash", "hang", "out-of-memory"])  # their messages are the signal's or ours
 # What Python itself raises at a slip of the compiler's author.
 _STUMBLES = frozenset(["NameError", "UnboundLocalError", "AttributeError", "KeyError", "IndexError", "TypeError"])
+# Of these the function alone is to blame, whoever called it.
+_OWN_SLIPS = frozenset(["NameError", "UnboundLocalError"])
 # Components that change while a graph is reduced, or that become known after it: no part of "the same failure".
 _LATER = frozenset(["operators", "edges", "ranks", "attributes", "guilty pass", "cure", "first bad"])
 _PLACEHOLDER = re.compile(r"<\w+>")
@@ -126,7 +128,8 @@ def _failure(
     template = normalise(message)
     exception = (exception or observation.exception).rpartition(".")[2][:_MAX_VALUE]
     frames = with_place(observation.frames, message)
-    stack = read(frames, _FRAMES, outermost=kind in _BY_CHANCE, stumbled=exception in _STUMBLES)
+    deep = 1 if exception in _OWN_SLIPS else _FRAMES
+    stack = read(frames, deep, outermost=kind in _BY_CHANCE, stumbled=exception in _STUMBLES)
     blamed = operator_blamed(message) or operator_blamed(observation.log)
     said = _message_component(template, stack, kind == "crash")
     stage = verdict.stage or observation.stage
