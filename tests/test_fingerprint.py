@@ -398,3 +398,14 @@ def test_a_name_that_is_not_defined_is_the_functions_own_affair() -> None:
 
     assert raised("NameError", "Slice._run") == raised("NameError", "Pad._run")
     assert raised("KeyError", "Slice._run") != raised("KeyError", "Pad._run")
+
+
+def test_a_death_in_a_function_of_every_operator_is_told_by_the_graph() -> None:
+    """Text shows `_impl` without its class: Gemm's and Reshape's are not one."""
+
+    def died(function: str, operator: str) -> str:
+        seen = Observation("tvm", "1", "crash", "import", signal=11, frames=(python(function),))
+        return fingerprint(Verdict("fail", "", "crash"), seen, [operator]).key
+
+    assert died("_impl", "Gemm") != died("_impl", "Reshape")
+    assert died("_as_int64", "Gemm") == died("_as_int64", "Reshape")

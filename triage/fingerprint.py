@@ -148,7 +148,7 @@ def _failure(
         Component("operators named", named, False, "for people: the message counts as a whole"),
         _operators_component(
             (evidence.signature and evidence.signature.operators) or operators,
-            needed=not stack.symbols and (not template or kind in _SPEECHLESS),
+            needed=(not stack.symbols or (stack.vague and not blamed)) and (not template or kind in _SPEECHLESS),
         ),
         *_found_later(evidence, kept=False),
     ]
