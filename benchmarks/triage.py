@@ -92,7 +92,7 @@ def table(found: "Sequence[Failure]") -> Iterator[str]:
             yield f"{track}, {half} half: {len(part)} failures of {len(set(labels))} faults, {reduced} of them reduced"
             yield f"  {'':30}{'clusters':>9}{'BCubed F1':>11}{'P':>7}{'R':>7}{'pairs P':>9}{'R':>7}{'ARI':>7}"
             for name, key in keys.items():
-                told = scores(key, labels)  # type: ignore[arg-type]
+                told = scores(key, labels)
                 yield (
                     f"  {name:30}{told.clusters:>9}{told.bcubed_f1:>11.3f}{told.bcubed_p:>7.3f}{told.bcubed_r:>7.3f}"
                     f"{told.pair_p:>9.3f}{told.pair_r:>7.3f}{told.ari:>7.3f}"

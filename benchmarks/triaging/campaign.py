@@ -73,17 +73,21 @@ def programs(seed: int, generated: int) -> list[Case]:
     from onnx.backend.test.loader import load_node_model_tests
 
     draw = random.Random(seed)
-    tests = [test for test in load_node_model_tests() if test.data_sets and test.model and "_expanded" not in test.name]
+    tests = [
+        (test.model, test.data_sets[0][0])
+        for test in load_node_model_tests()
+        if test.data_sets and test.model and "_expanded" not in test.name
+    ]
     draw.shuffle(tests)
     many: dict[str, int] = {}
     found: list[Case] = []
-    for test in tests:
-        operator = test.model.graph.node[0].op_type
-        inputs = dict(zip([item.name for item in test.model.graph.input], test.data_sets[0][0], strict=False))
+    for model, values in tests:
+        operator = model.graph.node[0].op_type
+        inputs = dict(zip([item.name for item in model.graph.input], values, strict=False))
         plain = all(getattr(value, "dtype", None) in _DTYPES for value in inputs.values())
         if plain and inputs and many.setdefault(operator, 0) < 6:
             many[operator] += 1
-            found.append(Case(Program(test.model.SerializeToString()), inputs))
+            found.append(Case(Program(model.SerializeToString()), inputs))
     wish = Wish(between=(5, 15), dtypes=frozenset(["float32", "int64", "bool"]))
     return found + [generate(("isra", "pattern")[at % 2], seed * 1000 + at, wish) for at in range(generated)]
 

@@ -4,7 +4,7 @@ import ast
 import importlib.util
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ def drawn(layer: str, many: int, seed: int, ran: Sequence[frozenset[str]]) -> li
     return [Seed(layer, text, function, final) for (text, function), final in zip(found, halves, strict=True)]
 
 
-def _python(draw: random.Random, layer: str, many: int, often: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+def _python(draw: random.Random, layer: str, many: int, often: Counter[str]) -> Iterator[tuple[str, str]]:
     functions = [place for file in FILES if (file == "importer") is (layer == "tvm") for place in _functions(file)]
     functions = [place for place in functions if often.get(f"{place[0]}~{place[1]}~{place[2].name}", 0) >= _PROGRAMS]
     draw.shuffle(functions)
@@ -84,7 +84,7 @@ def _functions(file: str) -> Iterator[tuple[str, str, ast.FunctionDef]]:
                 yield file, item.name if isinstance(item, ast.ClassDef) else "", function
 
 
-def _fake(draw: random.Random, many: int, often: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+def _fake(draw: random.Random, many: int, often: Counter[str]) -> Iterator[tuple[str, str]]:
     names = [name for name, count in often.most_common(40) if count >= _PROGRAMS]
     draw.shuffle(names)
     for at in range(min(many, _IN_A_FUNCTION * len(names))):
