@@ -77,6 +77,8 @@ def begun(
     """An empty sketch for a seed: its opset and palette are drawn."""
     draw = Draw(f"{name} {seed}", wish.bins)
     opset = wish.opset or (SUPPORTED if draw.random() < _NEWEST_SHARE else draw.between(OLDEST, SUPPORTED))
+    if not choices(opset, wish.only, wish.dtypes):
+        raise BadInput(f"opset {opset} has no operator as wished; ask for other operators or dtypes, or another --opset")
     palette = draw.choice(palettes)
     if wish.dtypes is not None:
         palette = tuple(dtype for dtype in palette if dtype in wish.dtypes) or tuple(sorted(wish.dtypes))
