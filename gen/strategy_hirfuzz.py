@@ -64,7 +64,9 @@ def _guided(sketch: Sketch, wish: Wish, coverage: Coverage) -> None:
             operator = choice.op
             if operator.family in ("control", "container") and best is not None:
                 continue  # drawing an instance of these adds nodes: one that is not taken would be left lying about
+            inner = sketch.inner
             made = operator.sample(sketch, sketch.first(choice))
+            held, sketch.inner = sketch.inner - inner, inner  # nodes in bodies count once they are taken
             if made is None:
                 continue
             ins, attrs = made
@@ -72,17 +74,18 @@ def _guided(sketch: Sketch, wish: Wish, coverage: Coverage) -> None:
             producers = [makers[tensor.name] for tensor in ins if tensor is not None and tensor.name in makers]
             new = coverage.novelty(operator.name, outs, producers)
             if new > most:
-                best, most = (operator, ins, attrs, outs, producers), new
+                best, most = (operator, ins, attrs, outs, producers, held), new
                 if producers and new > len(producers):
                     break  # a new shape and new edges: others are hardly better
         if best is None:
             continue
-        operator, ins, attrs, outs, producers = best
+        operator, ins, attrs, outs, producers, held = best
         sketch.style = gluing
         added = sketch.add(operator, ins, attrs)
         sketch.forget(sketch.leaves[before:])
         if added is None:
             continue
+        sketch.inner += held
         coverage.note(operator.name, outs, producers)
         for tensor in added:
             makers[tensor.name] = operator.name

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from opsieve.gen import strategies
@@ -32,6 +32,7 @@ DOC = Path(__file__).resolve().parent.parent / "docs" / "write-a-generator.md"
 
 
 @given(st.sampled_from(OWN), SEEDS, st.integers(1, 20))
+@example("hirfuzz", 755712, 16)  # a body was drawn and not taken
 @settings(deadline=None, max_examples=60)
 def test_programs_are_valid_and_of_the_size_asked_for(name: str, seed: int, size: int) -> None:
     seed -= seed % BATCH  # the first of its batch: nothing has to be made before it
