@@ -10,7 +10,10 @@ from stores import NOW, done, filled, finding
 from textual.pilot import Pilot
 from textual.screen import Screen
 
+from opsieve.triage.queries import Queries
 from opsieve.triage.store import Aside, Done
+from opsieve.tui.app.clusters_screen import ClustersScreen
+from opsieve.tui.app.paged_list import PagedList
 from opsieve.tui.app.sieve_app import SieveApp
 
 S = TypeVar("S", bound=Screen[object])
@@ -88,3 +91,25 @@ def drive(app: SieveApp, journey: Callable[[Pilot[None]], Awaitable[None]], size
             app.board.close()
 
     asyncio.run(run())
+
+
+def status(store: Path, name: str) -> str:
+    with Queries(store) as queries:
+        return queries.cluster(name).status
+
+
+async def opened(pilot: Pilot[None]) -> ClustersScreen:
+    screen = await on_screen(pilot, ClustersScreen)
+    await until(pilot, lambda: screen.found and screen.counts, "clusters")
+    return screen
+
+
+def cursor_on(screen: ClustersScreen) -> str:
+    subject = screen.subject
+    return subject.cluster.id if subject else ""
+
+
+async def go_to(pilot: Pilot[None], screen: ClustersScreen, name: str) -> None:
+    table = screen.query_one("#clusters", PagedList)
+    table.cursor = next(at for at, row in enumerate(table.rows) if row.key == name)
+    await until(pilot, lambda: cursor_on(screen) == name)
