@@ -78,7 +78,11 @@ def begun(
     draw = Draw(f"{name} {seed}", wish.bins)
     opset = wish.opset or (SUPPORTED if draw.random() < _NEWEST_SHARE else draw.between(OLDEST, SUPPORTED))
     if not choices(opset, wish.only, wish.dtypes):
-        raise BadInput(f"opset {opset} has no operator as wished; ask for other operators or dtypes, or another --opset")
+        having = () if wish.opset else _having(wish.only, wish.dtypes)
+        if not having:
+            where = f"opset {wish.opset} has no" if wish.opset else f"no opset from {OLDEST} to {SUPPORTED} has an"
+            raise BadInput(f"{where} operator as wished; ask for other operators or dtypes, or another --opset")
+        opset = draw.choice(having)
     palette = draw.choice(palettes)
     if wish.dtypes is not None:
         palette = tuple(dtype for dtype in palette if dtype in wish.dtypes) or tuple(sorted(wish.dtypes))
@@ -86,6 +90,12 @@ def begun(
     sketch.supports = wish.supports
     sketch.only = wish.only
     return sketch
+
+
+@functools.cache
+def _having(only: frozenset[str] | None, dtypes: frozenset[str] | None) -> tuple[int, ...]:
+    """The opsets that have an operator as wished, of those that are drawn."""
+    return tuple(opset for opset in range(OLDEST, SUPPORTED + 1) if choices(opset, only, dtypes))
 
 
 @functools.cache
