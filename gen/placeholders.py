@@ -49,6 +49,7 @@ class Draft:
         self.nodes: list[Inserted] = []
         self.pools: dict[tuple[str, int], list[Tensor]] = {}
         self.placeholders: list[Tensor] = []
+        self.finished: dict[str, Tensor] = {}  # by name, what the finished part hands on
         self.fresh = False  # whether an instance is to stand on placeholders alone
         self.relations: list[Truth] = []
         self.asked: dict[str, Domain] = {}

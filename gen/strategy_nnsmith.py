@@ -54,6 +54,7 @@ def _draft(draft: Draft, open_: Sequence[Choice], nodes: int) -> None:
     for tensor in sketch.loose[-_CARRIED:]:
         if not tensor.reads and tensor.dtype in LARGEST:
             draft.enter(tensor)
+            draft.finished[tensor.name] = tensor
     tries = 8 * nodes
     while len(draft.nodes) < nodes and tries:
         tries -= 1
@@ -202,8 +203,8 @@ class _Emission:
                 [self.element(tensor, place) for place in range(len(tensor.values))], tensor.dtype, shape
             )
         known = self.known.get(tensor.name)
-        if known is None and tensor.name[0] in "xv" and not cut:
-            known = tensor  # of the finished part
+        if known is None and not cut:
+            known = self.draft.finished.get(tensor.name)  # what samplers hand back may be a copy
         if known is not None and not cut and (domain is ANY or known.within(domain)):
             return known
         if cut:
