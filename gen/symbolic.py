@@ -37,7 +37,11 @@ def opened(sketch: Sketch, draw: Draw) -> dict[str, Named]:
     places = [
         (leaf, axis)
         for leaf in sketch.leaves
-        if leaf.leaf == "input" and leaf.reads and leaf.values is None and leaf.dtype in LARGEST
+        if leaf.leaf == "input"
+        and leaf.reads
+        and leaf.values is None
+        and leaf.dtype in LARGEST
+        and leaf.dtype != "string"  # which may yet become an initializer, when the program is written
         for axis in range(len(leaf.shape))
     ]
     groups: list[tuple[_Place, ...]] = []
