@@ -1,6 +1,7 @@
 """`opsieve gen`: programs from seeds, as case folders or files."""
 
 import json
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -184,7 +185,8 @@ def _take(
             out.mkdir(parents=True, exist_ok=True)
             (out / f"{name}.onnx").write_bytes(case.program.model)
         elif out is not None:
-            save(case, out / name)
+            with _whole():
+                save(case, out / name)
         made.models += 1
         made.nodes += len(case.program.proto.graph.node)
         made.strategies[case.origin.generator] = made.strategies.get(case.origin.generator, 0) + 1
@@ -282,3 +284,16 @@ def _text(told: dict[str, Any]) -> str:
     if "identical" in told:
         line += "; equal to the case" if told["identical"] else "; not equal to the case"
     return line + (f"; written into {told['out']}" if told["out"] else "")
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    """Let Ctrl-C wait until what is within is done: a case that is being written leaves nothing half."""
+    asked: list[int] = []
+    usual = signal.signal(signal.SIGINT, lambda number, _frame: asked.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    if asked:
+        raise KeyboardInterrupt
