@@ -3,8 +3,9 @@
 Of every declared operator, form and first dtype instances are drawn until no new signature turns up, and one or two of each signature
 are run. A signature is the operator, its form, the dtypes of its inputs, and attributes that choose another kernel. One whose instances
 are refused as unsupported is not generated; where that depends on the rank of the first input alone, those ranks are not. A signature that was
-never drawn is allowed, unless others of the same operator and form were refused. Answers are kept in a file for each
-target, version and state of the declarations, line by line, so that a probe that was interrupted goes on.
+never drawn is allowed, unless others of the same operator and form were refused. One that the compiler has, but fails at or gives
+another shape for than declared, is broken: a bug, told apart, and left out by `sound` for who wants programs that run. Answers are kept in a
+file for each target, version and state of the declarations, line by line, so that a probe that was interrupted goes on.
 """
 
 import hashlib
@@ -12,11 +13,13 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
+from opsieve.backends.observation import Observation
 from opsieve.backends.registry import display, resolve
 from opsieve.backends.target import Target
 from opsieve.backends.workers import Test, Workers
@@ -27,6 +30,7 @@ from opsieve.gen.growth import SUPPORTED, Wish, case, single
 from opsieve.gen.schema import OLDEST, form
 from opsieve.gen.sketch import Choice, Supports
 from opsieve.gen.tensor_facts import PLAIN
+from opsieve.gen.tensors import TensorType, read_type
 
 _DRAWS = 100  # instances drawn of an operator, form and first dtype, at most
 _PATIENCE = 60  # draws in a row without a new signature, after which no more are made
@@ -42,6 +46,8 @@ _MAX_FILE = 64 << 20
 # Attributes that choose another kernel.
 _WAYS = ("to", "reduction", "approximate", "mode", "auto_pad", "layout", "dtype", "output_datatype", "nearest_mode")
 _REFUSED = ("unsupported", "environment")
+_WRONG_SHAPE = "wrong-shape"
+_BROKEN = ("error", "crash", "rejected", _WRONG_SHAPE)  # a hang or a lack of memory may be the machine's
 
 
 class _Line(msgspec.Struct, array_like=True):
@@ -89,6 +95,15 @@ def signature(operator: Operator, ins: Sequence[Tensor | None], attrs: Attribute
     return told
 
 
+def kin(told: str) -> str:
+    """What signatures share of which one is broken and the others are likely to be: `Resize 19 int8 mode=cubic`.
+
+    Where an attribute chooses the kernel that is all but the dtypes of further inputs; else all of it.
+    """
+    name, since, dtypes, *ways = told.split(" ")
+    return " ".join((name, since, dtypes.partition(",")[0], *ways)) if ways else told
+
+
 def probes(
     only: Collection[str] | None = None, dtypes: Collection[str] | None = None, newest: int = SUPPORTED
 ) -> list[Probe]:
@@ -113,7 +128,8 @@ class Support:
     """What one version of a target has. `reasons` tells for each refused signature what the compiler said.
 
     `by_rank` is of signatures that are refused at some ranks only, `known` are all that were run, `doubtful` the beginnings of
-    signatures (operator, form) of which some were refused, `dtypes` those that were asked about (None: all).
+    signatures (operator, form) of which some were refused, `dtypes` those that were asked about (None: all). `broken` tells what
+    went wrong with what is there, by `kin` of signatures; it is allowed all the same unless `sound`.
     """
 
     target: str
@@ -123,16 +139,25 @@ class Support:
     known: frozenset[str]
     doubtful: frozenset[str]
     dtypes: frozenset[str] | None = None
+    broken: Mapping[str, str] = field(default_factory=dict)
+    sound: bool = False
+
+    def soundly(self) -> "Support":
+        """The same, without what is broken."""
+        return replace(self, sound=True)
 
     @property
     def digest(self) -> str:
         """Twelve digits that tell tables with other answers from this one."""
-        answers = (sorted(self.reasons), sorted(self.by_rank), sorted(self.known), sorted(self.doubtful))
+        broken = sorted(self.broken) if self.sound else []
+        answers = (sorted(self.reasons), sorted(self.by_rank), sorted(self.known), sorted(self.doubtful), broken)
         return hashlib.sha256(repr(answers).encode()).hexdigest()[:12]
 
     def allows(self, operator: Operator, ins: Sequence[Tensor | None], attrs: Attributes, opset: int) -> bool:
         """Whether an instance is worth a test."""
         told = signature(operator, ins, attrs, opset)
+        if self.sound and kin(told) in self.broken:
+            return False
         if told in self.known:
             return told not in self.reasons and (not self.by_rank or (told, _rank(ins)) not in self.by_rank)
         if self.dtypes is not None and not _plain((*told.split(" ", 3), "", "")[2].partition(",")[0]) <= self.dtypes:
@@ -155,6 +180,8 @@ def both(supports: Sequence[Support]) -> Supports | None:
         frozenset.intersection(*(support.known for support in supports)),
         frozenset().union(*(support.doubtful for support in supports)),
         frozenset.intersection(*limits) if limits else None,
+        {told: reason for support in supports if support.sound for told, reason in support.broken.items()},
+        any(support.sound for support in supports),
     ).allows
 
 
@@ -187,10 +214,11 @@ def tables(supports: Sequence[Support]) -> str:
 
 
 def explained(support: Support) -> list[str]:
-    """Why operators are dropped: a line for each operator, form and reason, with the dtypes that it is about."""
+    """Why operators are dropped, or what is broken: a line for each operator, form and reason, with the dtypes that it is about."""
     of_reason: dict[tuple[str, str], list[str]] = defaultdict(list)
     refused = [(told, "", reason) for told, reason in support.reasons.items()]
     refused += [(told, f" of rank {rank}", reason) for (told, rank), reason in support.by_rank.items()]
+    refused += [(told, "", f"broken: {reason}") for told, reason in support.broken.items()]
     for told, rank, reason in refused:
         name, since, rest = (*told.split(" ", 2), "")[:3]
         plain = re.sub(r"(?<=name )'[^']{0,80}'|\b[nvcx]\d++", "...", " ".join(reason.split()))
@@ -248,8 +276,8 @@ class Prober:
             made = [(probe, *instance) for probe in chunk for instance in _instances(probe, 1 if self.slow else _RUNS)]
             answers = self._workers.observe_many(self.target, [test for *_, test in made])
             lines = [
-                _Line(probe.name, told, rank, answer.outcome, answer.message[:300])
-                for (probe, told, rank, _), answer in zip(made, answers, strict=True)
+                _Line(probe.name, told, rank, *_ending(test, answer))
+                for (probe, told, rank, test), answer in zip(made, answers, strict=True)
             ]
             lines += [_Line(probe.name, "", 0, "done", "") for probe in chunk]
             _append(self._path, lines)
@@ -266,7 +294,11 @@ class Prober:
                 outcomes[line.signature].append(line)
         refused: dict[str, str] = {}
         by_rank: dict[tuple[str, int], str] = {}
+        broken: dict[str, str] = {}
         for told, lines in outcomes.items():
+            wrong = [line for line in lines if line.outcome in _BROKEN]
+            if wrong:
+                broken.setdefault(kin(told), wrong[0].message)
             bad = [line for line in lines if line.outcome in _REFUSED]
             good = {line.rank for line in lines if line.outcome not in _REFUSED}
             if bad and ("=" in told or not good - {line.rank for line in bad}):
@@ -281,7 +313,19 @@ class Prober:
             frozenset(outcomes),
             frozenset(map(_beginning, (*refused, *(told for told, _ in by_rank)))),
             _COMMON if self.slow else None,
+            broken,
         )
+
+
+def _ending(test: Test, answer: Observation) -> tuple[str, str]:
+    """How a probe ended, and what is to be said of it."""
+    for info in test.program.proto.graph.output if answer.outputs is not None else ():
+        declared, given = read_type(info.type), (answer.outputs or {}).get(info.name)
+        if isinstance(declared, TensorType) and declared.shape is not None and isinstance(given, np.ndarray):
+            sides = zip(declared.shape, given.shape, strict=False)
+            if given.ndim != len(declared.shape) or any(isinstance(p, int) and p != q for p, q in sides):
+                return _WRONG_SHAPE, f"gives {list(given.shape)} where {list(declared.shape)} is right"
+    return answer.outcome, answer.message[:300]
 
 
 def _instances(probe: Probe, runs: int = _RUNS) -> Iterator[tuple[str, int, Test]]:

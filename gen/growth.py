@@ -154,7 +154,8 @@ def unpacked(sketch: Sketch) -> None:
                 continue
             kind, _, rest = tensor.dtype[:-1].partition("(")
             opener, asker = _OPENERS[kind]
-            name = opener if rest in NUMBER and str not in map(type, tensor.shape) else asker
+            whole = rest in NUMBER and str not in map(type, tensor.shape) and node.op != "SequenceEmpty"
+            name = opener if whole else asker
             if sketch.only is not None and name not in sketch.only:
                 continue
             ins = [tensor, sketch.ints([0], "int64", ())] if name == "SequenceAt" else [tensor]

@@ -430,7 +430,8 @@ class Sketch:
         if self.outer is not None:
             root.inner += 1
         for tensor in outs:
-            if tensor.name and str not in map(type, tensor.shape):  # of an unknown size nothing can be built
+            # Of an unknown size nothing can be built, and an empty sequence has no element to be read.
+            if tensor.name and str not in map(type, tensor.shape) and op != "SequenceEmpty":
                 self.enter(tensor)
                 root.elements += math.prod(tensor.shape)
         return outs

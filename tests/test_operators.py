@@ -7,6 +7,8 @@ from operator_soak import forms, instances, soaked
 from opsieve.gen.catalogue import first_dtypes, operators, qualified
 from opsieve.gen.declaration import OUTPUTS, Operator
 from opsieve.gen.growth import Wish, case
+from opsieve.gen.strategies import generate
+from opsieve.gen.structure import all_nodes
 
 # Not declared, and why. Nothing else of ai.onnx may be missing.
 EXCLUDED = {
@@ -74,3 +76,17 @@ def test_a_program_gives_something_though_what_read_its_last_value_was_not_taken
         for tensor in node.outs:
             tensor.reads += 1
     assert len(case(sketch, Wish(), "single", 1).program.proto.graph.output) == 1
+
+
+@pytest.mark.parametrize("strategy", ["hirfuzz", "mutate"])
+def test_an_empty_sequence_is_filled_or_measured_and_never_read(strategy: str) -> None:
+    """Also the one whose SequenceInsert was not taken, or left out."""
+    only = frozenset(("SequenceInsert", "SequenceAt", "SequenceLength", "ConcatFromSequence", "Identity"))
+    met = 0
+    for seed in range(60):
+        nodes = all_nodes(generate(strategy, seed, Wish(nodes=12, only=only)).program.proto.graph.node)
+        empty = {node.output[0] for node in nodes if node.op_type == "SequenceEmpty"}
+        readers = {node.op_type for node in nodes if empty & set(node.input)}
+        assert readers <= {"SequenceInsert", "SequenceLength"}, seed
+        met += len(empty)
+    assert met > 10

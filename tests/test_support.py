@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from opsieve.backends.registry import resolve
-from opsieve.backends.support import Prober, Support, both, explained, probed, probes, signature, tables
+from opsieve.backends.support import Prober, Support, both, explained, kin, probed, probes, signature, tables
 from opsieve.backends.target import Target
 from opsieve.backends.workers import Test, Workers
 from opsieve.gen.catalogue import operators
@@ -31,6 +31,32 @@ def test_what_is_refused_is_told_and_not_generated(workers: Workers, tmp_path: P
     assert met["Relu"] > 20
     assert met["Concat"] > 20
     assert not met["Erf"]
+
+
+def test_what_is_there_and_fails_is_told_and_left_out_for_sound_programs_only(workers: Workers, tmp_path: Path) -> None:
+    """An error, and another shape than the declared one, which is an error of whoever reads the result."""
+    failing = resolve(Target.parse("fake:error@Erf+shape@Relu"))
+    (support,) = probed(workers, [failing], ONLY, ("float32",), tmp_path)
+    assert not support.reasons
+    assert {told.split()[0] for told in support.broken} == {"Erf", "Relu"}
+    assert any(line.startswith("Relu-") and "broken: gives [" in line for line in explained(support))
+    sound = support.soundly()
+    assert tables([sound]) != tables([support])
+    x = [Tensor("x", "float32", (2, 3))]
+    for name in ONLY:
+        attrs = {"Cast": {"to": 7}, "Concat": {"axis": 0}}.get(name, {})
+        for found in (support.allows, both([support, support])):
+            assert found is not None
+            assert found(operators()[name], x, attrs, 18)
+        for found in (sound.allows, both([sound, sound])):
+            assert found is not None
+            assert found(operators()[name], x, attrs, 18) == (name in ("Cast", "Concat"))
+
+
+def test_signatures_that_differ_in_further_inputs_are_kin_where_an_attribute_chooses_the_kernel() -> None:
+    assert kin("Resize 19 int8,-,float32 mode=cubic") == kin("Resize 19 int8,int64 mode=cubic")
+    assert kin("MaxPool 12 float32 auto_pad=VALID dilated") != kin("MaxPool 12 float32 auto_pad=VALID")
+    assert kin("Pow 15 float32,int32") != kin("Pow 15 float32,float32")
 
 
 def test_a_probe_goes_on_where_it_was_left_even_after_half_a_line(workers: Workers, tmp_path: Path) -> None:

@@ -94,6 +94,9 @@ def command(
             has = supports(workers, targets, wish)
             if explain:
                 return _explain(has, as_json)
+            sound = [support.soundly() for support in has]
+            if origin is None or tables(sound) == wish.target:  # `fuzz` also generates what is broken
+                has = sound
             named = tables(has)
             if origin is not None and named != wish.target:
                 raise BadInput(
@@ -247,6 +250,7 @@ def _explain(supports: Sequence["Support"], as_json: bool) -> int:
                 "refused_by_rank": [
                     {"what": told, "rank": rank, "reason": why} for (told, rank), why in item.by_rank.items()
                 ],
+                "broken": dict(item.broken),
             }
             for item in supports
         ]
