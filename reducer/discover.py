@@ -9,7 +9,7 @@ from opsieve.backends.lab import Lab
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import display, names, resolve
 from opsieve.backends.target import Target
-from opsieve.backends.trial import FLOAT64, NATIVE
+from opsieve.backends.trial import FLOAT64, NATIVE, SECOND_VOICES
 from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers import Test, Workers
 from opsieve.gen.bad_input import shown
@@ -35,8 +35,9 @@ class NotReproduced(Exception):
 class Premise:
     """The failure to keep: on which target, against whom, and what the target showed.
 
-    `right` is what the arbiter showed, where he was heard. `chance` is how often it shows: 1.0 for a failure that always does, else what its replays make sure of (the lower end of
-    Wilson's interval at 90 %).
+    `named` says that a user named the arbiter. `right` is what he showed, where he was heard. `chance` is how often it shows: 1.0
+    for a failure that always does, else what its `replays` make sure of (the lower end of Wilson's interval at 90 %): in how many
+    runs it was seen, of how many.
     """
 
     target: Target
@@ -46,6 +47,8 @@ class Premise:
     reason: str
     right: Observation | None = None
     chance: float = 1.0
+    replays: tuple[int, int] | None = None
+    named: bool = False
 
 
 def find(case: Case, targets: Sequence[Target], against: Target | None, workers: Workers) -> Premise:
@@ -68,18 +71,11 @@ def installed() -> list[Target]:
 def still(subject: Subject, premise: Premise, workers: Workers) -> bool:
     """Whether the judge, asked from scratch, sees the same failure in a subject."""
     case = Case(program(subject), subject.inputs)
-    found, _ = _asked(
-        case, premise.target, _given(premise, workers), workers, premise.failure.verdict.verdict == "undecided"
-    )
+    against = premise.arbiter if premise.named else None
+    found, _ = _asked(case, premise.target, against, workers, premise.failure.verdict.verdict == "undecided")
     if found is None:
         return False
     return premise.failure.shown_by(found.failure.verdict, found.observation, operators(subject), "fingerprint")
-
-
-def _given(premise: Premise, workers: Workers) -> Target | None:
-    """The arbiter when a user named it: the judge's own are found anew."""
-    own = (workers.baseline(premise.target), NATIVE, FLOAT64, None)
-    return None if premise.arbiter in own else premise.arbiter
 
 
 def _asked(
@@ -92,17 +88,17 @@ def _asked(
     lab = Lab(workers)
     plain = _plain(case, subject, target, workers, lab)
     if plain is not None:
-        if _steady(case, plain, workers):
+        if steady(case, target, plain.failure.verdict, workers):
             return plain, ""
-        return _flaky(case, subject, target, plain.failure.verdict, workers)
-    judged = judge(case.program, case.inputs, target, lab, expected=case.expected)
+        return sometimes(case, target, plain.failure.verdict, workers)
+    judged = judge(case.program, case.inputs, target, lab, expected=case.expected, voices=_voices(target))
     verdict = judged.verdict
     if verdict.verdict == "flaky" and verdict.kind in ENDS.values():
-        return _flaky(case, subject, target, verdict, workers)
+        return sometimes(case, target, verdict, workers)
     if verdict.verdict == "pass" and doubtful:  # who names a target has seen it fail
         ends = [ENDS[answer.outcome] for answer in _replayed(case, target, _SHORT, workers) if answer.outcome in ENDS]
         if ends:
-            return _flaky(case, subject, target, Verdict("flaky", "", ends[0]), workers)
+            return sometimes(case, target, Verdict("flaky", "", ends[0]), workers)
     # Who names the target has made up his mind: one voice against it is enough to reduce by.
     enough = ("fail", "undecided") if doubtful else ("fail",)
     if verdict.verdict not in enough or verdict.kind not in REDUCIBLE:
@@ -114,32 +110,36 @@ def _asked(
     failure = Failure(verdict, fingerprint(verdict, observation, operators(subject)))
     heard = [each for each in judged.observations if arbiter is not None and each.target == display(arbiter)]
     premise = Premise(target, arbiter, failure, observation, verdict.reason, next(iter(heard), None))
-    if not _steady(case, premise, workers):
-        return _flaky(case, subject, target, verdict, workers)
+    if not steady(case, target, verdict, workers):
+        return sometimes(case, target, verdict, workers)
     return premise, ""
 
 
-def _flaky(
-    case: Case, subject: Subject, target: Target, verdict: Verdict, workers: Workers
-) -> tuple[Premise | None, str]:
-    """A failure that shows sometimes, replayed to learn how often."""
-    answers = _replayed(case, target, REPLAYS, workers)
-    seen = [each for each in answers if ENDS.get(each.outcome) == verdict.kind]
+def sometimes(case: Case, target: Target, verdict: Verdict, workers: Workers) -> tuple[Premise | None, str]:
+    """A failure of the verdict's kind that shows sometimes, replayed to learn how often; None and the reason when it is not seen."""
+    seen: list[Observation] = []
+    runs = 0
+    while runs < REPLAYS and not (seen and verdict.kind == "hang"):  # a hang takes all the time that a run may take
+        answers = _replayed(case, target, _SHORT, workers)
+        seen += [each for each in answers if ENDS.get(each.outcome) == verdict.kind]
+        runs += _SHORT
     if not seen:
         return None, f"flaky, but not seen again in {REPLAYS} runs"
     verdict = replace(verdict, stage=seen[0].stage, message=seen[0].message)
+    subject = Subject(case.program.proto, case.inputs, {})
     failure = Failure(verdict, fingerprint(verdict, seen[0], operators(subject)))
-    reason = f"{display(target)} fails in {len(seen)} of {REPLAYS} runs: {shown(seen[0].message, 200)}"
-    chance = wilson(len(seen), REPLAYS)
-    return Premise(target, workers.baseline(target), failure, seen[0], reason, chance=chance), ""
+    reason = f"{display(target)} fails in {len(seen)} of {runs} runs: {shown(seen[0].message, 200)}"
+    chance = wilson(len(seen), runs)
+    return Premise(
+        target, workers.baseline(target), failure, seen[0], reason, chance=chance, replays=(len(seen), runs)
+    ), ""
 
 
-def _steady(case: Case, premise: Premise, workers: Workers) -> bool:
+def steady(case: Case, target: Target, verdict: Verdict, workers: Workers) -> bool:
     """Whether a compiler that died or raised does so each time. A hang is not replayed, and the judge has replayed a mismatch."""
-    kind = premise.failure.verdict.kind
-    if kind not in ("error", "crash") or len(case.program.model) > _HEAVY:
+    if verdict.kind not in ("error", "crash") or len(case.program.model) > _HEAVY:
         return True
-    return all(ENDS.get(answer.outcome) == kind for answer in _replayed(case, premise.target, _SHORT, workers))
+    return all(ENDS.get(answer.outcome) == verdict.kind for answer in _replayed(case, target, _SHORT, workers))
 
 
 def _replayed(case: Case, target: Target, runs: int, workers: Workers) -> list[Observation]:
@@ -191,17 +191,22 @@ def _compared(
     failure = Failure(verdict, fingerprint(verdict, got, operators(subject)))
     what = got.message.strip() or (verdict.mismatch and verdict.mismatch.what) or got.outcome
     reason = f"{display(target)} differs from {display(against)}: {shown(what, 300)}"
-    return Premise(target, against, failure, got, reason, wanted), ""
+    return Premise(target, against, failure, got, reason, wanted, named=True), ""
+
+
+def _voices(target: Target) -> list[Target]:
+    """Whom else the judge may ask, as in `run`."""
+    return [voice for voice in map(resolve, SECOND_VOICES) if voice != target]
 
 
 def _arbiter(case: Case, target: Target, judged: Judged, workers: Workers) -> Target | None:
-    """Who will be asked beside the target: the unoptimised build when it is right, else the reference when it is."""
+    """Who will be asked beside the target: the unoptimised build when it is right, else the reference, else another compiler."""
     baseline = workers.baseline(target)
     if judged.verdict.blame == "optimiser":
         return baseline
     test = Test(case.program, case.inputs)
     voices = (FLOAT64, NATIVE) if judged.verdict.kind == "mismatch" else (baseline, NATIVE)
-    for voice in voices:
+    for voice in (*voices, *_voices(target)):
         if voice is not None and workers.observe(voice, test.program, test.inputs).outcome == "ok":
             return voice
     return None

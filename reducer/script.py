@@ -41,15 +41,15 @@ class Printer:
         return self.text(program(subject).model).text or "(onnx.printer cannot print it)"
 
 
-def script(subject: Subject, premise: Premise, workers: Workers, named: bool, texts: Printer) -> str:
-    """The source of `repro.py`. `named` says that a user named the arbiter, who is then believed before the reference.
+def script(subject: Subject, premise: Premise, workers: Workers, texts: Printer) -> str:
+    """The source of `repro.py`. An arbiter whom a user named is believed before the reference.
 
     BadInput for a failure that no script shows.
     """
     case, lab = Case(program(subject), subject.inputs), Lab(workers)
     seen = lab.observe(premise.target, case.program, case.inputs)
     arbiter = () if premise.arbiter is None else (premise.arbiter,)
-    voices = arbiter if named else (*VOICES, *arbiter)
+    voices = arbiter if premise.named else (*VOICES, *arbiter)
     verdict = replace(premise.failure.verdict, reason=premise.reason)
     if verdict.kind == "mismatch" and premise.arbiter is not None:
         worst = compared(subject, seen, lab.observe(premise.arbiter, case.program, case.inputs)).worst
@@ -57,7 +57,9 @@ def script(subject: Subject, premise: Premise, workers: Workers, named: bool, te
         verdict = replace(verdict, mismatch=worst, reason=reason)
     if premise.chance < 1:  # this run need not have shown it
         right, source = right_outputs(case, verdict, None, lab, voices)
-        exhibit = Exhibit(case, premise.target, verdict, premise.observation, right, source, runs_for(premise.chance))
+        exhibit = Exhibit(
+            case, premise.target, verdict, premise.observation, right, source, premise.replays, runs_for(premise.chance)
+        )
     else:
         right, source = right_outputs(case, verdict, seen.outputs, lab, voices)
         exhibit = Exhibit(case, premise.target, verdict, seen, right, source)

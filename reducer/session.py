@@ -121,8 +121,7 @@ class Session:
             return 3
         self._best = None
         facts = self._facts(result, premise, folder, time.monotonic() - since)
-        named = self.wanted.against is not None
-        text = script(result.best, premise, self.lanes[0], named, texts) if premise else ""
+        text = script(result.best, premise, self.lanes[0], texts) if premise else ""
         save_reduction(result, folder, self.wanted.path.name, self._origin, facts, journal, text)
         click.echo(json.dumps(facts) if as_json else _summary(result, facts, texts))
         return 0

@@ -29,6 +29,7 @@ def exhibit(
     text: str = "it is wrong",
     seconds: float = 60.0,
     runs: int = 1,
+    shows: tuple[int, int] | None = None,
 ) -> Exhibit:
     """A failure of Relu on `target`; `right` are the values that its script asks for, `text` whatever a compiler said."""
     proto = model() if proto is None else proto
@@ -40,4 +41,4 @@ def exhibit(
     )
     case = Case(Program(proto.SerializeToString()), {source: X})
     wanted = {result: Right(np.array(right), "float32", 1e-4)} if right else {}
-    return Exhibit(case, resolve(target), verdict, seen, wanted, "reference:float64", runs, seconds)
+    return Exhibit(case, resolve(target), verdict, seen, wanted, "reference:float64", shows, runs, seconds)

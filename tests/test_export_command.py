@@ -1,6 +1,7 @@
 """`opsieve export` as a user types it."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,10 @@ from tests.exhibited import X, model
 from opsieve.gen.bad_input import BadInput
 from opsieve.gen.case import Case, save
 from opsieve.gen.program import Program
+from opsieve.reducer.check import runs_for
+from opsieve.reducer.discover import wilson
+from opsieve.triage.queries import Queries
+from opsieve.triage.store import Campaign, Store
 from opsieve.tui.export_command import command, folder_of
 
 
@@ -73,6 +78,41 @@ def test_a_cluster_means_the_case_that_stands_for_it(tmp_path: Path) -> None:
             folder_of(what, store)
     with pytest.raises(BadInput, match="--store"):
         folder_of("c1", tmp_path / "none")
+
+
+@pytest.mark.parametrize("seed", [3, 4, 5])  # it shows in none, both, one of the judge's runs
+def test_a_flaky_failure_of_a_store_is_exported_and_says_how_often_it_shows(seed: int, tmp_path: Path) -> None:
+    target = f"fake:faults=error@Relu%0.4,seed={seed}"
+    campaign = Campaign("c0ffee", "small-1", 7, (target,))
+    with Store(store := tmp_path / "store") as writer:
+        writer.begin(campaign)
+        writer.record(campaign, [done(1, finding("it fails", target=target, verdict="flaky"))])
+    with Queries(store) as queries:
+        (entry,) = queries.aside("flaky")
+    code, out, _ = exported(entry.case, "--store", store, "-o", tmp_path, "--json")
+    assert code == 0
+    assert json.loads(out)["failure"] == "error"
+    shows = re.search(r"in (\d+) of 30 runs", json.loads(out)["message"])
+    assert shows is not None
+    source = (tmp_path / "repro.py").read_text()
+    runs = re.search(r"^RUNS = (\d+)$", source, re.MULTILINE)
+    assert runs is not None
+    assert int(runs[1]) == runs_for(wilson(int(shows[1]), 30), sightings=1)
+    assert 0.6 ** int(runs[1]) < 0.01  # what shows in two runs of five is missed by less than one script in a hundred
+    assert f"It does not always show, so it is looked for in up to {runs[1]} runs." in " ".join(source.split())
+    exported(entry.case, "--store", store, "-o", tmp_path, "--as", "issue")
+    assert f"it was seen in {shows[1]} of 30 runs of the same inputs" in (tmp_path / "issue.md").read_text()
+
+
+def test_what_is_flaky_and_not_seen_again_is_not_exported(tmp_path: Path) -> None:
+    store = filled(tmp_path / "store", [done(1, finding("it fails", verdict="flaky"))])
+    with Queries(store) as queries:
+        (entry,) = queries.aside("flaky")
+    code, _, talk = exported(entry.case, "--store", store, "-o", tmp_path)
+    assert code == 3
+    assert "not seen again in 30 runs" in talk
+    with pytest.raises(BadInput, match="--aside"):
+        exported(Path(entry.case).parent.name, "--store", store)
 
 
 def test_bad_places_are_told(case: Path, tmp_path: Path) -> None:

@@ -66,6 +66,21 @@ def test_a_wrong_type_and_a_wrong_value_of_tvm(workers: Workers) -> None:
     assert (result.same, result.minimal) == (True, True)
 
 
+def test_the_voices_of_run_are_asked_where_the_reference_knows_nothing(workers: Workers) -> None:
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y")]
+    nodes = [
+        helper.make_node("QuickGelu", ["x"], ["a"], domain="com.microsoft"),
+        helper.make_node("Relu", ["a"], ["y"]),
+    ]
+    graph = helper.make_graph(nodes, "g", info[:1], info[1:])
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    case = Case(Program(model.SerializeToString()), {"x": np.ones(2, np.float32)})
+    premise = find(case, [resolve("fake:error@Relu/import")], None, workers)
+    assert premise.arbiter == resolve("onnxruntime:disable_all")
+    assert premise.failure.verdict.verdict == "fail"
+
+
 def test_a_trigger_in_the_body_of_a_loop_is_brought_out(workers: Workers) -> None:
     text = """g (float[2, 3] x) => (float[2, 3] y) <int64 turns = {3}, bool go = {1}> {
         a = Abs (x)

@@ -35,7 +35,7 @@ class Exhibit:
     """One failure as it is shown to others.
 
     `right` holds outputs whose values are known, {} when nobody could tell them. `source` says who told. `shows` is how often
-    the failure shows, and `runs` in how many runs it is looked for. `seconds` and `memory` (bytes) limit a run of it.
+    a failure that shows sometimes was seen, in how many runs, None for one that always does; `runs` in how many it is looked for. `seconds` and `memory` (bytes) limit a run of it.
     `passes` are guilty passes of the optimiser, `regression` and `fixed` say between which releases it came and went, "" where unknown.
     """
 
@@ -45,6 +45,7 @@ class Exhibit:
     observation: Observation
     right: Mapping[str, Right] = field(default_factory=dict)
     source: str = ""
+    shows: tuple[int, int] | None = None
     runs: int = 1
     seconds: float = 60.0
     memory: int = 4 << 30

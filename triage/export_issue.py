@@ -88,9 +88,10 @@ def _answers(exhibit: Exhibit, text: ModelText) -> dict[str, str]:
     seen = f"{_name(exhibit)}: {_WORDS.get(verdict.kind or '', 'a failure').lower()}"
     stage = f", in the stage `{verdict.stage}`" if verdict.stage else ""
     blame = "With its optimiser off the same compiler is right." if verdict.blame == "optimiser" else ""
+    often = "" if exhibit.shows is None else f"\n\n{_often(exhibit.shows)}"
     frames = _frames(exhibit.observation)
     return {
-        "summary": f"{seen}{stage}. {blame}\n\n{fenced(visible(verdict.reason))}".replace(" \n", "\n"),
+        "summary": f"{seen}{stage}. {blame}{often}\n\n{fenced(visible(verdict.reason))}".replace(" \n", "\n"),
         "expected": _expected(exhibit),
         "actual": _actual(exhibit),
         "regression": " ".join(_sentence(line) for line in (exhibit.regression, exhibit.fixed) if line),
@@ -156,10 +157,9 @@ def _reproducer(exhibit: Exhibit, text: ModelText) -> str:
         return f"No script shows it ({error}); the case is attached as `case.zip`."
     if len(source) > _MOST_SCRIPT:
         return "The script is too long for an issue and is attached as `repro.py`."
-    return (
-        "The script exits with 1 while the bug is there and with 0 when it is gone; it needs nothing but what it imports.\n\n"
-        + fenced(source.rstrip("\n"), "python")
-    )
+    looked = "" if exhibit.shows is None else f" It looks for it in up to {exhibit.runs} runs."
+    told = "The script exits with 1 while the bug is there and with 0 when it is gone; it needs nothing but what it imports."
+    return f"{told}{looked}\n\n{fenced(source.rstrip(chr(10)), 'python')}"
 
 
 def _environment(exhibit: Exhibit) -> list[str]:
@@ -172,6 +172,10 @@ def _environment(exhibit: Exhibit) -> list[str]:
                 continue
     lines.append(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {exhibit.target}")
     return [visible(line) for line in lines]
+
+
+def _often(shows: tuple[int, int]) -> str:
+    return f"It does not always show: it was seen in {shows[0]} of {shows[1]} runs of the same inputs."
 
 
 def _name(exhibit: Exhibit) -> str:

@@ -112,7 +112,13 @@ def _head(exhibit: Exhibit, test: bool) -> str:
         "",
     ]
     lines += textwrap.wrap(plain(verdict.reason or verdict.message), WIDTH)
-    facts = [f"Guilty: {', '.join(exhibit.passes)}." if exhibit.passes else "", exhibit.regression, exhibit.fixed]
+    often = f"It does not always show, so it is looked for in up to {exhibit.runs} runs." if exhibit.runs > 1 else ""
+    facts = [
+        f"Guilty: {', '.join(exhibit.passes)}." if exhibit.passes else "",
+        exhibit.regression,
+        exhibit.fixed,
+        often,
+    ]
     lines += [wrapped for fact in facts if fact for wrapped in textwrap.wrap(plain(fact), WIDTH)]
     seen = f"Seen on Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     seen += f", numpy {metadata.version('numpy')}, onnx {metadata.version('onnx')}"

@@ -251,8 +251,13 @@ class Queries:
         )
 
     def aside(self, verdict: str = "", most: int = 100) -> tuple[AsideRow, ...]:
-        """What is no bug, the most frequent first: an entry for each target, verdict and lack."""
-        sql = "SELECT target, verdict, what, message, count FROM aside WHERE ? IN ('', verdict) ORDER BY count DESC, what LIMIT ?"
+        """What is no confirmed bug, the most frequent first: an entry for each target, verdict and lack, and for each flaky fingerprint."""
+        sql = (
+            "SELECT * FROM (SELECT target, verdict, what, message, count, '' FROM aside UNION ALL"
+            " SELECT trim(targets), 'flaky', title, message, count, coalesce((SELECT folder FROM failures WHERE fingerprint = key"
+            " AND folder != '' ORDER BY rowid LIMIT 1), '') FROM fingerprints WHERE cluster IS NULL)"
+            " WHERE ? IN ('', verdict) ORDER BY count DESC, what LIMIT ?"
+        )
         with self._asking() as connection:
             return tuple(AsideRow(*row) for row in connection.execute(sql, [verdict, most]))
 

@@ -159,13 +159,17 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class AsideRow:
-    """What is no bug: what a target lacks, as a template, as it said it first, and how often."""
+    """What is no confirmed bug: what a target lacks, as a template, as it said it first, and how often.
+
+    Of what is flaky `what` is the title, `target` all of them, and `case` the folder of the first one, relative to the store ("": not kept).
+    """
 
     target: str
     verdict: str
     what: str
     message: str
     count: int
+    case: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ GROUPINGS = ("kind", "stage", "status", "backend", "target", "pass", "rule")
 @click.option("-n", "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Clusters at a time.")
 @click.option("--after", default="", help="Go on from the `next` of the page before.")
 @click.option("--group", "by", type=click.Choice(GROUPINGS), help="Count clusters by this instead.")
-@click.option("--aside", is_flag=True, help="List what is no bug (unsupported, environment) instead.")
+@click.option("--aside", is_flag=True, help="List what is no bug (unsupported, environment) and what is flaky instead.")
 @JSON
 def command(
     words: tuple[str, ...],
@@ -55,7 +55,10 @@ def command(
             if as_json:
                 click.echo(json.dumps({"aside": [asdict(entry) for entry in entries]}))
             else:
-                shown_rows = [(entry.count, entry.verdict, entry.target[:24], entry.what) for entry in entries]
+                shown_rows = [
+                    (entry.count, entry.verdict, entry.target[:24], f"{entry.case}  {entry.what}".strip())
+                    for entry in entries
+                ]
                 table(("tests", "verdict", "target", "what"), shown_rows, right=("tests",), wide="what")
             return 0
         page = store.clusters(text, sort=sort, reverse=reverse, after=after, limit=limit)  # type: ignore[arg-type]

@@ -2,12 +2,15 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
+    from opsieve.backends.target import Target
+    from opsieve.backends.verdict import Verdict
     from opsieve.backends.workers import Workers
     from opsieve.gen.case import Case
     from opsieve.triage.exhibit import Exhibit
@@ -50,8 +53,8 @@ def command(
 ) -> int:
     """Write the failure of CASE for others, once it was seen again: exit code 3 when it does not fail any more.
 
-    CASE is an .onnx file, a case folder, or a folder that holds model.onnx and its data; CLUSTER the id of a cluster, whose
-    representative is taken. The script needs numpy, onnx and the compiler, nothing of opsieve.
+    CASE is an .onnx file, a case folder, a folder that holds model.onnx and its data, or cases/KEY/N of the store; CLUSTER the id
+    of a cluster, whose representative is taken. The script needs numpy, onnx and the compiler, nothing of opsieve.
     """
     from opsieve.backends.workers import Workers
     from opsieve.backends.zygote import Limits
@@ -102,6 +105,7 @@ def shown_again(
     from opsieve.backends.judge import SECOND_VOICES, judge
     from opsieve.backends.lab import Lab
     from opsieve.backends.registry import resolve
+    from opsieve.reducer.discover import steady
     from opsieve.triage.exhibit import Exhibit, right_outputs
 
     told = _beside(place, "reduction.json").get("target", "")
@@ -109,22 +113,66 @@ def shown_again(
     lab = Lab(workers)
     voices = [voice for voice in SECOND_VOICES if resolve(voice) != chosen]
     judged = judge(case.program, case.inputs, chosen, lab, expected=case.expected, voices=voices)
-    if judged.verdict.verdict != "fail":
-        return None, f"{judged.verdict.verdict}: {judged.verdict.reason}"
-    right, source = right_outputs(case, judged.verdict, judged.observations[0].outputs, lab)
+    verdict, stored = judged.verdict, _stored(_case_of(place), chosen)
+    doubted: Verdict | None = None  # a failure that may show only sometimes
+    if verdict.verdict == "flaky":
+        doubted = verdict
+    elif verdict.verdict == "pass":
+        doubted = stored
+    elif verdict.verdict == "fail":
+        was_flaky = stored is not None and (stored.verdict, stored.kind) == ("flaky", verdict.kind)
+        doubted = verdict if was_flaky or not steady(case, chosen, verdict, workers) else None
+    exhibit, reason = None, f"{verdict.verdict}: {verdict.reason}"
+    if doubted is not None:
+        exhibit, reason = _seen_sometimes(case, chosen, doubted, workers, seconds)
+    elif verdict.verdict == "fail":
+        right, source = right_outputs(case, verdict, judged.observations[0].outputs, lab)
+        exhibit = Exhibit(case, chosen, verdict, judged.observations[0], right, source, seconds=seconds)
+    if exhibit is None:
+        return None, reason
     passes, regression, fixed = _culprit(place)
-    return Exhibit(
-        case, chosen, judged.verdict, judged.observations[0], right, source,
-        seconds=seconds, passes=passes, regression=regression, fixed=fixed,
-    ), ""  # fmt: skip
+    return replace(exhibit, passes=passes, regression=regression, fixed=fixed), ""
+
+
+def _stored(folder: Path, target: "Target") -> "Verdict | None":
+    """The verdict of a case of a store whose target died or raised; None for any other case, and for another target."""
+    from opsieve.backends.registry import resolve
+    from opsieve.gen.bad_input import BadInput
+    from opsieve.reducer.sameness import ENDS
+    from opsieve.triage.told import read_told, verdict_of
+
+    try:
+        told = read_told(folder)
+        return verdict_of(told) if told.kind in ENDS.values() and resolve(told.target) == target else None
+    except BadInput:  # it lies in no store
+        return None
+
+
+def _seen_sometimes(
+    case: "Case", target: "Target", verdict: "Verdict", workers: "Workers", seconds: float
+) -> "tuple[Exhibit | None, str]":
+    """An exhibit of a failure that shows sometimes, run until it is known how often; None and the reason when it is not seen."""
+    from opsieve.backends.lab import Lab
+    from opsieve.reducer.check import runs_for
+    from opsieve.reducer.discover import sometimes
+    from opsieve.triage.exhibit import Exhibit, right_outputs
+
+    found, reason = sometimes(case, target, replace(verdict, verdict="flaky"), workers)
+    if found is None:
+        return None, reason
+    told = replace(found.failure.verdict, reason=found.reason)
+    right, source = right_outputs(case, told, None, Lab(workers))
+    runs = runs_for(found.chance, sightings=1)
+    return Exhibit(case, target, told, found.observation, right, source, found.replays, runs, seconds), ""
 
 
 def folder_of(what: str, store: Path) -> Path:
-    """The case that a path or the name of a cluster means, the reduced one where there is one; BadInput when it means none."""
+    """The case that a path, the name of a case in a store or that of a cluster means, the reduced one where there is one; BadInput
+    when it means none."""
     from opsieve.gen.bad_input import BadInput, shown
     from opsieve.triage.queries import Queries
 
-    if Path(what).exists() or "/" in what:
+    if Path(what).exists() or ("/" in what and not what.startswith("cases/")):
         return Path(what)
     if not store.is_dir():
         raise BadInput(
@@ -138,12 +186,19 @@ def folder_of(what: str, store: Path) -> Path:
     return place
 
 
-def _culprit(place: Path) -> tuple[tuple[str, ...], str, str]:
-    """Guilty passes, where it came, where it went, from what `attribute` and `bisect` left; empty for what they did not."""
-    from opsieve.triage.beside import REDUCED, beside, culprit_of
+def _case_of(place: Path) -> Path:
+    """The case folder that `place` is, or is the reduced form of."""
+    from opsieve.triage.beside import REDUCED
 
     folder = place if place.is_dir() else place.parent
-    case = folder.parent if folder.name == REDUCED and (folder.parent / "case.json").is_file() else folder
+    return folder.parent if folder.name == REDUCED and (folder.parent / "case.json").is_file() else folder
+
+
+def _culprit(place: Path) -> tuple[tuple[str, ...], str, str]:
+    """Guilty passes, where it came, where it went, from what `attribute` and `bisect` left; empty for what they did not."""
+    from opsieve.triage.beside import beside, culprit_of
+
+    case = _case_of(place)
     found = culprit_of(case)
     sentences = {"regression": "", "fix": ""}
     for search in (found.get("commits"), found.get("releases")):  # a release says more to people than a commit
