@@ -14,9 +14,10 @@ from collections.abc import Iterator
 import numpy as np
 import onnx
 import onnxruntime
+from onnx.reference import ReferenceEvaluator
 
 from opsieve.gen.catalogue import first_dtypes, operators
-from opsieve.gen.declaration import ANY, Operator
+from opsieve.gen.declaration import ANY, Operator, Tensor
 from opsieve.gen.growth import SUPPORTED, single
 from opsieve.gen.lowering import lower_ir
 from opsieve.gen.schema import NEWEST, OLDEST, form
@@ -61,7 +62,10 @@ def instances(operator: Operator, dtype: str, opset: int, count: int) -> Iterato
 
 
 def problem(sketch: Sketch, run: bool = True) -> str:
-    """What is wrong with a sketch: `checker: ...`, `types: ...`, `run: ...`, `values: ...`, `unsupported: ...`; "" when nothing is."""
+    """What is wrong with a sketch: `checker: ...`, `types: ...`, `run: ...`, `values: ...`, `unsupported: ...`; "" when nothing is.
+
+    `onnxruntime: ...` is what it alone gets wrong: ONNX's reference evaluator, or its inference, gives what is declared.
+    """
     outputs = [tensor for node in sketch.nodes for tensor in node.outs if tensor.name]
     model, inputs = written(sketch, outputs, "soak")
     proto = onnx.load_model_from_string(model)
@@ -94,12 +98,17 @@ def problem(sketch: Sketch, run: bool = True) -> str:
         found = session.run(None, inputs)
     except Exception as error:  # noqa: BLE001 - the same
         text = str(error).splitlines()[0][:300]
-        return f"{'unsupported' if _NOT_THERE.search(text) else 'run'}: {text}"
+        if _NOT_THERE.search(text):
+            return f"unsupported: {text}"
+        return f"{'onnxruntime' if _evaluates(proto, inputs, outputs) else 'run'}: {text}"
     for tensor, value in zip(outputs, found, strict=True):
         if not isinstance(value, np.ndarray):
             continue
         if tuple(value.shape) != tuple(tensor.shape) and "?" not in tensor.shape:
-            return f"run: declared {tensor}, got {value.shape}"
+            told = read_type(inferred.graph.output[outputs.index(tensor)].type)
+            sure = not own and isinstance(told, TensorType) and told.shape == tuple(tensor.shape)
+            who = "onnxruntime" if sure or _evaluates(proto, inputs, outputs) else "run"
+            return f"{who}: declared {tensor}, got {value.shape}"
         if value.dtype.kind == "f" and not np.isfinite(value).all():
             return f"values: not finite, {tensor}"
         if value.dtype.kind in "fiub" and value.size and tensor.dtype == value.dtype.name:
@@ -107,6 +116,15 @@ def problem(sketch: Sketch, run: bool = True) -> str:
             if float(value.min()) < tensor.low - slack or float(value.max()) > tensor.high + slack:
                 return f"values: {value.min()}..{value.max()} outside {tensor}"
     return ""
+
+
+def _evaluates(proto: onnx.ModelProto, inputs: dict[str, np.ndarray], outputs: list[Tensor]) -> bool:
+    """Whether ONNX's reference evaluator gives what is declared."""
+    try:
+        found = ReferenceEvaluator(proto).run(None, inputs)
+    except Exception:  # noqa: BLE001 - it says nothing then
+        return False
+    return all(np.shape(value) == tuple(tensor.shape) for tensor, value in zip(outputs, found, strict=True))
 
 
 def _agree(declared: object, inferred: object) -> bool:
