@@ -1,6 +1,5 @@
 """A subject flattened into numbered tensors and nodes with their types, and how a changed model is settled as a subject."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -8,8 +7,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, shape_inference
 
+from opsieve.gen.declaration import Typed
+from opsieve.gen.rulings import KNOWN, review
 from opsieve.gen.structure import bodies
-from opsieve.gen.tensors import NUMBERS, Value, dtype_name
+from opsieve.gen.tensors import DTYPES, NUMBERS, Value, dtype_name
 from opsieve.reducer.edit import Edit
 from opsieve.reducer.order import simpler
 from opsieve.reducer.shrink_graph import (
@@ -26,7 +27,6 @@ from opsieve.reducer.subject import Subject
 
 ABSENT = -1
 _BODIED = frozenset(("If", "Loop", "Scan", "SequenceMap"))
-KNOWN = 64  # elements up to which a constant's value is looked at: enough for shapes, axes and bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +100,13 @@ def settle(subject: Subject, model: onnx.ModelProto, inputs: dict[str, Value] | 
     static = copied(model)
     _make_static(static.graph, inputs)
     _forget_types(static.graph)
+    if _faulty(subject, static):  # before inference, which some faults bring down
+        return None
     inferred = _inferred(static, strict=True)
     if inferred is None:
         return None
     types = _types(inferred.graph)
-    stored = {
-        tensor.name: helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
-        for tensor in inferred.graph.initializer
-        if len(tensor.dims) > 2
-    }
-    if not _sizes_agree(inferred.graph, {**stored, **types}) or (_has_empty(types) and not _is_empty(subject)):
+    if (_has_empty(types) and not _is_empty(subject)) or _faulty(subject, static, types):
         return None
     kept = {name: value for name, value in subject.values.items() if name in types and _fits(value, types[name])}
     if _is_dynamic(model.graph):
@@ -123,32 +120,19 @@ def settle(subject: Subject, model: onnx.ModelProto, inputs: dict[str, Value] | 
     return Subject(model, inputs, kept)
 
 
-def _sizes_agree(graph: onnx.GraphProto, types: Mapping[str, onnx.TypeProto]) -> bool:
-    """What inference does not look at: a Reshape keeps the number of elements, a convolution's groups divide its channels."""
-    for node in graph.node:
-        if node.op_type == "Reshape":
-            left, right = _sizes(types, node.input[0]), _sizes(types, node.output[0])
-            if left is not None and right is not None and math.prod(left) != math.prod(right):
-                return False
-        elif node.op_type in ("Conv", "ConvTranspose"):
-            x, w = _sizes(types, node.input[0]), _sizes(types, node.input[1])
-            group = next((attribute.i for attribute in node.attribute if attribute.name == "group"), 1)
-            if x and w and not _channels_agree(x[1], w, group, node.op_type == "Conv"):
-                return False
-    return True
+def _faulty(subject: Subject, model: onnx.ModelProto, told: Mapping[str, onnx.TypeProto] | None = None) -> bool:
+    """Whether a node of a changed model is invalid by its declaration, where the subject itself is sound in these respects."""
+    typed = (
+        {} if told is None else {name: found for name, type_ in told.items() if (found := _typed(type_)) is not None}
+    )
+    return bool(review(model, {}, typed).fault) and not review(subject.model, subject.inputs).fault
 
 
-def _channels_agree(channels: int, w: list[int], group: int, forward: bool) -> bool:
-    if group < 1 or w[0] % group:
-        return False
-    return channels == (w[1] * group if forward else w[0])
-
-
-def _sizes(types: Mapping[str, onnx.TypeProto], name: str) -> list[int] | None:
-    type_ = types.get(name)
-    if type_ is None or not type_.HasField("tensor_type") or not _is_static(type_):
+def _typed(type_: onnx.TypeProto) -> Typed | None:
+    if not type_.HasField("tensor_type") or not _is_static(type_) or type_.tensor_type.elem_type not in DTYPES:
         return None
-    return [dim.dim_value for dim in type_.tensor_type.shape.dim]
+    tensor = type_.tensor_type
+    return DTYPES[tensor.elem_type], tuple(dim.dim_value for dim in tensor.shape.dim)
 
 
 def _has_empty(types: Mapping[str, onnx.TypeProto]) -> bool:
