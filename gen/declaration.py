@@ -31,6 +31,7 @@ OUTPUTS = (
     "#outputs"  # in what `sample` gives beside the attributes: how many of the outputs are wanted (all, if absent)
 )
 Bounds = tuple[float, float]
+_TINY = 1e-6  # as good as zero: ends of intervals are rounded (a sine of 0 is none), and float16 has nothing below 6e-8
 
 
 class Tensor:
@@ -75,7 +76,9 @@ class Tensor:
     def within(self, domain: Domain) -> bool:
         """Whether every element lies in a domain."""
         return (
-            domain.low <= self.low and self.high <= domain.high and not (domain.nonzero and self.low <= 0 <= self.high)
+            domain.low <= self.low
+            and self.high <= domain.high
+            and not (domain.nonzero and self.low < _TINY and self.high > -_TINY)
         )
 
     def __repr__(self) -> str:

@@ -7,7 +7,8 @@ import pytest
 from operator_soak import forms, instances, soaked
 
 from opsieve.gen.catalogue import first_dtypes, operators, qualified
-from opsieve.gen.declaration import OUTPUTS, Operator
+from opsieve.gen.declaration import OUTPUTS, Operator, Tensor
+from opsieve.gen.domains import Domain
 from opsieve.gen.growth import Wish, case
 from opsieve.gen.strategies import generate
 from opsieve.gen.structure import all_nodes
@@ -96,3 +97,13 @@ def test_an_empty_sequence_is_filled_or_measured_and_never_read() -> None:
     sketch = next(found for _, found in instances(operators()["Relu"], "float32", 21, 9) if found is not None)
     sketch.emit("SequenceEmpty", "", [], {}, [("sequence(float32)", (2,))], (0.0, 1.0))  # as `mutate` lays one
     assert sketch.matching("sequence(float32)", (2,)) is None
+
+
+def test_an_interval_that_ends_at_zero_but_for_rounding_has_zeros_in_it() -> None:
+    zero = Tensor("x", "float32", (2,))
+    bounds = operators()["Sin"].bounds([zero], {})
+    assert isinstance(bounds, tuple)
+    wave = Tensor("y", "float32", (2,), *bounds)
+    assert not wave.within(Domain(nonzero=True))
+    assert Tensor("y", "float32", (2,), 0.01, 1).within(Domain(nonzero=True))
+    assert Tensor("y", "float32", (2,), -1, -0.01).within(Domain(nonzero=True))
