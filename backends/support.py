@@ -93,6 +93,8 @@ def signature(operator: Operator, ins: Sequence[Tensor | None], attrs: Attribute
         extra = attrs["output_padding"]
         if any(pad >= stride for pad, stride in zip(extra, attrs.get("strides") or [1] * len(extra), strict=True)):
             told += " padded-beyond-stride"  # where dilations allow it
+    if operator.name == "SequenceMap":  # a function, into which those of its body are inlined in turn
+        told += f" body={attrs['body'].nodes[-1].op}"
     return told
 
 

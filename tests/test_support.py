@@ -12,6 +12,7 @@ from opsieve.backends.workers import Test, Workers
 from opsieve.gen.catalogue import operators
 from opsieve.gen.declaration import Tensor
 from opsieve.gen.growth import Wish
+from opsieve.gen.sketch import Body, Node
 from opsieve.gen.strategies import generate
 from opsieve.gen.structure import all_nodes
 
@@ -106,6 +107,8 @@ def test_a_signature_holds_what_chooses_a_kernel() -> None:
     assert signature(there["Cast"], [x], {"to": 10}, 13) == "Cast 13 float32 to=10"
     assert signature(there["Concat"], [x, x, x], {"axis": 0}, 13) == "Concat 13 float32"
     assert signature(there["Slice"], [x, n, n, None, n], {}, 13) == "Slice 13 float32,int64,int64,int64"
+    body = Body((), [Node("Identity", "", [x], [x], {}, "n")], [x])
+    assert signature(there["SequenceMap"], [x], {"body": body}, 18) == "SequenceMap 17 float32 body=Identity"
     attrs = {"auto_pad": "SAME_UPPER", "dilations": [1, 2]}
     assert signature(there["Conv"], [x, x], attrs, 18) == "Conv 11 float32,float32 auto_pad=SAME_UPPER dilated"
 
