@@ -13,11 +13,6 @@ Size = Any  # an int, or a z3.ArithRef
 Truth = Any  # a bool, or a z3.BoolRef
 
 
-def is_concrete(value: Size) -> bool:
-    """Whether a size is a number rather than a term."""
-    return isinstance(value, int)
-
-
 def quotient(a: Size, b: int) -> Size:
     """`a` divided by a positive `b`, rounded down."""
     return a // b if isinstance(a, int) and isinstance(b, int) else a / b  # z3's `/` of integers rounds down

@@ -52,7 +52,6 @@ class Form:
     types: dict[str, frozenset[str]]
     attributes: dict[str, OpSchema.Attribute]
     least_inputs: int
-    least_outputs: int
 
     def dtypes(self, position: int) -> frozenset[str]:
         """The dtypes that an input may have; those of the last slot for every further input of a variadic operator."""
@@ -84,7 +83,6 @@ def form(name: str, opset: int, domain: str = "") -> Form | None:
         types,
         dict(schema.attributes),
         schema.min_input,
-        schema.min_output,
     )
 
 

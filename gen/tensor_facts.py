@@ -7,8 +7,6 @@ SIGNED = ("int64", "int32", "int16", "int8")
 UNSIGNED = ("uint64", "uint32", "uint16", "uint8")
 INTEGERS = (*SIGNED, *UNSIGNED)
 NUMERIC = (*FLOATS, *INTEGERS)
-EIGHT_BIT_FLOATS = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
-FOUR_BIT = ("int4", "uint4")
 PLAIN = (*NUMERIC, "bool")
 
 # The largest magnitude that generated values may reach: a sum or product of two neighbours still has room in its type, and

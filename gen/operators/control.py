@@ -48,6 +48,11 @@ def _given(body: Sketch, tensor: Tensor) -> Tensor:
     return body.emit("Identity", "", [tensor], {}, [(tensor.dtype, tensor.shape)], (tensor.low, tensor.high))[0]
 
 
+def _distinct(given: Sequence[Tensor]) -> bool:
+    """Whether no tensor is given twice: a graph's outputs have names of their own."""
+    return len({id(tensor) for tensor in given}) == len(given)
+
+
 def _own(body: Sketch, dtypes: tuple[str, ...] = _DTYPES) -> list[Tensor]:
     """What the body's nodes made, of known size and of a dtype that can go on."""
     return [
@@ -95,8 +100,8 @@ def _if(sketch: Sketch, condition: Tensor) -> Instance | None:
         chosen = [first.match(draw.choice(("float32", "int64")), sketch.shape(0, 3))]
     others = [_given(second, _typed_like(second, tensor.dtype, tensor.shape)) for tensor in chosen]
     chosen = [_given(first, tensor) for tensor in chosen]
-    if len({id(tensor) for tensor in others}) < len(others) or len({id(tensor) for tensor in chosen}) < len(chosen):
-        return None  # a graph's outputs have names of their own
+    if not (_distinct(others) and _distinct(chosen)):
+        return None
     return [condition], {"then_branch": Body((), first.nodes, chosen), "else_branch": Body((), second.nodes, others)}
 
 
@@ -166,7 +171,7 @@ def _loop(sketch: Sketch, x: Tensor) -> Instance | None:
         return None
     go_on = body.emit("Identity", "", [going], {}, [("bool", ())], (0.0, 1.0))[0]
     given = [go_on, *outputs, *collected]
-    if len({id(tensor) for tensor in given}) < len(given):
+    if not _distinct(given):
         return None
     condition = sketch.ints([1], "bool", ()) if draw.random() < 0.4 else None
     attrs: Attributes = {"body": Body((number, going, *inputs), body.nodes, given)}
@@ -212,7 +217,7 @@ def _scan(sketch: Sketch, x: Tensor) -> Instance | None:
     if not outputs and not collected:
         return None
     given = [*outputs, *collected]
-    if len({id(tensor) for tensor in given}) < len(given):
+    if not _distinct(given):
         return None
     attrs: Attributes = {"num_scan_inputs": len(apart), "body": Body((*states, *slices), body.nodes, given)}
     if axis or len(apart) > 1:

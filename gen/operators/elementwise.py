@@ -74,10 +74,6 @@ def _softplus(x: float) -> float:
     return x if x > 30 else math.log1p(math.exp(x))
 
 
-def _least(x: float) -> float:
-    return min(x, 0.0)
-
-
 def unary(
     name: str, interval: Interval, safe: Domain = ANY, attrs: Callable[[Sketch], Attributes] | None = None, **more: Any
 ) -> Operator:

@@ -179,8 +179,8 @@ def _known_axis(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [] if values is None else [-rank <= values[0] < rank]
 
 
-def _with_axis(default: bool = True) -> Callable[[Sketch, Tensor], tuple[Sequence[Tensor], Attributes]]:
-    return lambda sketch, x: ([x], {"axis": axis_of(sketch, x)} if sketch.draw.random() < 0.8 else {})
+def _with_axis(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+    return [x], {"axis": axis_of(sketch, x)} if sketch.draw.random() < 0.8 else {}
 
 
 def _last_axis_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -249,9 +249,9 @@ AXIS = (
     along("ArgMin", _best, infer=_best_type, requires=_axis_inside, bounds=_place),
     along("CumSum", _running, requires=_known_axis, bounds=_running_sum),
     along("CumProd", _running, requires=_known_axis, bounds=_running_product),
-    along("Softmax", _with_axis(), requires=_last_axis_inside, bounds=_softmax_share, dtypes=FLOATS),
-    along("LogSoftmax", _with_axis(), requires=_last_axis_inside, bounds=_log_share, dtypes=FLOATS),
-    along("Hardmax", _with_axis(), requires=_last_axis_inside, bounds=_share, dtypes=FLOATS),
+    along("Softmax", _with_axis, requires=_last_axis_inside, bounds=_softmax_share, dtypes=FLOATS),
+    along("LogSoftmax", _with_axis, requires=_last_axis_inside, bounds=_log_share, dtypes=FLOATS),
+    along("Hardmax", _with_axis, requires=_last_axis_inside, bounds=_share, dtypes=FLOATS),
     along(
         "LpNormalization",
         _norm,
