@@ -1,108 +1,109 @@
 """Inputs under which no intermediate result of a program is NaN or infinite: the main process's side of the value search.
 
 What is tried, in order: the values at hand; ranges repaired by the declarations' domains (gen/repair.py, no torch); NNSmith's gradient
-search in a worker with torch (value_search_torch.py), from the values at hand and from the repaired ones; ranges guessed. Each is run with every inner
-tensor as an output, unoptimised, in a worker, and only what comes out finite is given back.
+search in a worker with torch (value_search_torch.py), from the values at hand and from the repaired ones; ranges guessed. Each is run with
+every inner tensor as an output, unoptimised, in a worker, and only what comes out finite is given back. The searches of many programs go
+on side by side, so that workers get their questions in batches; none knows of another.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx
 
-from opsieve.backends.inference import typed
+from opsieve.backends.inference import INFERRING, with_told
+from opsieve.backends.observation import Observation
 from opsieve.backends.target import Target
-from opsieve.backends.workers import Workers
+from opsieve.backends.workers import Test, Workers
+from opsieve.gen.declaration import Bounds
+from opsieve.gen.intervals import Breach
 from opsieve.gen.metrics_graph import lacks_types
 from opsieve.gen.program import Program
-from opsieve.gen.repair import guesses, refilled, repaired, with_weights
+from opsieve.gen.repair import guesses, refilled, repaired, unreached, with_weights
 from opsieve.gen.steps import outline
 
 RUNNERS = (Target.parse("onnxruntime:disable_all"), Target.parse("reference"))
-GRADIENT = "value-search:weights={weights},iterations={iterations}"
-ITERATIONS = 200
+METHODS = ("repaired", "gradient", "guessed")
 GUESSES = 24
+TOGETHER = 32  # searches that go on side by side
+
+Question = tuple[Target, Test]
+Asking = Generator[Question, Observation, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How hard to look.
+
+    `weights` lets float initializers and constants change too: for programs that are ours. `iterations` limits each gradient search,
+    of which there are two at most; `gradient` are more options of it. `methods` are those that are tried.
+    """
+
+    weights: bool = False
+    iterations: int = 200
+    methods: tuple[str, ...] = METHODS
+    gradient: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A program (with other weights, where those were asked for) and inputs; `how` is `given`, `repaired`, `gradient` or `guessed`."""
+    """A program (with other weights, where those were allowed) and inputs.
+
+    `how` they were found is `given` (as they were), `repaired`, `gradient` or `guessed`. Else they are those given, with `none`, and
+    `broken` is the first operator with a NaN or infinity among its results, or with `unchecked`: neither onnxruntime nor
+    ONNX's evaluator runs the program.
+    """
 
     program: Program
     inputs: dict[str, Any]
     how: str
+    broken: str = ""
 
 
-def search_values(
-    program: Program,
-    inputs: Mapping[str, Any],
-    seed: int,
-    workers: Workers,
-    weights: bool = False,
-    iterations: int = ITERATIONS,
-) -> Found | None:
-    """Values near those given under which nothing in the program is NaN or infinite; None when none were found.
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What values are to be found for: the search begins with those given and draws by the seed."""
 
-    `weights` lets float initializers and constants change too: for programs that are ours. `iterations` limits each gradient
-    search. Equal arguments give equal values. Without torch the gradient search is left out.
+    program: Program
+    inputs: Mapping[str, Any]
+    seed: int
+
+
+def search_values(wanted: Sequence[Wanted], workers: Workers, effort: Effort | None = None) -> Iterator[Found]:
+    """For each program, in order, values under which nothing in it is NaN or infinite, or those given.
+
+    Equal arguments give equal values. Without torch the gradient search is left out.
     """
-    for found in candidates(program, inputs, seed, workers, weights, iterations):
-        if first_broken(found.program, found.inputs, workers) == "":
-            return found
-    return None
+    effort = effort or Effort()
+    for start in range(0, len(wanted), TOGETHER):
+        group = wanted[start : start + TOGETHER]
+        yield from answered([_searching(item, effort) for item in group], workers)
 
 
-def candidates(
-    program: Program,
-    inputs: Mapping[str, Any],
-    seed: int,
-    workers: Workers,
-    weights: bool,
-    iterations: int = ITERATIONS,
-    gradients: bool = True,
-) -> Iterator[Found]:
-    """What is tried, in order; nothing is run before it is asked for."""
-    yield Found(program, dict(inputs), "given")
-    model = concrete(program, inputs, workers)
-    graph = outline(model, inputs)
-    repair = repaired(graph, seed, weights)
-    ranges = repair.ranges
-    moved = _changed(program, *refilled(model, inputs, ranges, seed), ranges, "repaired") if ranges else None
-    if moved is not None:
-        yield moved
-    for start in (Found(program, dict(inputs), "given"), moved):
-        if gradients and start is not None:
-            searched = by_gradient(start.program, start.inputs, seed, workers, weights, iterations)
-            if searched is not None:
-                yield searched
-    for number, guess in enumerate(islice(guesses(graph, repair.left, seed, weights), GUESSES)):
-        drawn = {**ranges, **guess}
-        yield _changed(program, *refilled(model, inputs, drawn, seed + number), drawn, "guessed")
+def answered(going: Sequence[Asking], workers: Workers) -> list[Any]:
+    """What each of some generators of questions returns; in each round all questions to a target are asked together."""
+    results: list[Any] = [None] * len(going)
+    asked: dict[int, Question] = {}
 
+    def go_on(place: int, answer: Observation | None) -> None:
+        try:
+            asked[place] = next(going[place]) if answer is None else going[place].send(answer)
+        except StopIteration as end:
+            asked.pop(place, None)
+            results[place] = end.value
 
-def by_gradient(
-    program: Program,
-    inputs: Mapping[str, Any],
-    seed: int,
-    workers: Workers,
-    weights: bool = False,
-    iterations: int = ITERATIONS,
-    more: str = "",
-) -> Found | None:
-    """What the gradient search finds, unchecked; None where it finds nothing, lacks an operator, or torch is not there."""
-    wanted = GRADIENT.format(weights="on" if weights else "off", iterations=iterations) + more
-    model = concrete(program, inputs, workers)
-    fed = {**inputs, "": np.array(seed, np.int64)}
-    answer = workers.observe(Target.parse(wanted), Program(model.SerializeToString(), program.name), fed)
-    if not answer.outputs:
-        return None
-    values = {name: answer.outputs.get(name, value) for name, value in inputs.items()}
-    changed = {name: value for name, value in answer.outputs.items() if name not in inputs}
-    made = with_weights(program.proto, changed)
-    return Found(program if made is program.proto else _written(made, program), values, "gradient")
+    for place in range(len(going)):
+        go_on(place, None)
+    while asked:
+        target = next(iter(asked.values()))[0]
+        places = [place for place, question in asked.items() if question[0] == target]
+        answers = list(workers.observe_many(target, [asked[place][1] for place in places]))
+        for place, answer in zip(places, answers, strict=True):
+            go_on(place, answer)
+    return results
 
 
 def first_broken(program: Program, inputs: Mapping[str, Any], workers: Workers) -> str | None:
@@ -110,20 +111,111 @@ def first_broken(program: Program, inputs: Mapping[str, Any], workers: Workers) 
 
     None when neither onnxruntime nor ONNX's evaluator runs the program. Bodies count as their node.
     """
-    shown = exposed(program)
+    met = answered([_checked(program, inputs)], workers)[0]
+    return met if met is None or met == "" else str(met.op_type)
+
+
+def _searching(wanted: Wanted, effort: Effort) -> Generator[Question, Observation, Found]:
+    given = Found(wanted.program, dict(wanted.inputs), "given")
+    met = yield from _checked(given.program, given.inputs)
+    if met == "":
+        return given
+    lost = replace(given, how="unchecked") if met is None else replace(given, how="none", broken=met.op_type)
+    model = yield from _concrete(wanted.program, wanted.inputs)
+    graph = outline(model, wanted.inputs)
+    if isinstance(met, onnx.NodeProto) and unreached(graph, met.output[0], effort.weights):
+        return lost
+    starts = [(given, model)]
+    ranges: Mapping[str, Bounds] = {}
+    left: Sequence[Breach] = ()
+    if "repaired" in effort.methods:
+        repair = repaired(graph, wanted.seed, effort.weights)
+        ranges, left = repair.ranges, repair.left
+        if ranges:
+            moved, changed = _drawn(wanted, model, ranges, 0, "repaired")
+            met_again = yield from _checked(moved.program, moved.inputs)
+            if met_again == "":
+                return moved
+            met = met if met_again is None else met_again
+            starts.append((moved, changed))
+    if met is None:
+        return lost  # nobody runs it: no values can be told from others
+    for start, typed in starts if "gradient" in effort.methods else ():
+        searched = yield from _gradient(start, typed, wanted.seed, effort)
+        if searched is not None and (yield from _checked(searched.program, searched.inputs)) == "":
+            return searched
+    if "guessed" in effort.methods:
+        for number, guess in enumerate(islice(guesses(graph, left, wanted.seed, effort.weights), GUESSES)):
+            guessed, _ = _drawn(wanted, model, {**ranges, **guess}, number, "guessed")
+            if (yield from _checked(guessed.program, guessed.inputs)) == "":
+                return guessed
+    return lost
+
+
+def _checked(
+    program: Program, inputs: Mapping[str, Any]
+) -> Generator[Question, Observation, onnx.NodeProto | Literal[""] | None]:
+    """The first node with a result that is not finite; "" for none, None when nobody runs the program."""
+    shown = Test(exposed(program), dict(inputs))
     for runner in RUNNERS:
-        answer = workers.observe(runner, shown, dict(inputs))
+        answer = yield runner, shown
         if answer.outputs is not None:
-            return broken(program.proto.graph.node, answer.outputs)
+            return broken(program.proto.graph.node, answer.outputs) or ""
     return None
 
 
-def broken(nodes: Sequence[onnx.NodeProto], values: Mapping[str, Any]) -> str:
-    """The operator of the first node with a value that is not finite; "" for none."""
+def _gradient(
+    start: Found, model: onnx.ModelProto, seed: int, effort: Effort
+) -> Generator[Question, Observation, Found | None]:
+    """What the gradient search finds, unchecked; None where it finds nothing, lacks an operator, or torch is not there."""
+    weights = "on" if effort.weights else "off"
+    target = Target.parse(f"value-search:weights={weights},iterations={effort.iterations}{effort.gradient}")
+    fed = {**start.inputs, "": np.array(seed, np.int64)}
+    answer = yield target, Test(Program(model.SerializeToString(), start.program.name), fed)
+    if not answer.outputs:
+        return None
+    values = {name: answer.outputs.get(name, value) for name, value in start.inputs.items()}
+    changed = {name: value for name, value in answer.outputs.items() if name not in start.inputs}
+    made = with_weights(start.program.proto, changed)
+    return Found(start.program if made is start.program.proto else _written(made, start.program), values, "gradient")
+
+
+def _concrete(program: Program, inputs: Mapping[str, Any]) -> Generator[Question, Observation, onnx.ModelProto]:
+    """The model with the sizes that these inputs have, and the types of its inner values."""
+    model = program.proto
+    if _open(model):
+        model = onnx.ModelProto()
+        model.CopyFrom(program.proto)
+        del model.graph.value_info[:]
+        for info in model.graph.input:
+            value = inputs.get(info.name)
+            if isinstance(value, np.ndarray) and info.type.HasField("tensor_type"):
+                del info.type.tensor_type.shape.dim[:]
+                info.type.tensor_type.shape.SetInParent()
+                for side in value.shape:
+                    info.type.tensor_type.shape.dim.add().dim_value = side
+    if not lacks_types(model):
+        return model
+    bound = _written(model, program)
+    answer = yield INFERRING, Test(bound, {}, as_is=True)
+    return with_told(bound, answer)[0]
+
+
+def _drawn(
+    wanted: Wanted, model: onnx.ModelProto, ranges: Mapping[str, Bounds], number: int, how: str
+) -> tuple[Found, onnx.ModelProto]:
+    """Values drawn from ranges, with the model that holds them; the program itself where only inputs changed, as it was declared."""
+    changed, inputs = refilled(model, wanted.inputs, ranges, wanted.seed + number)
+    own = any(name not in wanted.inputs for name in ranges)
+    return Found(_written(changed, wanted.program) if own else wanted.program, inputs, how), changed
+
+
+def broken(nodes: Sequence[onnx.NodeProto], values: Mapping[str, Any]) -> onnx.NodeProto | None:
+    """The first node with a result that is not finite; None for none."""
     for node in nodes:
         if any(not finite(values[name]) for name in node.output if name in values):
-            return node.op_type
-    return ""
+            return node
+    return None
 
 
 def finite(value: Any) -> bool:
@@ -152,38 +244,8 @@ def exposed(program: Program) -> Program:
     return _written(model, program)
 
 
-def concrete(program: Program, inputs: Mapping[str, Any], workers: Workers) -> onnx.ModelProto:
-    """The model with the sizes that these inputs have, and the types of its inner values."""
-    if not lacks_types(program.proto) and not _open(program.proto):
-        return program.proto
-    model = onnx.ModelProto()
-    model.CopyFrom(program.proto)
-    if _open(model):
-        del model.graph.value_info[:]
-        for info in model.graph.input:
-            value = inputs.get(info.name)
-            if isinstance(value, np.ndarray) and info.type.HasField("tensor_type"):
-                del info.type.tensor_type.shape.dim[:]
-                info.type.tensor_type.shape.SetInParent()
-                for side in value.shape:
-                    info.type.tensor_type.shape.dim.add().dim_value = side
-    return next(typed(workers, [_written(model, program)]))[0]
-
-
 def _open(model: onnx.ModelProto) -> bool:
     return any(dim.dim_param for info in model.graph.input for dim in info.type.tensor_type.shape.dim)
-
-
-def _changed(
-    program: Program,
-    model: onnx.ModelProto,
-    inputs: dict[str, Any],
-    ranges: Mapping[str, Any],
-    how: str,
-) -> Found:
-    """The program itself where only inputs changed, so that declared types stay as they were written."""
-    own = any(name not in inputs for name in ranges)
-    return Found(_written(model, program) if own else program, inputs, how)
 
 
 def _written(model: onnx.ModelProto, like: Program) -> Program:

@@ -1,110 +1,161 @@
 """How often a program has values without NaN or infinity anywhere inside, by how they are looked for: NNSmith's figure 11.
 
-    python benchmarks/values.py [--models N] [--nodes 20,50] [--iterations 200] [--methods drawn,sampling,...] [--json]
+    python benchmarks/values.py [--models N] [--nodes 20,50] [--iterations 200] [--methods sampling,gradient,...] [--json]
 
 Programs are isra's with float32 leaves, grown without regard to ranges, so that many operators stand outside their domain; beside
-them isra's as they are by default, of all dtypes. Every inner tensor is looked at in a run of onnxruntime, unoptimised; models that it
-does not run (no kernel) are replaced by the next seed. `drawn` are the values that the program came with. The torch methods begin with
-those, as the paper's do; `sampling` draws anew as often as the others iterate. `repair` needs no torch. Seconds are those of one
-search, on the models that need one, runs that check included.
+them isra's as they are by default. Every inner tensor is looked at in a run of onnxruntime, unoptimised; models that it does not
+run (no kernel) are replaced by the next seed. `drawn` are the values that the program came with. The torch methods begin with those,
+as the paper's do; `sampling` draws anew as often as the others iterate. `repair` needs no torch. Time is CPU time of one search, of this
+process and of all workers, on the models that need one, runs that check included.
+
+Of what no method solves, `lost` are the programs in which one and the same element is not finite in each of 64 draws of all their leaves: as
+far as that tells, no values make it so (a logarithm of a constant that is negative, a division by the zero that an exclusive CumSum begins with).
 """
 
 import argparse
 import json
+import os
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from opsieve.backends.target import Target
-from opsieve.backends.value_search import Found, broken, by_gradient, candidates, exposed, first_broken
-from opsieve.backends.workers import Workers
-from opsieve.gen.growth import Wish, begun, case, grown
+from opsieve.backends.value_search import Effort, Wanted, broken, exposed, search_values
+from opsieve.backends.workers import Test, Workers
+from opsieve.gen.growth import Wish
 from opsieve.gen.program import Program
-from opsieve.gen.strategies import isra
+from opsieve.gen.repair import guesses, refilled
+from opsieve.gen.steps import outline
+from opsieve.gen.strategies import generate
 
 ORT = Target.parse("onnxruntime:disable_all")
-FLOATS = frozenset(("float32",))
-Search = Callable[[Program, dict[str, Any], int], Found | None]
+METHODS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "sampling": (("gradient",), ",method=sampling"),
+    "gradient": (("gradient",), ",proxy=off"),
+    "gradient+proxy": (("gradient",), ""),
+    "repair": (("repaired", "guessed"), ""),
+    "all": (("repaired", "gradient", "guessed"), ""),
+}
+DRAWS = 64
+GROUP = 32
 
 
-def programs(nodes: int, ranged: bool, workers: Workers) -> Iterator[tuple[Program, dict[str, Any], str]]:
+def programs(nodes: int, values: str, workers: Workers) -> Iterator[tuple[Program, dict[str, Any], str]]:
     """Programs that onnxruntime runs, with their values, and the first operator whose result is not finite under them."""
-    wish = Wish(nodes=nodes, types=True, dtypes=None if ranged else FLOATS)
-    seed = 0
-    while True:
-        if ranged:
-            made = isra(wish, seed)
-        else:
-            sketch = begun(wish, seed, "isra", ranged=False)
-            grown(sketch, wish)
-            made = case(sketch, wish, "isra", seed)
-        seed += 1
-        answer = workers.observe(ORT, exposed(made.program), dict(made.inputs))
-        if answer.outputs is not None:
-            yield made.program, dict(made.inputs), broken(made.program.proto.graph.node, answer.outputs)
+    wish = Wish(nodes=nodes, types=True, dtypes=frozenset(("float32",)), values=values)
+    for start in range(0, 1 << 30, GROUP):
+        made = [generate("isra", seed, wish) for seed in range(start, start + GROUP)]
+        tests = [Test(exposed(case.program), dict(case.inputs)) for case in made]
+        for case, answer in zip(made, workers.observe_many(ORT, tests), strict=True):
+            if answer.outputs is not None:
+                met = broken(case.program.proto.graph.node, answer.outputs)
+                yield case.program, dict(case.inputs), "" if met is None else met.op_type
 
 
-def searches(workers: Workers, iterations: int) -> Mapping[str, Search]:
-    """The methods by name."""
+def seconds() -> float:
+    """CPU seconds of this process and of all that descend from it, those that have ended and were waited for included."""
+    tick = os.sysconf("SC_CLK_TCK")
+    parents: dict[int, int] = {}
+    spent: dict[int, float] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:  # it has ended
+                continue
+            parents[int(entry.name)] = int(fields[1])
+            spent[int(entry.name)] = sum(map(int, fields[11:15])) / tick
+    total = 0.0
+    for number in parents:
+        above = number
+        while above > 1 and above != os.getpid():
+            above = parents.get(above, 0)
+        total += spent[number] if above == os.getpid() else 0.0
+    return total
 
-    def gradient(more: str) -> Search:
-        return lambda program, inputs, seed: by_gradient(program, inputs, seed, workers, True, iterations, more)
 
-    def all_of(*kinds: str) -> Search:
-        def search(program: Program, inputs: dict[str, Any], seed: int) -> Found | None:
-            for found in candidates(program, inputs, seed, workers, True, iterations, "gradient" in kinds):
-                if found.how in kinds and first_broken(found.program, found.inputs, workers) == "":
-                    return found
-            return None
+def lost(program: Program, inputs: Mapping[str, Any], workers: Workers) -> bool:
+    """Whether some element of some result is not finite in each of 64 draws of all leaves that may move."""
+    graph = outline(program.proto, inputs)
+    tests = []
+    for number, ranges in enumerate(islice(_drawn(graph), DRAWS)):
+        model, values = refilled(program.proto, inputs, ranges, number)
+        tests.append(Test(exposed(Program(model.SerializeToString(), program.name)), values))
+    always: dict[str, Any] = {}
+    for answer in workers.observe_many(ORT, tests):
+        for name, value in (answer.outputs or {}).items():
+            if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+                mask = ~np.isfinite(value)
+                always[name] = always[name] & mask if name in always and always[name].shape == mask.shape else mask
+    return any(bool(mask.any()) for mask in always.values())
 
-        return search
 
-    return {
-        "sampling": gradient(",method=sampling"),
-        "gradient": gradient(",proxy=off"),
-        "gradient+proxy": gradient(""),
-        "repair": all_of("repaired", "guessed"),
-        "all": all_of("repaired", "gradient", "guessed"),
-    }
+def _drawn(graph: Any) -> Iterator[dict[str, tuple[float, float]]]:
+    for seed in range(DRAWS):
+        yield from islice(guesses(graph, (), seed, True), 1)
 
 
 def measured(nodes: int, options: argparse.Namespace, workers: Workers) -> list[dict[str, Any]]:
     """A row for each method."""
-    chosen = list(islice(programs(nodes, False, workers), options.models))
-    bad = [(program, inputs) for program, inputs, broke in chosen if broke]
+    chosen = list(islice(programs(nodes, "search", workers), options.models))
+    bad = [Wanted(program, inputs, number) for number, (program, inputs, broke) in enumerate(chosen) if broke]
     sound = len(chosen) - len(bad)
-    rows: list[dict[str, Any]] = [{"method": "drawn", "nodes": nodes, "models": len(chosen), "sound": sound, "ms": 0.0}]
+    rows: list[dict[str, Any]] = [{"method": "drawn", "nodes": nodes, "models": len(chosen), "sound": sound}]
     solved: dict[str, set[int]] = {}
-    for name, search in searches(workers, options.iterations).items():
-        if name not in options.methods.split(","):
-            continue
-        search(*chosen[0][:2], 0)  # torch is loaded once
-        start, solved[name] = time.monotonic(), set()
-        for number, (program, inputs) in enumerate(bad):
-            found = search(program, inputs, number)
-            if found is not None and first_broken(found.program, found.inputs, workers) == "":
-                solved[name].add(number)
-        spent = (time.monotonic() - start) / max(len(bad), 1)
+    for name in options.methods.split(","):
+        methods, gradient = METHODS[name]
+        effort = Effort(True, options.iterations, methods, gradient)
+        list(search_values([Wanted(*chosen[0][:2], 0), *bad[:1]], workers, effort))  # torch is loaded once
+        start = seconds()
+        found = list(search_values(bad, workers, effort))
+        spent = seconds() - start
+        solved[name] = {
+            item.seed for item, answer in zip(bad, found, strict=True) if answer.how not in ("none", "unchecked")
+        }
         rows.append(
             {
                 "method": name,
                 "nodes": nodes,
                 "models": len(chosen),
                 "sound": sound + len(solved[name]),
-                "ms": round(spent * 1e3, 1),
+                "cpu_ms": round(spent * 1e3 / max(len(bad), 1), 1),
             }
         )
-    feasible = sound + len(set().union(*solved.values()))
-    default = list(islice(programs(nodes, True, workers), options.models))
+        _tell(rows[-1])
+    any_ = set[int]().union(*solved.values())
+    left = [item for item in bad if item.seed not in any_]
+    hopeless = [item.program.name for item in left if lost(item.program, item.inputs, workers)]
+    default = list(islice(programs(nodes, "ranged", workers), options.models))
     good = sum(not broke for _, _, broke in default)
-    rows.append({"method": "default (ranged)", "nodes": nodes, "models": len(default), "sound": good, "ms": 0.0})
+    rows.append({"method": "default (ranged)", "nodes": nodes, "models": len(default), "sound": good})
     for row in rows:
         row["share"] = round(row["sound"] / row["models"], 4)
         if row["method"] != "default (ranged)":
-            row["share_of_feasible"] = round(row["sound"] / max(feasible, 1), 4)
+            row["share_of_solved"] = round(row["sound"] / max(sound + len(any_), 1), 4)
+    unsolved = [item.program.name for item in left if item.program.name not in hopeless]
+    _tell({"nodes": nodes, "needing": len(bad), "lost": hopeless, "unsolved": unsolved})
+    rows[0]["lost"], rows[0]["unsolved"] = len(hopeless), len(unsolved)
     return rows
+
+
+def _tell(row: Mapping[str, Any]) -> None:
+    print(row, file=sys.stderr, flush=True)
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+    lines = ["| nodes | method | sound | of those that some method solves | CPU ms a search |", "|---|---|---|---|---|"]
+    for row in rows:
+        feasible = f"{row['share_of_solved']:.1%}" if "share_of_solved" in row else ""
+        lines.append(
+            f"| {row['nodes']} | {row['method']} | {row['share']:.1%} | {feasible} | {row.get('cpu_ms', '')} |"
+        )
+        if "lost" in row:
+            lines[-1] += f"  {row['models']} models; no method: {row['lost']} lost, {row['unsolved']} others"
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -112,23 +163,14 @@ def main() -> None:
     parser.add_argument("--models", type=int, default=300)
     parser.add_argument("--nodes", default="20,50")
     parser.add_argument("--iterations", type=int, default=200)
-    parser.add_argument("--methods", default="sampling,gradient,gradient+proxy,repair,all")
+    parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
     with Workers() as workers:
         for nodes in map(int, options.nodes.split(",")):
             rows += measured(nodes, options, workers)
-            if not options.json:
-                for row in rows[-7:]:
-                    print(row, file=sys.stderr)
-    if options.json:
-        print(json.dumps({"rows": rows}))
-        return
-    print("| nodes | method | sound | of those that some method solves | ms a search |\n|---|---|---|---|---|")
-    for row in rows:
-        feasible = f"{row['share_of_feasible']:.1%}" if "share_of_feasible" in row else ""
-        print(f"| {row['nodes']} | {row['method']} | {row['share']:.1%} | {feasible} | {row['ms']:g} |")
+    print(json.dumps({"rows": rows}) if options.json else _table(rows))
 
 
 if __name__ == "__main__":

@@ -90,6 +90,11 @@ def domain_at(site: Site) -> Domain:
     return found if isinstance(found, Domain) else found(site)
 
 
+def asks(operator: str, position: int | None = None) -> bool:
+    """Whether something is asked of the numbers that an operator of ONNX's own takes at an input position, or at any."""
+    return operator in _ASKING if position is None else (operator, position) in _ASKED
+
+
 def _exact(values: Sequence[float]) -> Domain:
     return Domain(exact=tuple(values))
 
@@ -367,3 +372,5 @@ _TABLE: dict[tuple[str, int], Domain | Rule] = {
     ("Unsqueeze", 1): _axes,
     ("Upsample", 1): _scales,
 }
+_ASKED = frozenset(key for key, found in _TABLE.items() if not (isinstance(found, Domain) and found.numeral))
+_ASKING = frozenset(name for name, _ in _ASKED)

@@ -49,7 +49,8 @@ class Wish:
 
     `opset` 0 draws one from 13 to the newest that onnxruntime takes, every second time that one. `between` has the number of `nodes`
     drawn for each seed (gen/wishes.py does). `dynamic` is the share of programs with symbolic
-    dimensions, `corpus` are models that `mutate` starts from. `supports` is asked before a node is added, `target` tells what it stands for.
+    dimensions, `corpus` are models that `mutate` starts from, `values` tells how values of inputs are chosen (gen/values.py).
+    `supports` is asked before a node is added, `target` tells what it stands for.
     """
 
     nodes: int = 10
@@ -64,6 +65,7 @@ class Wish:
     between: tuple[int, int] | None = None
     dynamic: float = 0.0
     corpus: tuple[Program, ...] = ()
+    values: str = "ranged"
 
 
 def begun(
@@ -86,7 +88,7 @@ def begun(
     palette = draw.choice(palettes)
     if wish.dtypes is not None:
         palette = tuple(dtype for dtype in palette if dtype in wish.dtypes) or tuple(sorted(wish.dtypes))
-    sketch = Sketch(draw, opset, Style(pick, ranged, palette=palette), wish.budget)
+    sketch = Sketch(draw, opset, Style(pick, ranged and wish.values != "search", palette=palette), wish.budget)
     sketch.supports = wish.supports
     sketch.only = wish.only
     return sketch
@@ -181,7 +183,7 @@ def recorded(wish: Wish) -> Mapping[str, str]:
         given: frozenset[str] | None = getattr(wish, name)
         if given is not None:
             found[name] = ",".join(sorted(given))
-    for name in ("opset", "bins", "target"):
+    for name in ("opset", "bins", "target", "values"):
         if getattr(wish, name) != getattr(usual, name):
             found[name] = str(getattr(wish, name))
     if wish.types:

@@ -82,6 +82,13 @@ def guesses(graph: Outline, left: Sequence[Breach], seed: int, weights: bool = F
         yield ranges
 
 
+def unreached(graph: Outline, output: str, weights: bool = False) -> bool:
+    """Whether no leaf that may move reaches the node that makes a tensor: then no choice of values changes it."""
+    reach = _reaching(graph, {tensor.name: tensor for tensor in movable(graph, weights)})
+    places = [place for place, step in enumerate(graph.nodes) if any(tensor.name == output for tensor in step.outs)]
+    return bool(places) and not reach[places[0]]
+
+
 def refilled(
     model: onnx.ModelProto, inputs: Mapping[str, Any], ranges: Mapping[str, Bounds], seed: int
 ) -> tuple[onnx.ModelProto, dict[str, Any]]:

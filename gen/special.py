@@ -6,7 +6,7 @@ narrow type lacks (ONNX's float8 pages) is left out.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -14,8 +14,11 @@ import numpy as np
 import onnx
 
 from opsieve.gen.bad_input import BadInput, shown
-from opsieve.gen.domains import Domain
+from opsieve.gen.declaration import Tensor
+from opsieve.gen.domains import Domain, asks
 from opsieve.gen.inputs import Stream, seeded_inputs
+from opsieve.gen.steps import Outline, Step, outline
+from opsieve.gen.structure import all_nodes
 from opsieve.gen.tensors import Value, dtype_name, graph_inputs
 from opsieve.gen.uses import Trace
 
@@ -32,8 +35,8 @@ def special_inputs(
     """Values for every input (those given, else seeded ones) with special numbers of these kinds strewn in, one element of four.
 
     Every kind that a type has stands in each tensor that has room for it. Inputs that say where or how much (indices, shapes, counts:
-    what gen/domains.py knows an operator to ask) keep their values, and so do texts and truths. Equal seeds give equal values.
-    BadInput for a kind that there is not.
+    what gen/domains.py and the declarations ask of integers) keep their values, also where they do so by way of other operators, and
+    so do texts and truths. Equal seeds give equal values. BadInput for a kind that there is not.
     """
     for kind in kinds:
         if kind not in KINDS:
@@ -41,10 +44,74 @@ def special_inputs(
     values = seeded_inputs(model, seed) if inputs is None else dict(inputs)
     shapes = {name: value.shape if isinstance(value, np.ndarray) else None for name, value in values.items()}
     domains = Trace(model, shapes, _sizes(model, values)).domains
+    kept = steering(model)
     return {
-        name: _strewn(value, domains.get(name, Domain()), Stream(seed, f"special {name}"), kinds)
+        name: value
+        if name in kept
+        else _strewn(value, domains.get(name, Domain()), Stream(seed, f"special {name}"), kinds)
         for name, value in values.items()
     }
+
+
+def steering(model: onnx.ModelProto) -> frozenset[str]:
+    """The inputs whose elements come, on whatever way, to an integer operand that is asked something: an index, a size, a divisor.
+
+    A float that is cast to an index on its way is one of them; so is what a body or a function takes in which there is such an operand.
+    """
+    functions = {
+        (item.domain, item.name) for item in model.functions if any(asks(node.op_type) for node in all_nodes(item.node))
+    }
+    called = {node.name for node in model.graph.node if (node.domain, node.op_type) in functions}
+    graph = outline(model)
+    reach = {id(tensor): frozenset((tensor.name,)) for tensor in graph.inputs}
+    found: set[str] = set()
+    for step in graph.nodes:
+        inner = [tensor for body in step.bodies.values() for tensor in _read(body)]
+        met = frozenset[str]().union(
+            *(reach.get(id(tensor), ()) for tensor in (*step.ins, *inner) if tensor is not None)
+        )
+        if any(_steers(body) for body in step.bodies.values()) or (step.name in called and step.op is None):
+            found |= met
+        for position, tensor in enumerate(step.ins):
+            if tensor is not None and _asked(step, position, tensor):
+                found |= reach.get(id(tensor), frozenset())
+        for tensor in step.outs:
+            reach[id(tensor)] = met
+    return frozenset(found)
+
+
+def _steers(body: Outline) -> bool:
+    """Whether a body has an operand that steers, its constants aside."""
+    return any(
+        any(_steers(inner) for inner in step.bodies.values())
+        or any(
+            tensor is not None and tensor.leaf not in ("initializer", "constant") and _asked(step, position, tensor)
+            for position, tensor in enumerate(step.ins)
+        )
+        for step in body.nodes
+    )
+
+
+def _asked(step: Step, position: int, tensor: Tensor) -> bool:
+    """Whether an operand is an integer, as far as is known, of which something is asked."""
+    if tensor.dtype and ("int" not in tensor.dtype or "float" in tensor.dtype):
+        return False
+    safe = step.op.safe if step.op is not None else ()
+    return asks(step.operator, position) or (position < len(safe) and _narrow(safe[position]))
+
+
+def _narrow(domain: Domain) -> bool:
+    """Whether integers of a domain are an index, a size, a count or a divisor rather than data."""
+    return domain.high - domain.low < _WIDE or domain.nonzero
+
+
+def _read(body: Outline) -> Iterator[Tensor]:
+    """What the nodes of a body read, those of bodies in it too."""
+    for step in body.nodes:
+        yield from (tensor for tensor in step.ins if tensor is not None)
+        for inner in step.bodies.values():
+            yield from _read(inner)
+    yield from body.outputs
 
 
 def special_numbers(dtype: str, kinds: Sequence[str] = KINDS) -> Array:
@@ -55,7 +122,8 @@ def special_numbers(dtype: str, kinds: Sequence[str] = KINDS) -> Array:
         return np.zeros(0, bool)
     bounds = ml_dtypes.iinfo(dtype)
     ends = [int(bounds.min), int(bounds.max)] if "extremes" in kinds else []
-    return np.array([*([0] if "zeros" in kinds else []), *ends]).astype(_dtype(dtype))
+    wide = np.int64 if bounds.min else np.uint64
+    return np.array([*([0] if "zeros" in kinds else []), *ends], wide).astype(_dtype(dtype))
 
 
 def _floats(dtype: str, kinds: Sequence[str]) -> Array:
@@ -102,7 +170,7 @@ def _strewn(value: Value, domain: Domain, stream: Stream, kinds: Sequence[str]) 
     name = dtype_name(value)
     if name in ("bool", "string") or name.startswith("complex"):
         return value
-    if "float" not in name and (domain.high - domain.low < _WIDE or domain.nonzero):
+    if "float" not in name and _narrow(domain):
         return value
     special = special_numbers(name, kinds)
     if not len(special):

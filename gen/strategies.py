@@ -13,6 +13,7 @@ from opsieve.gen import baselines
 from opsieve.gen.bad_input import BadInput, shown
 from opsieve.gen.case import Case
 from opsieve.gen.growth import Wish, begun, case, grown, recorded
+from opsieve.gen.values import with_special
 from opsieve.gen.wishes import sized
 
 GROUP = "opsieve.strategies"
@@ -58,8 +59,13 @@ def strategy(name: str) -> Strategy:
 
 
 def generate(name: str, seed: int, wish: Wish | None = None) -> Case:
-    """The program of a seed by a strategy, with values for its inputs. BadInput when there is no such strategy."""
-    return strategy(name)(sized(wish or Wish(), seed), seed)
+    """The program of a seed by a strategy, with values for its inputs (those that a search is to find excepted).
+
+    BadInput when there is no such strategy.
+    """
+    wish = wish or Wish()
+    made = strategy(name)(sized(wish, seed), seed)
+    return with_special(made, wish.values, made.origin.seed or 0)
 
 
 def _baseline(name: str, wish: Wish, seed: int) -> Case:

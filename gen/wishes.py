@@ -12,6 +12,7 @@ from opsieve.gen.growth import Wish
 from opsieve.gen.schema import NEWEST, OLDEST
 from opsieve.gen.sketch import Budget
 from opsieve.gen.tensor_facts import LARGEST
+from opsieve.gen.values import RANGED, named_values
 
 MOST_NODES = 5000
 _NODES = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)
@@ -84,7 +85,8 @@ def wished(record: Mapping[str, str]) -> Wish:
         opset, bins = int(record.get("opset", "0")), int(record.get("bins", "7"))
         dynamic = float(record.get("dynamic", "0"))
         unknown = sorted(
-            record.keys() - {"nodes", "only", "dtypes", "opset", "bins", "types", "budget", "target", "dynamic"}
+            record.keys()
+            - {"nodes", "only", "dtypes", "opset", "bins", "types", "budget", "target", "dynamic", "values"}
         )
         if unknown or len(budget) not in (0, 3) or not (0 <= bins <= 64 and 0 <= dynamic <= 1):
             raise ValueError
@@ -102,4 +104,5 @@ def wished(record: Mapping[str, str]) -> Wish:
         target=record.get("target", ""),
         between=(low, high) if low != high else None,
         dynamic=dynamic,
+        values=named_values(record.get("values", RANGED)),
     )

@@ -9,9 +9,9 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
-from opsieve.gen.declaration import Tensor
+from opsieve.gen.declaration import ANY, Tensor
 from opsieve.gen.inputs import Stream
-from opsieve.gen.sketch import Body, Named, Node, Sketch
+from opsieve.gen.sketch import Body, Named, Node, Sketch, leaf_range
 from opsieve.gen.tensor_facts import FLOATS, NUMBER
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -187,7 +187,10 @@ def _tensor(proto: TensorProto, array: Any, dtype: str, name: str) -> None:
 def _elements(sketch: Sketch, leaf: Tensor) -> Any:
     if leaf.values is not None:
         return np.array(leaf.values, _DTYPES[leaf.dtype]).reshape(leaf.shape)
-    return filled(leaf.dtype, leaf.shape, leaf.low, leaf.high, sketch.draw.random())
+    low, high = leaf.low, leaf.high
+    if not math.isfinite(high - low):  # it stands for a tensor of a program that is grown without ranges
+        low, high = leaf_range(leaf.dtype, ANY)
+    return filled(leaf.dtype, leaf.shape, low, high, sketch.draw.random())
 
 
 def filled(dtype: str, shape: Iterable[int], low: float, high: float, place: float) -> Array:

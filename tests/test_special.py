@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from opsieve.gen.bad_input import BadInput
-from opsieve.gen.special import KINDS, special_inputs, special_numbers
+from opsieve.gen.special import KINDS, special_inputs, special_numbers, steering
 from opsieve.gen.tensors import graph_inputs, misfit
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
@@ -101,6 +101,45 @@ def test_indices_divisors_and_shapes_are_left_alone():
     assert not np.array_equal(made["x"], given["x"])
     assert np.iinfo(np.int64).max in made["j"]
     assert np.array_equal(given["x"], np.ones(8, np.float32))
+
+
+def test_an_index_that_is_computed_keeps_its_values():
+    """x is cast, y is added, on the way to the index; z is only data."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["i"], to=INT64),
+        helper.make_node("Add", ["i", "y"], ["j"]),
+        helper.make_node("Gather", ["z", "j"], ["g"]),
+        helper.make_node("Relu", ["g"], ["r"]),
+    ]
+    model = model_of(nodes, [("x", FLOAT, [4]), ("y", INT64, [4]), ("z", FLOAT, [40])])
+    assert steering(model) == {"x", "y"}
+    values = special_inputs(model, 0)
+    assert np.isfinite(values["x"]).all()
+    assert np.isnan(values["z"]).any()
+
+
+def test_what_a_body_counts_with_keeps_its_values():
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["on"], ["on_"]), helper.make_node("Add", ["s", "s"], ["s_"])],
+        "body",
+        [
+            helper.make_tensor_value_info("i", INT64, []),
+            helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("s", FLOAT, [8]),
+        ],
+        [helper.make_tensor_value_info("on_", TensorProto.BOOL, []), helper.make_tensor_value_info("s_", FLOAT, [8])],
+    )
+    nodes = [
+        helper.make_node("Add", ["n", "n"], ["m"]),
+        helper.make_node("Loop", ["m", "", "x"], ["y"], body=body),
+    ]
+    model = model_of(nodes, [("n", INT64, []), ("x", FLOAT, [8])])
+    assert steering(model) == {"n"}
+
+
+def test_the_ends_of_the_widest_integers():
+    assert special_numbers("uint64").tolist() == [0, 0, 2**64 - 1]
+    assert special_numbers("int64").tolist() == [0, -(2**63), 2**63 - 1]
 
 
 def test_a_wide_type_of_ml_dtypes():
