@@ -1,17 +1,19 @@
 """Fingerprints against known answers: faults put into TVM's importer, onnxscript's optimizer and the `fake` compiler, each one a label.
 
-    python benchmarks/triage.py [--quick] [--seed S] [--reduce SECONDS] [--save FILE.json]
+    python benchmarks/triage.py [--quick] [--seed S] [--half development|final] [--reduce SECONDS] [--save FILE.json]
+    python benchmarks/triage.py --again FILE.json
 
 A fault is one changed expression, or a sudden death, of one function (at most one in a line of source: two changes of one expression are
 one bug), or a fault of the grammar of `fake`. Conformance models and generated ones that the compiler gets right without it run with it,
 in workers, and are judged as `fuzz` does. Half of the faults, drawn by their number, are for development, the other half is only to be
 looked at in the end. Printed for both: our fingerprints as they are found; after reduction of every wrong result (within
 `--reduce` seconds for each compiler) and attribution to passes where the compiler has any (onnxscript; the importer and `fake` have
-none); and beside them the rules of others (`triaging/published_rules.py`). `FILE` gets every failure with its components.
+none); the clusters that a store makes of those, alternative titles joined; and the rules of others (`triaging/published_rules.py`).
+`FILE` gets every failure with its components. `--again` fingerprints what such a file holds by today's rules; nothing runs, and what was
+reduced is what the rules of that day asked for.
 """
 
 import argparse
-import json
 import sys
 import tempfile
 import time
@@ -25,7 +27,7 @@ from typing import TYPE_CHECKING
 from triaging.scores import scores
 
 if TYPE_CHECKING:
-    from triaging.campaign import Failure
+    from triaging.failure import Failure
 
 ENTRIES = """[opsieve.backends]
 seeded-tvm = triaging.seeded:SEEDED_TVM
@@ -37,12 +39,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a third of the faults")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--half", choices=("development", "final"), help="run only these faults")
+    parser.add_argument("--again", type=Path, metavar="FILE.json", help="failures of an earlier run, nothing runs")
     parser.add_argument("--reduce", type=float, default=0, help="seconds of reduction for each compiler; 150, quick 40")
     parser.add_argument("--save", type=Path)
     options = parser.parse_args()
     announce()
     from triaging.campaign import explored, failing, frozen, programs, reduced
     from triaging.drawing_faults import LAYERS, drawn
+    from triaging.failure import load, save
+
+    if options.again:
+        for line in table(load(options.again)):
+            print(line)
+        return
 
     began = time.monotonic()
     share = 4 if options.quick else 1
@@ -55,6 +65,8 @@ def main() -> None:
     def whole(layer: str) -> "list[Failure]":
         known = explored(layer, taken[layer])
         seeds = drawn(layer, many[layer], options.seed, [ran for _, ran in known])
+        if options.half:
+            seeds = [seed for seed in seeds if seed.final is (options.half == "final")]
         found = failing(seeds, known, 14)
         print(f"{layer}: {len(found)} failures after {time.monotonic() - began:.0f} s", file=sys.stderr)
         after = reduced(found, budget)
@@ -64,13 +76,14 @@ def main() -> None:
     with ThreadPoolExecutor(2) as pool:
         found = [one for part in pool.map(whole, LAYERS) for one in part]
     if options.save:
-        options.save.write_text(json.dumps([one.told() for one in found]), encoding="utf-8")
+        save(options.save, found)
     for line in table(found):
         print(line)
 
 
 def table(found: "Sequence[Failure]") -> Iterator[str]:
     """What is printed: the failures, then both halves of both tracks."""
+    from triaging.failure import joined
     from triaging.published_rules import RULES
 
     yield f"{len(found)} failures of {len({one.seed.target for one in found})} faults: " + ", ".join(
@@ -86,6 +99,7 @@ def table(found: "Sequence[Failure]") -> Iterator[str]:
             keys: dict[str, Sequence[object]] = {
                 "ours, as found": [one.before.key for one in part],
                 "ours, reduced and attributed": [one.after.key for one in part],
+                "ours, clusters of a store": joined([one.after for one in part]),
                 **{name: rule([one.shown() for one in part]) for name, rule in RULES.items()},
             }
             reduced = sum(one.reduced > 0 for one in part)

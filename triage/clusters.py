@@ -61,15 +61,15 @@ def alternatives(components: Sequence[Component]) -> frozenset[str]:
     the class of the exception; a wrong result with a known guilty pass is that pass on those operators, whatever is wrong.
     """
     backend, kind = value(components, "backend"), value(components, "kind")
-    frames, place, message = (value(components, name) for name in ("frames", "place", "message"))
+    frames, place, message, line = (value(components, name) for name in ("frames", "place", "message", "line"))
     guilty = value(components, "guilty pass") or value(components, "cure")
     operators, operator = value(components, "operators"), value(components, "operator")
     found: set[tuple[str, ...]] = set()
     if kind == "crash" and frames.count(" < ") >= 1 and "+0x" not in frames:
-        found.add(("crash", backend, frames))
+        found.add(("crash", backend, frames, line))
     if kind == "error" and message and (place or frames):
         found.add(("error", backend, place, frames, message, operator))
-    if kind == "mismatch" and guilty and operators:
+    if guilty and operators:
         found.add(("mismatch", backend, guilty, operators))
     return frozenset("\x1f".join(title) for title in found)
 

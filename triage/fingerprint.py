@@ -22,25 +22,29 @@ from opsieve.backends.verdict import Verdict
 from opsieve.triage.evidence import NOTHING, Evidence, Signature
 from opsieve.triage.normalise import has_variables, is_interpreters, normalise, operator_blamed, operators_named
 from opsieve.triage.places import location, with_place
-from opsieve.triage.stack import Stack, read
+from opsieve.triage.stack import Stack, is_of_programs, read
 
-VERSION = 3
+VERSION = 4
 _FRAMES = 3  # innermost telling frames that count: the best of 1, 2, 3, 5 and all on labelled stacks, together with 2
 _FEW = 6  # different operators of a graph that is small enough to speak for its bug
 _WORDS = 2  # constant words that make a message with variable parts the compiler's own
 _MAX_VALUE = 600
+_INVALID = "it breaks a rule of ONNX and is to be refused"
 _BY_CHANCE = frozenset(["hang", "out-of-memory"])  # what stops them, stops them anywhere
 _SPEECHLESS = frozenset(["crash", "hang", "out-of-memory"])  # their messages are the signal's or ours
-# What Python itself raises at a slip of the compiler's author.
-_STUMBLES = frozenset(["NameError", "UnboundLocalError", "AttributeError", "KeyError", "IndexError", "TypeError"])
-# Of these the function alone is to blame, whoever called it.
+# Slips of the compiler's author of which the function alone is to blame, whoever called it.
 _OWN_SLIPS = frozenset(["NameError", "UnboundLocalError"])
 # Components that change while a graph is reduced, or that become known after it: no part of "the same failure".
 _LATER = frozenset(["operators", "edges", "ranks", "attributes", "guilty pass", "cure", "first bad"])
+# What our transformers raise when the model that they made is worse than the one they got: a wrong result, not a place.
+_BROKEN = "BrokenModel"
 _PLACEHOLDER = re.compile(r"<\w+>")
+_CLASS = re.compile(r"(?<![\w.])[\w.]++(?= object (?:has no|is not|does not) )|(?<= got )[\w.]++")
 _NO_BRACKETS = str.maketrans(dict.fromkeys(",:;()[]{}", " "))
 _SPOKEN = re.compile(r"[A-Za-z_]{3,}+")
 _WORD = re.compile(r"\w+")
+_SHOWN_WORD = re.compile(r"<\w+>|\w+")
+_ATTRIBUTE = " object has no attribute "  # what the interpreter says here is constant, but for the class
 _CAUSED = "The above exception was the direct cause of the following exception"
 _NOT_A_WORD = re.compile(r"[^a-z0-9]+")
 
@@ -85,11 +89,12 @@ def fingerprint(
         Component("kind", kind, True, "a crash and a wrong result are different failures"),
         Component("backend", backend, True, "another compiler's failure is another bug"),
     ]
-    components += (
-        _wrong_result(verdict, observation, operators, evidence)
-        if verdict.mismatch
-        else _failure(verdict, observation, operators, evidence)
-    )
+    if verdict.mismatch:
+        components += _wrong_result(verdict, observation, operators, evidence)
+    elif observation.exception.rpartition(".")[2] == _BROKEN:
+        components += _broken_model(verdict, observation, operators, evidence)
+    else:
+        components += _failure(verdict, observation, operators, evidence)
     components = [component for component in components if component.value]
     told = [[component.name, _essence(component)] for component in components if component.kept]
     digest = hashlib.sha256(json.dumps([VERSION, told], ensure_ascii=True).encode()).hexdigest()[:10]
@@ -110,10 +115,13 @@ def _lasting(components: Iterable[Component]) -> list[tuple[str, str]]:
 
 
 def _essence(component: Component) -> str:
-    """What of a component is compared. Of a message the constant words: how many dimensions or names it lists is the program's matter."""
+    """What of a component is compared. Of a message the constant words: how many dimensions or names it lists, and which kind
+    of expression it was about, is the program's matter.
+    """
     if component.name != "message":
         return component.value
-    return " ".join(_PLACEHOLDER.sub(" ", component.value).translate(_NO_BRACKETS).split()) or component.value
+    text = _CLASS.sub(lambda match: "" if is_of_programs(match[0]) else match[0], component.value)
+    return " ".join(_PLACEHOLDER.sub(" ", text).translate(_NO_BRACKETS).split()) or component.value
 
 
 def _failure(
@@ -129,9 +137,11 @@ def _failure(
     exception = (exception or observation.exception).rpartition(".")[2][:_MAX_VALUE]
     frames = with_place(observation.frames, message)
     deep = 1 if exception in _OWN_SLIPS else _FRAMES
-    stack = read(frames, deep, outermost=kind in _BY_CHANCE, stumbled=exception in _STUMBLES)
+    stack = read(frames, deep, outermost=kind in _BY_CHANCE, died=kind == "crash")
     blamed = operator_blamed(message) or operator_blamed(observation.log)
-    said = _message_component(template, stack, kind == "crash")
+    said = _message_component(_without_callers(template, stack), stack, kind == "crash")
+    line = f"{stack.names[0].partition(' ')[0]}:{stack.line}" if kind == "crash" and stack.line else ""
+    vague = stack.vague and not line
     stage = verdict.stage or observation.stage
     named = " ".join(operators_named(message, operators))[:_MAX_VALUE]
     return [
@@ -140,15 +150,14 @@ def _failure(
         Component("signal", _signal_name(observation.signal), True, "how the process died"),
         Component("place", location(message)[:_MAX_VALUE], False, "the message tells it; it is the innermost frame"),
         _frames_component(stack, kind in _BY_CHANCE),
+        Component("line", line, True, "nothing else is left of a death in Python code; it holds for one version only"),
         said,
-        _blamed_component(blamed, said, stack),
-        Component(
-            "program", "" if evidence.valid else "invalid", True, "it breaks a rule of ONNX and is to be refused"
-        ),
+        _blamed_component(blamed, said, stack, vague),
+        Component("program", "" if evidence.valid else "invalid", True, _INVALID),
         Component("operators named", named, False, "for people: the message counts as a whole"),
         _operators_component(
             (evidence.signature and evidence.signature.operators) or operators,
-            needed=(not stack.symbols or (stack.vague and not blamed)) and (not template or kind in _SPEECHLESS),
+            needed=(not stack.symbols or (vague and not blamed)) and (not template or kind in _SPEECHLESS),
         ),
         *_found_later(evidence, kept=False),
     ]
@@ -181,6 +190,26 @@ def _wrong_result(
         ),
         Component("output", mismatch.output[:100], False, "a name of the program"),
         Component("error", f"{mismatch.max_abs:.3g}", False, "the size of an error depends on the inputs"),
+        _operators_component(shape.operators if shape and shape.operators else operators, needed=True),
+        *(_shape_components(shape) if shape else ()),
+        *_found_later(evidence, kept=True),
+    ]
+
+
+def _broken_model(
+    verdict: Verdict, observation: Observation, operators: Sequence[str], evidence: Evidence
+) -> list[Component]:
+    """The track of models that a transformer broke: like a wrong result, they show far from their cause, to whoever reads the model next."""
+    shape = evidence.signature
+    reduced = bool(shape and shape.operators)
+    who, _, what = (verdict.message or observation.message).partition(": ")
+    why = "; the reduced graph tells more: one bug is found by several readers" if reduced else ""
+    return [
+        Component("stage", verdict.stage or observation.stage, not reduced, f"when the broken model was found{why}"),
+        Component("exception", _BROKEN, True, "a transformed model is worse than the original"),
+        Component("message", normalise(who), not reduced, f"who found the model broken{why}"),
+        Component("found", normalise(what), False, "what its reader says of it: it stumbles downstream of the cause"),
+        Component("program", "" if evidence.valid else "invalid", True, _INVALID),
         _operators_component(shape.operators if shape and shape.operators else operators, needed=True),
         *(_shape_components(shape) if shape else ()),
         *_found_later(evidence, kept=True),
@@ -227,6 +256,8 @@ def _frames_component(stack: Stack, by_chance: bool) -> Component:
     if not stack.names:
         return Component("frames", "", False, f"no frame of the compiler's own; {dropped}")
     hint = f"the compiler's innermost {len(stack.names)}, {dropped}"
+    if stack.callers:
+        hint = f"the compiler's innermost {len(stack.names)}, without who called it in its own file; {dropped}"
     if stack.recursive:
         hint = f"the turn of a recursion; {dropped}"
     elif by_chance:
@@ -243,7 +274,7 @@ def _message_component(template: str, stack: Stack, crash: bool) -> Component:
         return Component("message", template, False, "the frames tell more, and broken memory is reported in many ways")
     if not has_variables(template):
         return Component("message", template, True, "a constant: it separates two errors of one function")
-    if is_interpreters(template):
+    if is_interpreters(template) and _ATTRIBUTE not in template:
         return Component(
             "message", template, False, "the frames tell more: the interpreter wrote it, and parts of it vary"
         )
@@ -252,10 +283,17 @@ def _message_component(template: str, stack: Stack, crash: bool) -> Component:
     return Component("message", template, True, "its constant words separate two errors of one function")
 
 
-def _blamed_component(blamed: str, message: Component, stack: Stack) -> Component:
+def _without_callers(template: str, stack: Stack) -> str:
+    """A message without the names of those who called a helper of their own file: `Slice axis <n>` is said by whom all call."""
+    if not stack.callers:
+        return template
+    return _SHOWN_WORD.sub(lambda match: "<caller>" if match[0] in stack.callers else match[0], template)
+
+
+def _blamed_component(blamed: str, message: Component, stack: Stack, vague: bool) -> Component:
     if message.kept and blamed in _WORD.findall(message.value):
         return Component("operator", blamed, False, "the message has it")
-    if stack.names and not stack.vague:
+    if stack.names and not vague:
         return Component("operator", blamed, False, "the frames tell more: many operators can reach one function")
     return Component(
         "operator",

@@ -1,15 +1,15 @@
 """Programs run on compilers with faults, what fails judged as a campaign does, and reduced as triage does."""
 
 import random
+import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import onnx
 from triaging.drawing_faults import TARGETS, Seed
-from triaging.published_rules import Shown
+from triaging.failure import Failure
 
 from opsieve.backends.compare import compare
 from opsieve.backends.judge import judge
@@ -17,7 +17,6 @@ from opsieve.backends.lab import Lab
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
 from opsieve.backends.trial import NATIVE, declared_dtypes
-from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers import Test, Workers
 from opsieve.bisect.pass_source import blame_passes
 from opsieve.gen.bad_input import BadInput
@@ -31,41 +30,11 @@ from opsieve.reducer.journal import Journal
 from opsieve.reducer.reduction import Listeners, passes, reduce_failure
 from opsieve.reducer.subject import Subject
 from opsieve.triage.evidence import Evidence
-from opsieve.triage.fingerprint import Fingerprint, fingerprint
 from opsieve.triage.signature import signature_of
 
 BATCH = 8  # faults whose workers are alive at once
 DIMENSIONS = ("bodies", "nodes", "outputs", "bypass", "constants")  # what removes nodes; the others change their values
 FIRST = 16  # programs after which a fault that never showed is given up
-
-
-@dataclass(frozen=True)
-class Failure:
-    """One failure with its label; `before` and `after` are its fingerprints, `reduced` the nodes that are left (0: not reduced)."""
-
-    seed: Seed
-    case: Case
-    verdict: Verdict
-    observation: Observation
-    before: Fingerprint
-    after: Fingerprint
-    reduced: int = 0
-
-    def shown(self) -> Shown:
-        """What the rules of others see; of a wrong result what a harness's own comparison would say."""
-        frames = tuple(f"{frame.file.rpartition('/')[2]} {frame.function}" for frame in self.observation.frames[::-1])
-        if self.verdict.mismatch:
-            return Shown(
-                self.seed.layer, ("harness compare", "numpy assert_allclose"), "AssertionError", self.verdict.reason
-            )
-        return Shown(
-            self.seed.layer, frames, self.observation.exception, self.observation.message or self.verdict.message
-        )
-
-    def told(self) -> dict[str, Any]:
-        """As JSON."""
-        parts = {part.name: [part.value, part.kept] for part in self.after.components}
-        return {**asdict(self.seed), "before": self.before.key, "after": self.after.key, "nodes": self.reduced, **parts}
 
 
 def programs(seed: int, generated: int) -> list[Case]:
@@ -102,7 +71,7 @@ def operators(case: Case) -> list[str]:
 
 def frozen(case: Case) -> Case:
     """A program with all inputs but the first as constants, which optimisers fold."""
-    model, inputs = case.program.proto, dict(case.inputs)
+    model, inputs = onnx.load_model_from_string(case.program.model), dict(case.inputs)
     for item in list(model.graph.input)[1:]:
         value = inputs.pop(item.name, None)
         if isinstance(value, np.ndarray):
@@ -156,8 +125,7 @@ def _shown(seed: Seed, cases: list[Case], most: int, workers: Workers) -> Iterat
         judged = judge(case.program, case.inputs, target, lab)
         if judged.verdict.verdict == "fail":
             shown += 1
-            told = fingerprint(judged.verdict, judged.observations[0], operators(case))
-            yield Failure(seed, case, judged.verdict, judged.observations[0], told, told)
+            yield Failure(seed, judged.verdict, judged.observations[0], tuple(operators(case)), case)
         lab.forget()
 
 
@@ -170,8 +138,9 @@ def reduced(failures: Sequence[Failure], seconds: float) -> list[Failure]:
     turns: dict[str, int] = {}
     order = []
     for at, one in enumerate(failures):
-        turns[one.before.key] = turns.get(one.before.key, 0) + 1
-        order.append((turns[one.before.key], at))
+        key = one.before.key
+        turns[key] = turns.get(key, 0) + 1
+        order.append((turns[key], at))
     done = dict(enumerate(failures))
     waiting = [at for _, at in sorted(order) if _counts_graph(failures[at])]
     for start in range(0, len(waiting), 3 * BATCH):
@@ -183,10 +152,13 @@ def reduced(failures: Sequence[Failure], seconds: float) -> list[Failure]:
 
 
 def _counts_graph(one: Failure) -> bool:
+    if one.observation.exception.endswith("BrokenModel"):
+        return True
     return any(part.name == "operators" and (part.kept or "reduce" in part.hint) for part in one.before.components)
 
 
 def _reduced(one: Failure, workers: Workers) -> Failure:
+    assert one.case is not None
     target = resolve(one.seed.target)
     best, case = one.case.program.proto, one.case
     dimensions = [each for each in passes() if each.name in DIMENSIONS]
@@ -195,18 +167,21 @@ def _reduced(one: Failure, workers: Workers) -> Failure:
             premise = find(one.case, [target], None, workers)
             start = Subject(best, one.case.inputs, {})
             result = reduce_failure(start, premise, [workers], "fingerprint", Journal(""), Listeners(), dimensions)
-        except NotReproduced:
+        except NotReproduced as error:
+            print(f"not reduced: {one.seed.target}: {error}", file=sys.stderr)
             return one
         if not result.same:
+            print(
+                f"not reduced: {one.seed.target}: the judge does not see the same failure at the end", file=sys.stderr
+            )
             return one
         best = result.best.model
         case = Case(Program(best.SerializeToString()), result.best.inputs)
     guilty: tuple[str, ...] = ()
-    if one.seed.layer == "onnxscript" and one.verdict.kind == "mismatch":
+    if one.seed.layer == "onnxscript":
         try:
             guilty = blame_passes(case, target, Lab(workers)).attribution.passes
         except BadInput:  # it does not fail any more: nothing to attribute
             guilty = ()
     evidence = Evidence(signature=signature_of(best), guilty_passes=guilty)
-    after = fingerprint(one.verdict, one.observation, operators(case), evidence)
-    return replace(one, after=after, reduced=len(best.graph.node))
+    return replace(one, evidence=evidence, reduced=len(best.graph.node), left=tuple(operators(case)))

@@ -1,0 +1,101 @@
+"""A failure with its label: what the benchmark clusters, and how it is kept to be fingerprinted again without running anything."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from triaging.drawing_faults import Seed
+from triaging.published_rules import Shown
+
+from opsieve.backends.observation import Observation
+from opsieve.backends.verdict import Verdict
+from opsieve.gen.case import Case
+from opsieve.triage.clusters import alternatives
+from opsieve.triage.evidence import NOTHING, Evidence
+from opsieve.triage.fingerprint import Fingerprint, fingerprint
+from opsieve.triage.told import Absent
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One failure of a fault: what the judge said and what the compiler showed on a program with these operators.
+
+    `reduced` is the number of nodes that reduction left (0: not reduced), `left` their operators, `evidence` what is known since.
+    `case` is None for a failure that was read from a file.
+    """
+
+    seed: Seed
+    verdict: Verdict
+    observation: Observation
+    operators: tuple[str, ...]
+    case: Case | None = None
+    evidence: Evidence = NOTHING
+    reduced: int = 0
+    left: tuple[str, ...] = ()
+
+    @property
+    def before(self) -> Fingerprint:
+        """The fingerprint as the failure was found."""
+        return fingerprint(self.verdict, self.observation, self.operators)
+
+    @property
+    def after(self) -> Fingerprint:
+        """The fingerprint with all that is known."""
+        return fingerprint(self.verdict, self.observation, self.left or self.operators, self.evidence)
+
+    def shown(self) -> Shown:
+        """What the rules of others see; of a wrong result what a harness's own comparison would say."""
+        frames = tuple(f"{frame.file.rpartition('/')[2]} {frame.function}" for frame in self.observation.frames[::-1])
+        if self.verdict.mismatch:
+            return Shown(
+                self.seed.layer, ("harness compare", "numpy assert_allclose"), "AssertionError", self.verdict.reason
+            )
+        return Shown(
+            self.seed.layer, frames, self.observation.exception, self.observation.message or self.verdict.message
+        )
+
+
+def joined(found: Sequence[Fingerprint]) -> list[int]:
+    """A cluster for each fingerprint, as a store makes them: equal keys are one, and those that share an alternative title."""
+    group: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        while group.setdefault(name, name) != name:
+            name = group[name]
+        return name
+
+    for one in found:
+        for title in alternatives(one.components):
+            group[root(one.key)] = root(title)
+    numbers: dict[str, int] = {}
+    return [numbers.setdefault(root(one.key), len(numbers)) for one in found]
+
+
+def save(path: Path, failures: Sequence[Failure]) -> None:
+    """Write failures, without their programs and outputs, as a JSON list that `load` reads."""
+    told = []
+    for one in failures:
+        wrong = one.verdict.mismatch.output if one.verdict.mismatch else ""
+        dtype = str(getattr((one.observation.outputs or {}).get(wrong), "dtype", ""))
+        bare = replace(one, case=None, observation=replace(one.observation, outputs=None))
+        parts = {part.name: [part.value, part.kept] for part in one.after.components}
+        told.append({**asdict(bare), "dtype": dtype, "key": one.after.key, "components": parts})
+    path.write_text(json.dumps(told), encoding="utf-8")
+
+
+def load(path: Path) -> list[Failure]:
+    """What `save` wrote."""
+    found = []
+    for told in json.loads(path.read_text(encoding="utf-8")):
+        one = msgspec.convert({name: told[name] for name in _KEPT}, Failure, strict=False)
+        if one.verdict.mismatch:
+            outputs: dict[str, Any] = {one.verdict.mismatch.output: Absent(told["dtype"])}
+            one = replace(one, observation=replace(one.observation, outputs=outputs))
+        found.append(one)
+    return found
+
+
+_KEPT = ("seed", "verdict", "observation", "operators", "evidence", "reduced", "left")
