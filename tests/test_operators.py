@@ -1,5 +1,6 @@
 """Every operator declared: what the declaration says, ONNX's checker and inference say, and a run gives."""
 
+import math
 from collections.abc import Mapping
 
 import onnx.defs
@@ -107,3 +108,18 @@ def test_an_interval_that_ends_at_zero_but_for_rounding_has_zeros_in_it() -> Non
     assert not wave.within(Domain(nonzero=True))
     assert Tensor("y", "float32", (2,), 0.01, 1).within(Domain(nonzero=True))
     assert Tensor("y", "float32", (2,), -1, -0.01).within(Domain(nonzero=True))
+
+
+def test_no_bounds_are_promised_for_the_variance_of_one_element() -> None:
+    bounds = operators()["MeanVarianceNormalization"].bounds
+    assert bounds([Tensor("x", "float32", (1, 4, 1), -2, 2)], {"axes": [0, 2]}) == (-math.inf, math.inf)
+    assert bounds([Tensor("x", "float32", (1, 4, 1), -2, 2)], {"axes": [0, 1]}) == (-2.0, 2.0)
+
+
+def test_what_would_be_empty_is_not_added() -> None:
+    """As mutations would have it, of a Slice whose input is another."""
+    sketch = next(found for _, found in instances(operators()["Relu"], "float32", 21, 9) if found is not None)
+    x = sketch.leaf("float32", (2, 3))
+    ends = [[sketch.ints([start]), sketch.ints([2])] for start in (2, 1)]
+    assert sketch.add(operators()["Slice"], [x, *ends[0]], {}) is None
+    assert sketch.add(operators()["Slice"], [x, *ends[1]], {}) is not None

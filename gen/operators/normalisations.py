@@ -141,6 +141,15 @@ def _mean_variance(sketch: Sketch, x: Tensor) -> Instance:
     return [x], {"axes": axes}  # always told: the checker of onnx 1.23 refuses the default
 
 
+def _mean_variance_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    """None where each element stands alone: the difference that is to be its variance is rounded, and negative at times."""
+    x = ins[0]
+    axes = attrs.get("axes", [axis for axis in (0, 2, 3) if axis < x.rank])
+    if math.prod(x.shape[axis] for axis in axes) < 2:
+        return -math.inf, math.inf
+    return normal(ins[:1], math.prod(x.shape))
+
+
 def _dropout(sketch: Sketch, x: Tensor) -> Instance:
     """In inference: the ratio has no effect."""
     draw = sketch.draw
@@ -194,7 +203,7 @@ OPERATORS = (
         "MeanVarianceNormalization",
         _mean_variance,
         dtypes=("float32",),
-        bounds=lambda ins, attrs: normal(ins[:1], math.prod(ins[0].shape)),
+        bounds=_mean_variance_bounds,
         ranks=(2, 5),
     ),
     Operator(
