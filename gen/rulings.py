@@ -183,10 +183,14 @@ def _constant(node: onnx.NodeProto) -> Typing | None:
     return None
 
 
+def qualified_name(node: onnx.NodeProto) -> str:
+    """The operator of a node as declarations are named."""
+    return f"{node.domain}::{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+
+
 def ruled(node: onnx.NodeProto, ins: Sequence[Typing | None], opset: int) -> Ruling:
     """What the operator's declaration says of a node on such inputs; None stands for one of which nothing is known."""
-    domain = node.domain if node.domain != "ai.onnx" else ""
-    name = f"{domain}::{node.op_type}" if domain else node.op_type
+    name = qualified_name(node)
     if name not in operators() or any(attribute.ByteSize() > _LARGE for attribute in node.attribute):
         return _SILENT
     given = tuple((typing, bool(name)) for typing, name in zip(ins, node.input, strict=True))
@@ -202,33 +206,47 @@ def _ruled(
     if attrs is None:
         return _SILENT
     parts = attrs.get("num_outputs", outputs)
-    if name == "Split" and parts != outputs:
+    if (
+        name == "Split" and parts != outputs
+    ):  # even where nothing else is known: inference reads past the end (onnx 1.23)
         return Ruling(f"Split has {outputs} outputs and num_outputs {parts}", ())
     if any(there and typing is None for typing, there in given):
         return _SILENT
     ins = [None if typing is None else Tensor("", *typing[:2], values=typing[2]) for typing, _ in given]
-    return instance(name, opset, ins, attrs)
+    found = settled(name, opset, ins, attrs, outputs)
+    if found is None:
+        return _SILENT
+    broken, types = found
+    return Ruling(f"{name} breaks {broken} of its rules", ()) if broken else Ruling("", types)
 
 
-def instance(name: str, opset: int, ins: Sequence[Tensor | None], attrs: Attributes) -> Ruling:
-    """What a declaration says of an instance, its attributes as rules read them."""
-    operator = operators()[name]
+def settled(
+    name: str, opset: int, ins: Sequence[Tensor | None], attrs: Attributes, outputs: int
+) -> tuple[int, tuple[Typed | None, ...]] | None:
+    """How many rules an instance breaks, and its outputs' types (none where it breaks one and they cannot be told); None for silence."""
+    operator = operators().get(name)
+    if operator is None:
+        return None
+    if name == "Split" and attrs.get("num_outputs", outputs) != outputs:
+        return 1, ()
     if not operator.domain:
         had = form(operator.name, opset)
         if opset < max(OLDEST, operator.since) or had is None or len(ins) < had.least_inputs:
-            return _SILENT
+            return None
+    types: Sequence[Typed | None] = ()
     try:
         if name in _BEYOND and _BEYOND[name](ins, attrs):  # type: ignore[arg-type]
-            return _SILENT
-        for place, truth in enumerate(operator.requires(ins, attrs)):  # type: ignore[arg-type]
-            if not truth:
-                return Ruling(f"rule {place} of {name} is broken", ())
-        types = operator.infer(ins, attrs)  # type: ignore[arg-type]
+            return None
+        broken = sum(not truth for truth in operator.requires(ins, attrs))  # type: ignore[arg-type]
     except Exception:  # noqa: BLE001 rules are written for what the generator draws; a foreign node may be anything
-        return _SILENT
+        return None
+    try:
+        types = operator.infer(ins, attrs)  # type: ignore[arg-type]
+    except Exception:  # noqa: BLE001 the same
+        return (broken, ()) if broken else None
     if any(typed is not None and not all(type(side) is int for side in typed[1]) for typed in types):
-        return _SILENT
-    return Ruling("", tuple(typed if typed is None or typed[0] else None for typed in types))
+        return (broken, ()) if broken else None
+    return broken, tuple(typed if typed is None or typed[0] else None for typed in types)
 
 
 def read_attributes(protos: Sequence[AttributeProto]) -> Attributes | None:

@@ -1,0 +1,204 @@
+"""Simpler instances of nodes: one number made smaller, and the numbers that rules tie to it made to fit.
+
+The numbers of a small graph are the sizes of its leaves, the elements of leaves that tell shapes or the like, and the whole numbers in
+attributes. What ties them is what the declarations require; so a convolution's kernel takes its weight and its paddings along, a
+hidden size the weights of all gates, a batch all that is as large. Nothing is written down for any operator: after a move, broken rules are mended one after the other,
+each time by the number (of those that the node depends on) whose change leaves the fewest broken. What comes of it satisfies every
+rule that could be asked; of nodes that the declarations are silent about it promises nothing.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from opsieve.gen.declaration import Attributes, Tensor, Typed
+from opsieve.gen.rulings import Typing, settled
+
+_REPAIRS = 12  # numbers that may follow one
+_TRIALS = 6_000  # instances looked at for one system: about a tenth of a second
+_NEAR = 12  # sizes up to which every smaller one is tried where no likely one mends anything
+_LOST = 100  # broken rules that a node counts for where nothing can be said of it any more
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A node: its qualified operator, its inputs and outputs by name ("" for one left out), its attributes as rules read them."""
+
+    operator: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attrs: Attributes
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a number stands: `size` of a leaf's axis, element (`value`) of a leaf, or in the `attribute` of a node.
+
+    `owner` is the leaf, or the node's first output; `index` the axis, the element, or the item of a list (-1: it is no list).
+    """
+
+    kind: Literal["size", "value", "attribute"]
+    owner: str
+    name: str
+    index: int
+
+
+Numbers: TypeAlias = dict[Place, int]
+_Told: TypeAlias = tuple[int, tuple[Typed | None, ...]]  # broken rules, types of outputs
+
+
+class System:
+    """The numbers of a graph and the rules that tie them. Parts are in order; leaves are what no part makes."""
+
+    def __init__(self, parts: Sequence[Part], leaves: Mapping[str, Typing], opset: int) -> None:
+        self.parts = parts
+        self.leaves = leaves
+        self.opset = opset
+        self.numbers: Numbers = dict(_numbers(parts, leaves))
+        self._trials = 0
+        self._known: dict[tuple[object, ...], _Told | None] = {}
+        self._above = _above(parts)
+        self._spoken = frozenset(
+            index for index, (told, _) in enumerate(self._walk({})) if told is not None
+        )  # parts that the declarations say something of
+        self.sound = all(not told[0] for told, _ in self._walk({}) if told is not None)
+
+    def together(self, place: Place, target: int) -> Numbers | None:
+        """A number set to a target, and what must follow it; None when nothing is found, or the system is not sound itself."""
+        old = self.numbers[place]
+        new = {place: target}
+        for _ in range(_REPAIRS):
+            broken, near = self._broken(new)
+            if not broken:
+                return new
+            found = self._mended(new, near, broken, old, target, wide=False)
+            found = found or self._mended(new, near, broken, old, target, wide=True)
+            if found is None:
+                return None
+            new[found[0]] = found[1]
+        return None
+
+    def _mended(
+        self, new: Numbers, near: list[Place], broken: int, old: int, target: int, wide: bool
+    ) -> tuple[Place, int] | None:
+        """The change of one more number that leaves the fewest rules broken; None when each leaves as many."""
+        best, found = broken, None
+        for other in near:
+            if other in new:
+                continue
+            for value in _likely(other, self.numbers[other], old, target, wide):
+                if self._trials > _TRIALS:
+                    return found
+                count = self._broken({**new, other: value})[0]
+                if count < best:
+                    best, found = count, (other, value)
+                    if not count:
+                        return found
+        return found
+
+    def _broken(self, new: Numbers) -> tuple[int, list[Place]]:
+        """How many rules are broken under new numbers, and the numbers on which the first node with one depends."""
+        self._trials += 1
+        total, first = 0, None
+        for index, (told, _) in enumerate(self._walk(new)):
+            count = told[0] if told is not None else _LOST if index in self._spoken else 0
+            total += count
+            if count and first is None:
+                first = index
+        if first is None:
+            return total, []
+        owners = self._above[first]
+        return total, [place for place in self.numbers if place.owner in owners]
+
+    def _walk(self, new: Numbers) -> Iterator[tuple[_Told | None, Part]]:
+        changed = {place.owner for place in new}
+        scope: dict[str, Typing | None] = {
+            name: self._leaf(name, typing, new) if name in changed else typing for name, typing in self.leaves.items()
+        }
+        for index, part in enumerate(self.parts):
+            own = tuple(
+                (place, value)
+                for place, value in new.items()
+                if place.kind == "attribute" and place.owner == part.outputs[0]
+            )
+            ins = tuple(scope.get(name) for name in part.inputs)
+            key = (index, own, ins)
+            if key not in self._known:
+                self._known[key] = self._told(part, ins, own)
+            told = self._known[key]
+            for place, name in enumerate(part.outputs):
+                typed = told[1][place] if told is not None and place < len(told[1]) else None
+                scope[name] = None if typed is None else (*typed, None)
+            yield told, part
+
+    def _told(self, part: Part, ins: Sequence[Typing | None], own: Sequence[tuple[Place, int]]) -> _Told | None:
+        if any(typing is None and name for typing, name in zip(ins, part.inputs, strict=True)):
+            return None
+        attrs = dict(part.attrs)
+        for place, value in own:
+            held = attrs[place.name]
+            attrs[place.name] = value if place.index < 0 else [*held[: place.index], value, *held[place.index + 1 :]]
+        tensors = [None if typing is None else Tensor("", *typing[:2], values=typing[2]) for typing in ins]
+        found = settled(part.operator, self.opset, tensors, attrs, len(part.outputs))
+        if found is None:
+            return None
+        empty = sum(typed is not None and min(typed[1], default=1) < 1 for typed in found[1])
+        return found[0] + empty, found[1]  # what has no elements shows nothing
+
+    def _leaf(self, name: str, typing: Typing, new: Numbers) -> Typing:
+        dtype, shape, values = typing
+        sides, numbers = list(shape), None if values is None else list(values)
+        for place, value in new.items():
+            if place.owner == name and place.kind == "size":
+                sides[place.index] = value
+            elif place.owner == name and numbers is not None:
+                numbers[place.index] = value
+        if numbers is not None and tuple(sides) != shape:
+            numbers = numbers[: sides[0]] if len(sides) == 1 else None
+        return dtype, tuple(sides), None if numbers is None else tuple(numbers)
+
+
+def _numbers(parts: Sequence[Part], leaves: Mapping[str, Typing]) -> Iterator[tuple[Place, int]]:
+    read = {name for part in parts for name in part.inputs}
+    for name, (dtype, shape, values) in leaves.items():
+        if name not in read:
+            continue
+        for axis, side in enumerate(shape):
+            if side > 1:
+                yield Place("size", name, "", axis), side
+        if values is not None and len(shape) < 2 and dtype in ("int64", "int32"):
+            for index, value in enumerate(values):
+                if value:
+                    yield Place("value", name, "", index), value
+    for part in parts:
+        for name, held in part.attrs.items():
+            if type(held) is int and held:
+                yield Place("attribute", part.outputs[0], name, -1), held
+            elif isinstance(held, list):
+                for index, item in enumerate(held):
+                    if type(item) is int and item:
+                        yield Place("attribute", part.outputs[0], name, index), item
+
+
+def _above(parts: Sequence[Part]) -> list[frozenset[str]]:
+    """For each part the leaves and the parts (by first output) that it depends on, itself among them."""
+    made: dict[str, frozenset[str]] = {}
+    found = []
+    for part in parts:
+        owners = frozenset((part.outputs[0],)).union(*(made.get(name, frozenset((name,))) for name in part.inputs))
+        made.update(dict.fromkeys(part.outputs, owners))
+        found.append(owners)
+    return found
+
+
+def _likely(place: Place, now: int, old: int, target: int, wide: bool) -> Iterator[int]:
+    """What a number may become beside one that went from `old` to `target`: in proportion, by as much less, the same, the least."""
+    least = 1 if place.kind == "size" else 0
+    if wide:
+        candidates: Sequence[int] = range(least, min(now, _NEAR)) if now > 0 else ()
+    else:
+        shared = [now * target // old] if old and now * target % old == 0 else []
+        candidates = [*shared, now - (old - target), target, 1, least]
+    for value in dict.fromkeys(candidates):
+        if least <= value < now:
+            yield value
