@@ -203,6 +203,8 @@ def _steps(operand: _Tensor, wanted: Shape) -> int:
     """How many nodes `_fitted` adds."""
     if not operand.name:
         return 0
+    if not wanted:
+        return (operand.shape != ()) + any(have > 1 for have in operand.shape)
     ranked = _ranked(operand.shape, len(wanted))
     shrinks = any(have > want for have, want in zip(ranked, wanted, strict=True))
     grows = any(have < want for have, want in zip(ranked, wanted, strict=True))
@@ -213,6 +215,10 @@ def _fitted(sketch: _Sketch, operand: _Tensor, wanted: Shape) -> _Tensor:
     """The operand with the shape wanted, behind a Reshape, a Slice and a Pad as far as they are needed."""
     if not operand.name:
         return _Tensor("", wanted)
+    if not wanted and any(have > 1 for have in operand.shape):
+        ones = (1,) * len(operand.shape)  # a scalar has room for one element
+        bounds = [sketch.integers([0] * len(ones)), sketch.integers(list(ones))]
+        operand = sketch.emit("Slice", [operand, *bounds], ones, {})
     ranked = _ranked(operand.shape, len(wanted))
     if ranked != operand.shape:
         operand = sketch.emit("Reshape", [operand, sketch.integers(list(ranked))], ranked, {})

@@ -1,5 +1,7 @@
 """The generators to compare with: valid graphs, of the size asked for, the same for the same seed."""
 
+import math
+
 import onnx
 import pytest
 from hypothesis import given, settings
@@ -48,6 +50,22 @@ def test_onnxruntime_runs_them(workers: Workers) -> None:
     tests = [Test(case.program, case.inputs) for case in cases]
     answers = list(workers.observe_many(Target.parse("onnxruntime:disable_all"), tests))
     assert [answer.message for answer in answers if answer.outcome != "ok"] == []
+
+
+def test_what_is_forced_is_not_reshaped_into_fewer_elements() -> None:
+    met = 0
+    for seed in range(60):
+        graph = BASELINES["pad-slice"](seed, 50).program.proto.graph
+        counts = {
+            info.name: math.prod(d.dim_value for d in info.type.tensor_type.shape.dim)
+            for info in (*graph.input, *graph.value_info, *graph.output)
+        }
+        counts |= {tensor.name: math.prod(tensor.dims) for tensor in graph.initializer}
+        for node in graph.node:
+            if node.op_type == "Reshape":
+                met += 1
+                assert counts[node.input[0]] == counts[node.output[0]], seed
+    assert met > 100
 
 
 def test_forcing_meets_every_operator_and_trying_starves_those_that_ask_for_much() -> None:
