@@ -176,8 +176,7 @@ def _gradient(
         return None
     values = {name: answer.outputs.get(name, value) for name, value in start.inputs.items()}
     changed = {name: value for name, value in answer.outputs.items() if name not in start.inputs}
-    made = with_weights(start.program.proto, changed)
-    return Found(start.program if made is start.program.proto else _written(made, start.program), values, "gradient")
+    return Found(_weighted(start.program, changed), values, "gradient")
 
 
 def _concrete(program: Program, inputs: Mapping[str, Any]) -> Generator[Question, Observation, onnx.ModelProto]:
@@ -204,10 +203,13 @@ def _concrete(program: Program, inputs: Mapping[str, Any]) -> Generator[Question
 def _drawn(
     wanted: Wanted, model: onnx.ModelProto, ranges: Mapping[str, Bounds], number: int, how: str
 ) -> tuple[Found, onnx.ModelProto]:
-    """Values drawn from ranges, with the model that holds them; the program itself where only inputs changed, as it was declared."""
-    changed, inputs = refilled(model, wanted.inputs, ranges, wanted.seed + number)
-    own = any(name not in wanted.inputs for name in ranges)
-    return Found(_written(changed, wanted.program) if own else wanted.program, inputs, how), changed
+    """Values drawn from ranges, and the model (the program with all types told) that holds them."""
+    inputs, weights = refilled(model, wanted.inputs, ranges, wanted.seed + number)
+    return Found(_weighted(wanted.program, weights), inputs, how), with_weights(model, weights)
+
+
+def _weighted(program: Program, weights: Mapping[str, Any]) -> Program:
+    return _written(with_weights(program.proto, weights), program) if weights else program
 
 
 def broken(nodes: Sequence[onnx.NodeProto], values: Mapping[str, Any]) -> onnx.NodeProto | None:

@@ -28,7 +28,7 @@ from opsieve.backends.value_search import Effort, Wanted, broken, exposed, searc
 from opsieve.backends.workers import Test, Workers
 from opsieve.gen.growth import Wish
 from opsieve.gen.program import Program
-from opsieve.gen.repair import guesses, refilled
+from opsieve.gen.repair import guesses, refilled, with_weights
 from opsieve.gen.steps import outline
 from opsieve.gen.strategies import generate
 
@@ -83,7 +83,8 @@ def lost(program: Program, inputs: Mapping[str, Any], workers: Workers) -> bool:
     graph = outline(program.proto, inputs)
     tests = []
     for number, ranges in enumerate(islice(_drawn(graph), DRAWS)):
-        model, values = refilled(program.proto, inputs, ranges, number)
+        values, weights = refilled(program.proto, inputs, ranges, number)
+        model = with_weights(program.proto, weights)
         tests.append(Test(exposed(Program(model.SerializeToString(), program.name)), values))
     always: dict[str, Any] = {}
     for answer in workers.observe_many(ORT, tests):

@@ -91,19 +91,22 @@ def unreached(graph: Outline, output: str, weights: bool = False) -> bool:
 
 def refilled(
     model: onnx.ModelProto, inputs: Mapping[str, Any], ranges: Mapping[str, Bounds], seed: int
-) -> tuple[onnx.ModelProto, dict[str, Any]]:
-    """A copy of the model and inputs whose leaves named in `ranges` have new elements, drawn between the bounds."""
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Inputs, and weights by name, for the leaves of a model that `ranges` names: new elements, drawn between the bounds.
+
+    The other inputs are as they were; other weights are not told.
+    """
     draw = Draw(f"refilled {seed}")
     values = dict(inputs)
     for name in [name for name in inputs if name in ranges]:
         array = inputs[name]
         values[name] = filled(array.dtype.name, array.shape, *ranges[name], draw.random())
-    changed = {
+    weights = {
         tensor.name: filled(tensor.dtype, tensor.shape, *ranges[tensor.name], draw.random())
         for tensor in outline(model).leaves.values()
         if tensor.name in ranges and tensor.name not in inputs and tensor.leaf != "input"
     }
-    return with_weights(model, changed), values
+    return values, weights
 
 
 def with_weights(model: onnx.ModelProto, weights: Mapping[str, "np.ndarray[Any, Any]"]) -> onnx.ModelProto:

@@ -12,7 +12,17 @@ from test_cli import opsieve
 
 from opsieve.gen.case import load
 
-KEYS = {"models", "nodes", "seconds_cpu", "seconds_wall", "models_per_cpu_second", "valid", "strategies", "out"}
+KEYS = {
+    "models",
+    "nodes",
+    "seconds_cpu",
+    "seconds_wall",
+    "models_per_cpu_second",
+    "valid",
+    "strategies",
+    "values",
+    "out",
+}
 
 
 def test_cases_are_written_checked_and_made_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,6 +93,9 @@ def test_a_target_is_probed_once_explained_and_told_by_the_case(
         (("--ops", "Foo*"), "no operator matches"),
         (("--dtypes", "float31"), "is no element type"),
         (("--opset", "3"), "cannot be generated"),
+        (("--values", "huge"), "'huge' is no choice of values; there are ranged, search, special"),
+        (("--values", "special:huge"), "there are no special values 'huge'; there are zeros"),
+        (("--values", "search:zeros"), "is no choice of values"),
         (("--strategy", "nothing"), "there is no strategy"),
         (("--strategy", "randoop", "--opset", "18"), "baseline"),
         (("--target", "nothing"), "nothing"),

@@ -13,7 +13,7 @@ from opsieve.backends.workers import Workers
 from opsieve.gen.growth import Wish, begun, case, grown
 from opsieve.gen.intervals import RELATION, RESULT, Interval, breaches, first_breach, unknown
 from opsieve.gen.program import Program
-from opsieve.gen.repair import guesses, refilled, repaired
+from opsieve.gen.repair import guesses, refilled, repaired, with_weights
 from opsieve.gen.steps import movable, outline
 from opsieve.gen.writing import written
 
@@ -173,7 +173,7 @@ def test_a_repair_moves_the_leaves_that_matter():
     found = repaired(graph, 0)
     assert found.left == ()
     assert breaches(graph) == []
-    _, values = refilled(model, inputs, found.ranges, 0)
+    values, _ = refilled(model, inputs, found.ranges, 0)
     assert (values["x"] - values["y"] >= 0.1).all()
     assert len(found.ranges) == 1
 
@@ -185,8 +185,10 @@ def test_weights_move_only_when_they_may():
     graph = outline(model, inputs)
     found = repaired(graph, 0, weights=True)
     assert found.left == ()
-    changed, _ = refilled(model, inputs, found.ranges, 0)
-    assert onnx.numpy_helper.to_array(changed.graph.initializer[0]).min() >= 1
+    _, weights = refilled(model, inputs, found.ranges, 0)
+    assert weights["w"].min() >= 1
+    changed = with_weights(model, weights)
+    assert np.array_equal(onnx.numpy_helper.to_array(changed.graph.initializer[0]), weights["w"])
     assert onnx.numpy_helper.to_array(model.graph.initializer[0]).min() == -3
 
 
@@ -208,7 +210,7 @@ def test_shapes_and_indices_are_not_moved():
     inputs = {"x": np.float32([-1, 2, 3, 4]), "i": np.int64([0, 3])}
     graph = outline(model, inputs)
     assert [leaf.name for leaf in movable(graph, weights=True)] == ["x", "i"]
-    _, values = refilled(model, inputs, repaired(graph, 0, True).ranges, 0)
+    values, _ = refilled(model, inputs, repaired(graph, 0, True).ranges, 0)
     assert set(values["i"].tolist()) <= {0, 1, 2, 3}
 
 
@@ -222,7 +224,8 @@ def test_after_a_repair_domains_hold(seed):
     assert first_breach(graph, {item.place for item in found.left}) is None
     again = repaired(outline(model, inputs), seed, weights=True)
     assert again.ranges == found.ranges
-    graph = outline(*refilled(model, inputs, found.ranges, seed))
+    values, weights = refilled(model, inputs, found.ranges, seed)
+    graph = outline(with_weights(model, weights), values)
     assert {item.place for item in breaches(graph)} <= {item.place for item in found.left}
 
 

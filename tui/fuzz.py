@@ -24,6 +24,7 @@ PATH = click.Path(path_type=Path)
 @click.option("--tests", type=click.IntRange(1), help="End when the campaign has done so many tests in all.")
 @click.option("--strategy", help="How programs are made (mix, unless told): see opsieve gen.")
 @click.option("--nodes", help="Nodes of a program: K, or A-B (5-30, unless told).")
+@click.option("--values", help="ranged (unless told), or special[:zeros,subnormals,extremes,nan,inf].")
 @click.option("--probe/--no-probe", default=True, help="First find out what the targets have, once (default).")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Seed of the campaign; one is drawn if none is given.")
 @click.option(
@@ -50,6 +51,7 @@ def command(
     tests: int | None,
     strategy: str | None,
     nodes: str | None,
+    values: str | None,
     probe: bool,
     seed: int | None,
     folder: Path,
@@ -69,7 +71,7 @@ def command(
     from opsieve.triage.store import Store
 
     with Store(folder) as store:
-        campaign, plan = _campaign(store, targets, strategy, nodes, probe, seed, resume)
+        campaign, plan = _campaign(store, targets, strategy, nodes, values, probe, seed, resume)
         before = done = store.done(campaign)
         started = time.monotonic()
         limits = Limits(seconds=seconds, memory=memory << 20)
@@ -101,6 +103,7 @@ def _campaign(
     targets: tuple[str, ...],
     strategy: str | None,
     nodes: str | None,
+    values: str | None,
     probe: bool,
     seed: int | None,
     resume: bool,
@@ -111,6 +114,7 @@ def _campaign(
     from opsieve.backends.zygote import Unavailable
     from opsieve.gen import strategies, wishes
     from opsieve.gen.bad_input import BadInput
+    from opsieve.gen.values import RANGED, SPECIAL, named_values
     from opsieve.triage.campaign import new_campaign
     from opsieve.triage.plan import USUAL, Plan, planned
     from opsieve.tui.probing import supports
@@ -122,14 +126,15 @@ def _campaign(
         fitting = [c for c in store.campaigns() if (not names or c.targets == names) and seed in (None, c.seed)]
         if not fitting:
             raise BadInput("the store has no such campaign to resume; leave --resume out to begin it")
-        if strategy is not None or nodes is not None:
-            raise BadInput("a campaign goes on as it began; leave --strategy and --nodes out, or --resume")
+        if (strategy, nodes, values) != (None, None, None):
+            raise BadInput("a campaign goes on as it began; leave --strategy, --nodes and --values out, or --resume")
         found = fitting[-1]
         plan, probe = planned(found.generator)
         resolved = [resolve(name) for name in found.targets]
     else:
         low, high = wishes.nodes(nodes) if nodes is not None else (USUAL.between or (USUAL.nodes, USUAL.nodes))
-        wish = replace(USUAL, nodes=low, between=(low, high) if low != high else None)
+        word = named_values(values or RANGED, (RANGED, SPECIAL))
+        wish = replace(USUAL, nodes=low, between=(low, high) if low != high else None, values=word)
         plan = Plan(strategy or "mix", wish)
         strategies.strategy(plan.strategy)  # a name that is none is told before anything is probed
         resolved = list(dict.fromkeys(resolved)) or [resolve("onnxruntime")]

@@ -31,6 +31,7 @@ GROUP = 64  # programs made before they are checked and written
 @click.option("--dtypes", default="", help="Element types, float32,int64.")
 @click.option("--opset", type=int, default=0, help="One opset for all; else each draws its own.")
 @click.option("--dynamic", type=click.FloatRange(0, 1), default=0.0, help="Share with symbolic dimensions.")
+@click.option("--values", default="ranged", show_default=True, help="ranged, search, or special[:zeros,nan,...].")
 @click.option("--corpus", "models_in", type=PATH, help="A folder of models for --strategy mutate to start from.")
 @click.option("-t", "--target", "targets", multiple=True, help="Keep to what it has; probed once. May be repeated.")
 @click.option("-o", "--out", type=PATH, help="An empty or new folder to write into; nothing is written without.")
@@ -48,6 +49,7 @@ def command(
     dtypes: str,
     opset: int,
     dynamic: float,
+    values: str,
     models_in: Path | None,
     targets: tuple[str, ...],
     out: Path | None,
@@ -67,6 +69,7 @@ def command(
     from opsieve.gen.bad_input import BadInput
     from opsieve.gen.growth import Wish
     from opsieve.gen.sketch import Budget
+    from opsieve.gen.values import SEARCH, named_values
     from opsieve.tui.probing import supports
 
     if out is not None:
@@ -87,6 +90,7 @@ def command(
             budget=Budget(elements=max(usual.elements, high << 9), work=max(usual.work, high << 13)),
             between=(low, high) if low != high else None,
             dynamic=dynamic,
+            values=named_values(values),
         )
     strategies.strategy(strategy)  # a name that is none is told before anything is probed
     with Workers() as workers:
@@ -113,6 +117,8 @@ def command(
         try:
             with _progress(models) as show:
                 for group in _groups(strategy, seed, models, wish, made):
+                    if wish.values == SEARCH:
+                        group = _searched(group, workers, made)
                     _take(group, workers if check else None, out, flat, made)
                     show(made.models)
         except KeyboardInterrupt:
@@ -137,6 +143,7 @@ class _Made:
         self.cpu = 0.0
         self.started = time.monotonic()
         self.strategies: dict[str, int] = {}
+        self.values: dict[str, int] | None = None  # of a search: how many by how they were found
         self.complaints: list[tuple[str, str]] = []
         self.last: bytes | None = None
 
@@ -150,6 +157,7 @@ class _Made:
             "models_per_cpu_second": round(self.models / self.cpu, 1) if self.cpu else 0.0,
             "valid": self.valid if checked else None,
             "strategies": dict(sorted(self.strategies.items())),
+            "values": None if self.values is None else dict(sorted(self.values.items())),
             "out": None if out is None else str(out),
         }
 
@@ -166,6 +174,19 @@ def _groups(strategy: str, seed: int, models: int, wish: "Wish", made: _Made) ->
         ]
         made.cpu += time.process_time() - began
         yield group
+
+
+def _searched(group: list[tuple[str, "Case"]], workers: "Workers", made: _Made) -> list[tuple[str, "Case"]]:
+    """The cases with values, and weights, under which nothing inside is NaN or infinite, where they are found."""
+    from opsieve.backends.value_search import Effort
+    from opsieve.tui.values import searched, with_found
+
+    cases = [case for _, case in group]
+    made.values = made.values or {}
+    found_all = searched(cases, [case.origin.seed or 0 for case in cases], workers, Effort(weights=True))
+    for found in found_all:
+        made.values[found.how] = made.values.get(found.how, 0) + 1
+    return [(name, with_found(case, found)) for (name, case), found in zip(group, found_all, strict=True)]
 
 
 def _take(
@@ -283,6 +304,8 @@ def _text(told: dict[str, Any]) -> str:
         f"{told['models']} models, {told['nodes']} nodes, {told['models_per_cpu_second']} models a CPU second"
         f" ({', '.join(f'{count} {name}' for name, count in told['strategies'].items())})"
     )
+    if told["values"] is not None:
+        line += f"; values: {', '.join(f'{count} {how}' for how, count in told['values'].items())}"
     if told["valid"] is not None:
         line += f"; {told['valid']} valid"
     if "identical" in told:

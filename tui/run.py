@@ -26,7 +26,10 @@ COLOURS = {"pass": "green", "fail": "red", "flaky": "magenta", "undecided": "yel
 @click.option("--inputs", type=PATH, help="Inputs: an .npz file, an ONNX data set, or a folder that holds one of them.")
 @click.option("--expected", type=PATH, help="Expected outputs: the same kinds.")
 @click.option("-t", "--target", "targets", multiple=True, help="backend[==release][:option,...]; may be repeated.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the inputs that nobody gave.")
+@click.option(
+    "--values", help="search: such that nothing inside is NaN or infinite; special[:zeros,nan,...]: strewn in."
+)
+@click.option("--seed", default=0, show_default=True, help="Seed of the inputs that nobody gave, and of --values.")
 @click.option("--seconds", default=60.0, show_default=True, help="Wall time that one model may take on one target.")
 @click.option("--memory", default=4096, show_default=True, help="MiB that a model may use on a target.")
 @click.option("--rtol", type=float, help="Relative tolerance of your own, for every element, in place of the policy.")
@@ -41,6 +44,7 @@ def command(
     inputs: Path | None,
     expected: Path | None,
     targets: tuple[str, ...],
+    values: str | None,
     seed: int,
     seconds: float,
     memory: int,
@@ -62,6 +66,7 @@ def command(
     from opsieve.backends.target import BadTarget
     from opsieve.backends.workers import Workers
     from opsieve.backends.zygote import Limits
+    from opsieve.tui.values import chosen, voice
 
     if not 0 < seconds <= 86400:
         raise BadTarget("--seconds must lie between 0 and 86400.")
@@ -70,6 +75,7 @@ def command(
     for name, value in (("--rtol", rtol), ("--atol", atol)):
         if value is not None and not 0 <= value < float("inf"):
             raise BadTarget(f"{name} must be a number that is not negative.")
+    word = "" if values is None else _word(values, expected)
     tolerance = None if rtol is None and atol is None else (rtol or 0.0, atol or 0.0)
     resolved = [resolve(text) for text in dict.fromkeys(targets or ("onnxruntime",))]
     started = time.monotonic()
@@ -83,6 +89,8 @@ def command(
             lab = Lab(workers)
             for first in range(0, len(models), GROUP):
                 cases = list(_cases(models[first : first + GROUP], inputs, expected, seed, lab, not no_check, bad))
+                if word:
+                    cases = chosen(cases, word, seed, workers, voice)
                 for result in _judged(cases, resolved, lab, oracles, tolerance, save):
                     results.append(result)
                     if not as_json:
@@ -99,6 +107,16 @@ def command(
     if bad:
         return 2
     return 1 if any(result["verdict"] == "fail" for result in results) else 0
+
+
+def _word(values: str, expected: Path | None) -> str:
+    """The choice of values, checked; BadInput when there is no such choice, or other outputs are expected."""
+    from opsieve.gen.bad_input import BadInput
+    from opsieve.gen.values import SEARCH, SPECIAL, named_values
+
+    if expected is not None:
+        raise BadInput("--expected are outputs for the inputs as they are; leave --expected or --values out")
+    return named_values(values, (SEARCH, SPECIAL))
 
 
 def _cases(
