@@ -6,16 +6,16 @@ import fcntl
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from opsieve.gen.scratch import Scratch
 
 CHILD = Path(__file__).resolve().parent / "child.py"
 WIRE = Path(__file__).resolve().parent / "wire.py"
@@ -143,7 +143,7 @@ class Zygote:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = ours
         self._log = memory_file("log")
-        self._scratch = tempfile.mkdtemp(prefix="opsieve-")
+        self._scratch = Scratch()
         config = {
             "control": theirs.fileno(),
             "backend": str(backend),
@@ -151,7 +151,7 @@ class Zygote:
             "wire": str(WIRE),
             "path": path,
             "shim": str(shim) if shim else "",
-            "scratch": self._scratch,
+            "scratch": str(self._scratch.path),
             "nursery": nursery is True,
         }
         self._process: subprocess.Popen[bytes] | Offspring
@@ -226,7 +226,7 @@ class Zygote:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._wait(15)
         os.close(self._log)
-        shutil.rmtree(self._scratch, ignore_errors=True)  # it is gone by now, unless something killed the process
+        self._scratch.close()  # what is in it is gone by now, unless something killed the process
 
     def _wait(self, seconds: float) -> None:
         """Until it has ended; TimeoutExpired when it has not by then. Popen itself would look every 50 ms."""

@@ -13,7 +13,6 @@ import queue
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from types import TracebackType
 from opsieve.bisect.sighting import Sighting
 from opsieve.gen.bad_input import BadInput, shown
 from opsieve.gen.files import read_file
+from opsieve.gen.scratch import Scratch
 
 _UNTESTABLE = 125
 _LAST_BAD = 127
@@ -60,12 +60,12 @@ class Workshop:
         self._repository, self._build = repository.resolve(), build and _script(build)
         self._check = _script(check) if isinstance(check, Path) else check
         self._keep, self._seconds, self._sparse = keep, seconds, sparse
-        self._home = Path(tempfile.mkdtemp(prefix="opsieve-bisect-"))
+        self._home = Scratch("bisect")
         self._running: set[subprocess.Popen[bytes]] = set()
         self._closed = False
         self._free: queue.SimpleQueue[Path] = queue.SimpleQueue()
         for number in range(jobs):
-            self._free.put(self._home / f"tree{number}")
+            self._free.put(self._home.path / f"tree{number}")
 
     def __enter__(self) -> "Workshop":
         return self
@@ -76,7 +76,7 @@ class Workshop:
         self._closed = True
         for process in list(self._running):
             _kill(process)
-        shutil.rmtree(self._home, ignore_errors=True)
+        self._home.close()
 
     def probe(self, commit: str, tree: str) -> Sighting:
         """Check one commit: 0 fine, 125 untestable, 1 to 127 it fails. A build that fails, or takes too long, is untestable.
@@ -118,7 +118,7 @@ class Workshop:
     def _check_out(self, place: Path, commit: str) -> str:
         """Have the files of a commit, and no others, in `place`; why its submodules cannot be had, "" when they are there."""
         if not (place / ".git").exists():
-            _git(["clone", "--quiet", "--shared", "--no-checkout", str(self._repository), str(place)], self._home)
+            _git(["clone", "--quiet", "--shared", "--no-checkout", str(self._repository), str(place)], self._home.path)
             if self._sparse:
                 _git(["sparse-checkout", "set", "--", *self._sparse], place)
         _git(["checkout", "--quiet", "--force", "--detach", commit], place)

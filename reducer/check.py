@@ -4,7 +4,6 @@ import math
 import os
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -24,6 +23,7 @@ from opsieve.backends.workers import Test, Workers
 from opsieve.gen.bad_input import BadInput, shown
 from opsieve.gen.data_set import write_folder
 from opsieve.gen.program import Program
+from opsieve.gen.scratch import Scratch
 from opsieve.gen.structure import all_nodes, check_structure
 from opsieve.gen.tensors import Value, graph_inputs
 from opsieve.reducer.graph import shell
@@ -230,9 +230,9 @@ class ScriptCheck:
 
     def run(self, subject: Subject) -> int:
         """The script's exit code; -1 when it took too long. BadInput when it cannot be started."""
-        with tempfile.TemporaryDirectory(prefix="opsieve-", ignore_cleanup_errors=True) as name:
-            folder = Path(name)
-            (folder / "inputs").mkdir()
+        with Scratch() as scratch:
+            folder = scratch / "check"
+            (folder / "inputs").mkdir(parents=True)
             (folder / "model.onnx").write_bytes(program(subject).model)
             write_folder(folder / "inputs", subject.inputs, graph_inputs(subject.model), "input")
             command = [str(self.script), str(folder / "model.onnx"), str(folder / "inputs")]

@@ -2,15 +2,14 @@
 
 import contextlib
 import io
-import tempfile
 import zipfile
 from dataclasses import replace
-from pathlib import Path
 
 from opsieve.backends.record import write_observations
 from opsieve.backends.registry import display
 from opsieve.gen.bad_input import BadInput
 from opsieve.gen.case import save
+from opsieve.gen.scratch import Scratch
 from opsieve.triage.exhibit import Exhibit
 from opsieve.triage.export_script import script
 from opsieve.triage.export_text import model_text
@@ -21,8 +20,8 @@ _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip file can tell
 def archive(exhibit: Exhibit) -> bytes:
     """The zip: `case/` with model, inputs, what was observed, and `repro.py` where the failure can be shown by one."""
     knobs = {**exhibit.case.knobs, **exhibit.observation.knobs, "target": display(exhibit.target)}
-    with tempfile.TemporaryDirectory(prefix="opsieve-") as scratch:
-        folder = Path(scratch) / "case"
+    with Scratch() as scratch:
+        folder = scratch / "case"
         save(replace(exhibit.case, knobs=knobs), folder)
         write_observations(folder, [exhibit.observation])
         files = {str(path.relative_to(scratch)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

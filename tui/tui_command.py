@@ -1,6 +1,7 @@
 """`opsieve tui`: the terminal app on a store."""
 
-import tempfile
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import click
@@ -22,15 +23,20 @@ def command(place: Path | None, folder: Path, demo: bool, theme: str, offline: b
     import sys
 
     from opsieve.gen.bad_input import BadInput
+    from opsieve.gen.scratch import Scratch
     from opsieve.tui.app.demo_store import make_demo
     from opsieve.tui.app.sieve_app import SieveApp
     from opsieve.tui.app.themes import DARK
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadInput("opsieve tui needs a terminal; opsieve clusters and opsieve show do the same without one")
-    with tempfile.TemporaryDirectory(prefix="opsieve-demo-") as scratch:
-        samples = Path(scratch) / "samples"
-        chosen = make_demo(samples) if demo else place or folder
-        app = SieveApp(chosen, theme=theme or DARK, offline=offline, demo=lambda: make_demo(samples))
+    with ExitStack() as stack:
+
+        @cache
+        def demo_store() -> Path:
+            return make_demo(stack.enter_context(Scratch("demo")) / "samples")
+
+        chosen = demo_store() if demo else place or folder
+        app = SieveApp(chosen, theme=theme or DARK, offline=offline, demo=demo_store)
         app.run()
     return app.return_code or 0

@@ -1,6 +1,8 @@
 """The terminal app: a store opened, its screens, what they share (decisions, jobs, notices), and the keys that work everywhere."""
 
+import asyncio
 import contextlib
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -111,7 +113,9 @@ class SieveApp(App[None]):
         return self.folder.resolve().name
 
     def on_mount(self) -> None:
-        """Open the store, or say what to do."""
+        """Open the store, or say what to do. From now on a closed window, or a kill, ends the app and its jobs in order."""
+        for end in (signal.SIGHUP, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(end, partial(self.exit, return_code=128 + end))
         self.action_reopen()
 
     def action_reopen(self) -> None:

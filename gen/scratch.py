@@ -1,0 +1,70 @@
+"""Temporary folders that do not outlive their owner for long: what a killed process left behind goes when the next one begins.
+
+A folder holds a file that its owner keeps locked. The system lets go of the lock however a process ends, so a folder whose file can be
+locked is nobody's. Only folders of this user that hold such a file are ever removed, so nothing that another program made.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+
+PREFIX = "opsieve-"
+OWNER = ".opsieve-owner"
+_swept: set[str] = set()  # where this process has looked
+
+
+class Scratch:
+    """An empty folder `opsieve-NAME-...` beneath the system's temporary one, until `close` or the end of this process's life."""
+
+    def __init__(self, name: str = "") -> None:
+        parent = tempfile.gettempdir()
+        if parent not in _swept:
+            _swept.add(parent)
+            sweep(Path(parent))
+        self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{name}-" if name else PREFIX))
+        # It gets its name once it is locked: whoever finds it before would take the folder for nobody's.
+        making = self.path / f"{OWNER}-"
+        self._lock = os.open(making, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        with contextlib.suppress(OSError):  # a file system without locks: then nobody tidies up
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            making.rename(self.path / OWNER)
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the folder and all that is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def sweep(parent: Path) -> None:
+    """Remove the scratch folders in `parent` whose owners have ended. What cannot be looked at or removed stays, silently."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(parent):
+            if entry.name.startswith(PREFIX):
+                with contextlib.suppress(OSError):
+                    _sweep(entry)
+
+
+def _sweep(entry: "os.DirEntry[str]") -> None:
+    found = entry.stat(follow_symlinks=False)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        return
+    lock = os.open(os.path.join(entry.path, OWNER), os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        held = os.fstat(lock)
+        if stat.S_ISREG(held.st_mode) and held.st_uid == os.geteuid():
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(entry.path, ignore_errors=True)
+    finally:
+        os.close(lock)
