@@ -1,5 +1,6 @@
 """Random choices that depend on the seed only: on every machine, release of Python and hash seed."""
 
+import functools
 import random
 from collections.abc import Sequence
 from typing import TypeVar
@@ -49,14 +50,20 @@ class Draw:
 
     def binned(self, low: int, high: int) -> int:
         """A number from `low` (at least 0) to `high`, both included, by bins of exponential width."""
-        if high <= low:
-            return low
-        if not self.bins:
-            return self.between(low, high)
-        bottom = max(low, 1).bit_length() - 1
-        top = min(high.bit_length() - 1, bottom + self.bins - 1)
-        if low == 0 and self.random() < 1 / (top - bottom + 2):
-            return 0
-        place = self.between(bottom, top)
-        last = (2 << place) - 1 if place < bottom + self.bins - 1 else high  # the last bin is open
-        return self.between(max(low, 1, 1 << place), min(high, last))
+        bins = _bins(low, high, self.bins)
+        first, width = bins[int(self.random() * len(bins))]
+        return first + int(self.random() * width)
+
+
+@functools.lru_cache(maxsize=4096)
+def _bins(low: int, high: int, count: int) -> tuple[tuple[int, int], ...]:
+    """The first number and the width of each bin; 0 has one of its own, and the last is open."""
+    if high <= low or not count:
+        return ((low, max(high - low, 0) + 1),)
+    found = [(0, 1)] if low == 0 else []
+    bottom = max(low, 1).bit_length() - 1
+    for place in range(bottom, min(high.bit_length(), bottom + count)):
+        first = max(low, 1 << place)
+        last = min(high, (2 << place) - 1) if place < bottom + count - 1 else high
+        found.append((first, last - first + 1))
+    return tuple(found)

@@ -6,6 +6,7 @@ large graph (Isra, section III: constraints are met by construction, "backtrack-
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -96,12 +97,12 @@ class Sketch:
         self.style = style
         self.budget = budget
         self.outer = outer
-        self.root: Sketch = outer.root if outer else self
+        self._root: Sketch | None = outer.root if outer else None  # None for itself: no cycle, so it is freed at once
         self.nodes: list[Node] = []
         self.leaves: list[Tensor] = []
         self.loose: list[Tensor] = []  # read by no node yet; some have been since they were entered
-        self.pools: dict[tuple[str, int], list[Tensor]] = {}
-        self.shapes: dict[tuple[str, Shape], list[Tensor]] = {}
+        self.pools: defaultdict[tuple[str, int], list[Tensor]] = defaultdict(list)
+        self.shapes: defaultdict[tuple[str, Shape], list[Tensor]] = defaultdict(list)
         self.numbers: dict[tuple[str, Shape, tuple[float, ...]], Tensor] = {}
         self.supports: Supports | None = None  # asked of the root: whether the compilers under test have this instance
         self.only: frozenset[str] | None = None  # of the root: the operators that are wished for, None for all
@@ -111,6 +112,12 @@ class Sketch:
         self.exposed: list[Tensor] = []  # of the root: tensors that are to be outputs although they are read
         self.elements = 0
         self.work = 0
+        self._held: list[Tensor] | None = None  # leaves of instances that may not be taken
+
+    @property
+    def root(self) -> "Sketch":
+        """The sketch of the program, when this is one of a body."""
+        return self._root or self
 
     # Leaves
 
@@ -124,15 +131,19 @@ class Sketch:
         """A new graph input, initializer or Constant node, whose elements lie in the domain."""
         if dtype not in LARGEST:
             return self.container(dtype, shape)
-        low, high = leaf_range(dtype, domain)
-        root = self.root
-        tensor = Tensor(root.named("x"), dtype, shape, low, high, None, self.draw.choice(kinds))
+        low, high = USUAL[dtype] if domain is ANY else leaf_range(dtype, domain)
+        root = self._root or self
+        root.count = count = root.count + 1
+        tensor = Tensor(f"x{count}", dtype, shape, low, high, None, self.draw.choice(kinds))
         root.leaves.append(tensor)
         if not root.inputs_begun:
             tensor.leaf = "input"  # a program without inputs would be folded away whole
             root.inputs_begun = True
         root.elements += math.prod(shape)
-        self.enter(tensor)
+        if self._held is None:
+            self.enter(tensor)
+        else:
+            self._held.append(tensor)
         return tensor
 
     inputs_begun = False
@@ -156,7 +167,7 @@ class Sketch:
 
     def ints(self, values: Sequence[float], dtype: str = "int64", shape: Shape | None = None) -> Tensor:
         """A leaf with exactly these elements, known to rules as `values`; a vector unless a shape is given. Often a shared one."""
-        root = self.root
+        root = self._root or self
         elements = tuple(values)
         key = (dtype, (len(elements),) if shape is None else shape, elements)
         known = root.numbers.get(key)
@@ -164,7 +175,8 @@ class Sketch:
             return known
         kind = "constant" if self.draw.random() < 0.25 else "initializer"
         low, high = (min(elements), max(elements)) if elements else (0.0, 0.0)
-        tensor = Tensor(root.named("c"), dtype, key[1], low, high, elements, kind)
+        root.count = count = root.count + 1
+        tensor = Tensor(f"c{count}", dtype, key[1], low, high, elements, kind)
         root.numbers[key] = tensor
         root.leaves.append(tensor)
         return tensor
@@ -176,19 +188,9 @@ class Sketch:
 
     def enter(self, tensor: Tensor) -> None:
         """Make a tensor known, so that later nodes can use it."""
-        shape = tensor.shape
-        key = (tensor.dtype, len(shape))
-        pool = self.pools.get(key)
-        if pool is None:
-            self.pools[key] = [tensor]
-        else:
-            pool.append(tensor)
-        exact = (tensor.dtype, shape)
-        same = self.shapes.get(exact)
-        if same is None:
-            self.shapes[exact] = [tensor]
-        else:
-            same.append(tensor)
+        dtype, shape = tensor.dtype, tensor.shape
+        self.pools[dtype, len(shape)].append(tensor)
+        self.shapes[dtype, shape].append(tensor)
         self.loose.append(tensor)
 
     def takes(self, name: str, variable: str) -> frozenset[str]:
@@ -196,13 +198,20 @@ class Sketch:
         had = form(name, self.opset)
         return had.types[variable] if had is not None else frozenset()
 
-    def forget(self, leaves: Sequence[Tensor]) -> None:
-        """Take back new leaves that nothing came to read, so that they are not picked in place of what nodes make."""
-        for leaf in leaves:
-            if not leaf.reads and leaf in self.loose:
-                self.loose.remove(leaf)
-                self.pools[leaf.dtype, len(leaf.shape)].remove(leaf)
-                self.shapes[leaf.dtype, leaf.shape].remove(leaf)
+    def hold(self) -> None:
+        """From now on leaves are for instances that may not be taken: others are not to come upon them."""
+        self._held = []
+
+    def settle(self) -> int:
+        """Make the leaves since `hold` known that nodes have come to read, and forget the others; how many elements these have."""
+        forgotten = 0
+        for leaf in self._held or ():
+            if leaf.reads:
+                self.enter(leaf)
+            else:
+                forgotten += math.prod(leaf.shape)
+        self._held = None
+        return forgotten
 
     # Finding tensors
 
@@ -413,47 +422,64 @@ class Sketch:
         bounds: Bounds | Sequence[Bounds],
     ) -> list[Tensor]:
         """Add a node with outputs of these types, and give them. `bounds` are those of the first output or of each."""
-        root = self.root
+        root = self._root or self
+        count = root.count
         several = isinstance(bounds, list)
-        outs = []
+        outs: list[Tensor] = []
         for place, typed in enumerate(types):
             if typed is None:
                 outs.append(Tensor("", "", ()))
                 continue
+            count += 1
             dtype, shape = typed
             low, high = bounds[place] if several else bounds  # type: ignore[misc]
-            outs.append(Tensor(root.named("v"), dtype, shape, low, high))  # type: ignore[arg-type]
+            made = Tensor(f"v{count}", dtype, shape, low, high)  # type: ignore[arg-type]
+            outs.append(made)
+            # Of an unknown size nothing can be built, and an empty sequence has no element to be read.
+            if str not in map(type, shape) and op != "SequenceEmpty":
+                self.enter(made)
+                root.elements += math.prod(shape)
         for tensor in ins:
             if tensor is not None:
                 tensor.reads += 1
-        self.nodes.append(Node(op, domain, ins, outs, attrs, root.named("n")))
-        if self.outer is not None:
+        root.count = count = count + 1
+        self.nodes.append(Node(op, domain, ins, outs, attrs, f"n{count}"))
+        if root is not self:
             root.inner += 1
-        for tensor in outs:
-            # Of an unknown size nothing can be built, and an empty sequence has no element to be read.
-            if tensor.name and str not in map(type, tensor.shape) and op != "SequenceEmpty":
-                self.enter(tensor)
-                root.elements += math.prod(tensor.shape)
         return outs
 
-    def add(self, op: Operator, ins: Sequence[Tensor | None], attrs: Attributes) -> list[Tensor] | None:
-        """Add a node by its declaration; None, and nothing done, when its result would be too large or leave its type's range."""
-        root = self.root
+    def add(
+        self,
+        op: Operator,
+        ins: Sequence[Tensor | None],
+        attrs: Attributes,
+        types: Sequence[Typed | None] | None = None,
+    ) -> list[Tensor] | None:
+        """Add a node by its declaration; None, and nothing done, when its result would be empty, too large, or out of its type's range.
+
+        `types` are those of all outputs where they are known; the declaration is not asked for them then.
+        """
+        root, budget = self._root or self, self.budget
         if root.supports is not None and not root.supports(op, ins, attrs, self.opset):
             return None
         wanted = attrs.pop(OUTPUTS, None)
-        types = op.infer(ins, attrs)[:wanted]  # type: ignore[arg-type]
+        if types is None:
+            types = op.infer(ins, attrs)  # type: ignore[arg-type]
+        if wanted is not None:
+            types = types[:wanted]
         work = 0
         for typed in types:
             if typed is not None:
-                size = math.prod([side for side in typed[1] if type(side) is int])
-                if size > self.budget.tensor:
+                shape = typed[1]
+                size = math.prod([side for side in shape if type(side) is int] if str in map(type, shape) else shape)
+                if not 0 < size <= budget.tensor:  # compilers differ over what is empty, and few models have it
                     return None
                 work += size
         if op.cost is not None:
             work = op.cost(ins, attrs, types)  # type: ignore[arg-type]
-        if root.work + work > self.budget.work or root.elements > self.budget.elements:
+        if root.work + work > budget.work or root.elements > budget.elements:
             return None
+        bounds: Bounds | list[Bounds] = (-math.inf, math.inf)
         if self.style.ranged:
             bounds = op.bounds(ins, attrs)  # type: ignore[arg-type]
             for (low, high), typed in zip(bounds if isinstance(bounds, list) else (bounds,), types, strict=False):
@@ -463,20 +489,17 @@ class Sketch:
                     and not (LEAST[typed[0]] <= low and high <= LARGEST[typed[0]])
                 ):
                     return None
-            if isinstance(bounds, tuple) and len(types) > 1:
-                bounds = [bounds] * len(types)
-        else:
-            bounds = (-math.inf, math.inf)
         root.work += work
         return self.emit(op.name, op.domain, ins, attrs, types, bounds)
 
     def grow(self, choice: Choice) -> list[Tensor] | None:
         """Draw an instance of an operator and add it; None when this draw did not fit (rare, and cheap)."""
-        inner = self.root.inner
+        root = self._root or self
+        inner = root.inner
         made = choice.op.sample(self, self.first(choice))
         added = None if made is None else self.add(choice.op, *made)
         if added is None:
-            self.root.inner = inner  # bodies that nobody has do not count
+            root.inner = inner  # bodies that nobody has do not count
         return added
 
     def child(self) -> "Sketch":
@@ -485,20 +508,12 @@ class Sketch:
 
 
 def leaf_range(dtype: str, domain: Domain) -> Bounds:
-    """Where the elements of a new leaf are drawn from: the usual place of the dtype, moved into the domain."""
+    """Where the elements of a new leaf are drawn from: the usual window of the dtype, slid into the domain as little as need be."""
     low, high = USUAL.get(dtype, (0.0, 0.0))
-    if domain is ANY:
-        return low, high
-    if domain.nonzero and low <= 0 <= high:
-        low, high = (1.0, max(high, 2.0)) if "int" in dtype else (0.5, max(high, 2.0))
     least, largest = max(domain.low, LEAST.get(dtype, low)), min(domain.high, LARGEST.get(dtype, high))
-    span = high - low
-    low = min(max(low, least), largest)
-    high = max(min(high, largest), low)
-    if high - low < span / 2:
-        low, high = (
-            (low, min(low + span, largest))
-            if low >= least and high + span > largest - span and low + span <= largest
-            else (max(high - span, least), high)
-        )
-    return low, high
+    if domain.nonzero and low <= 0 <= high:
+        low, high = 0.5 if is_float(dtype) else 1.0, max(high, 2.0)
+        least = max(least, min(low, largest))
+    width = high - low
+    low = max(min(low, largest - width), least)
+    return low, min(low + width, largest)

@@ -94,19 +94,17 @@ def rewritten(program: Program, draw: Draw, limits: Limits = Limits()) -> Progra
             _repeat(taken, call, draw)
         for rewrite in draw.some(_REWRITES, draw.choice((0, 1, 1, 2))):
             rewrite(taken, taken.functions[call.op_type], draw, limits)
-    model = put_together(program.proto, taken)
-    return Program(model.SerializeToString(deterministic=True), program.name)
+    return Program(put_together(taken).SerializeToString(deterministic=True), program.name)
 
 
 def _closure(taken: Parts, f: FunctionProto, draw: Draw, limits: Limits) -> None:
     if limits.only is not None and not {_IF, "Constant"} <= limits.only:
         return
-    then, otherwise = (_branch(name, f, draw) for name in ("then_branch", "else_branch"))
-    g = _like(taken, f, draw)
-    opset = taken.versions[""]
-    had = form(_IF, opset)
+    had = form(_IF, taken.versions[""])
     if had is None or not _carried(taken, f.name, had.types["V"]):
         return
+    then, otherwise = (_branch(name, f, draw) for name in ("then_branch", "else_branch"))
+    g = _like(taken, f, draw)
     condition = helper.make_node("Constant", [], ["always"])
     value = condition.attribute.add()
     value.name, value.type = "value", AttributeProto.TENSOR

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from opsieve.gen.case import Case
 from opsieve.gen.catalogue import choices
+from opsieve.gen.declaration import OUTPUTS
 from opsieve.gen.growth import Wish, begun, case, plenty
 from opsieve.gen.metrics_coverage import Coverage
 from opsieve.gen.sketch import Sketch
@@ -17,6 +18,8 @@ from opsieve.gen.wishes import sized
 BATCH = 256
 _CANDIDATES = 3  # a fourth finds little more and takes a twentieth of the time
 NAME = "hirfuzz"
+# Drawing an instance of these adds nodes: of one that is not taken they would be left lying about.
+_SEPARATE = ("control", "container")
 
 
 @dataclass(slots=True)
@@ -57,35 +60,35 @@ def _guided(sketch: Sketch, wish: Wish, coverage: Coverage) -> None:
     draw, makers = sketch.draw, dict[str, str]()
     gluing, plain = sketch.style, replace(sketch.style, glue=0.0)
     while len(sketch.nodes) + sketch.inner < wish.nodes and sketch.elements < wish.budget.elements:
-        best, most, before = None, -1, len(sketch.leaves)
+        best, most = None, -1
+        sketch.hold()
         for number in range(_CANDIDATES):
             sketch.style = plain if number else gluing  # glue of what is not taken would be left lying about
             choice = draw.choice(from_all)
             operator = choice.op
-            if operator.family in ("control", "container") and best is not None:
-                continue  # drawing an instance of these adds nodes: one that is not taken would be left lying about
+            if best is not None and operator.family in _SEPARATE:
+                continue
             inner = sketch.inner
             made = operator.sample(sketch, sketch.first(choice))
             held, sketch.inner = sketch.inner - inner, inner  # nodes in bodies count once they are taken
             if made is None:
                 continue
             ins, attrs = made
-            outs = [typed for typed in operator.infer(ins, attrs) if typed is not None]  # type: ignore[arg-type]
+            types = operator.infer(ins, attrs)[: attrs.get(OUTPUTS)]  # type: ignore[arg-type]
+            outs = [typed for typed in types if typed is not None]
             producers = [makers[tensor.name] for tensor in ins if tensor is not None and tensor.name in makers]
             new = coverage.novelty(operator.name, outs, producers)
             if new > most:
-                best, most = (operator, ins, attrs, outs, producers, held), new
+                best, most = (operator, ins, attrs, types, outs, producers, held), new
                 if producers and new > len(producers):
                     break  # a new shape and new edges: others are hardly better
-        if best is None:
-            continue
-        operator, ins, attrs, outs, producers, held = best
-        sketch.style = gluing
-        added = sketch.add(operator, ins, attrs)
-        sketch.forget(sketch.leaves[before:])
-        if added is None:
-            continue
-        sketch.inner += held
-        coverage.note(operator.name, outs, producers)
-        for tensor in added:
-            makers[tensor.name] = operator.name
+        sketch.style, added = gluing, None
+        if best is not None:
+            operator, ins, attrs, types, outs, producers, held = best
+            added = sketch.add(operator, ins, attrs, types)
+        forgotten = sketch.settle()
+        if added is not None:  # else what is forgotten counts: operators that never fit come to an end so
+            sketch.elements -= forgotten
+            sketch.inner += held
+            coverage.note(operator.name, outs, producers)
+            makers.update((tensor.name, operator.name) for tensor in added)

@@ -12,19 +12,17 @@ from opsieve.gen.case import Case
 from opsieve.gen.catalogue import choices
 from opsieve.gen.declaration import Tensor
 from opsieve.gen.drawing import Draw
-from opsieve.gen.growth import SUPPORTED, Wish, begun, case, grown
+from opsieve.gen.growth import SUPPORTED, Wish, begun, case, grown, outputs
 from opsieve.gen.inputs import seeded_inputs
 from opsieve.gen.mutation import Changes, Replay
 from opsieve.gen.reading import Source, Unreadable, read
 from opsieve.gen.schema import OLDEST
-from opsieve.gen.sketch import Shape
-from opsieve.gen.strategies import strategy
+from opsieve.gen.sketch import Shape, Sketch
+from opsieve.gen.strategy_pattern import planted
 
 NAME = "mutate"
-_BASES = ("isra", "isra", "pattern")
 _DTYPES = ("float32", "float16", "float64", "bfloat16", "int64", "int32", "int8", "uint8")
 _KINDS = ("inserted", "inserted", "swapped", "swapped", "redrawn", "dropped", "doubled", "dtype", "shape")
-_ATTEMPTS = 20
 _GROWN = 5  # nodes added to a program of the corpus, at most
 
 
@@ -60,15 +58,16 @@ def mutate(wish: Wish, seed: int) -> Case:
 
 
 def _made(wish: Wish, draw: Draw, seed: int, share: float) -> Source:
-    """A program of another strategy with a share of the nodes wished for."""
-    smaller = replace(wish, nodes=max(1, round(wish.nodes * share)), types=True, dynamic=0.0)
-    for attempt in range(_ATTEMPTS):
-        made = strategy(draw.choice(_BASES))(smaller, seed + (attempt << 40))
-        try:
-            return read(made.program.proto, made.inputs)
-        except Unreadable:
-            continue  # an optional as an input, say: seldom
-    raise RuntimeError(f"no program to mutate in {_ATTEMPTS} attempts")
+    """A program of the strategy isra or pattern with a share of the nodes wished for: as it was grown, never written and read."""
+    smaller = replace(wish, nodes=max(1, round(wish.nodes * share)))
+    made = draw.choice((_grown_anew, _grown_anew, planted))(smaller, seed)
+    return Source(made.opset, tuple(made.nodes), tuple(outputs(made)))
+
+
+def _grown_anew(wish: Wish, seed: int) -> Sketch:
+    sketch = begun(wish, seed, "isra")
+    grown(sketch, wish)
+    return sketch
 
 
 def _from_corpus(wish: Wish, draw: Draw, seed: int) -> Source:

@@ -4,6 +4,7 @@ from opsieve.gen.case import Case
 from opsieve.gen.catalogue import choices
 from opsieve.gen.growth import Wish, begun, case
 from opsieve.gen.patterns import PATTERNS
+from opsieve.gen.sketch import Sketch
 from opsieve.gen.weaving import Misfit, Weaver
 
 NAME = "pattern"
@@ -19,7 +20,12 @@ _PALETTES = (
 
 
 def pattern(wish: Wish, seed: int) -> Case:
-    """The program of a seed: structures first, then in turn with random nodes, until there are as many nodes as wished."""
+    """The program of a seed."""
+    return case(planted(wish, seed), wish, NAME, seed)
+
+
+def planted(wish: Wish, seed: int) -> Sketch:
+    """A structure first, then in turn with random nodes others, until there are as many nodes as wished."""
     sketch = begun(wish, seed, NAME, palettes=_PALETTES)
     from_all = sketch.choices = choices(sketch.opset, wish.only, wish.dtypes)
     draw = sketch.draw
@@ -31,4 +37,4 @@ def pattern(wish: Wish, seed: int) -> Case:
                 continue
         else:
             sketch.grow(draw.choice(from_all))
-    return case(sketch, wish, NAME, seed)
+    return sketch

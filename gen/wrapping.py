@@ -3,7 +3,7 @@
 Names of a model's values are taken to be unique over its graph and all bodies, as in programs that opsieve makes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 import onnx
@@ -23,16 +23,20 @@ _LIFTED = frozenset(
         AttributeProto.STRINGS,
     )
 )
+_GRAPHS = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 _DEFAULTS_IR, _FUNCTIONS_IR = 9, 8
+_REACH = 40  # places before and after the first node of a part at which others are looked for
 
 
 @dataclass(slots=True)
 class Parts:
     """A model taken apart: the nodes of its graph in order, its functions by name, what the graph gives.
 
-    `versions` are those of the operator sets in use, `types` what is known of values, `ir` the least IR version.
+    `model` is a copy of the whole, whose nodes these are; `versions` are those of the operator sets in use, `types` what is known of
+    values, `ir` the least IR version.
     """
 
+    model: onnx.ModelProto
     nodes: list[NodeProto]
     given: Set[str]
     versions: Mapping[str, int]
@@ -46,23 +50,23 @@ class Parts:
 
 
 def parts(model: onnx.ModelProto) -> Parts:
-    """A model without functions taken apart; its nodes are copied."""
-    graph = model.graph
+    """A copy of a model without functions, taken apart."""
+    own = onnx.ModelProto()
+    own.CopyFrom(model)
+    graph = own.graph
     types = {info.name: info.type for info in (*graph.value_info, *graph.input, *graph.output)}
     for tensor in graph.initializer:
         types[tensor.name] = _tensor_type(tensor.data_type)
     for node in graph.node:
         if node.op_type == "Constant" and node.attribute[0].type == AttributeProto.TENSOR:
             types[node.output[0]] = _tensor_type(node.attribute[0].t.data_type)
-    nodes = [_copied(node) for node in graph.node]
-    versions = {entry.domain: entry.version for entry in model.opset_import}
-    return Parts(nodes, {info.name for info in graph.output}, versions, types)
+    versions = {entry.domain: entry.version for entry in own.opset_import}
+    return Parts(own, list(graph.node), {info.name for info in graph.output}, versions, types)
 
 
-def put_together(model: onnx.ModelProto, taken: Parts) -> onnx.ModelProto:
-    """A copy of the model with these nodes and functions, and every operator set that is called."""
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
+def put_together(taken: Parts) -> onnx.ModelProto:
+    """The model with these nodes and functions, and every operator set that is called; the parts are used up."""
+    made = taken.model
     del made.graph.node[:]
     made.graph.node.extend(taken.nodes)
     made.functions.extend(taken.functions.values())
@@ -71,15 +75,22 @@ def put_together(model: onnx.ModelProto, taken: Parts) -> onnx.ModelProto:
         entry = made.opset_import.add()
         entry.domain, entry.version = domain, 1
     kept = {name for node in taken.nodes for name in node.output}
-    infos = [info for info in made.graph.value_info if info.name in kept]  # the others are a function's own
-    del made.graph.value_info[:]
-    made.graph.value_info.extend(infos)
+    infos = made.graph.value_info
+    for place in reversed(range(len(infos))):
+        if infos[place].name not in kept:  # a function's own
+            del infos[place]
     return made
 
 
-def reads(node: NodeProto) -> Iterator[str]:
+def reads(node: NodeProto) -> list[str]:
     """The names that a node reads, in order, those that its bodies take from around it among them."""
-    yield from filter(None, node.input)
+    names = [name for name in node.input if name]
+    if any(attribute.type in _GRAPHS for attribute in node.attribute):
+        names += _captured(node)
+    return names
+
+
+def _captured(node: NodeProto) -> Iterator[str]:
     for body in bodies(node):
         made = {info.name for info in body.input} | {tensor.name for tensor in body.initializer}
         made |= {name for inner in all_nodes(body.node) for name in inner.output}
@@ -95,21 +106,21 @@ def chosen(taken: Parts, draw: Draw, most: int) -> list[int] | None:
     """Places of up to `most` nodes that hang together and that no path leaves and comes back to; None when a draw gave none."""
     if not taken.nodes:
         return None
-    reading = [set(reads(node)) for node in taken.nodes]
-    making = [set(filter(None, node.output)) for node in taken.nodes]
     first = draw.below(len(taken.nodes))
+    near_by = range(max(0, first - _REACH), min(len(taken.nodes), first + _REACH))
+    reading, making = _reading(taken, near_by), _making(taken, near_by)
     part = {first}
     for _ in range(draw.below(most)):
         made = {name for place in part for name in making[place]}
         read = {name for place in part for name in reading[place]}
-        near = [
+        joined = [
             place
-            for place in range(max(0, first - 40), min(len(reading), first + 40))
-            if place not in part and (reading[place] & made or making[place] & read)
+            for place in near_by
+            if place not in part and not (reading[place].isdisjoint(made) and making[place].isdisjoint(read))
         ]
-        if not near:
+        if not joined:
             break
-        part.add(draw.choice(near))
+        part.add(draw.choice(joined))
     return sorted(part) if _follows(part, reading, making) is not None else None
 
 
@@ -118,7 +129,12 @@ def composed(taken: Parts, part: Sequence[int], domain: str, draw: Draw) -> Node
     nodes = [taken.nodes[place] for place in part]
     made = {name for node in nodes for name in node.output if name}
     within = set(part)
-    outside = {name for place, node in enumerate(taken.nodes) if place not in within for name in reads(node)}
+    outside = {
+        name
+        for place, node in enumerate(taken.nodes[part[0] :], part[0])
+        if place not in within
+        for name in reads(node)
+    }
     inputs = list(dict.fromkeys(name for node in nodes for name in reads(node) if name not in made))
     every = [name for node in nodes for name in node.output if name]
     outputs = [name for name in every if name in outside or name in taken.given]
@@ -186,7 +202,7 @@ def _rename(function: FunctionProto) -> None:
                 info.name = renamed.get(info.name, info.name)
 
 
-def _follows(part: Set[int], reading: Sequence[Set[str]], making: Sequence[Set[str]]) -> set[int] | None:
+def _follows(part: Set[int], reading: Mapping[int, Set[str]], making: Mapping[int, Set[str]]) -> set[int] | None:
     """The places between the part's first and last that need what the part makes; None when the part needs one of them."""
     made: set[str] = set()  # by the part
     later: set[str] = set()  # by others, from what the part made
@@ -203,22 +219,25 @@ def _follows(part: Set[int], reading: Sequence[Set[str]], making: Sequence[Set[s
 
 
 def _replace(taken: Parts, part: Set[int], call: NodeProto) -> None:
-    reading = [set(reads(node)) for node in taken.nodes]
-    making = [set(filter(None, node.output)) for node in taken.nodes]
-    after = _follows(part, reading, making)
-    assert after is not None
     first, last = min(part), max(part)
-    between = [place for place in range(first, last + 1) if place not in part]
+    span = range(first, last + 1)
+    after = _follows(part, _reading(taken, span), _making(taken, span))
+    assert after is not None
+    between = [place for place in span if place not in part]
     order = [taken.nodes[place] for place in between if place not in after]
     order += [call, *(taken.nodes[place] for place in between if place in after)]
     taken.nodes[first : last + 1] = order
 
 
+def _reading(taken: Parts, places: Iterable[int]) -> dict[int, set[str]]:
+    """What each of the nodes reads."""
+    return {place: set(reads(taken.nodes[place])) for place in places}
+
+
+def _making(taken: Parts, places: Iterable[int]) -> dict[int, set[str]]:
+    """What each of the nodes makes."""
+    return {place: set(filter(None, taken.nodes[place].output)) for place in places}
+
+
 def _tensor_type(elements: int) -> onnx.TypeProto:
     return onnx.TypeProto(tensor_type=onnx.TypeProto.Tensor(elem_type=elements))
-
-
-def _copied(node: NodeProto) -> NodeProto:
-    copy = NodeProto()
-    copy.CopyFrom(node)
-    return copy

@@ -1,5 +1,6 @@
 """A finished sketch as ONNX's bytes and values for its inputs. Messages are filled directly: `onnx.helper` takes twice as long."""
 
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -18,6 +19,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 # One fixed block of numbers in [0, 1): leaves take slices of it at drawn offsets, which costs a tenth of a stream for each.
 _FRACTIONS = Stream(0, "generated values").fractions(1 << 16)
+_BLOCK = 1 << 13  # of these are made elements of a dtype, for leaves of at most half as many
 _WORDS = ("a", "b", "cat", "Dog", "the quick brown fox", "", "naïve", "0", "x y", "zebra")
 _DTYPES = {
     dtype: np.dtype(object) if dtype == "string" else helper.tensor_dtype_to_np_dtype(n) for dtype, n in NUMBER.items()
@@ -159,18 +161,25 @@ def _dtype_name(array: Array) -> str:
 
 def _declare(info: onnx.ValueInfoProto, tensor: Tensor, opened: Named | None = None) -> None:
     info.name = tensor.name
-    type_, dtype = info.type, tensor.dtype
+    info.type.MergeFromString(_type(tensor.dtype, opened or tensor.shape))
+
+
+@functools.lru_cache(maxsize=1 << 13)
+def _type(dtype: str, shape: Named) -> bytes:
+    """The serialised TypeProto: filling one takes several times as long as reading it."""
+    whole = type_ = onnx.TypeProto()
     while dtype not in NUMBER:  # `sequence(float32)`, `optional(sequence(float32))`
         kind, _, dtype = dtype[:-1].partition("(")
         type_ = type_.sequence_type.elem_type if kind == "sequence" else type_.optional_type.elem_type
     type_.tensor_type.elem_type = NUMBER[dtype]
-    shape = type_.tensor_type.shape
-    shape.SetInParent()
-    for size in opened or tensor.shape:
+    sizes = type_.tensor_type.shape
+    sizes.SetInParent()
+    for size in shape:
         if isinstance(size, str):
-            shape.dim.add().dim_param = size
+            sizes.dim.add().dim_param = size
         else:
-            shape.dim.add().dim_value = size
+            sizes.dim.add().dim_value = size
+    return bytes(whole.SerializeToString())
 
 
 def _tensor(proto: TensorProto, array: Any, dtype: str, name: str) -> None:
@@ -184,13 +193,25 @@ def _tensor(proto: TensorProto, array: Any, dtype: str, name: str) -> None:
         proto.name = name
 
 
-def _elements(sketch: Sketch, leaf: Tensor) -> Any:
+def _elements(sketch: Sketch, leaf: Tensor) -> Array:
+    """An array of a leaf's own."""
+    shape = leaf.shape
     if leaf.values is not None:
-        return np.array(leaf.values, _DTYPES[leaf.dtype]).reshape(leaf.shape)
+        return np.array(leaf.values, _DTYPES[leaf.dtype]).reshape(shape)
     low, high = leaf.low, leaf.high
     if not math.isfinite(high - low):  # it stands for a tensor of a program that is grown without ranges
         low, high = leaf_range(leaf.dtype, ANY)
-    return filled(leaf.dtype, leaf.shape, low, high, sketch.draw.random())
+    place, count = sketch.draw.random(), math.prod(shape)
+    if count > _BLOCK // 2:
+        return filled(leaf.dtype, shape, low, high, place)
+    start = int(place * (_BLOCK - count))
+    return _block(leaf.dtype, low, high)[start : start + count].copy().reshape(shape)
+
+
+@functools.lru_cache(maxsize=256)
+def _block(dtype: str, low: float, high: float) -> Array:
+    """Elements between two bounds, for leaves to take slices of: most leaves have the bounds of others."""
+    return filled(dtype, (_BLOCK,), low, high, 0.0)
 
 
 def filled(dtype: str, shape: Iterable[int], low: float, high: float, place: float) -> Array:

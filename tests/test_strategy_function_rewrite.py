@@ -123,7 +123,7 @@ def test_parts_are_never_such_that_a_path_leaves_and_comes_back(seed: int, most:
         return
     assert not ({0, 3} <= set(part) and len(part) < 4)
     composed(taken, part, "local", Draw(seed))
-    made = put_together(model, taken)
+    made = put_together(taken)
     onnx.checker.check_model(made, full_check=True)
     check_structure(made)
 
