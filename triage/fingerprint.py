@@ -29,13 +29,14 @@ _FRAMES = 3  # innermost telling frames that count: the best of 1, 2, 3, 5 and a
 _FEW = 6  # different operators of a graph that is small enough to speak for its bug
 _WORDS = 2  # constant words that make a message with variable parts the compiler's own
 _MAX_VALUE = 600
+_REDUCE_FIRST = "reduce the program first"  # `candidates.is_vague` looks for it
 _INVALID = "it breaks a rule of ONNX and is to be refused"
 _BY_CHANCE = frozenset(["hang", "out-of-memory"])  # what stops them, stops them anywhere
 _SPEECHLESS = frozenset(["crash", "hang", "out-of-memory"])  # their messages are the signal's or ours
 # Slips of the compiler's author of which the function alone is to blame, whoever called it.
 _OWN_SLIPS = frozenset(["NameError", "UnboundLocalError"])
 # Components that change while a graph is reduced, or that become known after it: no part of "the same failure".
-_LATER = frozenset(["operators", "edges", "ranks", "attributes", "guilty pass", "cure", "first bad"])
+_LATER = frozenset(["found", "operators", "edges", "ranks", "attributes", "guilty pass", "cure", "first bad"])
 # What our transformers raise when the model that they made is worse than the one they got: a wrong result, not a place.
 _BROKEN = "BrokenModel"
 _PLACEHOLDER = re.compile(r"<\w+>")
@@ -118,7 +119,7 @@ def _essence(component: Component) -> str:
     """What of a component is compared. Of a message the constant words: how many dimensions or names it lists, and which kind
     of expression it was about, is the program's matter.
     """
-    if component.name != "message":
+    if component.name not in ("message", "found"):
         return component.value
     text = _CLASS.sub(lambda match: "" if is_of_programs(match[0]) else match[0], component.value)
     return " ".join(_PLACEHOLDER.sub(" ", text).translate(_NO_BRACKETS).split()) or component.value
@@ -203,14 +204,19 @@ def _broken_model(
     shape = evidence.signature
     reduced = bool(shape and shape.operators)
     who, _, what = (verdict.message or observation.message).partition(": ")
-    why = "; the reduced graph tells more: one bug is found by several readers" if reduced else ""
+    left = sorted(set(shape.operators if shape and reduced else operators))
+    why = "; the reduced graph tells more, one bug is found by several readers" if reduced else ""
     return [
         Component("stage", verdict.stage or observation.stage, not reduced, f"when the broken model was found{why}"),
         Component("exception", _BROKEN, True, "a transformed model is worse than the original"),
         Component("message", normalise(who), not reduced, f"who found the model broken{why}"),
-        Component("found", normalise(what), False, "what its reader says of it: it stumbles downstream of the cause"),
+        Component(
+            "found", normalise(what), not reduced, f"what its reader stumbles over, downstream of the cause{why}"
+        ),
         Component("program", "" if evidence.valid else "invalid", True, _INVALID),
-        _operators_component(shape.operators if shape and shape.operators else operators, needed=True),
+        _operators_component(left, needed=True)
+        if reduced
+        else Component("operators", " ".join(left)[:_MAX_VALUE], False, f"downstream of the cause: {_REDUCE_FIRST}"),
         *(_shape_components(shape) if shape else ()),
         *_found_later(evidence, kept=True),
     ]
@@ -309,7 +315,7 @@ def _operators_component(operators: Sequence[str], needed: bool) -> Component:
     if not needed:
         return Component("operators", value, False, "frames or message tell more")
     if len(distinct) > _FEW:
-        return Component("operators", value, False, f"{len(distinct)} different operators: reduce the program first")
+        return Component("operators", value, False, f"{len(distinct)} different operators: {_REDUCE_FIRST}")
     return Component("operators", value, True, "the graph is small enough to speak for its bug")
 
 

@@ -3,7 +3,7 @@
 from opsieve.triage.fingerprint import Fingerprint
 
 _MAX = 120
-_OURS = "onnx.checker accepts the original and refuses the transformed model: "  # how the check of a transformer begins its sentence
+_BROKEN = "BrokenModel"
 _WRONG = {
     "nan": "wrong NaNs",
     "inf": "wrong infinities",
@@ -24,10 +24,14 @@ def title_of(found: Fingerprint) -> str:
         text = _WRONG.get(what, what) + (f" of {of}" if of else "")
         if dtype := found.value("dtype"):
             text += f" ({dtype})"
+    elif found.value("exception") == _BROKEN:
+        small = next((part.value for part in found.components if part.name == "operators" and part.kept), "")
+        text = "broken model" + (f" of {small}" if small else "")
+        text += f": {found.value('found') or found.value('message')}"
     else:
         kind = found.value("kind")
         what = found.value("signal") or found.value("exception") or kind
-        said = found.value("message").removeprefix(_OURS)
+        said = found.value("message")
         text = what + (f" in {where}" if where else "")
         text += f": {said}" if said and said != what else ""
         if kind not in ("error", "crash"):

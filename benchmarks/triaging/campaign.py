@@ -152,8 +152,6 @@ def reduced(failures: Sequence[Failure], seconds: float) -> list[Failure]:
 
 
 def _counts_graph(one: Failure) -> bool:
-    if one.observation.exception.endswith("BrokenModel"):
-        return True
     return any(part.name == "operators" and (part.kept or "reduce" in part.hint) for part in one.before.components)
 
 
