@@ -1,6 +1,6 @@
 """Fingerprints against known answers: faults put into TVM's importer, onnxscript's optimizer and the `fake` compiler, each one a label.
 
-    python benchmarks/triage.py [--quick] [--seed S] [--half development|final] [--reduce SECONDS] [--save FILE.json]
+    python benchmarks/triage.py [--quick] [--seed S] [--only COMPILER] [--half development|final] [--reduce SECONDS] [--save FILE.json]
     python benchmarks/triage.py --again FILE.json
 
 A fault is one changed expression, or a sudden death, of one function (at most one in a line of source: two changes of one expression are
@@ -39,6 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a third of the faults")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", choices=("tvm", "onnxscript", "fake"), help="run only this compiler")
     parser.add_argument("--half", choices=("development", "final"), help="run only these faults")
     parser.add_argument("--again", type=Path, metavar="FILE.json", help="failures of an earlier run, nothing runs")
     parser.add_argument("--reduce", type=float, default=0, help="seconds of reduction for each compiler; 150, quick 40")
@@ -74,7 +75,7 @@ def main() -> None:
         return after
 
     with ThreadPoolExecutor(2) as pool:
-        found = [one for part in pool.map(whole, LAYERS) for one in part]
+        found = [one for part in pool.map(whole, (options.only,) if options.only else LAYERS) for one in part]
     if options.save:
         save(options.save, found)
     for line in table(found):
