@@ -51,7 +51,7 @@ def test_what_run_says_of_a_search(models: list[Path], capsys: pytest.CaptureFix
 def test_inputs_that_are_found_are_saved_with_how(
     models: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    np.savez(tmp_path / "given.npz", x=np.float32([1, 2, 3, 4]))
+    np.savez(tmp_path / "given.npz", x=np.array([1, 2, 3, 4], np.float32))
     options = ("--inputs", tmp_path / "given.npz", "--values", "search", "-t", "fake:wrong@Relu", "--json")
     code, out, _ = opsieve("run", models[0], *options, "--save", tmp_path / "kept", capsys=capsys)
     assert (code, json.loads(out)["results"][0]["inputs"]) == (1, "search: repaired")
