@@ -48,9 +48,11 @@ class Dispute:
         if not self.left:
             return self.excused(worst)
         worst = Comparison(self.left).worst
-        host = trial.host_shares(self.outputs, tuple(self.left), self.dtypes)
-        if host is not None:
-            return trial.fault_of(host, worst, tuple(self.rules))
+        shared = {name: trial.host_shares(self.outputs, (name,), self.dtypes) for name in self.left}
+        self.left = {name: mismatch for name, mismatch in self.left.items() if shared[name] is None}
+        if not self.left:
+            return trial.fault_of(next(filter(None, shared.values())), worst, tuple(self.rules))
+        worst = Comparison(self.left).worst
         # The expected outputs and other compilers are voices of their own; the native reference shares the arbiter's code.
         names = tuple(self.left)
         seconds = [display(v) for v in self.others if trial.agrees(v, self.truth, self.dtypes, names)]

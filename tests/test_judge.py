@@ -77,6 +77,24 @@ def test_what_the_host_gets_wrong_on_the_original_too_is_no_fault_of_the_transfo
         assert hosted({**answers, HOST: right})[0].verdict.verdict == "fail"
 
 
+def test_an_output_that_the_host_gets_wrong_too_hides_no_other() -> None:
+    def both(y: float, z: float, kind: Any = np.float32) -> Observation:
+        return Observation("", "1", "ok", "run", {"y": np.array([y], kind), "z": np.array([z], kind)})
+
+    graph = program([helper.make_node("Identity", ["x"], ["y"]), helper.make_node("Identity", ["x"], ["z"])]).proto
+    graph.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, None))
+    lab = TableLab(
+        {HOSTED: both(90, 3), HOST: both(90, 2), OTHER: both(1, 2), REF: both(1, 2, np.float64), NATIVE: both(1, 2)}
+    )
+    two = Program(graph.SerializeToString())
+    verdict = judge(
+        two, {"x": np.float32([1])}, Target.parse(HOSTED), lab, voices=[Target.parse(HOST), Target.parse(OTHER)]
+    ).verdict
+    assert verdict.verdict == "fail"
+    assert verdict.mismatch is not None
+    assert verdict.mismatch.output == "z"  # y is further off, and the host's fault
+
+
 @pytest.mark.parametrize("outcome", ["crash", "hang", "out-of-memory"])
 def test_a_host_that_dies_of_the_original_too_is_to_blame(outcome: Outcome) -> None:
     answers = {HOSTED: ends(outcome), REF: truth(1, 2), NATIVE: gives(1, 2), OTHER: gives(1, 2)}
