@@ -74,6 +74,13 @@ def _weights_fit(name: str) -> Any:
         ]
         if len(ins) > 3 and ins[3] is not None:
             found += [ins[3].shape[0] == directions, ins[3].shape[1] == 2 * gates * hidden]
+        batch = ins[0].shape[0 if attrs.get("layout") else 1]
+        if len(ins) > 4 and ins[4] is not None:
+            found.append(ins[4].shape[0] == batch)
+        wanted = (batch, directions, hidden) if attrs.get("layout") else (directions, batch, hidden)
+        found += [p == q for state in ins[5:7] if state is not None for p, q in zip(state.shape, wanted, strict=True)]
+        if len(ins) > 7 and ins[7] is not None:
+            found += [ins[7].shape[0] == directions, ins[7].shape[1] == 3 * hidden]
         return found
 
     return requires
@@ -182,6 +189,19 @@ def _rotary(sketch: Sketch, x: Tensor) -> Instance:
     return [x, *caches, places], attrs
 
 
+def _rotary_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    """Two caches of half as many columns as are turned, a row for each place or for each position that is asked for."""
+    if len(ins[0].shape) != 4:
+        return ()
+    batch, _, length, size = ins[0].shape
+    half = (attrs.get("rotary_embedding_dim") or size) // 2
+    asked = len(ins) > 3 and ins[3] is not None
+    found = [len(cache.shape) == (2 if asked else 3) and cache.shape[-1] == half for cache in ins[1:3]]
+    found += [p == q for p, q in zip(ins[1].shape, ins[2].shape, strict=False)]
+    places = ins[3].shape if asked else ins[1].shape[:2]
+    return [*found, *(p == q for p, q in zip(places, (batch, length), strict=False))]
+
+
 def _rotary_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     size = ins[0].size * max(1.0, ins[1].size + ins[2].size)
     return -size, size
@@ -225,7 +245,15 @@ OPERATORS = (
         dtypes=FLOATS,
         cost=_attention_cost,
     ),
-    Operator("RotaryEmbedding", _rotary, bounds=_rotary_bounds, ranks=(4, 4), family="attention", dtypes=FLOATS),
+    Operator(
+        "RotaryEmbedding",
+        _rotary,
+        requires=_rotary_fits,
+        bounds=_rotary_bounds,
+        ranks=(4, 4),
+        family="attention",
+        dtypes=FLOATS,
+    ),
     Operator(
         "TensorScatter",
         _tensor_scatter,
