@@ -217,18 +217,18 @@ def _ruled(
     if found is None:
         return _SILENT
     broken, types = found
-    return Ruling(f"{name} breaks {broken} of its rules", ()) if broken else Ruling("", types)
+    return Ruling(f"{name} breaks rule {broken[0]}", ()) if broken else Ruling("", types)
 
 
 def settled(
     name: str, opset: int, ins: Sequence[Tensor | None], attrs: Attributes, outputs: int
-) -> tuple[int, tuple[Typed | None, ...]] | None:
-    """How many rules an instance breaks, and its outputs' types (none where it breaks one and they cannot be told); None for silence."""
+) -> tuple[tuple[int, ...], tuple[Typed | None, ...]] | None:
+    """The rules that an instance breaks, by number, and its outputs' types (none where they cannot be told for that); None for silence."""
     operator = operators().get(name)
     if operator is None:
         return None
     if name == "Split" and attrs.get("num_outputs", outputs) != outputs:
-        return 1, ()
+        return (0,), ()
     if not operator.domain:
         had = form(operator.name, opset)
         if opset < max(OLDEST, operator.since) or had is None or len(ins) < had.least_inputs:
@@ -237,7 +237,8 @@ def settled(
     try:
         if name in _BEYOND and _BEYOND[name](ins, attrs):  # type: ignore[arg-type]
             return None
-        broken = sum(not truth for truth in operator.requires(ins, attrs))  # type: ignore[arg-type]
+        rules = operator.requires(ins, attrs)  # type: ignore[arg-type]
+        broken = tuple(number for number, truth in enumerate(rules) if not truth)
     except Exception:  # noqa: BLE001 rules are written for what the generator draws; a foreign node may be anything
         return None
     try:

@@ -17,7 +17,8 @@ from opsieve.gen.rulings import Typing, settled
 _REPAIRS = 12  # numbers that may follow one
 _TRIALS = 6_000  # instances looked at for one system: about a tenth of a second
 _NEAR = 12  # sizes up to which every smaller one is tried where no likely one mends anything
-_LOST = 100  # broken rules that a node counts for where nothing can be said of it any more
+_LOST = 100  # rules that a node counts for where nothing can be said of it any more
+_EMPTY = 1_000  # the number of the rule that an output has elements
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ class Place:
 
 
 Numbers: TypeAlias = dict[Place, int]
-_Told: TypeAlias = tuple[int, tuple[Typed | None, ...]]  # broken rules, types of outputs
+_Told: TypeAlias = tuple[tuple[int, ...], tuple[Typed | None, ...]]  # broken rules, types of outputs
+_Broken: TypeAlias = frozenset[tuple[int, int]]  # a part and a rule of it, each
 
 
 class System:
@@ -67,48 +69,51 @@ class System:
         """A number set to a target, and what must follow it; None when nothing is found, or the system is not sound itself."""
         old = self.numbers[place]
         new = {place: target}
+        met: set[_Broken] = set()
         for _ in range(_REPAIRS):
             broken, near = self._broken(new)
             if not broken:
                 return new
-            found = self._mended(new, near, broken, old, target, wide=False)
-            found = found or self._mended(new, near, broken, old, target, wide=True)
+            met.add(broken)
+            found = self._mended(new, near, met, len(broken), (old, target), wide=False)
+            if found is None or len(found[2]) == len(broken):
+                found = self._mended(new, near, met, len(broken) - 1, (old, target), wide=True) or found
             if found is None:
                 return None
             new[found[0]] = found[1]
         return None
 
     def _mended(
-        self, new: Numbers, near: list[Place], broken: int, old: int, target: int, wide: bool
-    ) -> tuple[Place, int] | None:
-        """The change of one more number that leaves the fewest rules broken; None when each leaves as many."""
-        best, found = broken, None
+        self, new: Numbers, near: list[Place], met: set[_Broken], most: int, move: tuple[int, int], wide: bool
+    ) -> tuple[Place, int, _Broken] | None:
+        """The change of one more number that leaves the fewest rules broken, `most` at most and not those met before; None for none."""
+        found = None
         for other in near:
             if other in new:
                 continue
-            for value in _likely(other, self.numbers[other], old, target, wide):
+            for value in _likely(other, self.numbers[other], *move, wide):
                 if self._trials > _TRIALS:
                     return found
-                count = self._broken({**new, other: value})[0]
-                if count < best:
-                    best, found = count, (other, value)
-                    if not count:
+                broken, _ = self._broken({**new, other: value})
+                if len(broken) <= most and broken not in met:
+                    most, found = len(broken) - 1, (other, value, broken)
+                    if not broken:
                         return found
         return found
 
-    def _broken(self, new: Numbers) -> tuple[int, list[Place]]:
-        """How many rules are broken under new numbers, and the numbers on which the first node with one depends."""
+    def _broken(self, new: Numbers) -> tuple[_Broken, list[Place]]:
+        """The rules that are broken under new numbers, and the numbers on which the first node with one depends."""
         self._trials += 1
-        total, first = 0, None
+        found: set[tuple[int, int]] = set()
         for index, (told, _) in enumerate(self._walk(new)):
-            count = told[0] if told is not None else _LOST if index in self._spoken else 0
-            total += count
-            if count and first is None:
-                first = index
-        if first is None:
-            return total, []
-        owners = self._above[first]
-        return total, [place for place in self.numbers if place.owner in owners]
+            if told is not None:
+                found.update((index, rule) for rule in told[0])
+            elif index in self._spoken:
+                found.update((index, -1 - rule) for rule in range(_LOST))
+        if not found:
+            return frozenset(), []
+        owners = self._above[min(found)[0]]
+        return frozenset(found), [place for place in self.numbers if place.owner in owners]
 
     def _walk(self, new: Numbers) -> Iterator[tuple[_Told | None, Part]]:
         changed = {place.owner for place in new}
@@ -142,8 +147,8 @@ class System:
         found = settled(part.operator, self.opset, tensors, attrs, len(part.outputs))
         if found is None:
             return None
-        empty = sum(typed is not None and min(typed[1], default=1) < 1 for typed in found[1])
-        return found[0] + empty, found[1]  # what has no elements shows nothing
+        empty = any(typed is not None and min(typed[1], default=1) < 1 for typed in found[1])
+        return (*found[0], _EMPTY) if empty else found[0], found[1]  # what has no elements shows nothing
 
     def _leaf(self, name: str, typing: Typing, new: Numbers) -> Typing:
         dtype, shape, values = typing
