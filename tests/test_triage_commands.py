@@ -14,9 +14,11 @@ from stores import done, filled, finding
 from test_cli import opsieve
 
 from opsieve.bisect.culprit import keep_culprit
-from opsieve.triage.index_file import INDEX, SCHEMA
+from opsieve.triage.candidates import candidates
+from opsieve.triage.index_file import INDEX, SCHEMA, joined
 from opsieve.triage.queries import Queries
 from opsieve.triage.store import Aside, Campaign, Store
+from opsieve.tui import triage_reduce
 
 KEYS = {
     "id",
@@ -235,6 +237,45 @@ def test_evidence_beside_a_case_is_taken_up(store: Path, capsys: pytest.CaptureF
     with Store(store):  # a campaign holds it
         assert "moves" not in asked(capsys, store, "triage")
     assert asked(capsys, store, "triage")["moves"]  # what was known is known no more
+
+
+def test_what_is_told_by_its_graph_is_reduced_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    many = ("Relu", "Abs", "Neg", "Exp", "Sqrt", "Floor", "Tanh")
+    tests = [
+        done(1, finding("", kind="crash", frames=["here"], signal=11)),
+        done(2, finding("", kind="mismatch", operators=many)),
+        done(3, finding("it cannot", frames=["there"])),
+        done(4, finding("", kind="mismatch", target="onnxruntime", operators=("Relu", "Tanh"))),
+    ]
+    store = filled(tmp_path / "s", tests)
+    asked(capsys, store, "triage")
+    with joined(store) as connection:
+        first = candidates(connection)
+    assert [one.target for one in first if "mismatch" in one.fingerprint] == [one.target for one in first[:2]]
+    assert first[2].fingerprint.startswith("fake-crash")
+    assert {one.cluster for one in first} == {"c1", "c2", "c3", "c4"}
+
+
+def test_a_reduction_that_takes_long_gives_way_and_is_gone_on_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = "fake:error@Tanh+error@Sigmoid"
+    campaign = Campaign("beef", "small-1", 1, (target,))
+    tests = [
+        done(at, finding(last, target=target, operators=("Abs", last)), operators=("Abs", last))
+        for at, last in enumerate(("Tanh", "Sigmoid"))
+    ]
+    with Store(tmp_path / "s") as store:
+        store.begin(campaign)
+        store.record(campaign, tests)
+        wanted = candidates(store.connection)
+    assert len(wanted) == 2
+    monkeypatch.setattr(triage_reduce, "_TURN", 0.1)
+    monkeypatch.setattr(triage_reduce, "_PART", 0.0)
+    answers = [(one.case, one.answer) for one in triage_reduce.reduce_all(tmp_path / "s", wanted, 120, True)]
+    places = [one.place for one in wanted]
+    assert answers[:2] == [(place, "unfinished") for place in places]
+    assert dict(answers) == dict.fromkeys(places, "reduced")
 
 
 def test_reduction_tells_failures_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

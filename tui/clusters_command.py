@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from opsieve.tui.store_table import JSON, STORE, cluster_facts, table
+from opsieve.tui.store_table import JSON, STORE, cluster_facts, cluster_table, many, table
 
 SORTS = ("rank", "members", "last", "first", "size", "severity", "title", "id")
 GROUPINGS = ("kind", "stage", "status", "backend", "target", "pass", "rule")
@@ -77,17 +77,9 @@ def command(
         }
         click.echo(json.dumps(told))
         return 0
-    table(
-        ("id", "status", "kind", "failures", "nodes", "title"),
-        [
-            (f"{row.id}{'*' if row.pinned else ''}", row.status, row.kind, row.members, row.nodes if row.reduced is None else row.reduced, row.title)
-            for row in page.rows
-        ],
-        right=("failures", "nodes"),
-        wide="title",
-    )  # fmt: skip
+    cluster_table(page.rows)
     click.echo(
-        f"{len(page.rows)} of {page.total:,} clusters, {counts.failures:,} failures; apart: {counts.unsupported:,} unsupported,"
+        f"{len(page.rows)} of {many(page.total, 'cluster')}, {many(counts.failures, 'failure')}; apart: {counts.unsupported:,} unsupported,"
         f" {counts.environment:,} environment, {counts.flaky:,} flaky"
     )
     if page.next:

@@ -26,6 +26,11 @@ def printable(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
+def many(count: int, what: str) -> str:
+    """`1 cluster`, `1,200 clusters`."""
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
 def table(
     columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = (), wide: str = ""
 ) -> None:
@@ -47,6 +52,19 @@ def table(
     for row in rows:
         made.add_row(*(Text(printable(str(cell)), overflow="ellipsis", no_wrap=True) for cell in row))
     console.print(made)
+
+
+def cluster_table(rows: "Sequence[ClusterRow]") -> None:
+    """Print clusters; `nodes` are those of the smallest case, reduced where one is."""
+    table(
+        ("id", "status", "kind", "failures", "nodes", "title"),
+        [
+            (f"{row.id}{'*' if row.pinned else ''}", row.status, row.kind, row.members, row.nodes if row.reduced is None else row.reduced, row.title)
+            for row in rows
+        ],
+        right=("failures", "nodes"),
+        wide="title",
+    )  # fmt: skip
 
 
 def day(seconds: float) -> str:

@@ -1,16 +1,18 @@
 """`opsieve triage`: a round over a store, or over a log of another tool."""
 
 import json
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from opsieve.tui.store_table import JSON, printable, table
+from opsieve.tui.store_table import JSON, cluster_table, many, printable, table
 
 PATH = click.Path(path_type=Path)
 _FIRST = 10  # clusters that a round shows
+_APART = 3  # entries of what is no bug
 
 
 @click.command("triage")
@@ -97,8 +99,7 @@ def command(
         if moved.get("moves"):
             _print_moves(moved["moves"], as_json)
         click.echo(_text(told))
-        for row in first.rows:
-            click.echo(f"  {row.id:>5} {row.members:>7,}  {printable(row.title[:100])}")
+        cluster_table(first.rows)
         if first.next:
             click.echo(
                 f"  and {first.total - len(first.rows):,} more: opsieve clusters --store {printable(str(folder))}"
@@ -138,7 +139,7 @@ def _print_moves(moves: list[dict[str, Any]], as_json: bool) -> None:
             click.echo(f"    - {move['fingerprint']}\n    + {move['to']}")
     away = sum(move["failures"] for move in moves if move["cluster"] != move["to_cluster"])
     click.echo(
-        f"{sum(move['failures'] for move in moves)} kept failures get another fingerprint, {away} of them in another cluster"
+        f"{many(sum(move['failures'] for move in moves), 'kept failure')} with another fingerprint now, {away} in another cluster"
     )
 
 
@@ -148,32 +149,51 @@ def _reduce(folder: Path, budget: float, members: int, offline: bool) -> dict[st
     from opsieve.triage.review import review
     from opsieve.tui.triage_reduce import Reduced, reduce_all
 
-    def say(one: Reduced) -> None:
-        after = "" if one.nodes_after is None else f" to {one.nodes_after}"
-        text = f"{one.case}: {one.answer}, {one.nodes_before}{after} nodes in {one.seconds:.1f} s {one.message}"
+    def say(text: str) -> None:
         click.echo(f"opsieve: {printable(text)}", err=True)
 
     review(folder)  # the order in which to reduce
     with joined(folder) as connection:
         wanted = candidates(connection, members)
-    done = reduce_all(folder, wanted, budget, offline, say)
-    return {"reductions": [asdict(one) for one in done], "left": len(wanted) - len(done)}
+    clusters = {candidate.place: candidate.cluster for candidate in wanted}
+    done: dict[str, Reduced] = {}
+    say(f"{many(len(wanted), 'case')} to reduce in {budget:g} s")
+    try:
+        for one in reduce_all(folder, wanted, budget, offline):
+            done[one.case] = one
+            after = "" if one.nodes_after is None else f" to {one.nodes_after}"
+            why = f": {one.message}" if one.message else ""
+            what = f"{clusters[one.case]} {one.case} {one.answer}, {one.nodes_before}{after} nodes in {one.seconds:.1f} s{why}"
+            say(f"[{len(done)}/{len(wanted)}] {what}")
+    except KeyboardInterrupt:
+        say("what was reduced so far is kept; the next opsieve triage takes it up")
+        raise
+    answers = Counter(one.answer for one in done.values())
+    left = len(wanted) - len(done) + answers["unfinished"]
+    told = [f"{count} {answer}" for answer, count in answers.items() if answer != "unfinished"]
+    told += [f"{left} left; the same command goes on"] * bool(left)
+    if wanted:
+        say(", ".join(told))
+    return {"reductions": [asdict(one) for one in done.values()], "left": left}
 
 
 def _text(told: dict[str, Any]) -> str:
     kinds = ", ".join(
-        f"{many:,} {kind} in {told['clusters_by_kind'][kind]:,}" for kind, many in told["failures_by_kind"].items()
+        f"{count:,} {kind} in {told['clusters_by_kind'][kind]:,}" for kind, count in told["failures_by_kind"].items()
     )
-    status = ", ".join(f"{many:,} {name}" for name, many in told["by_status"].items())
+    status = ", ".join(f"{count:,} {name}" for name, count in told["by_status"].items())
+    apart = told["aside"][:_APART]
     lines = [
-        f"{told['failures']:,} failures of {told['tests']:,} tests in {told['clusters']:,} clusters: {kinds or 'none'}",
+        f"{many(told['failures'], 'failure')} of {many(told['tests'], 'test')} in {many(told['clusters'], 'cluster')}: {kinds or 'none'}",
         f"clusters: {status or 'none'}",
         f"apart: {told['unsupported']:,} unsupported, {told['environment']:,} environment, {told['flaky']:,} flaky",
     ]
     lines += [
         f"  {entry['count']:,} {entry['verdict']}: {entry['target']}: {printable(entry['what'])[:90]}"
-        for entry in told["aside"]
+        for entry in apart
     ]
+    if len(told["aside"]) > len(apart):
+        lines.append("  ... (opsieve clusters --aside)")
     if told["rules"]:
         lines.append(f"rules explain {told['explained']:,} failures, none {told['unexplained']:,}")
         lines += [f"  {rule['count']:,} {rule['name']}: {printable(rule['title'])[:90]}" for rule in told["rules"]]
@@ -194,12 +214,12 @@ def _logs(path: Path, as_json: bool) -> int:
         }
         click.echo(json.dumps(told))
         return 0
-    many: dict[str, tuple[int, str, str]] = {}
+    found_in: dict[str, tuple[int, str, str]] = {}
     for one in found.assignments:
-        many[one.cluster] = (many.get(one.cluster, (0, "", ""))[0] + 1, one.kind, one.title)
-    rows = sorted(((count, kind, title) for count, kind, title in many.values()), key=lambda row: (-row[0], row[2]))
+        found_in[one.cluster] = (found_in.get(one.cluster, (0, "", ""))[0] + 1, one.kind, one.title)
+    rows = sorted(((count, kind, title) for count, kind, title in found_in.values()), key=lambda row: (-row[0], row[2]))
     table(("failures", "kind", "title"), rows, right=("failures",), wide="title")
     click.echo(
-        f"{len(found.assignments):,} failures in {len(rows):,} clusters; {len(found.skipped):,} records left out"
+        f"{many(len(found.assignments), 'failure')} in {many(len(rows), 'cluster')}; {many(len(found.skipped), 'record')} left out"
     )
     return 0

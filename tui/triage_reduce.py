@@ -5,7 +5,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,12 +15,24 @@ if TYPE_CHECKING:
     from opsieve.triage.candidates import Candidate
 
 _GRACE = 20.0  # seconds in which an interrupted reduction saves its best
-_CHILD = "from opsieve.reducer.cli import main; main()"
+_TURN = 30.0  # seconds, and the part of the budget, that a case may take before others had their turn
+_PART = 0.1
+_RUN = 10.0  # seconds of one run of a candidate: what hangs on the way is not waited for as long as by `reduce` itself
+# Where this process is killed, the child ends as well, its best saved (PR_SET_PDEATHSIG, on Linux).
+_CHILD = """
+import ctypes, signal
+libc = ctypes.CDLL(None)
+if hasattr(libc, "prctl"):
+    libc.prctl(1, signal.SIGTERM, 0, 0, 0)
+from opsieve.reducer.cli import main
+main()
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """What became of a case: `reduced`, `not-reproduced`, `failed` or `unfinished`; nodes before, and after where it was reduced."""
+    """What became of a case: `reduced`, `not-reproduced`, `failed` or `unfinished`; nodes before, and after where it was reduced,
+    or as far as it was; wall seconds, all of its turns together."""
 
     case: str
     answer: str
@@ -29,36 +42,39 @@ class Reduced:
     message: str = ""
 
 
-def reduce_all(
-    store: Path, wanted: "list[Candidate]", budget: float, offline: bool, say: Callable[[Reduced], None]
-) -> list[Reduced]:
+def reduce_all(store: Path, wanted: "list[Candidate]", budget: float, offline: bool) -> Iterator[Reduced]:
     """Reduce cases one after the other until `budget` seconds of wall time are over; what was begun ends with its best saved.
 
-    Each result lies in the folder `reduced` of its case; an unfinished one is gone on with the next time.
+    A case that takes long gives way to the others: it is yielded as `unfinished` and, when they are done, again with what became of
+    it in twice the time. Each result lies in the folder `reduced` of its case; an unfinished one is gone on with the next time.
     """
     end = time.monotonic() + budget
-    found: list[Reduced] = []
-    for candidate in wanted:
-        left = end - time.monotonic()
-        if left <= 0:
-            break
-        found.append(_reduce(store / candidate.place, candidate, left, offline))
-        say(found[-1])
-    return found
+    waiting = deque((candidate, max(_TURN, _PART * budget), 0.0) for candidate in wanted)
+    while waiting and (left := end - time.monotonic()) > 0:
+        candidate, turn, before = waiting.popleft()
+        found = _reduce(store / candidate.place, candidate, min(turn, left), before, offline)
+        if found.answer == "unfinished":
+            waiting.append((candidate, 2 * turn, found.seconds))
+        yield found
 
 
-def _reduce(case: Path, candidate: "Candidate", seconds: float, offline: bool) -> Reduced:
+def _reduce(case: Path, candidate: "Candidate", seconds: float, before: float, offline: bool) -> Reduced:
     began = time.monotonic()
     output = case / "reduced"
     command = [sys.executable, "-c", _CHILD, str(case), "-t", candidate.target, "-o", str(output), "--json"]
+    command += ["--seconds", str(_RUN), *(["--offline"] if offline else [])]
     child = subprocess.Popen(
-        [*command, "--offline"] if offline else command,
+        command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
     )
+
+    def told(answer: str, after: int | None, message: str) -> Reduced:
+        return Reduced(candidate.place, answer, candidate.nodes, after, before + time.monotonic() - began, message)
+
     try:
         out, err = child.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -68,27 +84,28 @@ def _reduce(case: Path, candidate: "Candidate", seconds: float, offline: bool) -
         except subprocess.TimeoutExpired:
             child.kill()
             out, err = child.communicate()
-        return Reduced(
-            candidate.place, "unfinished", candidate.nodes, None, time.monotonic() - began, "the budget is spent"
-        )
+        if child.returncode != 0:  # else it was done at that moment
+            return told("unfinished", _nodes_so_far(output), "its time is over, the best so far is kept")
     except BaseException:
         child.terminate()
         child.wait()
         raise
-    spent, said = time.monotonic() - began, (err.strip().splitlines() or [""])[-1]
     if child.returncode == 0:
         facts = json.loads(out)
         after = facts["nodes_after"] + facts["inner_nodes_after"]
-        answer = "reduced" if facts["same"] else "failed"
-        return Reduced(
-            candidate.place, answer, candidate.nodes, after, spent, "" if facts["same"] else "the failure changed"
-        )
+        return told("reduced", after, "") if facts["same"] else told("failed", after, "the failure changed")
     shutil.rmtree(output, ignore_errors=True)
-    return Reduced(
-        candidate.place,
-        "not-reproduced" if child.returncode == 3 else "failed",
-        candidate.nodes,
-        None,
-        spent,
-        said[:300],
-    )
+    said = (err.strip().splitlines() or [""])[-1].removeprefix("reduce: ")
+    return told("not-reproduced" if child.returncode == 3 else "failed", None, said[:300])
+
+
+def _nodes_so_far(output: Path) -> int | None:
+    """The nodes of the best that an interrupted reduction saved, bodies included; None when it saved none."""
+    from opsieve.gen.bad_input import BadInput
+    from opsieve.gen.model import load_program
+    from opsieve.gen.structure import all_nodes
+
+    try:
+        return len(list(all_nodes(load_program(output / "model.onnx").proto.graph.node)))
+    except BadInput:
+        return None
