@@ -21,6 +21,7 @@ _RATE = 0.1  # of Adam, at first
 _FASTER = 1.2  # each time that the same loss is in turn again and no larger
 _FASTEST = 4.0
 _PATIENCE = 24  # iterations with one loss, after which new values are drawn
+_LOST = 24  # restarts on end because nothing moved what offends at one place: no draw reached it, none will
 _APART = 0.05  # from what must not be zero
 _STARTS = ((0.2, 2.0), (-2.0, 2.0), (1.0, 9.0), (-1.0, 1.0), (0.1, 0.9), (-8.0, 8.0), (-0.5, 0.5), (1.1, 3.0))
 
@@ -179,6 +180,7 @@ class Search:
             if isinstance(values.get(leaf.name), torch.Tensor)
         }
         turn, adam, since, rate, last = None, None, 0, _RATE, 0.0
+        unmoved = (0, 0)  # a place, and how often nothing moved it
         for count in range(iterations):
             self.place = 0
             try:
@@ -195,7 +197,14 @@ class Search:
                 last = now
                 if not since:
                     turn, adam = (offence.place, kind), torch.optim.Adam(list(masters.values()), lr=rate)
-                if since > _PATIENCE or loss is None or not self.move(loss, masters, adam, rate):
+                moved = loss is not None and self.move(loss, masters, adam, rate)
+                if moved:
+                    unmoved = (0, 0)
+                else:
+                    unmoved = (offence.place, unmoved[1] + 1 if unmoved[0] == offence.place else 1)
+                    if unmoved[1] > _LOST:
+                        return {}, count
+                if since > _PATIENCE or not moved:
                     self.restart(masters)
                     turn = None
         return {}, iterations

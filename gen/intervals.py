@@ -120,12 +120,12 @@ def _pushed(graph: Outline, excused: Collection[int], upto: int | None = None) -
     for place, step in enumerate(graph.nodes):
         if upto is not None and place > upto:
             return
-        met = _push(step, place)
+        met = push(step, place)
         if met is not None and place not in excused:
             yield met
 
 
-def _push(step: Step, place: int) -> Breach | None:
+def push(step: Step, place: int) -> Breach | None:
     """Set the intervals of a step's outputs from those of its inputs; what may leave a domain."""
     if step.bodies and step.operator in _GRAPHS:
         return _bodies(step, place)

@@ -16,7 +16,7 @@ import onnx
 
 from opsieve.gen.declaration import Bounds, Tensor
 from opsieve.gen.drawing import Draw
-from opsieve.gen.intervals import Breach, first_breach
+from opsieve.gen.intervals import Breach, first_breach, push
 from opsieve.gen.steps import Outline, movable, outline
 from opsieve.gen.tensor_facts import LARGEST
 from opsieve.gen.tensors import write_tensor
@@ -133,6 +133,11 @@ class _Search:
         self.first = {tensor.name: (tensor.low, tensor.high) for tensor in leaves}
         self.tensors = {tensor.name: tensor for tensor in leaves}
         self.reach = _reaching(graph, self.tensors)
+        self.fed: dict[str, set[int]] = {name: set() for name in self.tensors}  # the places that a leaf reaches
+        for place, names in enumerate(self.reach):
+            for name in names:
+                self.fed[name].add(place)
+        self.met: list[Breach | None] = []  # by place, up to the one that is to be mended
 
     def moved(self) -> dict[str, Bounds]:
         return {
@@ -154,7 +159,8 @@ class _Search:
         return False
 
     def descend(self, names: Sequence[str], place: int, excused: set[int]) -> bool:
-        best = self.score(place, excused)
+        self.push(range(place + 1))
+        best = self.score("", place, excused)
         for _ in range(_ROUNDS):
             if best[0] > place:
                 return True
@@ -164,21 +170,39 @@ class _Search:
                 kept = (tensor.low, tensor.high)
                 for candidate in self.candidates(name):
                     tensor.low, tensor.high = candidate
-                    score = self.score(place, excused)
+                    score = self.score(name, place, excused)
                     if score > best:
                         best, found = score, (score, name, candidate)
                     if score[0] > place:
                         return True
                 tensor.low, tensor.high = kept
+                self.push(sorted(self.fed[name]))
             if found is None:
                 return False
             self.place({found[1]: found[2]})
+            self.push(sorted(self.fed[found[1]]))
         return best[0] > place
 
-    def score(self, place: int, excused: set[int]) -> tuple[float, float]:
-        """How far the push comes without a breach, and by how little the first one misses; more is better."""
-        met = first_breach(self.graph, excused, place)
-        return (math.inf, 0.0) if met is None else (met.place, -met.amount)
+    def push(self, places: Sequence[int]) -> None:
+        """Push intervals anew through the nodes at these places, or the first of them: those up to the one that is to be mended."""
+        if isinstance(places, range):
+            self.met = [None] * len(places)
+        for place in places:
+            if place >= len(self.met):
+                return
+            self.met[place] = push(self.graph.nodes[place], place)
+
+    def score(self, name: str, place: int, excused: set[int]) -> tuple[float, float]:
+        """How far the push comes without a breach, and by how little the first one misses; more is better.
+
+        Only what the leaf of that name reaches is pushed anew; what is behind the first breach is stale until `push`.
+        """
+        changed = self.fed.get(name, ())
+        for at in range(place + 1):
+            met = push(self.graph.nodes[at], at) if at in changed else self.met[at]
+            if met is not None and at not in excused:
+                return at, -met.amount
+        return math.inf, 0.0
 
     def candidates(self, name: str) -> Iterator[Bounds]:
         tensor = self.tensors[name]

@@ -4,6 +4,7 @@ The same `Tensor`s stand here as in a growing program, so `infer`, `bounds` and 
 not tell (a type, a declaration) is left open: a step without a declaration has `op` None, a tensor without a type the dtype "".
 """
 
+import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -40,11 +41,16 @@ class Step:
     attrs: Attributes
     outs: list[Tensor]
     bodies: dict[str, "Outline"] = field(default_factory=dict)
+    _typed: bool = False
 
     @property
     def typed(self) -> bool:
         """Whether the type of every input is known, sizes included."""
-        return all(tensor is None or (tensor.dtype and str not in map(type, tensor.shape)) for tensor in self.ins)
+        if not self._typed:  # what is known once stays so
+            self._typed = all(
+                tensor is None or (tensor.dtype and str not in map(type, tensor.shape)) for tensor in self.ins
+            )
+        return self._typed
 
 
 @dataclass(slots=True, eq=False)
@@ -201,6 +207,7 @@ class _Reader:
         return made
 
 
+@functools.cache
 def span(dtype: str) -> tuple[float, float]:
     """What an element of a dtype can be when nothing is known of it: every number of an integer, anything of a float."""
     dtype = dtype.rpartition("(")[2].rstrip(")")
