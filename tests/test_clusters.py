@@ -16,10 +16,11 @@ from opsieve.gen.bad_input import BadInput
 from opsieve.triage.clusters import Likeness, alternatives, home, likeness, related
 from opsieve.triage.decision_log import FILE
 from opsieve.triage.decisions import Ledger
-from opsieve.triage.fingerprint import Fingerprint
+from opsieve.triage.fingerprint import Component, Fingerprint
 from opsieve.triage.index_file import INDEX, MIGRATIONS, SCHEMA
 from opsieve.triage.queries import Queries
 from opsieve.triage.refingerprint import refingerprint
+from opsieve.triage.rekeying import Difference, differences
 from opsieve.triage.store import Done, Store
 from opsieve.triage.told import read_told
 
@@ -325,12 +326,26 @@ def test_new_rules_tell_what_would_move_and_move_it(tmp_path: Path) -> None:
         planned = refingerprint(writer.connection, store, dry_run=True, compute=rule)
         assert state(store) == before
         assert sum(len(group.rows) for group in planned.groups) == 10
+        assert len(planned.differences) == len(planned.groups)
         done_ = refingerprint(writer.connection, store, compute=rule)
         assert done_ == planned
         assert refingerprint(writer.connection, store, compute=rule).groups == ()
     with Queries(store) as queries:
         assert {row.id: row.members for row in queries.clusters(sort="id").rows} == {"c1": 16, "c3": 8}
         assert queries.cluster("c1").representative
+
+
+def test_what_differs_between_two_fingerprints_is_what_counts() -> None:
+    def parts(**values: str) -> list[Component]:
+        return [Component(name.rstrip("_"), value, not name.endswith("_"), "why") for name, value in values.items()]
+
+    old = parts(kind="error", frames="a < b", message="bad", stage_="run")
+    new = parts(kind="error", frames="a", message_="bad", line="x.py:3", stage_="compile")
+    assert differences(old, new) == (
+        Difference("frames", "a < b", "a"),
+        Difference("message", "bad", ""),
+        Difference("line", "", "x.py:3"),
+    )
 
 
 def test_new_rules_never_undo_a_decision(tmp_path: Path) -> None:

@@ -18,19 +18,22 @@ from opsieve.gen.structure import all_nodes
 from opsieve.triage.beside import REDUCED, beside
 from opsieve.triage.decision_log import write_rekey
 from opsieve.triage.evidence import Evidence
-from opsieve.triage.fingerprint import Fingerprint, fingerprint
+from opsieve.triage.fingerprint import Component, Fingerprint, fingerprint
 from opsieve.triage.index_file import writing
-from opsieve.triage.rekeying import NEW, Group, Rekeyed, plan
+from opsieve.triage.rekeying import NEW, Difference, Group, Rekeyed, differences, plan
 from opsieve.triage.shelf import DECIDED, free_number, place_new, refresh
 from opsieve.triage.signature import signature_of
-from opsieve.triage.told import observed, read_told, told_components, verdict_of, write_told
+from opsieve.triage.told import components_in, observed, read_told, told_components, verdict_of, write_told
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What would move, or did; sentences about cases that cannot be read, which stay as they are."""
+    """What would move, or did, for each group the components that made it so; sentences about cases that cannot be read, which stay
+    as they are.
+    """
 
     groups: tuple[Group, ...]
+    differences: tuple[tuple[Difference, ...], ...]
     problems: tuple[str, ...]
 
 
@@ -71,10 +74,18 @@ def refingerprint(
     if places is not None:
         rest |= _with_others(connection, changed)
     groups = plan(changed, existing, decided, rest)
+    apart = tuple(
+        differences(_components(connection, group.key), fresh[base(group.to_key)].components) for group in groups
+    )
     if groups and not dry_run:
         with writing(connection):
             _move(connection, folder, groups, fresh, where, whole=places is None)
-    return Outcome(tuple(groups), tuple(problems))
+    return Outcome(tuple(groups), apart, tuple(problems))
+
+
+def _components(connection: sqlite3.Connection, key: str) -> tuple[Component, ...]:
+    row = connection.execute("SELECT components FROM fingerprints WHERE key = ?", [key]).fetchone()
+    return components_in(row[0]) if row else ()
 
 
 def again(case: Path) -> Fingerprint:

@@ -8,6 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from opsieve.triage.fingerprint import Component
+
 NEW = 0  # the cluster of what begins one of its own, or joins by its alternative titles
 
 
@@ -31,6 +33,24 @@ class Group:
     to_cluster: int
     rows: tuple[int, ...]
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A component that counts otherwise than before: "" where it does not count, or is not there."""
+
+    name: str
+    before: str
+    after: str
+
+
+def differences(before: Sequence[Component], after: Sequence[Component]) -> tuple[Difference, ...]:
+    """What the parts of two fingerprints that count do not have in common, in their order."""
+    old, new = ({part.name: part.value for part in parts if part.kept} for parts in (before, after))
+    names = dict.fromkeys([*old, *new])
+    return tuple(
+        Difference(name, old.get(name, ""), new.get(name, "")) for name in names if old.get(name) != new.get(name)
+    )
 
 
 def plan(

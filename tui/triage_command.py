@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from opsieve.tui.store_table import JSON, cluster_table, many, printable, table
 
 PATH = click.Path(path_type=Path)
 _FIRST = 10  # clusters that a round shows
+_TITLE = 60  # characters of a cluster's title beside what moves
 _APART = 3  # entries of what is no bug
 
 
@@ -113,6 +115,7 @@ def _refingerprint(folder: Path, dry_run: bool, places: list[str] | None = None)
     from opsieve.triage.store import Store
 
     with Store(folder) as store:
+        titles = dict(store.connection.execute("SELECT id, title FROM clusters").fetchall())
         outcome = refingerprint(store.connection, folder, places=places, dry_run=dry_run)
     for problem in outcome.problems[:20]:
         click.echo(f"opsieve: {printable(problem)}.", err=True)
@@ -124,8 +127,11 @@ def _refingerprint(folder: Path, dry_run: bool, places: list[str] | None = None)
             "cluster": f"c{group.cluster}",
             "to_cluster": f"c{group.to_cluster}" if group.to_cluster else "new",
             "reason": group.reason,
+            "title": titles.get(group.cluster, ""),
+            "to_title": titles.get(group.to_cluster, ""),
+            "differences": [asdict(part) for part in apart],
         }
-        for group in outcome.groups
+        for group, apart in zip(outcome.groups, outcome.differences, strict=True)
     ]
 
 
@@ -135,12 +141,30 @@ def _print_moves(moves: list[dict[str, Any]], as_json: bool) -> None:
         return
     for move in moves:
         if move["cluster"] != move["to_cluster"]:
-            click.echo(f"{move['failures']} of {move['cluster']} to {move['to_cluster']}: {move['reason']}")
-            click.echo(f"    - {move['fingerprint']}\n    + {move['to']}")
+            for indent, line in _move_lines(move):
+                click.echo(" " * indent + printable(line))
+    total = sum(move["failures"] for move in moves)
     away = sum(move["failures"] for move in moves if move["cluster"] != move["to_cluster"])
+    stay = total - away
     click.echo(
-        f"{many(sum(move['failures'] for move in moves), 'kept failure')} with another fingerprint now, {away} in another cluster"
+        f"{many(total, 'kept failure')} {'gets' if total == 1 else 'get'} another fingerprint: {stay:,}"
+        f" {'stays' if stay == 1 else 'stay'} in their cluster, {away:,} {'goes' if away == 1 else 'go'} to another"
     )
+
+
+def _move_lines(move: dict[str, Any]) -> Iterator[tuple[int, str]]:
+    """What goes where and why, and what it was told by before and is now: lines, each with its indent."""
+    to = f"{move['to_cluster']} ({move['to_title'][:_TITLE]})" if move["to_title"] else "a new cluster"
+    yield 0, f"{move['failures']} of {move['cluster']} ({move['title'][:_TITLE]}) to {to}: {move['reason']}"
+    for part in move["differences"]:
+        name = part["name"]
+        if not part["after"]:
+            yield 4, f"{name} counts no more: {part['before']}"
+        elif not part["before"]:
+            yield 4, f"{name} counts now: {part['after']}"
+        else:
+            yield 4, f"{name} was {part['before']}"
+            yield 6 + len(name), f"is {part['after']}"
 
 
 def _reduce(folder: Path, budget: float, members: int, offline: bool) -> dict[str, Any]:
