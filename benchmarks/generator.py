@@ -1,7 +1,6 @@
-"""What docs/generator.md says of the generator, measured: validity, speed, picking rate, guidance, the balance of operators.
+"""What docs/generator.md says of the generator, measured: validity, picking rate, guidance, the balance of operators.
 
     python benchmarks/generator.py validity [--models 10000] [--nodes 5-60] [--strategies NAME,...]
-    python benchmarks/generator.py speed [--strategies NAME,...] [--profile]
     python benchmarks/generator.py picking | guided | bins [--images DIR]
     python benchmarks/generator.py balance [--models 4000]
 
@@ -12,12 +11,8 @@ that give no NaN and no Inf.
 """
 
 import argparse
-import cProfile
-import pstats
 import sys
-import time
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -150,29 +145,6 @@ def row(name: str, told: Counter[str]) -> None:
     )
 
 
-def speed(names: list[str], profile: bool) -> None:
-    print(f"{'strategy':<18}{'nodes':>7}{'models/s':>10}{'us a node':>11}")
-    for name in names:
-        for nodes in (10, 30, 100, 300, 1000):
-            wish = Wish(nodes=nodes, budget=replace(Wish().budget, elements=1 << 22, work=1 << 26))
-            for seed in range(3):
-                strategies.generate(name, (1 << 40) + seed, wish)
-            count = max(6000 // nodes, 6)
-            began = time.process_time()
-            for seed in range(count):
-                strategies.generate(name, seed, wish)
-            seconds = time.process_time() - began
-            print(f"{name:<18}{nodes:>7}{count / seconds:>10.1f}{seconds / count / nodes * 1e6:>11.1f}", flush=True)
-    if profile:
-        wish = Wish(nodes=10)
-        meter = cProfile.Profile()
-        meter.enable()
-        for seed in range(2000):
-            strategies.generate(names[0], seed, wish)
-        meter.disable()
-        pstats.Stats(meter).sort_stats("tottime").print_stats(22)
-
-
 def grown_at(pick: float, bins: int, seed: int, nodes: int) -> Case:
     """isra's program with another picking rate or number of bins."""
     wish = Wish(nodes=nodes, bins=bins, types=True)
@@ -254,19 +226,16 @@ def balance(models: int, name: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("validity", "speed", "picking", "guided", "bins", "balance"))
+    parser.add_argument("what", choices=("validity", "picking", "guided", "bins", "balance"))
     parser.add_argument("--models", type=int, default=10_000)
     parser.add_argument("--nodes", default="5-60")
     parser.add_argument("--strategies", default="")
     parser.add_argument("--images", type=Path, default=Path("docs/images"))
-    parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
     names = given.strategies.split(",") if given.strategies else []
     match given.what:
         case "validity":
             validity(given.models, given.nodes, names or own())
-        case "speed":
-            speed(names or ["isra", "hirfuzz", "mix"], given.profile)
         case "picking":
             picking()
         case "guided":

@@ -15,7 +15,7 @@ declaration never repeats it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from opsieve.gen.domains import Domain
@@ -112,7 +112,6 @@ class Operator:
     first input, both included. `family` groups operators for statistics. `safe` holds a domain by input position; positions
     without one take anything. `relation` is for domains that tie inputs together: expressions over the inputs (intervals or
     torch tensors) that must not be negative, such as Pow's. `since` is the first opset that the declaration describes.
-    `draws` lists attribute domains by name: the values that a mutation may set and a shrink step may go to.
     """
 
     name: str
@@ -128,4 +127,3 @@ class Operator:
     since: int = 1
     cost: Callable[[Ins, Mapping[str, Any], Sequence[Typed]], int] | None = None
     relation: Callable[..., Sequence[Any]] | None = None
-    draws: Mapping[str, Sequence[Any]] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import onnx
 
 from opsieve.gen.bad_input import BadInput
+from opsieve.gen.batches import Batches
 from opsieve.gen.breaches import Breach, breaches
 from opsieve.gen.case import Case
 from opsieve.gen.catalogue import operators
@@ -21,7 +22,6 @@ from opsieve.gen.faults import Broken
 from opsieve.gen.growth import Wish, begun, case, grown
 from opsieve.gen.program import Program
 from opsieve.gen.sketch import Body, Node, Sketch
-from opsieve.gen.wishes import sized
 from opsieve.gen.writing import written
 
 BATCH = 64
@@ -31,44 +31,19 @@ _WITH_BODIES = ("control", "container", "text")
 
 
 @dataclass(slots=True)
-class _State:
-    """How far a batch has come: what was broken how often before `seed`."""
+class _Tried:
+    """What was broken how often in a batch so far."""
 
-    wish: Wish
-    seed: int
-    tried: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    breaches: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
-
-
-_last: _State | None = None
 
 
 def disruptive(wish: Wish, seed: int) -> Case:
     """The program of a seed, with a fault that was tried least in its batch."""
-    global _last
-    state = _last
-    first = seed - seed % BATCH
-    same = wish if wish.between is None else replace(wish, nodes=0)
-    if state is None or state.wish != same or not first < state.seed <= seed:
-        state = _State(same, first)
-    while True:
-        asked = sized(wish, state.seed)
-        sketch = begun(asked, state.seed, NAME)
-        grown(sketch, asked)
-        chosen = _chosen(sketch, state)
-        for _ in range(_MORE):
-            if chosen is not None:
-                break
-            # No operator so far has rules that can be broken here.
-            grown(sketch, replace(asked, nodes=len(sketch.nodes) + sketch.inner + 1))
-            chosen = _chosen(sketch, state)
-        state.seed += 1
-        if state.seed > seed:
-            break
-    _last = state if state.seed % BATCH else None
+    sketch, chosen = _BATCHES.made(wish, seed)
     if chosen is None:
         raise BadInput(f"none of the operators wished for has a rule that the strategy {NAME} can break; let more in")
-    sound = case(sketch, asked, NAME, seed)
+    sound = case(sketch, wish, NAME, seed)
     node, breach = chosen
     declared = _break(sketch, node, breach)
     outputs = [
@@ -76,13 +51,30 @@ def disruptive(wish: Wish, seed: int) -> Case:
         *(out for other in sketch.nodes if other is not node for out in other.outs if out.name and not out.reads),
     ]
     told = str(Broken(node.op, breach.kind, breach.place))
-    model, inputs = written(sketch, outputs, told, asked.types)
+    model, inputs = written(sketch, outputs, told, wish.types)
     if breach.declared is None:
         model = _unshaped(model, {out.name for out in declared})
     return replace(sound, program=Program(model, f"{NAME}-{seed}"), inputs=inputs)
 
 
-def _chosen(sketch: Sketch, state: _State) -> tuple[Node, Breach] | None:
+def _grown(wish: Wish, seed: int, tried: _Tried) -> tuple[Sketch, tuple[Node, Breach] | None]:
+    """A sound program, with the node and the breach that are to come; None for these where nothing in it can be broken."""
+    sketch = begun(wish, seed, NAME)
+    grown(sketch, wish)
+    chosen = _chosen(sketch, tried)
+    for _ in range(_MORE):
+        if chosen is not None:
+            break
+        # No operator so far has rules that can be broken here.
+        grown(sketch, replace(wish, nodes=len(sketch.nodes) + sketch.inner + 1))
+        chosen = _chosen(sketch, tried)
+    return sketch, chosen
+
+
+_BATCHES = Batches(BATCH, _Tried, _grown)
+
+
+def _chosen(sketch: Sketch, tried: _Tried) -> tuple[Node, Breach] | None:
     """The node and the breach that were tried least; what is as seldom is drawn."""
     there = operators()
     best: tuple[tuple[int, int, float], Node, Breach] | None = None
@@ -91,14 +83,14 @@ def _chosen(sketch: Sketch, state: _State) -> tuple[Node, Breach] | None:
         if op is None or op.family in _WITH_BODIES or not node.outs or not node.outs[0].name:
             continue
         for breach in breaches(sketch, node, op):
-            key = (state.tried[node.op, breach.kind, breach.place], state.kinds[breach.kind], sketch.draw.random())
+            key = (tried.breaches[node.op, breach.kind, breach.place], tried.kinds[breach.kind], sketch.draw.random())
             if best is None or key < best[0]:
                 best = (key, node, breach)
     if best is None:
         return None
     _, node, breach = best
-    state.tried[node.op, breach.kind, breach.place] += 1
-    state.kinds[breach.kind] += 1
+    tried.breaches[node.op, breach.kind, breach.place] += 1
+    tried.kinds[breach.kind] += 1
     return node, breach
 
 

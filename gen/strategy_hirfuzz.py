@@ -1,19 +1,18 @@
 """Coverage-guided generation (HirFuzz, section 3.1): of several operators that could come next, the one that covers most that is new.
 
 Coverage is HirFuzz's: pairs of operator and dtype, operator and shape, operator and operator. A program is guided by the programs
-before it in its batch of 256 seeds, so that it can be made again from its seed alone; who asks for seeds in order pays nothing for
-that, since the last state is kept.
+before it in its batch of 256 seeds.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
+from opsieve.gen.batches import Batches
 from opsieve.gen.case import Case
 from opsieve.gen.catalogue import choices
 from opsieve.gen.declaration import OUTPUTS
 from opsieve.gen.growth import Wish, begun, case, plenty
 from opsieve.gen.metrics_coverage import Coverage
 from opsieve.gen.sketch import Sketch
-from opsieve.gen.wishes import sized
 
 BATCH = 256
 _CANDIDATES = 3  # a fourth finds little more and takes a twentieth of the time
@@ -22,39 +21,14 @@ NAME = "hirfuzz"
 _SEPARATE = ("control", "container")
 
 
-@dataclass(slots=True)
-class _State:
-    """How far a batch has come: its coverage after the programs before `seed`."""
-
-    wish: Wish
-    seed: int
-    coverage: Coverage = field(default_factory=Coverage)
-
-
-_last: _State | None = None
-
-
 def hirfuzz(wish: Wish, seed: int) -> Case:
     """The program of a seed, guided by those before it in its batch."""
-    global _last
-    state = _last
-    first = seed - seed % BATCH
-    same = wish if wish.between is None else replace(wish, nodes=0)
-    if state is None or state.wish != same or not first < state.seed <= seed:
-        state = _State(same, first)
-    while True:
-        asked = sized(wish, state.seed)
-        sketch = begun(asked, state.seed, NAME)
-        _guided(sketch, asked, state.coverage)
-        state.seed += 1
-        if state.seed > seed:
-            break
-    _last = state if state.seed % BATCH else None
-    return case(sketch, asked, NAME, seed)
+    return case(_BATCHES.made(wish, seed), wish, NAME, seed)
 
 
-def _guided(sketch: Sketch, wish: Wish, coverage: Coverage) -> None:
+def _guided(wish: Wish, seed: int, coverage: Coverage) -> Sketch:
     """Grow a sketch: each time the best of some candidates, by what it adds to the coverage."""
+    sketch = begun(wish, seed, NAME)
     sketch.choices = choices(sketch.opset, wish.only, wish.dtypes)
     from_all = plenty(sketch.opset, wish.only, wish.dtypes, not wish.opset)
     draw, makers = sketch.draw, dict[str, str]()
@@ -92,3 +66,7 @@ def _guided(sketch: Sketch, wish: Wish, coverage: Coverage) -> None:
             sketch.inner += held
             coverage.note(operator.name, outs, producers)
             makers.update((tensor.name, operator.name) for tensor in added)
+    return sketch
+
+
+_BATCHES = Batches(BATCH, Coverage, _guided)

@@ -1,0 +1,119 @@
+"""How fast the generator is, in CPU time on one core: models a second and microseconds a node, by strategy and size; where the time goes.
+
+    python benchmarks/speed.py [NAME ...] [--nodes 10,30,100,300,1000] [--rounds 3]     # all figures of docs/generator.md: two to three minutes
+    python benchmarks/speed.py NAME --nodes 100 --profile
+
+A round makes programs of seeds that no other round has, from the seed to serialised bytes with values for the inputs; of `mix` always
+whole batches of 256 seeds, so that every strategy has exactly its share of them at every size (the one program of `nnsmith` in it
+is costly). The quickest and the slowest round are told: they differ as much as the machine was disturbed. A node is one that was asked for;
+`onnx` is how many there are in a program with plumbing, bodies and constants. Programs of many nodes have room for them: the wish's
+budget of elements and work is 32 and 16 times the usual one.
+"""
+
+import argparse
+import cProfile
+import gc
+import os
+import pstats
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from opsieve.gen import strategies
+from opsieve.gen.growth import Wish
+from opsieve.gen.sketch import Budget
+from opsieve.gen.strategy_mix import BATCH, WEIGHTS
+from opsieve.gen.structure import all_nodes
+
+SIZES = "10,30,100,300,1000"
+ROOMY = Budget(elements=1 << 22, work=1 << 26)
+WARM = 1 << 40  # seeds from here on warm caches up
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the rounds of a strategy at a size took: CPU seconds for `models`, of the first round by generator, and its ONNX nodes."""
+
+    models: int
+    seconds: Sequence[float]
+    by_generator: Counter[str]
+    onnx_nodes: int
+
+
+def models_at(name: str, nodes: int) -> int:
+    """How many programs a round makes: enough for a steady mean, and few of a strategy that takes milliseconds a node."""
+    if name == "mix":
+        return BATCH
+    return max(2, 1000 // nodes) if name == "nnsmith" else max(32, 5000 // nodes)
+
+
+def measured(name: str, nodes: int, rounds: int) -> Row:
+    """Time some rounds."""
+    wish, models = Wish(nodes=nodes, budget=ROOMY), models_at(name, nodes)
+    for seed in range(BATCH if name == "mix" else 16):  # imports z3, reads schemas
+        strategies.generate(name, WARM + seed, Wish(nodes=5))
+    seconds, by_generator, onnx_nodes = [], Counter[str](), 0
+    for number in range(rounds):
+        gc.collect()
+        start = BATCH * 1000 * number
+        began = last = time.process_time()
+        for seed in range(start, start + models):
+            made = strategies.generate(name, seed, wish)
+            if not number:
+                now = time.process_time()
+                by_generator[made.origin.generator] += round((now - last) * 1e9)
+                onnx_nodes += sum(1 for _ in all_nodes(made.program.proto.graph.node))
+                began += time.process_time() - now
+                last = time.process_time()
+        seconds.append(time.process_time() - began)
+    return Row(models, seconds, by_generator, onnx_nodes)
+
+
+def told(name: str, nodes: int, row: Row) -> None:
+    """One line."""
+    best, worst = min(row.seconds), max(row.seconds)
+    each = 1e6 / row.models / nodes
+    whole = sum(row.by_generator.values())
+    shares = ", ".join(f"{key} {spent / whole:.0%}" for key, spent in row.by_generator.most_common())
+    print(
+        f"{name:<18}{nodes:>6}{row.models / best:>10.1f}{row.models / worst:>10.1f}{best * each:>9.1f}{worst * each:>9.1f}"
+        f"{row.onnx_nodes / row.models:>9.1f}  {shares if len(row.by_generator) > 1 else ''}",
+        flush=True,
+    )
+
+
+def profiled(name: str, nodes: int) -> None:
+    """Where the time goes, by functions that do not count what they call."""
+    wish, models = Wish(nodes=nodes, budget=ROOMY), 4 * models_at(name, nodes)
+    for seed in range(models):
+        strategies.generate(name, WARM + seed, wish)
+    meter = cProfile.Profile()
+    meter.enable()
+    for seed in range(models):
+        strategies.generate(name, seed, wish)
+    meter.disable()
+    pstats.Stats(meter).sort_stats("tottime").print_stats(24)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help="strategies; those of the mix, and the mix, unless given")
+    parser.add_argument("--nodes", default=SIZES)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--profile", action="store_true", help="of the first strategy at the first size")
+    given = parser.parse_args()
+    names, sizes = given.names or ["mix", *WEIGHTS], [int(size) for size in given.nodes.split(",")]
+    if given.profile:
+        profiled(names[0], sizes[0])
+        return
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    print(f"{'':<24}{'models/s':>10}{'slowest':>10}{'us/node':>9}{'slowest':>9}{'onnx':>9}  shares of the time")
+    for name in names:
+        for nodes in sizes:
+            told(name, nodes, measured(name, nodes, given.rounds))
+    print(f"load {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()
