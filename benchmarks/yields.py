@@ -65,7 +65,7 @@ def campaign(folder: Path, name: str, seed: int, targets: Sequence[str], seconds
     clock = folder / f"{name}.seconds"
     had = float(clock.read_text()) if clock.exists() else 0.0
     words = [word for target in targets for word in ("-t", target)]
-    words += ["--strategy", name, "--seed", str(seed), "--store", str(folder / name), *(["--resume"] if had else [])]
+    words += ["--seed", str(seed), "--store", str(folder / name), *(["--resume"] if had else ["--strategy", name])]
     with (folder / f"{name}.log").open("ab") as log:
         running = subprocess.Popen([Path(sys.executable).parent / "opsieve", "fuzz", *words], stdout=log, stderr=log)
         most = 0.0
@@ -75,6 +75,8 @@ def campaign(folder: Path, name: str, seed: int, targets: Sequence[str], seconds
         if running.poll() is None:
             running.send_signal(signal.SIGINT)
         code = running.wait()
+    if code == 2:
+        sys.exit(f"yields: {name} did not begin; {folder / name}.log has the reason")
     clock.write_text(str(had + most))
     print(f"{name}: {(had + most) / 60:.1f} CPU minutes, exit code {code}", file=sys.stderr)
 
@@ -128,6 +130,9 @@ def table(found: Sequence[Yield]) -> Iterator[str]:
 
 
 def main() -> None:
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a shell's background job ignores it, and so would campaigns
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", nargs="?", choices=("run", "table"), default="run")
     parser.add_argument("folder", nargs="?", type=Path)
