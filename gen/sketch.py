@@ -5,6 +5,7 @@ leaf (a graph input, an initializer, a Constant node). No choice is ever taken b
 large graph (Isra, section III: constraints are met by construction, "backtrack-free").
 """
 
+import functools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -13,9 +14,10 @@ from dataclasses import dataclass
 from opsieve.gen.declaration import ANY, OUTPUTS, Attributes, Bounds, Operator, Tensor, Typed
 from opsieve.gen.domains import Domain
 from opsieve.gen.drawing import Draw
+from opsieve.gen.glue import glued
 from opsieve.gen.numbers_like import broadcast
 from opsieve.gen.schema import form
-from opsieve.gen.tensor_facts import LARGEST, LEAST, NUMBER, USUAL, is_float
+from opsieve.gen.tensor_facts import LARGEST, LEAST, USUAL, is_float
 
 Shape = tuple[int, ...]
 Named = tuple[int | str, ...]  # a shape with names of sizes in it
@@ -23,8 +25,6 @@ Supports = Callable[[Operator, Sequence[Tensor | None], Attributes, int], bool]
 FREE = -1  # a size that a sampler leaves open
 _RANKS = (0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5)
 _TRIES = 3
-# Operators that are added without their declarations: what is asked whether the compilers have them.
-_PLUMBING = {name: Operator(name, lambda _sketch, _x: None) for name in ("Cast", "Reshape", "Unsqueeze")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ class Sketch:
             if found is not None:
                 return found
             if self.draw.random() < self.style.glue:
-                found = self.glued(choice)
+                found = glued(self, choice)
                 if found is not None:
                     return found
         return self.leaf(
@@ -336,53 +336,7 @@ class Sketch:
         supports = self.root.supports
         if supports is None:
             return True
-        asked = _PLUMBING.get(op) or _PLUMBING.setdefault(op, Operator(op, lambda _sketch, _x: None))
-        return supports(asked, ins, attrs, self.opset)
-
-    def glued(self, choice: Choice) -> Tensor | None:
-        """An existing tensor made to fit by a Cast, an Unsqueeze or a Reshape; None when none can be."""
-        if not self.loose:
-            return None
-        tensor = self.draw.choice(self.loose)
-        if tensor.dtype not in LARGEST or tensor.dtype == "string":
-            return None
-        rank = len(tensor.shape)
-        if any(
-            tensor.dtype not in self.takes(*slot) for slot in (("Reshape", "T"), ("Unsqueeze", "T"), ("Cast", "T1"))
-        ):
-            return None
-        if not choice.low <= rank <= choice.high:
-            if rank < choice.low:
-                axes = list(range(choice.low - rank))
-                op, sides, second = "Unsqueeze", (*(1 for _ in axes), *tensor.shape), self.ints(axes)
-            else:
-                kept = choice.high - 1
-                if choice.high == 0:
-                    return None
-                op, sides = "Reshape", (*tensor.shape[:kept], math.prod(tensor.shape[kept:]))
-                second = self.ints(sides)
-            if not self.has(op, [tensor, second], {}):
-                return None
-            tensor = self.emit(op, "", [tensor, second], {}, [(tensor.dtype, sides)], (tensor.low, tensor.high))[0]
-        if tensor.dtype not in choice.dtypes:
-            targets = [d for d in choice.leaves if d in self.style.palette] or [
-                d for d in choice.leaves if d in USUAL and d != "string"
-            ]
-            if not targets:
-                return None
-            dtype = self.draw.choice(targets)
-            low, high = tensor.low, tensor.high
-            if dtype == "bool":
-                low, high = 0.0, 1.0
-            elif not is_float(dtype) and math.isfinite(high - low):
-                low, high = math.floor(low), math.ceil(high)
-            if low < LEAST[dtype] or high > LARGEST[dtype]:
-                return None
-            attrs: Attributes = {"to": NUMBER[dtype]}
-            if not self.has("Cast", [tensor], attrs):
-                return None
-            tensor = self.emit("Cast", "", [tensor], attrs, [(dtype, tensor.shape)], (low, high))[0]
-        return tensor if not self.style.ranged or tensor.within(choice.safe) else None
+        return supports(_named(op), ins, attrs, self.opset)
 
     # Sizes
 
@@ -505,6 +459,12 @@ class Sketch:
     def child(self) -> "Sketch":
         """A sketch for a body: it may use what is known here, and its nodes are its own."""
         return Sketch(self.draw, self.opset, self.style, self.budget, self)
+
+
+@functools.cache
+def _named(op: str) -> Operator:
+    """An operator that is added without its declaration: what is asked whether the compilers have it."""
+    return Operator(op, lambda _sketch, _x: None)
 
 
 def leaf_range(dtype: str, domain: Domain) -> Bounds:
