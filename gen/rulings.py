@@ -67,6 +67,12 @@ def _diagonal(ins: Ins, attrs: Attributes) -> bool:
     return any(len(set(term.strip())) < len(term.strip()) for term in terms)
 
 
+def _wide_scale(ins: Ins, attrs: Attributes) -> bool:
+    """A scale of more dimensions than are normalised broadcasts all the same."""
+    axis = attrs.get("axis", -1)
+    return bool(len(ins[1].shape) > (-axis if axis < 0 else len(ins[0].shape) - axis))
+
+
 _Beyond: TypeAlias = Callable[[Ins, Attributes], bool]
 # Where ONNX allows more than the declaration knows of, by operator: instances that nothing is said of.
 _BEYOND: Mapping[str, _Beyond] = {
@@ -78,6 +84,7 @@ _BEYOND: Mapping[str, _Beyond] = {
     "Resize": _named("axes"),
     "DFT": lambda ins, attrs: bool(attrs.get("inverse") and attrs.get("onesided")),
     "Einsum": _diagonal,
+    **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _wide_scale),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _one_for_all),
     **dict.fromkeys(
         (
