@@ -127,6 +127,8 @@ def _pads_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     if len(pads) != 2 * len(axes) or not all(-rank <= axis < rank for axis in axes):
         return [False]
     found = [side >= 0 for side in _padded(ins, attrs)[0][1]]
+    if len(ins) > 2 and ins[2] is not None:  # the value
+        found += [len(ins[2].shape) <= 1, *(side == 1 for side in ins[2].shape)]
     if mode in ("reflect", "wrap"):
         least = 1 if mode == "reflect" else 0
         for place, pad in enumerate(pads):

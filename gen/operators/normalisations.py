@@ -45,6 +45,8 @@ def _batch_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 
 def _channels_agree(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    if any(len(parameter.shape) != 1 for parameter in ins[1:]):
+        return [False]
     return [parameter.shape[0] == ins[0].shape[1] for parameter in ins[1:]]
 
 
@@ -108,7 +110,7 @@ def _group(sketch: Sketch, x: Tensor) -> Instance:
 def _groups_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     """Parameters are as many as groups until opset 21, and as many as channels since then."""
     groups, channels = attrs["num_groups"], ins[0].shape[1]
-    if groups < 1:
+    if groups < 1 or any(len(parameter.shape) != 1 for parameter in ins[1:]):
         return [False]
     found = [channels % groups == 0, ins[1].shape[0] == ins[2].shape[0]]
     return [*found, either(ins[1].shape[0] == groups, ins[1].shape[0] == channels)]
@@ -139,6 +141,11 @@ def _mean_variance(sketch: Sketch, x: Tensor) -> Instance:
     if math.prod(x.shape[axis] for axis in axes) < 2:
         axes = list(range(x.rank))
     return [x], {"axes": axes}  # always told: the checker of onnx 1.23 refuses the default
+
+
+def _axes_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    rank = len(ins[0].shape)
+    return [-rank <= axis < rank for axis in attrs.get("axes", (0, 2, 3))]
 
 
 def _mean_variance_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -203,6 +210,7 @@ OPERATORS = (
         "MeanVarianceNormalization",
         _mean_variance,
         dtypes=("float32",),
+        requires=_axes_inside,
         bounds=_mean_variance_bounds,
         ranks=(2, 5),
     ),

@@ -9,7 +9,7 @@ from typing import Any
 
 from opsieve.gen.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed
 from opsieve.gen.domains import Domain
-from opsieve.gen.numbers_like import Truth, broadcast, broadcasts
+from opsieve.gen.numbers_like import Truth, broadcast, broadcasts, either
 from opsieve.gen.operators.layouts import Instance
 from opsieve.gen.sketch import FREE, Shape, Sketch
 from opsieve.gen.tensor_facts import FLOATS
@@ -75,10 +75,14 @@ def _gemm_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 
 def _gemm_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    """Two matrices, and what broadcasts to their product without making it larger."""
+    if any(len(tensor.shape) != 2 for tensor in ins[:2]):
+        return [False]
     found = [ins[0].shape[0 if attrs.get("transA") else 1] == ins[1].shape[1 if attrs.get("transB") else 0]]
     if len(ins) > 2:
         wanted = _gemm_type(ins, attrs)[0][1]
-        found += broadcasts(wanted, ins[2].shape)
+        found.append(len(ins[2].shape) <= 2)
+        found += [either(p == q, p == 1) for p, q in zip(ins[2].shape[::-1], wanted[::-1], strict=False)]
     return found
 
 
@@ -129,6 +133,9 @@ def _einsum_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 def _einsum_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     sides, found = dict[str, Any](), list[Truth]()
     for term, tensor in zip(attrs["equation"].partition("->")[0].split(","), ins, strict=True):
+        letters = len(term.replace("...", ""))
+        if not (letters <= len(tensor.shape) if "..." in term else letters == len(tensor.shape)):
+            return [False]
         for letter, side in _letters(term, tensor.shape).items():
             if letter in sides:
                 found.append(sides[letter] == side)

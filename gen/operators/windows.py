@@ -119,9 +119,7 @@ def _conv_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     found = [x[1] == w[1] * group, w[0] % group == 0]
     found += [p == q for p, q in zip(attrs.get("kernel_shape", ()), w[2:], strict=False)]
     found += [size >= 1 for size in placed(x[2:], w[2:], attrs)]
-    if len(ins) > 2 and ins[2] is not None:
-        found.append(ins[2].shape[0] == w[0])
-    return found
+    return found + _bias_fits(ins, w[0])
 
 
 def _taps(ins: Ins, attrs: Mapping[str, Any]) -> Size:
@@ -186,13 +184,19 @@ def _transposed_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 
 def _transposed_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    x, w = ins[0].shape, ins[1].shape
-    return [
-        len(x) == len(w),
-        x[1] == w[0],
-        x[1] % attrs.get("group", 1) == 0,
-        *(side >= 1 for side in _transposed_type(ins, attrs)[0][1]),
-    ]
+    x, w, group = ins[0].shape, ins[1].shape, attrs.get("group", 1)
+    if group < 1 or len(x) != len(w):
+        return [False]
+    found = [x[1] == w[0], x[1] % group == 0, *(side >= 1 for side in _transposed_type(ins, attrs)[0][1])]
+    found += [p == q for p, q in zip(attrs.get("kernel_shape", ()), w[2:], strict=False)]
+    return found + _bias_fits(ins, w[1] * group)
+
+
+def _bias_fits(ins: Ins, features: Size) -> list[Truth]:
+    """Relations of the third input, when it is there: one number for each feature."""
+    if len(ins) < 3 or ins[2] is None:
+        return []
+    return [len(ins[2].shape) == 1, *(side == features for side in ins[2].shape[:1])]
 
 
 def _transposed_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -323,7 +327,16 @@ def _deform_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
         *_conv_fits(ins[:2], attrs),
         *(len(offset) == len(w), offset[0] == ins[0].shape[0], offset[1] == 2 * product(w[2:])),
         *(p == q for p, q in zip(offset[2:], out, strict=False)),
+        *_bias_fits([*ins[:2], *ins[3:4]], w[0]),
+        *_mask_fits(ins, (offset[0], product(w[2:]), *out)),
     ]
+
+
+def _mask_fits(ins: Ins, wanted: Sequence[Size]) -> list[Truth]:
+    """Relations of the mask of a DeformConv, when it is there: a factor for every tap of every place."""
+    if len(ins) < 5:
+        return []
+    return [len(ins[4].shape) == len(wanted), *(p == q for p, q in zip(ins[4].shape, wanted, strict=False))]
 
 
 def windowed(name: str, sample: Any, infer: Any, **more: Any) -> Operator:
