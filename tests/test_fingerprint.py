@@ -400,6 +400,8 @@ def test_who_raises_for_others_is_never_where_it_began() -> None:
         python("unimplemented", file="/v/site-packages/torch/_dynamo/exc.py"),
     )
     assert kept(error("no such thing", frames))["frames"] == "builder.py f"
+    dispatch = (python("Loop._impl"), python("ONNXGraphImporter._convert_operator"), frames[1])
+    assert kept(error("no such thing", dispatch))["frames"] == "onnx_frontend.py ONNXGraphImporter._convert_operator"
 
 
 def test_a_helper_of_one_file_is_told_without_its_callers() -> None:
@@ -413,6 +415,8 @@ def test_a_helper_of_one_file_is_told_without_its_callers() -> None:
     said = [raised(f"{name}._impl", said=f"{name} axis 7 is out of range") for name in ("Slice", "Pad")]
     assert said[0] == said[1]
     assert said[0] != raised("Slice._impl", said="Pad axis 7 is out of range")  # another one than its caller
+    text = [error("no axes given", (python(name), python("_check_attrs"))).key for name in ("_impl_slice", "_impl_pad")]
+    assert text[0] != text[1]  # methods of two classes, maybe
     nameless = [error("bad", (python(f"{name}"), python("<lambda>"))) for name in ("slice", "pad")]
     assert nameless[0].key != nameless[1].key
 

@@ -156,6 +156,8 @@ def _move_lines(move: dict[str, Any]) -> Iterator[tuple[int, str]]:
     """What goes where and why, and what it was told by before and is now: lines, each with its indent."""
     to = f"{move['to_cluster']} ({move['to_title'][:_TITLE]})" if move["to_title"] else "a new cluster"
     yield 0, f"{move['failures']} of {move['cluster']} ({move['title'][:_TITLE]}) to {to}: {move['reason']}"
+    if not move["differences"]:
+        yield 4, "all that counts is as it was, but for the version of the rules"
     for part in move["differences"]:
         name = part["name"]
         if not part["after"]:
