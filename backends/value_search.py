@@ -1,14 +1,14 @@
 """Inputs under which no intermediate result of a program is NaN or infinite: the main process's side of the value search.
 
 What is tried, in order: the values at hand; ranges repaired by the declarations' domains (gen/repair.py, no torch); NNSmith's gradient
-search in a worker with torch (value_search_torch.py), from the values at hand and from the repaired ones; ranges guessed. Each is run with
-every inner tensor as an output, unoptimised, in a worker, and only what comes out finite is given back. The searches of many programs go
+search in a worker with torch (value_search_torch.py), from the values at hand and from the repaired ones; guesses, one on top of another as
+long as the first offending operator is no earlier. Each is run with every inner tensor as an output, unoptimised, in a worker, and only
+what comes out finite is given back. The searches of many programs go
 on side by side, so that workers get their questions in batches; none knows of another.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
@@ -19,15 +19,14 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.target import Target
 from opsieve.backends.workers import Test, Workers
 from opsieve.gen.declaration import Bounds
-from opsieve.gen.intervals import Breach
 from opsieve.gen.metrics_graph import lacks_types
 from opsieve.gen.program import Program
-from opsieve.gen.repair import guesses, refilled, repaired, unreached, with_weights
+from opsieve.gen.repair import Guesses, refilled, repaired, unreached, with_weights
 from opsieve.gen.steps import outline
 
 RUNNERS = (Target.parse("onnxruntime:disable_all"), Target.parse("reference"))
 METHODS = ("repaired", "gradient", "guessed")
-GUESSES = 24
+GUESSES = 48
 TOGETHER = 32  # searches that go on side by side
 
 Question = tuple[Target, Test]
@@ -126,18 +125,16 @@ def _searching(wanted: Wanted, effort: Effort) -> Generator[Question, Observatio
     if isinstance(met, onnx.NodeProto) and unreached(graph, met.output[0], effort.weights):
         return lost
     starts = [(given, model)]
-    ranges: Mapping[str, Bounds] = {}
-    left: Sequence[Breach] = ()
     if "repaired" in effort.methods:
-        repair = repaired(graph, wanted.seed, effort.weights)
-        ranges, left = repair.ranges, repair.left
+        ranges = repaired(graph, wanted.seed, effort.weights).ranges
         if ranges:
-            moved, changed = _drawn(wanted, model, ranges, 0, "repaired")
+            moved, changed = _drawn(given, model, ranges, wanted.seed, "repaired")
             met_again = yield from _checked(moved.program, moved.inputs)
             if met_again == "":
                 return moved
-            met = met if met_again is None else met_again
-            starts.append((moved, changed))
+            if met_again is not None:
+                met = met_again
+                starts.append((moved, changed))
     if met is None:
         return lost  # nobody runs it: no values can be told from others
     for start, typed in starts if "gradient" in effort.methods else ():
@@ -145,11 +142,30 @@ def _searching(wanted: Wanted, effort: Effort) -> Generator[Question, Observatio
         if searched is not None and (yield from _checked(searched.program, searched.inputs)) == "":
             return searched
     if "guessed" in effort.methods:
-        for number, guess in enumerate(islice(guesses(graph, left, wanted.seed, effort.weights), GUESSES)):
-            guessed, _ = _drawn(wanted, model, {**ranges, **guess}, number, "guessed")
-            if (yield from _checked(guessed.program, guessed.inputs)) == "":
-                return guessed
+        guessed = yield from _guessing(
+            *starts[-1], met.output[0], Guesses(graph, wanted.seed, effort.weights), wanted.seed
+        )
+        return guessed or lost
     return lost
+
+
+def _guessing(
+    best: Found, model: onnx.ModelProto, broken_: str, guesses: Guesses, seed: int
+) -> Generator[Question, Observation, Found | None]:
+    """Leaves that reach the first offending node are drawn anew; what does not offend earlier is what the next guess changes."""
+    place = guesses.place(broken_)
+    for number in range(GUESSES if place >= 0 else 0):
+        drawn = guesses.around(place)
+        if not drawn:
+            return None
+        found, changed = _drawn(best, model, drawn, seed + number, "guessed")
+        met = yield from _checked(found.program, found.inputs)
+        if met == "":
+            return found
+        at = -1 if met is None else guesses.place(met.output[0])
+        if at >= place:
+            best, model, place = found, changed, at
+    return None
 
 
 def _checked(
@@ -201,11 +217,11 @@ def _concrete(program: Program, inputs: Mapping[str, Any]) -> Generator[Question
 
 
 def _drawn(
-    wanted: Wanted, model: onnx.ModelProto, ranges: Mapping[str, Bounds], number: int, how: str
+    start: Found, model: onnx.ModelProto, ranges: Mapping[str, Bounds], seed: int, how: str
 ) -> tuple[Found, onnx.ModelProto]:
-    """Values drawn from ranges, and the model (the program with all types told) that holds them."""
-    inputs, weights = refilled(model, wanted.inputs, ranges, wanted.seed + number)
-    return Found(_weighted(wanted.program, weights), inputs, how), with_weights(model, weights)
+    """Values drawn from ranges in place of those of `start`, and its model (the program with all types told) with them."""
+    inputs, weights = refilled(model, start.inputs, ranges, seed)
+    return Found(_weighted(start.program, weights), inputs, how), with_weights(model, weights)
 
 
 def _weighted(program: Program, weights: Mapping[str, Any]) -> Program:

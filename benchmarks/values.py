@@ -28,7 +28,7 @@ from opsieve.backends.value_search import Effort, Wanted, broken, exposed, searc
 from opsieve.backends.workers import Test, Workers
 from opsieve.gen.growth import Wish
 from opsieve.gen.program import Program
-from opsieve.gen.repair import guesses, refilled, with_weights
+from opsieve.gen.repair import Guesses, refilled, with_weights
 from opsieve.gen.steps import outline
 from opsieve.gen.strategies import generate
 
@@ -82,8 +82,9 @@ def lost(program: Program, inputs: Mapping[str, Any], workers: Workers) -> bool:
     """Whether some element of some result is not finite in each of 64 draws of all leaves that may move."""
     graph = outline(program.proto, inputs)
     tests = []
-    for number, ranges in enumerate(islice(_drawn(graph), DRAWS)):
-        values, weights = refilled(program.proto, inputs, ranges, number)
+    guesses = Guesses(graph, 0, True)
+    for number in range(DRAWS):
+        values, weights = refilled(program.proto, inputs, guesses.everywhere(), number)
         model = with_weights(program.proto, weights)
         tests.append(Test(exposed(Program(model.SerializeToString(), program.name)), values))
     always: dict[str, Any] = {}
@@ -93,11 +94,6 @@ def lost(program: Program, inputs: Mapping[str, Any], workers: Workers) -> bool:
                 mask = ~np.isfinite(value)
                 always[name] = always[name] & mask if name in always and always[name].shape == mask.shape else mask
     return any(bool(mask.any()) for mask in always.values())
-
-
-def _drawn(graph: Any) -> Iterator[dict[str, tuple[float, float]]]:
-    for seed in range(DRAWS):
-        yield from islice(guesses(graph, (), seed, True), 1)
 
 
 def measured(nodes: int, options: argparse.Namespace, workers: Workers) -> list[dict[str, Any]]:

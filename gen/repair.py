@@ -67,19 +67,33 @@ def repaired(graph: Outline, seed: int, weights: bool = False) -> Repair:
     return Repair(search.moved(), tuple(left))
 
 
-def guesses(graph: Outline, left: Sequence[Breach], seed: int, weights: bool = False) -> Iterator[dict[str, Bounds]]:
-    """Without end: ranges for the float leaves that reach what a repair left (all of them, if it left nothing), drawn from the menu.
+class Guesses:
+    """Ranges for float leaves, drawn from the menu. Intervals can be too wide to show that values are sound: a run may show what they cannot."""
 
-    Intervals can be too wide to show that values are sound: a run may show what they cannot.
-    """
-    search = _Search(graph, movable(graph, weights), Draw(f"guesses {seed}"))
-    places = [breach.place for breach in left] or [len(graph.nodes) - 1]
-    names = dict.fromkeys(name for place in places for name in search.reach[place]) if left else search.tensors
-    while True:
-        ranges = next(search.anyhow(list(names)), None)
-        if ranges is None:
-            return
-        yield ranges
+    def __init__(self, graph: Outline, seed: int, weights: bool = False) -> None:
+        self._search = _Search(graph, movable(graph, weights), Draw(f"guesses {seed}"))
+        self._places = {tensor.name: place for place, step in enumerate(graph.nodes) for tensor in step.outs}
+
+    def place(self, output: str) -> int:
+        """Where in the graph's order the node stands that makes a tensor; -1 for none."""
+        return self._places.get(output, -1)
+
+    def around(self, place: int) -> dict[str, Bounds]:
+        """For leaves that reach a node: for all of them one range, for each its own, or for one of them only. {} where there are none."""
+        search = self._search
+        names = search.floats(search.reach[place])
+        if not names:
+            return {}
+        way = search.draw.random()
+        if way < 1 / 3:
+            return dict.fromkeys(names, search.anywhere())
+        if way < 2 / 3:
+            names = [search.draw.choice(names)]
+        return {name: search.anywhere() for name in names}
+
+    def everywhere(self) -> dict[str, Bounds]:
+        """For each float leaf of the graph a range."""
+        return {name: self._search.anywhere() for name in self._search.floats(list(self._search.tensors))}
 
 
 def unreached(graph: Outline, output: str, weights: bool = False) -> bool:
@@ -221,17 +235,23 @@ class _Search:
             if (a, b) != (low, high):
                 yield a, b
 
+    def floats(self, names: Sequence[str]) -> list[str]:
+        return [name for name in names if "float" in self.tensors[name].dtype]
+
+    def anywhere(self) -> Bounds:
+        return self.draw.choice(_MENU if self.draw.random() < 0.5 else _POINT_RANGES)
+
     def together(self, names: Sequence[str]) -> Iterator[dict[str, Bounds]]:
         """All leaves at the same place."""
-        floats = [name for name in names if "float" in self.tensors[name].dtype]
+        floats = self.floats(names)
         if len(floats) > 1:
             for bounds in (*_MENU[:6], *((point, point) for point in _POINTS[:6])):
                 yield dict.fromkeys(floats, bounds)
 
     def anyhow(self, names: Sequence[str]) -> Iterator[dict[str, Bounds]]:
-        floats = [name for name in names if "float" in self.tensors[name].dtype]
+        floats = self.floats(names)
         for _ in range(_RESTARTS if floats else 0):
-            yield {name: self.draw.choice(_MENU if self.draw.random() < 0.5 else _POINT_RANGES) for name in floats}
+            yield {name: self.anywhere() for name in floats}
 
     def place(self, ranges: Mapping[str, Bounds]) -> None:
         for name, (low, high) in ranges.items():

@@ -13,7 +13,7 @@ from opsieve.backends.workers import Workers
 from opsieve.gen.growth import Wish, begun, case, grown
 from opsieve.gen.intervals import RELATION, RESULT, Interval, breaches, first_breach, unknown
 from opsieve.gen.program import Program
-from opsieve.gen.repair import guesses, refilled, repaired, with_weights
+from opsieve.gen.repair import Guesses, refilled, repaired, with_weights
 from opsieve.gen.steps import movable, outline
 from opsieve.gen.writing import written
 
@@ -199,7 +199,9 @@ def test_what_cannot_be_is_left_and_told():
     found = repaired(graph, 0)
     assert [(item.operator, item.tensor) for item in found.left] == [("Acosh", "y")]
     assert found.ranges == {}
-    assert set(next(guesses(graph, found.left, 0))) == {"x"}
+    guessing = Guesses(graph, 0)
+    assert guessing.place("z") == 1
+    assert set(guessing.around(1)) == set(guessing.everywhere()) == {"x"}
 
 
 def test_shapes_and_indices_are_not_moved():

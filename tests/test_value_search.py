@@ -125,6 +125,21 @@ def test_programs_searched_together_have_the_values_they_have_alone(workers):
         assert (alone.how, alone.inputs["x"].tobytes()) == (found.how, found.inputs["x"].tobytes())
 
 
+def test_guesses_build_on_one_another(workers):
+    """Only where all elements are equal is their Softmax a sixth, and four inputs have to be so: one guess for all of them is hopeless."""
+    given = program(
+        "g (float[6] a, float[6] b, float[6] c, float[6] d) => (float[6] p, float[6] q, float[6] r, float[6] s) {"
+        + "".join(
+            f"n{x} = Softmax<axis=0>({x}) d{x} = Sub(n{x}, sixth) t{x} = Mul(d{x}, wide) {y} = Atanh(t{x}) "
+            for x, y in zip("abcd", "pqrs", strict=True)
+        ).join(["sixth = Constant<value = float {0.16666667}>() wide = Constant<value = float {1000.0}>() ", "}"])
+    )
+    inputs = {name: np.linspace(-1, 1, 6, dtype=np.float32) for name in "abcd"}
+    found = search(given, inputs, workers, methods=("guessed",))
+    assert found.how == "guessed"
+    assert first_broken(given, found.inputs, workers) == ""
+
+
 def test_a_node_that_no_leaf_reaches_is_given_up_at_once(workers):
     fixed = program("g (float[4] x) => (float[4] z) <float[4] w = {-1, -1, -1, -1}> { y = Log(w) z = Add(x, y) }")
     assert unreached(outline(fixed.proto, X), "y")
