@@ -92,8 +92,8 @@ def _accepted(
     second = _again(program, inputs, target, lab, seen)
     if second.outcome != "ok":
         reason = f"{name} ran it once and ended with `{second.outcome}` in a fresh process: {told}"
-        return Verdict("flaky", reason, "accepts-invalid", second.stage, second.message)
+        return Verdict("flaky", reason, "accepts-invalid", second.stage, told)
     reason = f"{name} runs an invalid program, {told}; {objector}"
     return Verdict(
-        "fail", reason, "accepts-invalid", "run", voices=(display(CHECKER), display(NATIVE)), blame="compiler"
+        "fail", reason, "accepts-invalid", "run", told, voices=(display(CHECKER), display(NATIVE)), blame="compiler"
     )

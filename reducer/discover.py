@@ -14,7 +14,8 @@ from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers import Test, Workers
 from opsieve.gen.bad_input import shown
 from opsieve.gen.case import Case
-from opsieve.reducer.check import compared, operators, program
+from opsieve.gen.faults import broken
+from opsieve.reducer.check import CHECKER, compared, operators, program
 from opsieve.reducer.sameness import ENDS, Failure, differed, ended
 from opsieve.reducer.subject import Subject
 from opsieve.triage.fingerprint import fingerprint
@@ -86,6 +87,8 @@ def _asked(
     if against is not None:
         return _compared(case, subject, target, against, workers)
     lab = Lab(workers)
+    if case.expected is None and broken(case.program.proto) is not None:
+        return _not_refused(case, subject, target, workers, lab)
     plain = _plain(case, subject, target, workers, lab)
     if plain is not None:
         if steady(case, target, plain.failure.verdict, workers):
@@ -115,6 +118,24 @@ def _asked(
     return premise, ""
 
 
+def _not_refused(
+    case: Case, subject: Subject, target: Target, workers: Workers, lab: Lab
+) -> tuple[Premise | None, str]:
+    """The failure on a program that was broken on purpose: the target dies of it, or runs it though somebody objects."""
+    judged = judge(case.program, case.inputs, target, lab)
+    verdict, observation = judged.verdict, judged.observations[0]
+    if verdict.verdict == "flaky" and verdict.kind in ENDS.values():
+        return sometimes(case, target, verdict, workers)
+    if verdict.verdict != "fail":
+        return None, shown(f"{verdict.verdict}: {verdict.reason}", 300)
+    failure = Failure(verdict, fingerprint(verdict, observation, operators(subject)))
+    if verdict.kind != "accepts-invalid":  # it dies of it, whoever objects
+        return Premise(target, None, failure, observation, verdict.reason), ""
+    heard = ((voice, lab.observe(voice, case.program, case.inputs)) for voice in (CHECKER, NATIVE))
+    objector, said = next((voice, answer) for voice, answer in heard if answer.outcome in ("error", "rejected"))
+    return Premise(target, objector, failure, observation, verdict.reason, said), ""
+
+
 def sometimes(case: Case, target: Target, verdict: Verdict, workers: Workers) -> tuple[Premise | None, str]:
     """A failure of the verdict's kind that shows sometimes, replayed to learn how often; None and the reason when it is not seen."""
     seen: list[Observation] = []
@@ -130,9 +151,8 @@ def sometimes(case: Case, target: Target, verdict: Verdict, workers: Workers) ->
     failure = Failure(verdict, fingerprint(verdict, seen[0], operators(subject)))
     reason = f"{display(target)} fails in {len(seen)} of {runs} runs: {shown(seen[0].message, 200)}"
     chance = wilson(len(seen), runs)
-    return Premise(
-        target, workers.baseline(target), failure, seen[0], reason, chance=chance, replays=(len(seen), runs)
-    ), ""
+    arbiter = workers.baseline(target) if broken(case.program.proto) is None else None
+    return Premise(target, arbiter, failure, seen[0], reason, chance=chance, replays=(len(seen), runs)), ""
 
 
 def steady(case: Case, target: Target, verdict: Verdict, workers: Workers) -> bool:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from opsieve.backends.target import Target
 from opsieve.backends.workers import Workers
 from opsieve.gen.bad_input import BadInput
+from opsieve.gen.faults import broken
+from opsieve.reducer.acceptance import AcceptedCheck
 from opsieve.reducer.check import Answer, Check, Repeated, TargetCheck, Validator, cure_set, finite, program, runs_for
 from opsieve.reducer.discover import REPLAYS, NotReproduced, Premise, still
 from opsieve.reducer.edit import Pass
@@ -19,6 +21,7 @@ from opsieve.reducer.recording import recorded
 from opsieve.reducer.sameness import Level
 from opsieve.reducer.shrink_bodies import OPENING
 from opsieve.reducer.subject import Subject
+from opsieve.triage.normalise import normalise
 
 GROUP = "opsieve.reductions"
 # Where a dimension stands in a round: what removes most comes first. Others follow in alphabetical order.
@@ -247,6 +250,12 @@ class _Run:
 
 def check_for(premise: Premise, workers: Workers, level: Level, start: Subject) -> Check:
     """The check of a premise; at the level `cure` the other builds are asked about `start` first."""
+    fault = broken(start.model)
+    if premise.failure.verdict.kind == "accepts-invalid":
+        assert fault is not None
+        assert premise.arbiter is not None
+        assert premise.right is not None
+        return AcceptedCheck(workers, premise.target, fault, premise.arbiter, normalise(premise.right.message))
     check = TargetCheck(
         workers, premise.target, premise.failure, premise.arbiter, level, finite=_finite(premise, workers, start)
     )
@@ -280,8 +289,10 @@ def _seen(check: Check, premise: Premise, start: Subject) -> Answer | None:
 
 
 def _told(premise: Premise) -> str:
-    """All that the compiler said; nothing for a mismatch, whose words would be our own."""
+    """All that the compiler said; nothing for a mismatch, whose words would be our own. What runs says nothing: then, what is broken."""
     seen = premise.observation
+    if premise.failure.verdict.kind == "accepts-invalid":
+        return premise.reason
     if premise.failure.verdict.kind == "mismatch":
         return ""
     return "\n".join([seen.message, *(frame.function for frame in reversed(seen.frames)), seen.log])

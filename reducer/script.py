@@ -55,7 +55,9 @@ def script(subject: Subject, premise: Premise, workers: Workers, texts: Printer)
         worst = compared(subject, seen, lab.observe(premise.arbiter, case.program, case.inputs)).worst
         reason = f"{display(premise.target)} differs from {display(premise.arbiter)}: {told(worst)}"
         verdict = replace(verdict, mismatch=worst, reason=reason)
-    if premise.chance < 1:  # this run need not have shown it
+    if verdict.kind == "accepts-invalid":  # nobody can say what its outputs should be
+        exhibit = Exhibit(case, premise.target, verdict, seen)
+    elif premise.chance < 1:  # this run need not have shown it
         right, source = right_outputs(case, verdict, None, lab, voices)
         exhibit = Exhibit(
             case, premise.target, verdict, premise.observation, right, source, premise.replays, runs_for(premise.chance)

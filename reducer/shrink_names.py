@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import onnx
 
-from opsieve.gen.structure import bodies
+from opsieve.gen.faults import broken
+from opsieve.gen.structure import all_nodes, bodies
 from opsieve.reducer.shrink_graph import copied
 from opsieve.reducer.subject import Subject
 
@@ -13,11 +14,15 @@ def renamed(subject: Subject) -> Subject | None:
     """The subject with canonical names everywhere, None when it has them.
 
     Names of one graph stay distinct from all names it can see. A body's names get numbers of their own beyond those outside.
-    Names inside local functions are left alone. Dimensions' names become d0, d1 ...
+    Names inside local functions are left alone. Dimensions' names become d0, d1 ... The name of a graph that tells what was broken in
+    it on purpose stays while the operator is there that it names.
     """
     model = copied(subject.model)
     names = _Names()
     top = names.rename(model.graph, {})
+    fault = broken(subject.model)
+    if fault is not None and any(node.op_type == fault.operator for node in all_nodes(model.graph.node)):
+        model.graph.name = subject.model.graph.name
     names.rename_dimensions(model.graph)
     if model.SerializeToString(deterministic=True) == subject.model.SerializeToString(deterministic=True):
         return None

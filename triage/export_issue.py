@@ -16,6 +16,7 @@ from opsieve import __version__
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import plugin
 from opsieve.gen.bad_input import BadInput
+from opsieve.gen.faults import broken
 from opsieve.gen.structure import all_nodes
 from opsieve.triage.exhibit import Exhibit
 from opsieve.triage.export_literals import literal
@@ -135,6 +136,8 @@ def _expected(exhibit: Exhibit) -> str:
         return f"Expected{who}:\n\n{fenced(visible(chr(10).join(told)))}"
     if exhibit.verdict.kind == "nondeterminism":
         return "Expected: the same outputs for the same inputs."
+    if broken(exhibit.case.program.proto) is not None:
+        return "Expected: the model breaks a rule of ONNX, so it is refused with an error."
     return "Expected: the model is valid, so it compiles, runs and gives its outputs."
 
 
@@ -145,6 +148,8 @@ def _actual(exhibit: Exhibit) -> str:
         told = f"{worst.output}{list(worst.index) or ''}: {worst.got or worst.what}"
         share = f"{worst.fraction:.0%} of its elements differ"
         return f"Actual ({share}):\n\n{fenced(visible(told))}"
+    if verdict.kind == "accepts-invalid":
+        return "Actual: it is run without an error."
     signal = f" (signal {observation.signal})" if observation.signal else ""
     name = f"{observation.exception}: " if observation.exception else ""
     return f"Actual{signal}:\n\n{fenced(visible(f'{name}{verdict.message or observation.message}'))}"

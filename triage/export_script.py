@@ -22,7 +22,7 @@ from opsieve.triage.exhibit import Exhibit, leaves
 from opsieve.triage.export_literals import DECODE, WIDTH, encoded, literal, quoted
 from opsieve.triage.export_text import ModelText
 
-KINDS = ("crash", "error", "mismatch", "hang", "memory", "nondeterminism")
+KINDS = ("crash", "error", "mismatch", "hang", "memory", "nondeterminism", "accepts-invalid")
 _APART = ("crash", "hang", "memory")  # run in a process of their own, which may die
 _MOST = 64 << 20  # bytes of model and values in one script
 _TURNS = 5  # runs that are compared where a failure is that they differ
@@ -159,6 +159,8 @@ def _failure(exhibit: Exhibit) -> str:
     """The function `failure`, with no more cases than the values have."""
     if exhibit.verdict.kind == "nondeterminism":
         return template.TWICE
+    if exhibit.verdict.kind == "accepts-invalid":
+        return template.ACCEPTED
     if not exhibit.right:
         return template.ENDS
     values = [item.value for item in exhibit.right.values()]

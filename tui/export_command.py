@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from opsieve.backends.verdict import Verdict
     from opsieve.backends.workers import Workers
     from opsieve.gen.case import Case
-    from opsieve.triage.exhibit import Exhibit
+    from opsieve.triage.exhibit import Exhibit, Right
 
 PATH = click.Path(path_type=Path)
 _MAX_JSON = 1 << 20
@@ -126,7 +126,10 @@ def shown_again(
     if doubted is not None:
         exhibit, reason = _seen_sometimes(case, chosen, doubted, workers, seconds)
     elif verdict.verdict == "fail":
-        right, source = right_outputs(case, verdict, judged.observations[0].outputs, lab)
+        right: dict[str, Right] = {}
+        source = ""
+        if verdict.kind != "accepts-invalid":  # nobody can say what an invalid program gives
+            right, source = right_outputs(case, verdict, judged.observations[0].outputs, lab)
         exhibit = Exhibit(case, chosen, verdict, judged.observations[0], right, source, seconds=seconds)
     if exhibit is None:
         return None, reason
