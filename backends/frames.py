@@ -49,17 +49,12 @@ class Raised:
     frames: tuple[Frame, ...]
 
 
-def parse_traceback(text: str) -> tuple[Frame, ...]:
-    """The frames of a Python traceback, TVM's mixed ones included.
+def chained(blocks: Sequence[Raised]) -> tuple[Frame, ...]:
+    """The frames of a Python traceback, TVM's mixed ones included, as one stack; `blocks` is what `read_tracebacks` reads.
 
     Of a chain of exceptions the frames of the last come first and those of the root cause last, so the innermost frame is where
     it all began; the frame in which one exception became the next is told once. Of an exception group the first member counts.
     """
-    return chained(read_tracebacks(text))
-
-
-def chained(blocks: Sequence[Raised]) -> tuple[Frame, ...]:
-    """The frames of a chain of exceptions as one stack; see `parse_traceback`."""
     frames: list[Frame] = []
     for block in reversed(blocks):
         if frames and block.frames and _same_function(frames[-1], block.frames[0]):

@@ -38,13 +38,6 @@ _LAST_RANK = 7
 _SLICE = 1 << 20  # elements looked at at once
 _SMALL = 1 << 12  # bytes of an array whose complexity is remembered
 
-Key = tuple[int | bytes, ...]
-
-
-def sort_key(subject: Subject) -> Key:
-    """The whole key; `simpler` compares two subjects without computing more of it than needed."""
-    return tuple(part(subject) for part in _PARTS)
-
 
 def simpler(candidate: Subject, than: Subject) -> bool:
     """Whether the candidate's key is strictly smaller."""

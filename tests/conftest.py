@@ -1,6 +1,8 @@
 """What many tests share: workers that last for the session, and small models."""
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -18,3 +20,17 @@ def workers() -> Iterator[Workers]:
     """Workers with limits that a test can reach quickly."""
     with Workers(Limits(seconds=20.0, memory=2 << 30, printed=16 << 20)) as every:
         yield every
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store for the terminal app, made once for a file of tests: to look at only."""
+    from tui_driving import store_at
+
+    return store_at(tmp_path_factory.mktemp("made") / "store")
+
+
+@pytest.fixture
+def store(made: Path, tmp_path: Path) -> Path:
+    """A copy of it, to change."""
+    return Path(shutil.copytree(made, tmp_path / "store"))

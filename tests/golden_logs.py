@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsieve.backends.frames import parse_log, parse_traceback
+from opsieve.backends.frames import chained, parse_log, read_tracebacks
 from opsieve.backends.last_words import summary
 from opsieve.backends.observation import Frame
 from opsieve.triage.traces import Trace, read_trace
@@ -34,7 +34,7 @@ class GoldenLog:
     def frames(self) -> tuple[Frame, ...]:
         if self.head["kind"] == "text":
             return self.trace.frames
-        return parse_log(self.raw) if self.head["kind"] == "log" else parse_traceback(self.raw)
+        return parse_log(self.raw) if self.head["kind"] == "log" else chained(read_tracebacks(self.raw))
 
     @property
     def message(self) -> str:

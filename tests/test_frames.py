@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from opsieve.backends.demangle import demangle
 from opsieve.backends.frame_lines import frame_of
-from opsieve.backends.frames import parse_log, parse_traceback
+from opsieve.backends.frames import chained, parse_log, read_tracebacks
 from opsieve.backends.last_words import summary
 from opsieve.backends.observation import Frame
 
@@ -57,7 +57,7 @@ def test_there_are_enough_golden_logs() -> None:
 
 @given(st.one_of(st.text(max_size=400), st.lists(st.one_of(LINES, st.text(max_size=30)), max_size=40).map("\n".join)))
 def test_any_text_is_read(text: str) -> None:
-    for frame in (*parse_log(text, lambda module: "id"), *parse_traceback(text)):
+    for frame in (*parse_log(text, lambda module: "id"), *chained(read_tracebacks(text))):
         assert frame.language in ("python", "native")
     assert len(summary(text)) <= 300
     assert summary(text).isprintable()
@@ -77,7 +77,7 @@ def test_a_real_traceback_gives_the_frames_of_the_root_cause() -> None:
         outer()
     except ValueError as error:
         text = "".join(traceback.format_exception(error))
-    names = [frame.function for frame in parse_traceback(text)]
+    names = [frame.function for frame in chained(read_tracebacks(text))]
     assert names[-2:] == ["outer", "inner"]
     assert names.count("outer") == 1
 
@@ -153,5 +153,5 @@ def test_a_huge_hostile_log_is_read() -> None:  # it would not end were anything
         " at " * 2_500_000,
     ):
         parse_log(evil)
-        parse_traceback(evil)
+        chained(read_tracebacks(evil))
         summary(evil)

@@ -1,7 +1,6 @@
 """The terminal app, screen by screen and key by key, on a store that was made up."""
 
 import asyncio
-import shutil
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from tui_driving import (
     opened,
     shows,
     status,
-    store_at,
     text_of,
     until,
 )
@@ -36,16 +34,6 @@ from opsieve.tui.app.lines_view import LinesView
 from opsieve.tui.app.page_bar import PageBar
 from opsieve.tui.app.paged_list import PagedList
 from opsieve.tui.app.sieve_app import SieveApp
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return store_at(tmp_path_factory.mktemp("made") / "store")
-
-
-@pytest.fixture
-def store(made: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(made, tmp_path / "store"))
 
 
 def test_clusters_are_listed_with_honest_figures_and_a_preview_that_follows(store: Path) -> None:

@@ -35,16 +35,6 @@ from opsieve.tui.app.sieve_app import SieveApp
 from opsieve.tui.app.welcome_screen import WelcomeScreen
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return store_at(tmp_path_factory.mktemp("made") / "store")
-
-
-@pytest.fixture
-def store(made: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(made, tmp_path / "store"))
-
-
 def test_a_job_runs_is_shown_and_is_cancelled(store: Path) -> None:
     import sys
 
