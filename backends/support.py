@@ -101,9 +101,12 @@ def signature(operator: Operator, ins: Sequence[Tensor | None], attrs: Attribute
 def kin(told: str) -> str:
     """What signatures share of which one is broken and the others are likely to be: `Resize 19 int8 mode=cubic`.
 
-    Where an attribute chooses the kernel that is all but the dtypes of further inputs; else all of it.
+    Where an attribute chooses the kernel that is all but the dtypes of further inputs, and where it hangs on sizes all but the dtypes;
+    else it is all of it.
     """
     name, since, dtypes, *ways = told.split(" ")
+    if _CHOOSY in ways:
+        dtypes = "*"
     return " ".join((name, since, dtypes.partition(",")[0], *ways)) if ways else told
 
 

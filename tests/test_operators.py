@@ -1,16 +1,17 @@
 """Every operator declared: what the declaration says, ONNX's checker and inference say, and a run gives."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import onnx.defs
 import pytest
-from operator_soak import forms, instances, soaked
+from operator_soak import forms, instances, problem, soaked
 
 from opsieve.gen.catalogue import first_dtypes, operators, qualified
-from opsieve.gen.declaration import OUTPUTS, Operator, Tensor
+from opsieve.gen.declaration import OUTPUTS, Attributes, Operator, Tensor
 from opsieve.gen.domains import Domain
-from opsieve.gen.growth import Wish, case
+from opsieve.gen.growth import SUPPORTED, Wish, case
+from opsieve.gen.sketch import Sketch
 from opsieve.gen.strategies import generate
 from opsieve.gen.structure import all_nodes
 
@@ -123,3 +124,63 @@ def test_what_would_be_empty_is_not_added() -> None:
     ends = [[sketch.ints([start]), sketch.ints([2])] for start in (2, 1)]
     assert sketch.add(operators()["Slice"], [x, *ends[0]], {}) is None
     assert sketch.add(operators()["Slice"], [x, *ends[1]], {}) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "attrs"),
+    [
+        ("InstanceNormalization", [(1, 3, 4), (3,), (3, 1)], {}),
+        ("GroupNormalization", [(1, 4, 2), (4, 1), (4,)], {"num_groups": 2}),
+        ("Gemm", [(2, 3), (3, 4), (1, 2, 4)], {}),
+        ("Gemm", [(2, 3), (3, 1), (2, 4)], {}),
+        ("Gemm", [(2, 3), (3, 4, 1)], {}),
+        ("Einsum", [(2, 3), (3, 4, 1)], {"equation": "ij,jk->ik"}),
+        ("ConvTranspose", [(1, 2, 4), (2, 3, 2), (2,)], {}),
+        ("ConvTranspose", [(1, 2, 4), (2, 3, 2)], {"kernel_shape": [3]}),
+        ("Conv", [(1, 2, 4), (3, 2, 2), (3, 1)], {}),
+        ("DeformConv", [(1, 1, 2, 2), (1, 1, 1, 1), (1, 2, 2, 2), (2,)], {}),
+        ("DeformConv", [(1, 1, 2, 2), (1, 1, 1, 1), (1, 2, 2, 2), (1,), (1, 1, 2, 1)], {}),
+        ("MeanVarianceNormalization", [(2, 3)], {"axes": [0, 2]}),
+    ],
+)
+def test_inputs_of_other_shapes_are_not_taken(name: str, shapes: list[tuple[int, ...]], attrs: Attributes) -> None:
+    """As mutations would have them."""
+    ins = [Tensor(f"x{n}", "float32", shape) for n, shape in enumerate(shapes)]
+    assert not all(operators()[name].requires(ins, attrs))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operator", [op for op in operators().values() if not op.domain], ids=lambda op: op.name)
+def test_what_is_required_is_all_that_is_asked_of_further_inputs(operator: Operator) -> None:
+    """Of instances whose leaves have another shape those that satisfy all relations are sound."""
+    if operator.since > SUPPORTED or operator.relation is not None:
+        return
+    for opset in forms(operator):
+        for dtype in sorted(first_dtypes(operator, opset) & {"float32", "int64", "bool"})[:2]:
+            for _, sketch in instances(operator, dtype, opset, 4):
+                if sketch is not None and len(sketch.nodes) == 1:
+                    assert not [text for text in reshaped(operator, sketch) if text.startswith(("checker", "types"))]
+
+
+def reshaped(operator: Operator, sketch: Sketch) -> Iterator[str]:
+    """What is wrong with a single instance once one of its further leaves has another shape, for all that its declaration takes."""
+    (node,) = sketch.nodes
+    for place, old in enumerate(node.ins):
+        if not place or old is None or old.values is not None:
+            continue
+        shape = old.shape
+        for other in ((*shape, 1), (1, *shape), shape[1:], tuple(1 for _ in shape), (*shape[:-1], 7)):
+            new = Tensor(old.name, old.dtype, other, old.low, old.high, None, "input")
+            ins = [new if tensor is old else tensor for tensor in node.ins]
+            try:
+                if other == shape or not all(operator.requires(ins, node.attrs)):  # type: ignore[arg-type]
+                    continue
+                types = operator.infer(ins, node.attrs)[: len(node.outs)]  # type: ignore[arg-type]
+            except (IndexError, KeyError, ValueError):  # rules for what is drawn: `mutate` takes that as a no
+                continue
+            whole = Sketch(sketch.draw, sketch.opset, sketch.style, sketch.budget)
+            whole.leaves = [new if tensor is old else tensor for tensor in sketch.leaves]
+            made = whole.emit(operator.name, "", ins, dict(node.attrs), types, (-1e30, 1e30))
+            for left, tensor in zip(made, node.outs, strict=True):
+                left.name = left.name if tensor.name else ""
+            yield problem(whole, run=False)

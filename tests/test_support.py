@@ -57,6 +57,7 @@ def test_what_is_there_and_fails_is_told_and_left_out_for_sound_programs_only(wo
 def test_signatures_that_differ_in_further_inputs_are_kin_where_an_attribute_chooses_the_kernel() -> None:
     assert kin("Resize 19 int8,-,float32 mode=cubic") == kin("Resize 19 int8,int64 mode=cubic")
     assert kin("MaxPool 12 float32 auto_pad=VALID dilated") != kin("MaxPool 12 float32 auto_pad=VALID")
+    assert kin("MaxPool 12 float32 auto_pad=VALID dilated") == kin("MaxPool 12 int8 auto_pad=VALID dilated")
     assert kin("Pow 15 float32,int32") != kin("Pow 15 float32,float32")
 
 
