@@ -63,8 +63,9 @@ def _one_for_all(ins: Ins, attrs: Attributes) -> bool:
 
 
 def _diagonal(ins: Ins, attrs: Attributes) -> bool:
+    """An index twice in one term; blanks, which the declaration does not write."""
     terms = attrs["equation"].partition("->")[0].replace(".", "").split(",")
-    return any(len(set(term.strip())) < len(term.strip()) for term in terms)
+    return " " in attrs["equation"] or any(len(set(term)) < len(term) for term in terms)
 
 
 def _wide_scale(ins: Ins, attrs: Attributes) -> bool:
