@@ -10,7 +10,7 @@ from operator_soak import forms, instances, problem, soaked
 from opsieve.gen.catalogue import first_dtypes, operators, qualified
 from opsieve.gen.declaration import OUTPUTS, Attributes, Operator, Tensor
 from opsieve.gen.domains import Domain
-from opsieve.gen.growth import SUPPORTED, Wish, case
+from opsieve.gen.growth import Wish, case
 from opsieve.gen.sketch import Sketch
 from opsieve.gen.strategies import generate
 from opsieve.gen.structure import all_nodes
@@ -30,6 +30,16 @@ KNOWN = (
     "MaxPool", "AveragePool", "LpPool",  # SAME_* paddings with dilations give another size than inferred
     "Resize",  # cubic on int8 and int32 writes floats into the result
 )  # fmt: skip
+
+# Their declarations do not say all that their further inputs must be; mutations leave nodes of their families as they are.
+UNTOLD = (
+    "CausalConvWithState",
+    "LinearAttention",
+    "NegativeLogLikelihoodLoss",
+    "STFT",
+    "Scan",
+    "TensorScatter",
+)
 
 
 def test_every_operator_of_onnx_is_declared_or_excluded_with_a_reason() -> None:
@@ -153,7 +163,7 @@ def test_inputs_of_other_shapes_are_not_taken(name: str, shapes: list[tuple[int,
 @pytest.mark.parametrize("operator", [op for op in operators().values() if not op.domain], ids=lambda op: op.name)
 def test_what_is_required_is_all_that_is_asked_of_further_inputs(operator: Operator) -> None:
     """Of instances whose leaves have another shape those that satisfy all relations are sound."""
-    if operator.since > SUPPORTED or operator.relation is not None:
+    if operator.relation is not None or operator.name in UNTOLD:
         return
     for opset in forms(operator):
         for dtype in sorted(first_dtypes(operator, opset) & {"float32", "int64", "bool"})[:2]:
