@@ -174,6 +174,8 @@ def test_a_store_that_cannot_be_opened_is_explained(store: Path, damage: str) ->
     async def journey(pilot: Pilot[None]) -> None:
         await on_screen(pilot, WelcomeScreen)
         await shows(pilot, "damaged" if damage == "text" else "newer")
+        assert ("opsieve index --store" in text_of(pilot.app)) == (damage == "text")
+        assert "opsieve fuzz" not in text_of(pilot.app)
 
     drive(app_of(store), journey)
 
@@ -184,7 +186,7 @@ def test_without_a_store_it_says_what_to_do_and_opens_the_samples(tmp_path: Path
 
     async def journey(pilot: Pilot[None]) -> None:
         await on_screen(pilot, WelcomeScreen)
-        await shows(pilot, "opsieve fuzz", "opsieve triage", "opsieve tui", "There is no store")
+        await shows(pilot, "opsieve fuzz", "opsieve triage", "opsieve tui", "There is no store", "--store")
         await pilot.press("m", "x", "question_mark")
         await on_screen(pilot, WelcomeScreen)
         await pilot.press("d")

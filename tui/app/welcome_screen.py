@@ -1,5 +1,6 @@
 """What to do when there is no store yet."""
 
+import shlex
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,9 +12,12 @@ from textual.widgets import Footer
 from opsieve.tui.app.lines_view import LinesView
 from opsieve.tui.app.visible import Line, one_line
 
+DEFAULT = Path("opsieve-store")  # what commands take that are told of no store
+_BESIDE = 36  # characters of a command that leave room beside it
+
 
 class WelcomeScreen(Screen[None]):
-    """Three commands, and what was wrong when something was."""
+    """Three commands; or what is wrong, and the one that mends it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("d", "app.demo", "Open the samples"),
@@ -39,29 +43,36 @@ class WelcomeScreen(Screen[None]):
 def welcome_lines(folder: Path, problem: str) -> list[Line]:
     """The text of the first screen."""
     name = one_line(str(folder), 200)
+    commands: tuple[tuple[str, str], ...]
     head: list[Line] = [
         (),
         (("  opsieve", "accent"), ("  bugs of deep-learning compilers: found, told apart, made small", "")),
     ]
+    own = "" if folder == DEFAULT else f" --store {shlex.quote(name)}"
     if problem:
         head += [(), ((f"  {one_line(problem, 600)}", "bad"),)]
+        commands = ((f"opsieve index{own}", "build it anew"),) if "damaged" in problem else ()
     else:
         head += [(), ((f"  There is no store {name} yet. A campaign makes one:", ""),)]
-    commands = (
-        ("opsieve fuzz --minutes 5", "make programs, run them on onnxruntime, keep what fails"),
-        ("opsieve triage", "rank what was found, take up what reduce and bisect left"),
-        ("opsieve tui", "come back here, also while a campaign runs"),
-    )
+        commands = (
+            (f"opsieve fuzz --minutes 5{own}", "make programs, run them, keep what fails"),
+            (f"opsieve triage{own}", "rank what was found"),
+            (f"opsieve tui{own}", "come back here, while a campaign runs, too"),
+        )
     found: list[Line] = [*head, ()]
+    width = max((len(command) for command, _ in commands), default=0)
     for command, what in commands:
-        found += [((f"    {command:30}", "strong"), (what, "dim"))]
+        if width > _BESIDE:
+            found += [((f"    {command}", "strong"),), ((f"        {what}", "dim"),)]
+        else:
+            found += [((f"    {command:{width}}  ", "strong"), (what, "dim"))]
     found += [
         (),
         (("  Another store: ", ""), ("opsieve tui --store DIR", "strong")),
         (
             ("  Nothing to try it on?  ", ""),
             ("d", "accent"),
-            (" opens the samples: real failures of nine compilers, as they were observed.", ""),
+            (" opens the samples: real failures of nine compilers.", ""),
         ),
     ]
     return found
