@@ -159,6 +159,13 @@ def test_inputs_of_other_shapes_are_not_taken(name: str, shapes: list[tuple[int,
     assert not all(operators()[name].requires(ins, attrs))
 
 
+def test_bits_are_cast_to_as_many_bits() -> None:
+    required = operators()["BitCast"].requires
+    x = [Tensor("x", "int8", (2,))]
+    assert all(required(x, {"to": 2}))
+    assert not all(required(x, {"to": 7}))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("operator", [op for op in operators().values() if not op.domain], ids=lambda op: op.name)
 def test_what_is_required_is_all_that_is_asked_of_further_inputs(operator: Operator) -> None:

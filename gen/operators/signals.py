@@ -13,7 +13,7 @@ from opsieve.gen.operators.elementwise import CAST_TARGETS
 from opsieve.gen.operators.layouts import Instance, values_of
 from opsieve.gen.sketch import Sketch
 from opsieve.gen.tensor_facts import FLOATS, LARGEST, LEAST, NUMBER, is_float
-from opsieve.gen.tensors import DTYPES
+from opsieve.gen.tensors import DTYPES, data_size
 
 
 def _fourier(sketch: Sketch, x: Tensor) -> Instance:
@@ -171,6 +171,7 @@ OPERATORS = (
         "BitCast",
         _bit_cast,
         infer=lambda ins, attrs: [(DTYPES[attrs["to"]], ins[0].shape)],
+        requires=lambda ins, attrs: [data_size(ins[0].dtype, 8) == data_size(DTYPES[attrs["to"]], 8)],
         family="cast",
         dtypes=tuple(_SAME_WIDTH),
     ),
