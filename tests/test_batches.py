@@ -1,7 +1,7 @@
 """Programs that depend on those before them in their batch: the same alone and in order, whatever was asked for before."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from opsieve.gen.bad_input import BadInput
@@ -30,6 +30,9 @@ def expected(wish: Wish, seed: int) -> Made:
 WISHES = st.sampled_from((Wish(nodes=3), Wish(nodes=4), Wish(nodes=2, between=(2, 9))))
 
 
+@example(
+    [(Wish(nodes=3), 19), (Wish(nodes=3), FAULTY), (Wish(nodes=3), 20)]
+)  # a memory that an exception left half done
 @given(st.lists(st.tuples(WISHES, st.integers(0, 40)), max_size=12))
 def test_what_is_made_depends_on_the_batch_alone(asked: list[tuple[Wish, int]]) -> None:
     batches = Batches(SIZE, list[int], noted)
