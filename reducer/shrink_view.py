@@ -100,13 +100,17 @@ def settle(subject: Subject, model: onnx.ModelProto, inputs: dict[str, Value] | 
     static = copied(model)
     _make_static(static.graph, inputs)
     _forget_types(static.graph)
-    if _faulty(subject, static):  # before inference, which some faults bring down
+    ruled = review(static, {})  # before inference, which some faults bring down
+    if ruled.fault and not review(subject.model, subject.inputs).fault:
         return None
     inferred = _inferred(static, strict=True)
     if inferred is None:
         return None
     types = _types(inferred.graph)
-    if (_has_empty(types) and not _is_empty(subject)) or _faulty(subject, static, types):
+    if _has_empty(types) and not _is_empty(subject):
+        return None
+    untold = any(name and name not in ruled.types for node in static.graph.node for name in node.output)
+    if untold and _faulty(subject, static, types):
         return None
     kept = {name: value for name, value in subject.values.items() if name in types and _fits(value, types[name])}
     if _is_dynamic(model.graph):
@@ -120,11 +124,9 @@ def settle(subject: Subject, model: onnx.ModelProto, inputs: dict[str, Value] | 
     return Subject(model, inputs, kept)
 
 
-def _faulty(subject: Subject, model: onnx.ModelProto, told: Mapping[str, onnx.TypeProto] | None = None) -> bool:
+def _faulty(subject: Subject, model: onnx.ModelProto, told: Mapping[str, onnx.TypeProto]) -> bool:
     """Whether a node of a changed model is invalid by its declaration, where the subject itself is sound in these respects."""
-    typed = (
-        {} if told is None else {name: found for name, type_ in told.items() if (found := _typed(type_)) is not None}
-    )
+    typed = {name: found for name, type_ in told.items() if (found := _typed(type_)) is not None}
     return bool(review(model, {}, typed).fault) and not review(subject.model, subject.inputs).fault
 
 
