@@ -64,8 +64,9 @@ def campaign(folder: Path, name: str, seed: int, targets: Sequence[str], seconds
     """Begin or resume the campaign of a strategy and interrupt it after so many CPU seconds."""
     clock = folder / f"{name}.seconds"
     had = float(clock.read_text()) if clock.exists() else 0.0
+    begun = (folder / name / "index.sqlite").exists()
     words = [word for target in targets for word in ("-t", target)]
-    words += ["--seed", str(seed), "--store", str(folder / name), *(["--resume"] if had else ["--strategy", name])]
+    words += ["--seed", str(seed), "--store", str(folder / name), *(["--resume"] if begun else ["--strategy", name])]
     with (folder / f"{name}.log").open("ab") as log:
         running = subprocess.Popen([Path(sys.executable).parent / "opsieve", "fuzz", *words], stdout=log, stderr=log)
         most = 0.0
