@@ -6,7 +6,8 @@
 `run` gives every strategy `--minutes` of CPU time of its whole process tree, in slices, so that equal load falls on all of them; a campaign is
 interrupted at the end of a slice and resumed in the next, and `run` goes on where it was stopped. Probing comes first and counts for nobody.
 CPU time, not the wall's: machines are shared. `table` reads the stores. Fingerprints are compared between strategies, so "only it" are those that
-no other strategy found. Wrong results of large programs have as many fingerprints as programs: they are counted apart.
+no other strategy found. Wrong results and broken models of large programs have nearly as many fingerprints as programs until they are reduced
+(`opsieve triage --reduce`): they are counted apart, and columns of targets leave them out.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from pathlib import Path
 from opsieve.gen.plots import line_plot
 
 TARGETS = ("onnxruntime", "tvm", "onnxoptimizer", "onnxsim", "onnxslim", "onnxscript")
+APART = ("broken", "mismatch")  # kinds that need a reduced graph to be told apart
 _TICKS = os.sysconf("SC_CLK_TCK")
 _LOOK = 3.0  # seconds between two looks at the clock
 
@@ -105,7 +107,8 @@ def read(folder: Path) -> Iterator[Yield]:
         try:
             (tests,) = index.execute("SELECT count(*) FROM tests").fetchone()
             rows = index.execute(
-                "SELECT fingerprint, test, kind, target FROM failures WHERE verdict = 'fail' ORDER BY test"
+                "SELECT fingerprint, test, iif(title LIKE 'broken%model%', 'broken', f.kind), target FROM failures AS f"
+                " JOIN fingerprints ON key = fingerprint WHERE verdict = 'fail' ORDER BY test"
             ).fetchall()
         finally:
             index.close()
@@ -119,15 +122,26 @@ def table(found: Sequence[Yield]) -> Iterator[str]:
     """Rows of Markdown, most fingerprints first."""
     targets = sorted({target for one in found for _, _, target in one.seen.values()})
     everyone = Counter(key for one in found for key in one.seen)
-    heads = ["strategy", "CPU min", "tests", "failures", "errors, crashes", "only it", "wrong results", *targets]
+    heads = [
+        "strategy",
+        "CPU min",
+        "tests",
+        "failures",
+        "errors, crashes",
+        "only it",
+        *targets,
+        "broken models",
+        "wrong results",
+    ]
     yield "| " + " | ".join(heads) + " |"
     yield "|---" * len(heads) + "|"
     for one in sorted(found, key=lambda one: -len(one.seen)):
-        told = [key for key, (_, kind, _) in one.seen.items() if kind != "mismatch"]
-        by = Counter(target for _, _, target in one.seen.values())
+        told = [key for key, (_, kind, _) in one.seen.items() if kind not in APART]
+        by = Counter(target for _, kind, target in one.seen.values() if kind not in APART)
+        kinds = Counter(kind for _, kind, _ in one.seen.values())
         cells = [f"`{one.strategy}`", f"{one.minutes:.0f}", f"{one.tests:,}", f"{one.failures:,}", str(len(told))]
-        cells += [str(sum(everyone[key] == 1 for key in told)), str(len(one.seen) - len(told))]
-        yield "| " + " | ".join([*cells, *(str(by[target]) for target in targets)]) + " |"
+        cells += [str(sum(everyone[key] == 1 for key in told)), *(str(by[target]) for target in targets)]
+        yield "| " + " | ".join([*cells, *(str(kinds[kind]) for kind in APART)]) + " |"
 
 
 def main() -> None:
