@@ -181,4 +181,4 @@ def test_near_misses_are_refused_by_the_checker_or_onnxruntime(workers: Workers)
     answers = workers.observe_many(resolve("onnxruntime"), [Test(case.program, case.inputs) for case in left])
     accepted = sum(answer.outcome == "ok" for answer in answers)
     assert len(found) > 20
-    assert accepted <= 0.2 * len(found)  # axes beyond the rank, pools beyond their images, sizes of 1 that Einsum stretches
+    assert accepted <= 0.2 * len(found)  # axes beyond a rank, pools beyond an image, sizes of 1 that Einsum stretches
