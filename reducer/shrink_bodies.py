@@ -9,13 +9,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import onnx
-from onnx import helper, inliner
+from onnx import helper
 
 from opsieve.gen.tensors import DTYPES, Value
+from opsieve.reducer import aside
 from opsieve.reducer.edit import Edit
 from opsieve.reducer.shrink_graph import (
     Path,
-    copied,
     declared_type,
     drop_unused,
     first_output,
@@ -227,11 +227,8 @@ def _function_inlined(domain: str, name: str) -> Edit:
     def apply(subject: Subject) -> Subject | None:
         if not any((item.domain, item.name) == (domain, name) for item in subject.model.functions):
             return None
-        try:
-            model = inliner.inline_selected_functions(copied(subject.model), [(domain, name)])
-        except Exception:  # noqa: BLE001  the inliner refuses a model by several unrelated classes
-            return None
-        return settle(subject, model)
+        model = aside.inlined(subject.model, [(domain, name)])
+        return None if model is None else settle(subject, model)
 
     return only_simpler(Edit(f"inline the function {name[:40]!r}", frozenset((f"function:{domain}:{name}",)), apply))
 

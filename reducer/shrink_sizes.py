@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import onnx
-from onnx import TensorProto, helper, shape_inference
+from onnx import TensorProto, helper
 
-from opsieve.reducer.shrink_attributes import schema_of
+from opsieve.reducer import aside
 from opsieve.reducer.shrink_classes import Classes, Dim, Shape, factors, integer
 from opsieve.reducer.shrink_graph import attribute_of, set_attribute
 from opsieve.reducer.shrink_view import ABSENT, Step
@@ -207,13 +207,10 @@ class _Propagation:
         return False
 
     def _infer(self, step: Step, shapes: Sequence[Shape | None]) -> list[Shape | None] | None:
-        schema = schema_of(step.node.op_type, step.node.domain, step.version)
-        if schema is None:
-            return None
         node = onnx.NodeProto()
         node.CopyFrom(adjusted(step, shapes))
         types: dict[str, onnx.TypeProto] = {}
-        known: dict[str, TensorProto] = {}
+        known: list[TensorProto] = []
         for place, (number, shape) in enumerate(zip(step.inputs, shapes, strict=True)):
             if number == ABSENT:
                 continue
@@ -221,11 +218,9 @@ class _Propagation:
             node.input[place] = name
             types[name] = helper.make_tensor_type_proto(self.view.tensors[number].dtype, shape)
             if number in self.view.known:
-                known[name] = onnx.numpy_helper.from_array(self.view.known[number], name)
-        opset = [helper.make_opsetid(step.node.domain, step.version)]
-        try:
-            found = shape_inference.infer_node_outputs(schema, node, types, known, opset_imports=opset, ir_version=8)
-        except Exception:  # noqa: BLE001  several unrelated classes; what cannot be inferred is not known
+                known.append(onnx.numpy_helper.from_array(self.view.known[number], name))
+        found = aside.outputs(node, types, known, step.version)
+        if found is None:
             return None
         return [_static(found.get(name)) for name in node.output]
 

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, shape_inference
+from onnx import TensorProto, helper
 
 from opsieve.gen.declaration import Typed
 from opsieve.gen.rulings import KNOWN, review
 from opsieve.gen.structure import bodies
 from opsieve.gen.tensors import DTYPES, NUMBERS, Value, dtype_name
+from opsieve.reducer import aside
 from opsieve.reducer.edit import Edit
 from opsieve.reducer.order import simpler
 from opsieve.reducer.shrink_graph import (
@@ -27,6 +28,8 @@ from opsieve.reducer.subject import Subject
 
 ABSENT = -1
 _BODIED = frozenset(("If", "Loop", "Scan", "SequenceMap"))
+_LARGE = 64 << 10  # bytes of a tensor
+_SHAPES = (TensorProto.INT64, TensorProto.INT32)  # what a vector of sizes is made of
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ def settle(subject: Subject, model: onnx.ModelProto, inputs: dict[str, Value] | 
     static = copied(model)
     _make_static(static.graph, inputs)
     _forget_types(static.graph)
-    ruled = review(static, {})  # before inference, which some faults bring down
+    ruled = review(static, {})  # before inference, which takes longer
     if ruled.fault and not review(subject.model, subject.inputs).fault:
         return None
     inferred = _inferred(static, strict=True)
@@ -241,14 +244,20 @@ def _forget_types(graph: onnx.GraphProto, main: bool = True) -> None:
 
 
 def _inferred(model: onnx.ModelProto, strict: bool) -> onnx.ModelProto | None:
-    """The model with all types; sizes that are computed by nodes are propagated only where that is needed, for it is slow."""
-    try:
-        found = shape_inference.infer_shapes(model, check_type=strict, strict_mode=strict)
-        if all(_is_static(info.type) for info in (*found.graph.value_info, *found.graph.output)):
-            return found
-        return shape_inference.infer_shapes(model, check_type=strict, strict_mode=strict, data_prop=True)
-    except Exception:  # noqa: BLE001  it raises InferenceError, ValidationError, RuntimeError and more: refused is refused
-        return None
+    """The model with all types; sizes that are computed by nodes are propagated only where that is needed, for it is slow.
+
+    `model` is the caller's own: its large weights, at whose elements inference does not look, are emptied.
+    """
+    for tensor in model.graph.initializer:
+        if tensor.ByteSize() > _LARGE and (len(tensor.dims) > 1 or tensor.data_type not in _SHAPES):
+            type_, dims, name = tensor.data_type, list(tensor.dims), tensor.name
+            tensor.Clear()
+            tensor.data_type, tensor.name = type_, name
+            tensor.dims.extend(dims)
+    found = aside.inferred(model, strict)
+    if found is None or all(_is_static(info.type) for info in (*found.graph.value_info, *found.graph.output)):
+        return found
+    return aside.inferred(model, strict, propagate=True)
 
 
 def _is_static(type_: onnx.TypeProto) -> bool:

@@ -151,6 +151,8 @@ def _cases(
         answer = lab.observe(checker, case.program, case.inputs) if check and not wrong_on_purpose else None
         if answer is not None and answer.outcome not in ("ok", "environment"):
             why = " ".join(answer.message.split())[:300]
+            if answer.outcome not in ("rejected", "error"):  # then the checker has not said it
+                why = f"onnx's checker ends in a {answer.outcome} on it: {why}"
             sentence = f"{name} is no valid ONNX model ({why}); mend it, or pass --no-check to run it all the same."
             bad.append(sentence)
             complain(sentence)
@@ -194,7 +196,9 @@ def _result(path: str, case: "Case", target: "Target", judged: "Judged") -> dict
     """The keys of docs/cli.md."""
     from opsieve.backends.registry import display
     from opsieve.gen.structure import all_nodes
+    from opsieve.triage.evidence import NOTHING
     from opsieve.triage.fingerprint import fingerprint
+    from opsieve.triage.given_names import given_names
 
     verdict, observation = judged.verdict, judged.observations[0]
     operators = sorted({node.op_type for node in all_nodes(case.program.proto.graph.node)})
@@ -205,7 +209,9 @@ def _result(path: str, case: "Case", target: "Target", judged: "Judged") -> dict
         "kind": verdict.kind,
         "stage": verdict.stage,
         "message": verdict.message,
-        "fingerprint": fingerprint(verdict, observation, operators).key if verdict.verdict == "fail" else "",
+        "fingerprint": fingerprint(verdict, observation, operators, NOTHING, given_names(case.program.proto)).key
+        if verdict.verdict == "fail"
+        else "",
         "seconds": round(observation.total_seconds, 6),
         "reason": verdict.reason,
         "blame": verdict.blame,
