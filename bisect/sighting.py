@@ -13,7 +13,9 @@ from opsieve.backends.verdict import Kind, Verdict
 from opsieve.bisect.search import Answer
 from opsieve.gen.case import Case
 from opsieve.gen.structure import all_nodes
+from opsieve.triage.evidence import NOTHING
 from opsieve.triage.fingerprint import Fingerprint, fingerprint
+from opsieve.triage.given_names import given_names
 
 State = Literal["fine", "fails", "untestable"]
 _ENDS: dict[str, Kind] = {
@@ -73,7 +75,7 @@ def ending(case: Case, seen: Observation, blame: str = "") -> Sighting | None:
 
 def _failing(case: Case, verdict: Verdict, observation: Observation, text: str) -> Sighting:
     operators = sorted({node.op_type for node in all_nodes(case.program.proto.graph.node)})
-    found = fingerprint(verdict, observation, operators)
+    found = fingerprint(verdict, observation, operators, NOTHING, given_names(case.program.proto))
     kind = verdict.kind or "error"
     stage = "done" if kind == "mismatch" else verdict.stage or observation.stage
     what = f"{verdict.mismatch.what} mismatch" if verdict.mismatch else f"{kind} at {stage}"

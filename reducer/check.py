@@ -30,7 +30,9 @@ from opsieve.reducer.graph import shell
 from opsieve.reducer.sameness import ENDS, Failure, Level, builds, differed, ended
 from opsieve.reducer.scales import bad_scale
 from opsieve.reducer.subject import Subject
+from opsieve.triage.evidence import NOTHING
 from opsieve.triage.fingerprint import fingerprint
+from opsieve.triage.given_names import given_names
 
 Kind = Literal["same", "slipped", "gone", "invalid"]
 CHECKER = Target("checker")
@@ -110,7 +112,7 @@ class TargetCheck:
         verdict = ended(got, self.failure.verdict)
         if verdict is None:
             return Answer("gone", got.outcome)
-        if not self.failure.shown_by(verdict, got, operators(subject), self.level):
+        if not self.failure.shown_by(verdict, got, operators(subject), self.level, given_names(subject.model)):
             return self._slipped(verdict, got, subject)
         if self.arbiter is not None and self.level != "loose":
             accepted = wanted or self.workers.observe(self.arbiter, test.program, test.inputs)
@@ -132,7 +134,7 @@ class TargetCheck:
             return Answer("gone", "it agrees")
         verdict = differed(worst, self.failure.verdict)
         wrong = tuple(name for name in wanted.outputs if name in found.mismatches)
-        if not self.failure.shown_by(verdict, got, operators(subject), self.level):
+        if not self.failure.shown_by(verdict, got, operators(subject), self.level, given_names(subject.model)):
             other = next((m for m in found.mismatches.values() if self._like(m, subject, got)), None)
             if other is None:
                 return self._slipped(verdict, got, subject)
@@ -141,10 +143,10 @@ class TargetCheck:
 
     def _like(self, mismatch: Mismatch, subject: Subject, got: Observation) -> bool:
         verdict = differed(mismatch, self.failure.verdict)
-        return self.failure.shown_by(verdict, got, operators(subject), self.level)
+        return self.failure.shown_by(verdict, got, operators(subject), self.level, given_names(subject.model))
 
     def _slipped(self, verdict: Verdict, got: Observation, subject: Subject) -> Answer:
-        key = fingerprint(verdict, got, operators(subject)).key
+        key = fingerprint(verdict, got, operators(subject), NOTHING, given_names(subject.model)).key
         return Answer("slipped", shown(got.message or f"{verdict.kind} {verdict.mismatch}", 200), key)
 
     def _cured(self, test: Test) -> Answer:

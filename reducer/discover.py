@@ -18,7 +18,9 @@ from opsieve.gen.faults import broken
 from opsieve.reducer.check import CHECKER, compared, operators, program
 from opsieve.reducer.sameness import ENDS, Failure, differed, ended
 from opsieve.reducer.subject import Subject
+from opsieve.triage.evidence import NOTHING
 from opsieve.triage.fingerprint import fingerprint
+from opsieve.triage.given_names import given_names
 
 REDUCIBLE = frozenset(["crash", "error", "mismatch", "hang", "memory"])
 _SHORT = 6  # replays of every failure before it is reduced
@@ -76,7 +78,9 @@ def still(subject: Subject, premise: Premise, workers: Workers) -> bool:
     found, _ = _asked(case, premise.target, against, workers, premise.failure.verdict.verdict == "undecided")
     if found is None:
         return False
-    return premise.failure.shown_by(found.failure.verdict, found.observation, operators(subject), "fingerprint")
+    return premise.failure.shown_by(
+        found.failure.verdict, found.observation, operators(subject), "fingerprint", given_names(subject.model)
+    )
 
 
 def _asked(
@@ -110,12 +114,17 @@ def _asked(
     if verdict.kind == "mismatch" and arbiter is None:
         return None, "its outputs are wrong, but nobody who could be asked again gives the right ones; use --against"
     observation = judged.observations[0]
-    failure = Failure(verdict, fingerprint(verdict, observation, operators(subject)))
+    failure = _failure(verdict, observation, subject)
     heard = [each for each in judged.observations if arbiter is not None and each.target == display(arbiter)]
     premise = Premise(target, arbiter, failure, observation, verdict.reason, next(iter(heard), None))
     if not steady(case, target, verdict, workers):
         return sometimes(case, target, verdict, workers)
     return premise, ""
+
+
+def _failure(verdict: Verdict, observation: Observation, subject: Subject) -> Failure:
+    print_ = fingerprint(verdict, observation, operators(subject), NOTHING, given_names(subject.model))
+    return Failure(verdict, print_)
 
 
 def _not_refused(
@@ -128,7 +137,7 @@ def _not_refused(
         return sometimes(case, target, verdict, workers)
     if verdict.verdict != "fail":
         return None, shown(f"{verdict.verdict}: {verdict.reason}", 300)
-    failure = Failure(verdict, fingerprint(verdict, observation, operators(subject)))
+    failure = _failure(verdict, observation, subject)
     if verdict.kind != "accepts-invalid":  # it dies of it, whoever objects
         return Premise(target, None, failure, observation, verdict.reason), ""
     heard = ((voice, lab.observe(voice, case.program, case.inputs)) for voice in (CHECKER, NATIVE))
@@ -148,7 +157,7 @@ def sometimes(case: Case, target: Target, verdict: Verdict, workers: Workers) ->
         return None, f"flaky, but not seen again in {REPLAYS} runs"
     verdict = replace(verdict, stage=seen[0].stage, message=seen[0].message)
     subject = Subject(case.program.proto, case.inputs, {})
-    failure = Failure(verdict, fingerprint(verdict, seen[0], operators(subject)))
+    failure = _failure(verdict, seen[0], subject)
     reason = f"{display(target)} fails in {len(seen)} of {runs} runs: {shown(seen[0].message, 200)}"
     chance = wilson(len(seen), runs)
     arbiter = workers.baseline(target) if broken(case.program.proto) is None else None
@@ -189,7 +198,7 @@ def _plain(case: Case, subject: Subject, target: Target, workers: Workers, lab: 
     wanted = lab.observe(baseline, case.program, case.inputs)
     if wanted.outputs is None or workers.observe(target, case.program, case.inputs, fresh=True).outcome != got.outcome:
         return None
-    failure = Failure(verdict, fingerprint(verdict, got, operators(subject)))
+    failure = _failure(verdict, got, subject)
     reason = f"{display(target)} fails, {display(baseline)} does not: {shown(got.message, 300)}"
     return Premise(target, baseline, failure, got, reason, wanted)
 
@@ -208,7 +217,7 @@ def _compared(
         verdict = None if worst is None else differed(worst, base)
     if verdict is None:
         return None, shown(f"{got.outcome}, agrees with {display(against)}", 300)
-    failure = Failure(verdict, fingerprint(verdict, got, operators(subject)))
+    failure = _failure(verdict, got, subject)
     what = got.message.strip() or (verdict.mismatch and verdict.mismatch.what) or got.outcome
     reason = f"{display(target)} differs from {display(against)}: {shown(what, 300)}"
     return Premise(target, against, failure, got, reason, wanted, named=True), ""

@@ -8,7 +8,7 @@ Three levels, each holding all that the one before does:
     cure         the same builds of the compiler (its levels of optimisation) fail, and the same are well
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +17,7 @@ from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.target import Target
 from opsieve.backends.trial import STRUCTURE
 from opsieve.backends.verdict import Kind, Mismatch, Verdict
+from opsieve.triage.evidence import NOTHING
 from opsieve.triage.fingerprint import Fingerprint, fingerprint, same
 
 Level = Literal["loose", "fingerprint", "cure"]
@@ -37,8 +38,15 @@ class Failure:
     verdict: Verdict
     fingerprint: Fingerprint
 
-    def shown_by(self, verdict: Verdict, observation: Observation, operators: Sequence[str], level: Level) -> bool:
-        """Whether a failing verdict is this failure, as far as one run of the target tells."""
+    def shown_by(
+        self,
+        verdict: Verdict,
+        observation: Observation,
+        operators: Sequence[str],
+        level: Level,
+        names: Collection[str] = frozenset(),
+    ) -> bool:
+        """Whether a failing verdict is this failure, as far as one run of the target tells; `names` are those of the program that was run."""
         mine = self.verdict
         if verdict.kind != mine.kind:
             return False
@@ -47,7 +55,7 @@ class Failure:
                 return False
         elif verdict.stage != mine.stage:
             return False
-        return level == "loose" or same(self.fingerprint, fingerprint(verdict, observation, operators))
+        return level == "loose" or same(self.fingerprint, fingerprint(verdict, observation, operators, NOTHING, names))
 
 
 def ended(observation: Observation, like: Verdict) -> Verdict | None:

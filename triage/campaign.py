@@ -30,6 +30,7 @@ from opsieve.gen.faults import broken
 from opsieve.gen.structure import all_nodes
 from opsieve.triage.evidence import Evidence
 from opsieve.triage.fingerprint import fingerprint
+from opsieve.triage.given_names import given_names
 from opsieve.triage.normalise import normalise, operator_blamed
 from opsieve.triage.plan import Plan
 from opsieve.triage.store import Aside, Campaign, Done, Finding, Store
@@ -186,7 +187,7 @@ def _judged(case: Case, target: Target, builds: Sequence[Target], lab: Lab) -> J
 def _finding(case: Case, name: str, judged: Judged) -> Finding:
     operators = sorted({node.op_type for node in all_nodes(case.program.proto.graph.node)})
     evidence = Evidence(valid=broken(case.program.proto) is None)
-    print_ = fingerprint(judged.verdict, judged.observations[0], operators, evidence)
+    print_ = fingerprint(judged.verdict, judged.observations[0], operators, evidence, given_names(case.program.proto))
     return Finding(name, judged.verdict, print_, judged.observations)
 
 

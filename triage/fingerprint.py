@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from opsieve.backends.frames import read_tracebacks
@@ -43,6 +43,7 @@ _PLACEHOLDER = re.compile(r"<\w+>")
 _CLASS = re.compile(r"(?<![\w.])[\w.]++(?= object (?:has no|is not|does not) )|(?<= got )[\w.]++")
 _NO_BRACKETS = str.maketrans(dict.fromkeys(",:;()[]{}", " "))
 _SPOKEN = re.compile(r"[A-Za-z_]{3,}+")
+_LETTER = re.compile(r"(?<![\w.])[A-Za-z](?!\w|\.\w)")  # alone: an article, or a name that a program or the author gave
 _WORD = re.compile(r"\w+")
 _SHOWN_WORD = re.compile(r"<\w+>|\w+")
 _ATTRIBUTE = " object has no attribute "  # what the interpreter says here is constant, but for the class
@@ -74,9 +75,15 @@ class Fingerprint:
 
 
 def fingerprint(
-    verdict: Verdict, observation: Observation, operators: Sequence[str], evidence: Evidence = NOTHING
+    verdict: Verdict,
+    observation: Observation,
+    operators: Sequence[str],
+    evidence: Evidence = NOTHING,
+    names: Collection[str] = frozenset(),
 ) -> Fingerprint:
     """The fingerprint of a failure: `observation` is that of the target blamed, `operators` are those of its graph.
+
+    `names` are those of the program that was run (`given_names`), which its messages hold; none where there is no program.
 
     `evidence` is what reduction, attribution and bisection found since; each part of it is a component of its own. Those never
     count for `same`, so a fingerprint can be followed while its graph is reduced.
@@ -93,9 +100,9 @@ def fingerprint(
     if verdict.mismatch:
         components += _wrong_result(verdict, observation, operators, evidence)
     elif observation.exception.rpartition(".")[2] == _BROKEN:
-        components += _broken_model(verdict, observation, operators, evidence)
+        components += _broken_model(verdict, observation, operators, evidence, names)
     else:
-        components += _failure(verdict, observation, operators, evidence)
+        components += _failure(verdict, observation, operators, evidence, names)
     components = [component for component in components if component.value]
     told = [[component.name, _essence(component)] for component in components if component.kept]
     digest = hashlib.sha256(json.dumps([VERSION, told], ensure_ascii=True).encode()).hexdigest()[:10]
@@ -117,16 +124,17 @@ def _lasting(components: Iterable[Component]) -> list[tuple[str, str]]:
 
 def _essence(component: Component) -> str:
     """What of a component is compared. Of a message the constant words: how many dimensions or names it lists, and which kind
-    of expression it was about, is the program's matter.
+    of expression it was about, is the program's matter. A letter alone is no word, so that `x` is left out whether or not it was known as a name.
     """
     if component.name not in ("message", "found"):
         return component.value
     text = _CLASS.sub(lambda match: "" if is_of_programs(match[0]) else match[0], component.value)
-    return " ".join(_PLACEHOLDER.sub(" ", text).translate(_NO_BRACKETS).split()) or component.value
+    text = _LETTER.sub(" ", _PLACEHOLDER.sub(" ", text))
+    return " ".join(text.translate(_NO_BRACKETS).split()) or component.value
 
 
 def _failure(
-    verdict: Verdict, observation: Observation, operators: Sequence[str], evidence: Evidence
+    verdict: Verdict, observation: Observation, operators: Sequence[str], evidence: Evidence, names: Collection[str]
 ) -> list[Component]:
     """The track of crashes, errors, hangs and all that has no mismatch."""
     kind = observation.outcome
@@ -134,7 +142,7 @@ def _failure(
     message = message or verdict.message or observation.message or summary(observation.log)
     if kind == "crash":
         message = summary(observation.log) or message
-    template = normalise(message)
+    template = normalise(message, names)
     exception = (exception or observation.exception).rpartition(".")[2][:_MAX_VALUE]
     frames = with_place(observation.frames, message)
     deep = 1 if exception in _OWN_SLIPS else _FRAMES
@@ -198,7 +206,7 @@ def _wrong_result(
 
 
 def _broken_model(
-    verdict: Verdict, observation: Observation, operators: Sequence[str], evidence: Evidence
+    verdict: Verdict, observation: Observation, operators: Sequence[str], evidence: Evidence, names: Collection[str]
 ) -> list[Component]:
     """The track of models that a transformer broke: like a wrong result, they show far from their cause, to whoever reads the model next."""
     shape = evidence.signature
@@ -209,9 +217,9 @@ def _broken_model(
     return [
         Component("stage", verdict.stage or observation.stage, not reduced, f"when the broken model was found{why}"),
         Component("exception", _BROKEN, True, "a transformed model is worse than the original"),
-        Component("message", normalise(who), not reduced, f"who found the model broken{why}"),
+        Component("message", normalise(who, names), not reduced, f"who found the model broken{why}"),
         Component(
-            "found", normalise(what), not reduced, f"what its reader stumbles over, downstream of the cause{why}"
+            "found", normalise(what, names), not reduced, f"what its reader stumbles over, downstream of the cause{why}"
         ),
         Component("program", "" if evidence.valid else "invalid", True, _INVALID),
         _operators_component(left, needed=True)

@@ -73,11 +73,14 @@ _LIST = re.compile(
     rf"{_ITEM}(?:\s?,\s?{_ITEM})*+,?"
 )  # of arguments or types: how many there are is the program's matter
 _SPACES = re.compile(r"\s++")
+_QUOTED_OR_TOKEN = re.compile(rf"{_QUOTED.pattern}|([^\s'\"`,;()\[\]{{}}<>=|]++)")
+_ENDS = ".:!?"  # of a sentence, behind a name
 
 
-def normalise(message: str) -> str:
+def normalise(message: str, names: Collection[str] = frozenset()) -> str:
     """The template of a message, at most 400 characters; "" for an empty one.
 
+    `names` are those of the program that it is about (`given_names`); each becomes a placeholder where it is a whole word.
     Of a message of several lines the first one that says something is read: what follows are dumps of arrays and programs. The place
     in the compiler's source is taken out; it is `location`'s.
     """
@@ -85,7 +88,7 @@ def normalise(message: str) -> str:
     text = _STATUS.sub(r"\1: ", text)
     text = without_places(text)
     text = _first_lines(text)
-    text = _QUOTED.sub(_quoted, text)
+    text = _QUOTED_OR_TOKEN.sub(lambda match: _named(match, names), text) if names else _QUOTED.sub(_quoted, text)
     text = _TOKEN.sub(_token, text)
     text = _RUN.sub(_run, text)
     text = _LIST.sub(lambda match: match[0][0], text)
@@ -110,9 +113,21 @@ def _first_lines(text: str) -> str:
     return lines[0] if alone else " ".join(lines)
 
 
+def _named(match: re.Match[str], names: Collection[str]) -> str:
+    """A quoted text or a word, with the names of the program gone: one look-up for each part between colons."""
+    word = match[4]
+    if word is None:
+        quoted = _quoted(match)
+        return _NAME if _CAMEL.fullmatch(quoted) and quoted in names else quoted
+    bare = word.rstrip(_ENDS)
+    if bare in names:
+        return _NAME + word[len(bare) :]
+    return ":".join(_NAME if part in names else part for part in word.split(":")) if ":" in bare else word
+
+
 def _quoted(match: re.Match[str]) -> str:
     """A quoted text: names of the program go; operators, classes and what Python names in its own messages stay."""
-    inner = next(group for group in match.groups() if group is not None)
+    inner = next(group for group in match.groups()[:3] if group is not None)
     before, after = (
         match.string[max(0, match.start() - 12) : match.start()],
         match.string[match.end() : match.end() + 16],

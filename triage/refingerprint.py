@@ -19,6 +19,7 @@ from opsieve.triage.beside import REDUCED, beside
 from opsieve.triage.decision_log import write_rekey
 from opsieve.triage.evidence import Evidence
 from opsieve.triage.fingerprint import Component, Fingerprint, fingerprint
+from opsieve.triage.given_names import given_names
 from opsieve.triage.index_file import writing
 from opsieve.triage.rekeying import NEW, Difference, Group, Rekeyed, differences, plan
 from opsieve.triage.shelf import DECIDED, free_number, place_new, refresh
@@ -102,7 +103,7 @@ def again(case: Path) -> Fingerprint:
         first_bad=here.first_bad,
         valid=broken(whole) is None,
     )
-    return fingerprint(verdict_of(told), observed(told, case), operators, evidence)
+    return fingerprint(verdict_of(told), observed(told, case), operators, evidence, given_names(whole))
 
 
 def base(key: str) -> str:

@@ -30,6 +30,7 @@ from opsieve.reducer.journal import Journal
 from opsieve.reducer.reduction import Listeners, passes, reduce_failure
 from opsieve.reducer.subject import Subject
 from opsieve.triage.evidence import Evidence
+from opsieve.triage.given_names import given_names
 from opsieve.triage.signature import signature_of
 
 BATCH = 8  # faults whose workers are alive at once
@@ -125,7 +126,8 @@ def _shown(seed: Seed, cases: list[Case], most: int, workers: Workers) -> Iterat
         judged = judge(case.program, case.inputs, target, lab)
         if judged.verdict.verdict == "fail":
             shown += 1
-            yield Failure(seed, judged.verdict, judged.observations[0], tuple(operators(case)), case)
+            names = tuple(sorted(given_names(case.program.proto)))
+            yield Failure(seed, judged.verdict, judged.observations[0], tuple(operators(case)), case, names=names)
         lab.forget()
 
 

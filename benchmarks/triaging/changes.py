@@ -18,12 +18,12 @@ TURNED = {
     ast.IsNot: ast.Is,
 }
 MISSPELT = {"shape": "shapes", "dtype": "dtypes", "ty": "typ", "struct_info": "struct"}
-CHECKS = (
-    'ValueError(f"rank {len(str(inputs[0]))} is not what {number} wants")',
+CHECKS = (  # FIRST and LAST are what the function gets, MANY and FEW sizes of it
+    'ValueError(f"rank {len(str(FIRST))} is not what {number} wants")',
     'TypeError("inputs of this kind are not handled")',
-    'AssertionError(f"unexpected attributes {attr} of node")',
-    'ValueError(f"input 0 has {inputs[0]} which cannot be lowered")',
-    'TypeError(f"cannot infer type: expected {len(attr)} but got {len(inputs)} for {inputs[0]}")',
+    'AssertionError(f"unexpected attributes {LAST} of node")',
+    'ValueError(f"input 0 has {FIRST} which cannot be lowered")',
+    'TypeError(f"cannot infer type: expected {FEW} but got {MANY} for {FIRST}")',
 )
 
 
@@ -69,8 +69,20 @@ def change(function: ast.FunctionDef, kind: str, node: Any, number: int) -> None
 
 def insert_check(function: ast.FunctionDef, at: int, number: int) -> None:
     text = CHECKS[number % len(CHECKS)].replace("{number}", function.name)
-    condition = "True" if number % 2 else "(len(str(inputs[0])) + len(attr)) % 2 == 0"
-    check = ast.parse(f"if {condition}: raise {text}").body[0]
+    condition = "True" if number % 2 else "(len(str(FIRST)) + FEW) % 2 == 0"
+    check = ast.parse(_spoken(f"if {condition}: raise {text}", function)).body[0]
     for node in ast.walk(check):
         ast.copy_location(node, function.body[at])
     function.body.insert(at, check)
+
+
+def _spoken(check: str, function: ast.FunctionDef) -> str:
+    """A check in terms of the function's parameters: a converter's `inputs` and `attr` where it has them, else the first and the last."""
+    every = function.args
+    names = [each.arg for each in (*every.posonlyargs, *every.args, *every.kwonlyargs)]
+    names = [name for name in names if name not in ("self", "cls")] or names or ["None"]
+    first, many = ("inputs[0]", "len(inputs)") if "inputs" in names else (names[0], f"len(str({names[0]}))")
+    last, few = ("attr", "len(attr)") if "attr" in names else (names[-1], f"len(str({names[-1]}))")
+    for word, meant in (("FIRST", first), ("LAST", last), ("MANY", many), ("FEW", few)):
+        check = check.replace(word, meant)
+    return check

@@ -24,7 +24,7 @@ class Failure:
     """One failure of a fault: what the judge said and what the compiler showed on a program with these operators.
 
     `reduced` is the number of nodes that reduction left (0: not reduced), `left` their operators, `evidence` what is known since.
-    `case` is None for a failure that was read from a file.
+    `names` are those that the program gives. `case` is None for a failure that was read from a file.
     """
 
     seed: Seed
@@ -35,16 +35,19 @@ class Failure:
     evidence: Evidence = NOTHING
     reduced: int = 0
     left: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
     @property
     def before(self) -> Fingerprint:
         """The fingerprint as the failure was found."""
-        return fingerprint(self.verdict, self.observation, self.operators)
+        return fingerprint(self.verdict, self.observation, self.operators, NOTHING, frozenset(self.names))
 
     @property
     def after(self) -> Fingerprint:
         """The fingerprint with all that is known."""
-        return fingerprint(self.verdict, self.observation, self.left or self.operators, self.evidence)
+        return fingerprint(
+            self.verdict, self.observation, self.left or self.operators, self.evidence, frozenset(self.names)
+        )
 
     def shown(self) -> Shown:
         """What the rules of others see; of a wrong result what a harness's own comparison would say."""
@@ -90,7 +93,7 @@ def load(path: Path) -> list[Failure]:
     """What `save` wrote."""
     found = []
     for told in json.loads(path.read_text(encoding="utf-8")):
-        one = msgspec.convert({name: told[name] for name in _KEPT}, Failure, strict=False)
+        one = msgspec.convert({name: told[name] for name in _KEPT if name in told}, Failure, strict=False)
         if one.verdict.mismatch:
             outputs: dict[str, Any] = {one.verdict.mismatch.output: Absent(told["dtype"])}
             one = replace(one, observation=replace(one.observation, outputs=outputs))
@@ -98,4 +101,4 @@ def load(path: Path) -> list[Failure]:
     return found
 
 
-_KEPT = ("seed", "verdict", "observation", "operators", "evidence", "reduced", "left")
+_KEPT = ("seed", "verdict", "observation", "operators", "evidence", "reduced", "left", "names")

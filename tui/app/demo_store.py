@@ -20,7 +20,9 @@ def make_demo(folder: Path) -> Path:
     from opsieve.gen.files import read_file
     from opsieve.gen.intake import open_case
     from opsieve.gen.structure import all_nodes
+    from opsieve.triage.evidence import NOTHING
     from opsieve.triage.fingerprint import fingerprint
+    from opsieve.triage.given_names import given_names
     from opsieve.triage.review import review
     from opsieve.triage.store import Campaign, Done, Finding, Store
     from opsieve.triage.told import Absent
@@ -49,7 +51,12 @@ def make_demo(folder: Path) -> Path:
             outputs = {line.verdict.mismatch.output: Absent(line.dtype)}
         seen = (replace(line.observations[0], outputs=outputs), *line.observations[1:])
         operators = sorted({node.op_type for node in all_nodes(case.program.proto.graph.node)})
-        finding = Finding(line.target, line.verdict, fingerprint(line.verdict, seen[0], operators), seen)
+        finding = Finding(
+            line.target,
+            line.verdict,
+            fingerprint(line.verdict, seen[0], operators, NOTHING, given_names(case.program.proto)),
+            seen,
+        )
         answers: dict[str, tuple[str, float]] = {
             line.target: (str(line.verdict.verdict), sum(line.observations[0].seconds.values()))
         }
