@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from in_process import TableLab
+from operator_soak import LENIENT
 
 from opsieve.backends.acceptance import CHECKER, judge_broken
 from opsieve.backends.judge import judge
@@ -174,11 +175,12 @@ def workers() -> Iterator[Workers]:
 
 
 def test_near_misses_are_refused_by_the_checker_or_onnxruntime(workers: Workers) -> None:
-    """What a declaration's `requires` calls wrong is wrong: few are run by onnxruntime, which is lenient here and there."""
-    cases = [disruptive(Wish(nodes=3, opset=18), seed) for seed in range(6 * BATCH)]
-    found = [case for case in cases if (told := broken(case.program.proto)) and told.kind == "relation"]
-    left = [case for case in found if not check(case.program.model)]
-    answers = workers.observe_many(resolve("onnxruntime"), [Test(case.program, case.inputs) for case in left])
-    accepted = sum(answer.outcome == "ok" for answer in answers)
-    assert len(found) > 20
-    assert accepted <= 0.2 * len(found)  # axes beyond a rank, pools beyond an image, sizes of 1 that Einsum stretches
+    """What a declaration's `requires` calls wrong is wrong, but for operators where onnxruntime is known to be lenient."""
+    cases = [disruptive(Wish(nodes=3, opset=18), seed) for seed in range(12 * BATCH)]
+    found = [(case, told) for case in cases if (told := broken(case.program.proto)) and told.kind == "relation"]
+    left = [(case, told) for case, told in found if not check(case.program.model)]
+    tests = [Test(case.program, case.inputs) for case, _ in left]
+    answers = workers.observe_many(resolve("onnxruntime"), tests)
+    taken = [told for (_, told), answer in zip(left, answers, strict=True) if answer.outcome == "ok"]
+    assert len(found) > 40
+    assert not [told for told in taken if told.operator not in LENIENT]
