@@ -20,8 +20,8 @@ _NOT_IN_A_NAME = re.compile(r"\W")
 def given_names(model: onnx.ModelProto) -> frozenset[str]:
     """The names of inputs, outputs, initializers, values and nodes, of bodies and functions too, that no author would write.
 
-    Each also as a compiler writes that takes only letters, digits and underscores (`conv1/relu:0`, `conv1_relu_0`). Of names of one letter all
-    are there: whether they are a name or an article, they tell nothing.
+    Each also as a compiler writes that takes only letters, digits and underscores (`conv1/relu:0`, `conv1_relu_0`). A name of one letter is
+    there, too: alone a letter tells nothing, whoever wrote it.
     """
     nodes = list(all_nodes([*model.graph.node, *(node for function in model.functions for node in function.node)]))
     found = {name for graph in _graphs(model.graph, nodes) for name in _of_graph(graph)}
