@@ -53,7 +53,7 @@ def test_names_of_every_part_and_no_words_of_authors() -> None:
     [
         ("node blk/conv_1: no shape of input.1.", "node <name>: no shape of <name>."),
         ("node 'Relu12' fails", "node <name> fails"),
-        ("name:h_t, type:float32", "name:<name>, type:<dtype>"),
+        ("name:h_t of type:float32", "name:<name> of type:<dtype>"),
         ("near onnx::Conv_3: it failed", "near <name>: it failed"),
         ("blk/conv_1_fused and chart are others", "blk/conv_1_fused and chart are others"),
         ("Check failed: (IsFloat(x.ty())) is false", "Check failed: (IsFloat(x.ty())) is false"),
