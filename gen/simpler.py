@@ -2,9 +2,9 @@
 
 The numbers of a small graph are the sizes of its leaves, the elements of leaves that tell shapes or the like, and the whole numbers in
 attributes. What ties them is what the declarations require; so a convolution's kernel takes its weight and its paddings along, a
-hidden size the weights of all gates, a batch all that is as large. Nothing is written down for any operator: after a move, broken rules are mended one after the other,
-each time by the number (of those that the node depends on) whose change leaves the fewest broken. What comes of it satisfies every
-rule that could be asked; of nodes that the declarations are silent about it promises nothing.
+hidden size the weights of all gates, a batch all that is as large. Nothing is written down for any operator: after a move, broken
+rules are mended one after the other, each time by the number (of those that the node depends on) whose change leaves the fewest
+broken. What comes of it satisfies every rule that could be asked; of nodes that the declarations are silent about it promises nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,12 +30,17 @@ class Part:
     outputs: tuple[str, ...]
     attrs: Attributes
 
+    @property
+    def key(self) -> str:
+        """The first output that is there, by which the node is known; "" without one."""
+        return next(filter(None, self.outputs), "")
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a number stands: `size` of a leaf's axis, element (`value`) of a leaf, or in the `attribute` of a node.
 
-    `owner` is the leaf, or the node's first output; `index` the axis, the element, or the item of a list (-1: it is no list).
+    `owner` is the leaf, or the node's `key`; `index` the axis, the element, or the item of a list (-1: it is no list).
     """
 
     kind: Literal["size", "value", "attribute"]
@@ -60,10 +65,11 @@ class System:
         self._trials = 0
         self._known: dict[tuple[object, ...], _Told | None] = {}
         self._above = _above(parts)
+        answers = [told for told, _ in self._walk({})]
         self._spoken = frozenset(
-            index for index, (told, _) in enumerate(self._walk({})) if told is not None
-        )  # parts that the declarations say something of
-        self.sound = all(not told[0] for told, _ in self._walk({}) if told is not None)
+            index for index, told in enumerate(answers) if told is not None
+        )  # parts that have rules
+        self.sound = all(not told[0] for told in answers if told is not None)
 
     def together(self, place: Place, target: int) -> Numbers | None:
         """A number set to a target, and what must follow it; None when nothing is found, or the system is not sound itself."""
@@ -122,9 +128,7 @@ class System:
         }
         for index, part in enumerate(self.parts):
             own = tuple(
-                (place, value)
-                for place, value in new.items()
-                if place.kind == "attribute" and place.owner == part.outputs[0]
+                (place, value) for place, value in new.items() if place.kind == "attribute" and place.owner == part.key
             )
             ins = tuple(scope.get(name) for name in part.inputs)
             key = (index, own, ins)
@@ -178,19 +182,19 @@ def _numbers(parts: Sequence[Part], leaves: Mapping[str, Typing]) -> Iterator[tu
     for part in parts:
         for name, held in part.attrs.items():
             if type(held) is int and held:
-                yield Place("attribute", part.outputs[0], name, -1), held
+                yield Place("attribute", part.key, name, -1), held
             elif isinstance(held, list):
                 for index, item in enumerate(held):
                     if type(item) is int and item:
-                        yield Place("attribute", part.outputs[0], name, index), item
+                        yield Place("attribute", part.key, name, index), item
 
 
 def _above(parts: Sequence[Part]) -> list[frozenset[str]]:
-    """For each part the leaves and the parts (by first output) that it depends on, itself among them."""
+    """For each part the leaves and the parts (by key) that it depends on, itself among them."""
     made: dict[str, frozenset[str]] = {}
     found = []
     for part in parts:
-        owners = frozenset((part.outputs[0],)).union(*(made.get(name, frozenset((name,))) for name in part.inputs))
+        owners = frozenset((part.key,)).union(*(made.get(name, frozenset((name,))) for name in part.inputs))
         made.update(dict.fromkeys(part.outputs, owners))
         found.append(owners)
     return found

@@ -19,6 +19,7 @@ from opsieve.reducer.shrink_graph import (
     declared_type,
     drop_unused,
     encoded,
+    first_output,
     graph_at,
     graphs,
     node_of,
@@ -47,8 +48,9 @@ class ModelPass:
     def edits(self, subject: Subject) -> Iterator[Edit]:
         """Constants out of the nodes first, names at last."""
         for path, node in nodes(subject.model.graph):
-            if node.op_type == "Constant" and node.domain in ("", "ai.onnx") and constant_array(node) is not None:
-                yield _unnode(path, node.output[0])
+            own = node.op_type == "Constant" and node.domain in ("", "ai.onnx")
+            if own and first_output(node) and constant_array(node) is not None:
+                yield _unnode(path, first_output(node))
         initial = {tensor.name for tensor in subject.model.graph.initializer}
         if any(info.name in initial for info in subject.model.graph.input):
             yield changing("let initializers be no inputs", {"model:defaults"}, _undefault)

@@ -18,6 +18,7 @@ from opsieve.reducer.shrink_graph import (
     Array,
     attribute_of,
     constant_array,
+    first_output,
     node_at,
     replace_tensor,
     retyped_input,
@@ -63,9 +64,11 @@ def system_of(subject: Subject) -> System:
     typings = leaves(graph, subject.inputs)
     parts = []
     for node in graph.node:
+        if not first_output(node):
+            continue  # it gives nothing, by which it could be found
         array = constant_array(node) if node.op_type == "Constant" and not node.domain else None
         if array is not None:
-            held = onnx.GraphProto(initializer=[onnx.numpy_helper.from_array(array, node.output[0])])
+            held = onnx.GraphProto(initializer=[onnx.numpy_helper.from_array(array, first_output(node))])
             typings |= leaves(held, {})
             continue
         attrs = read_attributes(node.attribute)

@@ -1,6 +1,7 @@
 """Each dimension reaches its minimum on small examples, by a tiny greedy driver: the first edit that keeps a predicate wins."""
 
 from collections.abc import Callable
+from importlib.metadata import entry_points
 
 import numpy as np
 import onnx
@@ -12,6 +13,7 @@ from onnx.reference import ReferenceEvaluator
 from opsieve.gen.structure import all_nodes, check_structure
 from opsieve.reducer.edit import Pass
 from opsieve.reducer.order import simpler
+from opsieve.reducer.reduction import GROUP
 from opsieve.reducer.shrink_attributes import AttributePass
 from opsieve.reducer.shrink_bodies import BodyPass
 from opsieve.reducer.shrink_dims import DimensionPass
@@ -396,3 +398,26 @@ def test_an_initializer_of_old_is_an_input_no_more() -> None:
     assert [info.name for info in end.model.graph.input] == list(end.inputs)
     assert end.model.ir_version == 4
     np.testing.assert_array_equal(runs(end)[0], [6, 12])
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        helper.make_node("Relu", ["x"], []),
+        helper.make_node("Dropout", ["x"], ["", ""]),
+        helper.make_node("TopK", ["x", "k"], ["", "i"], axis=1),
+        helper.make_node("Constant", [], [], value_int=1),
+        helper.make_node("Constant", [], [""], value_int=1),
+    ],
+    ids=lambda node: f"{node.op_type} {len(node.output)}",
+)
+def test_nodes_without_outputs_are_put_up_with(node: onnx.NodeProto) -> None:
+    """A compiler may well die of one."""
+    start = subject(
+        HEAD + "g (float[2,3] x) => (float[2,3] y) { k = Constant <value_ints = [1]> () y = Relu (x) }",
+        x=np.ones((2, 3), np.float32),
+    )
+    start.model.graph.node.insert(1, node)
+    for point in entry_points(group=GROUP):
+        for edit in point.load().edits(start):
+            edit.apply(start)

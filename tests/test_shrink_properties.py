@@ -19,6 +19,7 @@ from opsieve.reducer.shrink_dims import PASS as DIMENSIONS
 from opsieve.reducer.shrink_dtypes import PASS as DTYPES
 from opsieve.reducer.shrink_model import PASS as MODEL
 from opsieve.reducer.shrink_ranks import PASS as RANKS
+from opsieve.reducer.shrink_together import PASS as TOGETHER
 from opsieve.reducer.shrink_values import PASS as VALUES
 from opsieve.reducer.subject import Subject
 
@@ -142,7 +143,7 @@ def subjects(draw: Any) -> Subject:
 
 
 @pytest.mark.parametrize(
-    "each", [ATTRIBUTES, DIMENSIONS, RANKS, DTYPES, VALUES, BODIES, MODEL], ids=lambda each: each.name
+    "each", [ATTRIBUTES, DIMENSIONS, RANKS, DTYPES, VALUES, BODIES, MODEL, TOGETHER], ids=lambda each: each.name
 )
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(start=subjects(), data=st.data())
