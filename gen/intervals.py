@@ -248,7 +248,8 @@ def _bodies(step: Step, place: int) -> Breach | None:
             turn(body)
         for at, out in enumerate(step.outs):
             ends = [body.outputs[at] for body in step.bodies.values() if at < len(body.outputs)]
-            out.low, out.high = min(t.low for t in ends), max(t.high for t in ends)
+            if ends:
+                out.low, out.high = min(t.low for t in ends), max(t.high for t in ends)
     elif step.operator == "SequenceMap":
         body = step.bodies["body"]
         _hand(body.inputs, step.ins)
@@ -278,7 +279,7 @@ def _looped(step: Step, turn: "Callable[[Outline], None]") -> None:
         skipped, states = 2, len(step.ins) - 2
         for tensor, (low, high) in zip(body.inputs, ((0.0, 2.0**31), (0.0, 1.0)), strict=False):
             tensor.low, tensor.high = low, high
-        if step.ins and step.ins[0] is not None:
+        if step.ins and step.ins[0] is not None and body.inputs:
             body.inputs[0].high = max(step.ins[0].high - 1, 0.0)
     else:
         skipped, states = 0, len(step.ins) - int(step.attrs.get("num_scan_inputs", 0))

@@ -77,7 +77,10 @@ def product(sizes: Iterable[Size]) -> Size:
 
 
 def broadcast(a: Sequence[Size], b: Sequence[Size]) -> tuple[Size, ...]:
-    """The shape of two operands together by numpy's rule; `broadcasts` tells whether they have one."""
+    """The shape of two operands together by numpy's rule; `broadcasts` tells whether they have one.
+
+    ValueError where it hangs on sizes that have only names, as models that are read have.
+    """
     if a == b:
         return tuple(a)
     short, long = (a, b) if len(a) < len(b) else (b, a)
@@ -85,6 +88,10 @@ def broadcast(a: Sequence[Size], b: Sequence[Size]) -> tuple[Size, ...]:
     sides: list[Size] = list(long[:extra])
     for p, q in zip(short, long[extra:], strict=True):
         if isinstance(p, int) and isinstance(q, int):
+            sides.append(q if p == 1 else p)
+        elif isinstance(p, str) or isinstance(q, str):
+            if p != q and 1 not in (p, q):
+                raise ValueError("sizes with names")
             sides.append(q if p == 1 else p)
         else:
             import z3

@@ -238,3 +238,23 @@ def test_a_case_of_the_generator_has_no_breach():
         grown(sketch, wish)
         made = case(sketch, wish, "isra", seed)
         assert breaches(outline(made.program.proto, made.inputs)) == []
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        # A size that only a run tells beside one of 1, and beside another one.
+        "g (float[2,3] x) => (float[2,K] y) <float[2,1] w = {0,1}> { n = NonZero(x) f = Cast<to=1>(n) l = Log(f) y = Min(w, l) }",
+        "g (float[2,3] x) => (float[2,K] y) <float[2,2] w = {0,1,2,3}> { n = NonZero(x) f = Cast<to=1>(n) l = Log(f) y = Min(w, l) }",
+        # Bodies that no checker lets pass; `run --no-check` does.
+        "g (bool c, float[1] x) => (float[1] y) { z = If (c) <then_branch = t () => () {}, else_branch = e () => () {}> y = Log(x) }",
+        "g (int64 n, bool c, float[1] x) => (float[1] y) { z = Loop (n, c, x) <body = b () => () {}> y = Log(x) }",
+    ],
+    ids=["one", "names", "if", "loop"],
+)
+def test_what_rules_were_not_written_for_is_put_up_with(graph):
+    model = parsed(graph)
+    shape = [dim.dim_value for dim in model.graph.input[-1].type.tensor_type.shape.dim]
+    values = {"x": np.full(shape, -1, np.float32)}
+    found = repaired(outline(model, values), 0, True)
+    assert {breach.operator for breach in found.left} <= {"Log"}
