@@ -373,7 +373,9 @@ def _slug(target: str, version: str) -> str:
     """A file's name for a target and version as the declarations are now: other declarations make other instances."""
     digest = hashlib.sha256(f"{target} {version}".encode())
     gen = Path(__file__).resolve().parent.parent / "gen"
-    for path in sorted([*(gen / "operators").glob("*.py"), gen / "sketch.py", gen / "drawing.py", Path(__file__)]):
+    for path in sorted(
+        [*(gen / "operators").glob("*.py"), gen / "sketch.py", gen / "glue.py", gen / "drawing.py", Path(__file__)]
+    ):
         digest.update(path.read_bytes())
     readable = "".join(c if c.isalnum() else "-" for c in f"{target}-{version}")[:60]
     return f"{readable}-{digest.hexdigest()[:12]}"

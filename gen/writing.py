@@ -31,7 +31,6 @@ _PLAIN = frozenset(
     )
 )
 _FED = _PLAIN | {"bool", "string"}
-_CONTRIB = "com.microsoft"
 
 
 def written(

@@ -14,7 +14,7 @@ from opsieve.gen.operators.layouts import Instance
 from opsieve.gen.sketch import FREE, Shape, Sketch
 from opsieve.gen.tensor_facts import FLOATS
 
-_UNIT = Domain(-1, 1)
+_MOST_FACTORS, _MOST_FACTOR = 16, 1e9  # of a determinant whose bounds are told; a hostile one has 2**40
 
 
 def _matmul(sketch: Sketch, x: Tensor) -> Instance:
@@ -169,9 +169,11 @@ def _square(sketch: Sketch, x: Tensor) -> Instance:
 
 
 def _det_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
-    side = ins[0].shape[-1]
-    size = math.factorial(side) * ins[0].size ** side
-    return -size, size
+    side, size = ins[0].shape[-1], ins[0].size
+    if side > _MOST_FACTORS:
+        return -math.inf, math.inf
+    most = math.factorial(side) * size**side if size <= _MOST_FACTOR else math.inf
+    return -most, most
 
 
 def _work(inner: Any) -> Any:
