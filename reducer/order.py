@@ -120,7 +120,7 @@ def _stored(model: onnx.ModelProto) -> Iterator[TensorProto]:
             yield sparse.indices
     for node in _nodes(model):
         for attribute in node.attribute:
-            if attribute.type == AttributeProto.TENSOR:
+            if attribute.HasField("t"):  # not where a function's parameter stands for it
                 yield attribute.t
             yield from attribute.tensors
 

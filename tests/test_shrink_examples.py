@@ -421,3 +421,13 @@ def test_nodes_without_outputs_are_put_up_with(node: onnx.NodeProto) -> None:
     for point in entry_points(group=GROUP):
         for edit in point.load().edits(start):
             edit.apply(start)
+
+
+def test_a_constant_that_a_call_gives_to_a_function_stores_nothing():
+    text = """<ir_version: 10, opset_import: ["" : 21, "local" : 1]>
+        g (float[2] x) => (float[2] y) {{ y = local.f <value: tensor = float[2] {{1, {last}}}> (x) }}
+        <domain: "local", opset_import: ["" : 21]>
+        f <value> (a) => (b) {{ c = Constant <value: tensor = @value> () b = Add (a, c) }}"""
+    assert simpler(
+        Subject(parse_model(text.format(last=1)), {}, {}), Subject(parse_model(text.format(last=7.5)), {}, {})
+    )
