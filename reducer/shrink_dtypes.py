@@ -211,7 +211,7 @@ def _rename_dtype(model: onnx.ModelProto, step: Step, target: int) -> bool:
     if step.node.op_type == "ConstantOfShape":
         node = node_at(model, step.path, step.key)
         value = None if node is None else attribute_of(node, "value")
-        if node is not None and value is not None:
+        if node is not None and value is not None and value.HasField("t"):
             old = onnx.numpy_helper.to_array(value.t)
             new = _cast(old, target)
             if new is not None:
