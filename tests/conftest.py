@@ -1,6 +1,7 @@
 """What many tests share: workers that last for the session, and small models."""
 
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from opsieve.backends.zygote import Limits
 # `make test` draws the same examples everywhere; `make test-all` passes --hypothesis-profile=default and draws new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+# A job in the background of a shell ignores Ctrl-C and hands that on; tests interrupt what they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
