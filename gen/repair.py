@@ -267,19 +267,10 @@ def _reaching(graph: Outline, leaves: Mapping[str, Tensor]) -> list[list[str]]:
     found: list[list[str]] = []
     for step in graph.nodes:
         met: dict[str, None] = {}
-        for tensor in (*step.ins, *(inner for body in step.bodies.values() for inner in _read(body))):
+        for tensor in (*step.ins, *(inner for body in step.bodies.values() for inner in body.reads())):
             if tensor is not None:
                 met.update(reach.get(id(tensor), {}))
         for tensor in step.outs:
             reach[id(tensor)] = met
         found.append(list(met))
     return found
-
-
-def _read(body: Outline) -> Iterator[Tensor]:
-    """What the nodes of a body read, its own tensors among them."""
-    for step in body.nodes:
-        yield from (tensor for tensor in step.ins if tensor is not None)
-        for inner in step.bodies.values():
-            yield from _read(inner)
-    yield from body.outputs

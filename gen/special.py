@@ -6,7 +6,7 @@ narrow type lacks (ONNX's float8 pages) is left out.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -38,9 +38,7 @@ def special_inputs(
     what gen/domains.py and the declarations ask of integers) keep their values, also where they do so by way of other operators, and
     so do texts and truths. Equal seeds give equal values. BadInput for a kind that there is not.
     """
-    for kind in kinds:
-        if kind not in KINDS:
-            raise BadInput(f"there are no special values {shown(kind)}; there are {', '.join(KINDS)}")
+    check_kinds(kinds)
     values = seeded_inputs(model, seed) if inputs is None else dict(inputs)
     shapes = {name: value.shape if isinstance(value, np.ndarray) else None for name, value in values.items()}
     domains = Trace(model, shapes, _sizes(model, values)).domains
@@ -66,7 +64,7 @@ def steering(model: onnx.ModelProto) -> frozenset[str]:
     reach = {id(tensor): frozenset((tensor.name,)) for tensor in graph.inputs}
     found: set[str] = set()
     for step in graph.nodes:
-        inner = [tensor for body in step.bodies.values() for tensor in _read(body)]
+        inner = [tensor for body in step.bodies.values() for tensor in body.reads()]
         met = frozenset[str]().union(
             *(reach.get(id(tensor), ()) for tensor in (*step.ins, *inner) if tensor is not None)
         )
@@ -105,13 +103,11 @@ def _narrow(domain: Domain) -> bool:
     return domain.high - domain.low < _WIDE or domain.nonzero
 
 
-def _read(body: Outline) -> Iterator[Tensor]:
-    """What the nodes of a body read, those of bodies in it too."""
-    for step in body.nodes:
-        yield from (tensor for tensor in step.ins if tensor is not None)
-        for inner in step.bodies.values():
-            yield from _read(inner)
-    yield from body.outputs
+def check_kinds(kinds: Sequence[str]) -> None:
+    """BadInput for a kind of special values that there is not."""
+    for kind in kinds:
+        if kind not in KINDS:
+            raise BadInput(f"there are no special values {shown(kind)}; there are {', '.join(KINDS)}")
 
 
 def special_numbers(dtype: str, kinds: Sequence[str] = KINDS) -> Array:

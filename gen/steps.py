@@ -68,6 +68,14 @@ class Outline:
         for step in self.nodes:
             yield from (tensor for tensor in step.outs if tensor.name)
 
+    def reads(self) -> Iterator[Tensor]:
+        """What its nodes read, those of bodies in it too, and what it gives: its own tensors among them."""
+        for step in self.nodes:
+            yield from (tensor for tensor in step.ins if tensor is not None)
+            for body in step.bodies.values():
+                yield from body.reads()
+        yield from self.outputs
+
 
 def outline(model: onnx.ModelProto, values: Mapping[str, Any] | None = None) -> Outline:
     """A model's steps. Leaves have the extremes of their elements: of `values` for inputs, which are usual ones elsewhere unknown.

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from opsieve.gen.bad_input import BadInput, shown
 from opsieve.gen.case import Case
-from opsieve.gen.special import KINDS, special_inputs
+from opsieve.gen.special import KINDS, check_kinds, special_inputs
 
 RANGED, SEARCH, SPECIAL = "ranged", "search", "special"
 
@@ -22,9 +22,7 @@ def named_values(text: str, choices: tuple[str, ...] = (RANGED, SEARCH, SPECIAL)
     if not colon:
         return name
     given = [kind.strip() for kind in rest.split(",") if kind.strip()]
-    for kind in given or [""]:
-        if kind not in KINDS:
-            raise BadInput(f"there are no special values {shown(kind)}; there are {', '.join(KINDS)}")
+    check_kinds(given or [""])
     return name if len(set(given)) == len(KINDS) else f"{name}:{','.join(kind for kind in KINDS if kind in given)}"
 
 
