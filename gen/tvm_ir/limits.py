@@ -1,0 +1,33 @@
+"""How large and how deep a graph of nodes may be: what is read from outside is hostile.
+
+Shared nodes make a small text stand for a huge tree, and a deep one overflows the stack of whoever walks it; both are refused as
+the nodes are read, before anything walks them.
+"""
+
+from collections.abc import Callable, Iterable
+
+NODES = 2_000_000  # in the list
+TREE = 50_000_000  # nodes of the tree that the graph unfolds to
+DEPTH = 400  # a nested branch takes about six
+
+
+class Measure:
+    """Depth and unfolded size of each node of a list whose references go backwards."""
+
+    def __init__(self, fail: Callable[[str], Exception]) -> None:
+        self._fail = fail
+        self._depths: list[int] = []
+        self._sizes: list[int] = []
+
+    def add(self, references: Iterable[int]) -> None:
+        """The next node, which refers to these earlier ones."""
+        depth, size = 1, 1
+        for index in references:
+            depth = max(depth, self._depths[index] + 1)
+            size += self._sizes[index]
+        self._depths.append(depth)
+        self._sizes.append(size)
+        if len(self._depths) > NODES or size > TREE:
+            raise self._fail(f"the graph unfolds to more than {TREE:,} nodes")
+        if depth > DEPTH:
+            raise self._fail(f"the graph is nested more than {DEPTH} deep")
