@@ -7,7 +7,7 @@ Written `backend[==release][:option[=value],...]`, for example `onnxruntime`, `o
 import re
 from dataclasses import dataclass, replace
 
-from opsieve.gen.bad_input import BadInput
+from opsieve.gen.model.bad_input import BadInput
 
 _TARGET = re.compile(
     r"(?P<backend>[A-Za-z][A-Za-z0-9_-]*)(?:==(?P<release>[A-Za-z0-9.!+_-]+))?(?::(?P<options>.*))?", re.DOTALL

@@ -14,8 +14,8 @@ import random
 import time
 from collections.abc import Callable
 
-from opsieve.bisect.chance import Chance
-from opsieve.bisect.search import Answer, Chain, Search, capacity
+from opsieve.bisect.search.reproduction_rate import Chance
+from opsieve.bisect.search.search import Answer, Chain, Search, capacity
 
 Way = Callable[[int, float, float, "Test"], tuple[int, int, float]]
 Test = Callable[[int], bool]  # whether the failure shows in one test of a version

@@ -15,15 +15,15 @@ import numpy as np
 from onnx import TensorProto
 from onnx.backend.test.loader import load_node_model_tests
 
-from opsieve.backends.judge import FLOAT64, SECOND_VOICES, judge
-from opsieve.backends.lab import Lab
+from opsieve.backends.judge.judge import FLOAT64, SECOND_VOICES, judge
 from opsieve.backends.registry import display, resolve
 from opsieve.backends.target import Target
-from opsieve.backends.workers import Test, Workers
-from opsieve.backends.zygote import Limits
-from opsieve.gen.program import Program
-from opsieve.gen.tensors import graph_inputs, graph_outputs, read_tensor
-from opsieve.triage.normalise import normalise
+from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.backends.workers.zygote import Limits
+from opsieve.gen.model.program import Program
+from opsieve.gen.model.tensors import graph_inputs, graph_outputs, read_tensor
+from opsieve.triage.fingerprint.normalise import normalise
 
 ORDER = ["pass", "unsupported", "environment", "invalid", "undecided", "flaky", "fail"]
 CHUNK = 64

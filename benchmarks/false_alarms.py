@@ -15,13 +15,14 @@ import ml_dtypes
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from opsieve.backends import ort, reference
 from opsieve.backends.compare import error
-from opsieve.backends.judge import FLOAT64, NATIVE, judge
+from opsieve.backends.compilers import ort
+from opsieve.backends.judge.judge import FLOAT64, NATIVE, judge
 from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.protocol import Request
+from opsieve.backends.reference import reference
 from opsieve.backends.target import Target
-from opsieve.gen.program import Program
+from opsieve.gen.model.program import Program
 
 LEVELS = ("all", "layout", "extended", "basic", "disable_all")
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float64": np.float64}

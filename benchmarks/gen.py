@@ -21,16 +21,16 @@ from typing import Any
 
 import onnx
 
-from opsieve.backends.inference import typed
 from opsieve.backends.target import Target
-from opsieve.backends.workers import Test, Workers
-from opsieve.gen import strategies
-from opsieve.gen.bad_input import BadInput
-from opsieve.gen.case import Case
-from opsieve.gen.growth import Wish
-from opsieve.gen.inputs import seeded_inputs
-from opsieve.gen.metrics import Metrics
-from opsieve.gen.model import load_program
+from opsieve.backends.workers.inference import typed
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.case.case import Case
+from opsieve.gen.data.inputs import seeded_inputs
+from opsieve.gen.generation.random_graph import Wish
+from opsieve.gen.metrics.summary import Metrics
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.model import load_program
+from opsieve.gen.strategies import registry as strategies
 
 Generate = Callable[[int, int], Case]
 WARM_UP = 20

@@ -18,18 +18,19 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from opsieve.backends.inference import typed
-from opsieve.backends.support import both, probed
+from opsieve.backends.probing.operator_support import both, probed
 from opsieve.backends.target import Target
-from opsieve.backends.workers import Test, Workers
-from opsieve.gen import strategies, wishes
-from opsieve.gen.case import Case
-from opsieve.gen.catalogue import operators
-from opsieve.gen.growth import Wish, begun, case, grown
-from opsieve.gen.metrics import Metrics
-from opsieve.gen.plots import line_plot
-from opsieve.gen.program import Program
-from opsieve.gen.structure import all_nodes
+from opsieve.backends.workers.inference import typed
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.case.case import Case
+from opsieve.gen.generation import request as wishes
+from opsieve.gen.generation.random_graph import Wish, begun, case, grown
+from opsieve.gen.metrics.plots import line_plot
+from opsieve.gen.metrics.summary import Metrics
+from opsieve.gen.model.program import Program
+from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.operators.catalogue import operators
+from opsieve.gen.strategies import registry as strategies
 
 LEFT_OUT = ("disruptive", "mix")
 GROUP = 250

@@ -30,8 +30,8 @@ from typing import Any
 import numpy as np
 from triaging.changes import KINDS, change, sites
 
-from opsieve.triage.foreign_logs import fingerprint_of
-from opsieve.triage.foreign_records import record_of
+from opsieve.triage.external.external_logs import fingerprint_of
+from opsieve.triage.external.external_records import record_of
 
 
 @dataclass(frozen=True)

@@ -31,11 +31,11 @@ from reducing.users import as_a_user
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.target import Target
-from opsieve.backends.workers import Workers
-from opsieve.gen.intake import open_case
-from opsieve.reducer.check import TargetCheck
-from opsieve.reducer.discover import find
-from opsieve.reducer.subject import Subject
+from opsieve.backends.workers.workers import Workers
+from opsieve.gen.case.open_case import open_case
+from opsieve.reducer.oracle.discover import find
+from opsieve.reducer.oracle.interestingness import TargetCheck
+from opsieve.reducer.problem.subject import Subject
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "cases" / "reduce"

@@ -17,17 +17,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parent.parent))
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 
-from tests.failing import TRIGGERS, host
+from failing import TRIGGERS, host
 
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers import Workers
-from opsieve.reducer.discover import NotReproduced, find
-from opsieve.reducer.journal import Journal
-from opsieve.reducer.node_passes import BYPASS, NODES, OUTPUTS
+from opsieve.backends.workers.workers import Workers
+from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS
+from opsieve.reducer.oracle.discover import NotReproduced, find
+from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, reduce_failure
-from opsieve.reducer.subject import Subject
 
 COLOURS = {"error": "#1b7837", "crash": "#b2182b", "wrong": "#2166ac"}
 _SIDE, _EDGE = 420, 40  # of the plot, in pixels

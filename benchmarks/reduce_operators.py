@@ -16,17 +16,17 @@ from collections.abc import Iterator, Sequence
 import onnx
 
 from opsieve.backends.target import Target
-from opsieve.backends.workers import Workers
-from opsieve.gen.catalogue import first_dtypes, operators
-from opsieve.gen.declaration import ANY, Operator
-from opsieve.gen.growth import SUPPORTED, Wish, case, single
-from opsieve.gen.sketch import Choice
-from opsieve.gen.structure import all_nodes
-from opsieve.gen.tensors import read_tensor
-from opsieve.reducer.check import Answer, program
-from opsieve.reducer.journal import Journal
+from opsieve.backends.workers.workers import Workers
+from opsieve.gen.build.graph_builder import Choice
+from opsieve.gen.generation.random_graph import SUPPORTED, Wish, case, single
+from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.model.tensors import read_tensor
+from opsieve.gen.operators.catalogue import first_dtypes, operators
+from opsieve.gen.spec.declaration import ANY, Operator
+from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.oracle.interestingness import Answer, program
+from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, passes, reduce_by_check
-from opsieve.reducer.subject import Subject
 
 PLAIN = Target.parse("onnxruntime:disable_all")
 _LIKED = ("float32", "int64", "bool", "int8", "uint8")

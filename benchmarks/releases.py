@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from opsieve.backends.interpreters import find_interpreters
 from opsieve.backends.registry import plugin
-from opsieve.backends.releases import Environment, ReleaseStore
+from opsieve.backends.releases.interpreters import find_interpreters
+from opsieve.backends.releases.releases import Environment, ReleaseStore
 
 RELEASES = ("1.31.0", "1.20.1", "1.14.1", "1.12.1", "1.10.0", "1.9.0")
 ROUNDS = 100

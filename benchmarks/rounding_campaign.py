@@ -19,18 +19,18 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from opsieve.backends.judge import FLOAT64
-from opsieve.backends.lab import Lab
+from opsieve.backends.judge.judge import FLOAT64
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers import Workers
-from opsieve.gen.case import Case
-from opsieve.gen.growth import Wish
-from opsieve.gen.program import Program
-from opsieve.gen.strategies import generate
-from opsieve.triage.campaign import do_tests
-from opsieve.triage.queries import Queries
-from opsieve.triage.review import review
-from opsieve.triage.store import Campaign, Store
+from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.workers import Workers
+from opsieve.gen.case.case import Case
+from opsieve.gen.generation.random_graph import Wish
+from opsieve.gen.model.program import Program
+from opsieve.gen.strategies.registry import generate
+from opsieve.triage.campaign.campaign import do_tests
+from opsieve.triage.review.review import review
+from opsieve.triage.store.queries import Queries
+from opsieve.triage.store.store import Campaign, Store
 
 PLAIN = frozenset(["Add", "Sub", "Mul", "Div", "Relu", "Tanh", "Sigmoid", "Sqrt", "Exp", "Abs", "Neg", "ReduceMean"])
 SHOWING = ("Floor", "Cast", "Sin", "ArgMax")

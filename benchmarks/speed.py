@@ -20,11 +20,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from opsieve.gen import strategies
-from opsieve.gen.growth import Wish
-from opsieve.gen.sketch import Budget
-from opsieve.gen.strategy_mix import BATCH, WEIGHTS
-from opsieve.gen.structure import all_nodes
+from opsieve.gen.build.graph_builder import Budget
+from opsieve.gen.generation.random_graph import Wish
+from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.strategies import registry as strategies
+from opsieve.gen.strategies.mix import BATCH, WEIGHTS
 
 SIZES = "10,30,100,300,1000"
 ROOMY = Budget(elements=1 << 22, work=1 << 26)

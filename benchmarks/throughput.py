@@ -17,8 +17,8 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from opsieve.backends.target import Target
-from opsieve.backends.workers import Test, Workers
-from opsieve.gen.program import Program
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.model.program import Program
 
 UNARY = ["Relu", "Sigmoid", "Tanh", "Neg", "Abs", "Softplus", "Elu", "HardSwish", "Exp"]
 BINARY = ["Add", "Mul", "Sub", "Max"]

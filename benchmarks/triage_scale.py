@@ -21,14 +21,14 @@ from onnx import TensorProto, helper
 
 from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.verdict import Mismatch, Verdict
-from opsieve.gen.case import Case
-from opsieve.gen.program import Program
-from opsieve.triage.decisions import Ledger
-from opsieve.triage.fingerprint import fingerprint
-from opsieve.triage.index_file import writing
-from opsieve.triage.queries import Queries
-from opsieve.triage.review import review
-from opsieve.triage.store import Campaign, Done, Finding, Store
+from opsieve.gen.case.case import Case
+from opsieve.gen.model.program import Program
+from opsieve.triage.fingerprint.fingerprint import fingerprint
+from opsieve.triage.review.review import review
+from opsieve.triage.store.decisions import Ledger
+from opsieve.triage.store.index_file import writing
+from opsieve.triage.store.queries import Queries
+from opsieve.triage.store.store import Campaign, Done, Finding, Store
 
 OPERATORS = [
     "Pad",

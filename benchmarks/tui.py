@@ -24,14 +24,14 @@ from typing import Any
 from textual.widgets import Input
 from triage_scale import CAMPAIGN, enter, failures
 
-from opsieve.triage.queries import Queries
-from opsieve.triage.review import review
-from opsieve.triage.store import Store
-from opsieve.tui.app.cluster_screen import ClusterScreen
-from opsieve.tui.app.clusters_screen import ClustersScreen
-from opsieve.tui.app.lines_view import LinesView
-from opsieve.tui.app.paged_list import PagedList
-from opsieve.tui.app.sieve_app import SieveApp
+from opsieve.triage.review.review import review
+from opsieve.triage.store.queries import Queries
+from opsieve.triage.store.store import Store
+from opsieve.tui.app.app import SieveApp
+from opsieve.tui.app.screens.cluster_screen import ClusterScreen
+from opsieve.tui.app.screens.clusters_screen import ClustersScreen
+from opsieve.tui.app.widgets.lines_view import LinesView
+from opsieve.tui.app.widgets.paged_list import PagedList
 
 BEAT = 0.02
 FILTERS = (

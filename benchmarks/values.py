@@ -23,14 +23,14 @@ from typing import Any
 
 import numpy as np
 
+from opsieve.backends.probing.value_search import Effort, Wanted, broken, exposed, search_values
 from opsieve.backends.target import Target
-from opsieve.backends.value_search import Effort, Wanted, broken, exposed, search_values
-from opsieve.backends.workers import Test, Workers
-from opsieve.gen.growth import Wish
-from opsieve.gen.program import Program
-from opsieve.gen.repair import Guesses, refilled, with_weights
-from opsieve.gen.steps import outline
-from opsieve.gen.strategies import generate
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.analysis.input_ranges import Guesses, refilled, with_weights
+from opsieve.gen.analysis.typed_graph import outline
+from opsieve.gen.generation.random_graph import Wish
+from opsieve.gen.model.program import Program
+from opsieve.gen.strategies.registry import generate
 
 ORT = Target.parse("onnxruntime:disable_all")
 METHODS: Mapping[str, tuple[tuple[str, ...], str]] = {

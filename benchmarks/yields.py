@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsieve.gen.plots import line_plot
+from opsieve.gen.metrics.plots import line_plot
 
 TARGETS = ("onnxruntime", "tvm", "onnxoptimizer", "onnxsim", "onnxslim", "onnxscript")
 APART = ("broken", "mismatch")  # kinds that need a reduced graph to be told apart

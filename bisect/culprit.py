@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, Literal
 
-from opsieve.gen.bad_input import BadInput, shown
-from opsieve.gen.files import reason
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.files import reason
 
 NAME = "culprit.json"
 _MAX_BYTES = 4 << 20

@@ -60,18 +60,18 @@ def command(
     With no options it finds what fails: every installed compiler is asked, and the reference says who is right. What is left is
     written with its inputs, a script and a certificate. Exit code 3 when nothing fails.
     """
-    from opsieve.gen.bad_input import BadInput
+    from opsieve.gen.model.bad_input import BadInput
 
     if not 0 < seconds <= 86400:
         raise BadInput("--seconds must lie between 0 and 86400.")
     if not 64 <= memory <= 1 << 20:
         raise BadInput("--memory must lie between 64 and 1048576 MiB.")
-    from opsieve.backends.zygote import Limits
-    from opsieve.reducer.lanes import Lanes
+    from opsieve.backends.workers.zygote import Limits
+    from opsieve.reducer.worker_pool import Lanes
 
     with Lanes(Limits(seconds=seconds, memory=memory << 20), jobs, offline, targets) as workers:
+        from opsieve.reducer.problem.store_cases import place_of
         from opsieve.reducer.session import Session, Wanted  # while the workers start
-        from opsieve.reducer.stored import place_of
 
         place = place_of(case, store)
         wanted = Wanted(place, inputs, expected, targets, against, level, script, output, jobs, seed, seconds)
@@ -81,7 +81,7 @@ def command(
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit: 0 reduced, 2 bad usage or input, 3 nothing fails, 130 interrupted with the best saved."""
-    from opsieve.gen.bad_input import BadInput
+    from opsieve.gen.model.bad_input import BadInput
 
     try:
         code = command.main(arguments, prog_name="reduce", standalone_mode=False)

@@ -17,14 +17,14 @@ from typing import Any
 import msgspec
 
 from opsieve import __version__
-from opsieve.gen.bad_input import BadInput, shown
-from opsieve.gen.case import Case, Origin, save
-from opsieve.gen.files import reason
-from opsieve.gen.program import Program
-from opsieve.reducer.check import program
-from opsieve.reducer.journal import Journal
+from opsieve.gen.case.case import Case, Origin, save
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.files import reason
+from opsieve.gen.model.program import Program
+from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.oracle.interestingness import program
+from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Reduction
-from opsieve.reducer.subject import Subject
 
 MODEL = "case.reduced.onnx"
 STORY = "reduction.json"

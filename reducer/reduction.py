@@ -6,22 +6,32 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from opsieve.backends.target import Target
-from opsieve.backends.workers import Workers
-from opsieve.gen.bad_input import BadInput
-from opsieve.gen.faults import broken
-from opsieve.reducer.acceptance import AcceptedCheck
-from opsieve.reducer.check import Answer, Check, Repeated, TargetCheck, Validator, cure_set, finite, program, runs_for
-from opsieve.reducer.discover import REPLAYS, NotReproduced, Premise, still
-from opsieve.reducer.edit import Pass
-from opsieve.reducer.engine import Engine, Progress, Rules
-from opsieve.reducer.journal import Journal
-from opsieve.reducer.node_passes import BYPASS, NODES, OUTPUTS
-from opsieve.reducer.node_phase import ENOUGH, NodePhase
-from opsieve.reducer.recording import recorded
-from opsieve.reducer.sameness import Level
-from opsieve.reducer.shrink_bodies import OPENING
-from opsieve.reducer.subject import Subject
-from opsieve.triage.normalise import normalise
+from opsieve.backends.workers.workers import Workers
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.invalid_marker import broken
+from opsieve.reducer.engine.engine import Engine, Progress, Rules
+from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS
+from opsieve.reducer.nodes.node_phase import ENOUGH, NodePhase
+from opsieve.reducer.oracle.accepts_invalid import AcceptedCheck
+from opsieve.reducer.oracle.discover import REPLAYS, NotReproduced, Premise, still
+from opsieve.reducer.oracle.interestingness import (
+    Answer,
+    Check,
+    Repeated,
+    TargetCheck,
+    Validator,
+    cure_set,
+    finite,
+    program,
+    runs_for,
+)
+from opsieve.reducer.passes.bodies import OPENING
+from opsieve.reducer.problem.edit import Pass
+from opsieve.reducer.problem.recording import recorded
+from opsieve.reducer.problem.sameness import Level
+from opsieve.reducer.problem.subject import Subject
+from opsieve.triage.fingerprint.normalise import normalise
 
 GROUP = "opsieve.reductions"
 # Where a dimension stands in a round: what removes most comes first. Others follow in alphabetical order.

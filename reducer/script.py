@@ -1,19 +1,19 @@
-"""The script of a reduced failure, written as every exported one is (opsieve.triage.export_script)."""
+"""The script of a reduced failure, written as every exported one is (opsieve.triage.export.script)."""
 
 import subprocess
 from dataclasses import replace
 
-from opsieve.backends.lab import Lab
+from opsieve.backends.judge.judging_session import told
 from opsieve.backends.registry import display
-from opsieve.backends.trial import told
-from opsieve.backends.workers import Workers
-from opsieve.gen.case import Case
-from opsieve.reducer.check import compared, program, runs_for
-from opsieve.reducer.discover import Premise
-from opsieve.reducer.subject import Subject
-from opsieve.triage.exhibit import VOICES, Exhibit, right_outputs
-from opsieve.triage.export_script import script as written
-from opsieve.triage.export_text import ModelText, model_text, printer
+from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.workers import Workers
+from opsieve.gen.case.case import Case
+from opsieve.reducer.oracle.discover import Premise
+from opsieve.reducer.oracle.interestingness import compared, program, runs_for
+from opsieve.reducer.problem.subject import Subject
+from opsieve.triage.export.export_input import VOICES, Exhibit, right_outputs
+from opsieve.triage.export.script import script as written
+from opsieve.triage.export.text import ModelText, model_text, printer
 
 
 class Printer:

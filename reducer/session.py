@@ -15,24 +15,24 @@ import click
 import msgspec
 
 from opsieve.backends.registry import display, resolve
-from opsieve.backends.workers import Workers
-from opsieve.backends.zygote import Unavailable
-from opsieve.gen.bad_input import BadInput, shown
-from opsieve.gen.case import Case, Origin
-from opsieve.gen.intake import open_case
-from opsieve.reducer.check import ScriptCheck, Validator, program
-from opsieve.reducer.discover import NotReproduced, Premise, find, installed
-from opsieve.reducer.engine import Engine, Progress, Rules, digest
-from opsieve.reducer.journal import NAME, Journal
-from opsieve.reducer.lanes import say
-from opsieve.reducer.order import count_nodes
+from opsieve.backends.workers.workers import Workers
+from opsieve.backends.workers.zygote import Unavailable
+from opsieve.gen.case.case import Case, Origin
+from opsieve.gen.case.open_case import open_case
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.reducer.engine.engine import Engine, Progress, Rules, digest
+from opsieve.reducer.engine.journal import NAME, Journal
+from opsieve.reducer.oracle.discover import NotReproduced, Premise, find, installed
+from opsieve.reducer.oracle.interestingness import ScriptCheck, Validator, program
 from opsieve.reducer.output import MODEL, SCRIPT, STORY, save_reduction, save_subject, shapes
-from opsieve.reducer.recording import recorded
+from opsieve.reducer.problem.order import count_nodes
+from opsieve.reducer.problem.recording import recorded
+from opsieve.reducer.problem.sameness import LEVELS, Level
+from opsieve.reducer.problem.store_cases import target_of, title_of
+from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, Reduction, certify, check_of, passes, reduce_by_check, reduce_failure
-from opsieve.reducer.sameness import LEVELS, Level
 from opsieve.reducer.script import Printer, script
-from opsieve.reducer.stored import target_of, title_of
-from opsieve.reducer.subject import Subject
+from opsieve.reducer.worker_pool import say
 
 _SAVE_EVERY = 1.0  # seconds between two savings of the best so far
 _MOST_PRINTED = 60  # lines of the reduced graph

@@ -20,16 +20,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from opsieve.backends.judge import SECOND_VOICES, judge
-from opsieve.backends.lab import Lab
+from opsieve.backends.judge.judge import SECOND_VOICES, judge
 from opsieve.backends.registry import names, resolve
 from opsieve.backends.target import Target
 from opsieve.backends.verdict import Verdict
-from opsieve.backends.workers import Workers
-from opsieve.backends.zygote import Unavailable
-from opsieve.gen.intake import open_case
-from opsieve.gen.strategies import generate
-from opsieve.triage.store import Store
+from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.workers import Workers
+from opsieve.backends.workers.zygote import Unavailable
+from opsieve.gen.case.open_case import open_case
+from opsieve.gen.strategies.registry import generate
+from opsieve.triage.store.store import Store
 
 SAMPLES = Path(__file__).resolve().parent
 MADE = SAMPLES.parent / "build" / "demo"

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from demo import SAMPLES, samples
 
-from opsieve.backends.judge import SECOND_VOICES, judge
-from opsieve.backends.lab import Lab
+from opsieve.backends.judge.judge import SECOND_VOICES, judge
 from opsieve.backends.registry import display, resolve
 from opsieve.backends.target import Target
-from opsieve.backends.workers import Workers
-from opsieve.backends.zygote import Unavailable
-from opsieve.gen.intake import open_case
-from opsieve.triage.told import told_mismatch
+from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.workers import Workers
+from opsieve.backends.workers.zygote import Unavailable
+from opsieve.gen.case.open_case import open_case
+from opsieve.triage.store.failure_record import told_mismatch
 
 OBSERVED = SAMPLES / "observed.jsonl"
 PATH = re.compile(r"(?:/[\w.+@-]++)++")

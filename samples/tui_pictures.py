@@ -21,14 +21,14 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
-from opsieve.triage.decisions import Ledger
-from opsieve.tui.app.case_screen import CaseScreen
-from opsieve.tui.app.cluster_screen import ClusterScreen
-from opsieve.tui.app.clusters_screen import ClustersScreen
-from opsieve.tui.app.demo_store import make_demo
-from opsieve.tui.app.export_screen import ExportScreen
-from opsieve.tui.app.paged_list import PagedList
-from opsieve.tui.app.sieve_app import SieveApp
+from opsieve.triage.store.decisions import Ledger
+from opsieve.tui.app.app import SieveApp
+from opsieve.tui.app.screens.case_screen import CaseScreen
+from opsieve.tui.app.screens.cluster_screen import ClusterScreen
+from opsieve.tui.app.screens.clusters_screen import ClustersScreen
+from opsieve.tui.app.screens.export_screen import ExportScreen
+from opsieve.tui.app.services.demo_store import make_demo
+from opsieve.tui.app.widgets.paged_list import PagedList
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 CAST = IMAGES / "tui-session.cast"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from opsieve.backends.workers import Workers
-from opsieve.backends.zygote import Limits
+from opsieve.backends.workers.workers import Workers
+from opsieve.backends.workers.zygote import Limits
 
 # `make test` draws the same examples everywhere; `make test-all` passes --hypothesis-profile=default and draws new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None)

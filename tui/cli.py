@@ -12,32 +12,35 @@ from opsieve import __version__
 
 # name -> (module with a click command called `command`, or module:command, one line for the overview)
 COMMANDS = {
-    "run": ("opsieve.tui.run", "Judge models on one or many targets: pass or fail, with the reason."),
-    "bisect": ("opsieve.tui.bisect_command", "Find the release or the commit that brought a failure."),
-    "attribute": ("opsieve.tui.attribute_command", "Find the optimiser pass that causes a failure."),
-    "fuzz": ("opsieve.tui.fuzz", "Generate programs, run them on many targets, store what fails."),
-    "gen": ("opsieve.tui.gen_command", "Generate programs, as case folders or .onnx files."),
-    "import": ("opsieve.tui.import_command", "Take models and values that other tools left, as case folders."),
-    "metrics": ("opsieve.tui.metrics_command", "Tell how diverse the models in a folder are."),
+    "run": ("opsieve.tui.commands.run_command", "Judge models on one or many targets: pass or fail, with the reason."),
+    "bisect": ("opsieve.tui.commands.bisect_command", "Find the release or the commit that brought a failure."),
+    "attribute": ("opsieve.tui.commands.attribute_command", "Find the optimiser pass that causes a failure."),
+    "fuzz": ("opsieve.tui.commands.fuzz_command", "Generate programs, run them on many targets, store what fails."),
+    "gen": ("opsieve.tui.commands.gen_command", "Generate programs, as case folders or .onnx files."),
+    "import": ("opsieve.tui.commands.import_command", "Take models and values that other tools left, as case folders."),
+    "metrics": ("opsieve.tui.commands.metrics_command", "Tell how diverse the models in a folder are."),
     "triage": (
-        "opsieve.tui.triage_command",
+        "opsieve.tui.commands.triage_command",
         "Rank, reduce and explain what a store holds; triage logs of other tools.",
     ),
-    "clusters": ("opsieve.tui.clusters_command", "List the bugs of a store."),
-    "show": ("opsieve.tui.show_command", "Show a cluster or a case, and why it is where it is."),
-    "merge": ("opsieve.tui.decisions_command:merge", "Say that clusters are one bug."),
-    "split": ("opsieve.tui.decisions_command:split", "Take a fingerprint or a case out of its cluster."),
-    "mark": ("opsieve.tui.decisions_command:mark", "Mark a cluster new, confirmed, known, fixed or wontfix."),
-    "pin": ("opsieve.tui.decisions_command:pin", "Put a cluster before all others."),
-    "note": ("opsieve.tui.decisions_command:note", "Write a note on a cluster."),
-    "rename": ("opsieve.tui.decisions_command:rename", "Give a cluster a title of your own."),
-    "undo": ("opsieve.tui.decisions_command:undo", "Take back the latest decision."),
-    "redo": ("opsieve.tui.decisions_command:redo", "Do again what was undone last."),
-    "tui": ("opsieve.tui.tui_command", "Triage a store in the terminal app."),
-    "index": ("opsieve.tui.index_command", "Build a store's index anew from its case folders."),
-    "export": ("opsieve.tui.export_command", "Write a failure as a script, an issue, a test or a zip for others."),
+    "clusters": ("opsieve.tui.commands.clusters_command", "List the bugs of a store."),
+    "show": ("opsieve.tui.commands.show_command", "Show a cluster or a case, and why it is where it is."),
+    "merge": ("opsieve.tui.commands.decisions_command:merge", "Say that clusters are one bug."),
+    "split": ("opsieve.tui.commands.decisions_command:split", "Take a fingerprint or a case out of its cluster."),
+    "mark": ("opsieve.tui.commands.decisions_command:mark", "Mark a cluster new, confirmed, known, fixed or wontfix."),
+    "pin": ("opsieve.tui.commands.decisions_command:pin", "Put a cluster before all others."),
+    "note": ("opsieve.tui.commands.decisions_command:note", "Write a note on a cluster."),
+    "rename": ("opsieve.tui.commands.decisions_command:rename", "Give a cluster a title of your own."),
+    "undo": ("opsieve.tui.commands.decisions_command:undo", "Take back the latest decision."),
+    "redo": ("opsieve.tui.commands.decisions_command:redo", "Do again what was undone last."),
+    "tui": ("opsieve.tui.commands.tui_command", "Triage a store in the terminal app."),
+    "index": ("opsieve.tui.commands.index_command", "Build a store's index anew from its case folders."),
+    "export": (
+        "opsieve.tui.commands.export_command",
+        "Write a failure as a script, an issue, a test or a zip for others.",
+    ),
     "doctor": (
-        "opsieve.tui.doctor",
+        "opsieve.tui.commands.doctor_command",
         "Tell which compilers are installed, what they accept, how to install the others.",
     ),
 }
@@ -72,7 +75,7 @@ def opsieve() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit: 0 fine, 1 failures found, 2 bad usage or input, 130 interrupted."""
-    from opsieve.gen.bad_input import BadInput
+    from opsieve.gen.model.bad_input import BadInput
 
     try:
         code = opsieve.main(arguments, prog_name="opsieve", standalone_mode=False)

@@ -18,18 +18,18 @@ from pathlib import Path
 import onnx
 
 from opsieve.backends.target import Target
-from opsieve.backends.workers import Workers
-from opsieve.gen.case import Case
-from opsieve.reducer.check import Check, TargetCheck, Validator
-from opsieve.reducer.discover import find
-from opsieve.reducer.engine import Engine, Rules
-from opsieve.reducer.graph import Graph, cut
-from opsieve.reducer.journal import Journal
-from opsieve.reducer.node_passes import BYPASS, NODES, OUTPUTS
-from opsieve.reducer.order import count_nodes
-from opsieve.reducer.recording import recorded
+from opsieve.backends.workers.workers import Workers
+from opsieve.gen.case.case import Case
+from opsieve.reducer.engine.engine import Engine, Rules
+from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS
+from opsieve.reducer.oracle.discover import find
+from opsieve.reducer.oracle.interestingness import Check, TargetCheck, Validator
+from opsieve.reducer.problem.graph import Graph, cut
+from opsieve.reducer.problem.order import count_nodes
+from opsieve.reducer.problem.recording import recorded
+from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import certify
-from opsieve.reducer.subject import Subject
 
 _SECONDS = 200.0  # of a peer on one case, then it is killed
 _MOST_QUERIES = 1500

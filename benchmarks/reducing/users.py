@@ -18,10 +18,10 @@ import onnx
 from reducing.peers import Peer, Question, cpu_seconds
 
 from opsieve.backends.registry import plugin
-from opsieve.backends.releases import ReleaseStore
+from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.target import Target
-from opsieve.reducer.order import count_nodes
-from opsieve.reducer.subject import Subject
+from opsieve.reducer.problem.order import count_nodes
+from opsieve.reducer.problem.subject import Subject
 
 _SECONDS = 200.0
 _CHECK = """

@@ -12,26 +12,26 @@ from triaging.drawing_faults import TARGETS, Seed
 from triaging.failure import Failure
 
 from opsieve.backends.compare import compare
-from opsieve.backends.judge import judge
-from opsieve.backends.lab import Lab
+from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.judging_session import NATIVE, declared_dtypes
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
-from opsieve.backends.trial import NATIVE, declared_dtypes
-from opsieve.backends.workers import Test, Workers
-from opsieve.bisect.pass_source import blame_passes
-from opsieve.gen.bad_input import BadInput
-from opsieve.gen.case import Case
-from opsieve.gen.growth import Wish
-from opsieve.gen.program import Program
-from opsieve.gen.strategies import generate
-from opsieve.gen.structure import all_nodes
-from opsieve.reducer.discover import NotReproduced, find
-from opsieve.reducer.journal import Journal
+from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.bisect.passes.pass_source import blame_passes
+from opsieve.gen.case.case import Case
+from opsieve.gen.generation.random_graph import Wish
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.program import Program
+from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.strategies.registry import generate
+from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.oracle.discover import NotReproduced, find
+from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, passes, reduce_failure
-from opsieve.reducer.subject import Subject
-from opsieve.triage.evidence import Evidence
-from opsieve.triage.given_names import given_names
-from opsieve.triage.signature import signature_of
+from opsieve.triage.fingerprint.evidence import Evidence
+from opsieve.triage.fingerprint.graph_signature import signature_of
+from opsieve.triage.fingerprint.program_names import given_names
 
 BATCH = 8  # faults whose workers are alive at once
 DIMENSIONS = ("bodies", "nodes", "outputs", "bypass", "constants")  # what removes nodes; the others change their values

@@ -12,11 +12,11 @@ from triaging.published_rules import Shown
 
 from opsieve.backends.observation import Observation
 from opsieve.backends.verdict import Verdict
-from opsieve.gen.case import Case
-from opsieve.triage.clusters import alternatives
-from opsieve.triage.evidence import NOTHING, Evidence
-from opsieve.triage.fingerprint import Fingerprint, fingerprint
-from opsieve.triage.told import Absent
+from opsieve.gen.case.case import Case
+from opsieve.triage.clustering.clusters import alternatives
+from opsieve.triage.fingerprint.evidence import NOTHING, Evidence
+from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
+from opsieve.triage.store.failure_record import Absent
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from triaging.changes import change, sites
 
-from opsieve.backends.transformed import ONNXSCRIPT
-from opsieve.backends.tvm_relax import BACKEND as TVM
+from opsieve.backends.compilers.transformers.targets import ONNXSCRIPT
+from opsieve.backends.compilers.tvm_relax import BACKEND as TVM
 
 FILES = {
     "importer": "tvm.relax.frontend.onnx.onnx_frontend",

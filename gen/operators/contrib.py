@@ -6,16 +6,16 @@ Facts: onnxruntime's schemas and its document of contrib operators, checked by r
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.gen.declaration import OUTPUTS, Attributes, Bounds, Ins, Operator, Tensor, Typed
-from opsieve.gen.domains import Domain
-from opsieve.gen.numbers_like import broadcast
-from opsieve.gen.operators.layouts import Instance, with_zero
+from opsieve.gen.build.graph_builder import FREE, Sketch
+from opsieve.gen.operators.conv_pool import _conv, _conv_bounds, _conv_cost, _conv_fits, _conv_type
+from opsieve.gen.operators.data_movement import Instance, with_zero
+from opsieve.gen.operators.matmul import _gemm, _gemm_bounds, _gemm_fits, _gemm_type, _matrix_shape
 from opsieve.gen.operators.normalisations import normal
-from opsieve.gen.operators.products import _gemm, _gemm_bounds, _gemm_fits, _gemm_type, _matrix_shape
 from opsieve.gen.operators.quantised import _scales, _zero_points, full
 from opsieve.gen.operators.reductions import axis_of
-from opsieve.gen.operators.windows import _conv, _conv_bounds, _conv_cost, _conv_fits, _conv_type
-from opsieve.gen.sketch import FREE, Sketch
+from opsieve.gen.spec.declaration import OUTPUTS, Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.symbolic_arith import broadcast
 
 DOMAIN = "com.microsoft"
 _FLOATS = ("float32", "float16")

@@ -9,13 +9,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed
-from opsieve.gen.domains import Domain
+from opsieve.gen.build.graph_builder import Body, Choice, Sketch
+from opsieve.gen.operators.data_movement import Instance
 from opsieve.gen.operators.elementwise import OPERATORS as ELEMENTWISE
-from opsieve.gen.operators.layouts import Instance
-from opsieve.gen.schema import form
-from opsieve.gen.sketch import Body, Choice, Sketch
-from opsieve.gen.tensor_facts import LARGEST, LEAST, NUMERIC
+from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, NUMERIC
+from opsieve.gen.spec.schema import form
 
 _DEPTH = 2  # bodies within bodies
 _DTYPES = (*NUMERIC, "bool")

@@ -7,13 +7,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.declaration import ANY, Attributes, Bounds, Ins, Operator, Tensor, Typed
-from opsieve.gen.domains import Domain
-from opsieve.gen.numbers_like import Truth, broadcast, broadcasts, either
-from opsieve.gen.schema import form
-from opsieve.gen.sketch import Sketch
-from opsieve.gen.tensor_facts import INTEGERS, LARGEST, LEAST, NUMBER, SIGNED, UNSIGNED, is_float
-from opsieve.gen.tensors import DTYPES
+from opsieve.gen.build.graph_builder import Sketch
+from opsieve.gen.model.tensors import DTYPES
+from opsieve.gen.spec.declaration import ANY, Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.dtype_facts import INTEGERS, LARGEST, LEAST, NUMBER, SIGNED, UNSIGNED, is_float
+from opsieve.gen.spec.schema import form
+from opsieve.gen.spec.symbolic_arith import Truth, broadcast, broadcasts, either
 
 Interval = Callable[[float, float], Bounds]
 _NONZERO = Domain(nonzero=True)

@@ -8,13 +8,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.declaration import ANY, OUTPUTS, Attributes, Bounds, Ins, Operator, Tensor, Typed, hull
-from opsieve.gen.domains import Domain
-from opsieve.gen.numbers_like import Truth, divisors, either
-from opsieve.gen.operators.layouts import Instance
+from opsieve.gen.build.graph_builder import Sketch
+from opsieve.gen.operators.data_movement import Instance
 from opsieve.gen.operators.reductions import axis_of
-from opsieve.gen.sketch import Sketch
-from opsieve.gen.tensor_facts import FLOATS
+from opsieve.gen.spec.declaration import ANY, OUTPUTS, Attributes, Bounds, Ins, Operator, Tensor, Typed, hull
+from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.dtype_facts import FLOATS
+from opsieve.gen.spec.symbolic_arith import Truth, divisors, either
 
 _SCALE = Domain(0.2, 2)
 _VARIANCE = Domain(0.3, 4)

@@ -8,14 +8,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed
-from opsieve.gen.numbers_like import Truth
-from opsieve.gen.operators.layouts import Instance
-from opsieve.gen.operators.products import _inner, _matmul, _matrix_shape
-from opsieve.gen.operators.windows import _conv_cost, kernel_for, place_windows, placed
-from opsieve.gen.schema import form
-from opsieve.gen.sketch import FREE, Shape, Sketch
-from opsieve.gen.tensor_facts import LARGEST, LEAST, is_float
+from opsieve.gen.build.graph_builder import FREE, Shape, Sketch
+from opsieve.gen.operators.conv_pool import _conv_cost, kernel_for, place_windows, placed
+from opsieve.gen.operators.data_movement import Instance
+from opsieve.gen.operators.matmul import _inner, _matmul, _matrix_shape
+from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, is_float
+from opsieve.gen.spec.schema import form
+from opsieve.gen.spec.symbolic_arith import Truth
 
 _SCALES = (0.02, 0.05, 0.1, 0.125, 0.25, 0.5)
 _ZERO = {

@@ -7,12 +7,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.declaration import OUTPUTS, Attributes, Bounds, Ins, Operator, Tensor, Typed
-from opsieve.gen.domains import Domain
-from opsieve.gen.numbers_like import Truth
-from opsieve.gen.operators.layouts import Instance
-from opsieve.gen.sketch import Sketch
-from opsieve.gen.tensor_facts import FLOATS
+from opsieve.gen.build.graph_builder import Sketch
+from opsieve.gen.operators.data_movement import Instance
+from opsieve.gen.spec.declaration import OUTPUTS, Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.dtype_facts import FLOATS
+from opsieve.gen.spec.symbolic_arith import Truth
 
 _SMALL = Domain(-1, 1)
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}

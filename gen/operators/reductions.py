@@ -8,12 +8,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.declaration import ANY, Attributes, Bounds, Ins, Operator, Tensor, Typed
-from opsieve.gen.domains import Domain
-from opsieve.gen.numbers_like import Size, Truth, product
-from opsieve.gen.schema import form
-from opsieve.gen.sketch import Sketch
-from opsieve.gen.tensor_facts import FLOATS, INTEGERS
+from opsieve.gen.build.graph_builder import Sketch
+from opsieve.gen.spec.declaration import ANY, Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.dtype_facts import FLOATS, INTEGERS
+from opsieve.gen.spec.schema import form
+from opsieve.gen.spec.symbolic_arith import Size, Truth, product
 
 _LARGE_FLOATS = ("float32", "float64", "float16", "bfloat16")
 

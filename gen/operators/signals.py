@@ -7,13 +7,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.gen.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed
-from opsieve.gen.domains import Domain
+from opsieve.gen.build.graph_builder import Sketch
+from opsieve.gen.model.tensors import DTYPES, data_size
+from opsieve.gen.operators.data_movement import Instance, values_of
 from opsieve.gen.operators.elementwise import CAST_TARGETS
-from opsieve.gen.operators.layouts import Instance, values_of
-from opsieve.gen.sketch import Sketch
-from opsieve.gen.tensor_facts import FLOATS, LARGEST, LEAST, NUMBER, is_float
-from opsieve.gen.tensors import DTYPES, data_size
+from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.dtype_facts import FLOATS, LARGEST, LEAST, NUMBER, is_float
 
 
 def _fourier(sketch: Sketch, x: Tensor) -> Instance:

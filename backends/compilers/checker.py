@@ -1,0 +1,71 @@
+"""onnx's own checker, with full shape inference, as a target: it accepts a model or rejects it with a reason.
+
+With `tell=types` it checks nothing and infers: its only output, `model`, is the model with the types that were found.
+
+It is C++ that a hostile model can bring down, so it is asked in a worker like every compiler.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opsieve.backends.protocol import Request, Run
+
+
+class InvalidModel(ValueError):
+    """What the checker complains of."""
+
+
+class Checker:
+    """The backend `checker`. It computes nothing: its outputs are empty, but for the model that `tell=types` gives."""
+
+    name = "checker"
+    package = ""
+    extra = ""
+    lodges_with = "reference"
+    options: Mapping[str, tuple[str, ...]] = {"tell": ("verdict", "types")}
+    main_option = ""
+    baseline: Mapping[str, str] = {}
+    environment: Mapping[str, str] = {}
+    lacks: tuple[str, ...] = ("computing: it only accepts or rejects; operators outside the ONNX standard",)
+
+    def base(self, python: tuple[int, int]) -> tuple[str, ...]:
+        """No releases of its own: it runs where opsieve does."""
+        return ()
+
+    def companions(self, release: str) -> tuple[str, ...]:
+        """Nothing."""
+        return ()
+
+    def load(self) -> str:
+        """Import onnx and its checker."""
+        import onnx.checker
+
+        import opsieve.gen.model.model  # noqa: F401
+
+        return str(onnx.__version__)
+
+    def prepare(self, request: "Request") -> "Run":
+        """Check the model; InvalidModel tells what is wrong with it."""
+        from opsieve.gen.model.model import check, inferred
+
+        if request.options["tell"] == "types":
+            import numpy as np
+
+            told = np.frombuffer(inferred(request.model), np.uint8)
+            return lambda values: {"model": told}
+        complaint = check(request.model)
+        if complaint:
+            raise InvalidModel(complaint)
+
+        def run(values: dict[str, Any]) -> dict[str, Any]:
+            return {}
+
+        return run
+
+    def classify(self, stage: str, exception: str, message: str) -> str:
+        """A model newer than this onnx is no invalid model."""
+        return "environment" if "higher than the checker's" in message else "rejected"
+
+
+BACKEND = Checker()

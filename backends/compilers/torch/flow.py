@@ -1,0 +1,61 @@
+"""Control flow: If, Loop and Scan run their bodies in Python, which is told what decides. See table.py."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping
+
+import torch
+
+
+def _if(step: Any, values: list[Any], env: Mapping[str, Any], tape: Any) -> Any:
+    taken = tape.ask(step.key, values[0].reshape(()))
+    return tuple(step.blocks["then_branch" if taken else "else_branch"](env, tape))
+
+
+def _loop(step: Any, values: list[Any], env: Mapping[str, Any], tape: Any) -> Any:
+    body = step.blocks["body"]
+    trips = None if values[0] is None else tape.ask(step.key, values[0].reshape(()))
+    going = values[1] is None or tape.ask(step.key, values[1].reshape(()))
+    state, turn = values[2:], 0
+    scanned: list[list[Any]] = [[] for _ in body.outputs[1 + len(state) :]]
+    while going and (trips is None or turn < trips):
+        inner = dict(env)
+        inner.update(zip(body.inputs, [torch.tensor(turn), torch.tensor(True), *state]))
+        made = body(inner, tape)
+        going = tape.ask(step.key, made[0].reshape(()))
+        state = made[1 : 1 + len(state)]
+        for rows, row in zip(scanned, made[1 + len(state) :]):
+            rows.append(row)
+        turn += 1
+    if scanned and not turn:
+        step.node.refuse("scan outputs of no iteration, whose type torch does not know")
+    return tuple(state) + tuple(torch.stack(rows) for rows in scanned)
+
+
+def _scan(step: Any, values: list[Any], env: Mapping[str, Any], tape: Any) -> Any:
+    node, body = step.node, step.blocks["body"]
+    if node.opset < 9:
+        step.node.refuse("the batched form of opset 8")
+    count = node("num_scan_inputs")
+    state, sequences = values[: len(values) - count], values[len(values) - count :]
+    axes = node("scan_input_axes", [0] * count)
+    backward = node("scan_input_directions", [0] * count)
+    rows = [list(x.unbind(axis))[:: -1 if back else 1] for x, axis, back in zip(sequences, axes, backward)]
+    outputs = len(body.outputs) - len(state)
+    scanned: list[list[Any]] = [[] for _ in range(outputs)]
+    for taken in zip(*rows):
+        inner = dict(env)
+        inner.update(zip(body.inputs, [*state, *taken]))
+        made = body(inner, tape)
+        state = made[: len(state)]
+        for kept, row in zip(scanned, made[len(state) :]):
+            kept.append(row)
+    if scanned and not rows[0]:
+        step.node.refuse("no iteration, so that the type of its outputs is not known")
+    places = node("scan_output_axes", [0] * outputs)
+    back = node("scan_output_directions", [0] * outputs)
+    made_of = [torch.stack(kept[:: -1 if b else 1], axis) for kept, axis, b in zip(scanned, places, back)]
+    return tuple(state) + tuple(made_of)
+
+
+FLOWS: dict[str, Callable[..., Any]] = {"If": _if, "Loop": _loop, "Scan": _scan}

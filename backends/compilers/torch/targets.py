@@ -1,0 +1,344 @@
+"""torch on the CPU, three ways, all from one lowering of ONNX to torch modules (table.py, our own).
+
+`torch` runs the module as it is. `inductor` compiles it with `torch.compile`; its `level` stops after fewer stages, by the names
+of torch's own backends (https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html), and `disabled` turns parts of
+inductor off. `torch-exporter` gives the module to `torch.onnx.export` and runs the model that comes out on onnxruntime with its
+optimiser off. The baseline of the latter two is the module run directly: where that fails, nothing is asked of the compiler.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import sys
+import tempfile
+from typing import TYPE_CHECKING, Any, Callable, Mapping
+
+if TYPE_CHECKING:
+    from opsieve.backends.protocol import Request, Run
+
+ENVIRONMENT: Mapping[str, str] = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "ORT_DISABLE_TELEMETRY": "1",
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no pool of processes
+    "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",  # every test compiles
+}
+MEMORY = re.compile(r"bad_alloc|[Cc]annot allocate memory|can't allocate memory|Unable to allocate|not enough memory")
+# What torch says when it has no kernel for a type, or no way at all.
+LACKS = re.compile(
+    r"not implemented for|[Nn]ot (?:yet )?(?:currently )?supported|[Uu]nsupported|not yet implemented|is not implemented"
+    r"|does not support|only supports?\b|only implemented for|only defined for|[Ee]xpected .{0,80} to be .{0,40}floating point"
+)
+# Of a compiler: no converter, a construct that it states it cannot trace, or no compiler of C++.
+NO_CONVERTER = re.compile(r"No ONNX function found for|No decompositions registered|UnsupportedOperatorError")
+NO_COMPILER = re.compile(r"InvalidCxxCompiler|No working C\+\+ compiler found")
+
+
+class NotRun(Exception):
+    """What torch says of the module without the compiler."""
+
+
+def beside(name: str) -> Any:
+    """The module in the file `name` next to this one; torch's compiler finds what it inlines in sys.modules."""
+    label = "opsieve_beside_torch_" + os.path.basename(name)[:-3]
+    if label not in sys.modules:
+        path = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), name))
+        spec = importlib.util.spec_from_file_location(label, path)
+        if spec is None or spec.loader is None:
+            raise ImportError("cannot load %s" % path)
+        sys.modules[label] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[label])
+    return sys.modules[label]
+
+
+class Torch:
+    """What the three backends share; `torch` itself."""
+
+    name, package, extra = "torch", "torch", "torch"
+    options: Mapping[str, tuple[str, ...]] = {"precision": ("native", "float64")}
+    main_option = "precision"
+    baseline: Mapping[str, str] = {}
+    environment = ENVIRONMENT
+    lacks: tuple[str, ...] = (
+        "strings, integers of less than 8 bits, random numbers, opsets before 7",
+        "kernels for many integer types: it says so, operator by operator",
+    )
+    libraries: tuple[str, ...] = ()
+
+    def base(self, python: tuple[int, int]) -> tuple[str, ...]:
+        """What torch, its compiler and the lowering import; a wheel that wants CUDA libraries is not served."""
+        numpy = "numpy==2.2.6" if python < (3, 14) else "numpy>=2.3.2"
+        torch = ("filelock", "fsspec", "jinja2", "networkx", "sympy", "typing_extensions", "setuptools")
+        return (numpy, "onnx", "protobuf", "ml_dtypes", *torch, *self.libraries)
+
+    def companions(self, release: str) -> tuple[str, ...]:
+        """Nothing beside a release."""
+        return ()
+
+    def load(self) -> str:
+        """Import torch and the table; one thread."""
+        import torch
+
+        beside("table.py")
+        torch.set_num_threads(1)
+        torch.set_num_interop_threads(1)
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch._dynamo.config  # noqa: B018  loads it, which the first call would
+        return str(torch.__version__)
+
+    def prepare(self, request: Request) -> Run:
+        """The module, in the model's types or in float64."""
+        import onnx
+        import torch
+
+        model = onnx.load_model_from_string(request.model)
+        wide = request.options["precision"] == "float64"
+        promotion = beside("../../reference/float64_model.py") if wide else None
+        if promotion is not None:
+            model = promotion.promote(model)
+        table = beside("table.py")
+        module = table.Lowered(model, request.inputs)
+
+        def run(values: dict[str, Any]) -> dict[str, Any]:
+            if promotion is not None:
+                values = {name: promotion.promote_value(value) for name, value in values.items()}
+            with torch.no_grad():
+                made = module(*[table.to_tensor(values[name]) for name in module.names])
+            return dict(zip(module.outputs, map(table.to_value, made)))
+
+        return run
+
+    def classify(self, stage: str, exception: str, message: str) -> str:
+        """A lack is one that the table or torch states; all else is an error."""
+        kind, text = exception.rpartition(".")[2], message[:4000]
+        if kind in ("MemoryError", "_ArrayMemoryError") or MEMORY.search(text):
+            return "out-of-memory"
+        if kind in ("Unsupported", "NotImplementedError", "Unpromotable"):
+            return "unsupported"
+        if kind in ("ImportError", "ModuleNotFoundError"):
+            return "environment"
+        if kind == "DecodeError":
+            return "rejected"
+        return "unsupported" if kind == "RuntimeError" and LACKS.search(text) else "error"
+
+
+class Compiled(Torch):
+    """What inductor and the exporter share: the module, run once without them."""
+
+    def module(self, request: Request) -> tuple[Any, Any, list[Any]]:
+        """The table, the module and its inputs; NotRun where torch alone fails."""
+        import onnx
+        import torch
+
+        table = beside("table.py")
+        model = onnx.load_model_from_string(request.model)
+        module = table.Lowered(model, request.inputs)
+        values = [table.to_tensor(request.inputs[name]) for name in module.names]
+        try:
+            with torch.no_grad():
+                decided = module.record(*values)
+        except Exception as error:
+            if type(error).__name__ == "Unsupported":
+                raise
+            raise NotRun("%s: %s" % (type(error).__name__, error)) from error
+        if decided:
+            request.notes.append(
+                "values that the inputs decide were compiled in as constants: those that %s asked" % ", ".join(decided)
+            )
+        return table, module, values
+
+    def direct(self, table: Any, module: Any) -> Run:
+        """The module without a compiler; raises NotRun."""
+        import torch
+
+        def run(values: dict[str, Any]) -> dict[str, Any]:
+            try:
+                with torch.no_grad():
+                    made = module(*[table.to_tensor(values[name]) for name in module.names])
+            except Exception as error:
+                raise NotRun("%s: %s" % (type(error).__name__, error)) from error
+            return dict(zip(module.outputs, map(table.to_value, made)))
+
+        return run
+
+    def classify(self, stage: str, exception: str, message: str) -> str:
+        """What torch alone does not run is not the compiler's fault."""
+        kind, text = exception.rpartition(".")[2], message[:4000]
+        if kind == "NotRun":
+            cause, _, told = text.partition(": ")
+            meaning = Torch.classify(self, stage, cause, told)
+            # A bug of torch itself is no answer about the compiler: `torch` is a target of its own.
+            return "environment" if meaning in ("error", "rejected") else meaning
+        if kind in ("MemoryError", "_ArrayMemoryError") or MEMORY.search(text):
+            return "out-of-memory"
+        if kind == "Unsupported" or NO_CONVERTER.search(text):
+            return "unsupported"
+        if kind in ("ModuleNotFoundError", "UnknownName", "UnknownOpset", "InvalidCxxCompiler") or NO_COMPILER.search(
+            text
+        ):
+            return "environment"
+        if kind == "DecodeError" and stage == "import":
+            return "rejected"
+        return "error"
+
+
+class Inductor(Compiled):
+    """The backend `inductor`."""
+
+    name = "inductor"
+    options: Mapping[str, tuple[str, ...]] = {
+        "level": ("inductor", "aot_eager_decomp_partition", "aot_eager", "eager", "off"),
+        "disabled": (),
+        "shapes": ("static", "dynamic"),
+        "freezing": ("off", "on"),
+        "subsystem": (),
+        "applications": (),
+    }
+    main_option = "level"
+    baseline: Mapping[str, str] = {
+        "level": "off", "disabled": "", "shapes": "static", "freezing": "off", "subsystem": "", "applications": "",
+    }  # fmt: skip
+    lacks: tuple[str, ...] = (*Torch.lacks, "it needs g++")
+
+    def load(self) -> str:
+        """Import the compiler, find the machine's vector instructions, compile one model (never run).
+
+        That makes g++'s precompiled header too, which torch keeps in a folder of its own for all its processes and which
+        makes a test three times as fast.
+        """
+        import torch
+
+        version = super().load()
+        torch.use_deterministic_algorithms(False)  # it has inductor choose other code; one thread is deterministic
+        import torch._dynamo
+        from torch._inductor import config, cpu_vec_isa
+
+        config.cpp_cache_precompile_headers = shutil.which("openssl") is not None  # torch calls it for a checksum
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+            try:
+                cpu_vec_isa.pick_vec_isa()
+                compiled = torch.compile(
+                    lambda x: torch.relu(x) + 1, backend=beside("knobs.py").compile_only, dynamic=False
+                )
+                with torch.no_grad():
+                    compiled(torch.zeros(3))
+                torch._dynamo.reset()
+            finally:
+                del os.environ["TORCHINDUCTOR_CACHE_DIR"]
+        return version
+
+    def prepare(self, request: Request) -> Run:
+        """The compiled module. torch compiles at the first call, which is told as the stage `compile` until it runs."""
+        import torch
+        import torch._dynamo
+        import torch._inductor.config as config
+
+        options, knobs = request.options, beside("knobs.py")
+        table, module, values = self.module(request)
+        if options["level"] == "off":
+            return self.direct(table, module)
+        cache = os.path.join(tempfile.gettempdir(), "inductor")
+        shutil.rmtree(cache, ignore_errors=True)
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
+        torch._dynamo.reset()
+        patches = knobs.settings(options)
+        missing = [name for name in patches if not knobs.has(config, name)]
+        if missing:
+            raise knobs.UnknownName("this release of torch has no %s" % ", ".join(missing))
+        knobs.limit_applications(options)
+        make = torch._dynamo.lookup_backend(options["level"])
+
+        def backend(graph: Any, examples: Any) -> Callable[..., Any]:
+            made = make(graph, examples)
+
+            def call(*arguments: Any) -> Any:
+                request.stage("run")
+                return made(*arguments)
+
+            return call
+
+        compiled = torch.compile(module, backend=backend, fullgraph=True, dynamic=options["shapes"] == "dynamic")
+
+        def run(values: dict[str, Any]) -> dict[str, Any]:
+            feeds = [table.to_tensor(values[name]) for name in module.names]
+            request.stage("compile")
+            with torch.no_grad(), config.patch(patches):
+                made = compiled(*feeds)
+            return dict(zip(module.outputs, map(table.to_value, made)))
+
+        return run
+
+
+class Exporter(Compiled):
+    """The backend `torch-exporter`."""
+
+    name = "torch-exporter"
+    extra = "torch-exporter"
+    options: Mapping[str, tuple[str, ...]] = {
+        "exporter": ("dynamo", "torchscript", "off"),
+        "optimise": ("on", "off"),
+        "opset": (),
+    }
+    main_option = "exporter"
+    baseline: Mapping[str, str] = {"exporter": "off", "optimise": "on", "opset": ""}
+    lacks: tuple[str, ...] = (*Torch.lacks, "sequences and optionals", "what onnxruntime lacks, which runs the result")
+    libraries = ("onnxscript", "onnx-ir", "onnxruntime", "packaging")
+    runs_on = "onnxruntime:level=disable_all"
+
+    def load(self) -> str:
+        """Import torch's exporter and onnxruntime."""
+        version = super().load()
+        import onnxruntime  # noqa: F401
+        import onnxscript  # noqa: F401
+        import torch.onnx  # noqa: F401
+
+        beside("../transformers/targets.py")
+        return version
+
+    def prepare(self, request: Request) -> Run:
+        """The exported model in a session of onnxruntime's."""
+        table, module, values = self.module(request)
+        if any(isinstance(value, (list, type(None))) for value in values):
+            raise table.Unsupported("sequences and optionals cannot cross the border of an exported model")
+        if request.options["exporter"] == "off":
+            return self.direct(table, module)
+        request.stage("compile")
+        exporting = beside("export.py")
+        data, inputs, outputs = exporting.export(module, values, request.options)
+        ort = beside("../transformers/targets.py")
+        try:
+            run_exported = ort.session(data, {}, _unstaged)
+        except Exception as error:
+            raise exporting.BrokenModel("onnxruntime does not load the exported model: %s" % error) from error
+        names = dict(zip(inputs, module.names))
+
+        def run(fed: dict[str, Any]) -> dict[str, Any]:
+            try:
+                results = run_exported({name: fed[names[name]] for name in inputs})
+            except Exception as error:
+                raise exporting.BrokenModel("onnxruntime does not run the exported model: %s" % error) from error
+            return {name: results[made] for name, made in zip(module.outputs, outputs)}
+
+        return run
+
+    def classify(self, stage: str, exception: str, message: str) -> str:
+        """What onnxruntime has no kernel for is unsupported: the original is not a model that it could be asked."""
+        if exception.rpartition(".")[2] == "BrokenModel":
+            if "NOT_IMPLEMENTED" in message[:4000]:
+                return "unsupported"
+            return "out-of-memory" if MEMORY.search(message[:4000]) else "error"
+        return super().classify(stage, exception, message)
+
+
+def _unstaged(name: str) -> None:
+    """For a session that is loaded within a stage of the exporter."""
+
+
+TORCH = Torch()
+INDUCTOR = Inductor()
+EXPORTER = Exporter()

@@ -1,0 +1,117 @@
+"""What the transformers of ONNX graphs add to an exported script: transform, check, run on onnxruntime unoptimised."""
+
+from collections.abc import Collection, Mapping
+
+from opsieve.backends.compilers.ort import carriers, run_source
+
+_CHECKS = """\
+def complaint(model):
+    try:
+        onnx.checker.check_model(model)
+        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+    except Exception as error:
+        return " ".join(str(error).split()) or type(error).__name__
+    return ""
+
+
+def declared(model):
+    tensors = {item.name: item.type.tensor_type for item in model.graph.output}
+    return {
+        name: [dim.dim_value for dim in tensor.shape.dim] for name, tensor in tensors.items() if tensor.HasField("shape")
+    }
+
+
+def run(model, inputs):
+    import onnxruntime as ort
+"""
+# What the house's own run of a transformer asks of its result, and in the same order.
+_RUN = """\
+    before = onnx.load_model_from_string(model)
+    if complaint(after) and not complaint(before):
+        raise AssertionError("onnx.checker refuses the transformed model: " + complaint(after))
+    shapes = declared(after)
+    for name, was in declared(before).items():
+        now = shapes.get(name, was)
+        if len(now) != len(was) or any(a and b and a != b for a, b in zip(was, now)):
+            raise AssertionError("the transformed model declares %r as %s where the original has %s" % (name, now, was))
+    transformed = after.SerializeToString()
+    plain = ort.SessionOptions()
+    plain.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        ort.InferenceSession(model, plain, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise ImportError("onnxruntime refuses the original model: %s" % error)
+    taken = {item.name for item in after.graph.input}
+    inputs = {name: value for name, value in inputs.items() if name in taken}
+"""
+
+
+def source(name: str, options: Mapping[str, str], dtypes: Collection[str]) -> str:
+    """The source of `run` for the transformer called `name`; "" where rules are skipped that nothing but opsieve can skip."""
+    if name == "onnxscript" and options.get("skip"):
+        return ""
+    off: Lines = ([], ["after = onnx.load_model_from_string(model)"])
+    imports, lines = _TRANSFORMS[name](options) if options["optimise"] == "on" else off
+    lines = [*imports, "import onnxruntime as ort", "", *lines]
+    text = "".join(f"    {line}\n" if line else "\n" for line in lines)
+    return carriers(dtypes) + _CHECKS + text + _RUN + run_source("transformed", "inputs", "ORT_DISABLE_ALL", [], dtypes)
+
+
+Lines = tuple[list[str], list[str]]  # of imports, and of what turns `model` into `after`
+
+
+def _onnxoptimizer(options: Mapping[str, str]) -> Lines:
+    passes, lines = f"{_split(options['passes']) or None!a}", []
+    if options.get("skip"):
+        every = passes if options["passes"] else "onnxoptimizer.get_fuse_and_elimination_passes()"
+        lines = [f"passes = [name for name in {every} if name not in {_split(options['skip'])!a}]"]
+        passes = "passes"
+    call = f"onnxoptimizer.optimize(onnx.load_model_from_string(model), {passes}, {options['fixpoint'] == 'on'})"
+    return ["import onnxoptimizer"], [*lines, f"after = {call}"]
+
+
+def _onnxsim(options: Mapping[str, str]) -> Lines:
+    words = ["onnx.load_model_from_string(model)"]
+    words += [f"skipped_optimizers={_split(options['skip'])!a}"] * bool(options["skip"])
+    words += ["perform_optimization=False"] * (options["passes"] == "off")
+    words += ["skip_constant_folding=True"] * (options["folding"] == "off")
+    words += ["skip_shape_inference=True"] * (options["inference"] == "off")
+    return ["import onnxsim"], [f"after = onnxsim.simplify({', '.join(words)})[0]"]
+
+
+def _onnxscript(options: Mapping[str, str]) -> Lines:
+    words = ["onnx_shape_inference=False"] * (options["inference"] == "off")
+    model = "after = onnx.load_model_from_string(model)"
+    if options["part"] == "rewrite":
+        return ["from onnxscript import rewriter"], [model, "after = rewriter.rewrite(after)"]
+    if options["part"] == "fold":
+        return ["from onnxscript import optimizer"], [
+            model,
+            f"optimizer.fold_constants({', '.join(['after', *words])})",
+        ]
+    words += ["inline=False"] * (options["inline"] == "off")
+    return ["from onnxscript import optimizer"], [model, f"after = optimizer.optimize({', '.join(['after', *words])})"]
+
+
+def _onnxslim(options: Mapping[str, str]) -> Lines:
+    words = ["onnx.load_model_from_string(model)"]
+    words += ["no_shape_infer=True"] * (options["inference"] == "off")
+    imports, lines = ["import onnxslim"], []
+    if options["skip"]:
+        imports.append("from onnxslim.core import OptimizationSettings")
+        lines = ["steps = list(OptimizationSettings.keys())", f"skipped = {_split(options['skip'])!a}"]
+        words.append("skip_optimizations=[name for name in skipped if name in steps]")
+        words.append("skip_fusion_patterns=[name for name in skipped if name not in steps]")
+    return imports, [*lines, f"after = onnxslim.slim({', '.join(words)})"]
+
+
+_TRANSFORMS = {
+    "onnxoptimizer": _onnxoptimizer,
+    "onnxsim": _onnxsim,
+    "onnxscript": _onnxscript,
+    "onnxslim": _onnxslim,
+}
+
+
+def _split(text: str) -> list[str]:
+    return [name for name in text.split("+") if name]

@@ -1,0 +1,393 @@
+"""Transformers of ONNX graphs as compilers: what they make of a model is run by onnxruntime with its own optimiser off.
+
+Four of them: onnxoptimizer (https://github.com/onnx/optimizer), onnxsim (https://github.com/onnxsim/onnxsim), onnxscript's
+optimizer (https://microsoft.github.io/onnxscript/) and onnxslim (https://github.com/inisis/OnnxSlim). Each is an object of this
+file, so that all find what they share when a worker loads the file by its path.
+
+The transformed model is asked nothing that the original could not answer: a failure counts against the transformer only when
+onnxruntime takes the original (and the checker, when it is the checker that complains). The original is asked after a failure
+only, so that a test that passes costs nothing more. Where onnxruntime does not take it, what onnxruntime says of the original
+is the answer, as it is of the baseline: that is what tells a kernel that onnxruntime lacks anyway from one that it lacks for an
+operator which the transformer brought in, and a bug of onnxruntime's from one of the transformer's.
+"""
+
+import importlib.util
+import os
+import re
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, List, Mapping, Optional, Tuple
+
+if TYPE_CHECKING:
+    from opsieve.backends.protocol import Request, Run
+
+Options = Mapping[str, str]
+SWITCH = ("on", "off")
+TRACE = ("off", "on")  # passes are told as `transformed_passes.py` says
+MEMORY = re.compile(r"bad_alloc|[Ff]ailed to allocate|bad allocation|[Cc]annot allocate memory|Unable to allocate")
+# A release that is too old for one of the options.
+NO_SWITCH = re.compile(
+    r"unexpected keyword argument '(?:perform_optimization|skipped_optimizers|skip_constant_folding|skip_shape_inference"
+    r"|onnx_shape_inference|inline|no_shape_infer|skip_optimizations|skip_fusion_patterns)'"
+)
+
+
+class BrokenModel(Exception):
+    """What is wrong with a transformed model."""
+
+
+class NotRun(Exception):
+    """What onnxruntime says of the original model."""
+
+
+class Transformed:
+    """A backend that transforms a model and runs the result on onnxruntime unoptimised.
+
+    `transform` maps a ModelProto, which it may alter, and the options to a ModelProto; `imports` imports what that needs;
+    `libraries` are the requirements of the package beside numpy and onnxruntime.
+    """
+
+    runs_on = "onnxruntime:level=disable_all"
+
+    def __init__(
+        self,
+        name: str,
+        options: Mapping[str, Tuple[str, ...]],
+        main_option: str,
+        libraries: Tuple[str, ...],
+        imports: Callable[[], None],
+        transform: Callable[[Any, Options], Any],
+        environment: Optional[Mapping[str, str]] = None,
+    ) -> None:
+        self.name = self.package = self.extra = name
+        self.options: Mapping[str, Tuple[str, ...]] = dict([("optimise", SWITCH)], **options)
+        self.main_option = main_option
+        # All options, so that a model has one baseline whatever part of the transformer is asked.
+        self.baseline: Mapping[str, str] = dict(
+            {option: legal[0] if legal else "" for option, legal in options.items()}, optimise="off"
+        )
+        self.environment: Mapping[str, str] = dict(ORT.environment, OPENBLAS_NUM_THREADS="1", **(environment or {}))
+        self.lacks: Tuple[str, ...] = ("what onnxruntime lacks, which runs the result",)
+        self.libraries, self.imports, self.transform = libraries, imports, transform
+
+    def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
+        """What the package and the run of its result need; the newest onnxruntime, whatever the release."""
+        numpy = "numpy==1.24.4" if python < (3, 9) else "numpy==1.26.4" if python < (3, 13) else "numpy>=2.1"
+        return (numpy, "onnxruntime") + self.libraries
+
+    def companions(self, release: str) -> Tuple[str, ...]:
+        """A release needs nothing of its own beside it."""
+        return ()
+
+    def load(self) -> str:
+        """Import onnx, onnxruntime and the package."""
+        import onnx.checker
+        import onnx.shape_inference  # noqa: F401
+        import onnxruntime  # noqa: F401
+
+        self.imports()
+        try:
+            return metadata.version(self.package)  # not all of their releases have a __version__
+        except metadata.PackageNotFoundError:  # imported from a work tree
+            return ""
+
+    def prepare(self, request: "Request") -> "Run":
+        """Transform, check and load the model; BrokenModel when the result is worse than the original."""
+        import onnx
+
+        model = onnx.load_model_from_string(request.model)
+        if request.options["optimise"] == "off":
+            return original(request, request.stage)
+        names = [item.name for item in model.graph.output]
+        drop_fed_defaults(model.graph, request)
+        before = onnx.ModelProto()
+        before.CopyFrom(model)
+        request.stage("compile")
+        try:
+            result = self.transform(model, request.options)
+            inspect(before, result, request)
+            run_result = load_result(result.SerializeToString(), request.inputs)
+        except Exception:
+            original(request, request.stage)  # raises NotRun where onnxruntime lacks what the model needs
+            raise
+        taken = {item.name for item in result.graph.input}
+
+        def run(values: Dict[str, Any]) -> Dict[str, Any]:
+            try:
+                results = run_result({name: value for name, value in values.items() if name in taken})
+            except Exception as error:
+                original(request, unstaged)(values)
+                raise BrokenModel("onnxruntime runs the original and not the transformed model: %s" % error) from error
+            return {name: results[name] for name in names}
+
+        return run
+
+    def classify(self, stage: str, exception: str, message: str) -> str:
+        """A lack is one that onnxruntime has with the original, or NotImplementedError; all else is an error."""
+        kind, text = exception.rpartition(".")[2], message[:4000]
+        if kind == "NotRun":
+            meaning = str(ORT.classify(stage, exception, message))
+            # A bug of onnxruntime with the original is no answer about the transformer: `onnxruntime` is a target of its own.
+            return "environment" if meaning in ("error", "rejected") else meaning
+        if kind in ("MemoryError", "_ArrayMemoryError") or MEMORY.search(text):
+            return "out-of-memory"
+        if kind == "BrokenModel":
+            return "error"
+        if kind in ("UnknownName", "ImportError", "ModuleNotFoundError"):
+            return "environment"
+        if kind == "DecodeError" and stage == "import":
+            return "rejected"
+        if kind == "TypeError" and NO_SWITCH.search(text):
+            return "environment"
+        return "unsupported" if kind == "NotImplementedError" else "error"
+
+    def script(self, options: Options, dtypes: Collection[str]) -> str:
+        """The source of `run` for an exported script."""
+        from opsieve.backends.compilers.transformers.source import source
+
+        return source(self.name, options, dtypes)
+
+
+def beside(name: str) -> Any:
+    """The module in the file `name` next to this one, which opsieve's own import finds only where opsieve is installed."""
+    path = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), name))
+    spec = importlib.util.spec_from_file_location("opsieve_beside_transformers_" + os.path.basename(name)[:-3], path)
+    if spec is None or spec.loader is None:
+        raise ImportError("cannot load %s" % path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+ORT = beside("../ort.py").BACKEND
+PASSES = beside("passes.py")
+
+
+class Unoptimised:
+    """A request to onnxruntime, as `opsieve.backends.protocol.Request` describes one."""
+
+    options = ORT.baseline
+
+    def __init__(self, model: bytes, inputs: Mapping[str, Any], stage: Callable[[str], None]) -> None:
+        self.model, self.inputs, self.stage = model, inputs, stage
+
+
+def unstaged(name: str) -> None:
+    """For a session that is loaded within a stage of the transformer."""
+
+
+def session(model: bytes, inputs: Mapping[str, Any], stage: Callable[[str], None]) -> Any:
+    """The function that runs a serialised model on onnxruntime with its optimiser off."""
+    return ORT.prepare(Unoptimised(model, inputs, stage))
+
+
+def load_result(model: bytes, inputs: Mapping[str, Any]) -> Any:
+    """The function that runs a transformed model; BrokenModel when onnxruntime does not load it."""
+    try:
+        return session(model, inputs, unstaged)
+    except Exception as error:
+        raise BrokenModel("onnxruntime loads the original and not the transformed model: %s" % error) from error
+
+
+def original(request: "Request", stage: Callable[[str], None]) -> "Run":
+    """The function that runs the model as it was given; it, and this, raise NotRun with what onnxruntime says."""
+    try:
+        run_original = session(request.model, request.inputs, stage)
+    except Exception as error:
+        raise NotRun(str(error)) from error
+
+    def run(values: Dict[str, Any]) -> Any:
+        try:
+            return run_original(values)
+        except Exception as error:
+            raise NotRun(str(error)) from error
+
+    return run
+
+
+def drop_fed_defaults(graph: Any, request: "Request") -> None:
+    """Drop the default value of every graph input that is fed: transformers take a default for a constant."""
+    declared = {item.name for item in graph.input}
+    kept = [tensor for tensor in graph.initializer if not (tensor.name in declared and tensor.name in request.inputs)]
+    if len(kept) < len(graph.initializer):
+        del graph.initializer[:]
+        graph.initializer.extend(kept)
+        request.notes.append("default values of inputs that are fed were left out of the model")
+
+
+def inspect(before: Any, after: Any, request: "Request") -> None:
+    """BrokenModel for a result that cannot be asked what the original can, or that onnx's checker refuses; notes what is lost."""
+    after_inputs = {item.name: item for item in after.graph.input}
+    after_outputs = {item.name: item for item in after.graph.output}
+    constants = {tensor.name for tensor in after.graph.initializer}
+    new = set(after_inputs) - {item.name for item in before.graph.input} - constants
+    if new:
+        raise BrokenModel("the transformed model wants inputs that the original has not: %s" % PASSES.listed(new))
+    lost = {item.name for item in before.graph.output} - set(after_outputs)
+    if lost:
+        raise BrokenModel("the transformed model has lost the outputs %s" % PASSES.listed(lost))
+    problem = complaint(after)
+    if problem:
+        if not complaint(before):
+            raise BrokenModel("onnx.checker accepts the original and refuses the transformed model: %s" % problem)
+        request.notes.append("onnx.checker refuses the original and the transformed model")
+    for item in before.graph.output:
+        was, now = dimensions(item), dimensions(after_outputs[item.name])
+        if was is None:
+            continue
+        if now is None or len(now) == len(was) and any(a and not b for a, b in zip(was, now)):
+            request.notes.append(
+                "the transformed model no longer declares the whole shape of %s" % PASSES.listed([item.name])
+            )
+        elif len(now) != len(was) or any(a and b and a != b for a, b in zip(was, now)):
+            shapes = "%s where the original has %s" % (told(now), told(was))
+            raise BrokenModel("the transformed model declares %s as %s" % (PASSES.listed([item.name]), shapes))
+
+
+def complaint(model: Any) -> str:
+    """What onnx's checker and its strict shape inference say against a model, "" for nothing."""
+    import onnx
+
+    try:
+        onnx.checker.check_model(model)
+        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+    except Exception as error:  # noqa: BLE001 the checker raises classes of its own, of its C++ parts and of protobuf
+        return " ".join(str(error).split()) or type(error).__name__
+    return ""
+
+
+def dimensions(info: Any) -> Optional[List[int]]:
+    """The dimensions that a ValueInfoProto declares for a tensor, 0 for an open one; None without a shape."""
+    tensor = info.type.tensor_type
+    if info.type.WhichOneof("value") != "tensor_type" or not tensor.HasField("shape"):
+        return None
+    return [dim.dim_value for dim in tensor.shape.dim]
+
+
+def told(shape: List[int]) -> str:
+    """A shape for people."""
+    return "[%s]" % ", ".join(str(dim or "?") for dim in shape)
+
+
+def import_onnxoptimizer() -> None:
+    """Import onnxoptimizer."""
+    import onnxoptimizer  # noqa: F401
+
+
+def run_onnxoptimizer(model: Any, options: Options) -> Any:
+    """Its own default passes, or those that are named, without those to skip."""
+    import onnxoptimizer
+
+    passes = PASSES.onnxoptimizer_passes(onnxoptimizer, options["passes"], options["skip"])
+    if options["trace"] == "on":
+        PASSES.trace_onnxoptimizer(onnxoptimizer, model, passes)
+    return onnxoptimizer.optimize(model, passes, options["fixpoint"] == "on")
+
+
+def import_onnxsim() -> None:
+    """Import onnxsim."""
+    import onnxsim  # noqa: F401
+
+
+def run_onnxsim(model: Any, options: Options) -> Any:
+    """Simplify without its own check, which would run the model."""
+    import onnxsim
+
+    skipped = PASSES.known_to_onnxsim(PASSES.split(options["skip"]))
+    chosen: Dict[str, Any] = {"skipped_optimizers": skipped} if skipped else {}
+    if options["trace"] == "on":
+        PASSES.tell("ran", [name for name in PASSES.onnxsim_passes() if name not in skipped])
+    if options["passes"] == "off":
+        chosen["perform_optimization"] = False
+    if options["folding"] == "off":
+        chosen["skip_constant_folding"] = True
+    if options["inference"] == "off":
+        chosen["skip_shape_inference"] = True
+    return onnxsim.simplify(model, **chosen)[0]
+
+
+def import_onnxscript() -> None:
+    """Import onnxscript's optimizer and rewriter."""
+    import onnxscript.optimizer
+    import onnxscript.rewriter  # noqa: F401
+
+
+def run_onnxscript(model: Any, options: Options) -> Any:
+    """The whole optimizer, or one of the two parts that can be called by themselves, without the passes and rules to skip."""
+    with PASSES.onnxscript_passes(options["skip"], options["trace"] == "on"):
+        return call_onnxscript(model, options)
+
+
+def call_onnxscript(model: Any, options: Options) -> Any:
+    """The part of onnxscript that the options name, called."""
+    from onnxscript import optimizer, rewriter
+
+    if options["part"] == "rewrite":
+        return rewriter.rewrite(model)
+    chosen: Dict[str, Any] = {} if options["inference"] == "on" else {"onnx_shape_inference": False}
+    if options["part"] == "fold":
+        optimizer.fold_constants(model, **chosen)
+        return model
+    if options["inline"] == "off":
+        chosen["inline"] = False
+    return optimizer.optimize(model, **chosen)
+
+
+def import_onnxslim() -> None:
+    """Import onnxslim and the parts that it imports when it is called."""
+    import onnxslim.core
+    import onnxslim.utils  # noqa: F401
+
+
+def run_onnxslim(model: Any, options: Options) -> Any:
+    """Slim, without the optimisations and the fusion patterns that are named."""
+    import onnxslim
+
+    chosen: Dict[str, Any] = {"no_shape_infer": True} if options["inference"] == "off" else {}
+    if options["skip"] or options["trace"] == "on":
+        from onnxslim.core import OptimizationSettings
+        from onnxslim.core.pattern.registry import DEFAULT_FUSION_PATTERNS
+
+        steps = list(OptimizationSettings.keys())
+        every = steps + list(DEFAULT_FUSION_PATTERNS)
+        skipped = PASSES.known("onnxslim", PASSES.split(options["skip"]), every)
+        if options["trace"] == "on":
+            PASSES.tell("ran", [name for name in every if name not in skipped])
+        chosen["skip_optimizations"] = [name for name in skipped if name in steps]
+        chosen["skip_fusion_patterns"] = [name for name in skipped if name not in steps]
+    return onnxslim.slim(model, **chosen)
+
+
+ONNXOPTIMIZER = Transformed(
+    "onnxoptimizer",
+    {"passes": (), "skip": (), "fixpoint": ("off", "on"), "trace": TRACE},
+    "passes",
+    ("onnx",),
+    import_onnxoptimizer,
+    run_onnxoptimizer,
+)
+ONNXSIM = Transformed(
+    "onnxsim",
+    {"passes": SWITCH, "skip": (), "folding": SWITCH, "inference": SWITCH, "trace": TRACE},
+    "skip",
+    ("onnx", "rich"),
+    import_onnxsim,
+    run_onnxsim,
+    environment={"ONNXSIM_CERTIFY": "0"},  # a proof with z3 after the work, where z3 is installed; it alters nothing
+)
+ONNXSCRIPT = Transformed(
+    "onnxscript",
+    {"part": ("all", "fold", "rewrite"), "skip": (), "inline": SWITCH, "inference": SWITCH, "trace": TRACE},
+    "part",
+    ("onnx", "onnx-ir", "ml_dtypes", "packaging", "typing_extensions"),
+    import_onnxscript,
+    run_onnxscript,
+)
+ONNXSLIM = Transformed(
+    "onnxslim",
+    {"skip": (), "inference": SWITCH, "trace": TRACE},
+    "skip",
+    # Releases before 0.1.78 are not imported beside a newer onnx.
+    ("onnx<1.20", "sympy", "packaging", "ml_dtypes", "colorama"),
+    import_onnxslim,
+    run_onnxslim,
+)

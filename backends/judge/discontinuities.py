@@ -1,0 +1,326 @@
+"""Operators that jump: a rounding error before a Floor, an ArgMax or a comparison can become any difference behind it.
+
+A mismatch behind such an operator is excused by the rule `jump` in one of two ways.
+
+Own values: the candidate is asked for what goes into each jump as well. Where its outputs stay the same bit for bit, the float64
+reference computes every stretch of the model from the candidate's own value at the stretch's start. When each stretch agrees, the
+candidate is right everywhere and only a value near a jump fell to the other side. Where a stretch does not agree, the reach below is
+tried with a hundredth of the screen only.
+
+Reach: otherwise (asking changed what the compiler did, or the operator itself computes before it rounds) the float64 reference
+runs with the values before the jumps moved by what the screen allows: all up, all down, and in random directions. An output within
+the envelope of these runs could have come from an honest rounding error.
+
+The graph surgery here is pure; `excuses` asks its questions through a function that observes.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+
+from opsieve.backends.compare import Policy, compare, identical
+from opsieve.backends.observation import Observation
+from opsieve.backends.reference.float64_model import promote_value
+from opsieve.backends.reference.hazards import inputs_of
+
+Values = dict[str, Any]
+# Observes a model: "candidate", "native" (the reference in the model's own types) or "float64", the model and its feeds.
+Ask = Callable[[str, ModelProto, Values], Observation]
+
+_MADE, _SHIFT = "__made", "__shift"
+_RANDOM_SHIFTS = 6
+_MAX_POINTS = 64
+# Of the screen: how far the value that a fused kernel used can lie from the one it stores when it is asked to.
+_UNSEEN = 0.01
+
+# fmt: off
+_JUMPS = frozenset({
+    "Floor", "Ceil", "Round", "Sign", "Cast", "CastLike", "ArgMax", "ArgMin", "TopK", "NonZero", "Unique", "Mod", "Equal",
+    "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "IsInf", "IsNaN", "Hardmax", "NonMaxSuppression", "QuantizeLinear",
+    "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "Resize", "Upsample", "RoiAlign", "MaxRoiPool", "Shrink",
+    "ThresholdedRelu", "GridSample", "DeformConv", "MaxPool", "MaxUnpool", "Range", "OneHot", "Bernoulli", "Multinomial",
+})
+# These compute before they jump, so the value that goes in does not tell on which side it falls.
+_COMPUTES = frozenset({
+    "QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "Mod", "Resize", "Upsample", "RoiAlign",
+    "GridSample", "DeformConv", "NonMaxSuppression",
+})
+# These pass values on without rounding.
+_EXACT = frozenset({
+    "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Gather", "GatherElements", "GatherND",
+    "Concat", "Split", "Expand", "Tile", "Relu", "Max", "Min", "Neg", "Abs", "Where", "Clip", "ReduceMax", "ReduceMin", "Pad",
+    "MaxPool", "GlobalMaxPool", "Floor", "Ceil", "Round", "Sign", "Constant", "ConstantOfShape", "Shape", "Size", "ArgMax",
+    "ArgMin", "TopK", "NonZero", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "And", "Or", "Xor", "IsInf",
+    "IsNaN", "OneHot", "ScatterElements", "ScatterND", "Trilu", "DepthToSpace", "SpaceToDepth", "ReverseSequence", "Compress",
+    "Unique", "Hardmax", "EyeLike",
+})
+# fmt: on
+_FLOATS = frozenset([TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE])
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Tensors that go into jumps on the way to some outputs, in the order in which the graph makes them.
+
+    `decided` tells whether knowing their values tells on which side of each jump the program falls.
+    """
+
+    names: tuple[str, ...]
+    decided: bool
+
+
+def points(model: ModelProto, outputs: Iterable[str]) -> Points:
+    """Where the outputs' computation can jump: inputs of jumping nodes that carry a rounding error of their own."""
+    graph = model.graph
+    jumping = {(f.domain, f.name) for f in model.functions if _any_jump(f.node)}
+    exact = {value.name for value in (*graph.input, *graph.initializer)} | {""}
+    needed = _upstream(graph, outputs)
+    found: dict[str, None] = {}
+    decided = True
+    for node in graph.node:
+        read = list(inputs_of(node))
+        if any(name in needed for name in node.output):
+            inside = (node.domain, node.op_type) in jumping or any(
+                _any_jump(body.node) for attribute in node.attribute for body in (attribute.g, *attribute.graphs)
+            )
+            if inside or node.op_type in _COMPUTES:
+                decided = False
+                found.update((name, None) for name in read if name in needed)
+            elif _jumps(node):
+                found.update((name, None) for name in read if name not in exact)
+        if node.op_type in _EXACT and all(name in exact for name in read):
+            exact.update(node.output)
+    held = {value.name for value in graph.initializer}
+    held |= {name for node in graph.node if node.op_type == "Constant" for name in node.output}
+    made = {value.name for value in graph.input} | {name for node in graph.node for name in node.output}
+    names = [name for name in found if name in made and name not in held]
+    return Points(tuple(names[:_MAX_POINTS]), decided and len(names) <= _MAX_POINTS)
+
+
+def tapped(model: ModelProto, names: Iterable[str]) -> ModelProto:
+    """The model with more outputs; their types are left for the compiler to infer."""
+    copy = _copied(model)
+    there = {value.name for value in (*copy.graph.output, *copy.graph.input)}
+    known = {value.name: value for value in copy.graph.value_info}
+    for name in names:
+        if name not in there:
+            copy.graph.output.append(known.get(name) or ValueInfoProto(name=name))
+    return copy
+
+
+def severed(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> ModelProto:
+    """The model with each tensor of `names` fed from outside.
+
+    What the model itself makes of them becomes an output called `<name>__made`, beside the wanted `outputs`.
+    """
+    copy = _copied(model)
+    _rename_made(copy.graph, frozenset(names))
+    _keep_outputs(copy.graph, outputs, names)
+    for name in names:
+        copy.graph.input.append(ValueInfoProto(name=name))
+    return copy
+
+
+def shifted(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> ModelProto:
+    """The model with `<name>__shift`, fed from outside, added to each tensor of `names` where it is made."""
+    copy = _copied(model)
+    graph = copy.graph
+    _rename_made(graph, frozenset(names))
+    nodes: list[NodeProto] = []
+    for node in graph.node:
+        nodes.append(node)
+        for made in node.output:
+            if made.endswith(_MADE) and made.removesuffix(_MADE) in names:
+                name = made.removesuffix(_MADE)
+                nodes.append(helper.make_node("Add", [made, name + _SHIFT], [name]))
+    copies = [_copy_node(node) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(copies)
+    for name in names:
+        graph.input.append(helper.make_tensor_value_info(name + _SHIFT, TensorProto.DOUBLE, None))
+    _keep_outputs(graph, outputs, names)
+    return copy
+
+
+def excuses(
+    model: ModelProto,
+    inputs: Values,
+    got: Mapping[str, Any],
+    wrong: Sequence[str],
+    dtypes: Mapping[str, str],
+    policy: Policy,
+    ask: Ask,
+) -> tuple[str, ...]:
+    """The outputs among `wrong` whose mismatch the rule `jump` excuses; `got` is what the candidate gave."""
+    where = points(model, wrong)
+    if not where.names:
+        return ()
+    fed = {value.name for value in model.graph.input}
+    made = [name for name in where.names if name not in fed]
+    native = ask("native", tapped(model, made), inputs)
+    if native.outputs is None:
+        return ()
+    kinds = {name: _dtype(native.outputs.get(name)) for name in made}
+    made = [name for name in made if kinds[name] in policy.screens]
+    given = [name for name in where.names if name in fed and _dtype(inputs.get(name)) in policy.screens]
+    if not made and not given:
+        return ()
+    share, answer, left = 1.0, None, list(wrong)
+    if made and where.decided:
+        answer = _own_values(model, inputs, got, wrong, dtypes, kinds, made, policy, ask)
+        if answer is not None:
+            share, left = _UNSEEN, [name for name in wrong if name not in answer]
+    if left:
+        kinds.update((name, _dtype(inputs[name])) for name in given)
+        steps = {name: share * policy.screen(kinds[name]) for name in (*made, *given)}
+        answer = (*(answer or ()), *_reach(model, inputs, got, left, dtypes, steps, given, policy, ask))
+    return answer or ()
+
+
+def _own_values(
+    model: ModelProto,
+    inputs: Values,
+    got: Mapping[str, Any],
+    wrong: Sequence[str],
+    dtypes: Mapping[str, str],
+    kinds: Mapping[str, str],
+    made: list[str],
+    policy: Policy,
+    ask: Ask,
+) -> tuple[str, ...] | None:
+    """The excused outputs; None when the candidate computes otherwise once it is asked for more."""
+    own = ask("candidate", tapped(model, made), inputs)
+    if own.outputs is None or not all(identical(own.outputs.get(name), got[name]) for name in wrong):
+        return None
+    if not all(_dtype(own.outputs.get(name)) == kinds[name] for name in made):
+        return None
+    values = {name: own.outputs[name] for name in made}
+    arbiter = ask("float64", severed(model, made, wrong), {**inputs, **values})
+    if arbiter.outputs is None:
+        return None
+    before = {name: arbiter.outputs[name + _MADE] for name in made}
+    if not compare(values, before, kinds, policy).agrees:
+        return ()
+    behind = compare(got, {name: arbiter.outputs[name] for name in wrong}, dtypes, policy)
+    return tuple(name for name in wrong if name not in behind.mismatches)
+
+
+def _reach(
+    model: ModelProto,
+    inputs: Values,
+    got: Mapping[str, Any],
+    wrong: Sequence[str],
+    dtypes: Mapping[str, str],
+    steps: Mapping[str, float],
+    given: list[str],
+    policy: Policy,
+    ask: Ask,
+) -> tuple[str, ...]:
+    """The excused outputs; `steps` are how far the points may move, in parts of their largest magnitude."""
+    made = [name for name in steps if name not in given]
+    changed = shifted(model, made, wrong)
+    still = {name + _SHIFT: np.zeros(()) for name in made}
+    centre = ask("float64", changed, {**inputs, **still})
+    if centre.outputs is None:
+        return ()
+    values = {name: np.asarray(centre.outputs[name + _MADE]) for name in made}
+    values.update({name: np.asarray(promote_value(inputs[name])) for name in given})
+    sizes = {name: _step(value, steps[name]) for name, value in values.items()}
+    # Drawn from a fixed seed: the same case gives the same verdict.
+    random = np.random.default_rng(0)
+    runs = [centre.outputs]
+    for turn in range(2 + _RANDOM_SHIFTS):
+        feeds = dict(inputs)
+        for name, value in values.items():
+            signs = (1.0, -1.0)[turn] if turn < 2 else random.choice((-1.0, 1.0), value.shape)
+            if name in made:
+                feeds[name + _SHIFT] = np.asarray(signs * sizes[name] + np.zeros(value.shape))
+            else:
+                feeds[name] = np.asarray(value + signs * sizes[name])
+        moved = ask("float64", changed, feeds)
+        if moved.outputs is not None:
+            runs.append(moved.outputs)
+    return tuple(
+        name for name in wrong if _within(got[name], [run[name] for run in runs], policy.screen(dtypes.get(name, "")))
+    )
+
+
+def _within(got: Any, runs: Sequence[Any], screen: float) -> bool:
+    """Whether every element of `got` lies between the least and the greatest of the runs, give or take the screen."""
+    if not isinstance(got, np.ndarray) or got.dtype.kind in "OUSc":
+        return False
+    alike = [np.asarray(run, np.float64) for run in runs if np.shape(run) == got.shape]
+    if not alike or got.size == 0:
+        return False
+    value, stack = got.astype(np.float64), np.stack(alike)
+    with np.errstate(all="ignore"):
+        low, high = stack.min(axis=0), stack.max(axis=0)
+        slack = screen * float(np.abs(alike[0]).max())
+        inside = (value >= low - slack) & (value <= high + slack)
+    return bool((inside | (np.isnan(value) & np.isnan(stack).any(axis=0))).all())
+
+
+def _step(value: Any, share: float) -> float:
+    finite = np.abs(value[np.isfinite(value)])
+    return share * float(finite.max()) if finite.size else 0.0
+
+
+def _dtype(value: Any) -> str:
+    return str(value.dtype.name) if isinstance(value, (np.ndarray, np.generic)) else ""
+
+
+def _jumps(node: NodeProto) -> bool:
+    if node.op_type == "Cast":
+        return not any(attribute.name == "to" and attribute.i in _FLOATS for attribute in node.attribute)
+    # The largest value of a window moves smoothly, its place does not.
+    return node.op_type in _JUMPS and (node.op_type != "MaxPool" or len(node.output) > 1)
+
+
+def _any_jump(nodes: Iterable[NodeProto]) -> bool:
+    return any(
+        _jumps(node)
+        or any(_any_jump(body.node) for attribute in node.attribute for body in (attribute.g, *attribute.graphs))
+        for node in nodes
+    )
+
+
+def _upstream(graph: GraphProto, outputs: Iterable[str]) -> set[str]:
+    needed = set(outputs)
+    for node in reversed(graph.node):
+        if any(name in needed for name in node.output):
+            needed.update(inputs_of(node))
+    return needed - {""}
+
+
+def _rename_made(graph: GraphProto, names: frozenset[str]) -> None:
+    for node in graph.node:
+        for index, name in enumerate(node.output):
+            if name in names:
+                node.output[index] = name + _MADE
+
+
+def _keep_outputs(graph: GraphProto, outputs: Iterable[str], names: Sequence[str]) -> None:
+    wanted = set(outputs)
+    kept = [value for value in graph.output if value.name in wanted]
+    copies = [type(value).FromString(value.SerializeToString()) for value in kept]
+    del graph.output[:]
+    graph.output.extend(copies)
+    graph.output.extend(ValueInfoProto(name=name + _MADE) for name in names)
+    for value in list(graph.value_info):
+        if value.name in names:
+            graph.value_info.remove(value)
+
+
+def _copied(model: ModelProto) -> ModelProto:
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    return copy
+
+
+def _copy_node(node: NodeProto) -> NodeProto:
+    copy = NodeProto()
+    copy.CopyFrom(node)
+    return copy

@@ -1,0 +1,177 @@
+"""One judgement while it is under way: the lab it asks, what each voice answered, and the words for it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import onnx
+from onnx import ModelProto, TypeProto, helper
+
+from opsieve.backends.compare import Policy, compare
+from opsieve.backends.observation import Hazard, Observation
+from opsieve.backends.reference.hazards import ACCUMULATION, RANDOM
+from opsieve.backends.registry import display, runtime
+from opsieve.backends.target import Target
+from opsieve.backends.verdict import Mismatch, Verdict
+from opsieve.gen.model.program import Program
+
+FLOAT64 = Target("reference", options=(("precision", "float64"),))
+NATIVE = Target("reference", options=(("precision", "native"),))
+EXPECTED = "expected outputs"  # how the outputs that the user gave are called among the voices
+# Asked where the unoptimised build does not settle who is wrong.
+SECOND_VOICES = (Target("onnxruntime", options=(("level", "disable_all"),)), Target("tvm"))
+STRUCTURE = frozenset(["missing", "type", "shape", "dtype"])  # mismatches that no rounding makes
+
+Values = dict[str, Any]
+
+
+class Lab(Protocol):
+    """Runs programs on targets."""
+
+    def observe(self, target: Target, program: Program, inputs: Values, *, fresh: bool = False) -> Observation:
+        """What the program does on the target; in a process forked for it alone when `fresh`."""
+
+    def baseline(self, target: Target) -> Target | None:
+        """The unoptimised build of the same compiler and release; None when there is none."""
+
+
+class Trial:
+    """The program, the target, and who was asked what. Each voice is asked once; fresh runs of the target are extra."""
+
+    def __init__(
+        self,
+        program: Program,
+        inputs: Values,
+        target: Target,
+        lab: Lab,
+        expected: Mapping[str, Any] | None,
+        voices: Sequence[Target],
+        policy: Policy,
+    ) -> None:
+        self.program, self.inputs, self.target, self.lab = program, inputs, target, lab
+        self.expected, self.policy = expected, policy
+        self.observations: list[Observation] = []
+        self.heard: list[str] = []
+        self.answers: dict[Target, Observation] = {}
+        self.voices = [voice for voice in voices if voice != target]
+
+    def ask(self, target: Target) -> Observation:
+        """What a voice answers."""
+        if target not in self.answers:
+            self.answers[target] = self.lab.observe(target, self.program, self.inputs)
+            self.observations.append(self.answers[target])
+            if target != self.target and self.answers[target].outcome not in ("environment", "unsupported"):
+                self.heard.append(display(target))
+        return self.answers[target]
+
+    def again(self) -> Observation:
+        """What the target does in a fresh process."""
+        observation = self.lab.observe(self.target, self.program, self.inputs, fresh=True)
+        self.observations.append(observation)
+        return observation
+
+    def baseline(self) -> Target | None:
+        """The unoptimised build of the target, unless the target is it."""
+        found = self.lab.baseline(self.target)
+        return None if found == self.target else found
+
+    def host(self) -> Target | None:
+        """The compiler that runs what the target makes of the program, None where that is the target itself."""
+        found = runtime(self.target)
+        return None if found == self.target else found
+
+    def host_shares(self, outputs: Values, names: Sequence[str], dtypes: Mapping[str, str]) -> Target | None:
+        """The host, when it gives the same named outputs for the original program: then they are no fault of the target's."""
+        host = self.host()
+        if host is None or not all(name in outputs for name in names):
+            return None
+        return host if self.agrees(host, outputs, dtypes, names) else None
+
+    def fault_of(self, host: Target, worst: Mismatch | None, rules: tuple[str, ...] = ()) -> Verdict:
+        """The verdict where the host gives the same wrong outputs."""
+        reason = (
+            f"{display(host)}, which runs what {display(self.target)} makes, gives the same for the original program, "
+            f"so it is no fault of {display(self.target)}: {told(worst)}"
+        )
+        return Verdict("undecided", reason, "mismatch", "run", rules=rules, mismatch=worst)
+
+    def agrees(self, voice: Target, truth: Mapping[str, Any], dtypes: Mapping[str, str], names: Sequence[str]) -> bool:
+        """Whether a voice gives the named outputs of `truth`."""
+        answer = self.ask(voice)
+        wanted = {name: truth[name] for name in names if name in truth}
+        return answer.outputs is not None and compare(answer.outputs, wanted, dtypes, self.policy).agrees
+
+    def repeats(self, outputs: Values, names: Sequence[str], dtypes: Mapping[str, str]) -> Verdict | None:
+        """None when a fresh process gives the same outputs; else the verdict on that."""
+        second = self.again()
+        if second.outputs is None:
+            reason = f"{display(self.target)} gave outputs once and ended with `{second.outcome}` the next time: {short(second)}"
+            return Verdict("fail", reason, "nondeterminism", second.stage, second.message)
+        worst = compare(
+            second.outputs, {name: outputs[name] for name in names if name in outputs}, {}, self.policy
+        ).worst
+        if worst is None:
+            return None
+        reason = f"{display(self.target)} gave other outputs for the same inputs in a second run: {told(worst)}"
+        return Verdict("fail", reason, "nondeterminism", "run", mismatch=worst)
+
+
+def declared_dtypes(model: ModelProto) -> dict[str, str]:
+    """numpy's name of the element type that the model declares for each output, "" where it declares none."""
+    return {value.name: _element(value.type) for value in model.graph.output}
+
+
+def _element(declared: TypeProto) -> str:
+    kind = declared.WhichOneof("value")
+    if kind in ("sequence_type", "optional_type"):
+        return _element(getattr(declared, kind).elem_type)
+    if kind != "tensor_type" or declared.tensor_type.elem_type not in onnx.TensorProto.DataType.values():
+        return ""
+    number = declared.tensor_type.elem_type
+    if number == onnx.TensorProto.UNDEFINED:
+        return ""
+    return "string" if number == onnx.TensorProto.STRING else str(helper.tensor_dtype_to_np_dtype(number).name)
+
+
+def open_rules(hazards: Sequence[Hazard], output: str | None) -> tuple[str, ...]:
+    """Rules of the hazards that reach one output; for None, of all but random operators."""
+    return tuple(
+        dict.fromkeys(
+            hazard.rule
+            for hazard in hazards
+            if not hazard.rule.startswith(ACCUMULATION)
+            if (output in hazard.outputs if output is not None else hazard.rule != RANDOM)
+        )
+    )
+
+
+def sum_lengths(hazards: Sequence[Hazard]) -> dict[str, int]:
+    """The longest sum that feeds each output, where it is long enough to tell."""
+    terms: dict[str, int] = {}
+    for hazard in hazards:
+        rule, _, count = hazard.rule.partition(":")
+        if rule == ACCUMULATION and count.isdigit():
+            for name in hazard.outputs:
+                terms[name] = max(terms.get(name, 0), int(count))
+    return terms
+
+
+def short(observation: Observation) -> str:
+    """How an observation ended, in a line."""
+    text = " ".join((observation.message or observation.exception or "").split())
+    if observation.signal:
+        text = f"signal {observation.signal} {text}".strip()
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def told(mismatch: Mismatch | None) -> str:
+    """A mismatch in words, with figures."""
+    if mismatch is None:
+        return "no difference"
+    name = repr(mismatch.output)[:60]
+    if mismatch.what in STRUCTURE:
+        return f"output {name} has {mismatch.what} {mismatch.got or 'nothing'} for {mismatch.expected}"
+    place = f" at {list(mismatch.index)}" if mismatch.index else ""
+    return (
+        f"output {name} is {mismatch.got} for {mismatch.expected}{place}, off by {mismatch.max_scaled:.2g} of its largest "
+        f"magnitude in {mismatch.fraction:.0%} of its elements"
+    )

@@ -1,0 +1,270 @@
+"""Inputs under which no intermediate result of a program is NaN or infinite: the main process's side of the value search.
+
+What is tried, in order: the values at hand; ranges repaired by the declarations' domains (gen/analysis/input_ranges.py, no torch); NNSmith's gradient
+search in a worker with torch (value_search_torch.py), from the values at hand and from the repaired ones; guesses, one on top of another as
+long as the first offending operator is no earlier. Each is run with every inner tensor as an output, unoptimised, in a worker, and only
+what comes out finite is given back. The searches of many programs go
+on side by side, so that workers get their questions in batches; none knows of another.
+"""
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import onnx
+
+from opsieve.backends.observation import Observation
+from opsieve.backends.target import Target
+from opsieve.backends.workers.inference import INFERRING, with_told
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.analysis.input_ranges import Guesses, refilled, repaired, unreached, with_weights
+from opsieve.gen.analysis.typed_graph import outline
+from opsieve.gen.metrics.graph import lacks_types
+from opsieve.gen.model.program import Program
+from opsieve.gen.spec.declaration import Bounds
+
+RUNNERS = (Target.parse("onnxruntime:disable_all"), Target.parse("reference"))
+METHODS = ("repaired", "gradient", "guessed")
+GUESSES = 48
+TOGETHER = 32  # searches that go on side by side
+
+Question = tuple[Target, Test]
+Asking = Generator[Question, Observation, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How hard to look.
+
+    `weights` lets float initializers and constants change too: for programs that are ours. `iterations` limits each gradient search,
+    of which there are two at most; `gradient` are more options of it. `methods` are those that are tried.
+    """
+
+    weights: bool = False
+    iterations: int = 200
+    methods: tuple[str, ...] = METHODS
+    gradient: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A program (with other weights, where those were allowed) and inputs.
+
+    `how` they were found is `given` (as they were), `repaired`, `gradient` or `guessed`. Else they are those given, with `none`, and
+    `broken` is the first operator with a NaN or infinity among its results, or with `unchecked`: neither onnxruntime nor
+    ONNX's evaluator runs the program.
+    """
+
+    program: Program
+    inputs: dict[str, Any]
+    how: str
+    broken: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What values are to be found for: the search begins with those given and draws by the seed."""
+
+    program: Program
+    inputs: Mapping[str, Any]
+    seed: int
+
+
+def search_values(wanted: Sequence[Wanted], workers: Workers, effort: Effort | None = None) -> Iterator[Found]:
+    """For each program, in order, values under which nothing in it is NaN or infinite, or those given.
+
+    Equal arguments give equal values. Without torch the gradient search is left out.
+    """
+    effort = effort or Effort()
+    for start in range(0, len(wanted), TOGETHER):
+        group = wanted[start : start + TOGETHER]
+        yield from answered([_searching(item, effort) for item in group], workers)
+
+
+def answered(going: Sequence[Asking], workers: Workers) -> list[Any]:
+    """What each of some generators of questions returns; in each round all questions to a target are asked together."""
+    results: list[Any] = [None] * len(going)
+    asked: dict[int, Question] = {}
+
+    def go_on(place: int, answer: Observation | None) -> None:
+        try:
+            asked[place] = next(going[place]) if answer is None else going[place].send(answer)
+        except StopIteration as end:
+            asked.pop(place, None)
+            results[place] = end.value
+
+    for place in range(len(going)):
+        go_on(place, None)
+    while asked:
+        target = next(iter(asked.values()))[0]
+        places = [place for place, question in asked.items() if question[0] == target]
+        answers = list(workers.observe_many(target, [asked[place][1] for place in places]))
+        for place, answer in zip(places, answers, strict=True):
+            go_on(place, answer)
+    return results
+
+
+def first_broken(program: Program, inputs: Mapping[str, Any], workers: Workers) -> str | None:
+    """The first operator, in the graph's order, with a NaN or an infinity among its results; "" for none.
+
+    None when neither onnxruntime nor ONNX's evaluator runs the program. Bodies count as their node.
+    """
+    met = answered([_checked(program, inputs)], workers)[0]
+    return met if met is None or met == "" else str(met.op_type)
+
+
+def _searching(wanted: Wanted, effort: Effort) -> Generator[Question, Observation, Found]:
+    given = Found(wanted.program, dict(wanted.inputs), "given")
+    met = yield from _checked(given.program, given.inputs)
+    if met == "":
+        return given
+    lost = replace(given, how="unchecked") if met is None else replace(given, how="none", broken=met.op_type)
+    model = yield from _concrete(wanted.program, wanted.inputs)
+    graph = outline(model, wanted.inputs)
+    if isinstance(met, onnx.NodeProto) and unreached(graph, met.output[0], effort.weights):
+        return lost
+    starts = [(given, model)]
+    if "repaired" in effort.methods:
+        ranges = repaired(graph, wanted.seed, effort.weights).ranges
+        if ranges:
+            moved, changed = _drawn(given, model, ranges, wanted.seed, "repaired")
+            met_again = yield from _checked(moved.program, moved.inputs)
+            if met_again == "":
+                return moved
+            if met_again is not None:
+                met = met_again
+                starts.append((moved, changed))
+    if met is None:
+        return lost  # nobody runs it: no values can be told from others
+    for start, typed in starts if "gradient" in effort.methods else ():
+        searched = yield from _gradient(start, typed, wanted.seed, effort)
+        if searched is not None and (yield from _checked(searched.program, searched.inputs)) == "":
+            return searched
+    if "guessed" in effort.methods:
+        guessed = yield from _guessing(
+            *starts[-1], met.output[0], Guesses(graph, wanted.seed, effort.weights), wanted.seed
+        )
+        return guessed or lost
+    return lost
+
+
+def _guessing(
+    best: Found, model: onnx.ModelProto, broken_: str, guesses: Guesses, seed: int
+) -> Generator[Question, Observation, Found | None]:
+    """Leaves that reach the first offending node are drawn anew; what does not offend earlier is what the next guess changes."""
+    place = guesses.place(broken_)
+    for number in range(GUESSES if place >= 0 else 0):
+        drawn = guesses.around(place)
+        if not drawn:
+            return None
+        found, changed = _drawn(best, model, drawn, seed + number, "guessed")
+        met = yield from _checked(found.program, found.inputs)
+        if met == "":
+            return found
+        at = -1 if met is None else guesses.place(met.output[0])
+        if at >= place:
+            best, model, place = found, changed, at
+    return None
+
+
+def _checked(
+    program: Program, inputs: Mapping[str, Any]
+) -> Generator[Question, Observation, onnx.NodeProto | Literal[""] | None]:
+    """The first node with a result that is not finite; "" for none, None when nobody runs the program."""
+    shown = Test(exposed(program), dict(inputs))
+    for runner in RUNNERS:
+        answer = yield runner, shown
+        if answer.outputs is not None:
+            return broken(program.proto.graph.node, answer.outputs) or ""
+    return None
+
+
+def _gradient(
+    start: Found, model: onnx.ModelProto, seed: int, effort: Effort
+) -> Generator[Question, Observation, Found | None]:
+    """What the gradient search finds, unchecked; None where it finds nothing, lacks an operator, or torch is not there."""
+    weights = "on" if effort.weights else "off"
+    target = Target.parse(f"value-search:weights={weights},iterations={effort.iterations}{effort.gradient}")
+    fed = {**start.inputs, "": np.array(seed, np.int64)}
+    answer = yield target, Test(Program(model.SerializeToString(), start.program.name), fed)
+    if not answer.outputs:
+        return None
+    values = {name: answer.outputs.get(name, value) for name, value in start.inputs.items()}
+    changed = {name: value for name, value in answer.outputs.items() if name not in start.inputs}
+    return Found(_weighted(start.program, changed), values, "gradient")
+
+
+def _concrete(program: Program, inputs: Mapping[str, Any]) -> Generator[Question, Observation, onnx.ModelProto]:
+    """The model with the sizes that these inputs have, and the types of its inner values."""
+    model = program.proto
+    if _open(model):
+        model = onnx.ModelProto()
+        model.CopyFrom(program.proto)
+        del model.graph.value_info[:]
+        for info in model.graph.input:
+            value = inputs.get(info.name)
+            if isinstance(value, np.ndarray) and info.type.HasField("tensor_type"):
+                del info.type.tensor_type.shape.dim[:]
+                info.type.tensor_type.shape.SetInParent()
+                for side in value.shape:
+                    info.type.tensor_type.shape.dim.add().dim_value = side
+    if not lacks_types(model):
+        return model
+    bound = _written(model, program)
+    answer = yield INFERRING, Test(bound, {}, as_is=True)
+    return with_told(bound, answer)[0]
+
+
+def _drawn(
+    start: Found, model: onnx.ModelProto, ranges: Mapping[str, Bounds], seed: int, how: str
+) -> tuple[Found, onnx.ModelProto]:
+    """Values drawn from ranges in place of those of `start`, and its model (the program with all types told) with them."""
+    inputs, weights = refilled(model, start.inputs, ranges, seed)
+    return Found(_weighted(start.program, weights), inputs, how), with_weights(model, weights)
+
+
+def _weighted(program: Program, weights: Mapping[str, Any]) -> Program:
+    return _written(with_weights(program.proto, weights), program) if weights else program
+
+
+def broken(nodes: Sequence[onnx.NodeProto], values: Mapping[str, Any]) -> onnx.NodeProto | None:
+    """The first node with a result that is not finite; None for none."""
+    for node in nodes:
+        if any(not finite(values[name]) for name in node.output if name in values):
+            return node
+    return None
+
+
+def finite(value: Any) -> bool:
+    """Whether a value has neither NaN nor infinity; sequences by element."""
+    if isinstance(value, list):
+        return all(map(finite, value))
+    if not isinstance(value, np.ndarray):
+        return True
+    if value.dtype.kind in "fc":
+        return bool(np.isfinite(value).all())
+    return "float" not in value.dtype.name or bool(np.isfinite(value.astype(np.float32)).all())
+
+
+def exposed(program: Program) -> Program:
+    """The program with every result of a node of its graph as an output."""
+    model = onnx.ModelProto()
+    model.CopyFrom(program.proto)
+    graph = model.graph
+    known = {info.name: info for info in graph.value_info}
+    given = {info.name for info in graph.output}
+    for node in graph.node:
+        for name in node.output:
+            if name and name not in given:
+                given.add(name)
+                graph.output.add().CopyFrom(known.get(name) or onnx.ValueInfoProto(name=name))
+    return _written(model, program)
+
+
+def _open(model: onnx.ModelProto) -> bool:
+    return any(dim.dim_param for info in model.graph.input for dim in info.type.tensor_type.shape.dim)
+
+
+def _written(model: onnx.ModelProto, like: Program) -> Program:
+    return Program(model.SerializeToString(deterministic=True), like.name)

@@ -1,0 +1,227 @@
+"""The ONNX reference evaluator, native or in float64: what an operator means, slow and plain.
+
+`reference` computes every tensor in its own type; `reference:float64` computes the promoted model (opsieve.backends.reference.float64_model)
+and leaves its outputs in float64. Both record the places where ONNX leaves the result open (opsieve.backends.reference.hazards).
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opsieve.backends.protocol import Request, Run
+
+REFUSED = "onnx.checker refuses the model: "  # begins the note that the native evaluator leaves on a model it ran all the same
+
+_MAX_HAZARDS = 64
+_UNSUPPORTED = ("RuntimeImplementationError", "NotImplementedError", "Unpromotable", "RuntimeContextError")
+# Evaluated in float32 even in the float64 run: its scale is a float32 by definition, and rounding to a grid that is
+# a little off moves half of the ties.
+_OWN_TYPE = frozenset(["DynamicQuantizeLinear"])
+
+
+class ReferenceBackend:
+    """The evaluator of the `onnx` package; its options are `precision=native|float64`."""
+
+    name = "reference"
+    package = "onnx"
+    extra = ""
+    options: Mapping[str, tuple[str, ...]] = {"precision": ("native", "float64")}
+    main_option = "precision"
+    baseline: Mapping[str, str] = {}
+    environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    lacks: tuple[str, ...] = ("operators outside the ONNX standard", "speed")
+
+    def base(self, python: tuple[int, int]) -> tuple[str, ...]:
+        """No releases of its own: it runs where opsieve does."""
+        return ()
+
+    def companions(self, release: str) -> tuple[str, ...]:
+        """Nothing."""
+        return ()
+
+    def load(self) -> str:
+        """Import the evaluator; the version of onnx."""
+        import onnx.reference.ops._op_list
+
+        return str(onnx.__version__)
+
+    def prepare(self, request: "Request") -> "Run":
+        """Build the evaluator; values are fed and returned by name, an absent optional as None."""
+        import onnx
+
+        from opsieve.backends.reference.float64_model import promote, promote_value
+        from opsieve.backends.reference.reference_ops import MENDED
+
+        request.stage("import")
+        model = onnx.load_model_from_string(request.model)
+        wide = request.options.get("precision") == "float64"
+        if not wide:
+            _check(model, request)
+        request.stage("compile")
+        watch = _Watch(model, wide)
+        evaluator = _evaluator(watch)(promote(model) if wide else model, new_ops=list(MENDED))
+        known = set(evaluator.input_names)
+        names = list(evaluator.output_names)
+
+        def run(inputs: dict[str, Any]) -> dict[str, Any]:
+            import numpy as np
+
+            fed = {name: promote_value(value) if wide else value for name, value in inputs.items() if name in known}
+            # An optional graph input that was left out is an absent optional.
+            fed.update({name: None for name in watch.optional_inputs if name not in fed})
+            watch.found.clear()
+            # Warnings of numpy's about overflow and NaN tell nothing here: the values are looked at.
+            with np.errstate(all="ignore"):
+                try:
+                    values = dict(zip(names, evaluator.run(None, fed), strict=True))
+                except Exception:
+                    request.hazards[:] = watch.hazards(names)
+                    raise
+                depending = names
+                if watch.left_open():
+                    depending = watch.depending(values, lambda: evaluator.run(None, fed))
+                request.hazards[:] = watch.hazards(depending)
+            return values
+
+        return run
+
+    def classify(self, stage: str, exception: str, message: str) -> str:
+        """Operators it lacks are `unsupported`, an index out of range is `rejected`; all else is its own error."""
+        kind = exception.rpartition(".")[2]
+        if kind in _UNSUPPORTED or (kind in ("ImportError", "ModuleNotFoundError") and stage != "import"):
+            return "unsupported"
+        if kind == "MemoryError" or kind == "_ArrayMemoryError":
+            return "out-of-memory"
+        if kind == "IndexError" and "out of bounds" in message:
+            return "rejected"
+        return "error"
+
+    def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
+        """The source of `run` for an exported script; "" for float64, which onnx cannot do by itself."""
+        return _SCRIPT if options["precision"] == "native" else ""
+
+
+_SCRIPT = """\
+def run(model, inputs):
+    from onnx.reference import ReferenceEvaluator
+
+    evaluator = ReferenceEvaluator(onnx.load_model_from_string(model))
+    return dict(zip(evaluator.output_names, evaluator.run(None, inputs)))
+"""
+
+
+class _Watch:
+    """What one evaluation met: the hazards, under the top-level node in which they happened."""
+
+    def __init__(self, model: Any, wide: bool) -> None:
+        given = {tensor.name for tensor in model.graph.initializer}
+        self.graph = model.graph
+        self.wide = wide
+        self.found: dict[tuple[str, int], tuple[str, str]] = {}
+        self.disturbing = False
+        self.running: list[int] = []  # depth of nodes; the first is the place of the top-level one
+        self.optional_inputs = [
+            value.name
+            for value in model.graph.input
+            if value.type.WhichOneof("value") == "optional_type" and value.name not in given
+        ]
+
+    def met(self, node: Any, rule: str) -> None:
+        if len(self.found) < _MAX_HAZARDS:
+            label = node.onnx_node.name or next(iter(node.onnx_node.output), "")
+            self.found.setdefault((rule, self.running[0]), (label, node.onnx_node.op_type))
+
+    def left_open(self) -> bool:
+        from opsieve.backends.reference.hazards import leaves_open
+
+        return any(leaves_open(rule) for rule, _ in self.found)
+
+    def depending(self, values: dict[str, Any], again: Callable[[], Any]) -> list[str]:
+        """Outputs that change when every open element gets another value: the others were guarded."""
+        from opsieve.backends.compare import identical
+
+        self.disturbing = True
+        try:
+            changed = again()
+        except Exception:  # noqa: BLE001  another value was not fit for what comes after: all may depend on it
+            return list(values)
+        finally:
+            self.disturbing = False
+        return [
+            name for (name, value), other in zip(values.items(), changed, strict=True) if not identical(value, other)
+        ]
+
+    def hazards(self, depending: Sequence[str]) -> list[dict[str, Any]]:
+        """What was met, as JSON objects; an open result reaches only what depends on its value."""
+        from opsieve.backends.reference.hazards import leaves_open, nodes_reaching
+
+        if not self.found:
+            return []
+        reach = nodes_reaching(self.graph)
+        told = []
+        for (rule, place), (label, operator) in self.found.items():
+            outputs = reach[place] & set(depending) if leaves_open(rule) else reach[place]
+            if outputs:
+                told.append({"rule": rule, "node": label, "operator": operator, "outputs": sorted(outputs)})
+        return told
+
+
+class _Watched:
+    """One node of the evaluator; looks at what goes in and comes out."""
+
+    def __init__(self, node: Any, watch: _Watch, place: int) -> None:
+        self._node, self._watch, self._place = node, watch, place
+        self._standard = node.onnx_node.domain in ("", "ai.onnx")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._node, name)
+
+    def run(self, *inputs: Any, **context: Any) -> tuple[Any, ...]:
+        from opsieve.backends.reference.float64_model import narrow_value, promote_value
+        from opsieve.backends.reference.hazards import disturbed, leaves_open, open_results
+
+        node, watch = self._node, self._watch
+        watch.running.append(self._place)
+        try:
+            fed = inputs
+            if watch.wide and node.op_type in _OWN_TYPE:
+                fed = tuple(narrow_value(value) for value in inputs)
+            outputs = node.run(*fed, **context)
+            if watch.wide:
+                # Several implementations, and the function bodies of operators, make float32 whatever they are given.
+                outputs = tuple(promote_value(value) for value in outputs)
+            if self._standard:
+                for rule, mask in open_results(node.op_type, node, inputs, outputs):
+                    if not watch.disturbing:
+                        watch.met(node, rule)
+                    elif leaves_open(rule):
+                        outputs = (disturbed(outputs[0], mask), *outputs[1:])
+        finally:
+            watch.running.pop()
+        return tuple(outputs)
+
+
+def _evaluator(watch: _Watch) -> Any:
+    from onnx.reference import ReferenceEvaluator
+
+    class Evaluator(ReferenceEvaluator):
+        """Also evaluates bodies and local functions, so what they meet is seen."""
+
+        def _init(self) -> None:
+            super()._init()
+            self.rt_nodes_ = [_Watched(node, watch, place) for place, node in enumerate(self.rt_nodes_)]
+
+    return Evaluator
+
+
+def _check(model: Any, request: "Request") -> None:
+    # The evaluator runs most invalid models without a word; who asks whether a program is valid reads this note.
+    import onnx
+
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except Exception as error:  # noqa: BLE001  the checker and shape inference raise several unrelated classes
+        request.notes.append(REFUSED + str(error).strip().split("\n")[0][:300])
+
+
+BACKEND = ReferenceBackend()

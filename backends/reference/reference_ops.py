@@ -1,0 +1,253 @@
+"""Operators that the reference evaluator of onnx gets wrong, done right. Each tells what is wrong there.
+
+Found over ONNX's own node tests and Loop's specification; an entry goes when onnx no longer needs it.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from onnx import helper
+from onnx.reference.op_run import OpRun, RuntimeImplementationError
+
+from opsieve.backends.reference.reference_ops_recurrent import GRU, LSTM, RNN
+
+
+class Loop(OpRun):
+    """Loop with scan outputs of any rank.
+
+    onnx 1.23 joins the values of a scan output with `vstack`, which is right for vectors only: scalars come out as a column,
+    matrices one below the other, and no iteration at all is an error.
+    """
+
+    op_domain = ""
+
+    def need_context(self) -> bool:
+        """The body may read values of the graph around it."""
+        return True
+
+    def _run(  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
+        self, trips, keep_going, *carried, context=None, body=None, attributes=None, bindings=None
+    ):
+        evaluator: Any = self.body  # type: ignore[attr-defined]  # set from the node's attribute
+        names = evaluator.input_names
+        state = list(carried)
+        scanned: list[list[Any]] = [[] for _ in evaluator.output_names[1 + len(state) :]]
+        keep = keep_going is None or bool(np.asarray(keep_going).all())
+        turn = 0
+        while keep and (trips is None or turn < int(np.asarray(trips).item())):
+            feeds = {**(context or {}), names[0]: np.array(turn, np.int64), names[1]: np.array(keep)}
+            feeds.update(zip(names[2:], state, strict=True))
+            made = evaluator.run(None, feeds, attributes=attributes)
+            keep = bool(np.asarray(made[0]).all())
+            state = made[1 : 1 + len(state)]
+            for values, value in zip(scanned, made[1 + len(state) :], strict=True):
+                values.append(value)
+            turn += 1
+        types = evaluator.output_types[1 + len(state) :]
+        stacked = [np.stack(values) if values else _nothing(kind) for values, kind in zip(scanned, types, strict=True)]
+        return tuple(state + stacked)
+
+
+def _nothing(declared: Any) -> Any:
+    # No iteration: zero rows of the declared shape, where an unknown dimension counts as 0.
+    tensor = declared.tensor_type
+    return np.zeros(
+        (0, *(dim.dim_value for dim in tensor.shape.dim)), helper.tensor_dtype_to_np_dtype(tensor.elem_type or 1)
+    )
+
+
+class Mean(OpRun):
+    """Mean of inputs that broadcast.
+
+    onnx 1.23 adds the others into a copy of the first input, which fails when that one has to grow.
+    """
+
+    op_domain = ""
+
+    def _run(self, *values):  # type: ignore[no-untyped-def]  # as above
+        total = values[0]
+        for value in values[1:]:
+            total = total + value
+        return ((total / len(values)).astype(values[0].dtype),)
+
+
+class Softsign(OpRun):
+    """Softsign of a tensor without dimensions too.
+
+    onnx 1.23 divides into what numpy makes a number and not an array then, which is an error.
+    """
+
+    op_domain = ""
+
+    def _run(self, x):  # type: ignore[no-untyped-def]  # as above
+        return (np.asarray(x / (1 + np.abs(x)), x.dtype),)
+
+
+class MaxPool(OpRun):
+    """MaxPool over any number of dimensions, https://onnx.ai/onnx/operators/onnx__MaxPool.html.
+
+    onnx 1.23 centres windows anew when the two pads of a dimension differ or the output is rounded up, so that they cover other
+    elements; it pads integers with what a NaN becomes in their type, rounds SAME_LOWER down, and gives no indices where it does
+    not dilate or stride. NaN is passed over, as there. The page
+    does not say what a window of nothing but padding gives, nor where the windows begin when SAME asks for less than no padding:
+    those are not computed.
+    """
+
+    op_domain = ""
+
+    def _run(  # type: ignore[no-untyped-def]  # as above
+        self, x, auto_pad=None, ceil_mode=0, dilations=None, kernel_shape=None, pads=None, storage_order=0, strides=None
+    ):
+        sides, rank = x.shape[2:], len(kernel_shape)
+        spans = list(zip(sides, kernel_shape, strides or [1] * rank, dilations or [1] * rank, strict=True))
+        taps = [
+            _taps(*span, (pads or [0] * 2 * rank)[axis::rank], auto_pad or "NOTSET", bool(ceil_mode))
+            for axis, span in enumerate(spans)
+        ]
+        inside, by_rows, by_columns = np.array(True), np.array(0), np.array(0)
+        for axis, (place, side) in enumerate(zip(taps, sides, strict=True)):
+            # The windows of this axis along dimension `axis`, the elements of each along dimension `rank + axis`.
+            place = np.expand_dims(place, [other for other in range(2 * rank) if other % rank != axis])
+            inside = inside & (place >= 0) & (place < side)
+            by_rows = by_rows * side + place
+            by_columns = by_columns + place * math.prod(sides[:axis])
+        made = inside.shape[:rank]
+        inside, by_rows, by_columns = (
+            part.reshape(math.prod(made), math.prod(kernel_shape)) for part in (inside, by_rows, by_columns)
+        )
+        values = x.reshape(-1, math.prod(sides))[:, np.where(inside, by_rows, 0)]
+        if not inside.any(axis=1).all():
+            raise RuntimeImplementationError(
+                "MaxPool has a window of nothing but padding, and ONNX does not say what it gives"
+            )
+        lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
+        ranked = np.where(inside & (values == values), values, np.array(lowest, x.dtype))
+        first = (inside & (ranked == ranked.max(axis=2, keepdims=True))).argmax(axis=2)[..., np.newaxis]
+        best = np.take_along_axis(values, first, 2)[..., 0]
+        shape = x.shape[:2] + made
+        if len(self.output) == 1:
+            return (best.reshape(shape),)
+        offset = by_columns if storage_order else by_rows
+        found = np.take_along_axis(np.broadcast_to(offset, values.shape), first, 2)[..., 0]
+        found = found + math.prod(sides) * np.arange(len(values))[:, np.newaxis]
+        return best.reshape(shape), found.astype(np.int64).reshape(shape)
+
+
+def _taps(
+    side: int, kernel: int, stride: int, dilation: int, pads: list[int], auto_pad: str, ceil_mode: bool
+) -> np.ndarray[Any, Any]:
+    """The places that each window of one axis covers, [windows, kernel]; those of the padding lie outside 0..side-1."""
+    reach = (kernel - 1) * dilation + 1
+    before, after = pads if auto_pad == "NOTSET" else (0, 0)
+    if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        windows = -(-side // stride)
+        missing = (windows - 1) * stride + reach - side
+        if missing < 0:
+            raise RuntimeImplementationError(
+                "MaxPool has strides that skip elements, and ONNX does not say which with SAME"
+            )
+        before = missing // 2 if auto_pad == "SAME_UPPER" else missing - missing // 2
+    else:
+        room = side + before + after - reach
+        if room < 0:
+            raise ValueError(f"a window of {reach} does not fit into {side} elements and their padding")
+        windows = (-(-room // stride) if ceil_mode else room // stride) + 1
+        if ceil_mode and (windows - 1) * stride >= side + before:
+            windows -= 1  # it would begin in the padding at the end
+    return np.arange(windows)[:, np.newaxis] * stride - before + np.arange(kernel) * dilation
+
+
+class LRN(OpRun):
+    """LRN over the channels of any number of images, of any rank.
+
+    onnx 1.23 counts the channels by the size of the batch and leaves the sums of the others zero, and takes four dimensions only.
+    """
+
+    op_domain = ""
+
+    def _run(self, x, alpha=None, beta=None, bias=None, size=None):  # type: ignore[no-untyped-def]  # as above
+        before, after = (size - 1) // 2, size // 2  # floor and ceil of (size - 1) / 2
+        squares, channels = x * x, x.shape[1]
+        sums = np.zeros_like(x)
+        for at in range(channels):
+            sums[:, at] = squares[:, max(0, at - before) : at + after + 1].sum(axis=1)
+        return ((x / (bias + float(alpha) / size * sums) ** beta).astype(x.dtype),)
+
+
+class GlobalMaxPool(OpRun):
+    """GlobalMaxPool over all dimensions behind the channels: onnx 1.23 is right for two of them only."""
+
+    op_domain = ""
+
+    def _run(self, x):  # type: ignore[no-untyped-def]  # as above
+        return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
+
+
+class GatherElements(OpRun):
+    """GatherElements with indices of any shape that stays inside the data, as its page has it.
+
+    onnx 1.23 wants the sizes of both to be equal off the axis, takes 32 rows at most, and wraps indices that are out of range.
+    """
+
+    op_domain = ""
+
+    def _run(self, data, indices, axis=0):  # type: ignore[no-untyped-def]  # as above
+        size = data.shape[axis]
+        if ((indices < -size) | (indices >= size)).any():
+            raise ValueError(f"an index of GatherElements is out of range for the {size} elements of axis {axis}")
+        places = list(np.ogrid[tuple(slice(side) for side in indices.shape)])
+        places[axis] = indices
+        return (data[tuple(places)],)
+
+
+class Optional(OpRun):
+    """Optional of a tensor or a sequence is that value; onnx 1.23 makes a sequence with one element of it.
+
+    The evaluator lets no node give nothing, so an Optional without an input is not computed.
+    """
+
+    op_domain = ""
+
+    def _run(self, x=None, type=None):  # type: ignore[no-untyped-def]  # noqa: A002  as above
+        if x is None:
+            raise RuntimeImplementationError("the evaluator cannot carry an Optional that holds nothing")
+        return (x,)
+
+
+class LpNormalization(OpRun):
+    """LpNormalization by sizes, not by signed values: onnx 1.23 adds up x itself when p is 1. A norm of 0 gives 0."""
+
+    op_domain = ""
+
+    def _run(self, x, axis=-1, p=2):  # type: ignore[no-untyped-def]  # as above
+        sizes = np.abs(x)
+        norm = sizes.sum(axis=axis, keepdims=True) if p == 1 else np.sqrt((sizes * sizes).sum(axis=axis, keepdims=True))
+        return (np.where(norm == 0, 0, x / np.where(norm == 0, 1, norm)).astype(x.dtype),)
+
+
+class Erf(OpRun):
+    """Erf to the last digit of its type: onnx 1.23 rounds it to float32, in float64 too."""
+
+    op_domain = ""
+    _erf = staticmethod(np.vectorize(math.erf, otypes=["d"]))
+
+    def _run(self, x):  # type: ignore[no-untyped-def]  # as above
+        return (np.asarray(self._erf(x)).astype(x.dtype),)
+
+
+MENDED = (
+    Loop,
+    Mean,
+    Softsign,
+    MaxPool,
+    GlobalMaxPool,
+    GatherElements,
+    Optional,
+    LRN,
+    LpNormalization,
+    Erf,
+    RNN,
+    GRU,
+    LSTM,
+)

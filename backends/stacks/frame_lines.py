@@ -1,0 +1,152 @@
+"""How one line of a log tells one frame of a stack.
+
+The formats are those that the programs print: Python's `traceback` and `faulthandler` modules, glibc's backtrace_symbols(3), gdb's `bt`,
+the sanitizers' symbolizer, torch's c10::Error, TVM's and Rust's numbered lists, and our own shim (`native.c`).
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from opsieve.backends.observation import Frame
+from opsieve.backends.stacks.demangle import demangle
+
+BuildId = Callable[
+    [str], str
+]  # a module's path to its build-id, "" when unknown (`opsieve.backends.workers.native.build_id`)
+
+MAX_LINE = 2000
+
+_PYTHON = re.compile(r' *+File "([^"]*+)", line (\d{1,9}+)(?:,? in (.++))?')
+_BINARY = re.compile(r' *+Binary file "([^"]*+)", at ([^\s+]*+)\+?(?:0x([0-9a-f]{1,16}+))?')
+_HASHED = re.compile(r"\s*+#(\d{1,6}+)\s++(?:0x[0-9a-f]{1,16}+\s*+)?(?:in )?(.++)")
+_COUNTED = re.compile(r" {1,5}(\d{1,4}+): ++(?:0x[0-9a-f]{1,16}+ - )?(\S.*+)")
+_TORCH = re.compile(r"frame #(\d{1,4}+): (.++)")
+_TORCH_FRAME = re.compile(r"(.*?) \+ 0x([0-9a-f]{1,16}+) \(0x[0-9a-f]{1,16}+ in ([^()\s]++)\)")
+_SYMBOLS = re.compile(r"(?:\[bt\] \((\d{1,4}+)\) )?([^\s()]++)\(([^()]*+)\) ?\[0x[0-9a-f]++\]")
+_SYMBOL_OFFSET = re.compile(r"([^+]*+)\+0x([0-9a-f]{1,16}+)")
+_MODULE_OFFSET = re.compile(r"\(([^()\s]{1,400}?)\+0x([0-9a-f]{1,16}+)\)")
+_NATIVE_FILE = re.compile(r".*\.(?:cc|cpp|cxx|c|h|hpp|cu|cuh|inc|S|rs)", re.IGNORECASE)
+_NUMBERED_BEGINS = tuple("#f0123456789")
+_AT = re.compile(r"\s++at ([^:\s]{1,400}+):(\d{1,9}+)(?::\d{1,9}+)?")
+_RUST_HASH = re.compile(r"::h[0-9a-f]{16}$|\[[0-9a-f]{16}\]")
+
+
+def frame_of(function: str, file: str, line: int) -> Frame:
+    """A frame of a Python traceback. TVM adds its C++ frames as if they were Python's; they become native ones."""
+    function = function[:MAX_LINE].strip()
+    if file == "<unknown>" or "::" in function or _NATIVE_FILE.fullmatch(file[:MAX_LINE]):
+        known = "" if file == "<unknown>" else file
+        name = "" if function.startswith("0x") else demangle(function)
+        return Frame("native", name, known, line)
+    return Frame("python", function, file, line)
+
+
+def python_frame(line: str, mixed: bool) -> Frame | None:
+    """The frame of a line `File "x.py", line 3, in f`. `mixed` makes C++ frames native (`frame_of`)."""
+    match = _PYTHON.match(line)
+    if match is None:
+        return None
+    function = (match[3] or "").strip()
+    if mixed:
+        return frame_of(function, match[1], int(match[2]))
+    return Frame("python", function, match[1], int(match[2]))
+
+
+def binary_frame(line: str, build_id: BuildId | None) -> Frame | None:
+    """A frame of the C stack that Python 3.14's faulthandler prints."""
+    match = _BINARY.match(line)
+    return None if match is None else _module_frame(match[1], match[2], int(match[3] or "0", 16), build_id)
+
+
+def shim_frame(line: str, build_id: BuildId | None) -> Frame | None:
+    """A frame of our own shim: `@frame`, module, offset and symbol between tabulators."""
+    fields = line.split("\t")
+    if len(fields) != 4 or fields[0] != "@frame":
+        return None
+    try:
+        offset = int(fields[2], 16)
+    except ValueError:
+        return None
+    if fields[1] == "<jit>":  # an address, different in every run
+        return Frame("native", module="<jit>")
+    return _module_frame(fields[1], "" if fields[3] == "?" else fields[3], offset, build_id)
+
+
+def numbered_frame(line: str, build_id: BuildId | None) -> tuple[int, Frame] | None:
+    """A numbered frame and its number, 0 the innermost: of gdb, a sanitizer, torch, TVM, Rust or `[bt]`; None for another line."""
+    if line.lstrip()[:1] not in _NUMBERED_BEGINS:
+        return None
+    if match := _TORCH.match(line):
+        return int(match[1]), _torch_frame(match[2], build_id)
+    if match := _HASHED.match(line):
+        frame = _hashed_frame(match[2].strip(), build_id)
+        return None if frame is None else (int(match[1]), frame)
+    if match := _COUNTED.fullmatch(line):
+        name = _RUST_HASH.sub("", match[2].strip())
+        return int(match[1]), Frame("native", "" if name == "<unknown>" else demangle(name))
+    return None
+
+
+def symbols_frame(line: str, build_id: BuildId | None) -> tuple[int, Frame] | None:
+    """A frame as backtrace_symbols(3) writes it, `lib.so(f+0x1) [0x2]`, and its number where `[bt] (3)` tells one, else -1."""
+    match = _SYMBOLS.match(line.lstrip()) if "[0x" in line else None
+    if match is None:
+        return None
+    inner = _SYMBOL_OFFSET.fullmatch(match[3])
+    symbol, offset = (inner[1], int(inner[2], 16)) if inner else (match[3], 0)
+    return int(match[1] or "-1"), _module_frame(match[2], symbol, offset, build_id)
+
+
+def place_behind(frame: Frame, line: str) -> Frame | None:
+    """The frame with the place that the next line tells (`at file.rs:3:5`, as Rust and a narrow gdb write), None when it tells none."""
+    match = _AT.fullmatch(line)
+    if match is None or frame.file or not frame.function:
+        return None
+    return replace(frame, file=match[1], line=int(match[2]))
+
+
+def _torch_frame(rest: str, build_id: BuildId | None) -> Frame:
+    match = _TORCH_FRAME.match(rest)
+    if match is None:
+        return Frame("native", demangle(rest))
+    name = "" if match[1] == "<unknown function>" else match[1]
+    return _module_frame(match[3], name, int(match[2], 16), build_id)
+
+
+def _module_frame(path: str, symbol: str, offset: int, build_id: BuildId | None) -> Frame:
+    identity = build_id(path) if build_id is not None and not symbol else ""
+    return Frame("native", demangle(symbol), module=path.rpartition("/")[2], offset=offset, build_id=identity)
+
+
+def _hashed_frame(rest: str, build_id: BuildId | None) -> Frame | None:
+    """A frame of gdb (`f (x=1) at file.c:3`, `?? () from lib.so`) or of a sanitizer (`f(int) /file.cc:3:7`, `(lib.so+0x1)`)."""
+    if match := _MODULE_OFFSET.search(rest):
+        name, file, line = rest[: match.start()].strip(), "", 0
+        head, _, place = name.rpartition(" ")
+        if head and "/" in place and ":" in place:
+            name, (file, line) = head, _file_and_line(place)
+        frame = _module_frame(match[1], name, int(match[2], 16), build_id)
+        return replace(frame, file=file, line=line)
+    for sign in (" at ", " from "):
+        before, found, after = rest.rpartition(sign)
+        if found and "(" in before:
+            name = before[: before.rfind(" (")] if " (" in before else before
+            name = "" if name == "??" else name
+            if sign == " from ":
+                return Frame("native", name, module=after.rpartition("/")[2])
+            return Frame("native", name, *_file_and_line(after))
+    name, _, place = rest.rpartition(" ")
+    if ":" in place and "/" in place and name:
+        return Frame("native", name, *_file_and_line(place))
+    if rest == "<signal handler called>":
+        return Frame("native", rest)
+    if not (rest.endswith(")") and " (" in rest):
+        return None
+    name = rest[: rest.rfind(" (")]
+    return Frame("native", "" if name == "??" else name)
+
+
+def _file_and_line(place: str) -> tuple[str, int]:
+    file, *numbers = place.split(":")
+    return file, int(numbers[0]) if numbers and numbers[0].isdecimal() and len(numbers[0]) < 10 else 0

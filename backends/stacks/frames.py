@@ -1,0 +1,284 @@
+"""Stacks out of text: what a dying worker leaves in its log, and the tracebacks of Python, TVM and torch.
+
+Everything here is a pure function of hostile text: it is cut first, read line by line, and no expression backtracks. Lines that are
+not understood are passed over. Frames come out as `Frame` asks for them, innermost last, native ones behind the Python ones
+that called them.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from opsieve.backends.observation import Frame
+from opsieve.backends.stacks.frame_lines import (
+    MAX_LINE,
+    BuildId,
+    binary_frame,
+    numbered_frame,
+    place_behind,
+    python_frame,
+    shim_frame,
+    symbols_frame,
+)
+
+_MAX_TEXT = 1 << 20  # characters read; of a log the last ones, since a crash ends it
+_MAX_FRAMES = 400
+_MAX_MESSAGE = 8000
+_MAX_BLOCKS = 100
+_HEAD = "Traceback (most recent call last)"
+_GROUP = "Exception Group " + _HEAD
+_RAISED = re.compile(r"([A-Za-z_][\w.]{0,300}+): ?(.*+)")
+_RAISED_BARE = re.compile(r"(?:\w{1,100}\.)*+[A-Z]\w{0,200}+")
+_HANDLERS = ("<signal handler called>", "rust_begin_unwind", "__rustc::rust_begin_unwind")
+# What a program prints goes on behind a traceback; these begin lines that are no part of a message.
+_LOGGED = re.compile(
+    r"\[\d\d:\d\d:\d\d\] |(?:\x1b\[[\d;]{0,9}m)?\d{4}-\d\d-\d\d[ T]\d\d:|Error converting operator |Exception ignored in"
+)
+_CHAIN = (
+    "During handling of the above exception, another exception occurred:",
+    "The above exception was the direct cause of the following exception:",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """One exception of a chain as a traceback tells it: its qualified class, its message and its own frames, innermost last."""
+
+    exception: str
+    message: str
+    frames: tuple[Frame, ...]
+
+
+def chained(blocks: Sequence[Raised]) -> tuple[Frame, ...]:
+    """The frames of a Python traceback, TVM's mixed ones included, as one stack; `blocks` is what `read_tracebacks` reads.
+
+    Of a chain of exceptions the frames of the last come first and those of the root cause last, so the innermost frame is where
+    it all began; the frame in which one exception became the next is told once. Of an exception group the first member counts.
+    """
+    frames: list[Frame] = []
+    for block in reversed(blocks):
+        if frames and block.frames and _same_function(frames[-1], block.frames[0]):
+            frames.pop()
+        frames += block.frames
+    return tuple(frames)[-_MAX_FRAMES:]
+
+
+def _same_function(one: Frame, other: Frame) -> bool:
+    return (one.function, one.file) == (other.function, other.file)
+
+
+def read_tracebacks(text: str) -> list[Raised]:
+    """Every exception of the tracebacks in a text, in the order in which they are printed: of a chain the root cause first.
+
+    A group is one exception, with the frames of its first member behind its own. Frames without any traceback's head are those of one
+    exception whose class is "".
+    """
+    blocks: list[_Block] = []
+    for raw in text[:_MAX_TEXT].splitlines():
+        line = raw[:MAX_LINE].rstrip()
+        at = line.find(_HEAD)
+        if at >= 0:
+            _begin(blocks, line, at)
+        elif blocks:
+            blocks[-1].take(line)
+        elif (frame := python_frame(line, mixed=True)) is not None:
+            blocks.append(_Block("", headless=True))
+            blocks[-1].frames.append(frame)
+    return [block.raised() for block in blocks[-_MAX_BLOCKS:]]
+
+
+def _begin(blocks: "list[_Block]", line: str, at: int) -> None:
+    """A traceback's head is read: a new exception, a member of a group, or C++ frames that TVM put into its message."""
+    current = blocks[-1] if blocks else None
+    before = line[:at].removesuffix("Exception Group ")
+    if current is not None and current.member:
+        current.go_on(before)
+        return
+    told = _RAISED.fullmatch(before.strip())
+    if told is not None and current is not None and current.state == "frames":
+        current.name(line[:at].strip())
+        current.go_on("")
+        return
+    prefix = "" if before.strip() and told is not None else before
+    blocks.append(_Block(prefix.replace("+", "|"), grouped=_GROUP in line))
+
+
+@dataclass(slots=True)
+class _Block:
+    """One traceback while it is read. `prefix` is what every line of it begins with (a group's `  | `, a launcher's `[rank0]: `)."""
+
+    prefix: str
+    grouped: bool = False
+    headless: bool = False
+    state: str = "frames"  # frames, message, closed
+    member: int = 0
+    exception: str = ""
+    message: list[str] = field(default_factory=list)
+    size: int = 0
+    frames: list[Frame] = field(default_factory=list)
+    numbered: dict[int, Frame] = field(default_factory=dict)
+
+    def take(self, line: str) -> None:
+        if self.grouped and "+----" in line:
+            number = line.strip(" |+-")
+            self.member = 1 if number == "1" and self.member < 2 else 2  # the last line of a group has no number
+            self.state = "frames" if self.member == 1 else "closed"
+            return
+        if self.state == "closed":
+            return
+        if self.prefix.strip() and line.strip() and not line.startswith(self.prefix.rstrip()):
+            self.state = "closed"  # another program's output
+            return
+        line = line[len(self.prefix) :] if line.startswith(self.prefix) else line.removeprefix(self.prefix.rstrip())
+        if line.startswith(_CHAIN) or (self.state == "message" and _LOGGED.match(line)):
+            self.state = "closed"
+        elif self.state == "frames":
+            self._take_frame(line)
+        else:
+            self._take_message(line)
+
+    def _take_frame(self, line: str) -> None:
+        if len(self.frames) + len(self.numbered) < _MAX_FRAMES:
+            if "File " in line and (frame := python_frame(line, mixed=True)) is not None:
+                self._settle()
+                self.frames.append(frame)
+                return
+            numbered = numbered_frame(line, None) or symbols_frame(line, None)
+            if numbered is not None:
+                self.numbered.setdefault(numbered[0] if numbered[0] >= 0 else len(self.numbered), numbered[1])
+                return
+        if line.strip() and not line[0].isspace() and not self.headless:
+            self._settle()
+            self.name(line)
+            self.state = "message"
+
+    def _take_message(self, line: str) -> None:
+        numbered = numbered_frame(line, None) if line.startswith(("frame #", "  ")) else None
+        numbered = numbered or symbols_frame(line, None)
+        if numbered is not None and len(self.numbered) < _MAX_FRAMES:
+            self.numbered.setdefault(numbered[0] if numbered[0] >= 0 else len(self.numbered), numbered[1])
+        elif self.size < _MAX_MESSAGE and not self.member:
+            self.message.append(line)
+            self.size += len(line) + 1
+
+    def name(self, line: str) -> None:
+        """Take the line that names the exception; a member's does not hide its group's."""
+        if self.member:
+            return
+        match = _RAISED.fullmatch(line)
+        if match is not None:
+            self.exception, self.message = match[1], [match[2]]
+        elif _RAISED_BARE.fullmatch(line):
+            self.exception, self.message = line, []
+        else:
+            self.message = [line]
+
+    def go_on(self, prefix: str) -> None:
+        """More frames of the same exception follow."""
+        self.prefix = prefix.replace("+", "|")
+        self.state = "frames" if self.member < 2 else "closed"
+
+    def _settle(self) -> None:
+        """Numbered frames come from outermost to innermost: 0 is the innermost wherever it is printed."""
+        self.frames += [self.numbered[number] for number in sorted(self.numbered, reverse=True)]
+        self.numbered.clear()
+
+    def raised(self) -> Raised:
+        self._settle()
+        frames = tuple(frame for frame in self.frames if frame.function or frame.module or frame.language == "native")
+        return Raised(self.exception, "\n".join(self.message).strip()[:_MAX_MESSAGE], frames)
+
+
+def parse_log(text: str, build_id: BuildId | None = None) -> tuple[Frame, ...]:
+    """The frames of the thread that died, out of what its worker printed.
+
+    Understood are the shim's lines (`native.c`), Python's faulthandler (its C stack of Python 3.14 too), the block of TVM's own
+    SIGSEGV handler, lists as backtrace_symbols(3) writes them, and the numbered frames of sanitizers, gdb and Rust. Of two tellings
+    of the same native stack the more exact one counts, of two crashes the later one; of a sanitizer's report the first stack is that of
+    the fault. `build_id` is asked about modules whose frame has no symbol.
+    """
+    stacks: dict[str, list[Frame]] = {}
+    into = ""
+    sanitizer = False
+    for raw in text[-_MAX_TEXT:].splitlines():
+        line = raw[:MAX_LINE]
+        if "Sanitizer: " in line and ("ERROR: " in line or "WARNING: " in line):
+            sanitizer = True
+            stacks.pop("numbered", None)
+        start = _block(line)
+        if start is not None:
+            into = start
+            stacks[into] = []
+            continue
+        stack = stacks.get(into, [])
+        if into == "numbered" and stack and (placed := place_behind(stack[-1], line)) is not None:
+            stack[-1] = placed
+            continue
+        frame = _frame(line, into, build_id)
+        if frame is None:
+            if into in ("numbered", "symbols") or (into == "shim" and line.startswith("@end")):
+                into = ""
+            found = _listed(line, build_id)
+            if found is None or into or (sanitizer and stacks.get("numbered")):
+                continue
+            into, frame = found
+            stacks[into] = []
+        if into and len(stacks[into]) < _MAX_FRAMES:
+            stacks[into].append(frame)
+    python = stacks.get("current") or stacks.get("thread", [])
+    kinds = ("shim", "numbered", "symbols", "tvm", "c")
+    native: list[Frame] = next((stacks[kind] for kind in kinds if stacks.get(kind)), [])
+    return tuple([frame for frame in python if frame.function][::-1] + _without_handler(native)[::-1])
+
+
+def _block(line: str) -> str | None:
+    """The kind of stack that `line` announces, None when it announces none."""
+    if line.startswith("@native\t"):
+        return "shim"
+    if "most recent call first" in line:
+        if "C stack" in line:
+            return "c"
+        return "current" if line.startswith("Current thread") else "thread" if line.startswith("Thread") else None
+    if "Segfault encountered" in line:
+        return "tvm"
+    if line.startswith("Extension modules:"):
+        return ""
+    return None
+
+
+def _listed(line: str, build_id: BuildId | None) -> tuple[str, Frame] | None:
+    """The kind of a list that begins with `line` without being announced, and its first frame."""
+    numbered = numbered_frame(line, build_id)
+    if numbered is not None and numbered[0] == 0:
+        return "numbered", numbered[1]
+    if symbols := symbols_frame(line, build_id):
+        return "symbols", symbols[1]
+    return None
+
+
+def _frame(line: str, into: str, build_id: BuildId | None) -> Frame | None:
+    """The frame that `line` tells within a stack of the kind `into`, None when it tells none."""
+    if into == "shim":
+        return shim_frame(line, build_id)
+    if into in ("current", "thread", "tvm"):
+        return python_frame(line, mixed=into == "tvm")
+    if into == "c":
+        return binary_frame(line, build_id)
+    if into == "numbered":
+        found = numbered_frame(line, build_id)
+        return found[1] if found is not None and found[0] else None
+    if into == "symbols":
+        symbols = symbols_frame(line, build_id)
+        return symbols[1] if symbols is not None else None
+    return None
+
+
+def _without_handler(frames: list[Frame]) -> list[Frame]:
+    """Innermost-first frames without those of a signal handler, and of functions without any name or place."""
+    last = max((i for i, frame in enumerate(frames[:40]) if _is_handler(frame)), default=-1)
+    return [frame for frame in frames[last + 1 :] if frame.function or frame.module]
+
+
+def _is_handler(frame: Frame) -> bool:
+    """Whether what lies inside this frame only reports: a signal's handler, a panic's."""
+    return "libc_sigaction" in frame.file or frame.function in _HANDLERS

@@ -1,0 +1,107 @@
+"""From what a worker answered, or how it ended, to an observation."""
+
+import os
+import re
+import signal
+import statistics
+from dataclasses import replace
+from typing import Any
+
+from opsieve.backends.observation import Hazard, Observation, Outcome
+from opsieve.backends.registry import display, plugin
+from opsieve.backends.stacks.death_message import summary
+from opsieve.backends.stacks.frame_lines import frame_of
+from opsieve.backends.stacks.frames import parse_log
+from opsieve.backends.target import Target
+from opsieve.backends.workers import native
+from opsieve.backends.workers.zygote import Death, Limits
+
+NO_MEMORY = re.compile(r"bad_alloc|[Cc]annot allocate memory|[Oo]ut of memory|LLVM ERROR: out of memory")
+# Set in every worker: the same hash order, and one thread whatever library computes. Backends add their own.
+KNOBS = {
+    "PYTHONHASHSEED": "0",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+
+
+def from_reply(target: Target, version: str, reply: dict[str, Any], body: memoryview) -> Observation:
+    """The observation that a worker's reply tells; one that makes no sense is an error of the program that sent it."""
+    try:
+        return _from_reply(target, version, reply, body)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        what = f"its answer makes no sense ({type(error).__name__}), as when a program writes over its process's memory"
+        return Observation(display(target), version, "error", "run", exception="GarbledAnswer", message=what)
+
+
+def _from_reply(target: Target, version: str, reply: dict[str, Any], body: memoryview) -> Observation:
+    from opsieve.backends.workers import wire
+
+    seconds = dict(reply["seconds"])
+    if reply.get("repeats"):
+        seconds["run"] = statistics.median(reply["repeats"])
+    hazards = tuple(
+        Hazard(item["rule"], item["node"], item["operator"], tuple(item["outputs"]))
+        for item in reply.get("hazards", ())
+    )
+    source = plugin(target.backend).backend
+    common = Observation(
+        display(target),
+        version,
+        "ok",
+        seconds=seconds,
+        peak_memory=reply["peak"],
+        log=reply.get("log", ""),
+        notes=tuple(reply.get("notes", ())),
+        hazards=hazards,
+        knobs={**KNOBS, **source.environment},
+    )
+    if reply["ok"]:
+        outputs, _ = wire.unpack_values(reply["outputs"], body, 0)
+        return replace(common, outputs=outputs)
+    outcome: Any = source.classify(reply["stage"], reply["exception"], reply["message"])
+    return replace(
+        common,
+        outcome=outcome,
+        stage=reply["stage"],
+        exception=reply["exception"],
+        message=reply["message"] or reply["exception"],
+        traceback=reply["traceback"],
+        frames=tuple(frame_of(function, file, line) for function, file, line in reply["frames"]),
+    )
+
+
+def from_death(target: Target, version: str, death: Death, limits: Limits) -> Observation:
+    """The observation that the end of a worker tells."""
+    killed = os.WTERMSIG(death.status) if os.WIFSIGNALED(death.status) else 0
+    outcome: Outcome = "crash"
+    exception, message = "", summary(death.log)
+    if death.timed_out:
+        outcome, killed, message = "hang", 0, f"no answer within {limits.seconds:g} s"
+    elif death.closed:
+        outcome, exception, killed = "error", "ChannelClosed", 0
+        message = "the process closed the channel of its answers"
+    elif killed == signal.SIGXFSZ:
+        outcome, exception, message = "error", "OutputLimit", f"wrote more than {limits.printed >> 20} MiB to one file"
+    elif killed == signal.SIGKILL:
+        outcome, message = "out-of-memory", "the kernel killed the process, as it does when memory runs out"
+    elif killed == signal.SIGABRT and NO_MEMORY.search(death.log):
+        outcome = "out-of-memory"
+    elif killed:
+        message = message or signal.Signals(killed).name
+    else:
+        message = f"the process ended by itself with exit code {os.waitstatus_to_exitcode(death.status)}"
+    return Observation(
+        display(target),
+        version,
+        outcome,
+        death.stage,  # type: ignore[arg-type]  # Worker admits only the three stages
+        exception=exception,
+        message=message,
+        frames=parse_log(death.log, native.build_id),
+        signal=killed,
+        peak_memory=death.peak,
+        log=death.log,
+        knobs={**KNOBS, **plugin(target.backend).backend.environment},
+    )

@@ -1,0 +1,78 @@
+"""What a backend is like on this machine: installed or not, its version, the newest IR version and opset it accepts."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from opsieve.backends.registry import names, plugin
+from opsieve.backends.target import BadTarget, Target
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.backends.workers.zygote import Unavailable
+from opsieve.gen.model.program import Program
+
+OLDEST_OPSET = 7
+OLDEST_IR = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """One backend: `newest_ir` and `newest_opset` are measured, 0 when it accepts none; `problem` says why it is not there."""
+
+    name: str
+    version: str
+    problem: str
+    newest_ir: int
+    newest_opset: int
+    options: dict[str, tuple[str, ...]]
+    lacks: tuple[str, ...]
+    install: str
+
+
+def examine(workers: Workers) -> list[Examination]:
+    """Every backend that has an entry point, each asked in a worker."""
+    return [_examine(name, workers) for name in names()]
+
+
+def _examine(name: str, workers: Workers) -> Examination:
+    try:
+        backend = plugin(name).backend
+    except BadTarget as error:
+        return Examination(name, "", str(error), 0, 0, {}, (), "")
+    install = f"pip install 'opsieve[{backend.extra}]'" if backend.extra else ""
+    options = dict(backend.options)
+    try:
+        version = workers.version(Target(name))
+    except Unavailable as error:
+        return Examination(name, "", str(error), 0, 0, options, backend.lacks, install)
+    newest_opset = onnx.defs.onnx_opset_version()
+    opsets = range(OLDEST_OPSET, newest_opset + 1)
+    versions = range(OLDEST_IR, onnx.IR_VERSION + 1)
+    return Examination(
+        name,
+        version,
+        "",
+        _newest(workers, Target(name), {ir: _identity(OLDEST_OPSET, ir) for ir in versions}),
+        _newest(workers, Target(name), {opset: _identity(opset, None) for opset in opsets}),
+        options,
+        backend.lacks,
+        install,
+    )
+
+
+def _newest(workers: Workers, target: Target, programs: dict[int, Program]) -> int:
+    """The largest key whose program the target runs."""
+    inputs = {"x": np.zeros(2, np.float32)}
+    tests = [Test(program, inputs, as_is=True) for program in programs.values()]
+    answers = zip(programs, workers.observe_many(target, tests), strict=True)
+    return max((number for number, answer in answers if answer.outcome == "ok"), default=0)
+
+
+def _identity(opset: int, ir: int | None) -> Program:
+    """y = Relu(x) for two floats; the lowest IR version of the opset unless one is given."""
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "relu", value[:1], value[1:])
+    imports = [helper.make_opsetid("", opset)]
+    lowest = helper.find_min_ir_version_for(imports)
+    return Program(helper.make_model(graph, opset_imports=imports, ir_version=ir or lowest).SerializeToString())

@@ -1,0 +1,346 @@
+"""Workers for every target that is asked for: programs in, observations out.
+
+One zygote for each compiler in each environment (those of releases forked from one nursery), one persistent worker for each target; a worker that dies, hangs or grows is
+replaced and the tests behind the culprit go to the next one. Nothing of a compiler runs in the main process.
+"""
+
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from opsieve.backends.observation import Observation
+from opsieve.backends.protocol import Backend
+from opsieve.backends.registry import Plugin, all_options, display, plugin, resolve
+from opsieve.backends.registry import baseline as baseline_of
+from opsieve.backends.releases.releases import Environment, ReleaseStore
+from opsieve.backends.target import Target
+from opsieve.backends.workers import native
+from opsieve.backends.workers.observe import KNOBS, from_death, from_reply
+from opsieve.backends.workers.zygote import Death, Limits, Nursery, Unavailable, Worker, Zygote
+from opsieve.gen.model.bad_input import BadInput
+
+if (
+    TYPE_CHECKING
+):  # numpy and onnx come in when a question is asked: compilers start while the main process imports them
+    from opsieve.gen.model.program import Program
+
+BATCH_TESTS = 32
+BATCH_BYTES = 8 << 20
+PIPELINED_BYTES = 96 << 10  # header and all, this fits in half of Linux's default socket buffer
+COMPILERS = 24  # zygotes alive at once; of more, a sweep over releases say, the one unused for longest is closed
+COMPILED = -1  # a `repeat`: not even once
+TESTS_PER_WORKER = 5000  # then it is replaced, whatever it leaked
+
+
+@dataclass(frozen=True)
+class Test:
+    """A program and the values of its inputs, by name; `as_is` keeps the IR version that the model states."""
+
+    __test__ = False  # pytest: not a test class
+
+    program: "Program"
+    inputs: dict[str, Any]
+    as_is: bool = False
+
+
+class Environments(Protocol):
+    """Where releases come from; `ReleaseStore` is one."""
+
+    def environment(
+        self, backend: Backend, release: str, offline: bool = ..., say: Callable[[str], None] = ...
+    ) -> Environment:
+        """The environment that runs a release; BadInput when it cannot be had."""
+
+
+class Workers:
+    """Every worker of this process. Use it as a context manager: on exit nothing of it is left, no process and no file.
+
+    `say` hears sentences about slow things (a release being installed). Thread-safe: two threads may observe different
+    targets at once, and wait for each other on the same one.
+    """
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        store: "Environments | None" = None,
+        offline: bool = False,
+        say: Callable[[str], None] = lambda sentence: None,
+    ):
+        self.limits = limits or Limits()
+        self._store: Environments = store or ReleaseStore()
+        self._offline = offline
+        self._say = say
+        self._zygotes: dict[tuple[str, str], Zygote] = {}
+        self._nurseries: dict[tuple[str, Path], Nursery] = {}
+        self._missing: dict[tuple[str, str], str] = {}
+        self._workers: dict[Target, Worker] = {}
+        self._locks: dict[object, threading.Lock] = {}
+        self._guard = threading.Lock()
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every process that was started."""
+        for worker in self._workers.values():
+            worker.close()
+        for zygote in self._zygotes.values():
+            zygote.dismiss()
+        for zygote in self._zygotes.values():
+            zygote.close()
+        for nursery in self._nurseries.values():
+            nursery.close()
+        self._workers.clear()
+        self._zygotes.clear()
+        self._nurseries.clear()
+
+    def dismiss(self, target: Target) -> None:
+        """End what serves a release: its files may change now. Nobody may be asking it."""
+        place = _place(target)
+        self._missing.pop(place, None)
+        with self._guard:
+            found = self._zygotes.pop(place, None)
+        if found is not None:
+            self._discard(place, found)
+
+    def baseline(self, target: Target) -> Target | None:
+        """The unoptimised build of the same compiler and release, None when there is none."""
+        return baseline_of(target)
+
+    def version(self, target: Target) -> str:
+        """The version of the compiler; Unavailable when it cannot be imported, BadInput when a release cannot be had."""
+        target = resolve(target)
+        with self._lock(_place(target)):
+            return self._zygote(target).version
+
+    def observe(
+        self, target: Target, program: "Program", inputs: dict[str, Any], *, fresh: bool = False, repeat: int = 0
+    ) -> Observation:
+        """One program on one target: in its persistent worker, or in a fork of its own when `fresh`.
+
+        With `repeat`, the program runs that many times more and `seconds["run"]` is the median of those. With a `repeat` of
+        `COMPILED` it is compiled and not run, and a program that compiles gives no outputs (`{}`).
+        """
+        return next(self.observe_many(target, [Test(program, inputs)], fresh=fresh, repeat=repeat))
+
+    def observe_many(
+        self, target: Target, tests: Sequence[Test], *, fresh: bool = False, repeat: int = 0
+    ) -> Iterator[Observation]:
+        """An observation for each test, in order, several to a frame."""
+        target = resolve(target)
+        try:
+            with self._lock(_place(target)):
+                zygote = self._zygote(target)
+        except (Unavailable, BadInput) as error:
+            for _ in tests:
+                yield Observation(display(target), target.release, "environment", "import", message=str(error))
+            return
+        with self._lock(target):
+            batches = _batches(tests, all_options(target), 1 if fresh else BATCH_TESTS, repeat)
+            for test, observation in self._answers(target, zygote, batches, fresh):
+                yield self._again_lowered(target, zygote, test, observation, fresh)
+
+    def _again_lowered(
+        self, target: Target, zygote: Zygote, test: Test, observation: Observation, fresh: bool
+    ) -> Observation:
+        """Ask again with the same operators under a lower opset when the release is older than the model's opset."""
+        if observation.outcome != "environment" or test.as_is:
+            return observation
+        from opsieve.gen.model.lowering import lower_opset
+        from opsieve.gen.model.program import Program
+
+        lowered = lower_opset(test.program.proto).SerializeToString()
+        if lowered == test.program.proto.SerializeToString():
+            return observation
+        again = _batches([Test(Program(lowered, test.program.name), test.inputs)], all_options(target), 1, 0)
+        _, answer = next(self._answers(target, zygote, again, True))
+        note = "the opset was lowered to the first one with the same operator versions"
+        return observation if answer.outcome == "environment" else replace(answer, notes=(*answer.notes, note))
+
+    def _answers(
+        self, target: Target, zygote: Zygote, batches: Iterator["_Batch"], fresh: bool
+    ) -> Iterator[tuple[Test, Observation]]:
+        """Observations for batches of tests; those behind a test that killed the worker go to a new worker.
+
+        While a worker computes one frame, the next waits in the socket's buffer if it surely fits there: a worker never
+        stops for the main process, and neither blocks on the other.
+        """
+        sent: deque[_Batch] = deque()
+        held = next(batches, None)
+        worker: Worker | None = None
+        try:
+            while sent or held:
+                if worker is None:
+                    worker = self._forked(target, zygote) if fresh else self._take(target, zygote)
+                    for batch in sent:
+                        worker.submit(batch.frame(), batch.left)
+                while held and (not sent or (len(sent) < 2 and held.size < PIPELINED_BYTES and not fresh)):
+                    sent.append(held)
+                    worker.submit(held.frame(), held.left)
+                    held = next(batches, None)
+                batch = sent[0]
+                answer = worker.reply(self.limits.seconds)
+                test = batch.tests[batch.done]
+                batch.done += 1
+                if not batch.left:
+                    sent.popleft()
+                if isinstance(answer, Death):
+                    worker = None
+                    yield test, from_death(target, zygote.version, answer, self.limits)
+                    continue
+                if not sent and (
+                    fresh or worker.tests > TESTS_PER_WORKER or answer[0]["peak"] > self.limits.memory // 2
+                ):
+                    worker.close()
+                    worker = None
+                yield test, from_reply(target, zygote.version, *answer)
+        finally:
+            if worker is not None and sent:  # the caller stopped listening in the middle of a frame
+                worker.close()
+            elif worker is not None:
+                self._workers[target] = worker
+
+    def _take(self, target: Target, zygote: Zygote) -> Worker:
+        """The target's worker, a new one when there is none; it is put back when its answers are read."""
+        return self._workers.pop(target, None) or self._forked(target, zygote)
+
+    def _forked(self, target: Target, zygote: Zygote) -> Worker:
+        """A new worker of the target's backend; where that lodges with another, the worker loads it."""
+        source = plugin(target.backend)
+        return zygote.fork(
+            self.limits, (source.file, source.attribute) if _place(target)[0] != target.backend else None
+        )
+
+    def _lock(self, key: object) -> threading.Lock:
+        with self._guard:
+            return self._locks.setdefault(key, threading.Lock())
+
+    def _zygote(self, target: Target) -> Zygote:
+        place = _place(target)
+        if place in self._missing:
+            raise Unavailable(self._missing[place])
+        found = self._zygotes.pop(place, None)  # put back behind the others: the first is the one unused for longest
+        if found is not None and not found.alive:  # something killed it, and its workers with it
+            self._discard(place, found)
+            found = None
+        if found is None:
+            try:
+                found = self._start(target)
+            except (Unavailable, BadInput) as error:
+                self._missing[place] = str(error)
+                raise
+        with self._guard:
+            self._zygotes[place] = found
+        self._close_unused()
+        return found
+
+    def _close_unused(self) -> None:
+        """Close the zygotes unused for longest, with their workers, while there are too many."""
+        for place in list(self._zygotes)[: max(0, len(self._zygotes) - COMPILERS)]:
+            targets = [target for target in self._locks if isinstance(target, Target) and _place(target) == place]
+            if any(self._lock(target).locked() for target in targets):
+                continue
+            self._discard(place, self._zygotes.pop(place))
+
+    def _discard(self, place: tuple[str, str], zygote: Zygote) -> None:
+        """Close a zygote and its workers."""
+        for target in [target for target in self._workers if _place(target) == place]:
+            self._workers.pop(target).close()
+        zygote.close()
+
+    def _start(self, target: Target) -> Zygote:
+        source = plugin(_place(target)[0])
+        environment = {**os.environ, **KNOBS, **source.backend.environment}
+        facts = (source.file, source.attribute)
+        try:
+            if not target.release:
+                return Zygote(*facts, Path(sys.executable), [], environment, native.shim())
+            home = self._store.environment(source.backend, target.release, offline=self._offline, say=self._say)
+            nursery = self._nursery(source, home.python, environment)
+            return Zygote(*facts, home.python, [str(entry) for entry in home.path], environment, native.shim(), nursery)
+        except Unavailable as error:
+            name = f"{source.backend.name} {target.release}".strip()
+            hint = (
+                f" (pip install 'opsieve[{source.backend.extra}]')"
+                if source.backend.extra and not target.release
+                else ""
+            )
+            raise Unavailable(f"{name} cannot be imported here: {error}{hint}") from None
+
+    def _nursery(self, source: Plugin, python: Path, environment: dict[str, str]) -> Nursery:
+        """The process that forks the zygotes of a backend's releases under one Python."""
+        place = (source.backend.name, python)
+        with self._lock(place):
+            found = self._nurseries.get(place)
+            if found is not None and not found.alive:
+                found.close()
+                found = None
+            if found is None:
+                found = self._nurseries[place] = Nursery(source.file, source.attribute, python, environment)
+            return found
+
+
+def _place(target: Target) -> tuple[str, str]:
+    """The zygote that serves a target: the backend that it is of, or lodges with (`protocol.Lodger`), and the release."""
+    landlord: str = getattr(plugin(target.backend).backend, "lodges_with", "")
+    return (landlord or target.backend, target.release)
+
+
+@dataclass
+class _Batch:
+    """Tests that travel in one frame, packed once; `done` of them are answered."""
+
+    tests: list[Test]
+    headers: list[dict[str, Any]]
+    chunks: list[list[bytes]]
+    size: int = 0
+    done: int = 0
+
+    @property
+    def left(self) -> int:
+        """How many tests await their answer."""
+        return len(self.tests) - self.done
+
+    def frame(self) -> bytes:
+        """The frame that holds the tests not yet answered."""
+        chunks = [chunk for chunks in self.chunks[self.done :] for chunk in chunks]
+        from opsieve.backends.workers import wire
+
+        return wire.encode({"tests": self.headers[self.done :]}, chunks)
+
+
+def _batches(tests: Sequence[Test], options: dict[str, str], most: int, repeat: int) -> Iterator[_Batch]:
+    from opsieve.backends.workers import wire
+
+    batch = _Batch([], [], [])
+    for test in tests:
+        chunks = [test.program.model if test.as_is else _lowered(test.program)]
+        header = {"model": len(chunks[0]), "options": options, "repeat": repeat}
+        header["inputs"] = wire.pack_values(test.inputs, chunks)
+        header["span"] = span = sum(len(chunk) + (-len(chunk)) % wire.ALIGN for chunk in chunks)
+        if batch.tests and (len(batch.tests) >= most or batch.size + span > BATCH_BYTES):
+            yield batch
+            batch = _Batch([], [], [])
+        batch.tests.append(test)
+        batch.headers.append(header)
+        batch.chunks.append(chunks)
+        batch.size += span
+    if batch.tests:
+        yield batch
+
+
+@lru_cache(maxsize=64)
+def _lowered(program: "Program") -> bytes:
+    """The model with the lowest IR version that it allows, so that no release refuses it for a newer number alone."""
+    from opsieve.gen.model.lowering import lower_ir
+
+    return lower_ir(program.model)

@@ -1,0 +1,395 @@
+"""The main process's side of `child.py`: one zygote for a compiler in an environment, and the workers it forks."""
+
+import array
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from opsieve.gen.model.scratch import Scratch
+
+CHILD = Path(__file__).resolve().parent / "child.py"
+WIRE = Path(__file__).resolve().parent / "wire.py"
+START_SECONDS = 180.0  # the first import of a large compiler from a cold disk
+LOG_LIMIT = 256 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a test may use: wall seconds, bytes of address space, of outputs and of what it prints or writes to one file."""
+
+    seconds: float = 60.0
+    memory: int = 4 << 30
+    output: int = 512 << 20
+    printed: int = 64 << 20
+
+
+class Unavailable(Exception):
+    """The compiler cannot be imported here; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """How a worker ended without answering: the test (position in its frame) and stage it was in, and what it left."""
+
+    index: int
+    stage: str
+    status: int  # as os.wait gives it
+    timed_out: bool
+    closed: bool  # it closed its channel while it lived
+    log: str
+    peak: int
+
+
+class Nursery:
+    """A warm process that has imported what all releases of a backend share in one environment; zygotes are forked from it.
+
+    Close it after its zygotes: it ends with it what they left.
+    """
+
+    def __init__(self, backend: Path, attribute: str, python: Path, environment: dict[str, str]):
+        self._zygote = Zygote(backend, attribute, python, [], environment, None, nursery=True)
+
+    def fork(self, config: dict[str, Any], control: socket.socket, log: int) -> "Offspring":
+        """A process with the state of the nursery; `config` is for `child.py`."""
+        status_read, status_write = os.pipe()
+        fds = array.array("i", [control.fileno(), log, status_write])
+        with contextlib.suppress(OSError):  # of a nursery that has ended the offspring learns by the pipe
+            self._zygote.send(config, fds)
+        os.close(status_write)
+        return Offspring(status_read)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still fork."""
+        return self._zygote.alive
+
+    def close(self) -> None:
+        """End it."""
+        self._zygote.close()
+
+
+class Offspring:
+    """What `Popen` is to a child of this process, for one that a nursery forked: all that is known of it comes by a pipe."""
+
+    def __init__(self, status: int):
+        self._status = status
+        self._told = b""
+        self._code: int | None = None
+        self.pid = int((self._line(START_SECONDS) or {"pid": 0})["pid"])
+        if not self.pid:
+            self._end(-1)
+
+    def poll(self) -> int | None:
+        """Its status as os.wait gives it, -1 when nobody knows, None while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0.0)
+        return self._code
+
+    def wait(self, timeout: float) -> int:
+        """Its status; TimeoutExpired when it has not ended by then."""
+        if self._code is not None:
+            return self._code
+        told = self._line(timeout)
+        if told is None:
+            raise subprocess.TimeoutExpired("zygote", timeout)
+        return self._end(int(told["status"]))
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _end(self, code: int) -> int:
+        os.close(self._status)
+        self._code = code
+        return code
+
+    def _line(self, seconds: float) -> dict[str, Any] | None:
+        """The nursery's next word, None when none comes in time; a nursery that is gone knows no status."""
+        word, self._told = read_line(self._status, self._told, seconds)
+        return {"pid": 0, "status": -1} if word == {} else word
+
+
+class Zygote:
+    """A warm process that has imported one compiler; `fork` gives workers. Close it: it ends its workers with it.
+
+    It is a program of its own, or forked from a `nursery` (True: it is to be one).
+    """
+
+    def __init__(
+        self,
+        backend: Path,
+        attribute: str,
+        python: Path,
+        path: list[str],
+        environment: dict[str, str],
+        shim: Path | None,
+        nursery: Nursery | bool = False,
+    ):
+        if sys.platform != "linux":
+            raise Unavailable(
+                "workers need Linux (memory files, process groups, parent-death signals); use a container"
+            )
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control = ours
+        self._log = memory_file("log")
+        self._scratch = Scratch()
+        config = {
+            "control": theirs.fileno(),
+            "backend": str(backend),
+            "attribute": attribute,
+            "wire": str(WIRE),
+            "path": path,
+            "shim": str(shim) if shim else "",
+            "scratch": str(self._scratch.path),
+            "nursery": nursery is True,
+        }
+        self._process: subprocess.Popen[bytes] | Offspring
+        with theirs:
+            if isinstance(nursery, Nursery):
+                self._process = nursery.fork(config, theirs, self._log)
+            else:
+                self._process = subprocess.Popen(
+                    [str(python), "-I", str(CHILD), json.dumps(config)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._log,
+                    stderr=self._log,
+                    env=environment,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,  # Ctrl-C is for the main process, which ends its workers in order
+                )
+        try:
+            self.version = self._ready()
+        except BaseException:
+            self.close()
+            raise
+
+    def _ready(self) -> str:
+        readable = wait_readable(self._control.fileno(), START_SECONDS)
+        message = self._control.recv(1 << 20) if readable else b""
+        if not message:
+            log = read_log(self._log).strip()
+            why = log.splitlines()[-1][:300] if log else "no word from it"
+            raise Unavailable(f"its process ended while importing: {why}" if readable else "its import takes too long")
+        answer = json.loads(message)
+        if not answer["ready"]:
+            raise Unavailable(
+                f"{answer['exception']}: {answer['message'].splitlines()[0][:300] if answer['message'] else ''}"
+            )
+        return str(answer["version"])
+
+    def fork(self, limits: Limits, guest: tuple[Path, str] | None = None) -> "Worker":
+        """A new worker under `limits`; it serves the zygote's backend, or the `guest` whose file and attribute these are."""
+        ours, theirs = socket.socketpair()
+        log, state = memory_file("log", append=True), memory_file("state")
+        status_read, status_write = os.pipe()
+        config: dict[str, Any] = {key: int(value) for key, value in asdict(limits).items()}
+        if guest is not None:
+            config["guest"] = [str(guest[0]), guest[1]]
+        fds = array.array("i", [theirs.fileno(), log, state, status_write])
+        try:
+            self.send(config, fds)
+        finally:
+            theirs.close()
+            os.close(status_write)
+        return Worker(ours, log, state, status_read, limits)
+
+    def send(self, request: dict[str, Any], fds: "array.array[int]") -> None:
+        """Ask for a fork that gets these descriptors."""
+        self._control.sendmsg([json.dumps(request).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still fork."""
+        return self._process.poll() is None
+
+    def dismiss(self) -> None:
+        """Have it end, without waiting for it."""
+        self._control.close()
+
+    def close(self) -> None:
+        """End it and, through it, all of its workers; waits until they are gone."""
+        self.dismiss()
+        try:
+            self._wait(15)
+        except subprocess.TimeoutExpired:  # it is stuck inside an import
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._wait(15)
+        os.close(self._log)
+        self._scratch.close()  # what is in it is gone by now, unless something killed the process
+
+    def _wait(self, seconds: float) -> None:
+        """Until it has ended; TimeoutExpired when it has not by then. Popen itself would look every 50 ms."""
+        if isinstance(self._process, subprocess.Popen) and self._process.returncode is None:
+            watched = os.pidfd_open(self._process.pid)
+            try:
+                if not wait_readable(watched, seconds):
+                    raise subprocess.TimeoutExpired("zygote", seconds)
+            finally:
+                os.close(watched)
+        self._process.wait(timeout=seconds)
+
+
+class Worker:
+    """A forked process that answers tests one after the other."""
+
+    def __init__(self, connection: socket.socket, log: int, state: int, status: int, limits: Limits):
+        self._connection, self._log, self._state, self._status = connection, log, state, status
+        self._limits = limits
+        self._told = b""
+        self.tests = 0
+        told = self._line(START_SECONDS)
+        if told is None:
+            self._release()
+            raise Unavailable("its process ended")
+        self.pid = int(told["pid"])
+
+    def submit(self, frame: bytes, tests: int) -> None:
+        """Send one frame that holds `tests` tests; a worker that has died is noticed by `reply`."""
+        self.tests += tests
+        self._connection.settimeout(max(self._limits.seconds, 10.0))
+        with contextlib.suppress(OSError):
+            self._connection.sendall(frame)
+
+    def reply(self, seconds: float) -> tuple[dict[str, Any], memoryview] | Death:
+        """The next reply, or how the worker ended; a worker that does not answer in time is killed."""
+        from opsieve.backends.workers import (
+            wire,  # with numpy, which the process that starts a zygote need not have yet
+        )
+
+        deadline = time.monotonic() + seconds
+        try:
+            head = self._read(wire.HEAD.size, deadline)
+            header, size = wire.frame_size(bytes(head), self._limits.output + (64 << 20))
+            text = self._read(header, deadline)
+            body = self._read(size, deadline)
+            told = json.loads(bytes(text).decode("utf-8", "surrogatepass"))
+            if not isinstance(told, dict) or not isinstance(told.get("peak"), int):
+                raise ValueError("not an answer")
+            return told, memoryview(body)
+        except TimeoutError:
+            self._dump_stack()
+            return self._end(timed_out=True)
+        except (OSError, EOFError, ValueError, RecursionError):  # it closed the channel, or wrote what is no frame
+            return self._end(timed_out=False)
+
+    def _read(self, size: int, deadline: float) -> bytearray:
+        buffer = bytearray(size)
+        view = memoryview(buffer)
+        while view:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self._connection.settimeout(left)
+            got = self._connection.recv_into(view)
+            if not got:
+                raise EOFError
+            view = view[got:]
+        return buffer
+
+    def _dump_stack(self) -> None:
+        """Have a hanging worker write its Python stack to its log (faulthandler answers from C, whatever it runs)."""
+        before = os.fstat(self._log).st_size
+        try:
+            os.kill(self.pid, signal.SIGUSR1)
+        except ProcessLookupError:
+            return
+        deadline = time.monotonic() + 0.5
+        while time.monotonic() < deadline and os.fstat(self._log).st_size == before:
+            time.sleep(0.01)
+        time.sleep(0.02)
+
+    def _end(self, timed_out: bool) -> Death:
+        """Kill what is left of the worker, and tell how it ended."""
+        told = None if timed_out else self._line(1.0)
+        closed = told is None and not timed_out
+        if told is None:
+            self._kill()
+            told = self._line(10.0) or {"status": 0, "peak": 0}
+        index, _, stage = os.pread(self._state, 64, 0).decode(errors="replace").strip("\0 ").partition(" ")
+        death = Death(
+            index=int(index) if index.isdigit() else 0,
+            stage=stage if stage in ("import", "compile", "run") else "import" if not stage else "run",
+            status=int(told["status"]),
+            timed_out=timed_out,
+            closed=closed,
+            log=read_log(self._log),
+            peak=int(told["peak"]),
+        )
+        self._release()
+        return death
+
+    def close(self) -> None:
+        """End the worker; an idle one ends by itself when its channel closes."""
+        if self._connection.fileno() < 0:
+            return
+        self._connection.close()
+        if self._line(0.5) is None:
+            self._kill()
+            self._line(10.0)
+        self._release()
+
+    def _kill(self) -> None:
+        for send in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                send(self.pid, signal.SIGKILL)
+
+    def _release(self) -> None:
+        self._connection.close()
+        for fd in (self._log, self._state, self._status):
+            os.close(fd)
+
+    def _line(self, seconds: float) -> dict[str, Any] | None:
+        """The zygote's next word on this worker, None when none comes in time."""
+        word, self._told = read_line(self._status, self._told, seconds)
+        return word or None
+
+
+def read_line(pipe: int, told: bytes, seconds: float) -> tuple[dict[str, Any] | None, bytes]:
+    """The next JSON object of a pipe on which `told` came before, and what came after it; {} at its end, None when none comes in time."""
+    deadline = time.monotonic() + seconds
+    while b"\n" not in told:
+        if not wait_readable(pipe, max(0.0, deadline - time.monotonic())):
+            return None, told
+        data = os.read(pipe, 4096)
+        if not data:
+            return {}, told
+        told += data
+    line, _, told = told.partition(b"\n")
+    word: dict[str, Any] = json.loads(line)
+    return word, told
+
+
+def wait_readable(fd: int, seconds: float) -> bool:
+    """Whether the descriptor can be read within that time (poll: select refuses descriptors above 1023)."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
+
+
+def memory_file(name: str, append: bool = False) -> int:
+    """A file in memory that vanishes with its last descriptor, so that nothing is left behind on disk."""
+    fd = os.memfd_create(f"opsieve-{name}")
+    if append:
+        fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
+    return fd
+
+
+def read_log(fd: int) -> str:
+    """What a log file holds: its beginning and its end when it is long."""
+    size = os.fstat(fd).st_size
+    if size <= LOG_LIMIT:
+        return os.pread(fd, size, 0).decode("utf-8", "replace")
+    half = LOG_LIMIT // 2
+    head, tail = (os.pread(fd, half, at).decode("utf-8", "replace") for at in (0, size - half))
+    return f"{head}\n[... {size - LOG_LIMIT} bytes left out ...]\n{tail}"

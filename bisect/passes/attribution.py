@@ -1,0 +1,210 @@
+"""Which optimiser passes cause a failure: levels first, then the smallest set of passes whose skipping cures it. Pure.
+
+Passes that acted are asked before those that merely ran. Two passes can mask each other (either alone causes the failure, and
+with one off the other acts), so one at a time is not enough: the set is found by delta debugging (Zeller and Hildebrandt 2002),
+and confirmed the other way round by running each of its passes with all others off. A compiler cannot do without some passes:
+skipping them is an error or a crash, which is no cure. Where that happens the passes are asked one by one to learn which those are.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from opsieve.bisect.passes.pass_trace import PassTrace
+from opsieve.bisect.search.search import Answer
+
+Blame = Literal["pass", "set", "not-a-pass", "unnamed", "does-not-fail"]
+Probe = Callable[[str, tuple[str, ...]], Answer]
+Trace = Callable[[str, tuple[str, ...]], PassTrace]
+
+_ROUNDS = 4  # traces: what acts when those that acted before are off
+_APPLICATIONS = 20  # of one pass that are asked one by one
+_PAREING = 60  # probes to find as many passes as possible that can be off together
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """`pass` or `set`: skipping `passes` cures the failure, and no smaller part of them does. `alone` are those of them that
+    cause it with every other pass off that acted and can be; `kept` are the passes that could not be off for that. `applications` tells
+    which application of a pass that ran several times is guilty, counted from 1 (none when no single one is).
+
+    `not-a-pass`: it fails with all optimisation off. `unnamed`: optimisation causes it, but nothing that has a name. `levels`
+    tells which optimisation levels fail.
+    """
+
+    answer: Blame
+    passes: tuple[str, ...]
+    alone: tuple[str, ...]
+    levels: dict[str, str]
+    probes: int
+    kept: tuple[str, ...] = ()
+    applications: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def attribute(
+    levels: Sequence[str], probe: Probe, trace: Trace, switches: Sequence[str] = (), counted: bool = False
+) -> Attribution:
+    """Ask `probe(level, passes to skip)` until the passes are known.
+
+    `levels` go from none to most. `trace(level, passes to skip)` tells which passes ran and which acted. `switches` are parts of
+    the compiler that can be off as a pass can, and that no trace tells. With `counted`, `PASS@2` skips the second application.
+    """
+    asker = _Asker(probe)
+    told = {level: asker(level, ()) for level in levels}
+    named = {level: answer.value for level, answer in told.items()}
+    failing = [level for level in levels if told[level] is Answer.BAD]
+    if not failing:
+        return Attribution("does-not-fail", (), (), named, asker.count)
+    level = failing[0]
+    if level == levels[0] and len(levels) > 1:
+        return Attribution("not-a-pass", (), (), named, asker.count)
+    case = _Level(asker, level)
+    first = trace(level, ())
+    for candidates in _candidates(case, trace, first, switches):
+        guilty = case.cure(candidates)
+        if not guilty:
+            continue
+        # A host or a switch may hold the guilty pass; only beside another switch are switches asked to be off.
+        holders = set(first.hosts) | (set() if set(guilty) & set(switches) else set(switches))
+        # What did nothing need not be off; where no trace tells what acted, all that ran are.
+        others = (*first.acted, *candidates) if first.acted else (*first.ran, *candidates, *switches)
+        every = [name for name in dict.fromkeys(others) if name not in holders]
+        alone, kept = case.confirm(guilty, every)
+        times = {name: case.applications(guilty, name, first.times.get(name, 0)) for name in guilty if counted}
+        applications = {name: which for name, which in times.items() if which}
+        answer: Blame = "pass" if len(guilty) == 1 else "set"
+        return Attribution(answer, guilty, alone, named, asker.count, kept, applications)
+    return Attribution("unnamed", (), (), named, asker.count)
+
+
+def _candidates(case: "_Level", trace: Trace, first: PassTrace, switches: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Sets of passes to suspect, the most likely first: what acted, what acts in its place, what ran, what runs others."""
+    suspects: tuple[str, ...] = ()
+    told = first
+    for _ in range(_ROUNDS):
+        new = tuple(name for name in told.acted if name not in suspects)
+        if not new:
+            break
+        suspects += new
+        yield suspects
+        if case.ask(suspects) is not Answer.BAD:
+            break
+        told = trace(case.level, suspects)
+    most = tuple(dict.fromkeys((*suspects, *first.ran, *switches)))
+    if most != suspects:
+        yield most
+    if first.hosts:
+        yield (*most, *first.hosts)
+
+
+class _Level:
+    """The probes at one level."""
+
+    def __init__(self, asker: "_Asker", level: str):
+        self.level, self._asker = level, asker
+
+    def ask(self, off: Sequence[str]) -> Answer:
+        return self._asker(self.level, tuple(sorted(set(off))))
+
+    def cure(self, candidates: Sequence[str]) -> tuple[str, ...]:
+        """The smallest part of `candidates` found whose skipping cures; () when skipping them all does not."""
+        together = self.ask(candidates)
+        if together is Answer.GOOD:
+            return _smallest(candidates, lambda off: self.ask(off) is Answer.GOOD)
+        if together is Answer.BAD:
+            return ()
+        skippable = []
+        for name in candidates:
+            told = self.ask([name])
+            if told is Answer.GOOD:
+                return (name,)
+            if told is Answer.BAD:
+                skippable.append(name)
+        off, _, cured = self._most_off(skippable, [])
+        return _smallest(off, lambda part: self.ask(part) is Answer.GOOD) if cured else ()
+
+    def confirm(self, guilty: Sequence[str], every: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Which of the guilty passes cause the failure with the others off, and which others had to stay on."""
+        alone, kept = [], dict[str, None]()
+        for name in guilty:
+            partners = [other for other in guilty if other != name]
+            others = [
+                other
+                for other in every
+                if other not in guilty and self._asker.known(self.level, (other,)) is not Answer.UNTESTABLE
+            ]
+            required = [other for other in every if other not in guilty and other not in others]
+            off, stayed, cured = self._most_off(others, partners)
+            if not cured and self.ask((*partners, *off)) is Answer.BAD:
+                alone.append(name)
+                kept |= dict.fromkeys((*required, *stayed))
+        return tuple(alone), tuple(kept)
+
+    def applications(self, guilty: Sequence[str], name: str, times: int) -> tuple[int, ...]:
+        """The applications of a guilty pass each of which cures when it alone is skipped, of `times`."""
+        if not 1 < times <= _APPLICATIONS:
+            return ()
+        others = [other for other in guilty if other != name]
+        return tuple(turn for turn in range(1, times + 1) if self.ask((*others, f"{name}@{turn}")) is Answer.GOOD)
+
+    def _most_off(self, names: Sequence[str], always: Sequence[str]) -> tuple[list[str], list[str], bool]:
+        """As many of `names` as can be off together beside `always`, those that cannot, and whether that cures."""
+        off: list[str] = []
+        stayed: list[str] = []
+        pending = [list(names)] if names else []
+        budget = _PAREING
+        while pending:
+            part = pending.pop()
+            told = self.ask((*always, *off, *part)) if budget > 0 else Answer.UNTESTABLE
+            budget -= 1
+            if told is not Answer.UNTESTABLE:
+                off += part
+            elif len(part) > 1:
+                pending += [part[len(part) // 2 :], part[: len(part) // 2]]
+            else:
+                stayed += part
+            if told is Answer.GOOD:
+                return off, stayed, True
+        return off, stayed, False
+
+
+class _Asker:
+    """Remembers answers and counts the probes."""
+
+    def __init__(self, probe: Probe):
+        self._probe = probe
+        self._known: dict[tuple[str, tuple[str, ...]], Answer] = {}
+
+    @property
+    def count(self) -> int:
+        return len(self._known)
+
+    def known(self, level: str, off: tuple[str, ...]) -> Answer | None:
+        """An answer that was given before."""
+        return self._known.get((level, off))
+
+    def __call__(self, level: str, off: tuple[str, ...]) -> Answer:
+        if (level, off) not in self._known:
+            self._known[level, off] = self._probe(level, off)
+        return self._known[level, off]
+
+
+def _smallest(items: Sequence[str], cured: Callable[[Sequence[str]], bool]) -> tuple[str, ...]:
+    """A part of `items` that cures, from which no single item can be left out."""
+    kept, parts = list(items), 2
+    while len(kept) > 1:
+        size = -(-len(kept) // parts)
+        chunks = [kept[at : at + size] for at in range(0, len(kept), size)]
+        smaller = next((chunk for chunk in chunks if len(chunk) < len(kept) and cured(chunk)), None)
+        if smaller is not None:
+            kept, parts = smaller, 2
+            continue
+        rests = ([name for name in kept if name not in chunk] for chunk in chunks) if parts > 2 else iter(())
+        rest = next((rest for rest in rests if rest and cured(rest)), None)
+        if rest is not None:
+            kept, parts = rest, max(parts - 1, 2)
+        elif parts >= len(kept):
+            break
+        else:
+            parts = min(2 * parts, len(kept))
+    return tuple(kept)

@@ -1,0 +1,213 @@
+"""The passes of a backend as something to attribute a failure to.
+
+A backend takes part by its options alone: one of `disabled_optimizers`, `disabled` or `skip` takes names of passes joined with
+`+`, and `trace=on` prints which ran (`pass_trace.py`); with an attribute `counts_applications` that is true, it takes `PASS@2` too. Options whose values are `on` and `off`, `on` by default, are asked like passes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from opsieve.backends.compare import POLICY, Policy, compare
+from opsieve.backends.compilers.torch.knobs import PARTS
+from opsieve.backends.judge.judging_session import NATIVE, declared_dtypes
+from opsieve.backends.observation import Observation
+from opsieve.backends.registry import display, names, plugin, resolve
+from opsieve.backends.target import Target
+from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.workers import COMPILED
+from opsieve.bisect.passes.attribution import Attribution, attribute
+from opsieve.bisect.passes.pass_trace import PassTrace, read_trace
+from opsieve.bisect.search.search import Answer
+from opsieve.bisect.sources.outcome import Sighting, answer, ending, look
+from opsieve.gen.case.case import Case
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.program import Program
+
+_LARGE = 10_000  # bytes of a model on which the reference costs more than all probes
+_SKIPPING = ("disabled_optimizers", "disabled", "skip")
+# Backends with levels between none and all: the option and its values, each of which does what the one before does, and more.
+_LADDERS = {
+    "onnxruntime": ("level", ("disable_all", "basic", "extended", "all")),
+    "inductor": ("level", ("off", "eager", "aot_eager", "aot_eager_decomp_partition", "inductor")),
+}
+# Names to skip of backends that have no trace.
+_NAMES = {"inductor": tuple(PARTS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Blamed:
+    """What is said of the passes, the failure that it is about, and another failure that is left with all optimisation off."""
+
+    attribution: Attribution
+    wanted: Sighting
+    beneath: Sighting | None
+
+
+def skip_option(backend: str) -> str:
+    """The option of a backend that takes the passes to skip, "" for none."""
+    options = plugin(backend).backend.options
+    found = [name for name in _SKIPPING if options.get(name) == ()]
+    return found[0] if found and ("trace" in options or backend in _NAMES) else ""
+
+
+def switches(backend: str) -> tuple[str, ...]:
+    """The options of a backend that switch a part of it off; not the one that switches all of it off."""
+    facts = plugin(backend).backend
+    return tuple(
+        name for name, legal in facts.options.items() if legal == ("on", "off") and facts.baseline.get(name) != "off"
+    )
+
+
+def attributable() -> tuple[str, ...]:
+    """The backends whose passes, or parts, can be switched off."""
+    return tuple(name for name in names() if skip_option(name) or switches(name))
+
+
+def blame_passes(case: Case, target: Target, lab: Lab, policy: Policy = POLICY) -> Blamed:
+    """The guilty passes for the failure that a case shows on a target.
+
+    Each probe runs in a process of its own, so a pass whose skipping crashes the compiler costs no more than any other. The judge
+    says what the target shows, where that is not plain. A compiler that dies or raises is known again by that alone, and one that gives outputs is past it;
+    then the reference, slow on a large model, is asked once at most.
+    BadInput for a backend whose passes cannot be switched off from here, or when the case does not fail on the target.
+    """
+    target = resolve(target)
+    if not (skip_option(target.backend) or switches(target.backend)):
+        raise BadInput(
+            f"passes of {target.backend} cannot be switched off from here; {', '.join(attributable())} can be asked"
+        )
+    variants = _Variants(case, target, lab)
+    plain = _plain(case, target, variants, lab)
+    wanted = plain or look(case, target, variants, policy)
+    if wanted.state != "fails":
+        raise BadInput(f"the case does not fail on {display(target)} ({wanted.text}); name a target where it does")
+
+    compiling = variants.only_compiles(wanted)
+    unoptimised: list[Sighting] = []
+
+    def probe(level: str, off: tuple[str, ...]) -> Answer:
+        variant, lowest = variants.at(level, off), level == variants.levels[0]
+        seen = _compiled(case, variant, wanted, variants) if compiling and not lowest else None
+        seen = seen or _seen(case, variant, wanted, variants, policy, lowest and plain is None)
+        if level == variants.levels[0] and len(variants.levels) > 1:
+            unoptimised.append(seen)
+        return answer(seen, wanted)
+
+    counted = bool(getattr(plugin(target.backend).backend, "counts_applications", False))
+    found = attribute(variants.levels, probe, variants.trace, variants.switches, counted)
+    beneath = next((seen for seen in unoptimised if seen.state == "fails" and seen.trait != wanted.trait), None)
+    return Blamed(found, wanted, beneath)
+
+
+def _plain(case: Case, target: Target, variants: "_Variants", lab: Lab) -> Sighting | None:
+    """A failure that needs no judge: a large model on which the compiler dies or raises, twice, where its unoptimised build is well.
+
+    The judge would have the reference look for operations that ONNX leaves open, which takes seconds on a large model.
+    """
+    baseline = lab.baseline(target)
+    if baseline is None or len(case.program.model) < _LARGE:
+        return None
+    found = ending(case, variants.observe(target, case.program, case.inputs), "optimiser")
+    if found is None or variants.observe(resolve(baseline), case.program, case.inputs).outputs is None:
+        return None
+    again = ending(case, lab.observe(target, case.program, case.inputs, fresh=True), "optimiser")
+    return found if again is not None and again.key == found.key else None
+
+
+def _seen(
+    case: Case, target: Target, wanted: Sighting, variants: "_Variants", policy: Policy, unoptimised: bool
+) -> Sighting:
+    """What a variant shows, with the judge where a run of it alone does not tell.
+
+    Whether outputs are right is of interest only `unoptimised`: a failure of another kind may lie beneath the wanted one. On a
+    large model nobody looks.
+    """
+    if wanted.stage == "done" or wanted.flaky:
+        return look(case, target, variants, policy)
+    got = variants.observe(target, case.program, case.inputs)
+    ended = ending(case, got)
+    if ended is not None and ended.trait == wanted.trait:
+        return ended
+    if got.outputs is None:
+        return look(case, target, variants, policy)
+    if unoptimised:
+        right = variants.observe(NATIVE, case.program, case.inputs).outputs if case.expected is None else case.expected
+        if right is None or not compare(got.outputs, right, declared_dtypes(case.program.proto), policy).agrees:
+            return look(case, target, variants, policy)
+    return Sighting("fine", symptom="ok", text=f"{display(target)} gives outputs")
+
+
+def _compiled(case: Case, target: Target, wanted: Sighting, variants: "_Variants") -> Sighting | None:
+    """What a variant shows that is compiled and not run; None when that does not tell."""
+    got = variants.compiled(target)
+    ended = ending(case, got)
+    if ended is not None:
+        return ended if ended.trait == wanted.trait else None
+    return None if got.outputs is None else Sighting("fine", symptom="ok", text=f"{display(target)} compiles it")
+
+
+class _Variants:
+    """A target with passes off, and a lab that asks each such variant in a fork of its own, so that no worker is left waiting."""
+
+    def __init__(self, case: Case, target: Target, lab: Lab):
+        self._case, self._target, self._lab = case, target, lab
+        self._skip = skip_option(target.backend)
+        self._known: dict[Target, Observation] = {}
+        self._off = tuple(name for name in target.option(self._skip).split("+") if name)
+        self._steps = self._levels(plugin(target.backend).backend.baseline)
+        self.levels = tuple(self._steps)
+        self.switches = tuple(name for name in switches(target.backend) if target.option(name, "on") == "on")
+
+    def _levels(self, baseline: Mapping[str, str]) -> dict[str, Target]:
+        """Targets from no optimisation to the target itself, by name."""
+        option, ladder = _LADDERS.get(self._target.backend, ("", ()))
+        level = self._target.option(option, ladder[-1]) if ladder else ""
+        if level in ladder:
+            steps = ladder[: ladder.index(level) + 1]
+            return {step: resolve(self._target.with_options(**{option: step})) for step in steps}
+        unoptimised = resolve(self._target.with_options(**baseline)) if baseline else self._target
+        return (
+            {"none": unoptimised, "target": self._target} if unoptimised != self._target else {"target": self._target}
+        )
+
+    def at(self, level: str, off: tuple[str, ...]) -> Target:
+        """The target at a level with passes off."""
+        if not off:
+            return self._steps[level]
+        changes = {name: "off" for name in off if name in self.switches}
+        named = [name for name in off if name not in changes]
+        if named:
+            changes[self._skip] = "+".join((*self._off, *named))
+        return resolve(self._steps[level].with_options(**changes))
+
+    def trace(self, level: str, off: tuple[str, ...]) -> PassTrace:
+        """Which passes run and act at a level; nothing for a backend that cannot tell."""
+        if not self._skip or self._target.backend in _NAMES:
+            return PassTrace(_NAMES.get(self._target.backend, ()))
+        target = resolve(self.at(level, off).with_options(trace="on"))
+        seen = self.observe(target, self._case.program, self._case.inputs)
+        return read_trace(seen.log, seen.outcome in ("crash", "hang", "out-of-memory"))
+
+    def observe(self, target: Target, program: Program, inputs: dict[str, Any], *, fresh: bool = False) -> Observation:
+        """For `judge`: one of the target's backend is asked in a fork, others as ever."""
+        if fresh or target.backend != self._target.backend:
+            return self._lab.observe(target, program, inputs, fresh=fresh)
+        if target not in self._known:
+            self._known[target] = self._lab.observe(target, program, inputs, fresh=True)
+        return self._known[target]
+
+    def compiled(self, target: Target) -> Observation:
+        """What the compiler makes of the case when it is only compiled."""
+        return self._lab.observe(target, self._case.program, self._case.inputs, fresh=True, repeat=COMPILED)
+
+    def only_compiles(self, wanted: Sighting) -> bool:
+        """Whether the failure shows in a program that is compiled and not run: probes need not run it then."""
+        if wanted.stage != "compile" or wanted.flaky:
+            return False
+        ended = ending(self._case, self.compiled(self._target))
+        return ended is not None and ended.trait == wanted.trait
+
+    def baseline(self, target: Target) -> Target | None:
+        """For `judge`."""
+        return self._lab.baseline(target)

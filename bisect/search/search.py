@@ -1,0 +1,304 @@
+"""The one search: which version brought the change, from answers that can be wrong in one way or missing. No I/O.
+
+A history is a set of versions with ancestry: a `Chain` of releases or first-parent commits, or a `Graph` of commits with
+merges. Exactly one of them, the culprit, brought the change: a version shows it when the culprit is among its ancestors
+(itself counted). Every candidate has a weight, its probability. A test of version v splits them: the mass f of those among
+v's ancestors against the rest. The next test is the one whose f is nearest to the most telling share, which is 1/2 when the
+failure always shows, so that without noise this is bisection (for a graph: git's rule, the larger of the two halves as small
+as possible).
+
+When the failure shows only with probability p, a bad answer is certain and a good one is not: a Z-channel. Weights then follow
+Bayes' rule, the most telling share is 1 / (p (1 + 2^(H(p)/p))), H the entropy in bits, and the search ends when one candidate
+has the weight that was asked for. The lower bound on the mean number of tests is log2(n) over the channel's capacity,
+log2(1 + p (1 - p)^((1 - p) / p)) bits. Horstein 1963 (probabilistic bisection), Burnashev and Zigangirov
+1974; Ealdwulf Wuffinga's bbchop applied it to commits.
+
+Untestable versions give no answer and are not asked again; candidates that only untestable versions could tell apart form one
+group, and the group is the answer: the smallest set that can be proven.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from opsieve.bisect.search.reproduction_rate import Chance
+from opsieve.gen.model.bad_input import BadInput
+
+Weights = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+GRAPH_LIMIT = 40_000  # versions: the ancestry is a square of bits, 200 MB for as many
+_CERTAIN = 1 - 1e-9
+_BLOCK = 512
+_NEAR = 1.09  # times the bound: what a noisy search takes (measured, docs/bisect.md)
+
+
+class Answer(Enum):
+    """What a test says of a version: never `BAD` for anything but the failure that is looked for."""
+
+    BAD = "bad"
+    GOOD = "good"
+    UNTESTABLE = "untestable"  # it cannot be installed, built or asked the question
+
+
+class Direction(Enum):
+    """Which change is looked for, oldest to newest: the failure's coming or its going."""
+
+    REGRESSION = "regression"
+    FIX = "fix"
+
+
+class History(Protocol):
+    """Versions 0 to size - 1, every version after its ancestors."""
+
+    size: int
+
+    def reach(self, version: int) -> Mask:
+        """Which versions are ancestors of one, itself counted; shape (size,)."""
+
+    def mass(self, weights: Weights, versions: npt.NDArray[np.intp]) -> Weights:
+        """The summed weights of the ancestors of each of `versions`; shape (len(versions),)."""
+
+    def groups(self, testable: Mask) -> npt.NDArray[np.uint64]:
+        """A number for every version; versions with equal numbers are told apart by no testable version."""
+
+
+class Chain:
+    """Versions in a row: each has all earlier ones as ancestors."""
+
+    def __init__(self, size: int):
+        self.size = size
+
+    def reach(self, version: int) -> Mask:
+        """The versions up to and with `version`."""
+        return np.arange(self.size) <= version
+
+    def mass(self, weights: Weights, versions: npt.NDArray[np.intp]) -> Weights:
+        """Running sums."""
+        return np.cumsum(weights)[versions]
+
+    def groups(self, testable: Mask) -> npt.NDArray[np.uint64]:
+        """The next testable version, at or after each."""
+        places = np.where(testable, np.arange(self.size), self.size)
+        return np.minimum.accumulate(places[::-1])[::-1].astype(np.uint64)
+
+
+class Graph:
+    """Versions with merges: `parents[v]` lists the parents of v, all smaller than v; parents outside the graph are left out."""
+
+    def __init__(self, parents: Sequence[Sequence[int]]):
+        self.size = len(parents)
+        if self.size > GRAPH_LIMIT:
+            raise BadInput(
+                f"the range holds {self.size} commits with merges, more than {GRAPH_LIMIT}; name nearer ends, "
+                "or follow first parents only"
+            )
+        self._bits = np.zeros((self.size, (self.size + 7) // 8), np.uint8)
+        for version, above in enumerate(parents):
+            row = self._bits[version]
+            for parent in above:
+                if not 0 <= parent < version:
+                    raise ValueError(f"version {version} stands before its parent {parent}")
+                row |= self._bits[parent]
+            row[version >> 3] |= 128 >> (version & 7)
+
+    def reach(self, version: int) -> Mask:
+        """One row of the ancestry."""
+        return np.unpackbits(self._bits[version], count=self.size).astype(np.bool_)
+
+    def mass(self, weights: Weights, versions: npt.NDArray[np.intp]) -> Weights:
+        """A product with the rows of `versions`, a block of rows at a time."""
+        total = np.empty(len(versions))
+        for start in range(0, len(versions), _BLOCK):
+            rows = self._bits[versions[start : start + _BLOCK]]
+            total[start : start + len(rows)] = np.unpackbits(rows, axis=1, count=self.size) @ weights
+        return total
+
+    def groups(self, testable: Mask) -> npt.NDArray[np.uint64]:
+        """Sums of one random number for each testable descendant: equal sets have equal sums, others hardly ever."""
+        random = np.random.Generator(np.random.PCG64(0)).integers(1, 1 << 63, self.size, dtype=np.uint64)
+        number = np.zeros(self.size, np.uint64)
+        for version in np.flatnonzero(testable):
+            number[self.reach(int(version))] += random[version]
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The answer: the culprit is one of `candidates` (one, unless untestable versions hide which) with this probability."""
+
+    candidates: tuple[int, ...]
+    confidence: float
+    tests: int
+
+
+def entropy(share: float) -> float:
+    """Bits in an event of this probability."""
+    return -sum(part * math.log2(part) for part in (share, 1 - share) if 0 < part < 1)
+
+
+def capacity(chance: float) -> float:
+    """Bits that one test tells at most when the failure shows with this probability and never by mistake."""
+    if chance >= 1:
+        return 1.0
+    return math.log2(1 + (1 - chance) ** ((1 - chance) / chance) * chance)
+
+
+def telling_share(chance: float) -> float:
+    """The probability that a version has the failure at which a test of it tells the most."""
+    return 1 / (chance * (1 + 2 ** (entropy(chance) / chance)))
+
+
+def foreseen(candidates: int, chance: float) -> int:
+    """About how many tests a search of so many candidates takes, one of each end counted."""
+    bits = math.log2(max(2, candidates))
+    return 2 + (math.ceil(bits) if chance >= 1 else math.ceil(_NEAR * bits / capacity(chance)))
+
+
+class Search:
+    """One search: `ask` for the versions to test, `tell` what each said, until `finding` is not None.
+
+    `prior` weighs the candidates (equal by default; 0 takes one out), shape (history.size,). `chance` is the probability
+    that a failing version shows its failure in one test, or what is believed of it; below 1 the same version is asked several
+    times. `confidence` is the probability at which a noisy search may stop. `width` versions are asked at once, for as many workers.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        *,
+        direction: Direction = Direction.REGRESSION,
+        prior: Sequence[float] | Weights | None = None,
+        chance: float | Chance = 1.0,
+        confidence: float = 0.99,
+        width: int = 1,
+    ):
+        belief = chance.belief if isinstance(chance, Chance) else ((chance, 1.0),)
+        if any(not 0 < value <= 1 for value, _ in belief) or not 0 < confidence < 1 or width < 1:
+            raise ValueError("chance lies in (0, 1], confidence in (0, 1), width is at least 1")
+        self.history, self.direction = history, direction
+        self._chances = np.array([value for value, _ in belief])
+        self.confidence = _CERTAIN if chance == 1 else confidence
+        self.tests = 0
+        self._width = width
+        weights = np.ones(history.size) if prior is None else np.array(prior, dtype=np.float64)
+        if weights.shape != (history.size,) or not weights.sum() > 0 or weights.min() < 0:
+            raise ValueError("a prior is a weight of at least 0 for each version, not all of them 0")
+        # One row for each value that the chance may have: what is believed of both together.
+        self._joint: Weights = np.outer([share for _, share in belief], weights / weights.sum())
+        self._testable = np.ones(history.size, np.bool_)
+        self._tested = np.zeros(history.size, np.bool_)
+        self._told: dict[int, Answer] = {}
+        self._groups = history.groups(self._testable)
+
+    @property
+    def weights(self) -> Weights:
+        """The probability of each candidate; shape (history.size,)."""
+        total: Weights = self._joint.sum(axis=0)
+        return total
+
+    @property
+    def chance(self) -> float:
+        """The probability that a failing version shows its failure, as believed by now."""
+        return float(self._chances @ self._joint.sum(axis=1))
+
+    @property
+    def finding(self) -> Finding | None:
+        """The answer, None while it is not known to the confidence that was asked for."""
+        _, place = np.unique(self._groups, return_inverse=True)
+        sums = np.bincount(place, self.weights)
+        best = int(np.argmax(sums))
+        if sums[best] < self.confidence and self._next():
+            return None
+        members = np.flatnonzero((place == best) & (self.weights > 0))
+        return Finding(tuple(map(int, members)), min(1.0, float(sums[best])), self.tests)
+
+    @property
+    def candidates(self) -> tuple[int, ...]:
+        """The versions that can still be the culprit."""
+        return tuple(map(int, np.flatnonzero(self.weights > 0)))
+
+    @property
+    def bits(self) -> float:
+        """The entropy of what is not known yet."""
+        live = self.weights[self.weights > 0]
+        return max(0.0, -float(np.sum(live * np.log2(live))))
+
+    @property
+    def expected(self) -> float:
+        """About how many tests are still needed, one at a time."""
+        return self.bits / capacity(self.chance)
+
+    def ask(self) -> list[int]:
+        """The versions to test now, at most `width`; [] when the search is over."""
+        return [] if self.finding else self._next()
+
+    def tell(self, version: int, answer: Answer) -> None:
+        """One test's answer; ValueError when it contradicts the earlier ones, which a search without noise can notice."""
+        self.tests += 1
+        if answer is Answer.UNTESTABLE:
+            self._testable[version] = False
+            self._groups = self.history.groups(self._testable)
+            return
+        self._tested[version] = True
+        regression = self.direction is Direction.REGRESSION
+        reach = self.history.reach(version)
+        failing = reach if regression else ~reach
+        shows = self._chances[:, np.newaxis]
+        if answer is Answer.BAD:
+            updated = np.where(
+                failing, self._joint * shows, 0.0
+            )  # no false alarms: the culprit is where it explains this
+        else:
+            updated = np.where(failing, self._joint * (1 - shows), self._joint)
+        if not updated.sum() > 0:
+            raise ValueError("the answers contradict each other")
+        self._joint = updated / updated.sum()
+
+    def _next(self) -> list[int]:
+        """The most telling testable versions, [] when none tells anything."""
+        live = self._testable & (self.weights > 0)
+        # Testing candidates only keeps the last bad version the culprit itself; others help where candidates cannot be tested.
+        return self._best(np.flatnonzero(live)) or self._best(np.flatnonzero(self._testable & ~live))
+
+    def _best(self, versions: npt.NDArray[np.intp]) -> list[int]:
+        if not len(versions):
+            return []
+        mass = self.history.mass(self.weights, versions)
+        useful = (mass > 1e-12) & (mass < 1 - 1e-12)
+        versions, mass = versions[useful], mass[useful]
+        if self.direction is Direction.FIX:
+            mass = 1 - mass
+        chances = self._can_be_tested(versions)
+        chosen: list[int] = []
+        for number in range(1, self._width + 1):
+            share = min(0.99, telling_share(self.chance) * 2 * number / (self._width + 1))
+            score = chances * np.minimum(mass / share, (1 - mass) / (1 - share))
+            score[np.isin(versions, chosen)] = -1
+            if len(score) and score.max() > 0:
+                chosen.append(int(versions[np.argmax(score)]))
+        return chosen
+
+    def _can_be_tested(self, versions: npt.NDArray[np.intp]) -> Weights:
+        """How likely each version is testable, from its neighbours: what cannot be built comes in stretches.
+
+        A stretch of untestable versions with no tested one in between, of length L so far, still covers a version d beyond
+        its end with probability L / (L + d) (a scale-free guess); inside it, nothing is certain but much is likely.
+        """
+        chances = np.ones(len(versions))
+        broken = np.flatnonzero(~self._testable)
+        if not len(broken):
+            return chances
+        fine = np.flatnonzero(self._tested)
+        stretch = np.searchsorted(fine, broken)  # equal numbers: no tested version between them
+        starts = np.flatnonzero(np.r_[True, np.diff(stretch) > 0])
+        first, last = broken[starts], broken[np.r_[starts[1:] - 1, len(broken) - 1]]
+        for low, high in zip(first, last, strict=True):
+            length = high - low + 1
+            away = np.maximum(np.maximum(low - versions, versions - high), 0)
+            chances = np.minimum(chances, np.maximum(0.1, 1 - length / (length + away)))
+        return chances

@@ -1,0 +1,75 @@
+"""A case as the check of commits: the compiler that a commit built is imported from its work tree and judged in a worker."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+
+from opsieve.backends.compare import POLICY, Policy
+from opsieve.backends.protocol import Backend
+from opsieve.backends.registry import display, resolve
+from opsieve.backends.releases.releases import Environment
+from opsieve.backends.target import Target
+from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.workers import Workers
+from opsieve.bisect.sources.build_sandbox import Built
+from opsieve.bisect.sources.journal import case_digest
+from opsieve.bisect.sources.outcome import Sighting, look
+from opsieve.gen.case.case import Case
+from opsieve.triage.fingerprint.fingerprint import VERSION
+
+# Where a work tree may hold what is imported, besides its top: the layouts of most Python projects, of TVM and of onnxruntime.
+_FOLDERS = ("src", "python")
+
+
+class CaseCheck:
+    """Judges a case on `target` with the compiler of a built commit; a context manager, for its workers.
+
+    What is found first is imported: what the build left in OPSIEVE_BUILD, then `src` and `python` of the work tree, then its
+    top, then what is installed beside opsieve.
+    """
+
+    def __init__(self, case: Case, target: Target, policy: Policy = POLICY):
+        self._case, self._policy = case, policy
+        self.target = replace(resolve(target), release="")
+        self._trees = _Trees()
+        self._workers = Workers(store=self._trees)
+
+    def __enter__(self) -> "CaseCheck":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._workers.close()
+
+    @property
+    def question(self) -> dict[str, object]:
+        """What is asked, for the journal."""
+        return {
+            "case": case_digest(self._case),
+            "target": display(self.target),
+            "tolerance": list(self._policy.tolerance) if self._policy.tolerance else None,
+            "fingerprints": VERSION,
+        }
+
+    def __call__(self, built: Built) -> Sighting:
+        """What the commit shows. Its workers end with the probe, for the work tree will hold another commit."""
+        target = replace(self.target, release=built.commit)
+        self._trees.places[built.commit] = (built.kept, *(built.folder / name for name in _FOLDERS), built.folder)
+        try:
+            return look(self._case, target, Lab(self._workers), self._policy)
+        finally:
+            self._workers.dismiss(target)
+
+
+class _Trees:
+    """Work trees in the part of a store of releases; a commit stands for a release."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, tuple[Path, ...]] = {}
+
+    def environment(self, backend: Backend, release: str, offline: bool = False, say: object = None) -> Environment:
+        """The running Python, with the folders of a commit in front."""
+        there = tuple(folder for folder in self.places[release] if folder.is_dir())
+        return Environment(Path(sys.executable), there, release, sys.version_info[:3])

@@ -1,0 +1,257 @@
+"""A search through the commits of a local repository, with merges."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from opsieve.bisect.search.ends import Ends, settle_ends
+from opsieve.bisect.search.reproduction_rate import Chance, Given
+from opsieve.bisect.search.search import Answer, Chain, Direction, Finding, Graph, Search
+from opsieve.bisect.search.search_loop import Progress, hunt, measure
+from opsieve.bisect.sources.build_sandbox import Workshop, script_digest
+from opsieve.bisect.sources.case_check import CaseCheck
+from opsieve.bisect.sources.git_history import (
+    Commit,
+    Range,
+    commit_named,
+    describe,
+    first_parents,
+    is_ancestor,
+    merge_base,
+    open_repository,
+    read_range,
+    tree_of,
+)
+from opsieve.bisect.sources.journal import Journal
+from opsieve.bisect.sources.outcome import Sighting, answer
+from opsieve.bisect.sources.pool import in_order
+from opsieve.gen.model.bad_input import BadInput
+
+Say = Callable[[str], None]
+Talk = Generator[tuple[list[str], Progress | None], list[Answer], "Found"]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`culprits` holds one commit, or the smallest set that can be proven; none when there is `trouble`: that of the ends, or
+    `elsewhere` when no commit that touches the paths asked for brought the change.
+
+    `wrong_ends` are the commits that were named an end and are not what they were named for, with their answers. `seen` maps
+    every commit that was asked to what it showed; `base` is the merge base that stands for a good end beside the history.
+    """
+
+    direction: Direction
+    trouble: str
+    wrong_ends: tuple[tuple[str, str], ...]
+    good_end: str
+    bad_end: str
+    culprits: tuple[Commit, ...]
+    confidence: float
+    size: int
+    base: str
+    seen: dict[str, Sighting]
+    asked: int
+    recalled: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a search is about: the ends as hashes, the row of first parents in which a wrong end moves, the range between."""
+
+    row: tuple[str, ...]
+    good: int
+    bad: int
+    base: str
+    between: Range
+
+
+class Commits:
+    """The commits of the repository at `path` between two named ends.
+
+    A context manager, for git's processes. `build` is an executable script; `check` is one too, or a case on a target, whose failure at the bad end is then followed.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        good: str,
+        bad: str,
+        check: Path | CaseCheck,
+        build: Path | None = None,
+        *,
+        paths: tuple[str, ...] = (),
+        first_parent: bool = False,
+        sparse: tuple[str, ...] = (),
+        root: Path,
+        say: Say = print,
+    ):
+        self._repository = open_repository(path)
+        self._path, self._check, self._build, self._say = Path(self._repository.git_dir), check, build, say
+        self._paths, self._first_parent, self._sparse = paths, first_parent, sparse
+        self.plan = self._planned(good, bad)
+        question = check.question if isinstance(check, CaseCheck) else {"check": script_digest(check)}
+        self._journal = Journal(
+            root, {"source": "commits", "build": script_digest(build), "sparse": sparse, **question}
+        )
+        self.wanted: Sighting | None = None
+        self._turns: Counter[str] = Counter()
+        self.seen: dict[str, Sighting] = {}
+        self.asked = self.recalled = 0
+
+    def __enter__(self) -> "Commits":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._repository.close()
+
+    def recall(self, commit: str) -> Sighting | None:
+        """What an earlier probe of a commit with the same files saw."""
+        return self._journal.get(tree_of(self._repository, commit))
+
+    def search(
+        self,
+        *,
+        chance: Given = None,
+        confidence: float = 0.99,
+        jobs: int = 1,
+        tell: Callable[[Progress], None] = lambda progress: None,
+    ) -> Found:
+        """Find the commit that brought or took away the failure.
+
+        A chance of `auto` is measured at the bad end, by running it several times; one that is None when it was seen to be flaky.
+        """
+        talk = self._talk(chance, confidence, jobs)
+        with (
+            ThreadPoolExecutor(jobs) as pool,  # left last: the workshop ends the scripts that its threads wait for
+            Workshop(self._path, self._check, self._build, self._journal.folder, jobs, sparse=self._sparse) as workshop,
+        ):
+            wanted, progress = next(talk)
+            while True:
+                if progress is not None:
+                    tell(progress)
+                seen = in_order(pool, lambda commit: self._see(workshop, commit), wanted)
+                try:
+                    self._follow(dict(zip(wanted, seen, strict=True)))
+                    wanted, progress = talk.send([answer(item, self.wanted) for item in seen])
+                except StopIteration as stop:
+                    found: Found = stop.value
+                    return found
+
+    def _follow(self, seen: dict[str, Sighting]) -> None:
+        """Follow one failure: that of the bad end, else the first that is met. A script tells no failure from another."""
+        if self.wanted is None:
+            bad = seen.get(self.plan.row[self.plan.bad])
+            failing = [item for item in (bad, *seen.values()) if item is not None and item.state == "fails"]
+            self.wanted = failing[0] if failing else None
+
+    def _planned(self, good: str, bad: str) -> Plan:
+        repository = self._repository
+        good, bad = commit_named(repository, good), commit_named(repository, bad)
+        if good == bad:
+            raise BadInput("the good and the bad end are the same commit")
+        base = ""
+        if not is_ancestor(repository, good, bad) and not is_ancestor(repository, bad, good):
+            base = good = merge_base(repository, good, bad)
+        old, new = (good, bad) if is_ancestor(repository, good, bad) else (bad, good)
+        before = first_parents(repository, None, old)
+        head = str(repository.head.commit)
+        after = first_parents(repository, new, head) if is_ancestor(repository, new, head) else []
+        row = (*before, new, *after)
+        place = {old: len(before) - 1, new: len(before)}
+        between = read_range(repository, old, new, self._paths, self._first_parent)
+        return Plan(row, place[good], place[bad], base, between)
+
+    def _talk(self, given: Given, confidence: float, width: int) -> Talk:
+        plan = self.plan
+        chance: float | Chance = given if isinstance(given, float) else 1.0
+        if given == "auto":
+            measuring = measure()
+            next(measuring)
+            while True:
+                (told,) = yield [plan.row[plan.bad]], None
+                try:
+                    measuring.send(told)
+                except StopIteration as stop:
+                    chance = measured = stop.value
+                    self._say(f"the bad end showed the failure in {measured.failures} of {measured.runs} runs")
+                    break
+        mean = chance.mean if isinstance(chance, Chance) else chance
+        settling = settle_ends(len(plan.row), plan.good, plan.bad, mean, confidence, ask_good_once=False)
+        places = next(settling)
+        while True:
+            answers = yield [plan.row[place] for place in places], None
+            if given is None and self.wanted is not None and self.wanted.flaky:
+                return (yield from self._talk("auto", confidence, width))
+            try:
+                places = settling.send(answers)
+            except StopIteration as stop:
+                ends: Ends = stop.value
+                break
+        if ends.trouble:
+            return self._found(ends, None, plan.between)
+        old, new = plan.row[ends.old], plan.row[ends.new]
+        between = plan.between
+        if ends.wrong:
+            between = read_range(self._repository, old, new, self._paths, self._first_parent)
+        size = len(between.commits)
+        linear = all(parents == ((place - 1,) if place else ()) for place, parents in enumerate(between.parents))
+        search = Search(
+            Chain(size) if linear else Graph(between.parents),
+            direction=ends.direction,
+            chance=chance,
+            confidence=confidence,
+            width=width,
+        )
+        inner = hunt(search)
+        try:
+            places, progress = next(inner)
+            while True:
+                answers = yield [between.commits[place] for place in places], progress
+                places, progress = inner.send(answers)
+        except StopIteration:
+            return self._found(ends, search.finding, between)
+
+    def _see(self, workshop: Workshop, commit: str) -> Sighting:
+        tree = tree_of(self._repository, commit)
+        turn = self._turns[tree]
+        self._turns[tree] += 1
+        known = self._journal.get(tree, turn)
+        if known is None:
+            start = time.monotonic()
+            known = workshop.probe(commit, tree)
+            self._journal.put(tree, known, time.monotonic() - start, turn)
+            self.asked += 1
+            self._say(f"{commit[:12]}: {known.symptom}")
+        else:
+            self.recalled += 1
+        if commit not in self.seen or known.state == "fails":
+            self.seen[commit] = known
+        return known
+
+    def _found(self, ends: Ends, finding: Finding | None, between: Range) -> Found:
+        culprits = finding.candidates if finding else ()
+        trouble = str(ends.trouble)
+        if between.closed and culprits == (len(between.commits) - 1,):
+            culprits, trouble = (), "elsewhere"
+        old, new = self.plan.row[ends.old], self.plan.row[ends.new]
+        regression = ends.direction is Direction.REGRESSION
+        return Found(
+            ends.direction,
+            trouble,
+            tuple((self.plan.row[place], told.value) for place, told in ends.wrong),
+            old if regression else new,
+            new if regression else old,
+            tuple(describe(self._repository, between.commits[place]) for place in culprits),
+            finding.confidence if finding else 0.0,
+            len(between.commits),
+            self.plan.base,
+            self.seen,
+            self.asked,
+            self.recalled,
+        )

@@ -1,0 +1,155 @@
+"""Commits of a local repository, read through git: names, ranges with merges, what a commit changed. Nothing is written."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opsieve.gen.model.bad_input import BadInput, shown
+
+if TYPE_CHECKING:
+    from git import Repo
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?")
+_PULL = re.compile(r"#(\d{1,9})(?!\w)")
+_GITHUB = re.compile(r"(?:https://|git@|ssh://git@)github\.com[/:]([\w.-]{1,100}/[\w.-]{1,100}?)(?:\.git)?/?")
+_FILES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Commits that `new` has and `old` has not, every one after its parents, so that the last is `new`.
+
+    `parents` are places in `commits`; parents outside are left out. `closed` tells that `new` touches none of the paths asked
+    for and stands there only to close the range.
+    """
+
+    commits: tuple[str, ...]
+    parents: tuple[tuple[int, ...], ...]
+    closed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What a person wants to know of a commit; `pull_request` is the number in its subject, `link` its page where known."""
+
+    sha: str
+    subject: str
+    author: str
+    date: str
+    parents: tuple[str, ...]
+    files: tuple[str, ...]
+    diffstat: str
+    pull_request: str
+    link: str
+
+
+def open_repository(path: Path) -> "Repo":
+    """The repository at `path`; BadInput when there is none."""
+    import git
+
+    try:
+        return git.Repo(path)
+    except (git.InvalidGitRepositoryError, git.NoSuchPathError):
+        raise BadInput(f"{shown(path, 200)} is no git repository") from None
+
+
+def commit_named(repository: "Repo", name: str) -> str:
+    """The hash of the commit that a tag, a branch, a hash or a date names (a date: the last commit of HEAD before it)."""
+    import git
+
+    try:
+        if name.startswith("-"):
+            raise ValueError
+        if _DATE.fullmatch(name):
+            found = repository.git.rev_list("-1", "--first-parent", f"--before={name}", "HEAD")
+        else:
+            found = repository.git.rev_parse("--verify", "--quiet", f"{name}^{{commit}}")
+        if not found:
+            raise ValueError
+    except (git.GitCommandError, ValueError):
+        raise BadInput(f"the repository has no commit {shown(name)}: name a tag, a branch, a hash or a date") from None
+    return str(found)
+
+
+def tag_of(path: Path, release: str) -> str:
+    """The tag of a release, `v1.20.0` or `1.20.0` or one that ends so; BadInput when there is none."""
+    with open_repository(path) as repository:
+        tags = [tag.name for tag in repository.tags]
+    for wanted in (f"v{release}", release):
+        if wanted in tags:
+            return wanted
+    ends = [tag for tag in tags if re.search(rf"(?<![\d.]){re.escape(release)}$", tag)]
+    if not ends:
+        raise BadInput(f"the repository {shown(path, 200)} has no tag for release {shown(release)}")
+    return min(ends, key=len)
+
+
+def is_ancestor(repository: "Repo", old: str, new: str) -> bool:
+    """Whether `new` has `old` among its ancestors, itself counted."""
+    return repository.is_ancestor(repository.commit(old), repository.commit(new))
+
+
+def merge_base(repository: "Repo", a: str, b: str) -> str:
+    """The newest commit that both have; BadInput when they share none."""
+    found = repository.merge_base(repository.commit(a), repository.commit(b))
+    if not found:
+        raise BadInput("the good and the bad end share no history")
+    return str(found[0])
+
+
+def first_parents(repository: "Repo", old: str | None, new: str, most: int = 10_000) -> list[str]:
+    """The row of first parents that leads to `new`, oldest first: what is not in `old`'s history (all for None)."""
+    limits = [f"^{old}"] if old else []
+    lines = repository.git.rev_list("--first-parent", f"--max-count={most}", new, *limits).splitlines()
+    return [str(line) for line in reversed(lines)]
+
+
+def read_range(
+    repository: "Repo", old: str, new: str, paths: tuple[str, ...] = (), first_parent: bool = False
+) -> Range:
+    """The commits to search. With `paths`, only those that touch one of them, with the parents that are left, and `new`."""
+    options = ["--topo-order", "--reverse", "--parents"] + ["--first-parent"] * first_parent
+    commits: list[str] = []
+    above: list[list[str]] = []
+    for line in repository.git.rev_list(*options, new, f"^{old}", "--", *paths).splitlines():
+        sha, *ancestors = line.split()
+        commits.append(sha)
+        above.append(ancestors[:1] if first_parent else ancestors)
+    closed = bool(paths) and new not in commits
+    if closed:
+        inner = {parent for ancestors in above for parent in ancestors}
+        above.append([sha for sha in commits if sha not in inner])
+        commits.append(new)
+    where = {sha: place for place, sha in enumerate(commits)}
+    parents = tuple(tuple(where[sha] for sha in ancestors if sha in where) for ancestors in above)
+    return Range(tuple(commits), parents, closed)
+
+
+def tree_of(repository: "Repo", sha: str) -> str:
+    """The hash of a commit's files: equal trees build equally."""
+    return str(repository.git.rev_parse(f"{sha}^{{tree}}"))
+
+
+def describe(repository: "Repo", sha: str) -> Commit:
+    """A commit for a report; names of files are bounded in number, the text is as the author wrote it."""
+    commit = repository.commit(sha)
+    text = commit.message if isinstance(commit.message, str) else commit.message.decode("utf-8", "replace")
+    subject = text.splitlines()[0][:300] if text.strip() else ""
+    pull = _PULL.search(subject)
+    options = ("--root", "-r", "-m", "--first-parent", "--no-commit-id")
+    files = repository.git.diff_tree(*options, "--name-only", sha).splitlines()
+    stat = repository.git.diff_tree(*options, "--shortstat", sha).strip()
+    origin = next((remote.url for remote in repository.remotes if remote.name == "origin"), "")
+    page = _GITHUB.fullmatch(origin)
+    return Commit(
+        str(sha),
+        subject,
+        str(commit.author.name or "")[:100],
+        commit.authored_datetime.isoformat(),
+        tuple(parent.hexsha for parent in commit.parents),
+        tuple(files[:_FILES]),
+        stat,
+        pull[1] if pull else "",
+        f"https://github.com/{page[1]}/commit/{sha}" if page else "",
+    )

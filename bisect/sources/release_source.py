@@ -1,0 +1,93 @@
+"""The releases of a package as versions to bisect over."""
+
+import contextlib
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from opsieve.backends.compare import POLICY, Policy
+from opsieve.backends.registry import display, names, plugin, resolve
+from opsieve.backends.releases.installers import release_key
+from opsieve.backends.releases.releases import ReleaseStore
+from opsieve.backends.target import Target
+from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.workers import Workers
+from opsieve.bisect.sources.journal import Journal, case_digest
+from opsieve.bisect.sources.outcome import Sighting, look
+from opsieve.bisect.sources.version_sequence import Row, Say
+from opsieve.gen.case.case import Case
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.triage.fingerprint.fingerprint import VERSION
+
+_FRESH = 3600.0  # seconds
+_MAX_BYTES = 1 << 20
+
+
+class Releases(Row):
+    """Probes of one case in the releases of a package; `target` gives the backend and its options, its release is ignored.
+
+    A release that cannot be installed or imported is untestable.
+    """
+
+    def __init__(
+        self, case: Case, target: Target, workers: Workers, root: Path, *, policy: Policy = POLICY, say: Say = print
+    ):
+        self.target = replace(resolve(target), release="")
+        question = {
+            "case": case_digest(case),
+            "target": display(self.target),
+            "tolerance": list(policy.tolerance) if policy.tolerance else None,
+            "fingerprints": VERSION,
+            "source": "releases",
+        }
+        self._case, self._workers, self._policy = case, workers, policy
+        super().__init__(self.try_release, Journal(root, question), self.target.backend, say)
+
+    def try_release(self, version: str) -> Sighting:
+        """What a release shows, asked now."""
+        return look(self._case, replace(self.target, release=version), Lab(self._workers), self._policy)
+
+
+def backend_of(package: str) -> str:
+    """The backend whose releases are those of a package; BadInput when none is."""
+    there = {plugin(name).backend.package: name for name in names() if plugin(name).backend.package}
+    if package not in there:
+        raise BadInput(f"no backend runs the package {shown(package)}; there are {', '.join(sorted(there))}")
+    return there[package]
+
+
+def releases_of(package: str, offline: bool, store: ReleaseStore | None = None, root: Path | None = None) -> list[str]:
+    """The releases to search, oldest first: those of the index, or those in the store when `offline`.
+
+    What the index said is kept in `root` for an hour: it takes as long to ask as many probes.
+    """
+    store = store or ReleaseStore()
+    if offline:
+        found = list(dict.fromkeys(release for release, _ in store.installed(package)))
+    else:
+        found = _listed(package, store, root / "listed" / f"{package}.json" if root else None)
+    if not found:
+        where = "in the store; leave --offline out" if offline else "that can run here"
+        raise BadInput(f"there is no release of {shown(package)} {where}")
+    return found
+
+
+def _listed(package: str, store: ReleaseStore, file: Path | None) -> list[str]:
+    """The releases on the index, as it told within the last hour where `file` has that."""
+    try:
+        if file is not None and 0 <= time.time() - file.stat().st_mtime < _FRESH:
+            found = msgspec.json.decode(file.read_bytes()[:_MAX_BYTES], type=list[str])
+            return sorted(found, key=release_key)
+    except (OSError, msgspec.DecodeError, BadInput):
+        pass  # none, or damaged: the index is asked
+    found = store.available(package)
+    if file is not None:
+        with contextlib.suppress(OSError):  # it is asked again the next time
+            file.parent.mkdir(parents=True, exist_ok=True)
+            part = file.with_suffix(f".{os.getpid()}")
+            part.write_bytes(msgspec.json.encode(found))
+            part.replace(file)
+    return found

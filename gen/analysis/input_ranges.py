@@ -1,0 +1,276 @@
+"""Leaf ranges under which every declared domain holds: input values without a NaN or an infinity, and without a run.
+
+Where the intervals (gen/analysis/intervals.py) show a breach, the leaves that reach it are narrowed or moved, one at a time, to whatever interval
+brings the breach off, or nearest to it, without raising one before it: coordinate descent over a fixed menu of intervals, then all
+leaves together, then seeded restarts. A point is the last resort: of points, interval arithmetic is exact for most operators. What no
+choice mends is told and left.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from opsieve.gen.analysis.intervals import Breach, first_breach, push
+from opsieve.gen.analysis.typed_graph import Outline, movable, outline
+from opsieve.gen.build.rng import Draw
+from opsieve.gen.build.writing import filled
+from opsieve.gen.model.tensors import write_tensor
+from opsieve.gen.spec.declaration import Bounds, Tensor
+from opsieve.gen.spec.dtype_facts import LARGEST
+
+# Places where usual operators are defined, wide ones first; then points.
+_MENU: tuple[Bounds, ...] = (
+    (0.2, 2.0),
+    (-0.9, 0.9),
+    (1.1, 3.0),
+    (-2.0, -0.2),
+    (0.5, 0.9),
+    (2.0, 8.0),
+    (-0.5, -0.1),
+    (-8.0, -2.0),
+    (-0.1, 0.1),
+    (10.0, 50.0),
+    (-50.0, -10.0),
+    (0.9, 1.1),
+    (1e-3, 1e-2),
+    (100.0, 400.0),
+)
+_POINTS = (0.0, 0.5, 1.0, -0.5, 1.5, -1.0, 3.0, -3.0, 0.1, 20.0, -20.0, 200.0, -200.0)
+_ROUNDS = 6  # of coordinate descent for one breach
+_RESTARTS = 12
+_MOST_LEAVES = 16  # of those that reach a breach, the nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """`ranges` are the leaves that were narrowed or moved, by name; `left` the breaches that no choice mended, in the graph's order."""
+
+    ranges: Mapping[str, Bounds]
+    left: tuple[Breach, ...]
+
+
+def repaired(graph: Outline, seed: int, weights: bool = False) -> Repair:
+    """Narrow the leaves of a graph until every declared domain holds, as far as it can be done; `weights` may move too.
+
+    The graph's tensors hold the new intervals afterwards. Equal seeds give equal repairs.
+    """
+    leaves = movable(graph, weights)
+    search = _Search(graph, leaves, Draw(f"repair {seed}"))
+    left: list[Breach] = []
+    while (breach := first_breach(graph, {item.place for item in left})) is not None:
+        if not search.mend(breach, {item.place for item in left}):
+            left.append(breach)
+    return Repair(search.moved(), tuple(left))
+
+
+class Guesses:
+    """Ranges for float leaves, drawn from the menu. Intervals can be too wide to show that values are sound: a run may show what they cannot."""
+
+    def __init__(self, graph: Outline, seed: int, weights: bool = False) -> None:
+        self._search = _Search(graph, movable(graph, weights), Draw(f"guesses {seed}"))
+        self._places = {tensor.name: place for place, step in enumerate(graph.nodes) for tensor in step.outs}
+
+    def place(self, output: str) -> int:
+        """Where in the graph's order the node stands that makes a tensor; -1 for none."""
+        return self._places.get(output, -1)
+
+    def around(self, place: int) -> dict[str, Bounds]:
+        """For leaves that reach a node: for all of them one range, for each its own, or for one of them only. {} where there are none."""
+        search = self._search
+        names = search.floats(search.reach[place])
+        if not names:
+            return {}
+        way = search.draw.random()
+        if way < 1 / 3:
+            return dict.fromkeys(names, search.anywhere())
+        if way < 2 / 3:
+            names = [search.draw.choice(names)]
+        return {name: search.anywhere() for name in names}
+
+    def everywhere(self) -> dict[str, Bounds]:
+        """For each float leaf of the graph a range."""
+        return {name: self._search.anywhere() for name in self._search.floats(list(self._search.tensors))}
+
+
+def unreached(graph: Outline, output: str, weights: bool = False) -> bool:
+    """Whether no leaf that may move reaches the node that makes a tensor: then no choice of values changes it."""
+    reach = _reaching(graph, {tensor.name: tensor for tensor in movable(graph, weights)})
+    places = [place for place, step in enumerate(graph.nodes) if any(tensor.name == output for tensor in step.outs)]
+    return bool(places) and not reach[places[0]]
+
+
+def refilled(
+    model: onnx.ModelProto, inputs: Mapping[str, Any], ranges: Mapping[str, Bounds], seed: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Inputs, and weights by name, for the leaves of a model that `ranges` names: new elements, drawn between the bounds.
+
+    The other inputs are as they were; other weights are not told.
+    """
+    draw = Draw(f"refilled {seed}")
+    values = dict(inputs)
+    for name in [name for name in inputs if name in ranges]:
+        array = inputs[name]
+        values[name] = filled(array.dtype.name, array.shape, *ranges[name], draw.random())
+    weights = {
+        tensor.name: filled(tensor.dtype, tensor.shape, *ranges[tensor.name], draw.random())
+        for tensor in outline(model).leaves.values()
+        if tensor.name in ranges and tensor.name not in inputs and tensor.leaf != "input"
+    }
+    return values, weights
+
+
+def with_weights(model: onnx.ModelProto, weights: Mapping[str, "np.ndarray[Any, Any]"]) -> onnx.ModelProto:
+    """A copy of the model in which initializers and Constant nodes of these names hold these arrays; the model itself for none."""
+    if not weights:
+        return model
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    for proto in made.graph.initializer:
+        if proto.name in weights:
+            proto.CopyFrom(write_tensor(weights[proto.name], proto.name))
+    for node in made.graph.node:
+        if node.op_type == "Constant" and node.output and node.output[0] in weights:
+            for attribute in node.attribute:
+                if attribute.name == "value":
+                    attribute.t.CopyFrom(write_tensor(weights[node.output[0]]))
+    return made
+
+
+class _Search:
+    def __init__(self, graph: Outline, leaves: Sequence[Tensor], draw: Draw) -> None:
+        self.graph = graph
+        self.draw = draw
+        self.first = {tensor.name: (tensor.low, tensor.high) for tensor in leaves}
+        self.tensors = {tensor.name: tensor for tensor in leaves}
+        self.reach = _reaching(graph, self.tensors)
+        self.fed: dict[str, set[int]] = {name: set() for name in self.tensors}  # the places that a leaf reaches
+        for place, names in enumerate(self.reach):
+            for name in names:
+                self.fed[name].add(place)
+        self.met: list[Breach | None] = []  # by place, up to the one that is to be mended
+
+    def moved(self) -> dict[str, Bounds]:
+        return {
+            name: (tensor.low, tensor.high)
+            for name, tensor in self.tensors.items()
+            if (tensor.low, tensor.high) != self.first[name]
+        }
+
+    def mend(self, breach: Breach, excused: set[int]) -> bool:
+        """Whether leaves were found under which the breach is gone; else they are as before."""
+        names = self.reach[breach.place][-_MOST_LEAVES:]
+        before = {name: (self.tensors[name].low, self.tensors[name].high) for name in names}
+        starts: Iterator[dict[str, Bounds]] = iter((before, *self.together(names), *self.anyhow(names)))
+        for start in starts:
+            self.place(start)
+            if self.descend(names, breach.place, excused):
+                return True
+        self.place(before)
+        return False
+
+    def descend(self, names: Sequence[str], place: int, excused: set[int]) -> bool:
+        self.push(range(place + 1))
+        best = self.score("", place, excused)
+        for _ in range(_ROUNDS):
+            if best[0] > place:
+                return True
+            found: tuple[tuple[float, float], str, Bounds] | None = None
+            for name in reversed(names):
+                tensor = self.tensors[name]
+                kept = (tensor.low, tensor.high)
+                for candidate in self.candidates(name):
+                    tensor.low, tensor.high = candidate
+                    score = self.score(name, place, excused)
+                    if score > best:
+                        best, found = score, (score, name, candidate)
+                    if score[0] > place:
+                        return True
+                tensor.low, tensor.high = kept
+                self.push(sorted(self.fed[name]))
+            if found is None:
+                return False
+            self.place({found[1]: found[2]})
+            self.push(sorted(self.fed[found[1]]))
+        return best[0] > place
+
+    def push(self, places: Sequence[int]) -> None:
+        """Push intervals anew through the nodes at these places, or the first of them: those up to the one that is to be mended."""
+        if isinstance(places, range):
+            self.met = [None] * len(places)
+        for place in places:
+            if place >= len(self.met):
+                return
+            self.met[place] = push(self.graph.nodes[place], place)
+
+    def score(self, name: str, place: int, excused: set[int]) -> tuple[float, float]:
+        """How far the push comes without a breach, and by how little the first one misses; more is better.
+
+        Only what the leaf of that name reaches is pushed anew; what is behind the first breach is stale until `push`.
+        """
+        changed = self.fed.get(name, ())
+        for at in range(place + 1):
+            met = push(self.graph.nodes[at], at) if at in changed else self.met[at]
+            if met is not None and at not in excused:
+                return at, -met.amount
+        return math.inf, 0.0
+
+    def candidates(self, name: str) -> Iterator[Bounds]:
+        tensor = self.tensors[name]
+        low, high = tensor.low, tensor.high
+        whole = "float" not in tensor.dtype
+        middle, quarter = (low + high) / 2, (high - low) / 4
+        parts = ((middle, high), (low, middle), (middle - quarter, middle + quarter))
+        points = ((middle, middle), (low, low), (high, high), *_POINT_RANGES)
+        for a, b in (*parts, *(() if whole else _MENU), *points):
+            if whole:
+                a, b = math.ceil(a), math.floor(b)
+                if not self.first[name][0] <= a <= b <= self.first[name][1]:
+                    continue
+            elif max(-a, b) > LARGEST.get(tensor.dtype, 1.0):
+                continue
+            if (a, b) != (low, high):
+                yield a, b
+
+    def floats(self, names: Sequence[str]) -> list[str]:
+        return [name for name in names if "float" in self.tensors[name].dtype]
+
+    def anywhere(self) -> Bounds:
+        return self.draw.choice(_MENU if self.draw.random() < 0.5 else _POINT_RANGES)
+
+    def together(self, names: Sequence[str]) -> Iterator[dict[str, Bounds]]:
+        """All leaves at the same place."""
+        floats = self.floats(names)
+        if len(floats) > 1:
+            for bounds in (*_MENU[:6], *((point, point) for point in _POINTS[:6])):
+                yield dict.fromkeys(floats, bounds)
+
+    def anyhow(self, names: Sequence[str]) -> Iterator[dict[str, Bounds]]:
+        floats = self.floats(names)
+        for _ in range(_RESTARTS if floats else 0):
+            yield {name: self.anywhere() for name in floats}
+
+    def place(self, ranges: Mapping[str, Bounds]) -> None:
+        for name, (low, high) in ranges.items():
+            self.tensors[name].low, self.tensors[name].high = low, high
+
+
+_POINT_RANGES = tuple((point, point) for point in _POINTS)
+
+
+def _reaching(graph: Outline, leaves: Mapping[str, Tensor]) -> list[list[str]]:
+    """For each node the names of the leaves that reach it, in the order in which they are met."""
+    reach: dict[int, dict[str, None]] = {id(tensor): {name: None} for name, tensor in leaves.items()}
+    found: list[list[str]] = []
+    for step in graph.nodes:
+        met: dict[str, None] = {}
+        for tensor in (*step.ins, *(inner for body in step.bodies.values() for inner in body.reads())):
+            if tensor is not None:
+                met.update(reach.get(id(tensor), {}))
+        for tensor in step.outs:
+            reach[id(tensor)] = met
+        found.append(list(met))
+    return found

@@ -1,0 +1,316 @@
+"""Which numbers can stand at every place of a model: intervals pushed from its leaves through the declarations' `bounds`.
+
+For every tensor an interval that holds all its elements (one interval a tensor, in float64; rounding of a narrower type may leave it by a
+few units in the last place), as long as nothing before it left the domain where its operator is defined. Where an operator's `safe`
+domain does not hold all of an operand, or a result may leave its type, there is a `Breach`; behind it the push goes on as if the
+operand had stayed inside. Interval arithmetic: R. E. Moore, Interval Analysis, 1966; nothing is said of how elements hang together,
+so a breach means "may", no breach means "cannot".
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from opsieve.gen.analysis.typed_graph import ODD, Outline, Step, span
+from opsieve.gen.spec.declaration import Bounds, Tensor
+from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.dtype_facts import LARGEST
+
+# The largest finite number of each floating-point type.
+FINITE = {"float64": 1.7e308, "float32": 3.4e38, "bfloat16": 3.3e38, "float16": 65504.0}
+RESULT = -1  # the place of a breach that is no operand's: the result may leave its type
+RELATION = -2  # operands that do not go together
+_ROUNDS = 4  # turns of a loop after which a state that still grows can be anything
+_GRAPHS = ("If", "Loop", "Scan", "SequenceMap")
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """A node (`place` in the graph's order) where numbers may be undefined or infinite.
+
+    `position` is the operand that may leave `domain`, RESULT or RELATION; `tensor`, `low` and `high` tell what may leave.
+    `amount` is by how much, for comparing two of the same node: 0 is inside.
+    """
+
+    place: int
+    node: str
+    operator: str
+    position: int
+    tensor: str
+    domain: Domain
+    low: float
+    high: float
+    amount: float
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Numbers from `low` to `high`, with the arithmetic that declarations' `relation`s use; torch tensors have the same."""
+
+    low: float
+    high: float
+
+    def __neg__(self) -> "Interval":
+        return Interval(-self.high, -self.low)
+
+    def __add__(self, other: "Interval | float") -> "Interval":
+        b = _interval(other)
+        return Interval(self.low + b.low, self.high + b.high)
+
+    def __sub__(self, other: "Interval | float") -> "Interval":
+        return self + -_interval(other)
+
+    def __mul__(self, other: "Interval | float") -> "Interval":
+        b = _interval(other)
+        ends = [_times(p, q) for p in (self.low, self.high) for q in (b.low, b.high)]
+        return Interval(min(ends), max(ends))
+
+    def __radd__(self, other: float) -> "Interval":
+        return self + other
+
+    def __rsub__(self, other: float) -> "Interval":
+        return -self + other
+
+    def __rmul__(self, other: float) -> "Interval":
+        return self * other
+
+    def log(self) -> "Interval":
+        """The logarithm; of nothing positive it is -inf."""
+        return Interval(
+            math.log(self.low) if self.low > 0 else -math.inf, math.log(self.high) if self.high > 0 else -math.inf
+        )
+
+    def abs(self) -> "Interval":
+        """The magnitude."""
+        low = 0.0 if self.low <= 0 <= self.high else min(abs(self.low), abs(self.high))
+        return Interval(low, max(abs(self.low), abs(self.high)))
+
+
+def _interval(value: "Interval | float") -> Interval:
+    return value if isinstance(value, Interval) else Interval(value, value)
+
+
+def _times(a: float, b: float) -> float:
+    return 0.0 if a == 0 or b == 0 else a * b  # zero times whatever an end stands for
+
+
+def breaches(graph: Outline) -> list[Breach]:
+    """Push the leaves' intervals through a graph; every breach, in order. The graph's tensors hold their intervals afterwards."""
+    return list(_pushed(graph, frozenset()))
+
+
+def first_breach(graph: Outline, excused: Collection[int] = (), upto: int | None = None) -> Breach | None:
+    """The same up to the first breach of a node that is not excused; None when there is none among the first `upto` + 1 nodes."""
+    for breach in _pushed(graph, excused, upto):
+        return breach
+    return None
+
+
+def unknown(graph: Outline) -> list[str]:
+    """After a push: float tensors of which nothing can be said (an operator without a declaration, a missing type)."""
+    return [
+        tensor.name
+        for tensor in graph.tensors()
+        if (not tensor.dtype or "float" in tensor.dtype)
+        and not (math.isfinite(tensor.low) and math.isfinite(tensor.high))
+    ]
+
+
+def _pushed(graph: Outline, excused: Collection[int], upto: int | None = None) -> Iterator[Breach]:
+    for place, step in enumerate(graph.nodes):
+        if upto is not None and place > upto:
+            return
+        met = push(step, place)
+        if met is not None and place not in excused:
+            yield met
+
+
+def push(step: Step, place: int) -> Breach | None:
+    """Set the intervals of a step's outputs from those of its inputs; what may leave a domain."""
+    if step.bodies and step.operator in _GRAPHS:
+        return _bodies(step, place)
+    op = step.op
+    if op is None or not step.typed:
+        _set(step, None, False)
+        return None
+    met = None
+    kept: list[tuple[Tensor, float, float]] = []
+    for position, domain in enumerate(op.safe):
+        tensor = step.ins[position] if position < len(step.ins) else None
+        if tensor is None or tensor.dtype == "bool" or tensor.within(domain) or not math.prod(tensor.shape):
+            continue
+        met = met or _operand(step, place, position, tensor, domain)
+        kept.append((tensor, tensor.low, tensor.high))
+        tensor.low, tensor.high = _inside(tensor, domain)
+    try:
+        found = op.bounds(step.ins, step.attrs)  # type: ignore[arg-type]
+    except ODD:
+        found = None  # of what the rules were not written for nothing is said
+    for tensor, low, high in reversed(kept):
+        tensor.low, tensor.high = low, high
+    finite = all(
+        tensor is None or (math.isfinite(tensor.low) and math.isfinite(tensor.high))
+        for tensor in step.ins
+        if tensor is None or "float" in tensor.dtype
+    )
+    left = _set(step, found, finite)
+    if met is None and left is not None:
+        met = _result(step, place, left)
+    return met
+
+
+def _set(step: Step, found: Bounds | Sequence[Bounds] | None, finite: bool) -> tuple[Tensor, float, float] | None:
+    """Give the outputs their intervals; the first float output that may leave its type, with the interval it would have had.
+
+    With operands that are not `finite` that is no news: a breach before told it, or nothing is known.
+    """
+    left = None
+    for place, tensor in enumerate(step.outs):
+        widest = span(tensor.dtype)
+        low, high = widest
+        if found is not None:
+            if isinstance(found, list):
+                low, high = found[place] if place < len(found) else widest
+            else:
+                low, high = found  # type: ignore[assignment]
+            if isinstance(low, complex) or isinstance(high, complex) or math.isnan(low) or math.isnan(high):
+                low, high = widest
+        limit = FINITE.get(tensor.dtype)
+        if limit is None:
+            if low < widest[0] or high > widest[1]:
+                low, high = widest  # an integer goes round
+        elif finite and (low < -limit or high > limit):
+            left = left or (tensor, low, high)
+            room = LARGEST[tensor.dtype]
+            low, high = (-room, room) if found is not None else widest
+        tensor.low, tensor.high = low, high
+    return left
+
+
+def _inside(tensor: Tensor, domain: Domain) -> Bounds:
+    """The part of a tensor's interval that is in a domain; an end of the domain where there is none."""
+    low, high = max(tensor.low, domain.low), min(tensor.high, domain.high)
+    if low > high:
+        low = high = domain.low if tensor.high < domain.low else domain.high
+    if domain.nonzero and low <= 0 <= high:
+        low, high = _nonzero(tensor, low, high)
+    return low, high
+
+
+def _nonzero(tensor: Tensor, low: float, high: float) -> Bounds:
+    least = 1.0 if "int" in tensor.dtype else 1e-3
+    if high >= least:
+        return least, high
+    return (low, -least) if low <= -least else (least, least)
+
+
+def _operand(step: Step, place: int, position: int, tensor: Tensor, domain: Domain) -> Breach:
+    low, high = tensor.low, tensor.high
+    amount = _measure(max(domain.low - low, 0.0)) + _measure(max(high - domain.high, 0.0))
+    if domain.nonzero and low <= 0 <= high:
+        amount += _measure(min(-low, high) + 1e-3)
+    return Breach(place, step.name, step.operator, position, tensor.name, domain, low, high, amount)
+
+
+def _result(step: Step, place: int, left: tuple[Tensor, float, float]) -> Breach:
+    """What tells of a result that may leave its type: the declaration's relation if it has one, else the sizes of the operands."""
+    tensor, low, high = left
+    limit = FINITE[tensor.dtype]
+    op = step.op
+    given = [t for t in step.ins if t is not None]
+    if op is not None and op.relation is not None and len(given) == len(step.ins):
+        asked = op.relation(*(Interval(t.low, t.high) for t in given))
+        amount = sum(_measure(-found.low) for found in asked if found.low < 0)
+        if amount:
+            return Breach(
+                place, step.name, step.operator, RELATION, tensor.name, Domain(-limit, limit), low, high, amount
+            )
+    amount = sum(_measure(t.high - t.low) + _measure(t.size) for t in given if "float" in t.dtype)
+    return Breach(place, step.name, step.operator, RESULT, tensor.name, Domain(-limit, limit), low, high, amount + 1)
+
+
+def _measure(distance: float) -> float:
+    """A distance on a scale on which 1e-3 and 1e30 can be added; 1e9 for an infinite one."""
+    return math.log1p(distance * 1e3) if math.isfinite(distance) else 1e9
+
+
+# Bodies: their inputs take the intervals of what they are handed, states are joined turn by turn until they no longer grow.
+
+
+def _bodies(step: Step, place: int) -> Breach | None:
+    met: list[Breach] = []
+
+    def turn(body: Outline) -> None:
+        met.extend(_pushed(body, ()))
+
+    if step.operator == "If":
+        for body in step.bodies.values():
+            turn(body)
+        for at, out in enumerate(step.outs):
+            ends = [body.outputs[at] for body in step.bodies.values() if at < len(body.outputs)]
+            if ends:
+                out.low, out.high = min(t.low for t in ends), max(t.high for t in ends)
+    elif step.operator == "SequenceMap":
+        body = step.bodies["body"]
+        _hand(body.inputs, step.ins)
+        turn(body)
+        _take(step.outs, body.outputs)
+    else:
+        _looped(step, turn)
+    if not met:
+        return None
+    inner = met[0]
+    return Breach(
+        place,
+        step.name,
+        step.operator,
+        RESULT,
+        inner.tensor,
+        inner.domain,
+        inner.low,
+        inner.high,
+        sum(item.amount for item in met),
+    )
+
+
+def _looped(step: Step, turn: "Callable[[Outline], None]") -> None:
+    body = step.bodies["body"]
+    if step.operator == "Loop":
+        skipped, states = 2, len(step.ins) - 2
+        for tensor, (low, high) in zip(body.inputs, ((0.0, 2.0**31), (0.0, 1.0)), strict=False):
+            tensor.low, tensor.high = low, high
+        if step.ins and step.ins[0] is not None and body.inputs:
+            body.inputs[0].high = max(step.ins[0].high - 1, 0.0)
+    else:
+        skipped, states = 0, len(step.ins) - int(step.attrs.get("num_scan_inputs", 0))
+    _hand(body.inputs[skipped:], step.ins[skipped:])
+    carried, made = body.inputs[skipped : skipped + states], body.outputs[skipped // 2 :]
+    starts = [(tensor.low, tensor.high) for tensor in carried]
+    for count in range(_ROUNDS + 2 * len(carried) + 1):  # from _ROUNDS on each turn gives up an end of one of them
+        turn(body)
+        grows = [(a, b) for a, b in zip(carried, made, strict=False) if b.low < a.low or b.high > a.high]
+        if not grows:
+            break
+        for a, b in grows:
+            wide = span(a.dtype) if count >= _ROUNDS - 1 else (b.low, b.high)
+            a.low, a.high = (
+                min(a.low, wide[0]) if b.low < a.low else a.low,
+                max(a.high, wide[1]) if b.high > a.high else a.high,
+            )
+    for a, b, (low, high) in zip(
+        carried, made, starts, strict=False
+    ):  # what a turn gives from all of it is as sound, and less
+        a.low, a.high = min(low, b.low), max(high, b.high)
+    _take(step.outs, [*carried, *made[states:]])
+
+
+def _hand(inputs: Sequence[Tensor], given: Sequence[Tensor | None]) -> None:
+    for tensor, source in zip(inputs, given, strict=False):
+        tensor.low, tensor.high = (source.low, source.high) if source is not None else span(tensor.dtype)
+        if source is not None and (not tensor.dtype or (not tensor.shape and source.shape)):
+            tensor.dtype = tensor.dtype or source.dtype.rpartition("(")[2].rstrip(")")
+
+
+def _take(outs: Sequence[Tensor], given: Sequence[Tensor]) -> None:
+    for tensor, source in zip(outs, given, strict=False):
+        tensor.low, tensor.high = source.low, source.high

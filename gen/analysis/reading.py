@@ -1,0 +1,232 @@
+"""An ONNX model read as nodes and tensors of the generator, so that a new program can be made of its parts.
+
+Types come from the operators' declarations, from the leaves on, and from the model's own `value_info` where there is no
+declaration or it does not agree. Elements of small constants are kept, of larger ones only the interval that they lie in.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, helper, numpy_helper
+
+from opsieve.gen.build.graph_builder import Body, Node
+from opsieve.gen.model.tensors import DTYPES, OptionalType, SequenceType, TensorType, Value, read_type
+from opsieve.gen.operators.catalogue import operators
+from opsieve.gen.spec.declaration import Attributes, Bounds, Operator, Tensor, Typed
+from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, USUAL
+from opsieve.gen.spec.schema import NEWEST, OLDEST
+
+_KEPT = 64  # elements of a constant that are kept
+_DOMAINS = ("", "ai.onnx", "com.microsoft")
+_DEPTH = 8  # bodies within bodies
+
+
+class Unreadable(Exception):
+    """The model has something that the generator has no notion of; the message says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A model as read: its opset, nodes in order, and what its graph gives. Leaves are the tensors that no node makes."""
+
+    opset: int
+    nodes: tuple[Node, ...]
+    outputs: tuple[Tensor, ...]
+
+
+def read(model: onnx.ModelProto, inputs: Mapping[str, Value]) -> Source:
+    """A model of sound structure (gen/model/structure.py), with a value for every input: they bind symbolic dimensions.
+
+    Unreadable for opsets before 13, local functions, other domains than ONNX's and onnxruntime's, sparse tensors, inputs that
+    are no tensors, and values of which neither a declaration nor the model tells element type and rank.
+    """
+    versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
+    opset = versions[0] if versions else 0
+    if not OLDEST <= opset <= NEWEST:
+        raise Unreadable(f"opset {opset}")
+    if model.functions or model.graph.sparse_initializer:
+        raise Unreadable("local functions or sparse tensors")
+    reader = _Reader()
+    scope: dict[str, Tensor] = {}
+    for tensor in model.graph.initializer:
+        scope[tensor.name] = leaf(tensor.name, numpy_helper.to_array(tensor), DTYPES[tensor.data_type], "initializer")
+    for info in model.graph.input:
+        if info.name not in scope:
+            type_ = read_type(info.type)
+            if not isinstance(type_, TensorType) or info.name not in inputs:
+                raise Unreadable("an input that is no tensor")
+            scope[info.name] = leaf(info.name, np.asarray(inputs[info.name]), type_.dtype, "input")
+    nodes = reader.nodes(model.graph, scope, 0)
+    outputs = tuple(scope[info.name] for info in model.graph.output if info.name in scope)
+    return Source(opset, tuple(nodes), outputs)
+
+
+def leaf(name: str, array: Any, dtype: str, kind: str) -> Tensor:
+    """A leaf with the type and interval of an array, and its elements when they are few and no input's."""
+    if dtype not in LARGEST:
+        raise Unreadable(f"elements of type {dtype}")
+    shape = tuple(int(side) for side in array.shape)
+    values: tuple[Any, ...] | None = None
+    if kind != "input" and array.size <= _KEPT:
+        flat = array.ravel()
+        values = tuple(flat.tolist() if flat.dtype.type.__module__ == "numpy" else flat.astype(np.float64).tolist())
+    return Tensor(name, dtype, shape, *_interval(array, dtype), values, kind)
+
+
+def _interval(array: Any, dtype: str) -> Bounds:
+    if dtype == "string" or not array.size:
+        return USUAL[dtype]
+    numbers = array.astype(np.float64)
+    low, high = float(numbers.min()), float(numbers.max())
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else USUAL[dtype]
+
+
+class _Reader:
+    """Reads graphs; names of unknown sizes are counted over all of them."""
+
+    def __init__(self) -> None:
+        self._unknown = 0
+
+    def nodes(self, graph: onnx.GraphProto, scope: dict[str, Tensor], depth: int) -> list[Node]:
+        """The nodes of a graph in order; what they make is entered into the scope."""
+        told = {info.name: info.type for info in (*graph.value_info, *graph.output)}
+        found = []
+        for proto in graph.node:
+            if proto.domain not in _DOMAINS or proto.overload:
+                raise Unreadable(f"the domain {proto.domain}")
+            domain = proto.domain if proto.domain != "ai.onnx" else ""
+            attrs = {attribute.name: self._attribute(attribute, scope, depth) for attribute in proto.attribute}
+            if proto.op_type == "Constant" and not domain:
+                made = _constant(proto.output[0], attrs, depth)
+                scope[made.name] = made
+                if depth:
+                    found.append(Node("Constant", "", [], [made], attrs, proto.name))
+                continue
+            ins = [scope[name] if name else None for name in proto.input]
+            outs = self._made(proto, domain, ins, attrs, told)
+            scope.update((tensor.name, tensor) for tensor in outs if tensor.name)
+            found.append(Node(proto.op_type, domain, ins, outs, attrs, proto.name))
+        return found
+
+    def _made(
+        self,
+        proto: onnx.NodeProto,
+        domain: str,
+        ins: Sequence[Tensor | None],
+        attrs: Attributes,
+        told: Mapping[str, onnx.TypeProto],
+    ) -> list[Tensor]:
+        operator = operators().get(f"{domain}::{proto.op_type}" if domain else proto.op_type)
+        types, bounds = _ruled(operator, ins, attrs)
+        outs = []
+        for place, name in enumerate(proto.output):
+            if not name:
+                outs.append(Tensor("", "", ()))
+                continue
+            typed = types[place] if place < len(types) else None
+            known = self._typed(told[name]) if name in told else None
+            if known is not None and (typed is None or not _agree(typed, known)):
+                typed = known
+            if typed is None:
+                raise Unreadable(f"the type of what {proto.op_type} gives")
+            low, high = bounds[place] if place < len(bounds) else _widest(typed[0])
+            outs.append(Tensor(name, typed[0], typed[1], low, high))
+        return outs
+
+    def _typed(self, proto: onnx.TypeProto) -> Typed | None:
+        type_, kind = read_type(proto), "{}"
+        while isinstance(type_, (SequenceType, OptionalType)):
+            kind = kind.format("sequence({})" if isinstance(type_, SequenceType) else "optional({})")
+            type_ = type_.element
+        if not isinstance(type_, TensorType) or type_.shape is None or type_.dtype not in LARGEST:
+            return None
+        shape = tuple(side if isinstance(side, int) else self._name() for side in type_.shape)
+        return kind.format(type_.dtype), shape
+
+    def _name(self) -> str:
+        self._unknown += 1
+        return f"u{self._unknown}"
+
+    def _attribute(self, proto: AttributeProto, scope: Mapping[str, Tensor], depth: int) -> Any:
+        if proto.type == AttributeProto.GRAPH:
+            return self._body(proto.g, scope, depth + 1)
+        if proto.type == AttributeProto.TENSOR:
+            return numpy_helper.to_array(proto.t)
+        if proto.type in (AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.INTS, AttributeProto.FLOATS):
+            value = helper.get_attribute_value(proto)
+            return list(value) if isinstance(value, Iterable) else value
+        if proto.type in (AttributeProto.STRING, AttributeProto.STRINGS):
+            try:
+                return proto.s.decode() if proto.type == AttributeProto.STRING else [s.decode() for s in proto.strings]
+            except UnicodeDecodeError:
+                raise Unreadable("an attribute that is no UTF-8") from None
+        raise Unreadable(f"the attribute {proto.name}")
+
+    def _body(self, graph: onnx.GraphProto, outer: Mapping[str, Tensor], depth: int) -> Body:
+        if depth > _DEPTH or graph.sparse_initializer:
+            raise Unreadable("bodies too deep, or sparse tensors")
+        scope = dict(outer)
+        inputs = []
+        for info in graph.input:
+            typed = self._typed(info.type)
+            if typed is None:
+                raise Unreadable("a body's input without a type")
+            inputs.append(Tensor(info.name, *typed, *_widest(typed[0])))
+            scope[info.name] = inputs[-1]
+        constants = []
+        for tensor in graph.initializer:
+            array = numpy_helper.to_array(tensor)
+            made = leaf(tensor.name, array, DTYPES[tensor.data_type], "")
+            scope[tensor.name] = made
+            constants.append(Node("Constant", "", [], [made], {"value": array}, f"constant_{tensor.name}"))
+        nodes = [*constants, *self.nodes(graph, scope, depth)]
+        return Body(inputs, nodes, [scope[info.name] for info in graph.output])
+
+
+def _widest(dtype: str) -> Bounds:
+    """All that elements of a dtype may be, in containers too."""
+    element = dtype.rpartition("(")[2].rstrip(")")
+    return LEAST[element], LARGEST[element]
+
+
+def _ruled(
+    operator: Operator | None, ins: Sequence[Tensor | None], attrs: Attributes
+) -> tuple[Sequence[Typed | None], Sequence[Bounds]]:
+    """Types and intervals by declaration; none where there is no declaration, or it does not reach so far."""
+    if operator is None:
+        return (), ()
+    try:
+        types = operator.infer(ins, attrs)  # type: ignore[arg-type]
+        bounds = operator.bounds(ins, attrs)  # type: ignore[arg-type]
+    except Exception:  # noqa: BLE001 rules are written for what the generator draws; a foreign node may be anything
+        return (), ()
+    if any(typed is not None and not all(type(side) in (int, str) for side in typed[1]) for typed in types):
+        return (), ()
+    return types, bounds if isinstance(bounds, list) else [bounds] * len(types)
+
+
+def _agree(typed: Typed, known: Typed) -> bool:
+    return (
+        typed[0] == known[0]
+        and len(typed[1]) == len(known[1])
+        and all(isinstance(a, str) or isinstance(b, str) or a == b for a, b in zip(typed[1], known[1], strict=True))
+    )
+
+
+def _constant(name: str, attrs: Attributes, depth: int) -> Tensor:
+    if len(attrs) != 1:
+        raise Unreadable("a Constant without a value")
+    ((kind, value),) = attrs.items()
+    kinds = {"value_int": np.int64, "value_ints": np.int64, "value_float": np.float32, "value_floats": np.float32}
+    if kind in kinds:
+        value = np.array(value, kinds[kind])
+    elif kind in ("value_string", "value_strings"):
+        value = np.array(value, object)
+    elif kind != "value":
+        raise Unreadable("a sparse Constant")
+    dtype = "string" if value.dtype == object else value.dtype.name
+    return leaf(name, value, dtype, "" if depth else "constant")

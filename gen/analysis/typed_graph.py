@@ -1,0 +1,283 @@
+"""A model as steps that the rules of declarations can read: each node with its declaration, its tensors and its attributes.
+
+The same `Tensor`s stand here as in a growing program, so `infer`, `bounds` and `safe` serve models that anybody wrote. What a model does
+not tell (a type, a declaration) is left open: a step without a declaration has `op` None, a tensor without a type the dtype "".
+"""
+
+import functools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import AttributeProto
+
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.tensors import OptionalType, SequenceType, TensorType, ValueType, read_tensor, read_type
+from opsieve.gen.operators.catalogue import operators
+from opsieve.gen.spec.declaration import Attributes, Operator, Tensor
+from opsieve.gen.spec.schema import OLDEST
+
+_MOST_KNOWN = 64  # elements of a constant that rules may want to know one by one
+_MOST_READ = 1 << 24  # elements of a constant whose extremes are looked for
+_MOST_DEEP = 8
+# What the rules of a declaration raise of nodes that are not as `sample` makes them.
+ODD = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+# Parameters of these are more than numbers: scales, regions, windows. A search leaves them alone.
+_RIGID = frozenset(("quantised", "image", "source", "signal", "text", "container"))
+_RIGID_HERE = frozenset(("Dropout", "Clip"))  # a ratio, two bounds in order
+
+
+@dataclass(slots=True, eq=False)
+class Step:
+    """One node. `bodies` are its graphs by the attribute that holds them; they are in `attrs` too, as Outlines."""
+
+    name: str
+    operator: str
+    op: Operator | None
+    ins: list[Tensor | None]
+    attrs: Attributes
+    outs: list[Tensor]
+    bodies: dict[str, "Outline"] = field(default_factory=dict)
+    _typed: bool = False
+
+    @property
+    def typed(self) -> bool:
+        """Whether the type of every input is known, sizes included."""
+        if not self._typed:  # what is known once stays so
+            self._typed = all(
+                tensor is None or (tensor.dtype and str not in map(type, tensor.shape)) for tensor in self.ins
+            )
+        return self._typed
+
+
+@dataclass(slots=True, eq=False)
+class Outline:
+    """A graph or a body. `leaves` are the inputs and constants of this graph by name, in its order; `inputs` those that it is given."""
+
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    nodes: list[Step]
+    leaves: dict[str, Tensor]
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Everything named in this graph: leaves, then outputs of nodes."""
+        yield from self.leaves.values()
+        for step in self.nodes:
+            yield from (tensor for tensor in step.outs if tensor.name)
+
+    def reads(self) -> Iterator[Tensor]:
+        """What its nodes read, those of bodies in it too, and what it gives: its own tensors among them."""
+        for step in self.nodes:
+            yield from (tensor for tensor in step.ins if tensor is not None)
+            for body in step.bodies.values():
+                yield from body.reads()
+        yield from self.outputs
+
+
+def outline(model: onnx.ModelProto, values: Mapping[str, Any] | None = None) -> Outline:
+    """A model's steps. Leaves have the extremes of their elements: of `values` for inputs, which are usual ones elsewhere unknown.
+
+    Types are those that the model tells (`value_info`; backends/workers/inference.py finds the missing ones in a worker).
+    """
+    opset = next((item.version for item in model.opset_import if item.domain in ("", "ai.onnx")), 0)
+    own = {(item.domain, item.name) for item in model.functions}
+    reader = _Reader(opset, own)
+    made = reader.graph(model.graph, {}, 0)
+    for name, value in (values or {}).items():
+        if name in made.leaves and isinstance(value, np.ndarray):
+            _measure(made.leaves[name], value)
+    return made
+
+
+def movable(graph: Outline, weights: bool) -> list[Tensor]:
+    """Leaves whose elements a search may choose: inputs, and with `weights` the float parameters that are no more than numbers.
+
+    An integer stays within the range that it has: it may be an index.
+    """
+    rigid: set[int] = set()
+    for step in graph.nodes:
+        for position, tensor in enumerate(step.ins):
+            if tensor is None or tensor.leaf in ("", "input") or id(tensor) in rigid:
+                continue
+            if step.bodies or _rests_on(step, position, tensor):
+                rigid.add(id(tensor))
+    return [
+        leaf
+        for leaf in graph.leaves.values()
+        if math.isfinite(leaf.low)
+        and math.isfinite(leaf.high)
+        and "(" not in leaf.dtype
+        and (leaf.leaf == "input" or (weights and _plain_float(leaf) and id(leaf) not in rigid))
+    ]
+
+
+def _plain_float(tensor: Tensor) -> bool:
+    return tensor.dtype in ("float32", "float64", "float16", "bfloat16")
+
+
+def _rests_on(step: Step, position: int, tensor: Tensor) -> bool:
+    """Whether the types of a step's outputs rest on the elements of a constant, or it is a parameter of a rigid family."""
+    if step.op is None or (position and (step.op.family in _RIGID or step.operator in _RIGID_HERE)):
+        return True
+    if tensor.values is None:
+        return False
+    kept, tensor.values = tensor.values, None
+    try:
+        step.op.infer(step.ins, step.attrs)  # type: ignore[arg-type]
+    except ODD:
+        return True
+    finally:
+        tensor.values = kept
+    return False
+
+
+def _infer(step: Step) -> None:
+    """Types that the model does not tell (within bodies it seldom does), by the declaration."""
+    if step.op is None or step.bodies or not step.typed:
+        return
+    try:
+        types = step.op.infer(step.ins, step.attrs)  # type: ignore[arg-type]
+    except ODD:
+        return
+    for tensor, typed in zip(step.outs, types, strict=False):
+        if typed is not None and not tensor.dtype:
+            tensor.dtype, tensor.shape = typed
+
+
+class _Reader:
+    def __init__(self, opset: int, own: set[tuple[str, str]]) -> None:
+        self.opset = opset
+        self.own = own  # functions of the model: they may have the names of operators
+
+    def graph(self, graph: onnx.GraphProto, around: Mapping[str, Tensor], depth: int) -> Outline:
+        types = {info.name: read_type(info.type) for info in (*graph.value_info, *graph.output, *graph.input)}
+        scope, leaves = dict(around), dict[str, Tensor]()
+        constants = {tensor.name for tensor in graph.initializer}
+        for info in graph.input:
+            if info.name not in constants:
+                made = _declared(info.name, types.get(info.name))
+                made.leaf, made.low, made.high = "input", *span(made.dtype)
+                leaves[info.name] = made
+        inputs = list(leaves.values())
+        for proto in graph.initializer:
+            leaves[proto.name] = _constant(proto.name, proto, "initializer")
+        scope.update(leaves)
+        steps = []
+        for node in graph.node:
+            if node.op_type == "Constant" and node.domain in ("", "ai.onnx") and node.output:
+                leaf = self.constant(node, types)
+                scope[leaf.name] = leaves[leaf.name] = leaf
+                continue
+            steps.append(self.step(node, scope, types, depth))
+        outputs = [scope.get(info.name) or _declared(info.name, types.get(info.name)) for info in graph.output]
+        return Outline(inputs, outputs, steps, leaves)
+
+    def constant(self, node: onnx.NodeProto, types: Mapping[str, ValueType]) -> Tensor:
+        name = node.output[0]
+        for attribute in node.attribute:
+            if attribute.name == "value":
+                return _constant(name, attribute.t, "constant")
+            given = _attribute(attribute)
+            if attribute.name in ("value_int", "value_ints", "value_float", "value_floats"):
+                array = np.array(given, np.int64 if "int" in attribute.name else np.float32)
+                made = Tensor(name, array.dtype.name, array.shape, leaf="constant")
+                _measure(made, array)
+                return made
+        made = _declared(name, types.get(name))
+        made.low, made.high = span(made.dtype)
+        return made
+
+    def step(self, node: onnx.NodeProto, scope: dict[str, Tensor], types: Mapping[str, ValueType], depth: int) -> Step:
+        ins = [scope.get(name) or _declared(name, types.get(name)) if name else None for name in node.input]
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        op = operators().get(f"{domain}::{node.op_type}" if domain else node.op_type)
+        if (node.domain, node.op_type) in self.own or (op and not domain and self.opset < max(op.since, OLDEST)):
+            op = None
+        attrs: Attributes = {}
+        bodies: dict[str, Outline] = {}
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.GRAPH:
+                if depth < _MOST_DEEP:
+                    attrs[attribute.name] = bodies[attribute.name] = self.graph(attribute.g, scope, depth + 1)
+                continue
+            attrs[attribute.name] = _attribute(attribute)
+        outs = [_declared(name, types.get(name)) for name in node.output]
+        made = Step(node.name, node.op_type, op, ins, attrs, outs, bodies)
+        if any(tensor.name and not tensor.dtype for tensor in outs):
+            _infer(made)
+        scope.update((tensor.name, tensor) for tensor in outs if tensor.name)
+        for tensor in ins:
+            if tensor is not None:
+                tensor.reads += 1
+        return made
+
+
+@functools.cache
+def span(dtype: str) -> tuple[float, float]:
+    """What an element of a dtype can be when nothing is known of it: every number of an integer, anything of a float."""
+    dtype = dtype.rpartition("(")[2].rstrip(")")
+    if dtype == "bool":
+        return 0.0, 1.0
+    if dtype.startswith("uint"):
+        return 0.0, 2.0 ** int(dtype[4:]) - 1
+    if dtype.startswith("int"):
+        return -(2.0 ** (int(dtype[3:]) - 1)), 2.0 ** (int(dtype[3:]) - 1) - 1
+    return (0.0, 0.0) if dtype == "string" else (-math.inf, math.inf)
+
+
+def _declared(name: str, type_: ValueType | None) -> Tensor:
+    if isinstance(type_, TensorType):
+        if not type_.dtype or type_.shape is None:
+            return Tensor(name, "", ())
+        return Tensor(name, type_.dtype, tuple("?" if side is None else side for side in type_.shape))
+    if isinstance(type_, (SequenceType, OptionalType)):
+        inner = _declared(name, type_.element)
+        kind = "sequence" if isinstance(type_, SequenceType) else "optional"
+        return Tensor(name, f"{kind}({inner.dtype})" if inner.dtype else "", inner.shape)
+    return Tensor(name, "", ())
+
+
+def _constant(name: str, proto: onnx.TensorProto, leaf: str) -> Tensor:
+    try:
+        array = read_tensor(proto)
+    except BadInput:  # of a type that numpy lacks, or kept in another file
+        return Tensor(name, "", (), leaf=leaf)
+    made = Tensor(name, "string" if array.dtype == object else array.dtype.name, array.shape, leaf=leaf)
+    _measure(made, array)
+    if array.dtype != object and array.size <= _MOST_KNOWN and array.dtype.kind in "iufb":
+        made.values = tuple(array.ravel().tolist())
+    return made
+
+
+def _measure(tensor: Tensor, array: "np.ndarray[Any, Any]") -> None:
+    """Set a leaf's shape, and its interval to the extremes of an array; what holds a NaN can be anything."""
+    tensor.shape = array.shape
+    if array.dtype == object or array.size > _MOST_READ or array.dtype.kind == "c":
+        tensor.low, tensor.high = span(tensor.dtype)
+        return
+    if not array.size:
+        tensor.low = tensor.high = 0.0
+        return
+    wide = array if array.dtype.kind in "fiub" else array.astype(np.float64)
+    low, high = float(wide.min()), float(wide.max())
+    tensor.low, tensor.high = span(tensor.dtype) if math.isnan(low) or math.isnan(high) else (low, high)
+
+
+def _attribute(proto: AttributeProto) -> Any:
+    kind = proto.type
+    if kind == AttributeProto.INT:
+        return proto.i
+    if kind == AttributeProto.FLOAT:
+        return proto.f
+    if kind == AttributeProto.STRING:
+        return proto.s.decode("utf-8", "replace")
+    if kind == AttributeProto.TENSOR:
+        try:
+            return read_tensor(proto.t)
+        except BadInput:
+            return None
+    many: Iterable[Any] = proto.ints or proto.floats
+    return list(many) if kind != AttributeProto.STRINGS else [text.decode("utf-8", "replace") for text in proto.strings]

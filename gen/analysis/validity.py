@@ -1,0 +1,288 @@
+"""What the declarations say of nodes as they stand in some model: which are certainly invalid, and what type comes out of each.
+
+A declaration is written for the instances that its sampler draws; a model from elsewhere may hold others. So silence is the answer
+where a type is not known, where a rule needs elements that only a run tells, where it stumbles, and where ONNX allows more than the
+declaration knows of (`_BEYOND`). Nothing of ONNX is called: an inference that a strange node brings down is not asked about it.
+
+Sources: the declarations (gen/operators), the operator page of Split (as many outputs as `num_outputs` says).
+"""
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, TensorProto, helper
+
+from opsieve.gen.model.structure import bodies
+from opsieve.gen.model.tensors import (
+    DTYPES,
+    TensorType,
+    Value,
+    dtype_name,
+    elements,
+    read_tensor,
+    read_type,
+    tensor_problem,
+)
+from opsieve.gen.operators.catalogue import operators
+from opsieve.gen.spec.declaration import Attributes, Ins, Tensor, Typed
+from opsieve.gen.spec.schema import OLDEST, form
+
+KNOWN = 64  # elements of a tensor that rules may look at: enough for shapes, axes and bounds
+_LARGE = 4096  # bytes of an attribute that no rule looks into
+_DEPTH = 8  # bodies within bodies
+_BODIED = frozenset(("If", "Loop", "Scan", "SequenceMap"))
+
+Typing: TypeAlias = tuple[str, tuple[int, ...], tuple[Any, ...] | None]  # dtype, shape, elements where they are known
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What a declaration says of one node. `fault` tells the broken rule, "" when none is certain.
+
+    `types` are those of the outputs as far as they are told; None for one of which nothing is known.
+    """
+
+    fault: str
+    types: tuple[Typed | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What the declarations say of a model's main graph: the first fault ("" for none), and every type that is told, by name."""
+
+    fault: str
+    types: Mapping[str, Typed]
+
+
+_SILENT = Ruling("", ())
+
+
+def _named(*names: str) -> Callable[[Ins, Attributes], bool]:
+    return lambda ins, attrs: any(name in attrs for name in names)
+
+
+def _one_for_all(ins: Ins, attrs: Attributes) -> bool:
+    """A single scale or zero point may be a scalar or a vector; the type of the output may be told by an attribute."""
+    return math.prod(ins[1].shape) == 1 or "output_dtype" in attrs
+
+
+def _diagonal(ins: Ins, attrs: Attributes) -> bool:
+    """An index twice in one term; blanks, which the declaration does not write."""
+    terms = attrs["equation"].partition("->")[0].replace(".", "").split(",")
+    return " " in attrs["equation"] or any(len(set(term)) < len(term) for term in terms)
+
+
+def _wide_scale(ins: Ins, attrs: Attributes) -> bool:
+    """A scale of more dimensions than are normalised broadcasts all the same."""
+    axis = attrs.get("axis", -1)
+    return bool(len(ins[1].shape) > (-axis if axis < 0 else len(ins[0].shape) - axis))
+
+
+_Beyond: TypeAlias = Callable[[Ins, Attributes], bool]
+# Where ONNX allows more than the declaration knows of, by operator: instances that nothing is said of.
+_BEYOND: Mapping[str, _Beyond] = {
+    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _named("ceil_mode")),  # opsets differ over the last window
+    "ConvTranspose": _named("auto_pad", "output_shape"),
+    "DeformConv": _named("offset_group", "group"),
+    "Col2Im": _named("dilations", "pads", "strides"),
+    "MaxUnpool": lambda ins, attrs: len(ins) > 2,
+    "Resize": _named("axes"),
+    "DFT": lambda ins, attrs: bool(attrs.get("inverse") and attrs.get("onesided")),
+    "Einsum": _diagonal,
+    **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _wide_scale),
+    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _one_for_all),
+    **dict.fromkeys(
+        (
+            *("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin"),
+            *("ReduceProd", "ReduceSum", "ReduceSumSquare"),
+        ),
+        lambda ins, attrs: len(ins) > 1 and 0 in ins[1].shape,
+    ),
+}
+
+
+def review(model: onnx.ModelProto, inputs: Mapping[str, Value], told: Mapping[str, Typed] | None = None) -> Review:
+    """A model's nodes in order, as far as their types are told by its leaves; values that are fed bind open dimensions.
+
+    The model's structure need not be sound. What is declared of values that nodes make is not looked at; `told` has types of
+    them that are known from elsewhere, for those behind nodes of which nothing is said. Of bodies only faults are told.
+    """
+    opsets = {entry.domain: entry.version for entry in model.opset_import}
+    local = frozenset((function.domain, function.name) for function in model.functions)
+    scope = leaves(model.graph, inputs)
+    fault = _walked(model.graph, scope, opsets.get("", opsets.get("ai.onnx", 0)), local, told or {}, 0)
+    return Review(fault, {name: typing[:2] for name, typing in scope.items()})
+
+
+def _walked(
+    graph: onnx.GraphProto,
+    scope: dict[str, Typing],
+    opset: int,
+    local: frozenset[tuple[str, str]],
+    told: Mapping[str, Typed],
+    depth: int,
+) -> str:
+    """The first fault of a graph, bodies before their node; what nodes make is entered into the scope."""
+    for node in graph.node:
+        if (node.domain, node.op_type) in local:
+            continue
+        if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
+            typing = _constant(node)
+            if typing is not None and node.output:
+                scope[node.output[0]] = typing
+            continue
+        if node.op_type in _BODIED and depth < _DEPTH:
+            for body in bodies(node):
+                inner = {**scope, **leaves(body, {})}
+                for info in body.input:  # of what type they are the node tells, which may have changed
+                    inner.pop(info.name, None)
+                fault = _walked(body, inner, opset, local, {}, depth + 1)
+                if fault:
+                    return fault
+        ruling = ruled(node, [scope.get(name) if name else None for name in node.input], opset)
+        if ruling.fault:
+            return ruling.fault
+        for place, name in enumerate(node.output):
+            typed = ruling.types[place] if place < len(ruling.types) else None
+            typed = typed or told.get(name)
+            if name and typed is not None:
+                scope[name] = (*typed, None)
+            else:
+                scope.pop(name, None)
+    return ""
+
+
+def leaves(graph: onnx.GraphProto, inputs: Mapping[str, Value]) -> dict[str, Typing]:
+    """The types of inputs and initializers, with the elements of small ones; of small inputs too, where they are whole numbers."""
+    found: dict[str, Typing] = {}
+    for info in graph.input:
+        value, type_ = inputs.get(info.name), read_type(info.type)
+        if isinstance(value, np.ndarray):
+            whole = value.dtype.kind in "iu" and value.size <= KNOWN and value.ndim <= 1
+            found[info.name] = (dtype_name(value), value.shape, tuple(value.ravel().tolist()) if whole else None)
+        elif isinstance(type_, TensorType) and type_.shape is not None:
+            sides = tuple(side for side in type_.shape if isinstance(side, int))
+            if len(sides) == len(type_.shape):
+                found[info.name] = (type_.dtype, sides, None)
+    for tensor in graph.initializer:
+        if tensor.data_type in DTYPES:
+            found[tensor.name] = _stored(tensor)
+    return found
+
+
+def _stored(tensor: TensorProto) -> Typing:
+    shape = tuple(tensor.dims)
+    if not 0 <= elements(shape) <= KNOWN or DTYPES[tensor.data_type] == "string" or tensor_problem(tensor):
+        return DTYPES[tensor.data_type], shape, None
+    array = read_tensor(tensor)
+    plain = array if array.dtype.type.__module__ == "numpy" else array.astype(np.float64)
+    return DTYPES[tensor.data_type], shape, tuple(plain.ravel().tolist())
+
+
+def _constant(node: onnx.NodeProto) -> Typing | None:
+    if len(node.attribute) != 1:
+        return None
+    attribute = node.attribute[0]
+    if attribute.name == "value" and attribute.t.data_type in DTYPES:
+        return _stored(attribute.t)
+    one = {"value_int": "int64", "value_float": "float32"}.get(attribute.name)
+    if one:
+        return one, (), (attribute.i if one == "int64" else attribute.f,)
+    many = {"value_ints": "int64", "value_floats": "float32"}.get(attribute.name)
+    if many:
+        listed = tuple(attribute.ints if many == "int64" else attribute.floats)
+        return many, (len(listed),), listed if len(listed) <= KNOWN else None
+    return None
+
+
+def qualified_name(node: onnx.NodeProto) -> str:
+    """The operator of a node as declarations are named."""
+    return f"{node.domain}::{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+
+
+def ruled(node: onnx.NodeProto, ins: Sequence[Typing | None], opset: int) -> Ruling:
+    """What the operator's declaration says of a node on such inputs; None stands for one of which nothing is known."""
+    name = qualified_name(node)
+    if name not in operators() or any(attribute.ByteSize() > _LARGE for attribute in node.attribute):
+        return _SILENT
+    given = tuple((typing, bool(name)) for typing, name in zip(ins, node.input, strict=True))
+    attributes = tuple(attribute.SerializeToString() for attribute in node.attribute)
+    return _ruled(name, opset, given, attributes, len(node.output))
+
+
+@functools.lru_cache(maxsize=8192)
+def _ruled(
+    name: str, opset: int, given: tuple[tuple[Typing | None, bool], ...], attributes: tuple[bytes, ...], outputs: int
+) -> Ruling:
+    attrs = read_attributes([AttributeProto.FromString(data) for data in attributes])
+    if attrs is None:
+        return _SILENT
+    parts = attrs.get("num_outputs", outputs)
+    if (
+        name == "Split" and parts != outputs
+    ):  # even where nothing else is known: inference reads past the end (onnx 1.23)
+        return Ruling(f"Split has {outputs} outputs and num_outputs {parts}", ())
+    if any(there and typing is None for typing, there in given):
+        return _SILENT
+    ins = [None if typing is None else Tensor("", *typing[:2], values=typing[2]) for typing, _ in given]
+    found = settled(name, opset, ins, attrs, outputs)
+    if found is None:
+        return _SILENT
+    broken, types = found
+    return Ruling(f"{name} breaks rule {broken[0]}", ()) if broken else Ruling("", types)
+
+
+def settled(
+    name: str, opset: int, ins: Sequence[Tensor | None], attrs: Attributes, outputs: int
+) -> tuple[tuple[int, ...], tuple[Typed | None, ...]] | None:
+    """The rules that an instance breaks, by number, and its outputs' types (none where they cannot be told for that); None for silence."""
+    operator = operators().get(name)
+    if operator is None:
+        return None
+    if name == "Split" and attrs.get("num_outputs", outputs) != outputs:
+        return (0,), ()
+    if not operator.domain:
+        had = form(operator.name, opset)
+        if opset < max(OLDEST, operator.since) or had is None or len(ins) < had.least_inputs:
+            return None
+    types: Sequence[Typed | None] = ()
+    try:
+        if name in _BEYOND and _BEYOND[name](ins, attrs):  # type: ignore[arg-type]
+            return None
+        rules = operator.requires(ins, attrs)  # type: ignore[arg-type]
+        broken = tuple(number for number, truth in enumerate(rules) if not truth)
+    except Exception:  # noqa: BLE001 rules are written for what the generator draws; a foreign node may be anything
+        return None
+    try:
+        types = operator.infer(ins, attrs)  # type: ignore[arg-type]
+    except Exception:  # noqa: BLE001 the same
+        return (broken, ()) if broken else None
+    if any(typed is not None and not all(type(side) is int for side in typed[1]) for typed in types):
+        return (broken, ()) if broken else None
+    return broken, tuple(typed if typed is None or typed[0] else None for typed in types)
+
+
+def read_attributes(protos: Sequence[AttributeProto]) -> Attributes | None:
+    """Attributes as rules read them; None when there is one that no rule knows: a graph, a sparse tensor, a reference."""
+    found: Attributes = {}
+    for proto in protos:
+        kind = proto.type
+        if proto.ref_attr_name:
+            return None
+        if kind in (AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.INTS, AttributeProto.FLOATS):
+            value = helper.get_attribute_value(proto)
+            found[proto.name] = list(value) if kind in (AttributeProto.INTS, AttributeProto.FLOATS) else value
+        elif kind == AttributeProto.STRING:
+            found[proto.name] = proto.s.decode("utf-8", "surrogateescape")
+        elif kind == AttributeProto.STRINGS:
+            found[proto.name] = [text.decode("utf-8", "surrogateescape") for text in proto.strings]
+        elif kind == AttributeProto.TENSOR and not tensor_problem(proto.t):
+            found[proto.name] = read_tensor(proto.t)
+        else:
+            return None
+    return found

@@ -1,0 +1,176 @@
+"""A test case, in memory and as a folder that a person can read and `cp -r`.
+
+    case.json           format, origin, knobs
+    model.onnx          the program, without external data
+    test_data_set_0/    input_K.pb and output_K.pb in the graph's order: ONNX's own layout, which other tools run too
+
+What else lies in the folder (observations/, repro.py, notes.md) belongs to others and is left alone.
+"""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from opsieve.gen.data.data_set import check_values, read_folder, write_folder
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.files import read_file, reason
+from opsieve.gen.model.model import load_program
+from opsieve.gen.model.program import Program
+from opsieve.gen.model.tensors import Value, graph_inputs, graph_outputs
+
+FORMAT = 1
+DATA = "test_data_set_0"
+_OWNED = ("case.json", "model.onnx", DATA)
+_MAX_JSON = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a case comes from: enough to make it again.
+
+    `generator` is what made the program (`user` for one that was given), `seed` its seed, `versions` those of the packages
+    that took part. `inputs` says how the inputs came about: `seeded`, or the name of the file or folder they were read from.
+    `wish` is what a generator was asked for, by name (gen/generation/request.py).
+    """
+
+    generator: str = "user"
+    seed: int | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    inputs: str = ""
+    wish: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A program, values for its inputs by name, the outputs it should give (None when nobody said), origin and knobs.
+
+    `knobs` are the determinism settings that belong to the case: thread counts, seeds, environment variables.
+    """
+
+    program: Program
+    inputs: dict[str, Value]
+    expected: dict[str, Value] | None = None
+    origin: Origin = field(default_factory=Origin)
+    knobs: Mapping[str, str] = field(default_factory=dict)
+
+
+class _Origin(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    generator: str
+    seed: int | None
+    versions: dict[str, str]
+    inputs: str
+    wish: dict[str, str] = {}
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    format: int
+    name: str
+    origin: _Origin
+    knobs: dict[str, str]
+
+
+class _Format(msgspec.Struct):
+    format: int
+
+
+def is_case(folder: Path) -> bool:
+    """Whether a folder is a saved case, sound or not."""
+    return os.path.lexists(folder / "case.json")
+
+
+def save(case: Case, folder: Path) -> None:
+    """Write a case, all or nothing: it is made beside `folder` and moved there. Equal cases give equal bytes.
+
+    A case that is there already is replaced, what others keep in its folder stays. BadInput when the values do not fit the
+    program, when the folder is there and is no case, or when it cannot be written.
+    """
+    model = case.program.proto
+    inputs, outputs = graph_inputs(model), graph_outputs(model)
+    check_values(case.inputs, inputs, "input", "the case")
+    if case.expected is not None:
+        check_values(case.expected, outputs, "output", "the case")
+    folder = Path(os.path.abspath(folder))
+    try:
+        if os.path.lexists(folder) and not is_case(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+            raise BadInput(f"{shown(folder, 200)} is there already and is no case; choose another folder")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".saving-", ignore_cleanup_errors=True) as scratch:
+            fresh = Path(scratch) / "case"
+            (fresh / DATA).mkdir(parents=True)
+            (fresh / "case.json").write_bytes(_encoded(case))
+            (fresh / "model.onnx").write_bytes(case.program.model)
+            write_folder(fresh / DATA, case.inputs, inputs, "input")
+            if case.expected is not None:
+                write_folder(fresh / DATA, case.expected, outputs, "output")
+            _put(fresh, folder, Path(scratch) / "old")
+    except OSError as error:
+        raise BadInput(f"cannot write the case {shown(folder, 200)}: {reason(error)}") from None
+
+
+def load(folder: Path) -> Case:
+    """The case in a folder; BadInput when a part of it is missing, corrupt, or written by a newer opsieve."""
+    file = _decoded(folder / "case.json")
+    program = Program(load_program(folder / "model.onnx").model, file.name)
+    data = folder / DATA
+    inputs = read_folder(data, graph_inputs(program.proto), "input")
+    expected = None
+    if any(data.glob("output_*.pb")):
+        expected = read_folder(data, graph_outputs(program.proto), "output")
+    told = file.origin
+    origin = Origin(told.generator, told.seed, told.versions, told.inputs, told.wish)
+    return Case(program, inputs, expected, origin, file.knobs)
+
+
+def _encoded(case: Case) -> bytes:
+    origin = case.origin
+    file = _File(
+        FORMAT,
+        case.program.name,
+        _Origin(
+            origin.generator,
+            origin.seed,
+            dict(sorted(origin.versions.items())),
+            origin.inputs,
+            dict(sorted(origin.wish.items())),
+        ),
+        dict(sorted(case.knobs.items())),
+    )
+    return msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
+
+
+def _decoded(path: Path) -> _File:
+    data = read_file(path, _MAX_JSON)
+    try:
+        found = msgspec.json.decode(data, type=_Format).format
+        if found > FORMAT:
+            raise BadInput(
+                f"{shown(path, 160)} has format {shown(found)}, newer than this opsieve's {FORMAT}; upgrade opsieve"
+            )
+        if found < 1:
+            raise BadInput(f"{shown(path, 160)} has the unknown format {shown(found)}")
+        return msgspec.json.decode(data, type=_File)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput(f"{shown(path, 160)} is no case description: {shown(str(error), 120)}") from None
+
+
+def _put(fresh: Path, folder: Path, old: Path) -> None:
+    """Move a finished case to its place; what others keep there moves along."""
+    if not folder.exists():
+        fresh.rename(folder)
+        return
+    kept = [entry.name for entry in folder.iterdir() if entry.name not in _OWNED]
+    folder.rename(old)
+    try:
+        for name in kept:
+            (old / name).rename(fresh / name)
+        fresh.rename(folder)
+    except OSError:
+        for name in kept:
+            if (fresh / name).exists():
+                (fresh / name).rename(old / name)
+        old.rename(folder)
+        raise

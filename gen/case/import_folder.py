@@ -1,0 +1,193 @@
+"""Cases out of whatever lies in a folder: what other tools leave behind, each told apart by the files that it consists of."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from opsieve.gen.case.case import Case, Origin, is_case
+from opsieve.gen.case.open_case import open_case
+from opsieve.gen.case.plain_pickle import read_oracle
+from opsieve.gen.case.polygraphy_json import is_polygraphy, read_polygraphy_inputs
+from opsieve.gen.data.data_set import check_values, fitted
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.files import is_folder
+from opsieve.gen.model.model import load_program
+from opsieve.gen.model.tensors import graph_inputs, graph_outputs
+
+_DEPTH = 8  # folders inside folders
+_MOST = 100_000  # things looked at
+_PASSED_BY = (".pb", ".npz", ".json", ".log", ".txt", ".md", ".data", ".bin", ".weight")  # what belongs to a model
+_FOREIGN = {
+    "it is an archive: unpack it first": (".zip", ".gz", ".tgz", ".tar", ".bz2", ".xz", ".7z"),
+    "it is a model of another format: export it to ONNX first": (".pt", ".pth", ".pt2", ".h5", ".keras", ".tflite", ".ort", ".mlmodel"),
+    "it holds values and there is no model beside it": (".npz", ".npy", ".pb"),
+    "it is a pickle, which is read only as oracle.pkl beside one model": (".pkl", ".pickle"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A case that was found, its kind in words, and where."""
+
+    path: Path
+    kind: str
+    case: Case
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Something that was found and not taken, and why."""
+
+    path: Path
+    reason: str
+
+
+Found = Taken | Left
+
+
+def gather(path: Path) -> Iterator[Found]:
+    """Every case at `path` or below it, in the order of names, and what was left.
+
+    A case folder; an NNSmith bug folder (a model and `oracle.pkl`); a folder with a model and ONNX data sets, as ONNX's and
+    onnxruntime's own tests have it, which gives a case for each data set; a model with inputs that Polygraphy saved, which gives
+    a case for each iteration; a model with an `.npz` of its name or `inputs.npz` beside it, or alone, with seeded inputs. Links to folders
+    are not followed, nor are links to files out of `path`.
+    """
+    if not is_folder(path):
+        yield _alone(path)
+        return
+    root, seen = os.path.realpath(path), 0
+    unread: list[OSError] = []
+    for folder, inner, files in os.walk(path, onerror=unread.append):
+        inner.sort()
+        here = Path(folder)
+        seen += len(files) + 1
+        if seen > _MOST or len(here.relative_to(path).parts) >= _DEPTH:
+            inner.clear()
+            yield Left(here, "it lies too deep or there is too much: import a part")
+            continue
+        astray = _astray(here, [*inner, *sorted(files)], root)
+        yield from astray.values()
+        found, used = _folder(here, [name for name in sorted(files) if name not in astray], root)
+        yield from found
+        if is_case(here):
+            inner.clear()
+        inner[:] = [name for name in inner if name not in used]
+        if not found:
+            for name in sorted(files):
+                if name not in astray and (not name.endswith(_PASSED_BY) or name.endswith((".npz", ".pb"))):
+                    yield Left(here / name, _stranger(name))
+    yield from (Left(Path(error.filename), f"it cannot be read: {error.strerror}") for error in unread)
+
+
+def _astray(folder: Path, names: list[str], root: str) -> dict[str, Left]:
+    """The links among these names that are not followed."""
+    found = {}
+    for name in names:
+        path = folder / name
+        if not path.is_symlink():
+            continue
+        try:
+            outside = not _inside(path, root)
+            if is_folder(path):
+                found[name] = Left(path, "it is a link to a folder, which is not followed: import that folder itself")
+            elif outside:
+                found[name] = Left(path, "it is a link out of the folder that is imported: put the file itself there")
+        except (OSError, RuntimeError):  # a link to itself
+            found[name] = Left(path, "it is a link that leads nowhere")
+    return found
+
+
+def _inside(path: Path, root: str) -> bool:
+    return os.path.commonpath([root, os.path.realpath(path, strict=True)]) == root
+
+
+def _stranger(name: str) -> str:
+    """Why a file in a folder without a model is not taken."""
+    for what, endings in _FOREIGN.items():
+        if name.lower().endswith(endings):
+            return what
+    return "it is no model, and there is none beside it"
+
+
+def _folder(folder: Path, files: list[str], root: str) -> tuple[list[Found], set[str]]:
+    """What a folder itself holds, and the names of the folders inside that belong to it."""
+    if is_case(folder):
+        return [_taken(folder, "case", folder)], set()
+    models = [folder / name for name in files if name.endswith(".onnx")]
+    sets = sorted(entry.name for entry in folder.glob("test_data_set_*") if entry.is_dir() and not entry.is_symlink())
+    if len(models) == 1 and "oracle.pkl" in files:
+        return [_nnsmith(folder, models[0])], set()
+    if len(models) == 1 and sets:
+        return [_data_set(folder / name, models[0], root) for name in sets], set(sets)
+    saved = [folder / name for name in files if name.endswith(".json") and len(models) == 1]
+    saved = [path for path in saved if is_polygraphy(path)]
+    if saved:
+        found = [one for path in saved for one in _polygraphy(path, models[0])]
+        beside = [] if any(isinstance(one, Taken) for one in found) else [_alone(models[0], True)]
+        return found + beside, set()
+    return [_alone(model, len(models) == 1) for model in models], set()
+
+
+def _alone(model: Path, only: bool = False) -> Found:
+    """A model, with values of its own name beside it if there are any."""
+    own = model.with_suffix(".npz")
+    if own.exists():
+        return _taken(model, "model with .npz", model, own)
+    if only and (model.parent / "inputs.npz").exists():
+        expected = model.parent / "expected.npz"
+        return _taken(model, "model with .npz", model, model.parent / "inputs.npz", expected)
+    return _taken(model, "model", model)
+
+
+def _data_set(folder: Path, model: Path, root: str) -> Found:
+    try:
+        astray = _astray(folder, sorted(entry.name for entry in folder.iterdir()), root)
+    except OSError as error:
+        return Left(folder, f"it cannot be read: {error.strerror}")
+    return next(iter(astray.values()), None) or _taken(folder, "ONNX data set", model, folder)
+
+
+def _taken(path: Path, kind: str, model: Path, inputs: Path | None = None, expected: Path | None = None) -> Found:
+    try:
+        given = expected if expected is not None and expected.exists() else None
+        return Taken(path, kind, open_case(model, inputs, given))
+    except BadInput as error:
+        return Left(path, str(error))
+
+
+def _polygraphy(path: Path, model: Path) -> list[Found]:
+    """A case for each iteration whose inputs are saved at `path`; what did not fit is told for the first of them only."""
+    try:
+        program = load_program(model)
+        feeds = read_polygraphy_inputs(path)
+        types = graph_inputs(program.proto)
+        values = [fitted(feed, types, "input", shown(path, 120)) for feed in feeds]
+    except BadInput as error:
+        return [Left(path, str(error))]
+    origin = Origin("user", None, {}, path.name)
+    return [Taken(path, "Polygraphy inputs", Case(program, dict(feed), None, origin)) for feed in values]
+
+
+def _nnsmith(folder: Path, model: Path) -> Found:
+    try:
+        program = load_program(model)
+        oracle = read_oracle(folder / "oracle.pkl")
+        inputs, outputs = graph_inputs(program.proto), graph_outputs(program.proto)
+        if "input" not in oracle:
+            raise BadInput(f"{shown(folder / 'oracle.pkl', 160)} holds no inputs")
+        values = {name: oracle["input"][name] for name in inputs if name in oracle["input"]}
+        check_values(values, inputs, "input", "oracle.pkl")
+        given = oracle.get("output")
+        expected = {name: given[name] for name in outputs if name in given} if given else None
+        if expected is not None:
+            check_values(expected, outputs, "output", "oracle.pkl")
+    except BadInput as error:
+        return Left(folder, str(error))
+    program = replace(program, name=folder.name)
+    return Taken(
+        folder,
+        "NNSmith bug",
+        Case(program, dict(values), expected and dict(expected), Origin("nnsmith", None, {}, "oracle.pkl")),
+    )

@@ -1,0 +1,96 @@
+"""What a user names on the command line, made a case: a model, a case folder, an ONNX test folder, with or without values."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import onnx
+
+from opsieve.gen.case.case import DATA, Case, Origin, is_case, load
+from opsieve.gen.data.data_set import read_folder, read_npz
+from opsieve.gen.data.inputs import seeded_inputs
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.files import is_folder
+from opsieve.gen.model.model import load_program
+from opsieve.gen.model.tensors import Value, graph_inputs, graph_outputs
+
+Values = dict[str, Value]
+
+
+def open_case(path: Path, inputs: Path | None = None, expected: Path | None = None, seed: int = 0) -> Case:
+    """The case that `path` names, with the inputs and expected outputs that were named, or lie beside the model, or by `seed`.
+
+    `path` is an `.onnx` file, a case folder, or a folder with `model.onnx` and values: `test_data_set_0/`, or `inputs.npz`
+    with or without `expected.npz`. In a folder the values must fit the model; beside an `.onnx` file that was named itself,
+    those that do not fit belong to something else and are passed by. `inputs` and `expected` are an `.npz` file, an ONNX data
+    set, or a folder that holds one or the other; expected outputs that come with `inputs` count too. Inputs that nobody gave
+    are seeded. BadInput for anything that cannot be read or does not fit.
+    """
+    case = _found(path, seed, given=inputs is not None)
+    model = case.program.proto
+    if inputs is not None:
+        values, outputs = _values(inputs, model)
+        if values is None:
+            raise BadInput(f"{shown(inputs, 200)} holds no inputs: neither input_0.pb nor inputs.npz")
+        case = replace(case, inputs=values, expected=outputs, origin=replace(case.origin, inputs=inputs.name))
+    if expected is not None:
+        case = replace(case, expected=_expected(expected, model))
+    return case
+
+
+def _found(path: Path, seed: int, given: bool) -> Case:
+    """The case of `path` by itself; when inputs are `given`, those it has are not looked for."""
+    if is_folder(path):
+        if is_case(path):
+            return load(path)
+        if not (path / "model.onnx").exists():
+            raise BadInput(f"the folder {shown(path, 200)} has neither case.json nor model.onnx")
+        program = load_program(path / "model.onnx")
+        folder = path
+    else:
+        program = load_program(path)
+        folder = path.parent
+    model = program.proto
+    values: Values | None = None
+    outputs: Values | None = None
+    source = ""
+    if not given:
+        source = DATA if _is_data_set(folder / DATA) else "inputs.npz"
+        try:
+            values, outputs = _values(folder, model)
+        except BadInput:
+            if is_folder(path):
+                raise
+    if values is not None or given:
+        return Case(program, values or {}, outputs, Origin(inputs=source))
+    return Case(program, seeded_inputs(model, seed), None, Origin(seed=seed, inputs="seeded"))
+
+
+def _values(path: Path, model: onnx.ModelProto) -> tuple[Values | None, Values | None]:
+    """Inputs and expected outputs at `path`, a folder or an `.npz`; None for what is not there."""
+    types, results = graph_inputs(model), graph_outputs(model)
+    if not is_folder(path):
+        return read_npz(path, types, "input"), None
+    for folder in (path, path / DATA):
+        if _is_data_set(folder):
+            outputs = read_folder(folder, results, "output") if any(folder.glob("output_*.pb")) else None
+            return read_folder(folder, types, "input"), outputs
+    if not (path / "inputs.npz").exists():
+        return None, None
+    outputs = read_npz(path / "expected.npz", results, "output") if (path / "expected.npz").exists() else None
+    return read_npz(path / "inputs.npz", types, "input"), outputs
+
+
+def _expected(path: Path, model: onnx.ModelProto) -> Values:
+    results = graph_outputs(model)
+    if not is_folder(path):
+        return read_npz(path, results, "output")
+    for folder in (path, path / DATA):
+        if any(folder.glob("output_*.pb")):
+            return read_folder(folder, results, "output")
+    if (path / "expected.npz").exists():
+        return read_npz(path / "expected.npz", results, "output")
+    raise BadInput(f"{shown(path, 200)} holds no expected outputs: neither output_0.pb nor expected.npz")
+
+
+def _is_data_set(folder: Path) -> bool:
+    return any(folder.glob("input_*.pb")) or any(folder.glob("output_*.pb"))

@@ -1,0 +1,136 @@
+"""Arrays out of a pickle that a stranger wrote: nothing of the pickle is called.
+
+NNSmith keeps the inputs and outputs of a model in `oracle.pkl`, a dict of dicts of numpy arrays. Here the few names by which
+numpy pickles arrays stand for classes of our own that only note their arguments; every other name is refused. What they noted is then
+made an array by `numpy.frombuffer`, which takes no more memory than the bytes there are.
+"""
+
+import io
+import math
+import pickle
+import re
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.files import read_file
+
+_LIMIT = 256 << 20
+_DTYPE = re.compile(r"[<>|=]?(?:\?|b1|[iu][1248]|f[248])")
+
+
+class _Dtype:
+    """A dtype by its code; the state that follows tells the order of bytes."""
+
+    def __init__(self, code: object = "", *_: object) -> None:
+        self.code, self.order = code, "="
+
+    def __setstate__(self, state: Any) -> None:
+        if not isinstance(state, tuple) or len(state) < 2 or state[1] not in ("<", ">", "|", "="):
+            raise pickle.UnpicklingError("a dtype that is not plain")
+        self.order = state[1]
+
+    def numpy(self) -> np.dtype[Any]:
+        if not isinstance(self.code, str) or not _DTYPE.fullmatch(self.code):
+            raise pickle.UnpicklingError("a dtype that is not plain")
+        return np.dtype(self.code).newbyteorder("=" if self.order == "|" else self.order)  # type: ignore[arg-type]
+
+
+class _Array:
+    """What a pickled array is made of; numpy's `_reconstruct` and `_frombuffer` both stand for it."""
+
+    def __init__(self, *_: object) -> None:
+        self.parts: tuple[Any, ...] = ()
+
+    def __setstate__(self, state: Any) -> None:
+        if not isinstance(state, tuple) or len(state) != 5:
+            raise pickle.UnpicklingError("an array of an unknown form")
+        _, shape, dtype, fortran, data = state
+        self.parts = (shape, dtype, "F" if fortran else "C", data)
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        shape, dtype, order, data = self.parts or ((), None, "C", None)
+        plain = isinstance(dtype, _Dtype) and isinstance(data, (bytes, bytearray)) and isinstance(shape, tuple)
+        if not plain or not all(isinstance(side, int) and 0 <= side < 1 << 40 for side in shape) or len(shape) > 32:
+            raise pickle.UnpicklingError("an array of an unknown form")
+        kind = dtype.numpy()
+        if math.prod(shape) * kind.itemsize != len(data):
+            raise pickle.UnpicklingError("an array whose bytes do not fill its shape")
+        read: np.ndarray[Any, Any] = np.frombuffer(data, kind).reshape(shape, order=order)
+        return read.astype(kind.newbyteorder("="))
+
+
+def _from_buffer(data: object, dtype: object, shape: object, order: object, *_: object) -> _Array:
+    array = _Array()
+    array.parts = (shape, dtype, "F" if order == "F" else "C", data)
+    return array
+
+
+def _scalar(dtype: object, data: object) -> _Array:
+    """A number of numpy's, which is an array without dimensions here."""
+    array = _Array()
+    array.parts = ((), dtype, "C", data)
+    return array
+
+
+def _encode(text: object, encoding: object) -> bytes:
+    """Bytes, as protocol 2 writes them."""
+    if not isinstance(text, str) or encoding != "latin1":
+        raise pickle.UnpicklingError("bytes of an unknown form")
+    return text.encode("latin1")
+
+
+def _no_bytes() -> bytes:
+    """Protocol 2's way of writing b""."""
+    return b""
+
+
+_NAMES: dict[tuple[str, str], Any] = {
+    (module, name): stand_in
+    for package in ("numpy.core", "numpy._core")
+    for module, name, stand_in in (
+        (f"{package}.multiarray", "_reconstruct", _Array),
+        (f"{package}.multiarray", "scalar", _scalar),
+        (f"{package}.numeric", "_frombuffer", _from_buffer),
+    )
+} | {
+    ("numpy", "dtype"): _Dtype,
+    ("numpy", "ndarray"): _Array,
+    ("collections", "OrderedDict"): dict,
+    ("_codecs", "encode"): _encode,
+    ("__builtin__", "bytes"): _no_bytes,
+}
+
+
+class _Reader(pickle.Unpickler):
+    """Finds the stand-ins and nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """The stand-in for a name."""
+        if (module, name) not in _NAMES:
+            raise pickle.UnpicklingError(f"it names {shown(f'{module}.{name}')}, which is no array")
+        return _NAMES[module, name]
+
+    def persistent_load(self, pid: object) -> NoReturn:
+        """Refused."""
+        raise pickle.UnpicklingError("it refers to other files")
+
+
+def read_oracle(path: Path) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
+    """The arrays of an NNSmith oracle by `input` and `output`, then by name; `output` is left out when it has none.
+
+    BadInput when the file holds anything else, or is larger than 256 MiB.
+    """
+    data = read_file(path, _LIMIT)
+    try:
+        told = _Reader(io.BytesIO(data)).load()
+        return {
+            role: {name: value.numpy() for name, value in told[role].items() if isinstance(name, str)}
+            for role in ("input", "output")
+            if told.get(role) is not None
+        }
+    except Exception as error:  # noqa: BLE001  bytes that a stranger chose can make the reader raise anything
+        said = shown(str(error) or type(error).__name__, 120)
+        raise BadInput(f"{shown(path, 160)} is no oracle of arrays: {said}") from None

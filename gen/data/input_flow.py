@@ -1,0 +1,188 @@
+"""Where a graph's inputs are used: from each input, through operators that only move its elements, to the operators that ask
+something of it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.structure import bodies
+from opsieve.gen.model.tensors import read_tensor
+from opsieve.gen.spec.domains import ANY, Domain, Shape, Site, domain_at
+
+# Operators whose output holds elements of these inputs as they are: position None is every input.
+_MOVES = {
+    **dict.fromkeys(
+        ("Identity", "Cast", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Slice", "Gather"), 0
+    ),
+    **dict.fromkeys(
+        ("GatherElements", "GatherND", "Tile", "Pad", "Dropout", "Split", "Optional", "OptionalGetElement"), 0
+    ),
+    **dict.fromkeys(("SequenceAt", "SplitToSequence", "Compress", "DepthToSpace", "SpaceToDepth", "CastLike"), 0),
+    **dict.fromkeys(("Concat", "SequenceConstruct", "ConcatFromSequence"), None),
+}
+_IN_ORDER = frozenset(
+    ("Identity", "Cast", "CastLike", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Optional", "OptionalGetElement")
+)
+_SAME_SHAPE = frozenset(
+    [
+        "Identity",
+        "Cast",
+        "CastLike",
+        "Relu",
+        "Sigmoid",
+        "Tanh",
+        "Neg",
+        "Abs",
+        "Exp",
+        "Log",
+        "Sqrt",
+        "Softmax",
+        "Dropout",
+        "Clip",
+        "BatchNormalization",
+        "LayerNormalization",
+        "InstanceNormalization",
+        "LeakyRelu",
+        "Elu",
+        "Gelu",
+        "Erf",
+        "Floor",
+        "Ceil",
+    ]
+)
+_MAX_VISITS = 200_000  # nodes, each function counted at every call
+_MAX_CONSTANT = 1024  # elements of a constant that is looked into
+
+
+@dataclass(slots=True)
+class _Scope:
+    """What is known of the names that are visible: the inputs that reach them (True: element by element), shapes, constants."""
+
+    roots: dict[str, dict[str, bool]] = field(default_factory=dict)
+    shapes: dict[str, Shape | None] = field(default_factory=dict)
+    constants: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+
+    def inner(self) -> "_Scope":
+        return _Scope(dict(self.roots), dict(self.shapes), dict(self.constants))
+
+
+class Trace:
+    """Collects, over one model, what is asked of each input.
+
+    `shapes` are the shapes that the inputs will have; `sizes` those that symbolic dimensions are bound to.
+    """
+
+    def __init__(self, model: onnx.ModelProto, shapes: Mapping[str, Shape | None], sizes: Mapping[str, int]) -> None:
+        self.domains: dict[str, Domain] = dict.fromkeys(shapes, ANY)
+        self._functions = {(item.domain, item.name, item.overload): item for item in model.functions}
+        self._sizes = sizes
+        self._visits = 0
+        scope = _Scope({name: {name: True} for name in shapes}, dict(shapes))
+        self._graph(model.graph, scope)
+
+    def _graph(self, graph: onnx.GraphProto, scope: _Scope) -> None:
+        for tensor in graph.initializer:
+            self._constant(tensor.name, tensor, scope)
+        for info in (*graph.value_info, *graph.output):
+            shape = self._static(info.type)
+            if shape is not None:
+                scope.shapes.setdefault(info.name, shape)
+        self._nodes(graph.node, scope)
+
+    def _nodes(self, nodes: Iterable[onnx.NodeProto], scope: _Scope) -> None:
+        for node in nodes:
+            self._visits += 1
+            if self._visits > _MAX_VISITS:
+                return
+            self._ask(node, scope)
+            self._pass_on(node, scope)
+            function = self._functions.get((node.domain, node.op_type, node.overload))
+            if function is not None:
+                inner = _Scope()
+                self._bind(function.input, node.input, scope, inner)
+                self._nodes(function.node, inner)
+                continue
+            for body in bodies(node):
+                inner = scope.inner()
+                skip = _carried(node)
+                if skip is not None:
+                    names = [info.name for info in body.input]
+                    self._bind(names[skip:], node.input[skip:], scope, inner, shapes=node.op_type != "Scan")
+                self._graph(body, inner)
+
+    def _ask(self, node: onnx.NodeProto, scope: _Scope) -> None:
+        for position, name in enumerate(node.input):
+            roots = scope.roots.get(name)
+            if not roots:
+                continue
+            domain = domain_at(Site(node, position, scope.shapes, scope.constants))
+            if domain is ANY:
+                continue
+            for root, in_order in roots.items():
+                self.domains[root] = self.domains[root].meet(domain if in_order else domain.unordered())
+
+    def _pass_on(self, node: onnx.NodeProto, scope: _Scope) -> None:
+        if not node.output or node.domain not in ("", "ai.onnx"):
+            return
+        if node.op_type == "Constant":
+            for attribute in node.attribute:
+                if attribute.name == "value":
+                    self._constant(node.output[0], attribute.t, scope)
+                elif attribute.name in ("value_int", "value_ints"):
+                    numbers = np.array(attribute.ints if attribute.name == "value_ints" else attribute.i, np.int64)
+                    scope.shapes[node.output[0]], scope.constants[node.output[0]] = numbers.shape, numbers
+            return
+        if node.op_type in _SAME_SHAPE and node.input and scope.shapes.get(node.input[0]) is not None:
+            scope.shapes.setdefault(node.output[0], scope.shapes[node.input[0]])
+        if node.op_type not in _MOVES:
+            return
+        sources = node.input if _MOVES[node.op_type] is None else node.input[:1]
+        moved: dict[str, bool] = {}
+        for name in sources:
+            for root, in_order in scope.roots.get(name, {}).items():
+                moved[root] = in_order and node.op_type in _IN_ORDER
+        if moved:
+            for name in node.output:
+                scope.roots[name] = moved
+
+    def _bind(
+        self, names: Iterable[str], given: Iterable[str], scope: _Scope, inner: _Scope, shapes: bool = True
+    ) -> None:
+        for name, source in zip(names, given, strict=False):
+            inner.roots[name] = scope.roots.get(source, {})
+            inner.shapes[name] = scope.shapes.get(source) if shapes else None
+            if source in scope.constants:
+                inner.constants[name] = scope.constants[source]
+
+    def _constant(self, name: str, tensor: onnx.TensorProto, scope: _Scope) -> None:
+        scope.shapes[name] = tuple(tensor.dims)
+        scope.roots.pop(name, None)
+        if len(tensor.dims) <= 1 and all(size <= _MAX_CONSTANT for size in tensor.dims):
+            try:
+                array = read_tensor(tensor)
+            except BadInput:
+                return
+            if array.dtype.kind in "iu":
+                scope.constants[name] = array
+
+    def _static(self, type_: onnx.TypeProto) -> Shape | None:
+        if not type_.HasField("tensor_type") or not type_.tensor_type.HasField("shape"):
+            return None
+        sizes = [self._size(dim) for dim in type_.tensor_type.shape.dim]
+        return None if min(sizes, default=0) < 0 else tuple(sizes)
+
+    def _size(self, dim: onnx.TensorShapeProto.Dimension) -> int:
+        if dim.dim_param:
+            return self._sizes.get(dim.dim_param, -1)
+        return dim.dim_value if dim.HasField("dim_value") else -1
+
+
+def _carried(node: onnx.NodeProto) -> int | None:
+    """From which input on a node hands its inputs to its body one by one; None when it does not."""
+    if node.domain not in ("", "ai.onnx"):
+        return None
+    return {"Loop": 2, "Scan": 0, "SequenceMap": None}.get(node.op_type)

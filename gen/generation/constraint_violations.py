@@ -1,0 +1,210 @@
+"""Ways to make one node of a sound program wrong: each breaks one thing that the operator's page or its declaration asks for.
+
+`breaches` lists what can be broken at a node; a `Breach` has a kind (which sort of rule), a place (which relation, input or attribute)
+and the node as it would be. Relations of a declaration's `requires` are broken by trying: one size, element or attribute is moved
+a little or far until exactly one relation is false and all others still hold. Sources: HirFuzz, section 3.1.5 (disruptive generation), which breaks
+types and shapes of calls; the further kinds are rules of ONNX's IR page (arity, attributes, declared types).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onnx.defs import OpSchema
+
+from opsieve.gen.build.graph_builder import Node, Sketch
+from opsieve.gen.spec.declaration import Attributes, Operator, Tensor
+from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, PLAIN
+from opsieve.gen.spec.schema import Form, form
+
+Ins = Sequence[Tensor | None]
+# Whose page (or whose axis, which a scalar has none of) sets the least rank of the first input, and whose sets the largest one. The
+# ranks of a declaration may be narrower than that, to keep programs small.
+_LEAST = """
+    Conv ConvTranspose ConvInteger QLinearConv MaxPool AveragePool LpPool GlobalMaxPool MatMul MatMulInteger Gemm Det Trilu
+    EyeLike DepthToSpace SpaceToDepth RNN GRU LSTM RoiAlign MaxRoiPool Col2Im AffineGrid NonMaxSuppression ConstantOfShape
+    ArgMax ArgMin Concat Split Gather GatherElements GatherND ScatterElements Hardmax Softmax LogSoftmax TopK
+    LayerNormalization ReverseSequence CausalConvWithState LinearAttention BatchNormalization
+"""
+_LARGEST = """
+    Gemm EyeLike DepthToSpace SpaceToDepth RNN GRU LSTM RoiAlign MaxRoiPool Col2Im AffineGrid NonMaxSuppression
+    ConstantOfShape Range HannWindow HammingWindow BlackmanWindow CausalConvWithState LinearAttention
+"""
+_LEAST_RANK, _LARGEST_RANK = frozenset(_LEAST.split()), frozenset(_LARGEST.split())
+_NUMBERED = frozenset((OpSchema.AttrType.INT, OpSchema.AttrType.INTS))
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """One rule broken: the inputs and attributes that the node would have, or the type that its first output would be declared with.
+
+    Inputs that are new are tensors without a name: whoever takes the breach makes leaves of them.
+    """
+
+    kind: str
+    place: str
+    ins: Ins
+    attrs: Attributes
+    declared: tuple[str, tuple[Any, ...]] | None = None
+
+
+def breaches(sketch: Sketch, node: Node, op: Operator) -> Iterator[Breach]:
+    """All that can be broken at a node of ONNX's own domain, one breach for each kind and place."""
+    had = form(node.op, sketch.opset)
+    if had is None:
+        return
+    yield from _relations(node, op)
+    yield from _dtypes(sketch, node, had)
+    yield from _ranks(node, op)
+    yield from _arity(node, had)
+    yield from _attributes(node, had)
+    yield from _outputs(sketch, node)
+
+
+def false_relations(op: Operator, ins: Ins, attrs: Attributes) -> list[int] | None:
+    """Which relations of a declaration are false, by number; None where it can make nothing of such an instance."""
+    try:
+        return [place for place, truth in enumerate(op.requires(ins, attrs)) if not truth]  # type: ignore[arg-type]
+    except (
+        IndexError,
+        KeyError,
+        ValueError,
+        ZeroDivisionError,
+    ):  # relations that only make sense when those before hold
+        return None
+
+
+def _relations(node: Node, op: Operator) -> Iterator[Breach]:
+    if false_relations(op, node.ins, node.attrs) != []:
+        return
+    met: set[int] = set()
+    for place, ins, attrs in _moved(node):
+        false = false_relations(op, ins, attrs)
+        if false is not None and len(false) == 1 and false[0] not in met:
+            met.add(false[0])
+            yield Breach("relation", f"{false[0]} by {place}", ins, attrs)
+
+
+def _moved(node: Node) -> Iterator[tuple[str, Ins, Attributes]]:
+    """The node with one number moved: a size, an element of a shape or the like, or an attribute."""
+    for position, tensor in enumerate(node.ins):
+        if tensor is None:
+            continue
+        if tensor.values is not None:
+            for at, value in enumerate(tensor.values[:6]):
+                for other in (value + 1, value - 1, value + 50, value - 50):
+                    if not LEAST[tensor.dtype] <= other <= LARGEST[tensor.dtype]:
+                        continue
+                    values = (*tensor.values[:at], other, *tensor.values[at + 1 :])
+                    yield f"input {position}", _with(node.ins, position, tensor.dtype, tensor.shape, values), node.attrs
+            continue
+        for axis, side in enumerate(tensor.shape):
+            for other in (side + 1, side - 1, 2 * side + 1) if isinstance(side, int) else ():
+                if other > 0:
+                    shape = (*tensor.shape[:axis], other, *tensor.shape[axis + 1 :])
+                    yield f"input {position}", _with(node.ins, position, tensor.dtype, shape), node.attrs
+    for name, value in node.attrs.items():
+        if isinstance(value, int) and not name.startswith("#"):
+            for number in (value + 1, value - 1, value + 50, value - 50):
+                yield name, node.ins, {**node.attrs, name: number}
+        elif isinstance(value, list) and value and isinstance(value[0], int):
+            for at, element in enumerate(value[:6]):
+                for number in (element + 1, element - 1, element + 50, element - 50):
+                    yield name, node.ins, {**node.attrs, name: [*value[:at], number, *value[at + 1 :]]}
+
+
+def _with(
+    ins: Ins, position: int, dtype: str, shape: tuple[Any, ...], values: tuple[float, ...] | None = None
+) -> list[Tensor | None]:
+    return [*ins[:position], Tensor("", dtype, shape, values=values), *ins[position + 1 :]]
+
+
+def _retyped(tensor: Tensor, dtype: str) -> tuple[str, tuple[Any, ...], tuple[float, ...] | None]:
+    """The same tensor of another dtype; its known elements stay where the dtype has all of them."""
+    values = tensor.values
+    if values is not None and not all(LEAST[dtype] <= value <= LARGEST[dtype] for value in values):
+        values = None
+    return dtype, tensor.shape, values
+
+
+def _dtypes(sketch: Sketch, node: Node, had: Form) -> Iterator[Breach]:
+    for position, tensor in enumerate(node.ins[: len(had.inputs)]):
+        if tensor is None or tensor.dtype not in PLAIN or any(isinstance(side, str) for side in tensor.shape):
+            continue
+        slot = had.inputs[position]
+        allowed = had.types[slot.type]
+        outside = [dtype for dtype in PLAIN if dtype not in allowed]
+        if outside:
+            ins = _with(node.ins, position, *_retyped(tensor, sketch.draw.choice(outside)))
+            yield Breach("dtype", f"input {position}", ins, node.attrs)
+        same = sum(
+            other is not None and had.inputs[min(n, len(had.inputs) - 1)].type == slot.type
+            for n, other in enumerate(node.ins)
+        )
+        others = [dtype for dtype in PLAIN if dtype in allowed and dtype != tensor.dtype]
+        if same > 1 and others:
+            ins = _with(node.ins, position, *_retyped(tensor, sketch.draw.choice(others)))
+            yield Breach("mixed-dtypes", f"input {position}", ins, node.attrs)
+
+
+def _ranks(node: Node, op: Operator) -> Iterator[Breach]:
+    tensor = node.ins[0] if node.ins else None
+    if tensor is None or tensor.values is not None or tensor.dtype not in LARGEST:
+        return
+    low, high = op.ranks
+    if op.name in _LEAST_RANK:
+        yield Breach("rank", "below", _with(node.ins, 0, tensor.dtype, tensor.shape[: low - 1]), node.attrs)
+    if op.name in _LARGEST_RANK:
+        shape = (*tensor.shape, *(1 for _ in range(high + 1 - tensor.rank)))
+        yield Breach("rank", "above", _with(node.ins, 0, tensor.dtype, shape), node.attrs)
+
+
+def _arity(node: Node, had: Form) -> Iterator[Breach]:
+    for position, slot in enumerate(had.inputs):
+        if not slot.optional and not slot.variadic and position < len(node.ins):
+            yield Breach("missing-input", f"input {position}", _left_out(node.ins, position), node.attrs)
+    if had.inputs and not had.inputs[-1].variadic:
+        filled = [*node.ins, *(None for _ in range(len(had.inputs) - len(node.ins)))]
+        yield Breach("extra-input", "the last", [*filled, Tensor("", "float32", (2,))], node.attrs)
+
+
+def _left_out(ins: Ins, position: int) -> list[Tensor | None]:
+    left: list[Tensor | None] = [*ins[:position], None, *ins[position + 1 :]]
+    while left and left[-1] is None:
+        left.pop()
+    return left
+
+
+def _attributes(node: Node, had: Form) -> Iterator[Breach]:
+    for name, value in node.attrs.items():
+        known = had.attributes.get(name)
+        if known is None:
+            continue
+        if known.required:
+            yield Breach("missing-attribute", name, node.ins, {k: v for k, v in node.attrs.items() if k != name})
+        wrong: Any = "text" if known.type in _NUMBERED else 7
+        yield Breach("attribute-type", name, node.ins, {**node.attrs, name: wrong})
+        outlandish: Any = None
+        if name == "axis":
+            outlandish = 40
+        elif isinstance(value, str):
+            outlandish = "sideways"
+        elif name in ("perm", "axes", "kernel_shape", "strides", "dilations", "pads") and isinstance(value, list):
+            outlandish = [*value, value[0] if value else 40] if name != "axes" else [*value[1:], 40]
+        elif name in ("to", "dtype"):
+            outlandish = 4000
+        if outlandish is not None:
+            yield Breach("attribute-value", name, node.ins, {**node.attrs, name: outlandish})
+    yield Breach("unknown-attribute", "any", node.ins, {**node.attrs, "not_an_attribute": 1})
+
+
+def _outputs(sketch: Sketch, node: Node) -> Iterator[Breach]:
+    out = node.outs[0]
+    if out.dtype not in PLAIN or any(isinstance(side, str) for side in out.shape):
+        return
+    other = sketch.draw.choice([dtype for dtype in PLAIN if dtype != out.dtype])
+    yield Breach("output-dtype", "output 0", node.ins, node.attrs, (other, out.shape))
+    if out.shape:
+        axis = sketch.draw.below(out.rank)
+        shape = (*out.shape[:axis], out.shape[axis] + 1, *out.shape[axis + 1 :])
+        yield Breach("output-shape", "output 0", node.ins, node.attrs, (out.dtype, shape))

@@ -1,0 +1,322 @@
+"""A program made anew from a model, changed on the way: node by node, and what no longer fits is mended.
+
+A node whose inputs became others is laid as it was when its declaration allows that. Otherwise an instance of the same operator is
+drawn for its new first input, at best one that gives what the node gave. Otherwise the node is left out, and who reads it reads
+another tensor of that type. So every mutation is a small change of the recipe, and what comes out is valid by construction.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from opsieve.gen.analysis.reading import Source
+from opsieve.gen.build.graph_builder import Body, Node, Shape, Sketch
+from opsieve.gen.generation.pattern_builder import Misfit, Weaver
+from opsieve.gen.generation.symbolic import tells_sizes
+from opsieve.gen.operators.catalogue import first_dtypes, operators
+from opsieve.gen.spec.declaration import OUTPUTS, Attributes, Operator, Tensor
+from opsieve.gen.spec.dtype_facts import LARGEST, USUAL
+from opsieve.gen.spec.schema import form
+
+_DRAWS = 4  # instances drawn to mend a node, or to insert one
+_SEPARATE = ("control", "container")  # families whose samplers add nodes of their own
+# Families whose inputs go with each other by dtype and size alone; in others elements of one are positions in another, or the like.
+_PLAIN = frozenset(
+    (
+        *(
+            "unary",
+            "binary",
+            "logic",
+            "comparison",
+            "bits",
+            "cast",
+            "variadic",
+            "reduction",
+            "layout",
+            "product",
+            "axis",
+        ),
+        *("normalisation", "window"),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is to be another. Nodes are named by their place.
+
+    `leaves` gives leaves another dtype and shape by name. `inserted`: before the node something is put between it and an input;
+    `swapped`: it reads another tensor of the same type; `redrawn`: it has other attributes; `dropped`; `doubled`.
+    """
+
+    leaves: Mapping[str, tuple[str, Shape]]
+    inserted: frozenset[int] = frozenset()
+    swapped: frozenset[int] = frozenset()
+    redrawn: frozenset[int] = frozenset()
+    dropped: frozenset[int] = frozenset()
+    doubled: frozenset[int] = frozenset()
+
+
+class Replay:
+    """Lays the nodes of a model on a sketch, changed. `now` has what became of each of the model's tensors."""
+
+    def __init__(self, sketch: Sketch, changes: Changes) -> None:
+        self.sketch = sketch
+        self.weaver = Weaver(sketch)
+        self.changes = changes
+        self.now: dict[str, Tensor] = {}
+
+    def run(self, source: Source) -> None:
+        """Lay all nodes; what the model gave, the program gives too."""
+        for place, node in enumerate(source.nodes):
+            self._step(place, node)
+        for tensor in source.outputs:
+            if tensor.name in self.now:
+                self.sketch.exposed.append(self.now[tensor.name])
+
+    def _step(self, place: int, node: Node) -> None:
+        changes = self.changes
+        ins = [None if tensor is None else self._tensor(tensor) for tensor in node.ins]
+        if any(new is None and old is not None for new, old in zip(ins, node.ins, strict=True)):
+            self._leave_out(node)
+            return
+        if place in changes.dropped:
+            self._leave_out(node)
+            return
+        there = [spot for spot, tensor in enumerate(ins) if tensor is not None and tensor.values is None]
+        if there and (place in changes.inserted or place in changes.swapped):
+            spot = self.sketch.draw.choice(there)
+            before = ins[spot]
+            assert before is not None
+            ins[spot] = self._between(before) if place in changes.inserted else self._other(before)
+        outs = None if place in changes.redrawn else self._laid(node, ins)
+        if outs is None:
+            outs = self._mended(node, ins)
+        if outs is None:
+            self._leave_out(node)
+            return
+        if place in changes.doubled:
+            self._laid(node, ins)
+        self.now.update((old.name, new) for old, new in zip(node.outs, outs, strict=False) if old.name and new.name)
+
+    def _tensor(self, old: Tensor) -> Tensor | None:
+        """What became of a tensor; a leaf is made when it is first asked for. None when nothing did."""
+        found = self.now.get(old.name)
+        if found is not None or not old.leaf:
+            return found
+        root = self.sketch.root
+        dtype, shape = self.changes.leaves.get(old.name, (old.dtype, old.shape))
+        if (dtype, shape) == (old.dtype, old.shape):
+            made = Tensor(root.named("x"), dtype, shape, old.low, old.high, old.values, old.leaf)
+        else:
+            low, high = (old.low, old.high) if dtype == old.dtype else USUAL[dtype]
+            made = Tensor(root.named("x"), dtype, shape, low, high, None, old.leaf)
+        root.leaves.append(made)
+        root.elements += math.prod(shape)
+        if made.leaf == "input":
+            root.inputs_begun = True
+        if made.values is None:
+            self.sketch.enter(made)
+        self.now[old.name] = made
+        return made
+
+    def _laid(self, node: Node, ins: Sequence[Tensor | None]) -> Sequence[Tensor] | None:
+        """The node as it was, on these inputs; None when it cannot stand there."""
+        same = all(
+            new is None or old is None or (new.dtype, new.shape) == (old.dtype, old.shape)
+            for new, old in zip(ins, node.ins, strict=True)
+        )
+        operator = _declared(node)
+        if operator is None or _has_body(node):
+            return self._copied(node, ins) if same else None
+        if not same and not self._typed(operator, node, ins):
+            return None
+        if not (same and self._kept(node, ins)) and (
+            operator.family not in _PLAIN or operator.relation is not None or not tells_sizes(operator, ins, every=True)
+        ):
+            return None
+        attrs = dict(node.attrs)
+        attrs[OUTPUTS] = len(node.outs)
+        try:
+            if same and not _foretold(operator, node):
+                return self._copied(node, ins)
+            return self.weaver.ops(_name(node), *ins, **attrs)
+        except Misfit:
+            # Of what a body gives the model does not tell how large it is: where nothing changed, it is as it was.
+            return self._copied(node, ins) if same and self._kept(node, ins) else None
+        except (AssertionError, IndexError, KeyError, ValueError, ZeroDivisionError):
+            return None  # a rule met what its sampler never draws
+
+    def _typed(self, operator: Operator, node: Node, ins: Sequence[Tensor | None]) -> bool:
+        """Whether the operator's schema has the dtypes, and its declaration the rank; False where there is no schema."""
+        had = None if node.domain else form(node.op, self.sketch.opset)
+        low, high = operator.ranks
+        return (
+            had is not None
+            and all(tensor is None or tensor.dtype in had.dtypes(place) for place, tensor in enumerate(ins))
+            and (not ins or ins[0] is None or low <= ins[0].rank <= high)
+            and (node.op != "Einsum" or [t and t.rank for t in ins] == [t and t.rank for t in node.ins])
+        )
+
+    def _kept(self, node: Node, ins: Sequence[Tensor | None]) -> bool:
+        """Whether every input is what became of the node's own, in no wider an interval."""
+        if any(old is not None and self.now.get(old.name) is not new for new, old in zip(ins, node.ins, strict=True)):
+            return False
+        return not self.sketch.style.ranged or _no_wider(node, ins)
+
+    def _copied(self, node: Node, ins: Sequence[Tensor | None]) -> Sequence[Tensor] | None:
+        """A node that only the model knows, or with bodies: as it was, when all that it reads is as it was."""
+        sketch = self.sketch
+        only = sketch.root.only
+        if only is not None and _name(node) not in only:
+            return None
+        if sketch.style.ranged and not _no_wider(node, ins):
+            return None
+        names: dict[str, Tensor] = {}
+        attrs: Attributes = {}
+        for name, value in node.attrs.items():
+            if isinstance(value, Body):
+                body = self._body(value, names)
+                if body is None:
+                    return None
+                attrs[name] = body
+            else:
+                attrs[name] = value
+        operator = _declared(node)
+        if (
+            sketch.supports is not None
+            and operator is not None
+            and not sketch.supports(operator, ins, attrs, sketch.opset)
+        ):
+            return None
+        types = [(out.dtype, out.shape) if out.name else None for out in node.outs]
+        return sketch.emit(node.op, node.domain, ins, attrs, types, [(out.low, out.high) for out in node.outs])
+
+    def _body(self, body: Body, made: dict[str, Tensor]) -> Body | None:
+        """A body under new names; None when something that it takes from around it is not there as it was."""
+        root = self.sketch.root
+
+        def fresh(old: Tensor) -> Tensor:
+            made[old.name] = Tensor(root.named("b"), old.dtype, old.shape, old.low, old.high, old.values)
+            return made[old.name]
+
+        def found(old: Tensor) -> Tensor | None:
+            if old.name in made:
+                return made[old.name]
+            new = self._tensor(old)
+            same = new is not None and (new.dtype, new.shape) == (old.dtype, old.shape)
+            if (
+                not same
+                or new is None
+                or (self.sketch.style.ranged and not (old.low <= new.low and new.high <= old.high))
+            ):
+                return None
+            return new
+
+        inputs = [fresh(tensor) for tensor in body.inputs]
+        nodes = []
+        for node in body.nodes:
+            ins = [None if tensor is None else found(tensor) for tensor in node.ins]
+            if any(new is None and old is not None for new, old in zip(ins, node.ins, strict=True)):
+                return None
+            attrs: Attributes = {}
+            for name, value in node.attrs.items():
+                inner = self._body(value, made) if isinstance(value, Body) else value
+                if inner is None:
+                    return None
+                attrs[name] = inner
+            for tensor in ins:
+                if tensor is not None:
+                    tensor.reads += 1
+            outs = [fresh(tensor) if tensor.name else tensor for tensor in node.outs]
+            nodes.append(Node(node.op, node.domain, ins, outs, attrs, root.named("n")))
+            root.inner += 1
+        outputs = [found(tensor) for tensor in body.outputs]
+        kept = [tensor for tensor in outputs if tensor is not None]
+        return Body(inputs, nodes, kept) if len(kept) == len(outputs) else None
+
+    def _mended(self, node: Node, ins: Sequence[Tensor | None]) -> Sequence[Tensor] | None:
+        """Another instance of the node's operator with the first input that it has now; None when there is none."""
+        operator = _declared(node)
+        if operator is None or operator.family in _SEPARATE or not ins or ins[0] is None:
+            return None
+        only = self.sketch.root.only
+        if only is not None and _name(node) not in only:
+            return None
+        return self._instance(operator, ins[0], [(out.dtype, out.shape) for out in node.outs if out.name], must=False)
+
+    def _instance(
+        self, operator: Operator, x: Tensor, wanted: Sequence[tuple[str, Shape]], must: bool
+    ) -> Sequence[Tensor] | None:
+        """Of some instances with this first input one that gives the wanted types; if none `must` give them, the last."""
+        sketch = self.sketch
+        safe = operator.safe[0] if operator.safe else None
+        low, high = operator.ranks
+        if (
+            x.dtype not in first_dtypes(operator, sketch.opset)
+            or not low <= x.rank <= high
+            or (safe is not None and sketch.style.ranged and not x.within(safe))
+        ):
+            return None
+        kept = None
+        for _ in range(_DRAWS):
+            made = operator.sample(sketch, x)
+            if made is None:
+                continue
+            ins, attrs = made
+            given = [typed for typed in operator.infer(ins, attrs) if typed is not None]  # type: ignore[arg-type]
+            if list(wanted) == given[: len(wanted)]:
+                return sketch.add(operator, ins, attrs)
+            kept = made
+        return sketch.add(operator, *kept) if kept is not None and not must else None
+
+    def _leave_out(self, node: Node) -> None:
+        for old in node.outs:
+            if old.name and old.dtype in LARGEST and all(type(side) is int for side in old.shape):
+                self.now[old.name] = self.sketch.match(old.dtype, old.shape)
+
+    def _between(self, tensor: Tensor) -> Tensor:
+        """Something new computed from a tensor, of its type; the tensor itself when a few draws gave nothing."""
+        sketch = self.sketch
+        for _ in range(2 * _DRAWS):
+            operator = sketch.draw.choice(sketch.choices).op
+            if operator.family in _SEPARATE:
+                continue
+            outs = self._instance(operator, tensor, [(tensor.dtype, tensor.shape)], must=True)
+            if outs:
+                return outs[0]
+        return tensor
+
+    def _other(self, tensor: Tensor) -> Tensor:
+        """Another tensor of the same type, when there is one: a typed subtree in the place of another."""
+        found = self.sketch.matching(tensor.dtype, tensor.shape)
+        return found if found is not None else tensor
+
+
+def _no_wider(node: Node, ins: Sequence[Tensor | None]) -> bool:
+    """Whether every input lies in the interval that the node's own had."""
+    return all(
+        new is None or old is None or (old.low <= new.low and new.high <= old.high)
+        for new, old in zip(ins, node.ins, strict=True)
+    )
+
+
+def _foretold(operator: Operator, node: Node) -> bool:
+    """Whether the declaration gives the types that the node's outputs have: it may not know all that a foreign node may be."""
+    types = operator.infer(node.ins, node.attrs)  # type: ignore[arg-type]
+    return all(
+        not out.name or (typed is not None and (out.dtype, out.shape) == typed)
+        for out, typed in zip(node.outs, types, strict=False)
+    )
+
+
+def _name(node: Node) -> str:
+    return f"{node.domain}::{node.op}" if node.domain else node.op
+
+
+def _declared(node: Node) -> Operator | None:
+    return operators().get(_name(node))
+
+
+def _has_body(node: Node) -> bool:
+    return any(isinstance(value, Body) for value in node.attrs.values())

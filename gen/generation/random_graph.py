@@ -1,0 +1,215 @@
+"""Programs of a wanted number of nodes, grown forwards from a seed."""
+
+import functools
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import onnx
+
+from opsieve import __version__
+from opsieve.gen.build.graph_builder import Budget, Choice, Sketch, Style, Supports
+from opsieve.gen.build.rng import Draw
+from opsieve.gen.build.writing import written
+from opsieve.gen.case.case import Case, Origin
+from opsieve.gen.generation.symbolic import opened
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.program import Program
+from opsieve.gen.operators.catalogue import choices, first_dtypes, operators
+from opsieve.gen.spec.declaration import Tensor
+from opsieve.gen.spec.dtype_facts import NUMBER
+from opsieve.gen.spec.schema import OLDEST
+
+SUPPORTED = 26  # the newest opset that a released onnxruntime takes
+_VERSIONS = MappingProxyType({"opsieve": __version__, "onnx": onnx.__version__})
+_PALETTES = (
+    ("float32",),
+    ("float32",),
+    ("float32", "float32", "int64"),
+    ("float32", "float32", "int64", "bool"),
+    ("float32", "float16"),
+    ("float32", "float32", "int32", "int8", "uint8"),
+    ("float64", "float32"),
+    ("float16",),
+    ("int32", "int64", "float32"),
+    ("float32", "bfloat16"),
+)
+
+
+_NEWEST_SHARE = 0.5  # of programs at the newest opset: operators that came late would be seldom met otherwise
+_MOST_COPIES = 4
+
+_OPENERS = {"sequence": ("SequenceAt", "SequenceLength"), "optional": ("OptionalGetElement", "OptionalHasElement")}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What programs are asked for. `only` names operators (None: all of ONNX's own), `dtypes` limits first inputs and leaves.
+
+    `opset` 0 draws one from 13 to the newest that onnxruntime takes, every second time that one. `between` has the number of `nodes`
+    drawn for each seed (gen/generation/request.py does). `dynamic` is the share of programs with symbolic
+    dimensions, `corpus` are models that `mutate` starts from, `values` tells how values of inputs are chosen (gen/values/values.py).
+    `supports` is asked before a node is added, `target` tells what it stands for.
+    """
+
+    nodes: int = 10
+    only: frozenset[str] | None = None
+    dtypes: frozenset[str] | None = None
+    opset: int = 0
+    bins: int = 7
+    types: bool = False
+    budget: Budget = field(default_factory=Budget)
+    supports: Supports | None = None
+    target: str = ""
+    between: tuple[int, int] | None = None
+    dynamic: float = 0.0
+    corpus: tuple[Program, ...] = ()
+    values: str = "ranged"
+
+
+def begun(
+    wish: Wish,
+    seed: int,
+    name: str,
+    pick: float = 0.95,
+    ranged: bool = True,
+    palettes: Sequence[tuple[str, ...]] = _PALETTES,
+) -> Sketch:
+    """An empty sketch for a seed: its opset and palette are drawn."""
+    draw = Draw(f"{name} {seed}", wish.bins)
+    opset = wish.opset or (SUPPORTED if draw.random() < _NEWEST_SHARE else draw.between(OLDEST, SUPPORTED))
+    if not choices(opset, wish.only, wish.dtypes):
+        having = () if wish.opset else _having(wish.only, wish.dtypes)
+        if not having:
+            where = f"opset {wish.opset} has no" if wish.opset else f"no opset from {OLDEST} to {SUPPORTED} has an"
+            raise BadInput(f"{where} operator as wished; ask for other operators or dtypes, or another --opset")
+        opset = draw.choice(having)
+    palette = draw.choice(palettes)
+    if wish.dtypes is not None:
+        palette = tuple(dtype for dtype in palette if dtype in wish.dtypes) or tuple(sorted(wish.dtypes))
+    sketch = Sketch(draw, opset, Style(pick, ranged and wish.values != "search", palette=palette), wish.budget)
+    sketch.supports = wish.supports
+    sketch.only = wish.only
+    return sketch
+
+
+@functools.cache
+def _having(only: frozenset[str] | None, dtypes: frozenset[str] | None) -> tuple[int, ...]:
+    """The opsets that have an operator as wished, of those that are drawn."""
+    return tuple(opset for opset in range(OLDEST, SUPPORTED + 1) if choices(opset, only, dtypes))
+
+
+@functools.cache
+def plenty(opset: int, only: frozenset[str] | None, dtypes: frozenset[str] | None, drawn: bool) -> tuple[Choice, ...]:
+    """What may be drawn at an opset; where opsets are `drawn`, operators that few opsets have stand in it several times."""
+    from_all = choices(opset, only, dtypes)
+    if not drawn:
+        return from_all
+    every = range(OLDEST, SUPPORTED + 1)
+    found = []
+    for choice in from_all:
+        having = sum(bool(first_dtypes(choice.op, n)) for n in every) / len(every)
+        share = (1 - _NEWEST_SHARE) * having + (_NEWEST_SHARE if first_dtypes(choice.op, SUPPORTED) else 0)
+        found += [choice] * min(_MOST_COPIES, round(1 / max(share, 0.1)))
+    return tuple(found)
+
+
+def grown(sketch: Sketch, wish: Wish) -> None:
+    """Add nodes until there are as many as wished: operators uniformly (Isra), every instance valid by construction.
+
+    Nodes inside bodies count.
+    """
+    sketch.choices = choices(sketch.opset, wish.only, wish.dtypes)
+    from_all = plenty(sketch.opset, wish.only, wish.dtypes, not wish.opset)
+    draw = sketch.draw
+    nodes = sketch.nodes
+    while len(nodes) + sketch.inner < wish.nodes and sketch.elements < wish.budget.elements:
+        sketch.grow(from_all[int(draw.random() * len(from_all))])
+
+
+def outputs(sketch: Sketch) -> list[Tensor]:
+    """What a program gives: every tensor of a node that no node reads, now and then one that is read, seldom all but one of them."""
+    draw, exposed = sketch.draw, {tensor.name for tensor in sketch.exposed}
+    given = [
+        tensor
+        for node in sketch.nodes
+        for tensor in node.outs
+        if tensor.name and (not tensor.reads or draw.random() < 0.04 or tensor.name in exposed)
+    ]
+    if len(given) > 1 and draw.random() < 0.1:
+        given.pop(draw.below(len(given)))  # a dead branch
+    # A body that was drawn and not taken can have read the last of them: a program gives something.
+    return given or [tensor for node in sketch.nodes[-1:] for tensor in node.outs if tensor.name][:1]
+
+
+def unpacked(sketch: Sketch) -> None:
+    """Open the sequences and optionals that nobody reads, but for one program in seven.
+
+    Compilers that fail on a container at the border fail on each such program, which hides all else that is in it.
+    """
+    if not sketch.choices or sketch.draw.random() < 1 / 7:
+        return
+    for node in list(sketch.nodes):
+        for tensor in node.outs:
+            if tensor.reads or not tensor.name or tensor.dtype.partition("(")[0] not in _OPENERS:
+                continue
+            kind, _, rest = tensor.dtype[:-1].partition("(")
+            opener, asker = _OPENERS[kind]
+            whole = rest in NUMBER and str not in map(type, tensor.shape) and node.op != "SequenceEmpty"
+            name = opener if whole else asker
+            if sketch.only is not None and name not in sketch.only:
+                continue
+            ins = [tensor, sketch.ints([0], "int64", ())] if name == "SequenceAt" else [tensor]
+            sketch.add(operators()[name], ins, {})
+
+
+def case(sketch: Sketch, wish: Wish, generator: str, seed: int) -> Case:
+    """The finished sketch as a case: a program and values for its inputs."""
+    unpacked(sketch)
+    given = outputs(sketch)
+    free = opened(sketch, sketch.draw) if wish.dynamic and sketch.draw.random() < wish.dynamic else {}
+    model, inputs = written(sketch, given, generator, wish.types, free)
+    origin = Origin(generator, seed, _VERSIONS, "generated", recorded(wish))
+    return Case(Program(model, f"{generator}-{seed}"), inputs, None, origin)
+
+
+@functools.lru_cache(maxsize=256)
+def recorded(wish: Wish) -> Mapping[str, str]:
+    """A wish as text by field, what is as usual left out; gen/generation/request.py reads it back."""
+    usual = Wish()
+    found: dict[str, str] = {}
+    for name in ("only", "dtypes"):
+        given: frozenset[str] | None = getattr(wish, name)
+        if given is not None:
+            found[name] = ",".join(sorted(given))
+    for name in ("opset", "bins", "target", "values"):
+        if getattr(wish, name) != getattr(usual, name):
+            found[name] = str(getattr(wish, name))
+    if wish.types:
+        found["types"] = "yes"
+    if wish.dynamic:
+        found["dynamic"] = repr(wish.dynamic)
+    if wish.corpus:
+        digests = "".join(program.digest for program in wish.corpus)
+        found["corpus"] = f"{len(wish.corpus)} models, {hashlib.sha256(digests.encode()).hexdigest()[:12]}"
+    if wish.budget != usual.budget:
+        found["budget"] = f"{wish.budget.tensor},{wish.budget.elements},{wish.budget.work}"
+    found["nodes"] = f"{wish.between[0]}-{wish.between[1]}" if wish.between else str(wish.nodes)
+    return MappingProxyType(found)
+
+
+def single(
+    choice: Choice, opset: int, seed: int, budget: Budget | None = None, palette: tuple[str, ...] = ()
+) -> Sketch | None:
+    """A sketch around one instance of an operator, with leaves for its inputs; None when 20 draws gave none.
+
+    For probing, soaks and tests: `choice` says which dtypes and ranks the first input may have, `palette` the likely dtypes of other
+    inputs (those of the first unless given).
+    """
+    draw = Draw(f"single {choice.op.domain} {choice.op.name} {','.join(choice.leaves)} {opset} {seed}")
+    for _ in range(20):
+        sketch = Sketch(draw, opset, Style(pick=0.3, palette=palette or choice.leaves), budget or Budget())
+        if sketch.grow(choice) is not None:
+            return sketch
+    return None

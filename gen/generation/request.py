@@ -1,0 +1,108 @@
+"""Wishes as text: what a case tells of how it was asked for, so that it can be made again; and the nodes that a seed draws."""
+
+import fnmatch
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from opsieve.gen.build.graph_builder import Budget
+from opsieve.gen.build.rng import Draw
+from opsieve.gen.generation.random_graph import Wish
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.operators.catalogue import operators
+from opsieve.gen.spec.dtype_facts import LARGEST
+from opsieve.gen.spec.schema import NEWEST, OLDEST
+from opsieve.gen.values.values import RANGED, named_values
+
+MOST_NODES = 5000
+_NODES = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)
+
+
+def sized(wish: Wish, seed: int) -> Wish:
+    """The wish for one seed: where it leaves the number of nodes open, that is drawn."""
+    if wish.between is None:
+        return wish
+    return replace(wish, nodes=Draw(f"nodes {seed}").between(*wish.between))
+
+
+def nodes(text: str) -> tuple[int, int]:
+    """`10` or `5-60` as the fewest and the most nodes; BadInput when it is neither."""
+    found = _NODES.fullmatch(text.strip())
+    if found is not None:
+        low, high = int(found[1]), int(found[2] or found[1])
+        if 1 <= low <= high <= MOST_NODES:
+            return low, high
+    raise BadInput(
+        f"{shown(text)} is no number of nodes; give one from 1 to {MOST_NODES}, or the fewest and the most, like 5-60"
+    )
+
+
+def named_operators(patterns: Sequence[str]) -> frozenset[str] | None:
+    """The operators that patterns name, `Conv*` or `-Reduce*` to leave some out; None for none given. BadInput when nothing is left.
+
+    Patterns are taken in order; the first being one to leave out begins with all operators of ONNX's own domain. Those of others
+    have their domain before them, `com.microsoft::Gelu`.
+    """
+    if not patterns:
+        return None
+    there = operators()
+    found = {name for name in there if "::" not in name} if patterns[0].startswith("-") else set()
+    for pattern in patterns:
+        met = {name for name in there if fnmatch.fnmatchcase(name, pattern.removeprefix("-"))}
+        if not met:
+            raise BadInput(
+                f"no operator matches {shown(pattern)}; the names are ONNX's own, `Conv*` stands for several"
+            )
+        found = found - met if pattern.startswith("-") else found | met
+    if not found:
+        raise BadInput(f"the patterns {shown(','.join(patterns))} leave no operator; let some in")
+    return frozenset(found)
+
+
+def named_dtypes(names: Sequence[str]) -> frozenset[str] | None:
+    """Element types by name; None for none given. BadInput for a name that is none."""
+    for name in names:
+        if name not in LARGEST:
+            raise BadInput(f"{shown(name)} is no element type; there are {', '.join(LARGEST)}")
+    return frozenset(names) or None
+
+
+def checked_opset(number: int) -> int:
+    """An opset that programs can be made for, or 0 for any; BadInput when it is neither."""
+    if number and not OLDEST <= number <= NEWEST:
+        raise BadInput(f"opset {number} cannot be generated; give one from {OLDEST} to {NEWEST}")
+    return number
+
+
+def wished(record: Mapping[str, str]) -> Wish:
+    """The wish that a case tells of, without the answers of its `target`; BadInput when it makes no sense."""
+    if "corpus" in record:
+        told = shown(record["corpus"])
+        raise BadInput(f"the case was made from a corpus of {told}; it can only be made again with those, by its seed")
+    low, high = nodes(record.get("nodes", "10"))
+    try:
+        budget = [int(number) for number in record["budget"].split(",")] if "budget" in record else []
+        opset, bins = int(record.get("opset", "0")), int(record.get("bins", "7"))
+        dynamic = float(record.get("dynamic", "0"))
+        unknown = sorted(
+            record.keys()
+            - {"nodes", "only", "dtypes", "opset", "bins", "types", "budget", "target", "dynamic", "values"}
+        )
+        if unknown or len(budget) not in (0, 3) or not (0 <= bins <= 64 and 0 <= dynamic <= 1):
+            raise ValueError
+    except ValueError:
+        told = ", ".join(f"{name}={value}" for name, value in record.items())
+        raise BadInput(f"the wish {shown(told, 200)} cannot be read; was it written by a newer opsieve?") from None
+    return Wish(
+        nodes=low,
+        only=frozenset(record["only"].split(",")) if "only" in record else None,
+        dtypes=named_dtypes(record["dtypes"].split(",")) if "dtypes" in record else None,
+        opset=checked_opset(opset),
+        bins=bins,
+        types="types" in record,
+        budget=Budget(*budget),
+        target=record.get("target", ""),
+        between=(low, high) if low != high else None,
+        dynamic=dynamic,
+        values=named_values(record.get("values", RANGED)),
+    )

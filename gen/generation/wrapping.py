@@ -1,0 +1,243 @@
+"""Parts of a model made local functions: which nodes may go together, and the function that says what they say.
+
+Names of a model's values are taken to be unique over its graph and all bodies, as in programs that opsieve makes.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+import onnx
+from onnx import AttributeProto, FunctionProto, NodeProto
+
+from opsieve.gen.build.rng import Draw
+from opsieve.gen.model.structure import all_nodes, bodies
+
+_LIFTED = frozenset(
+    (
+        AttributeProto.INT,
+        AttributeProto.FLOAT,
+        AttributeProto.STRING,
+        AttributeProto.TENSOR,
+        AttributeProto.INTS,
+        AttributeProto.FLOATS,
+        AttributeProto.STRINGS,
+    )
+)
+_GRAPHS = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
+_DEFAULTS_IR, _FUNCTIONS_IR = 9, 8
+_REACH = 40  # places before and after the first node of a part at which others are looked for
+
+
+@dataclass(slots=True)
+class Parts:
+    """A model taken apart: the nodes of its graph in order, its functions by name, what the graph gives.
+
+    `model` is a copy of the whole, whose nodes these are; `versions` are those of the operator sets in use, `types` what is known of
+    values, `ir` the least IR version.
+    """
+
+    model: onnx.ModelProto
+    nodes: list[NodeProto]
+    given: Set[str]
+    versions: Mapping[str, int]
+    types: dict[str, onnx.TypeProto]
+    functions: dict[str, FunctionProto] = field(default_factory=dict)
+    ir: int = _FUNCTIONS_IR
+
+    def new_name(self) -> str:
+        """A name that no function has."""
+        return f"f{len(self.functions) + 1}"
+
+
+def parts(model: onnx.ModelProto) -> Parts:
+    """A copy of a model without functions, taken apart."""
+    own = onnx.ModelProto()
+    own.CopyFrom(model)
+    graph = own.graph
+    types = {info.name: info.type for info in (*graph.value_info, *graph.input, *graph.output)}
+    for tensor in graph.initializer:
+        types[tensor.name] = _tensor_type(tensor.data_type)
+    for node in graph.node:
+        if node.op_type == "Constant" and node.attribute[0].type == AttributeProto.TENSOR:
+            types[node.output[0]] = _tensor_type(node.attribute[0].t.data_type)
+    versions = {entry.domain: entry.version for entry in own.opset_import}
+    return Parts(own, list(graph.node), {info.name for info in graph.output}, versions, types)
+
+
+def put_together(taken: Parts) -> onnx.ModelProto:
+    """The model with these nodes and functions, and every operator set that is called; the parts are used up."""
+    made = taken.model
+    del made.graph.node[:]
+    made.graph.node.extend(taken.nodes)
+    made.functions.extend(taken.functions.values())
+    made.ir_version = max(made.ir_version, taken.ir)
+    for domain in sorted({function.domain for function in taken.functions.values()}):
+        entry = made.opset_import.add()
+        entry.domain, entry.version = domain, 1
+    kept = {name for node in taken.nodes for name in node.output}
+    infos = made.graph.value_info
+    for place in reversed(range(len(infos))):
+        if infos[place].name not in kept:  # a function's own
+            del infos[place]
+    return made
+
+
+def reads(node: NodeProto) -> list[str]:
+    """The names that a node reads, in order, those that its bodies take from around it among them."""
+    names = [name for name in node.input if name]
+    if any(attribute.type in _GRAPHS for attribute in node.attribute):
+        names += _captured(node)
+    return names
+
+
+def _captured(node: NodeProto) -> Iterator[str]:
+    for body in bodies(node):
+        made = {info.name for info in body.input} | {tensor.name for tensor in body.initializer}
+        made |= {name for inner in all_nodes(body.node) for name in inner.output}
+        for inner in all_nodes(body.node):
+            # What a deeper body is handed is made by no node; its own inputs are skipped by name.
+            made |= {info.name for deeper in bodies(inner) for info in deeper.input}
+        for inner in all_nodes(body.node):
+            yield from (name for name in inner.input if name and name not in made)
+        yield from (info.name for info in body.output if info.name not in made)
+
+
+def chosen(taken: Parts, draw: Draw, most: int) -> list[int] | None:
+    """Places of up to `most` nodes that hang together and that no path leaves and comes back to; None when a draw gave none."""
+    if not taken.nodes:
+        return None
+    first = draw.below(len(taken.nodes))
+    near_by = range(max(0, first - _REACH), min(len(taken.nodes), first + _REACH))
+    reading, making = _reading(taken, near_by), _making(taken, near_by)
+    part = {first}
+    for _ in range(draw.below(most)):
+        made = {name for place in part for name in making[place]}
+        read = {name for place in part for name in reading[place]}
+        joined = [
+            place
+            for place in near_by
+            if place not in part and not (reading[place].isdisjoint(made) and making[place].isdisjoint(read))
+        ]
+        if not joined:
+            break
+        part.add(draw.choice(joined))
+    return sorted(part) if _follows(part, reading, making) is not None else None
+
+
+def composed(taken: Parts, part: Sequence[int], domain: str, draw: Draw) -> NodeProto:
+    """Make nodes a function, put a call in their place, and give the call. `part` is what `chosen` gave."""
+    nodes = [taken.nodes[place] for place in part]
+    made = {name for node in nodes for name in node.output if name}
+    within = set(part)
+    outside = {
+        name
+        for place, node in enumerate(taken.nodes[part[0] :], part[0])
+        if place not in within
+        for name in reads(node)
+    }
+    inputs = list(dict.fromkeys(name for node in nodes for name in reads(node) if name not in made))
+    every = [name for node in nodes for name in node.output if name]
+    outputs = [name for name in every if name in outside or name in taken.given]
+    if not outputs or draw.random() < 0.1:
+        outputs = every  # results that nobody asks for are results too
+    function = FunctionProto(domain=domain, name=taken.new_name(), input=inputs, output=outputs)
+    function.node.extend(nodes)
+    call = NodeProto(op_type=function.name, domain=domain, name=f"call_{function.name}", input=inputs, output=outputs)
+    _lift(taken, function, call, draw)
+    _import(taken, function)
+    if draw.random() < 0.5:
+        _rename(function)
+    taken.functions[function.name] = function
+    _replace(taken, within, call)
+    return call
+
+
+def _lift(taken: Parts, function: FunctionProto, call: NodeProto, draw: Draw) -> None:
+    """Make attributes of the function's nodes its own, given by the call or by a default."""
+    named: set[str] = set()
+    for node in function.node:
+        for attribute in node.attribute:
+            if attribute.type not in _LIFTED or attribute.ref_attr_name or draw.random() < 0.5:
+                continue
+            name = attribute.name
+            while name in named:
+                name += "_"
+            named.add(name)
+            value = AttributeProto()
+            value.CopyFrom(attribute)
+            value.name = name
+            inner, kind = attribute.name, attribute.type
+            attribute.Clear()
+            attribute.name, attribute.type, attribute.ref_attr_name = inner, kind, name
+            if draw.random() < 0.3:
+                function.attribute_proto.append(value)
+                taken.ir = max(taken.ir, _DEFAULTS_IR)
+                if draw.random() < 0.5:
+                    continue  # the call leaves it to the default
+            else:
+                function.attribute.append(name)
+            call.attribute.append(value)
+
+
+def _import(taken: Parts, function: FunctionProto) -> None:
+    domains = {node.domain for node in all_nodes(function.node)}
+    for domain in sorted(domains):
+        entry = function.opset_import.add()
+        entry.domain, entry.version = domain, taken.versions.get(domain, 1)
+
+
+def _rename(function: FunctionProto) -> None:
+    """Give a function's values names of its own: those around it have others."""
+    names = [*function.input, *(name for node in all_nodes(function.node) for name in node.output if name)]
+    names += [info.name for node in all_nodes(function.node) for body in bodies(node) for info in body.input]
+    renamed = {name: f"p{place}" for place, name in enumerate(dict.fromkeys(names))}
+    function.input[:] = [renamed[name] for name in function.input]
+    function.output[:] = [renamed[name] for name in function.output]
+    for node in all_nodes(function.node):
+        node.input[:] = [renamed.get(name, name) for name in node.input]
+        node.output[:] = [renamed.get(name, name) for name in node.output]
+        for body in bodies(node):
+            del body.value_info[:]
+            for info in (*body.input, *body.output):
+                info.name = renamed.get(info.name, info.name)
+
+
+def _follows(part: Set[int], reading: Mapping[int, Set[str]], making: Mapping[int, Set[str]]) -> set[int] | None:
+    """The places between the part's first and last that need what the part makes; None when the part needs one of them."""
+    made: set[str] = set()  # by the part
+    later: set[str] = set()  # by others, from what the part made
+    after: set[int] = set()
+    for place in range(min(part), max(part) + 1):
+        if place in part:
+            if reading[place] & later:
+                return None
+            made |= making[place]
+        elif reading[place] & made or reading[place] & later:
+            later |= making[place]
+            after.add(place)
+    return after
+
+
+def _replace(taken: Parts, part: Set[int], call: NodeProto) -> None:
+    first, last = min(part), max(part)
+    span = range(first, last + 1)
+    after = _follows(part, _reading(taken, span), _making(taken, span))
+    assert after is not None
+    between = [place for place in span if place not in part]
+    order = [taken.nodes[place] for place in between if place not in after]
+    order += [call, *(taken.nodes[place] for place in between if place in after)]
+    taken.nodes[first : last + 1] = order
+
+
+def _reading(taken: Parts, places: Iterable[int]) -> dict[int, set[str]]:
+    """What each of the nodes reads."""
+    return {place: set(reads(taken.nodes[place])) for place in places}
+
+
+def _making(taken: Parts, places: Iterable[int]) -> dict[int, set[str]]:
+    """What each of the nodes makes."""
+    return {place: set(filter(None, taken.nodes[place].output)) for place in places}
+
+
+def _tensor_type(elements: int) -> onnx.TypeProto:
+    return onnx.TypeProto(tensor_type=onnx.TypeProto.Tensor(elem_type=elements))

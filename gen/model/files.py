@@ -1,0 +1,94 @@
+"""Reading files that may be hostile: regular files only, bounded, inside their folder."""
+
+import os
+import stat
+from pathlib import Path
+
+from opsieve.gen.model.bad_input import BadInput, shown
+
+LIMIT = 2**31 - 1  # bytes: what protobuf can hold in one message
+
+
+def sized(path: Path) -> int:
+    """The size in bytes of a regular file; BadInput for a folder, FIFO, device or socket, none of which is opened."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot read {shown(path, 200)}: {reason(error)}") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise BadInput(f"{shown(path, 200)} is {_kind(status.st_mode)}, not a regular file")
+    return status.st_size
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder at `path`; False, too, for a path that the system does not take."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def read_file(path: Path, limit: int = LIMIT) -> bytes:
+    """The bytes of a regular file; BadInput when it is none, or longer than `limit` bytes."""
+    return read_part(path, 0, None, limit)
+
+
+def read_part(path: Path, offset: int, length: int | None, limit: int = LIMIT) -> bytes:
+    """`length` bytes of a regular file from `offset` on (all the rest for None); BadInput when they are not there."""
+    sized(path)
+    try:
+        # O_NONBLOCK: were the file swapped for a FIFO since it was looked at, opening it must still not wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise BadInput(f"{shown(path, 200)} is {_kind(status.st_mode)}, not a regular file")
+            wanted = status.st_size - offset if length is None else length
+            if offset < 0 or wanted < 0 or offset + wanted > status.st_size:
+                raise BadInput(
+                    f"{shown(path, 200)} holds {status.st_size} bytes, too few for what is said to lie in it"
+                )
+            if wanted > limit:
+                raise BadInput(f"{shown(path, 200)} holds {wanted} bytes; the limit is {limit}")
+            file.seek(offset)
+            return file.read(wanted)
+    except OSError as error:
+        raise BadInput(f"cannot read {shown(path, 200)}: {reason(error)}") from None
+
+
+def confined(folder: Path, location: str) -> Path:
+    """The file that `location`, a relative path from a model, names inside `folder`; BadInput when it leads elsewhere."""
+    parts = location.split("/")
+    if (
+        not location
+        or "\0" in location
+        or location.startswith(("/", "\\", "~"))
+        or ".." in parts
+        or len(location) > 4000
+    ):
+        raise BadInput(f"external data {shown(location)} is not a path inside the model's folder")
+    root = os.path.realpath(folder)
+    path = os.path.realpath(os.path.join(root, *parts))
+    if os.path.commonpath([root, path]) != root:
+        raise BadInput(
+            f"external data {shown(location)} is a link out of the model's folder; put the file itself there"
+        )
+    return Path(path)
+
+
+def reason(error: Exception) -> str:
+    """What went wrong, in the system's words, without the path."""
+    return error.strerror or type(error).__name__ if isinstance(error, OSError) else type(error).__name__
+
+
+def _kind(mode: int) -> str:
+    for test, name in (
+        (stat.S_ISDIR, "a folder"),
+        (stat.S_ISFIFO, "a FIFO"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISCHR, "a device"),
+        (stat.S_ISBLK, "a device"),
+    ):
+        if test(mode):
+            return name
+    return "something else"

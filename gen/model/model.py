@@ -1,0 +1,139 @@
+"""Reading an ONNX model from a file that may be hostile."""
+
+from pathlib import Path
+
+import onnx
+import onnx.checker
+import onnx.shape_inference
+from onnx import TensorProto
+
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.files import LIMIT, confined, read_file, read_part, sized
+from opsieve.gen.model.program import Program
+from opsieve.gen.model.structure import check_structure, tensors_of
+from opsieve.gen.model.tensors import DTYPES, data_size, decode, elements, tensor_problem
+
+_MAX_COMPLAINT = 300
+_TOO_BIG = f"is over the 2 GB ({LIMIT} bytes) that one ONNX model can hold in memory; cut it down first"
+
+
+def load_program(path: Path) -> Program:
+    """The model in a file, its external data taken in and its structure checked (pure Python; see `check` for the rest).
+
+    BadInput for anything but a regular file, a model over 2 GB together with its external data, external data outside the
+    model's folder, bytes that are no ONNX model, and a broken structure.
+    """
+    if sized(path) > LIMIT:
+        raise BadInput(f"{shown(path, 200)} {_TOO_BIG}")
+    data = read_file(path)
+    if not data:
+        raise BadInput(f"{shown(path, 200)} is empty, not an ONNX model")
+    model = parse_model(data, path)
+    try:
+        external = _take_in(model, path.parent, len(data))
+        check_structure(model)
+    except BadInput as error:
+        raise BadInput(f"{shown(path, 160)} cannot be used: {error}") from None
+    if external:
+        data = model.SerializeToString(deterministic=True)
+    return Program(data, name=path.name)
+
+
+def parse_model(data: bytes, path: Path) -> onnx.ModelProto:
+    """The ModelProto in `data`, which was read from `path`; BadInput when the bytes are none."""
+    model = decode(onnx.ModelProto(), data)
+    if model is None:
+        raise BadInput(f"{shown(path, 200)} is not an ONNX model: truncated, corrupt, or of another format")
+    return model
+
+
+def check(model: bytes) -> str:
+    """What ONNX's checker and its strict shape inference say against a model: a line of at most 300 characters, or "".
+
+    For workers only: the checker is C++ and a hostile model can crash it. It demands a type and a rank of every graph output,
+    which compilers infer and many models leave out; those are filled in for the question.
+    """
+    try:
+        proto = onnx.ModelProto.FromString(model)
+        for info in proto.graph.output:
+            if info.type.WhichOneof("value") is None:
+                info.type.tensor_type.elem_type = TensorProto.FLOAT
+        for info in (*proto.graph.input, *proto.graph.output):
+            if info.type.HasField("tensor_type"):
+                info.type.tensor_type.shape.SetInParent()
+        onnx.checker.check_model(proto)
+        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+    except onnx.shape_inference.InferenceError as error:
+        # An error inside the body that ONNX gives an operator (MeanVarianceNormalization has one) is no error of the model.
+        line = " ".join(str(error).split())
+        return "" if line.count("Inference error(s)") > 1 else ascii(line)[1:-1][:_MAX_COMPLAINT]
+    except Exception as error:  # noqa: BLE001 the checker raises classes of its own, of its C++ parts and of protobuf
+        line = " ".join(str(error).split()) or type(error).__name__
+        return ascii(line)[1:-1][:_MAX_COMPLAINT]
+    return ""
+
+
+def inferred(model: bytes) -> bytes:
+    """The serialised model with the types that ONNX's shape inference finds, without initializers; for workers only, like `check`.
+
+    Where inference meets a contradiction it goes on without that type.
+    """
+    proto = onnx.shape_inference.infer_shapes(onnx.ModelProto.FromString(model), data_prop=True)
+    del proto.graph.initializer[:]
+    data: bytes = proto.SerializeToString()
+    return data
+
+
+def _take_in(model: onnx.ModelProto, folder: Path, size: int) -> bool:
+    """Move external data into the model; False when there is none. Every place and size is checked before any is read."""
+    parts: list[tuple[TensorProto, Path, int, int]] = []
+    for tensor in tensors_of(model):
+        if tensor.data_location != TensorProto.EXTERNAL:
+            continue
+        problem = tensor_problem(tensor, external=True)
+        if problem:
+            raise BadInput(f"the tensor {shown(tensor.name)} {problem}")
+        wanted = data_size(DTYPES[tensor.data_type], elements(tensor.dims))
+        path, offset, length = _place(tensor, folder, wanted)
+        if length != wanted:
+            raise BadInput(
+                f"the tensor {shown(tensor.name)} takes {wanted} bytes, but {length} lie in {shown(path.name)}"
+            )
+        size += length
+        if size > LIMIT:
+            raise BadInput(f"with its external data it {_TOO_BIG}")
+        parts.append((tensor, path, offset, length))
+    for tensor, path, offset, length in parts:
+        tensor.raw_data = read_part(path, offset, length)
+        tensor.ClearField("external_data")
+        tensor.ClearField("data_location")
+    return bool(parts)
+
+
+def _place(tensor: TensorProto, folder: Path, wanted: int) -> tuple[Path, int, int]:
+    """File, offset and length in bytes of a tensor's external data; without a stated length, it is what the tensor takes."""
+    entries: dict[str, str] = {}
+    for entry in tensor.external_data:
+        if not isinstance(entry.key, str) or not isinstance(entry.value, str):
+            raise BadInput(f"the external data of the tensor {shown(tensor.name)} is no UTF-8 text")
+        entries[entry.key] = entry.value
+    path = confined(folder, entries.get("location", ""))
+    try:
+        size = sized(path)
+    except BadInput as error:
+        raise BadInput(f"the external data of the tensor {shown(tensor.name)} is missing: {error}") from None
+    offset = _number(entries.get("offset", "0"), "offset", tensor)
+    length = _number(entries.get("length", str(wanted)), "length", tensor)
+    if offset + length > size:
+        raise BadInput(
+            f"the tensor {shown(tensor.name)} lies at {offset} to {offset + length} of {shown(path.name)}, which has {size} bytes"
+        )
+    return path, offset, length
+
+
+def _number(text: str, what: str, tensor: TensorProto) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 19):
+        raise BadInput(
+            f"the {what} of the external data of the tensor {shown(tensor.name)} is {shown(text)}, not a size in bytes"
+        )
+    return int(text)

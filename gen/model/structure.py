@@ -1,0 +1,249 @@
+"""What can be wrong with a model's structure, found without running any compiler's code.
+
+Every value of a graph is defined once, before it is used, and every tensor holds the data that it declares. The rules of scope
+are those of ONNX's own checker (a body sees the names around it, may hide them by its inputs, and may not define them
+again as outputs), whose C++ could crash on a hostile model and therefore runs in a worker (`opsieve.gen.model.model.check`).
+"""
+
+from collections.abc import Iterable, Iterator
+
+import onnx
+
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.tensors import DTYPES, tensor_problem
+
+MAX_DEPTH = 24  # graphs inside graphs; protobuf itself stops at about 32
+
+
+def check_structure(model: onnx.ModelProto) -> None:
+    """BadInput, naming the place, when the model's structure is broken. Takes time linear in the model's size."""
+    if not model.HasField("graph") or not (model.graph.node or model.graph.output):
+        raise BadInput("it holds no graph")
+    if model.ir_version < 1:
+        raise BadInput("it has no IR version")
+    if model.ir_version >= 3 and not model.opset_import:
+        raise BadInput("it names no operator set")
+    for entry in model.opset_import:
+        _text(entry.domain, "an operator set's domain")
+    _check_functions(model)
+    _check_graph(model.graph, frozenset(), 1, model.ir_version)
+
+
+def tensors_of(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Every tensor of a model, wherever it lies: initializers, attributes, bodies, functions, training graphs."""
+    yield from _graph_tensors(model.graph, 1)
+    for function in model.functions:
+        yield from _node_tensors(function.node, 1)
+        for attribute in function.attribute_proto:
+            yield from _attribute_tensors(attribute, 1)
+    for training in model.training_info:
+        yield from _graph_tensors(training.initialization, 1)
+        yield from _graph_tensors(training.algorithm, 1)
+
+
+def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs that a node holds in its attributes."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes, each followed by those of its bodies."""
+    for node in nodes:
+        yield node
+        for body in bodies(node):
+            yield from all_nodes(body.node)
+
+
+def _graph_tensors(graph: onnx.GraphProto, depth: int) -> Iterator[onnx.TensorProto]:
+    if depth > MAX_DEPTH:
+        raise BadInput(f"its graphs are nested more than {MAX_DEPTH} deep")
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield sparse.values
+        yield sparse.indices
+    yield from _node_tensors(graph.node, depth)
+
+
+def _node_tensors(nodes: Iterable[onnx.NodeProto], depth: int) -> Iterator[onnx.TensorProto]:
+    for node in nodes:
+        for attribute in node.attribute:
+            yield from _attribute_tensors(attribute, depth)
+
+
+def _attribute_tensors(attribute: onnx.AttributeProto, depth: int) -> Iterator[onnx.TensorProto]:
+    if attribute.HasField("t"):
+        yield attribute.t
+    yield from attribute.tensors
+    sparse = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
+    for item in (*sparse, *attribute.sparse_tensors):
+        yield item.values
+        yield item.indices
+    for graph in ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs):
+        yield from _graph_tensors(graph, depth + 1)
+
+
+def _check_graph(graph: onnx.GraphProto, outer: frozenset[str], depth: int, ir_version: int) -> None:
+    if depth > MAX_DEPTH:
+        raise BadInput(f"its graphs are nested more than {MAX_DEPTH} deep")
+    here: set[str] = set()
+    for info in graph.input:
+        name = _text(info.name, "a graph input's name")
+        if name in here:
+            raise BadInput(f"the graph input {shown(name)} is defined twice")
+        here.add(name)
+        _check_type(info.type, f"the graph input {shown(name)}")
+    constants: set[str] = set()
+    for tensor in graph.initializer:
+        _check_initializer(tensor, constants)
+    for sparse in graph.sparse_initializer:
+        _check_initializer(sparse.values, constants)
+        _check_tensor(sparse.indices, f"the indices of {shown(sparse.values.name)}")
+        if any(size < 0 for size in sparse.dims):
+            raise BadInput(f"the sparse initializer {shown(sparse.values.name)} has a negative dimension")
+    if ir_version < 4 and not constants <= here:
+        raise BadInput(
+            f"the initializer {shown(min(constants - here))} is no graph input, which IR version {ir_version} demands"
+        )
+    here |= constants
+    for info in graph.value_info:
+        _text(info.name, "a value's name")
+        _check_type(info.type, f"the value {shown(info.name)}")
+    here |= _check_nodes(graph.node, frozenset(here), outer, depth, ir_version)
+    for info in graph.output:
+        if _text(info.name, "a graph output's name") not in here and info.name not in outer:
+            raise BadInput(f"the graph output {shown(info.name)} is made by no node")
+        _check_type(info.type, f"the graph output {shown(info.name)}")
+
+
+def _check_nodes(
+    nodes: Iterable[onnx.NodeProto], known: frozenset[str], outer: frozenset[str], depth: int, ir_version: int
+) -> set[str]:
+    """The names that the nodes of one graph or function define, when each is defined once and before its use."""
+    made: set[str] = set()
+    visible = set(outer | known)
+    for index, node in enumerate(nodes):
+        operator = _text(node.op_type, "an operator's name")
+        _text(node.domain, "an operator's domain")
+        where = f"node {index} ({shown(operator, 40)}{' ' + shown(node.name) if node.name else ''})"
+        if not operator:
+            raise BadInput(f"{where} names no operator")
+        for name in node.input:
+            if _text(name, "a value's name") and name not in visible:
+                raise BadInput(f"{where} uses {shown(name)}, which {_absence(name, nodes)}")
+        _check_attributes(node, where, visible, depth, ir_version)
+        for name in node.output:
+            if not _text(name, "a value's name"):
+                continue
+            if name in visible:
+                raise BadInput(f"{where} defines {shown(name)}, which is defined already")
+            visible.add(name)
+            made.add(name)
+    return made
+
+
+def _absence(name: str, nodes: Iterable[onnx.NodeProto]) -> str:
+    """Why a name is not there yet; linear, but asked only once, for the sentence that ends the check."""
+    if any(name in node.output for node in nodes):
+        return "is made only later: the graph is cyclic or not in order"
+    return "is nowhere defined"
+
+
+def _check_attributes(node: onnx.NodeProto, where: str, visible: set[str], depth: int, ir_version: int) -> None:
+    for attribute in node.attribute:
+        _text(attribute.name, "an attribute's name")
+        tensors = ([attribute.t] if attribute.HasField("t") else []) + list(attribute.tensors)
+        for tensor in tensors:
+            _check_tensor(tensor, f"the tensor {shown(attribute.name)} of {where}")
+        sparse = ([attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []) + list(
+            attribute.sparse_tensors
+        )
+        for item in sparse:
+            _check_tensor(item.values, f"the sparse tensor {shown(attribute.name)} of {where}")
+            _check_tensor(item.indices, f"the sparse tensor {shown(attribute.name)} of {where}")
+        for type_ in ([attribute.tp] if attribute.HasField("tp") else []) + list(attribute.type_protos):
+            _check_type(type_, f"the attribute {shown(attribute.name)} of {where}")
+    names: frozenset[str] | None = None
+    for body in bodies(node):
+        names = frozenset(visible) if names is None else names
+        _check_graph(body, names, depth + 1, ir_version)
+
+
+def _check_functions(model: onnx.ModelProto) -> None:
+    calls: dict[tuple[str, str, str], set[tuple[str, str, str]]] = {}
+    for function in model.functions:
+        name = _text(function.name, "a function's name")
+        key = (_text(function.domain, "a function's domain"), name, _text(function.overload, "an overload"))
+        if key in calls:
+            raise BadInput(f"the function {shown(name)} is defined twice")
+        for value in (*function.input, *function.output):
+            _text(value, "a value's name")
+        if len(set(function.input)) < len(function.input):
+            raise BadInput(f"the function {shown(name)} has two inputs of one name")
+        try:
+            known = _check_nodes(function.node, frozenset(function.input), frozenset(), 1, max(model.ir_version, 8))
+        except BadInput as error:
+            raise BadInput(f"in the function {shown(name)}, {error}") from None
+        missing = [value for value in function.output if value not in known and value not in function.input]
+        if missing:
+            raise BadInput(f"the output {shown(missing[0])} of the function {shown(name)} is made by no node")
+        calls[key] = {(node.domain, node.op_type, node.overload) for node in all_nodes(function.node)}
+    _check_recursion(calls)
+
+
+def _check_recursion(calls: dict[tuple[str, str, str], set[tuple[str, str, str]]]) -> None:
+    """BadInput when a function calls itself, by Kahn's elimination of functions that call none of the rest."""
+    left = {key: callees & calls.keys() for key, callees in calls.items()}
+    callers: dict[tuple[str, str, str], list[tuple[str, str, str]]] = {key: [] for key in left}
+    for key, callees in left.items():
+        for callee in callees:
+            callers[callee].append(key)
+    ready = [key for key, callees in left.items() if not callees]
+    while ready:
+        done = ready.pop()
+        del left[done]
+        for caller in callers[done]:
+            left[caller].discard(done)
+            if not left[caller]:
+                ready.append(caller)
+    if left:
+        raise BadInput(f"the function {shown(min(left)[1])} calls itself")
+
+
+def _check_initializer(tensor: onnx.TensorProto, seen: set[str]) -> None:
+    name = _text(tensor.name, "an initializer's name")
+    if not name:
+        raise BadInput("an initializer has no name")
+    if name in seen:
+        raise BadInput(f"the initializer {shown(name)} is defined twice")
+    seen.add(name)
+    _check_tensor(tensor, f"the initializer {shown(name)}")
+
+
+def _check_tensor(tensor: onnx.TensorProto, what: str) -> None:
+    problem = tensor_problem(tensor)
+    if problem:
+        raise BadInput(f"{what} {problem}")
+
+
+def _check_type(type_: onnx.TypeProto, what: str) -> None:
+    kind = type_.WhichOneof("value")
+    if kind in ("tensor_type", "sparse_tensor_type"):
+        tensor = getattr(type_, kind)
+        if tensor.elem_type and tensor.elem_type not in DTYPES:
+            raise BadInput(f"{what} has the unknown element type {tensor.elem_type}")
+        for dim in tensor.shape.dim:
+            _text(dim.dim_param, "a dimension's name")
+    elif kind in ("sequence_type", "optional_type"):
+        _check_type(getattr(type_, kind).elem_type, what)
+    elif kind == "map_type":
+        _check_type(type_.map_type.value_type, what)
+
+
+def _text(value: str | bytes, what: str) -> str:
+    """A name as text: protobuf hands out one that is no UTF-8 as bytes."""
+    if isinstance(value, bytes):
+        raise BadInput(f"{what} is no UTF-8 text: {shown(value, 40)}")
+    return value

@@ -1,0 +1,64 @@
+"""All operators that are declared, and what of them a program of an opset may use.
+
+Declarations are found by entry point (`opsieve.operators`): each is a tuple of `Operator`. Adding an operator is adding
+a declaration to a family's module, or a module with an entry point.
+"""
+
+import functools
+from importlib.metadata import entry_points
+
+from opsieve.gen.build.graph_builder import Choice
+from opsieve.gen.spec.declaration import ANY, Operator
+from opsieve.gen.spec.dtype_facts import LARGEST
+from opsieve.gen.spec.schema import OLDEST, form
+
+GROUP = "opsieve.operators"
+
+
+@functools.cache
+def operators() -> dict[str, Operator]:
+    """Every declared operator by name, `Add` or `com.microsoft::Gelu`, in order of name."""
+    found = [operator for point in sorted(entry_points(group=GROUP)) for operator in point.load()]
+    return {qualified(operator): operator for operator in sorted(found, key=qualified)}
+
+
+def qualified(operator: Operator) -> str:
+    """The name with its domain, the standard one left out."""
+    return f"{operator.domain}::{operator.name}" if operator.domain else operator.name
+
+
+@functools.cache
+def choices(opset: int, only: frozenset[str] | None = None, dtypes: frozenset[str] | None = None) -> tuple[Choice, ...]:
+    """What may be drawn at an opset: the operators that it has, with the dtypes their first input may have.
+
+    `only` limits the operators by qualified name (None: all of ONNX's own domain), `dtypes` those of first inputs.
+    """
+    found = []
+    for name, operator in operators().items():
+        if (name not in only) if only is not None else operator.domain:
+            continue
+        allowed = first_dtypes(operator, opset)
+        if dtypes is not None:
+            allowed &= dtypes
+        if allowed:
+            safe = operator.safe[0] if operator.safe else ANY
+            found.append(Choice(operator, allowed, tuple(sorted(allowed)), *operator.ranks, safe))
+    return tuple(found)
+
+
+@functools.cache
+def first_dtypes(operator: Operator, opset: int) -> frozenset[str]:
+    """The dtypes that the first input may have at an opset; empty when the opset has no such operator."""
+    if opset < max(operator.since, OLDEST):
+        return frozenset()
+    if operator.domain:
+        return frozenset(operator.dtypes)
+    had = form(operator.name, opset)
+    if had is None:
+        return frozenset()
+    if not had.inputs:
+        return frozenset(operator.dtypes or ("float32",))
+    allowed = had.dtypes(0)
+    if operator.dtypes:
+        return allowed & frozenset(operator.dtypes)
+    return frozenset(dtype for dtype in allowed if dtype in LARGEST and dtype != "string")

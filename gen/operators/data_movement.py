@@ -1,0 +1,318 @@
+"""Operators that move elements about: reshaping, transposing, slicing, padding, joining, repeating.
+
+Sources: the ONNX operator pages.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opsieve.gen.build.graph_builder import Sketch
+from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed, hull
+from opsieve.gen.spec.dtype_facts import NUMERIC
+from opsieve.gen.spec.symbolic_arith import (
+    Truth,
+    broadcast,
+    broadcasts,
+    divisors,
+    product,
+)
+
+Instance = tuple[Sequence[Tensor | None], Attributes]
+
+
+def values_of(tensor: Tensor) -> list[Any]:
+    """The elements of a tensor that a rule has to know: int-like, as sizes are."""
+    assert tensor.values is not None
+    return [int(value) if type(value) is float else value for value in tensor.values]
+
+
+def sides_for(sketch: Sketch, count: int) -> list[int]:
+    """Sizes whose product is `count`."""
+    draw, left, sides = sketch.draw, count, list[int]()
+    for _ in range(draw.below(4)):
+        side = draw.choice(divisors(left))
+        sides.append(side)
+        left //= side
+    sides.insert(draw.below(len(sides) + 1), left)
+    return sides
+
+
+def _reshape(sketch: Sketch, x: Tensor) -> Instance:
+    draw = sketch.draw
+    count = math.prod(x.shape)
+    asked: list[int] = [] if count == 1 and draw.random() < 0.2 else sides_for(sketch, count)
+    if asked and draw.random() < 0.4:
+        asked[draw.below(len(asked))] = -1
+    if draw.random() < 0.2:  # a zero copies the size of the same axis
+        asked = [0 if place < x.rank and side == x.shape[place] else side for place, side in enumerate(asked)]
+    return [x, sketch.ints(asked)], {}
+
+
+def _reshaped(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    shape = ins[0].shape
+    keeps = not attrs.get("allowzero", 0)
+    asked = [shape[place] if side == 0 and keeps else side for place, side in enumerate(values_of(ins[1]))]
+    if -1 in asked:
+        known = product(side for side in asked if not (isinstance(side, int) and side == -1))
+        rest = product(shape) // known if isinstance(known, int) else product(shape) / known
+        asked = [rest if isinstance(side, int) and side == -1 else side for side in asked]
+    return [(ins[0].dtype, tuple(asked))]
+
+
+def _same_count(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    asked = values_of(ins[1])
+    if any(side == 0 and place >= len(ins[0].shape) for place, side in enumerate(asked)) or asked.count(-1) > 1:
+        return [False]
+    return [product(_reshaped(ins, attrs)[0][1]) == product(ins[0].shape)]
+
+
+def _flatten(sketch: Sketch, x: Tensor) -> Instance:
+    return [x], {"axis": sketch.draw.between(-x.rank, x.rank)} if sketch.draw.random() < 0.7 else {}
+
+
+def _flat(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    shape, axis = ins[0].shape, attrs.get("axis", 1)
+    axis = axis + len(shape) if axis < 0 else axis
+    return [(ins[0].dtype, (product(shape[:axis]), product(shape[axis:])))]
+
+
+def _flatten_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    rank, axis = len(ins[0].shape), attrs.get("axis", 1)
+    return [-rank <= axis, axis <= rank]
+
+
+def _transpose(sketch: Sketch, x: Tensor) -> Instance:
+    if sketch.draw.random() < 0.15:
+        return [x], {}
+    return [x], {"perm": sketch.draw.shuffled(range(x.rank))} if x.rank else {}
+
+
+def _transposed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    shape = ins[0].shape
+    order = attrs.get("perm", range(len(shape) - 1, -1, -1))
+    return [(ins[0].dtype, tuple(shape[axis] for axis in order))]
+
+
+def _is_order(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    rank = len(ins[0].shape)
+    return [sorted(attrs.get("perm", range(rank))) == list(range(rank))]
+
+
+def _unsqueeze(sketch: Sketch, x: Tensor) -> Instance:
+    draw = sketch.draw
+    more = draw.between(1, 2) if x.rank < 4 else 1
+    axes = draw.some(range(x.rank + more), more)
+    return [x, sketch.ints([axis - x.rank - more if draw.random() < 0.3 else axis for axis in axes])], {}
+
+
+def _unsqueezed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    given = values_of(ins[1])
+    rank = len(ins[0].shape) + len(given)
+    axes, rest = {axis % rank for axis in given}, iter(ins[0].shape)
+    return [(ins[0].dtype, tuple(1 if axis in axes else next(rest) for axis in range(rank)))]
+
+
+def _new_axes(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    given = values_of(ins[1])
+    rank = len(ins[0].shape) + len(given)
+    return [all(-rank <= axis < rank for axis in given) and len({axis % rank for axis in given}) == len(given)]
+
+
+def _squeeze(sketch: Sketch, x: Tensor) -> Instance:
+    draw, ones = sketch.draw, [axis for axis, side in enumerate(x.shape) if side == 1]
+    if draw.random() < 0.2:
+        return [x], {}
+    if not ones:
+        x = sketch.match(x.dtype, tuple(1 if axis == x.rank - 1 else -1 for axis in range(x.rank)))
+        ones = [axis for axis, side in enumerate(x.shape) if side == 1]
+    axes = draw.some(ones, draw.between(1, len(ones)))
+    return [x, sketch.ints([axis - x.rank if draw.random() < 0.3 else axis for axis in axes])], {}
+
+
+def _squeezed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    shape = ins[0].shape
+    if len(ins) < 2:
+        return [(ins[0].dtype, tuple(side for side in shape if side != 1))]
+    axes = {axis % len(shape) for axis in values_of(ins[1])}
+    return [(ins[0].dtype, tuple(side for axis, side in enumerate(shape) if axis not in axes))]
+
+
+def _ones(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    shape = ins[0].shape
+    if len(ins) < 2:
+        return []
+    given = values_of(ins[1])
+    if not all(-len(shape) <= axis < len(shape) for axis in given):
+        return [False]
+    return [shape[axis] == 1 for axis in given]
+
+
+def _expand(sketch: Sketch, x: Tensor) -> Instance:
+    draw = sketch.draw
+    asked = [draw.binned(1, 4) if side == 1 else draw.choice((1, side)) for side in x.shape]
+    if x.rank < 5 and draw.random() < 0.4:
+        asked.insert(0, draw.between(1, 3))
+    return [x, sketch.ints(asked)], {}
+
+
+def _expanded(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    return [(ins[0].dtype, broadcast(ins[0].shape, tuple(values_of(ins[1]))))]
+
+
+def _expand_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    return broadcasts(ins[0].shape, tuple(values_of(ins[1])))
+
+
+def _repeats_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    times = values_of(ins[1])
+    return [len(times) == len(ins[0].shape), *(number >= 0 for number in times)]
+
+
+def _tile(sketch: Sketch, x: Tensor) -> Instance:
+    return [x, sketch.ints([sketch.draw.choice((1, 1, 1, 2, 3)) for _ in x.shape])], {}
+
+
+def _tiled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    return [(ins[0].dtype, tuple(side * times for side, times in zip(ins[0].shape, values_of(ins[1]), strict=True)))]
+
+
+def _block(sketch: Sketch, x: Tensor, deep: bool) -> Instance:
+    """A blocksize that fits `x`, or another tensor where only 1 would."""
+    draw = sketch.draw
+    size = draw.choice((1, 2, 2, 3))
+    n, c, h, w = x.shape
+    if deep and c % (size * size):
+        x = sketch.match(x.dtype, (n, size * size * draw.between(1, 2), h, w))
+    if not deep and (h % size or w % size):
+        x = sketch.match(x.dtype, (n, c, size * draw.between(1, 3), size * draw.between(1, 3)))
+    attrs: Attributes = {"blocksize": size}
+    if deep and draw.random() < 0.5:
+        attrs["mode"] = draw.choice(("DCR", "CRD"))
+    return [x], attrs
+
+
+def _deep(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    (n, c, h, w), size = ins[0].shape, attrs["blocksize"]
+    return [(ins[0].dtype, (n, c // (size * size) if isinstance(c, int) else c / (size * size), h * size, w * size))]
+
+
+def _spaced(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    (n, c, h, w), size = ins[0].shape, attrs["blocksize"]
+    return [
+        (
+            ins[0].dtype,
+            (n, c * size * size, *(side // size if isinstance(side, int) else side / size for side in (h, w))),
+        )
+    ]
+
+
+def _shape_range(ins: Ins, attrs: Mapping[str, Any]) -> list[int]:
+    rank = len(ins[0].shape)
+    return list(range(rank))[slice(attrs.get("start", 0), attrs.get("end"))]
+
+
+def _shape(sketch: Sketch, x: Tensor) -> Instance:
+    draw, attrs = sketch.draw, Attributes()
+    if sketch.opset >= 15 and x.rank and draw.random() < 0.5:
+        attrs["start"] = draw.between(-x.rank, x.rank - 1)
+        if draw.random() < 0.5:
+            attrs["end"] = draw.between(attrs["start"] % x.rank + 1, x.rank)
+    return [x], attrs
+
+
+def _trilu(sketch: Sketch, x: Tensor) -> Instance:
+    draw = sketch.draw
+    ins = [x] if draw.random() < 0.3 else [x, sketch.ints([draw.between(-3, 3)], "int64", ())]
+    return ins, {"upper": draw.below(2)} if draw.random() < 0.6 else {}
+
+
+def all_hull(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    """The interval of all inputs together."""
+    return min(t.low for t in ins), max(t.high for t in ins)
+
+
+def with_zero(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    """The interval of the first input and zero."""
+    return min(ins[0].low, 0.0), max(ins[0].high, 0.0)
+
+
+def _eye(sketch: Sketch, x: Tensor) -> Instance:
+    draw, attrs = sketch.draw, Attributes()
+    if draw.random() < 0.5:
+        attrs["k"] = draw.between(-2, 2)
+    if draw.random() < 0.4:
+        from opsieve.gen.spec.dtype_facts import NUMBER
+
+        attrs["dtype"] = NUMBER[draw.choice(("float32", "float64", "int64", "int32", "float16"))]
+    return [x], attrs
+
+
+def _eye_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    from opsieve.gen.model.tensors import DTYPES
+
+    return [(DTYPES[attrs["dtype"]] if "dtype" in attrs else ins[0].dtype, ins[0].shape)]
+
+
+def _reverse(sketch: Sketch, x: Tensor) -> Instance:
+    draw = sketch.draw
+    batch = draw.below(2)
+    lengths = [draw.between(1, x.shape[1 - batch]) for _ in range(x.shape[batch])]
+    attrs = {"batch_axis": batch, "time_axis": 1 - batch}
+    return [x, sketch.ints(lengths)], attrs if batch == 0 or draw.random() < 0.5 else {}
+
+
+def _lengths_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    batch, time = attrs.get("batch_axis", 1), attrs.get("time_axis", 0)
+    if {batch, time} != {0, 1}:
+        return [False]
+    longest = ins[0].shape[time]
+    return [ins[1].shape[0] == ins[0].shape[batch], *(length <= longest for length in ins[1].values or ())]
+
+
+def layout(name: str, sample: Any, infer: Any = None, **more: Any) -> Operator:
+    """An operator that moves elements."""
+    if infer is not None:
+        more["infer"] = infer
+    return Operator(name, sample, family=more.pop("family", "layout"), bounds=more.pop("bounds", hull), **more)
+
+
+OPERATORS = (
+    layout("Reshape", _reshape, _reshaped, requires=_same_count),
+    layout("Flatten", _flatten, _flat, requires=_flatten_inside, ranks=(1, 5)),
+    layout("Transpose", _transpose, _transposed, requires=_is_order),
+    layout("Unsqueeze", _unsqueeze, _unsqueezed, requires=_new_axes, ranks=(0, 4)),
+    layout("Squeeze", _squeeze, _squeezed, requires=_ones, ranks=(1, 5)),
+    layout("Expand", _expand, _expanded, requires=_expand_fits),
+    layout("Tile", _tile, _tiled, requires=_repeats_fit, ranks=(1, 5)),
+    layout(
+        "DepthToSpace",
+        lambda sketch, x: _block(sketch, x, True),
+        _deep,
+        requires=lambda ins, attrs: [ins[0].shape[1] % attrs["blocksize"] ** 2 == 0],
+        ranks=(4, 4),
+    ),
+    layout(
+        "SpaceToDepth",
+        lambda sketch, x: _block(sketch, x, False),
+        _spaced,
+        requires=lambda ins, attrs: [side % attrs["blocksize"] == 0 for side in ins[0].shape[2:]],
+        ranks=(4, 4),
+    ),
+    layout(
+        "Shape",
+        _shape,
+        lambda ins, attrs: [("int64", (len(_shape_range(ins, attrs)),))],
+        ranks=(1, 5),  # that of a scalar is empty
+        bounds=lambda ins, attrs: (1.0, max((ins[0].shape[axis] for axis in _shape_range(ins, attrs)), default=1)),
+    ),
+    layout(
+        "Size",
+        lambda sketch, x: ([x], {}),
+        lambda ins, attrs: [("int64", ())],
+        bounds=lambda ins, attrs: (1.0, math.prod(ins[0].shape)),
+    ),
+    layout("Trilu", _trilu, bounds=with_zero, ranks=(2, 5), dtypes=(*NUMERIC, "bool")),
+    layout("EyeLike", _eye, _eye_type, bounds=lambda ins, attrs: (0.0, 1.0), ranks=(2, 2), dtypes=(*NUMERIC, "bool")),
+    layout("ReverseSequence", _reverse, requires=_lengths_fit, ranks=(2, 5)),
+)

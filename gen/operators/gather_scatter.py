@@ -1,0 +1,249 @@
+"""Operators that pick and place elements by index: gathers, scatters, one-hot, compress, unique.
+
+Sources: the ONNX operator pages. An index is a leaf whose numbers lie inside the axis, or an existing tensor whose interval does.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opsieve.gen.build.graph_builder import Shape, Sketch
+from opsieve.gen.operators.data_movement import Instance
+from opsieve.gen.operators.reductions import axis_of
+from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed, hull
+from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.dtype_facts import NUMERIC
+from opsieve.gen.spec.symbolic_arith import Truth
+
+_PLAIN = (*NUMERIC, "bool")
+
+
+def index(sketch: Sketch, shape: Shape, side: int, dtypes: tuple[str, ...] = ("int64", "int64", "int32")) -> Tensor:
+    """A tensor of indices into an axis of size `side`; now and then they count from the back too."""
+    least = -side if sketch.draw.random() < 0.3 else 0
+    return sketch.match(sketch.draw.choice(dtypes), shape, Domain(least, side - 1))
+
+
+def _side(sketch: Sketch) -> int:
+    return sketch.draw.binned(1, 5)
+
+
+def _gather(sketch: Sketch, x: Tensor) -> Instance:
+    axis = axis_of(sketch, x)
+    shape = tuple(_side(sketch) for _ in range(sketch.draw.choice((0, 1, 1, 2))))
+    return [x, index(sketch, shape, x.shape[axis])], {"axis": axis} if axis or sketch.draw.random() < 0.5 else {}
+
+
+def _gathered(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    shape = ins[0].shape
+    axis = attrs.get("axis", 0) % len(shape)
+    return [(ins[0].dtype, (*shape[:axis], *ins[1].shape, *shape[axis + 1 :]))]
+
+
+def _axis_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    rank, axis = len(ins[0].shape), attrs.get("axis", 0)
+    return [-rank <= axis, axis < rank]
+
+
+def _gather_elements(sketch: Sketch, x: Tensor) -> Instance:
+    axis = axis_of(sketch, x)
+    sides = [
+        _side(sketch) if place == axis % x.rank else sketch.draw.between(1, side) for place, side in enumerate(x.shape)
+    ]
+    return [x, index(sketch, tuple(sides), x.shape[axis])], {"axis": axis}
+
+
+def _same_rank(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    return [len(ins[0].shape) == len(ins[1].shape), *_axis_inside(ins, attrs)]
+
+
+def _coordinates(sketch: Sketch, x: Tensor, depth: int, batch: int, lead: Shape) -> Tensor:
+    """Indices whose last axis holds `depth` coordinates: all inside the smallest of the sides that they go to."""
+    side = min(x.shape[batch : batch + depth], default=1)
+    least = -side if sketch.draw.random() < 0.2 else 0
+    return sketch.match("int64", (*lead, depth), Domain(least, side - 1))
+
+
+def _elements_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    """Beside the axis no index tensor is longer than the data; updates, where there are some, are as many as indices."""
+    found = list(_same_rank(ins, attrs))
+    if not all(found):
+        return found
+    axis = attrs.get("axis", 0) % len(ins[0].shape)
+    found += [q <= p for n, (p, q) in enumerate(zip(ins[0].shape, ins[1].shape, strict=True)) if n != axis]
+    if len(ins) > 2:
+        found.append(len(ins[2].shape) == len(ins[1].shape))
+        found += [p == q for p, q in zip(ins[1].shape, ins[2].shape, strict=False)]
+    return found
+
+
+def _gather_nd(sketch: Sketch, x: Tensor) -> Instance:
+    draw = sketch.draw
+    batch = draw.between(0, x.rank - 1) if draw.random() < 0.3 else 0
+    depth = draw.between(1, x.rank - batch)
+    lead = (*x.shape[:batch], *(_side(sketch) for _ in range(draw.choice((0, 1, 1, 2)))))
+    return [x, _coordinates(sketch, x, depth, batch, lead)], {"batch_dims": batch} if batch else {}
+
+
+def _gathered_nd(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    data, at, batch = ins[0].shape, ins[1].shape, attrs.get("batch_dims", 0)
+    return [(ins[0].dtype, (*at[:-1], *data[batch + at[-1] :]))]
+
+
+def _coordinates_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    data, at, batch = ins[0].shape, ins[1].shape, attrs.get("batch_dims", 0)
+    if not at or not 0 <= batch < min(len(data), len(at)):
+        return [False]
+    return [at[-1] >= 1, at[-1] <= len(data) - batch, *(p == q for p, q in zip(data[:batch], at[:batch], strict=True))]
+
+
+def _rows_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    data, at, updates = (tensor.shape for tensor in ins)
+    if not at or not 1 <= at[-1] <= len(data):
+        return [False]
+    wanted = (*at[:-1], *data[at[-1] :])
+    return [len(updates) == len(wanted), *(p == q for p, q in zip(updates, wanted, strict=False))]
+
+
+def _distinct(sketch: Sketch, count: int, side: int) -> list[int]:
+    return sketch.draw.shuffled(range(side))[:count]
+
+
+def _scatter_elements(sketch: Sketch, x: Tensor) -> Instance:
+    """Without a reduction indices must not repeat: along the axis they are distinct, and the same for every other place."""
+    draw, attrs = sketch.draw, Attributes()
+    axis = draw.below(x.rank)
+    side = x.shape[axis]
+    count = draw.between(1, side)
+    sides = [count if place == axis else draw.between(1, each) for place, each in enumerate(x.shape)]
+    along = _distinct(sketch, count, side)
+    before, after = math.prod(sides[:axis]), math.prod(sides[axis + 1 :])
+    at = sketch.ints(
+        [value for _ in range(before) for value in along for _ in range(after)],
+        draw.choice(("int64", "int32")),
+        tuple(sides),
+    )
+    if sketch.opset >= 16 and x.dtype not in ("bool", "string") and draw.random() < 0.4:
+        kinds = ("add", "mul") if sketch.opset < 18 else ("add", "mul", "max", "min")
+        attrs["reduction"] = draw.choice(kinds)
+    updates = sketch.match(x.dtype, tuple(sides))
+    if axis or draw.random() < 0.5:
+        attrs["axis"] = axis - x.rank if draw.random() < 0.3 else axis
+    return [x, at, updates], attrs
+
+
+def _scatter_nd(sketch: Sketch, x: Tensor) -> Instance:
+    draw, attrs = sketch.draw, Attributes()
+    depth = draw.between(1, x.rank)
+    places = math.prod(x.shape[:depth])
+    count = draw.between(1, min(places, 4))
+    rows = []
+    for place in _distinct(sketch, count, places):
+        row = []
+        for side in reversed(x.shape[:depth]):
+            row.append(place % side)
+            place //= side
+        rows += row[::-1]
+    at = sketch.ints(rows, "int64", (count, depth))
+    if sketch.opset >= 16 and x.dtype not in ("bool", "string") and draw.random() < 0.4:
+        kinds = ("add", "mul") if sketch.opset < 18 else ("add", "mul", "max", "min")
+        attrs["reduction"] = draw.choice(kinds)
+    return [x, at, sketch.match(x.dtype, (count, *x.shape[depth:]))], attrs
+
+
+def _scattered(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    x, y = ins[0], ins[2]
+    kind = attrs.get("reduction", "none")
+    if kind == "add":
+        return x.low + min(y.low, 0.0), x.high + max(y.high, 0.0)
+    if kind == "mul":
+        size = max(x.size * y.size, x.size)
+        return (-size if x.low < 0 or y.low < 0 else 0.0), size
+    return min(x.low, y.low), max(x.high, y.high)
+
+
+def _one_hot(sketch: Sketch, x: Tensor) -> Instance:
+    draw = sketch.draw
+    depth = draw.between(2, 6)
+    pairs = [dtype for dtype in ("float32", "int64", "int32", "float64") if dtype in sketch.takes("OneHot", "T3")]
+    values = sketch.ints(
+        [0, 1] if draw.random() < 0.6 else [draw.between(-2, 0), draw.between(1, 3)], draw.choice(pairs)
+    )
+    depth_in = sketch.ints([depth], draw.choice(("int64", "int32")), draw.choice(((), (1,))))
+    attrs = {"axis": draw.between(-x.rank - 1, x.rank)} if draw.random() < 0.6 else {}
+    return [x, depth_in, values], attrs
+
+
+def _hot(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    shape, values = ins[0].shape, ins[1].values
+    assert values is not None
+    axis = attrs.get("axis", -1) % (len(shape) + 1)
+    return [(ins[2].dtype, (*shape[:axis], int(values[0]), *shape[axis:]))]
+
+
+def _hot_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    rank, axis = len(ins[0].shape), attrs.get("axis", -1)
+    return [-rank - 1 <= axis, axis <= rank, len(ins[2].shape) == 1, *(side == 2 for side in ins[2].shape[:1])]
+
+
+def _compress(sketch: Sketch, x: Tensor) -> Instance:
+    draw = sketch.draw
+    axis = axis_of(sketch, x) if draw.random() < 0.7 else None
+    side = math.prod(x.shape) if axis is None else x.shape[axis]
+    length = draw.between(1, min(side, 12))
+    kept = [draw.below(2) for _ in range(length)]
+    kept[draw.below(length)] = 1
+    return [x, sketch.ints(kept, "bool")], {} if axis is None else {"axis": axis}
+
+
+def _compressed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    values, shape = ins[1].values, ins[0].shape
+    assert values is not None
+    count = int(sum(values))
+    if "axis" not in attrs:
+        return [(ins[0].dtype, (count,))]
+    axis = attrs["axis"] % len(shape)
+    return [(ins[0].dtype, (*shape[:axis], count, *shape[axis + 1 :]))]
+
+
+def _compress_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    rank, axis = len(ins[0].shape), attrs.get("axis", 0)
+    return [-rank <= axis, axis < rank, len(ins[1].shape) == 1]
+
+
+def gather(name: str, sample: Any, infer: Any, **more: Any) -> Operator:
+    """An operator that works by index."""
+    return Operator(
+        name,
+        sample,
+        infer=infer,
+        ranks=more.pop("ranks", (1, 5)),
+        family="gather",
+        bounds=more.pop("bounds", hull),
+        **more,
+    )
+
+
+def _updated(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    return [(ins[0].dtype, ins[0].shape)]
+
+
+OPERATORS = (
+    gather("Gather", _gather, _gathered, requires=_axis_inside),
+    gather(
+        "GatherElements", _gather_elements, lambda ins, attrs: [(ins[0].dtype, ins[1].shape)], requires=_elements_fit
+    ),
+    gather("GatherND", _gather_nd, _gathered_nd, requires=_coordinates_fit),
+    gather("ScatterElements", _scatter_elements, _updated, bounds=_scattered, requires=_elements_fit, dtypes=_PLAIN),
+    gather("ScatterND", _scatter_nd, _updated, bounds=_scattered, requires=_rows_fit, dtypes=_PLAIN),
+    gather(
+        "OneHot",
+        _one_hot,
+        _hot,
+        requires=_hot_fits,
+        bounds=lambda ins, attrs: (ins[2].low, ins[2].high),
+        ranks=(1, 4),
+        dtypes=NUMERIC,
+    ),
+    gather("Compress", _compress, _compressed, requires=_compress_fits),
+)

@@ -1,0 +1,224 @@
+"""Sums of products over an axis: MatMul, Gemm, Einsum, Det.
+
+Sources: the ONNX operator pages of MatMul, Gemm, Einsum and Det.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opsieve.gen.build.graph_builder import FREE, Shape, Sketch
+from opsieve.gen.operators.data_movement import Instance
+from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.dtype_facts import FLOATS
+from opsieve.gen.spec.symbolic_arith import Truth, broadcast, broadcasts, either
+
+_MOST_FACTORS, _MOST_FACTOR = 16, 1e9  # of a determinant whose bounds are told; a hostile one has 2**40
+
+
+def _matmul(sketch: Sketch, x: Tensor) -> Instance:
+    draw = sketch.draw
+    if x.rank == 1:
+        shape: Shape = draw.choice(((x.shape[0],), (x.shape[0], FREE)))
+    else:
+        batch = x.shape[:-2][draw.below(x.rank - 1) :] if draw.random() < 0.6 else ()
+        batch = tuple(1 if draw.random() < 0.2 else side for side in batch)
+        shape = (x.shape[-1],) if draw.random() < 0.1 else (*batch, x.shape[-1], FREE)
+    return [x, sketch.match(x.dtype, shape)], {}
+
+
+def _matrix_shape(a: Shape, b: Shape) -> Shape:
+    if len(a) == 1 and len(b) == 1:
+        return ()
+    if len(a) == 1:
+        return (*b[:-2], b[-1])
+    if len(b) == 1:
+        return a[:-1]
+    return (*broadcast(a[:-2], b[:-2]), a[-2], b[-1])
+
+
+def _inner(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    a, b = ins[0].shape, ins[1].shape
+    found = [a[-1] == (b[-2] if len(b) > 1 else b[0])]
+    return [*found, *broadcasts(a[:-2], b[:-2])] if len(a) > 1 and len(b) > 1 else found
+
+
+def _dot_bounds(a: Tensor, b: Tensor, terms: int) -> Bounds:
+    size = terms * a.size * b.size
+    return (-size if a.low < 0 or b.low < 0 else 0.0), size
+
+
+def _gemm(sketch: Sketch, x: Tensor) -> Instance:
+    draw, attrs = sketch.draw, Attributes()
+    turned_a, turned_b = draw.random() < 0.3, draw.random() < 0.4
+    if turned_a:
+        attrs["transA"] = 1
+    if turned_b:
+        attrs["transB"] = 1
+    rows, inner = x.shape[::-1] if turned_a else x.shape
+    b = sketch.match(x.dtype, (FREE, inner) if turned_b else (inner, FREE))
+    columns = b.shape[0] if turned_b else b.shape[1]
+    if x.dtype in FLOATS:
+        for name in ("alpha", "beta"):
+            if draw.random() < 0.3:
+                attrs[name] = draw.choice((0.5, 2.0, -1.0))
+    if draw.random() < 0.25:
+        return [x, b], attrs
+    c = sketch.match(x.dtype, draw.choice(((), (columns,), (columns,), (1, columns), (rows, columns), (rows, 1))))
+    return [x, b, c], attrs
+
+
+def _gemm_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    rows = ins[0].shape[1 if attrs.get("transA") else 0]
+    return [(ins[0].dtype, (rows, ins[1].shape[0 if attrs.get("transB") else 1]))]
+
+
+def _gemm_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    """Two matrices, and what broadcasts to their product without making it larger."""
+    if any(len(tensor.shape) != 2 for tensor in ins[:2]):
+        return [False]
+    found = [ins[0].shape[0 if attrs.get("transA") else 1] == ins[1].shape[1 if attrs.get("transB") else 0]]
+    if len(ins) > 2:
+        wanted = _gemm_type(ins, attrs)[0][1]
+        found.append(len(ins[2].shape) <= 2)
+        found += [either(p == q, p == 1) for p, q in zip(ins[2].shape[::-1], wanted[::-1], strict=False)]
+    return found
+
+
+def _gemm_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    inner = ins[0].shape[0 if attrs.get("transA") else 1]
+    size = abs(attrs.get("alpha", 1.0)) * inner * ins[0].size * ins[1].size
+    if len(ins) > 2:
+        size += abs(attrs.get("beta", 1.0)) * ins[2].size
+    return _signed(ins, size)
+
+
+# equation without the output -> what each letter stands for is free; the first operand's rank picks one
+_EQUATIONS = {
+    1: ("i,i->", "i,i->i", "i,j->ij", "i->", "i,ij->j"),
+    2: ("ij,jk->ik", "ij,kj->ik", "ij->ji", "ij->i", "ij,ij->", "ij,jk", "ij,j->i", "ij,ik->jk", "ij,ij->ij"),
+    3: ("bij,bjk->bik", "bij,jk->bik", "ijk->kji", "ijk->ik", "bij,bkj->bik", "bij,bij->b"),
+    4: ("bhid,bhjd->bhij", "bhij,bhjd->bhid", "bhwc,cd->bhwd", "bhij->bjih", "bhij,hij->b", "...ij,jk->...ik"),
+}
+
+
+def _einsum(sketch: Sketch, x: Tensor) -> Instance:
+    draw = sketch.draw
+    equation = draw.choice(_EQUATIONS[x.rank])
+    terms = equation.partition("->")[0].split(",")
+    ins, sides = [x], _letters(terms[0], x.shape)
+    for term in terms[1:]:
+        ins.append(sketch.match(x.dtype, tuple(sides.get(letter, FREE) for letter in term)))
+        sides |= _letters(term, ins[-1].shape)
+    return ins, {"equation": equation}
+
+
+def _letters(term: str, shape: Shape) -> dict[str, Any]:
+    letters = term.replace("...", "")
+    return dict(zip(letters, shape[len(shape) - len(letters) :], strict=True))
+
+
+def _einsum_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    left, arrow, right = attrs["equation"].partition("->")
+    terms, sides = left.split(","), dict[str, Any]()
+    for term, tensor in zip(terms, ins, strict=True):
+        sides |= _letters(term, tensor.shape)
+    if not arrow:  # letters that occur once, in order
+        right = "".join(sorted(letter for letter in sides if left.count(letter) == 1))
+    lead = ins[0].shape[: len(ins[0].shape) - len(terms[0].replace("...", ""))] if right.startswith("...") else ()
+    return [(ins[0].dtype, (*lead, *(sides[letter] for letter in right.replace("...", ""))))]
+
+
+def _einsum_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    sides, found = dict[str, Any](), list[Truth]()
+    for term, tensor in zip(attrs["equation"].partition("->")[0].split(","), ins, strict=True):
+        letters = len(term.replace("...", ""))
+        if not (letters <= len(tensor.shape) if "..." in term else letters == len(tensor.shape)):
+            return [False]
+        for letter, side in _letters(term, tensor.shape).items():
+            if letter in sides:
+                found.append(sides[letter] == side)
+            sides.setdefault(letter, side)
+    return found
+
+
+def _einsum_terms(ins: Ins, attrs: Mapping[str, Any]) -> int:
+    left, arrow, right = attrs["equation"].partition("->")
+    sides = dict[str, Any]()
+    for term, tensor in zip(left.split(","), ins, strict=True):
+        sides |= _letters(term, tensor.shape)
+    kept = right if arrow else "".join(letter for letter in sides if left.count(letter) == 1)
+    return math.prod(side for letter, side in sides.items() if letter not in kept)
+
+
+def _einsum_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    size = _einsum_terms(ins, attrs) * math.prod(tensor.size for tensor in ins)
+    return _signed(ins, size)
+
+
+def _signed(ins: Ins, size: float) -> Bounds:
+    return (0.0 if ins[0].dtype.startswith("u") else -size), size
+
+
+def _square(sketch: Sketch, x: Tensor) -> Instance:
+    if x.shape[-1] != x.shape[-2] or x.shape[-1] > 4:
+        side = sketch.draw.between(1, 4)
+        x = sketch.match(x.dtype, (*x.shape[:-2], side, side), Domain(-4, 4))
+    return [x], {}
+
+
+def _det_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    side, size = ins[0].shape[-1], ins[0].size
+    if side > _MOST_FACTORS:
+        return -math.inf, math.inf
+    most = math.factorial(side) * size**side if size <= _MOST_FACTOR else math.inf
+    return -most, most
+
+
+def _work(inner: Any) -> Any:
+    return lambda ins, attrs, outs: math.prod(outs[0][1]) * inner(ins, attrs)
+
+
+OPERATORS = (
+    Operator(
+        "MatMul",
+        _matmul,
+        infer=lambda ins, attrs: [(ins[0].dtype, _matrix_shape(ins[0].shape, ins[1].shape))],
+        requires=_inner,
+        bounds=lambda ins, attrs: _dot_bounds(ins[0], ins[1], ins[0].shape[-1]),
+        ranks=(1, 5),
+        family="product",
+        cost=_work(lambda ins, attrs: ins[0].shape[-1]),
+    ),
+    Operator(
+        "Gemm",
+        _gemm,
+        infer=_gemm_type,
+        requires=_gemm_fits,
+        bounds=_gemm_bounds,
+        ranks=(2, 2),
+        family="product",
+        cost=_work(lambda ins, attrs: ins[0].shape[0 if attrs.get("transA") else 1]),
+    ),
+    Operator(
+        "Einsum",
+        _einsum,
+        infer=_einsum_type,
+        requires=_einsum_fits,
+        bounds=_einsum_bounds,
+        ranks=(1, 4),
+        family="product",
+        cost=_work(_einsum_terms),
+    ),
+    Operator(
+        "Det",
+        _square,
+        infer=lambda ins, attrs: [(ins[0].dtype, ins[0].shape[:-2])],
+        requires=lambda ins, attrs: [ins[0].shape[-1] == ins[0].shape[-2]],
+        bounds=_det_bounds,
+        safe=(Domain(-4, 4),),
+        ranks=(2, 4),
+        family="product",
+    ),
+)

@@ -1,0 +1,249 @@
+"""Operators over images: resizing, sampling at places, regions, unpooling.
+
+Sources: the ONNX operator pages of Resize, GridSample, Col2Im, AffineGrid, RoiAlign, MaxRoiPool, MaxUnpool.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opsieve.gen.build.graph_builder import Sketch
+from opsieve.gen.operators.conv_pool import windowed
+from opsieve.gen.operators.data_movement import Instance, values_of, with_zero
+from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.dtype_facts import FLOATS
+from opsieve.gen.spec.symbolic_arith import Truth, product, quotient
+
+_MODES = ("nearest", "nearest", "linear", "cubic")
+_PLACES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
+
+
+def _resize(sketch: Sketch, x: Tensor) -> Instance:
+    """Sizes or scales for the spatial axes; the leading two stay as they are."""
+    draw, attrs = sketch.draw, Attributes()
+    mode = draw.choice(_MODES)
+    if x.rank != 4 and mode == "cubic":
+        mode = "nearest"
+    attrs["mode"] = mode
+    if draw.random() < 0.6:
+        attrs["coordinate_transformation_mode"] = draw.choice(_PLACES)
+    if mode == "nearest" and draw.random() < 0.5:
+        attrs["nearest_mode"] = draw.choice(("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"))
+    if mode == "cubic" and draw.random() < 0.4:
+        attrs["cubic_coeff_a"] = draw.choice((-0.5, -0.75))
+    if mode == "cubic" and draw.random() < 0.3:
+        attrs["exclude_outside"] = 1
+    if draw.random() < 0.5:
+        sizes = [side if axis < 2 else draw.between(1, min(2 * side, 12)) for axis, side in enumerate(x.shape)]
+        return [x, None, None, sketch.ints(sizes)], attrs
+    scales = [1.0 if axis < 2 else draw.choice((0.5, 1.0, 2.0, 1.5, 3.0)) for axis, _ in enumerate(x.shape)]
+    scales = [scale if side * scale >= 1 else 1.0 for scale, side in zip(scales, x.shape, strict=True)]
+    return [x, None, sketch.ints(scales, "float32")], attrs
+
+
+def _resized(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    if len(ins) > 3:
+        return [(ins[0].dtype, tuple(values_of(ins[3])))]
+    scales = ins[2].values
+    assert scales is not None
+    return [(ins[0].dtype, tuple(math.floor(side * scale) for side, scale in zip(ins[0].shape, scales, strict=True)))]
+
+
+def _resize_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    low, high = ins[0].low, ins[0].high
+    if attrs.get("mode") != "cubic":
+        return low, high
+    slack = 1.2 * (high - low) + 0.3 * ins[0].size  # a cubic overshoots, in two dimensions twice
+    return low - slack, high + slack
+
+
+def _grid(sketch: Sketch, x: Tensor) -> Instance:
+    draw, attrs = sketch.draw, Attributes()
+    count = x.rank - 2
+    modes = ("linear", "nearest", "cubic") if sketch.opset >= 20 else ("bilinear", "nearest", "bicubic")
+    mode = draw.choice(modes[:2] if count != 2 else modes)
+    attrs["mode"] = mode
+    if draw.random() < 0.5:
+        attrs["padding_mode"] = draw.choice(("zeros", "border", "reflection"))
+    if draw.random() < 0.5:
+        attrs["align_corners"] = draw.below(2)
+    grid = sketch.match(x.dtype, (x.shape[0], *(draw.between(1, 4) for _ in range(count)), count), Domain(-1.2, 1.2))
+    return [x, grid], attrs
+
+
+def _grid_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    size = ins[0].size * (2.5 if "cubic" in attrs.get("mode", "") else 1.0)
+    return -size, size
+
+
+def _columns(sketch: Sketch, x: Tensor) -> Instance:
+    """Columns made for an image: those of `x` are kept where they fit a small one."""
+    draw = sketch.draw
+    block = [draw.between(1, 2), draw.between(1, 3)]
+    blocks = [draw.between(1, 3), draw.between(1, 3)]
+    image = [blocks[axis] + block[axis] - 1 for axis in range(2)]
+    x = sketch.match(x.dtype, (x.shape[0], draw.between(1, 3) * math.prod(block), math.prod(blocks)))
+    return [x, sketch.ints(image), sketch.ints(block)], {}
+
+
+def _image_of(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    image, block = values_of(ins[1]), values_of(ins[2])
+    return [(ins[0].dtype, (ins[0].shape[0], quotient(ins[0].shape[1], math.prod(block)), *image))]
+
+
+def _affine(sketch: Sketch, x: Tensor) -> Instance:
+    draw = sketch.draw
+    count = draw.choice((2, 3))
+    theta = sketch.match(x.dtype, (draw.between(1, 2), count, count + 1))
+    sizes = [theta.shape[0], draw.between(1, 3), *(draw.between(2, 4) for _ in range(count))]
+    return [theta, sketch.ints(sizes)], {"align_corners": draw.below(2)} if draw.random() < 0.5 else {}
+
+
+def _affine_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    n, _, *sides = values_of(ins[1])
+    return [(ins[0].dtype, (n, *sides, len(sides)))]
+
+
+def _rois(sketch: Sketch, x: Tensor) -> Instance:
+    """Regions that lie inside the image, first corner before the second."""
+    draw = sketch.draw
+    count = draw.between(1, 3)
+    height, width = x.shape[2:]
+    boxes = []
+    for _ in range(count):
+        left, top = draw.random() * (width - 1), draw.random() * (height - 1)
+        boxes += [left, top, left + draw.random() * (width - left), top + draw.random() * (height - top)]
+    rois = sketch.ints([round(value, 3) for value in boxes], x.dtype, (count, 4))
+    batch = sketch.ints([draw.below(x.shape[0]) for _ in range(count)])
+    attrs: Attributes = {"output_height": draw.between(1, 3), "output_width": draw.between(1, 3)}
+    if draw.random() < 0.5:
+        attrs["sampling_ratio"] = draw.between(1, 3)
+    if draw.random() < 0.3:
+        attrs["mode"] = draw.choice(("avg", "max"))
+    if sketch.opset >= 16 and draw.random() < 0.5:
+        attrs["coordinate_transformation_mode"] = draw.choice(("half_pixel", "output_half_pixel"))
+    return [x, rois, batch], attrs
+
+
+def _roi_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    return [
+        (ins[0].dtype, (ins[1].shape[0], ins[0].shape[1], attrs.get("output_height", 1), attrs.get("output_width", 1)))
+    ]
+
+
+def _roi_pool(sketch: Sketch, x: Tensor) -> Instance:
+    draw = sketch.draw
+    count = draw.between(1, 3)
+    rows: list[float] = []
+    for _ in range(count):
+        top, left = draw.below(x.shape[2]), draw.below(x.shape[3])
+        rows += [
+            draw.below(x.shape[0]),
+            left,
+            top,
+            draw.between(left, x.shape[3] - 1),
+            draw.between(top, x.shape[2] - 1),
+        ]
+    return [x, sketch.ints(rows, x.dtype, (count, 5))], {"pooled_shape": [draw.between(1, 2), draw.between(1, 2)]}
+
+
+def _roi_pooled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    return [(ins[0].dtype, (ins[1].shape[0], ins[0].shape[1], *attrs["pooled_shape"]))]
+
+
+def _unpool(sketch: Sketch, x: Tensor) -> Instance:
+    """Every element to a place of its own window."""
+    draw = sketch.draw
+    n, c, h, w = x.shape
+    size = draw.choice((1, 2, 2))
+    places = []
+    for image in range(n * c):
+        for row in range(h):
+            for column in range(w):
+                at = (row * size + draw.below(size)) * w * size + column * size + draw.below(size)
+                places.append(image * h * w * size * size + at)
+    return [x, sketch.ints(places, "int64", x.shape)], {"kernel_shape": [size, size], "strides": [size, size]}
+
+
+def _unpooled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    x = ins[0].shape
+    return [(ins[0].dtype, (*x[:2], *(side * k for side, k in zip(x[2:], attrs["kernel_shape"], strict=True))))]
+
+
+def _grid_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    x, grid = ins[0].shape, ins[1].shape
+    return [len(x) == len(grid), x[0] == grid[0], grid[-1] == len(x) - 2]
+
+
+def _columns_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    image, block = values_of(ins[1]), values_of(ins[2])
+    if len(image) != len(block) or min(block) < 1 or any(p < q for p, q in zip(image, block, strict=True)):
+        return [False]
+    blocks = product(p - q + 1 for p, q in zip(image, block, strict=True))
+    return [ins[0].shape[1] % product(block) == 0, ins[0].shape[2] == blocks]
+
+
+def _theta_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    theta, sizes = ins[0].shape, values_of(ins[1])
+    return [theta[0] == sizes[0], theta[1] == len(sizes) - 2, theta[2] == len(sizes) - 1]
+
+
+def _rois_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    return [ins[1].shape[1] == 4, ins[1].shape[0] == ins[2].shape[0]]
+
+
+def _unpool_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    a, b = ins[0].shape, ins[1].shape
+    return [len(a) == len(b), *(p == q for p, q in zip(a, b, strict=False))]
+
+
+def _resize_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    told = ins[3] if len(ins) > 3 else ins[2]
+    return [told.shape[0] == len(ins[0].shape), *(number > 0 for number in told.values or ())]
+
+
+OPERATORS = (
+    windowed("Resize", _resize, _resized, requires=_resize_fits, bounds=_resize_bounds, ranks=(3, 5), family="image"),
+    windowed(
+        "GridSample",
+        _grid,
+        lambda ins, attrs: [(ins[0].dtype, (*ins[0].shape[:2], *ins[1].shape[1:-1]))],
+        requires=_grid_fits,
+        bounds=_grid_bounds,
+        ranks=(4, 5),
+        family="image",
+        dtypes=FLOATS,
+    ),
+    windowed(
+        "Col2Im",
+        _columns,
+        _image_of,
+        requires=_columns_fit,
+        bounds=lambda ins, attrs: (-9 * ins[0].size, 9 * ins[0].size),
+        ranks=(3, 3),
+        family="image",
+        dtypes=FLOATS,
+    ),
+    windowed(
+        "AffineGrid",
+        _affine,
+        _affine_type,
+        requires=_theta_fits,
+        bounds=lambda ins, attrs: (-4 * ins[0].size, 4 * ins[0].size),
+        ranks=(3, 3),
+        family="image",
+    ),
+    windowed("RoiAlign", _rois, _roi_type, requires=_rois_fit, bounds=with_zero, ranks=(4, 4), family="image"),
+    windowed("MaxRoiPool", _roi_pool, _roi_pooled, bounds=with_zero, ranks=(4, 4), family="image", dtypes=FLOATS),
+    windowed(
+        "MaxUnpool",
+        _unpool,
+        _unpooled,
+        requires=_unpool_fits,
+        bounds=with_zero,
+        ranks=(4, 4),
+        family="image",
+        dtypes=FLOATS,
+    ),
+)

@@ -1,0 +1,175 @@
+"""Sequences and optionals.
+
+A sequence's elements all have one shape, the shape of its tensor here, and there is always one at least: what would be empty is only
+made where something is put into it at once. Sources: the ONNX operator pages of Sequence*, SplitToSequence, ConcatFromSequence,
+Optional*.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from opsieve.gen.build.graph_builder import Body, Sketch
+from opsieve.gen.operators.control import depth
+from opsieve.gen.operators.data_movement import Instance, all_hull, values_of
+from opsieve.gen.operators.reductions import axis_of
+from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.spec.dtype_facts import NUMBER
+from opsieve.gen.spec.schema import form
+
+_ELEMENTS = ("float32", "float64", "float16", "int64", "int32", "int8", "uint8", "bool")
+_SEQUENCES = tuple(f"sequence({dtype})" for dtype in _ELEMENTS)
+_OPTIONALS = tuple(f"optional({dtype})" for dtype in _ELEMENTS)
+
+
+def element(dtype: str) -> str:
+    """The dtype of a container's elements: `float32` of `sequence(float32)`."""
+    return dtype.partition("(")[2][:-1]
+
+
+def _construct(sketch: Sketch, x: Tensor) -> Instance:
+    others = [sketch.match(x.dtype, x.shape) for _ in range(sketch.draw.below(3))]
+    return [x, *others], {}
+
+
+def _place(sketch: Sketch, last: int = 0) -> Tensor:
+    """A position that every sequence has."""
+    return sketch.ints([sketch.draw.choice((0, last))], sketch.draw.choice(("int64", "int32")), ())
+
+
+def _insert(sketch: Sketch, x: Tensor) -> Instance:
+    draw = sketch.draw
+    new = sketch.match(element(x.dtype), x.shape)
+    if draw.random() < 0.3:
+        dtype = element(x.dtype)
+        attrs = {} if dtype == "float32" and draw.random() < 0.5 else {"dtype": NUMBER[dtype]}
+        made = Tensor(sketch.root.named("v"), x.dtype, x.shape, new.low, new.high)
+        sketch.emit_as("SequenceEmpty", [], attrs, made)
+        return [made, new], {}
+    return [x, new] if draw.random() < 0.4 else [x, new, _place(sketch, -1)], {}
+
+
+def _erase(sketch: Sketch, x: Tensor) -> Instance:
+    """Out of a sequence that something was put into just before."""
+    new = sketch.match(element(x.dtype), x.shape)
+    longer = Tensor(sketch.root.named("v"), x.dtype, x.shape, min(x.low, new.low), max(x.high, new.high))
+    sketch.emit_as("SequenceInsert", [x, new], {}, longer)
+    return ([longer] if sketch.draw.random() < 0.4 else [longer, _place(sketch, -1)]), {}
+
+
+def _split(sketch: Sketch, x: Tensor) -> Instance:
+    draw, attrs = sketch.draw, Attributes()
+    axis = axis_of(sketch, x)
+    if axis or draw.random() < 0.5:
+        attrs["axis"] = axis
+    side = x.shape[axis]
+    if draw.random() < 0.4:
+        if draw.random() < 0.5:
+            attrs["keepdims"] = draw.below(2)
+        return [x], attrs
+    size = draw.choice([n for n in range(1, side + 1) if side % n == 0])  # all parts alike
+    return [x, sketch.ints([size], "int64", ())], attrs
+
+
+def _split_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    shape = ins[0].shape
+    axis = attrs.get("axis", 0) % len(shape)
+    if len(ins) > 1:
+        part = (*shape[:axis], values_of(ins[1])[0], *shape[axis + 1 :])
+    else:
+        part = (*shape[:axis], *((1,) if attrs.get("keepdims", 1) else ()), *shape[axis + 1 :])
+    return [(f"sequence({ins[0].dtype})", part)]
+
+
+def _joined(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    shape, axis = ins[0].shape, attrs["axis"]
+    if attrs.get("new_axis"):
+        at = axis % (len(shape) + 1)
+        return [(element(ins[0].dtype), (*shape[:at], "?", *shape[at:]))]
+    at = axis % len(shape)
+    return [(element(ins[0].dtype), (*shape[:at], "?", *shape[at + 1 :]))]
+
+
+def _join(sketch: Sketch, x: Tensor) -> Instance:
+    if x.rank and sketch.draw.random() < 0.6:
+        return [x], {"axis": axis_of(sketch, x)}
+    return [x], {"axis": sketch.draw.between(-x.rank - 1, x.rank), "new_axis": 1}
+
+
+def _map(sketch: Sketch, x: Tensor) -> Instance | None:
+    """A body of one unary operator over every element, now and then with a second tensor handed in."""
+    if depth(sketch) >= 2:
+        return None
+    body, dtype = sketch.child(), element(x.dtype)
+    taken = Tensor(sketch.root.named("b"), dtype, x.shape, x.low, x.high)
+    ins, inputs = [x], [taken]
+    name = sketch.draw.choice(("Identity", "Relu", "Neg", "Add"))
+    had = form(name, sketch.opset)
+    operands = [taken, taken] if name == "Add" else [taken]
+    if had is None or dtype not in had.dtypes(0) or not sketch.has(name, operands, {}):
+        name = "Identity"
+    low, high = {"Relu": (max(x.low, 0.0), max(x.high, 0.0)), "Neg": (-x.high, -x.low)}.get(name, (x.low, x.high))
+    operands = [taken]
+    if name == "Add":
+        other = sketch.match(dtype, x.shape)
+        inputs.append(Tensor(sketch.root.named("b"), dtype, x.shape, other.low, other.high))
+        ins.append(other)
+        operands.append(inputs[-1])
+        low, high = x.low + other.low, x.high + other.high
+    made = body.emit(name, "", operands, {}, [(dtype, x.shape)], (low, high))
+    return ins, {"body": Body(inputs, body.nodes, made)}
+
+
+def _map_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    made = attrs["body"].outputs[0]
+    return made.low, made.high
+
+
+def _same(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    return [(ins[0].dtype, ins[0].shape)]
+
+
+def _one(sketch: Sketch, x: Tensor) -> Instance:
+    return [x], {}
+
+
+def held(name: str, sample: Any, infer: Any, **more: Any) -> Operator:
+    """An operator on sequences or optionals."""
+    return Operator(name, sample, infer=infer, family="container", **more)
+
+
+OPERATORS = (
+    held(
+        "SequenceConstruct",
+        _construct,
+        lambda ins, attrs: [(f"sequence({ins[0].dtype})", ins[0].shape)],
+        bounds=all_hull,
+        dtypes=_ELEMENTS,
+    ),
+    held(
+        "SequenceAt",
+        lambda sketch, x: ([x, _place(sketch, -1)], {}),
+        lambda ins, attrs: [(element(ins[0].dtype), ins[0].shape)],
+        dtypes=_SEQUENCES,
+    ),
+    held("SequenceInsert", _insert, _same, bounds=lambda ins, attrs: all_hull(ins[:2], attrs), dtypes=_SEQUENCES),
+    held("SequenceErase", _erase, _same, dtypes=_SEQUENCES),
+    held(
+        "SequenceLength",
+        _one,
+        lambda ins, attrs: [("int64", ())],
+        bounds=lambda ins, attrs: (0.0, 100.0),
+        dtypes=_SEQUENCES,
+    ),
+    held("SplitToSequence", _split, _split_type, ranks=(1, 5), dtypes=_ELEMENTS),
+    held("ConcatFromSequence", _join, _joined, dtypes=_SEQUENCES),
+    held("SequenceMap", _map, lambda ins, attrs: [(ins[0].dtype, ins[0].shape)], bounds=_map_bounds, dtypes=_SEQUENCES),
+    held("Optional", _one, lambda ins, attrs: [(f"optional({ins[0].dtype})", ins[0].shape)], dtypes=_ELEMENTS),
+    held("OptionalGetElement", _one, lambda ins, attrs: [(element(ins[0].dtype), ins[0].shape)], dtypes=_OPTIONALS),
+    held(
+        "OptionalHasElement",
+        _one,
+        lambda ins, attrs: [("bool", ())],
+        bounds=lambda ins, attrs: (0.0, 1.0),
+        dtypes=_OPTIONALS,
+    ),
+)

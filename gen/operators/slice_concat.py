@@ -1,0 +1,232 @@
+"""Operators that cut and join: slicing, padding, splitting, concatenating.
+
+Sources: the ONNX operator pages.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opsieve.gen.build.graph_builder import Sketch
+from opsieve.gen.operators.data_movement import Instance, all_hull, layout, values_of, with_zero
+from opsieve.gen.operators.reductions import axis_of
+from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.dtype_facts import NUMERIC
+from opsieve.gen.spec.schema import form
+from opsieve.gen.spec.symbolic_arith import Size, Truth, ceil_quotient, chosen, larger, smaller
+
+
+def _slice(sketch: Sketch, x: Tensor) -> Instance:
+    """Starts and ends inside, at and beyond the border, from both sides, steps in both directions; never an empty result."""
+    draw = sketch.draw
+    axes = draw.some(range(x.rank), draw.between(1, x.rank))
+    starts, ends, steps = [], [], []
+    for axis in axes:
+        side = x.shape[axis]
+        step = draw.choice((1, 1, 1, 2, 3, -1, -2))
+        first, last = draw.below(side), draw.below(side)
+        low, high = min(first, last), max(first, last)
+        start, end = (low, high + 1) if step > 0 else (high, low - 1)
+        if step < 0 and end < 0:
+            end = -side - 1 - draw.below(2) * 1000  # before the first: counting from the end has no other way to say so
+        elif draw.random() < 0.25:
+            end = end - side if 0 < end < side else (2**31 - 1 if step > 0 and high == side - 1 else end)
+        if draw.random() < 0.25:
+            start -= side
+        starts.append(start)
+        ends.append(end)
+        steps.append(step)
+    dtype = draw.choice(("int64", "int64", "int32"))
+    given = [axis - x.rank if draw.random() < 0.3 else axis for axis in axes]
+    ins = [x, sketch.ints(starts, dtype), sketch.ints(ends, dtype)]
+    if axes != list(range(len(axes))) or set(steps) != {1} or draw.random() < 0.5 or min(given) < 0:
+        ins.append(sketch.ints(given, dtype))
+    if set(steps) != {1} or (len(ins) == 4 and draw.random() < 0.3):
+        ins.append(sketch.ints(steps, dtype))
+    return ins, {}
+
+
+def sliced(side: Size, start: Size, end: Size, step: int) -> Size:
+    """How many elements a slice of one axis has (ONNX operator page of Slice)."""
+    start = chosen(start < 0, start + side, start)
+    end = chosen(end < 0, end + side, end)
+    if step > 0:
+        start, end = smaller(larger(start, 0), side), smaller(larger(end, 0), side)
+        return larger(0, ceil_quotient(end - start, step))
+    start, end = smaller(larger(start, 0), side - 1), smaller(larger(end, -1), side - 1)
+    return larger(0, ceil_quotient(start - end, -step))
+
+
+def _slice_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    rank, (starts, *rest) = len(ins[0].shape), [values_of(tensor) for tensor in ins[1:]]
+    axes = rest[1] if len(rest) > 1 else list(range(len(starts)))
+    steps = rest[2] if len(rest) > 2 else []
+    return [
+        all(len(numbers) == len(starts) for numbers in rest),
+        all(-rank <= axis < rank for axis in axes),
+        len({axis % rank for axis in axes}) == len(axes) if rank else not axes,
+        *(step != 0 for step in steps),
+    ]
+
+
+def _slice_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    sides = list(ins[0].shape)
+    starts, ends = values_of(ins[1]), values_of(ins[2])
+    axes = values_of(ins[3]) if len(ins) > 3 else range(len(starts))
+    steps = values_of(ins[4]) if len(ins) > 4 else [1] * len(starts)
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        sides[axis] = sliced(sides[axis], start, end, step)
+    return [(ins[0].dtype, tuple(sides))]
+
+
+def _pad(sketch: Sketch, x: Tensor) -> Instance:
+    draw, had = sketch.draw, form("Pad", sketch.opset)
+    assert had is not None
+    modes = ["constant", "constant", "edge", "reflect"] + (["wrap"] if sketch.opset >= 19 else [])
+    mode = draw.choice(modes)
+    axes = list(range(x.rank))
+    if len(had.inputs) > 3 and draw.random() < 0.3:
+        axes = draw.some(axes, draw.between(1, x.rank))
+    most = [
+        min(3, side - 1) if mode == "reflect" else min(3, side) if mode == "wrap" else 3
+        for side in (x.shape[axis] for axis in axes)
+    ]
+    before, after = ([draw.choice((0, 0, draw.between(0, each))) for each in most] for _ in range(2))
+    if mode == "constant" and draw.random() < 0.2:  # a negative pad removes
+        place = draw.below(len(axes))
+        if x.shape[axes[place]] + after[place] > 1:
+            before[place] = -1
+    ins: list[Tensor | None] = [x, sketch.ints([*before, *after])]
+    if mode == "constant" and draw.random() < 0.6:
+        ins.append(sketch.ints([draw.choice((0, 1, 1, 2))], x.dtype, ()))
+    if len(axes) < x.rank or (len(had.inputs) > 3 and draw.random() < 0.2):
+        while len(ins) < 3:
+            ins.append(None)
+        ins.append(sketch.ints(axes))
+    return ins, {"mode": mode} if mode != "constant" or draw.random() < 0.3 else {}
+
+
+def _padded(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    sides, pads = list(ins[0].shape), values_of(ins[1])
+    axes = values_of(ins[3]) if len(ins) > 3 and ins[3] is not None else list(range(len(sides)))
+    for place, axis in enumerate(axes):
+        sides[axis] = sides[axis] + pads[place] + pads[place + len(axes)]
+    return [(ins[0].dtype, tuple(sides))]
+
+
+def _pad_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    if attrs.get("mode", "constant") != "constant":
+        return ins[0].low, ins[0].high
+    filler = ins[2].high if len(ins) > 2 and ins[2] is not None else 0.0
+    return min(ins[0].low, filler), max(ins[0].high, filler)
+
+
+def _pads_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    """No side below 0; a reflection has what it mirrors, and one that wraps goes round once at most."""
+    rank, pads, mode = len(ins[0].shape), values_of(ins[1]), attrs.get("mode", "constant")
+    axes = values_of(ins[3]) if len(ins) > 3 and ins[3] is not None else list(range(rank))
+    if len(pads) != 2 * len(axes) or not all(-rank <= axis < rank for axis in axes):
+        return [False]
+    found = [side >= 0 for side in _padded(ins, attrs)[0][1]]
+    if len(ins) > 2 and ins[2] is not None:  # the value
+        found += [len(ins[2].shape) <= 1, *(side == 1 for side in ins[2].shape)]
+    if mode in ("reflect", "wrap"):
+        least = 1 if mode == "reflect" else 0
+        for place, pad in enumerate(pads):
+            found.append(pad <= ins[0].shape[axes[place % len(axes)]] - least)
+    return found
+
+
+def _concat(sketch: Sketch, x: Tensor) -> Instance:
+    draw = sketch.draw
+    axis = axis_of(sketch, x)
+    wanted = tuple(-1 if place == axis % x.rank else side for place, side in enumerate(x.shape))
+    others = [sketch.match(x.dtype, wanted) for _ in range(draw.choice((0, 1, 1, 1, 2, 3)))]
+    return draw.shuffled([x, *others]), {"axis": axis}
+
+
+def _joined(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    shape = ins[0].shape
+    axis = attrs["axis"] % len(shape)
+    total = ins[0].shape[axis]
+    for other in ins[1:]:
+        total = total + other.shape[axis]
+    return [(ins[0].dtype, (*shape[:axis], total, *shape[axis + 1 :]))]
+
+
+def _join_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    rank = len(ins[0].shape)
+    if not -rank <= attrs["axis"] < rank or any(len(other.shape) != rank for other in ins):
+        return [False]
+    axis = attrs["axis"] % rank
+    return [
+        a == b
+        for other in ins[1:]
+        for place, (a, b) in enumerate(zip(ins[0].shape, other.shape, strict=True))
+        if place != axis
+    ]
+
+
+def _split(sketch: Sketch, x: Tensor) -> Instance:
+    draw = sketch.draw
+    axis = axis_of(sketch, x)
+    side = x.shape[axis]
+    parts = draw.between(1, min(side, 4))
+    attrs: Attributes = {"axis": axis} if axis or draw.random() < 0.5 else {}
+    if sketch.opset >= 18 and draw.random() < 0.4:
+        each = -(-side // parts)
+        if each * (parts - 1) < side:  # else the last part would be empty
+            return [x], {**attrs, "num_outputs": parts}
+    cuts = draw.some(range(1, side), parts - 1)
+    sizes = [b - a for a, b in zip([0, *cuts], [*cuts, side], strict=True)]
+    return [x, sketch.ints(sizes)], attrs
+
+
+def _split_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    rank, axis = len(ins[0].shape), attrs.get("axis", 0)
+    if not -rank <= axis < rank:
+        return [False]
+    if len(ins) < 2:
+        return [attrs["num_outputs"] >= 1]
+    sizes = values_of(ins[1])
+    return [*(size >= 0 for size in sizes), sum(sizes) == ins[0].shape[axis]]
+
+
+def _split_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    shape = ins[0].shape
+    axis = attrs.get("axis", 0) % len(shape)
+    if len(ins) > 1:
+        sizes = values_of(ins[1])
+    else:
+        parts, side = attrs["num_outputs"], shape[axis]
+        each = ceil_quotient(side, parts)
+        sizes = [each] * (parts - 1) + [side - each * (parts - 1)]
+    return [(ins[0].dtype, (*shape[:axis], size, *shape[axis + 1 :])) for size in sizes]
+
+
+def _crop_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    rank, sizes = len(ins[0].shape), values_of(ins[1])
+    axes = attrs.get("axes", range(rank))
+    return [len(axes) == len(sizes), all(-rank <= axis < rank for axis in axes), *(size >= 0 for size in sizes)]
+
+
+def _crop(sketch: Sketch, x: Tensor) -> Instance:
+    draw = sketch.draw
+    axes = draw.some(range(x.rank), draw.between(1, x.rank))
+    sizes = [max(1, x.shape[axis] + draw.between(-2, 2)) for axis in axes]
+    return [x, sketch.ints(sizes)], {"axes": axes}
+
+
+def _cropped(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    sides = list(ins[0].shape)
+    for axis, size in zip(attrs.get("axes", range(len(sides))), values_of(ins[1]), strict=True):
+        sides[axis] = size
+    return [(ins[0].dtype, tuple(sides))]
+
+
+OPERATORS = (
+    layout("Slice", _slice, _slice_types, requires=_slice_fits, ranks=(1, 5)),
+    layout("Pad", _pad, _padded, requires=_pads_fit, bounds=_pad_bounds, ranks=(1, 5), dtypes=(*NUMERIC, "bool")),
+    layout("Concat", _concat, _joined, requires=_join_fits, bounds=all_hull, ranks=(1, 5)),
+    layout("Split", _split, _split_types, requires=_split_fits, ranks=(1, 5)),
+    layout("CenterCropPad", _crop, _cropped, requires=_crop_fits, bounds=with_zero, ranks=(1, 5), dtypes=NUMERIC),
+)

@@ -1,0 +1,119 @@
+"""Operators on strings. Their leaves are words from a short list (gen/build/writing.py).
+
+Sources: the ONNX operator pages of StringConcat, StringSplit, StringNormalizer, RegexFullMatch, TfIdfVectorizer.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from opsieve.gen.build.graph_builder import Sketch
+from opsieve.gen.operators.data_movement import Instance
+from opsieve.gen.spec.declaration import Attributes, Ins, Operator, Tensor, Typed
+from opsieve.gen.spec.symbolic_arith import broadcast, broadcasts
+
+_PATTERNS = (".*", "[a-z]+", "\\w+", "the .*", "", "[A-Z]\\w*", "cat|0")
+
+
+def _join(sketch: Sketch, x: Tensor) -> Instance:
+    return [x, sketch.partner(x)], {}
+
+
+def _split(sketch: Sketch, x: Tensor) -> Instance:
+    draw, attrs = sketch.draw, Attributes()
+    if draw.random() < 0.5:
+        attrs["delimiter"] = draw.choice((" ", "a", "qu"))
+    if draw.random() < 0.5:
+        attrs["maxsplit"] = draw.between(0, 3)
+    return [x], attrs
+
+
+def _normalise(sketch: Sketch, x: Tensor) -> Instance:
+    """Without stop words, which would leave a number of words that only a run tells."""
+    draw = sketch.draw
+    attrs: Attributes = {"locale": "C"}  # the default, en_US, is not on every machine
+    if draw.random() < 0.7:
+        attrs["case_change_action"] = draw.choice(("LOWER", "UPPER", "NONE"))
+    if draw.random() < 0.3:
+        attrs["is_case_sensitive"] = draw.below(2)
+    if x.rank == 2 and x.shape[0] != 1:
+        x = sketch.match("string", (1, x.shape[1]))
+    return [x], attrs
+
+
+def _vectorize(sketch: Sketch, x: Tensor) -> Instance:
+    draw = sketch.draw
+    pool = list(draw.shuffled(range(6)))
+    pairs = draw.between(0, 1) and 2
+    singles = len(pool) - 2 * pairs
+    attrs: Attributes = {
+        "mode": draw.choice(("TF", "IDF", "TFIDF")),
+        "min_gram_length": 1,
+        "max_gram_length": 2 if pairs else 1,
+        "max_skip_count": draw.between(0, 1) if pairs else 0,
+        "ngram_counts": [0, singles] if pairs else [0],
+        "ngram_indexes": list(range(singles + pairs)),
+    }
+    if x.dtype == "string":
+        attrs["pool_strings"] = [("a", "b", "cat", "Dog", "x y", "zebra")[number] for number in pool]
+    else:
+        attrs["pool_int64s"] = pool
+    if draw.random() < 0.5:
+        attrs["weights"] = [float(draw.between(1, 3)) for _ in range(singles + pairs)]
+    return [x], attrs
+
+
+def _vector(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    return [("float32", (*ins[0].shape[:-1], max(attrs["ngram_indexes"]) + 1))]
+
+
+def text(name: str, sample: Any, infer: Any, **more: Any) -> Operator:
+    """An operator on strings."""
+    return Operator(
+        name,
+        sample,
+        infer=infer,
+        family="text",
+        dtypes=more.pop("dtypes", ("string",)),
+        bounds=more.pop("bounds", _none),
+        **more,
+    )
+
+
+def _none(ins: Ins, attrs: Mapping[str, Any]) -> tuple[float, float]:
+    return 0.0, 0.0
+
+
+def _same(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    return [("string", ins[0].shape)]
+
+
+OPERATORS = (
+    text(
+        "StringConcat",
+        _join,
+        lambda ins, attrs: [("string", broadcast(ins[0].shape, ins[1].shape))],
+        requires=lambda ins, attrs: broadcasts(ins[0].shape, ins[1].shape),
+    ),
+    text(
+        "StringSplit",
+        _split,
+        lambda ins, attrs: [("string", (*ins[0].shape, "?")), ("int64", ins[0].shape)],
+        bounds=lambda ins, attrs: [(0.0, 0.0), (0.0, 40.0)],
+        ranks=(1, 4),
+    ),
+    text("StringNormalizer", _normalise, _same, ranks=(1, 2)),
+    text(
+        "RegexFullMatch",
+        lambda sketch, x: ([x], {"pattern": sketch.draw.choice(_PATTERNS)}),
+        lambda ins, attrs: [("bool", ins[0].shape)],
+        bounds=lambda ins, attrs: (0.0, 1.0),
+    ),
+    text(
+        "TfIdfVectorizer",
+        _vectorize,
+        _vector,
+        bounds=lambda ins, attrs: (0.0, 100.0),
+        dtypes=("string", "int32", "int64"),
+        ranks=(1, 2),
+    ),
+)

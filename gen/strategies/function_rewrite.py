@@ -1,0 +1,297 @@
+"""Programs of other strategies with parts of them in local functions, and the calls rewritten (HirFuzz, sections 3.2 and 3.3.2).
+
+What a program computes stays the same, so its outputs are to be those of the program before. As HirFuzz composes functions from
+subgraphs, parts that hang together become functions, one inside another now and then. Its three rewrites of a function f, in
+the terms of ONNX, where a function is no value:
+
+    closure   f turned into a local closure of a new g: the calls go to g, where f stands in the branch of an If that captures g's parameters
+    handed    f wrapped in an empty function: what f takes or gives goes through a function that hands on what it is given
+    through   f called and returned by a new g of the same parameters, which forwards its attributes; the calls go to g
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto, TypeProto, helper
+
+from opsieve.gen.build.graph_builder import Supports
+from opsieve.gen.build.rng import Draw
+from opsieve.gen.case.case import Case
+from opsieve.gen.generation.random_graph import Wish, recorded
+from opsieve.gen.generation.wrapping import Parts, chosen, composed, parts, put_together, reads
+from opsieve.gen.model.program import Program
+from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.model.tensors import DTYPES
+from opsieve.gen.operators.catalogue import operators
+from opsieve.gen.spec.declaration import Tensor
+from opsieve.gen.spec.dtype_facts import PLAIN
+from opsieve.gen.spec.schema import form
+from opsieve.gen.strategies.registry import strategy
+
+NAME = "function-rewrite"
+_BASES = ("isra", "pattern", "mutate")
+_DOMAINS = ("local", "local.inner", "opsieve")
+_MOST = 6  # nodes of one function
+_IDENTITY, _IF = "Identity", "If"
+# What a function may take in onnxruntime: it refuses optionals, eight-bit floats and four-bit integers as parameters.
+_PASSED = frozenset((*PLAIN, "string"))
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What may be added: operators of `only` (None: any) that the compilers have by `supports` (None: nobody was asked)."""
+
+    only: frozenset[str] | None = None
+    supports: Supports | None = None
+
+    def passed(self, type_: TypeProto | None) -> bool:
+        """Whether a function may take a value of a type; True of a type that is not known."""
+        if self.supports is None or type_ is None:
+            return True
+        while type_.HasField("sequence_type"):
+            type_ = type_.sequence_type.elem_type
+        return type_.HasField("tensor_type") and DTYPES.get(type_.tensor_type.elem_type) in _PASSED
+
+    def copied(self, opset: int) -> frozenset[str]:
+        """The dtypes that an Identity may hand on."""
+        had = form(_IDENTITY, opset)
+        if had is None or (self.only is not None and _IDENTITY not in self.only):
+            return frozenset()
+        allowed = had.types[had.inputs[0].type]
+        if self.supports is None:
+            return allowed
+        identity = operators()[_IDENTITY]
+        return frozenset(
+            dtype
+            for dtype in sorted(allowed & _PASSED)
+            if self.supports(identity, [Tensor("x", dtype, (1,))], {}, opset)
+        )
+
+
+def function_rewrite(wish: Wish, seed: int) -> Case:
+    """The program of a seed: one of another strategy, rewritten."""
+    draw = Draw(f"{NAME} {seed}")
+    base = strategy(draw.choice(_BASES))(replace(wish, types=True), seed)
+    program = rewritten(base.program, draw, Limits(wish.only, wish.supports))
+    origin = replace(base.origin, generator=NAME, wish=recorded(wish))
+    return replace(base, program=Program(program.model, f"{NAME}-{seed}"), origin=origin)
+
+
+def rewritten(program: Program, draw: Draw, limits: Limits = Limits()) -> Program:
+    """A program that computes the same with local functions; its own names of values must be unique, bodies included.
+
+    The program must have no functions.
+    """
+    taken = parts(program.proto)
+    for _ in range(draw.between(1, 3)):
+        part = chosen(taken, draw, _MOST)
+        if part is None or not all(map(limits.passed, _taken_in(taken, part))):
+            continue
+        call = composed(taken, part, draw.choice(_DOMAINS), draw)
+        if len(part) == 1 and draw.random() < 0.7:
+            _share(taken, taken.functions[call.op_type], call)
+        if draw.random() < 0.25:
+            _repeat(taken, call, draw)
+        for rewrite in draw.some(_REWRITES, draw.choice((0, 1, 1, 2))):
+            rewrite(taken, taken.functions[call.op_type], draw, limits)
+    return Program(put_together(taken).SerializeToString(deterministic=True), program.name)
+
+
+def _closure(taken: Parts, f: FunctionProto, draw: Draw, limits: Limits) -> None:
+    if limits.only is not None and not {_IF, "Constant"} <= limits.only:
+        return
+    had = form(_IF, taken.versions[""])
+    if had is None or not _carried(taken, f.name, had.types["V"]):
+        return
+    then, otherwise = (_branch(name, f, draw) for name in ("then_branch", "else_branch"))
+    g = _like(taken, f, draw)
+    condition = helper.make_node("Constant", [], ["always"])
+    value = condition.attribute.add()
+    value.name, value.type = "value", AttributeProto.TENSOR
+    value.t.data_type = TensorProto.BOOL
+    value.t.int32_data.append(draw.below(2))
+    switch = helper.make_node(_IF, ["always"], list(g.output), then_branch=then, else_branch=otherwise)
+    g.node.extend([condition, switch])
+    for domain in sorted({node.domain for node in all_nodes(g.node)}):
+        g.opset_import.add(domain=domain, version=taken.versions.get(domain, 1))
+    _redirect(taken, f, g)
+
+
+def _branch(name: str, f: FunctionProto, draw: Draw) -> GraphProto:
+    """A graph that captures the parameters of f and gives what f gives, by a call or by f's own nodes."""
+    graph = GraphProto(name=name)
+    outputs = [f"{name}_{output}" for output in f.output]
+    attributes = [*f.attribute, *(value.name for value in f.attribute_proto)]
+    if attributes or draw.random() < 0.5 or set(f.output) & set(f.input):
+        graph.node.append(_call(f, f.input, outputs))
+    else:
+        renamed = {made: f"{name}_{made}" for node in f.node for made in node.output if made}
+        for node in f.node:
+            graph.node.append(node)
+            last = graph.node[-1]
+            last.name = f"{name}_{node.name}"
+            last.output[:] = [renamed.get(made, made) for made in node.output]
+            _renamed_inside(last, renamed)
+    for output in outputs:
+        graph.output.add().name = output
+    return graph
+
+
+def _renamed_inside(node: NodeProto, renamed: dict[str, str]) -> None:
+    for inner in all_nodes([node]):
+        inner.input[:] = [renamed.get(name, name) for name in inner.input]
+        for attribute in inner.attribute:
+            for body in filter(None, (attribute.g if attribute.HasField("g") else None, *attribute.graphs)):
+                for info in body.output:
+                    info.name = renamed.get(info.name, info.name)
+
+
+def _handed(taken: Parts, f: FunctionProto, draw: Draw, limits: Limits) -> None:
+    before = bool(f.input) and draw.random() < 0.5
+    calls = [place for place, node in enumerate(taken.nodes) if _calls(node, f)]
+    copied = limits.copied(taken.versions[""])
+    names = {name for place in calls for name in (taken.nodes[place].input if before else taken.nodes[place].output)}
+    if not calls or not copied or not all(_in_type(taken, name, copied) for name in names):
+        return
+    count = len(f.input) if before else len(f.output)
+    g = FunctionProto(domain=draw.choice(_DOMAINS), name=taken.new_name())
+    g.input.extend(f"in_{place}" for place in range(count))
+    g.output.extend(f"out_{place}" for place in range(count))
+    for entered, left in zip(g.input, g.output, strict=True):
+        g.node.append(helper.make_node(_IDENTITY, [entered], [left]))
+    g.opset_import.add(domain="", version=taken.versions[""])
+    taken.functions[g.name] = g
+    for ordinal, place in enumerate(reversed(calls)):
+        call = taken.nodes[place]
+        held = [f"{g.name}_{ordinal}_{number}" for number in range(count)]
+        if before:
+            extra = NodeProto(op_type=g.name, domain=g.domain, input=list(call.input), output=held)
+            call.input[:] = held
+        else:
+            extra = NodeProto(op_type=g.name, domain=g.domain, input=held, output=list(call.output))
+            call.output[:] = held
+        extra.name = f"call_{g.name}_{ordinal}"
+        taken.nodes.insert(place if before else place + 1, extra)
+
+
+def _through(taken: Parts, f: FunctionProto, draw: Draw, limits: Limits) -> None:
+    g = _like(taken, f, draw)
+    g.node.append(_call(f, g.input, g.output))
+    g.opset_import.add(domain=f.domain, version=1)
+    _redirect(taken, f, g)
+
+
+_Rewrite = Callable[[Parts, FunctionProto, Draw, Limits], None]
+_REWRITES: tuple[_Rewrite, ...] = (_closure, _handed, _through)
+
+
+def _like(taken: Parts, f: FunctionProto, draw: Draw) -> FunctionProto:
+    """A function of the same parameters without nodes."""
+    g = FunctionProto(domain=draw.choice(_DOMAINS), name=taken.new_name())
+    g.input.extend(f.input)
+    g.output.extend(f"{name}_out" for name in f.output)
+    g.attribute.extend(f.attribute)
+    g.attribute_proto.extend(f.attribute_proto)
+    return g
+
+
+def _call(f: FunctionProto, inputs: Iterable[str], outputs: Iterable[str]) -> NodeProto:
+    """A call of f from a function that has the same attributes."""
+    call = NodeProto(op_type=f.name, domain=f.domain, name=f"inner_{f.name}", input=inputs, output=outputs)
+    for name, kind in _kinds(f).items():
+        forwarded = call.attribute.add()
+        forwarded.name, forwarded.type, forwarded.ref_attr_name = name, kind, name
+    return call
+
+
+def _kinds(f: FunctionProto) -> dict[str, int]:
+    """The kind of every attribute of a function: as its nodes use it."""
+    used = {
+        item.ref_attr_name: item.type for node in all_nodes(f.node) for item in node.attribute if item.ref_attr_name
+    }
+    return {name: used[name] for name in (*f.attribute, *(value.name for value in f.attribute_proto))}
+
+
+def _redirect(taken: Parts, f: FunctionProto, g: FunctionProto) -> None:
+    """Have g in place of f wherever f is called but in g."""
+    for function in taken.functions.values():
+        for node in all_nodes(function.node):
+            if _calls(node, f):
+                node.op_type, node.domain = g.name, g.domain
+        if any(_calls(node, g) for node in all_nodes(function.node)) and g.domain not in {
+            entry.domain for entry in function.opset_import
+        }:
+            function.opset_import.add(domain=g.domain, version=1)
+    for node in taken.nodes:
+        if _calls(node, f):
+            node.op_type, node.domain = g.name, g.domain
+    taken.functions[g.name] = g
+
+
+def _calls(node: NodeProto, f: FunctionProto) -> bool:
+    return node.op_type == f.name and node.domain == f.domain
+
+
+def _share(taken: Parts, f: FunctionProto, call: NodeProto) -> None:
+    """Have other nodes call f that are the node which f was made of, but for attributes that f takes."""
+    pattern = f.node[0]
+    if any(attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for attribute in pattern.attribute):
+        return
+    absent = [not name for name in pattern.input]
+    if len(set(filter(None, pattern.input))) < len(pattern.input) - sum(absent):
+        return
+    lifted = {item.name: item.ref_attr_name for item in pattern.attribute if item.ref_attr_name}
+    fixed = {item.name: item.SerializeToString() for item in pattern.attribute if not item.ref_attr_name}
+    for node in taken.nodes:
+        if (node.op_type, node.domain, len(node.output)) != (pattern.op_type, pattern.domain, len(f.output)):
+            continue
+        given = {item.name: item for item in node.attribute}
+        own = {name: item.SerializeToString() for name, item in given.items() if name not in lifted}
+        if (
+            [not name for name in node.input] == absent
+            and len(f.output) == len(pattern.output)
+            and all(node.output)
+            and own == fixed
+            and given.keys() == lifted.keys() | fixed.keys()
+            and all(given[name].type == item.type for item in pattern.attribute for name in (item.name,))
+        ):
+            wanted = [given[name] for name in lifted]
+            del node.attribute[:]
+            for item, name in zip(wanted, lifted.values(), strict=True):
+                node.attribute.add().CopyFrom(item)
+                node.attribute[-1].name = name
+            node.input[:] = [name for name in node.input if name]
+            node.op_type, node.domain = call.op_type, call.domain
+
+
+def _repeat(taken: Parts, call: NodeProto, draw: Draw) -> None:
+    """Call a function a second time on the same inputs; some of those who read the results read these."""
+    place = taken.nodes.index(call)
+    again = NodeProto()
+    again.CopyFrom(call)
+    again.name = f"{call.name}_again"
+    twins = {name: f"{name}_{call.op_type}" for name in call.output if name}
+    again.output[:] = [twins.get(name, "") for name in call.output]
+    for node in taken.nodes[place + 1 :]:
+        if draw.random() < 0.5:
+            node.input[:] = [twins.get(name, name) for name in node.input]
+    taken.nodes.insert(place + 1, again)
+    taken.types.update((twin, taken.types[name]) for name, twin in twins.items() if name in taken.types)
+
+
+def _taken_in(taken: Parts, part: Sequence[int]) -> list[TypeProto | None]:
+    """The types of what a function of these nodes would take."""
+    made = {name for place in part for name in taken.nodes[place].output}
+    return [taken.types.get(name) for place in part for name in reads(taken.nodes[place]) if name not in made]
+
+
+def _in_type(taken: Parts, name: str, allowed: frozenset[str]) -> bool:
+    """Whether a value is known to be a tensor of one of the dtypes."""
+    type_ = taken.types.get(name)
+    return type_ is not None and type_.HasField("tensor_type") and DTYPES.get(type_.tensor_type.elem_type) in allowed
+
+
+def _carried(taken: Parts, name: str, allowed: frozenset[str]) -> bool:
+    """Whether every result of the calls in the graph is a tensor that a branch may give."""
+    calls = [node for node in taken.nodes if node.op_type == name]
+    return bool(calls) and all(_in_type(taken, output, allowed) for node in calls for output in node.output)

@@ -1,0 +1,48 @@
+"""The default strategy: each seed goes to one of the others, as often as cost and the balance of operators allow.
+
+In every batch of 256 seeds each strategy has its share of places, in an order drawn for the batch. The programs that a strategy makes in
+a batch have seeds of its own in a row from the batch's first, so that one that is guided by what came before in its batch (hirfuzz)
+is guided by its own programs and pays nothing for the others. The case's origin names the strategy and that seed: it is the case that
+`opsieve gen --strategy NAME --seed SEED` makes.
+"""
+
+import functools
+
+from opsieve.gen.build.rng import Draw
+from opsieve.gen.case.case import Case
+from opsieve.gen.generation.random_graph import Wish
+from opsieve.gen.generation.request import sized
+from opsieve.gen.strategies.registry import names, strategy
+
+BATCH = 256
+# Places of each strategy, of 1000; one that is not installed has none. By what they found in equal CPU time, and what only they found
+# (docs/generator.md, "Yield"), by the balance of operators (`pattern` would drown the rest in Add and Mul), and by cost.
+WEIGHTS = {"isra": 330, "hirfuzz": 380, "pattern": 120, "function-rewrite": 76, "mutate": 90, "nnsmith": 4}
+
+
+def mix(wish: Wish, seed: int) -> Case:
+    """The program of a seed, by the strategy that has its place."""
+    batch, place = divmod(seed, BATCH)
+    name, ordinal = _places(batch)[place]
+    own = batch * BATCH + ordinal
+    return strategy(name)(sized(wish, own), own)
+
+
+@functools.lru_cache(maxsize=8)
+def _places(batch: int) -> tuple[tuple[str, int], ...]:
+    """For each place of a batch the strategy, and how many places it had before."""
+    there = [name for name in WEIGHTS if name in names()]
+    whole = sum(WEIGHTS[name] for name in there)
+    ends, sofar = [], 0
+    for name in there:
+        sofar += WEIGHTS[name]
+        ends.append(round(BATCH * sofar / whole))
+    order: list[str] = []
+    for name, end in zip(there, ends, strict=True):
+        order += [name] * (end - len(order))
+    counts = dict.fromkeys(there, -1)
+    found = []
+    for name in Draw(f"mix {batch}").shuffled(order):
+        counts[name] += 1
+        found.append((name, counts[name]))
+    return tuple(found)

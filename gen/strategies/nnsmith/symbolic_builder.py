@@ -1,0 +1,227 @@
+"""A program whose sizes are still open: what samplers are given in place of a `Sketch` when z3 chooses the sizes.
+
+It answers the questions that samplers ask (`match`, `partner`, `leaf`, `ints`...), with tensors whose sizes are z3 terms. So one sampler
+serves both: most run here as they are. What is asked of existing tensors becomes relations, and what cannot be found a placeholder:
+a tensor that is a leaf unless a later node is put in its place (NNSmith, section 3.2).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from opsieve.gen.build.graph_builder import FREE, Choice, Sketch
+from opsieve.gen.spec.declaration import ANY, Attributes, Operator, Tensor
+from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.dtype_facts import LARGEST
+from opsieve.gen.spec.schema import form
+from opsieve.gen.spec.symbolic_arith import Size, Truth, either
+from opsieve.gen.strategies.nnsmith.solving import Constraints
+
+Sizes = tuple[Size, ...]
+_TRIES = 3
+_RANKS = (0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5)
+
+
+class Inserted:
+    """A node whose sizes are open. `asked` are domains of values by input, `as_is` is a node of the finished part."""
+
+    __slots__ = ("asked", "attrs", "ins", "op", "outs")
+
+    def __init__(
+        self, op: Operator, ins: Sequence[Tensor | None], outs: list[Tensor], attrs: Attributes, asked: list[Domain]
+    ) -> None:
+        self.op = op
+        self.ins = ins
+        self.outs = outs
+        self.attrs = attrs
+        self.asked = asked
+
+
+class Draft:
+    """The open part of a program: placeholders, nodes, and the relations that a new instance asks for until it is taken or refused."""
+
+    def __init__(self, sketch: Sketch) -> None:
+        self.draw = sketch.draw
+        self.opset = sketch.opset
+        self.style = sketch.style
+        self.budget = sketch.budget
+        self.sketch = sketch
+        self.constraints = Constraints()
+        self.nodes: list[Inserted] = []
+        self.pools: dict[tuple[str, int], list[Tensor]] = {}
+        self.placeholders: list[Tensor] = []
+        self.finished: dict[str, Tensor] = {}  # by name, what the finished part hands on
+        self.fresh = False  # whether an instance is to stand on placeholders alone
+        self.relations: list[Truth] = []
+        self.asked: dict[str, Domain] = {}
+        self.made: list[Tensor] = []
+        self.copied: set[tuple[str, int]] = set()  # elements of shapes to be written as 0: that of the same axis
+        self.inferred: set[tuple[str, int]] = set()  # and as -1: what is left
+        self._count = 0
+        self._small: set[tuple[int, ...]] = set()
+
+    # Sizes
+
+    def side(self) -> Size:
+        """An open size."""
+        return self.constraints.number(1, self.most(1))
+
+    def most(self, rank: int) -> int:
+        """What the sizes of a tensor may add up to: numbers with this sum have at most the budget's product (the mean inequality)."""
+        return max(rank, int(rank * self.budget.tensor ** (1 / rank) / (8 if rank == 1 else 1))) if rank else 0
+
+    def number(self, low: int, high: int = 64, own: tuple[int, ...] = (), spread: bool = True) -> Size:
+        """An open number of an instance, such as a kernel's size."""
+        return self.constraints.number(low, high, own, spread)
+
+    def pinned(self, size: Size) -> int:
+        """A drawn number that the size is asked to be: products stay linear so."""
+        if isinstance(size, int):
+            return size
+        number = self.draw.binned(1, 6)
+        self.relations.append(size == number)
+        return number
+
+    def small(self, shape: Sizes) -> None:
+        """Ask a shape to fit the budget, and to have no empty side."""
+        terms = [side for side in shape if not isinstance(side, int)]
+        if not terms:
+            return
+        key = tuple(sorted(side if isinstance(side, int) else -1 - side.get_id() for side in shape))
+        if key in self._small:
+            return
+        self._small.add(key)
+        self.relations += [side >= 1 for side in terms]
+        self.relations.append(sum(shape) <= self.most(len(shape)))
+
+    def shape(self, low: int = 0, high: int = 5) -> Sizes:
+        """A shape of `low` to `high` open sizes."""
+        rank = min(max(self.draw.choice(_RANKS), low), high)
+        return tuple(self.side() for _ in range(rank))
+
+    # Tensors
+
+    def placeholder(self, dtype: str, shape: Sizes, kind: str) -> Tensor:
+        """A new placeholder; `kind` tells what becomes of one that stays: `input` or `weight`."""
+        self.small(shape)
+        tensor = Tensor(f"p{self._count}", dtype, shape, leaf=kind)
+        self._count += 1
+        self.made.append(tensor)
+        return tensor
+
+    def leaf(self, dtype: str, shape: Sizes, domain: Domain = ANY, kinds: tuple[str, ...] = ()) -> Tensor:
+        """A new placeholder whose elements are to lie in a domain."""
+        return self._asked(self.placeholder(dtype, self._sized(shape), "input"), domain)
+
+    def weight(self, dtype: str, shape: Sizes, domain: Domain = ANY) -> Tensor:
+        """A new placeholder where models have parameters."""
+        return self._asked(self.placeholder(dtype, self._sized(shape), "weight"), domain)
+
+    def ints(self, values: Sequence[Size], dtype: str = "int64", shape: Sizes | None = None) -> Tensor:
+        """A leaf with these elements, some of which may be open."""
+        self._count += 1
+        return Tensor(f"k{self._count}", dtype, (len(values),) if shape is None else shape, values=tuple(values))
+
+    def match(self, dtype: str, shape: Sizes, domain: Domain = ANY) -> Tensor:
+        """A tensor of this dtype and shape, where FREE sizes may be any: an existing one is asked to have it."""
+        if not self.fresh and self.draw.random() < self.style.pick * 0.7:
+            found = self.matching(dtype, shape, domain)
+            if found is not None:
+                return found
+        return self.weight(dtype, shape, domain)
+
+    def matching(self, dtype: str, shape: Sizes, domain: Domain = ANY) -> Tensor | None:
+        """An existing tensor that may have this shape; None when none is met."""
+        pool = self.pools.get((dtype, len(shape)))
+        for _ in range(_TRIES if pool else 0):
+            tensor = self.draw.choice(pool)  # type: ignore[arg-type]
+            relations = [p == q for p, q in zip(tensor.shape, shape, strict=True) if _told(q)]
+            if not any(relation is False for relation in relations):
+                self.relations += [relation for relation in relations if relation is not True]
+                return self._asked(tensor, domain)
+        return None
+
+    def partner(self, x: Tensor, domain: Domain = ANY, dtype: str = "", oneway: bool = False) -> Tensor:
+        """A tensor that is asked to broadcast with `x`; to its very shape if `oneway`."""
+        draw, shape, dtype = self.draw, x.shape, dtype or x.dtype
+        if not self.fresh and draw.random() < self.style.pick * 0.8:
+            rank = len(shape) if draw.random() < 0.7 else draw.below(len(shape) + 1 if oneway else 5)
+            pool = self.pools.get((dtype, rank))
+            if pool:
+                other = draw.choice(pool)
+                for p, q in zip(reversed(shape), reversed(other.shape), strict=False):
+                    self.relations.append(either(p == q, q == 1) if oneway else either(p == q, p == 1, q == 1))
+                return self._asked(other, domain)
+        kept = shape[draw.below(len(shape) + 1) :] if draw.random() < 0.6 else shape
+        if kept and draw.random() < 0.4:
+            kept = tuple(1 if draw.random() < 0.4 else side for side in kept)
+        return self.weight(dtype, kept, domain)
+
+    def fits(self, shape: Sizes, other: Sizes, oneway: bool) -> bool:
+        """Whether two shapes may broadcast: here always, since it becomes a relation."""
+        return True
+
+    def takes(self, name: str, variable: str) -> frozenset[str]:
+        """The dtypes that a type variable stands for at this program's opset."""
+        had = form(name, self.opset)
+        return had.types[variable] if had is not None else frozenset()
+
+    def liked(self, allowed: frozenset[str]) -> str:
+        """A dtype of the palette among those allowed, or any of them."""
+        return self.sketch.liked(allowed)
+
+    def first(self, choice: Choice) -> Tensor | None:
+        """An existing tensor as first input of an operator, which no node reads yet if there is one; None when none fits."""
+        fitting = [
+            tensor
+            for (dtype, rank), pool in self.pools.items()
+            if dtype in choice.dtypes and choice.low <= rank <= choice.high
+            for tensor in pool
+        ]
+        loose = [tensor for tensor in fitting if not tensor.reads]
+        pool = loose if loose and self.draw.random() < 0.7 else fitting
+        return self.draw.choice(pool) if pool else None
+
+    def _sized(self, shape: Sizes) -> Sizes:
+        return tuple(side if _told(side) else self.side() for side in shape)
+
+    def _asked(self, tensor: Tensor, domain: Domain) -> Tensor:
+        if domain is not ANY:
+            self.asked[tensor.name] = domain
+        return tensor
+
+    # Taking and refusing
+
+    def begin(self, fresh: bool) -> int:
+        """Make ready for a new instance; gives what `refuse` needs."""
+        self.fresh = fresh
+        self.relations, self.asked, self.made = [], {}, []
+        return self.constraints.mark()
+
+    def refuse(self, mark: int) -> None:
+        """Forget the instance."""
+        self.constraints.forget(mark)
+        self._small.clear()  # some of what it knows may have been asked by what is refused
+
+    def enter(self, tensor: Tensor) -> None:
+        """Make a tensor known to later instances."""
+        self.pools.setdefault((tensor.dtype, tensor.rank), []).append(tensor)
+
+    def typed(self, op: Operator, ins: Sequence[Tensor | None], attrs: Attributes, wanted: int | None) -> list[Any]:
+        """The outputs of an instance as tensors without names, None where one is left out, each asked to fit the budget."""
+        outs: list[Any] = []
+        for typed in op.infer(ins, attrs)[:wanted]:  # type: ignore[arg-type]
+            if typed is None or typed[0] not in LARGEST or any(isinstance(side, str) for side in typed[1]):
+                outs.append(None if typed is None else typed)
+                continue
+            self.small(typed[1])
+            outs.append(typed)
+        return outs
+
+    def named(self, typed: Any) -> Tensor:
+        """A tensor of a type that a node gives."""
+        self._count += 1
+        return Tensor(f"o{self._count}", typed[0], typed[1]) if typed is not None else Tensor("", "", ())
+
+
+def _told(side: Size) -> bool:
+    return not (isinstance(side, int) and side == FREE)

@@ -1,0 +1,101 @@
+"""Every attempt of a reduction, one JSON object a line, so that one that was killed goes on where it stood."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+import msgspec
+
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.files import read_file, reason
+from opsieve.reducer.oracle.interestingness import Answer
+
+NAME = "attempts.jsonl"
+_LIMIT = 256 << 20
+
+
+class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One candidate: its digest, the dimension and the edit that made it, its size, and the answer."""
+
+    digest: str
+    dimension: str
+    label: str
+    nodes: int
+    answer: str
+    why: str = ""
+    key: str = ""
+    wrong: tuple[str, ...] = ()
+
+    def told(self) -> Answer:
+        """The answer as the engine knows it."""
+        return Answer(self.answer, self.why, self.key, self.wrong)  # type: ignore[arg-type]  # `read` admits the four kinds
+
+
+class _Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    question: str  # digest of the case, target, level and seed: answers to another question are of no use
+
+
+_KINDS = frozenset(["same", "slipped", "gone", "invalid"])
+
+
+class Journal:
+    """The attempts of one reduction, kept in memory and, when it has a folder, in a file there.
+
+    A file that answers the same question is read first; what was cut off at its end is left out.
+    """
+
+    def __init__(self, question: str, folder: Path | None = None):
+        self.attempts: list[Attempt] = []
+        self._file: IO[bytes] | None = None
+        if folder is None:
+            return
+        path = folder / NAME
+        head = _Head(question)
+        known = _read(path, head) if path.exists() else None
+        self.attempts = known or []
+        try:
+            self._file = path.open("wb")
+            self._write(head)
+            for attempt in self.attempts:
+                self._write(attempt)
+        except OSError as error:
+            raise BadInput(f"cannot write {shown(path, 200)}: {reason(error)}") from None
+
+    def __enter__(self) -> "Journal":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def add(self, attempt: Attempt) -> None:
+        """Keep one more attempt; it is on disk when this returns, as far as the process is concerned."""
+        self.attempts.append(attempt)
+        self._write(attempt)
+
+    def _write(self, item: msgspec.Struct) -> None:
+        if self._file is not None:
+            self._file.write(msgspec.json.encode(item) + b"\n")
+            self._file.flush()
+
+
+def _read(path: Path, head: _Head) -> list[Attempt] | None:
+    """The attempts in a journal that answers the question of `head`; None for any other file."""
+    first, *lines = read_file(path, _LIMIT).split(b"\n")
+    try:
+        if msgspec.json.decode(first, type=_Head) != head:
+            return None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    attempts = []
+    for line in lines:
+        try:
+            attempt = msgspec.json.decode(line, type=Attempt)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            break
+        if attempt.answer not in _KINDS:
+            break
+        attempts.append(attempt)
+    return attempts

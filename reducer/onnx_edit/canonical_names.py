@@ -1,0 +1,93 @@
+"""Canonical names: inputs x0, x1 ..., stored tensors c0 ..., computed values v0 ..., nodes n0 ..., in the order of the graph."""
+
+from collections.abc import Mapping
+
+import onnx
+
+from opsieve.gen.model.invalid_marker import broken
+from opsieve.gen.model.structure import all_nodes, bodies
+from opsieve.reducer.onnx_edit.graphs import copied
+from opsieve.reducer.problem.subject import Subject
+
+
+def renamed(subject: Subject) -> Subject | None:
+    """The subject with canonical names everywhere, None when it has them.
+
+    Names of one graph stay distinct from all names it can see. A body's names get numbers of their own beyond those outside.
+    Names inside local functions are left alone. Dimensions' names become d0, d1 ... The name of a graph that tells what was broken in
+    it on purpose stays while the operator is there that it names.
+    """
+    model = copied(subject.model)
+    names = _Names()
+    top = names.rename(model.graph, {})
+    fault = broken(subject.model)
+    if fault is not None and any(node.op_type == fault.operator for node in all_nodes(model.graph.node)):
+        model.graph.name = subject.model.graph.name
+    names.rename_dimensions(model.graph)
+    if model.SerializeToString(deterministic=True) == subject.model.SerializeToString(deterministic=True):
+        return None
+    inputs = {top.get(name, name): value for name, value in subject.inputs.items()}
+    values = {top[name]: value for name, value in subject.values.items() if name in top}
+    return Subject(model, inputs, values)
+
+
+class _Names:
+    def __init__(self) -> None:
+        self.counts = dict.fromkeys("xcvngd", 0)
+        self.dimensions: dict[str, str] = {}
+
+    def fresh(self, kind: str) -> str:
+        self.counts[kind] += 1
+        return f"{kind}{self.counts[kind] - 1}"
+
+    def rename(self, graph: onnx.GraphProto, outer: Mapping[str, str]) -> dict[str, str]:
+        """Rename a graph and its bodies; the new name of every name that it defines or sees."""
+        names = dict(outer)
+        graph.name = self.fresh("g")
+        for info in graph.input:
+            names[info.name] = info.name = self._given(names, info.name, "x")
+        inputs = {info.name for info in graph.input}
+        for tensor in graph.initializer:
+            if names.get(tensor.name) in inputs:
+                tensor.name = names[tensor.name]  # the default of an input
+            else:
+                names[tensor.name] = tensor.name = self._given(names, tensor.name, "c")
+        for sparse in graph.sparse_initializer:
+            names[sparse.values.name] = sparse.values.name = self._given(names, sparse.values.name, "c")
+        for node in graph.node:
+            self._rename_node(node, names)
+        for info in graph.output:
+            info.name = names.get(info.name, info.name)
+        for index in reversed(range(len(graph.value_info))):
+            name = graph.value_info[index].name
+            if name in names:
+                graph.value_info[index].name = names[name]
+            else:
+                del graph.value_info[index]
+        del graph.quantization_annotation[:]
+        return names
+
+    def _given(self, names: dict[str, str], name: str, kind: str) -> str:
+        names[name] = self.fresh(kind)
+        return names[name]
+
+    def _rename_node(self, node: onnx.NodeProto, names: dict[str, str]) -> None:
+        for body in bodies(node):
+            self.rename(body, names)
+        for place, name in enumerate(node.input):
+            if name:
+                node.input[place] = names.get(name, name)
+        if node.name:
+            node.name = self.fresh("n")
+        for place, name in enumerate(node.output):
+            if name:
+                node.output[place] = self._given(names, name, "v")
+
+    def rename_dimensions(self, graph: onnx.GraphProto) -> None:
+        """Dimensions of one name keep one name."""
+        for info in (*graph.input, *graph.output, *graph.value_info):
+            for dim in info.type.tensor_type.shape.dim if info.type.HasField("tensor_type") else ():
+                if dim.dim_param:
+                    if dim.dim_param not in self.dimensions:
+                        self.dimensions[dim.dim_param] = self.fresh("d")
+                    dim.dim_param = self.dimensions[dim.dim_param]

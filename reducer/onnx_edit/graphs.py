@@ -1,0 +1,220 @@
+"""The graphs of a model, addressed by names, and the tensors stored in them.
+
+A graph is addressed by the path of (first output of the owner node, attribute) pairs that leads to it, () for the main graph; a
+node by the path of its graph and its first output. Never by position, so that an edit still finds its place after others were
+merged in.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, TensorProto, helper
+
+from opsieve.gen.model.tensors import NUMBERS, Value, dtype_name, read_tensor, tensor_problem, write_tensor
+
+Path: TypeAlias = tuple[str, ...]
+Array: TypeAlias = np.ndarray[Any, Any]
+
+_CONSTANTS = {"value_float": TensorProto.FLOAT, "value_int": TensorProto.INT64, "value_string": TensorProto.STRING}
+_CONSTANT_LISTS = {
+    "value_floats": TensorProto.FLOAT,
+    "value_ints": TensorProto.INT64,
+    "value_strings": TensorProto.STRING,
+}
+_FIELDS = {
+    **dict.fromkeys(("int64",), "int64_data"),
+    **dict.fromkeys(("uint32", "uint64"), "uint64_data"),
+    **dict.fromkeys(("bool", "int8", "uint8", "int16", "uint16", "int32"), "int32_data"),
+}
+_MOST_COMPACTED = 1 << 16  # elements; a varint of more would cost more time than it is worth
+
+
+def first_output(node: onnx.NodeProto) -> str:
+    """The name of a node's first output that is not left out; "" when it has none."""
+    return next((name for name in node.output if name), "")
+
+
+def label(node: onnx.NodeProto) -> str:
+    """A node as the log names it."""
+    return f"{node.op_type} {(node.name or first_output(node))[:40]!r}"
+
+
+def copied(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy that may be changed."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return copy
+
+
+def graphs(graph: onnx.GraphProto, path: Path = ()) -> Iterator[tuple[Path, onnx.GraphProto]]:
+    """The graph and every body in it, outer before inner."""
+    yield path, graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from graphs(attribute.g, (*path, first_output(node), attribute.name))
+
+
+def nodes(graph: onnx.GraphProto) -> Iterator[tuple[Path, onnx.NodeProto]]:
+    """Every node of the graph and of its bodies, with the path of the graph it lies in."""
+    for path, inner in graphs(graph):
+        for node in inner.node:
+            yield path, node
+
+
+def graph_at(model: onnx.ModelProto, path: Path) -> onnx.GraphProto | None:
+    """The graph that a path leads to, None when it is gone."""
+    graph = model.graph
+    for owner, name in zip(path[::2], path[1::2], strict=True):
+        node = node_of(graph, owner)
+        attribute = None if node is None else attribute_of(node, name)
+        if attribute is None or not attribute.HasField("g"):
+            return None
+        graph = attribute.g
+    return graph
+
+
+def node_of(graph: onnx.GraphProto, key: str) -> onnx.NodeProto | None:
+    """The node with this first output, None when it is gone."""
+    return next((node for node in graph.node if key in node.output and first_output(node) == key), None)
+
+
+def node_at(model: onnx.ModelProto, path: Path, key: str) -> onnx.NodeProto | None:
+    """The node with this first output in the graph at `path`, None when it is gone."""
+    graph = graph_at(model, path)
+    return None if graph is None else node_of(graph, key)
+
+
+def attribute_of(node: onnx.NodeProto, name: str) -> AttributeProto | None:
+    """The attribute of this name, None when the node has none."""
+    return next((attribute for attribute in node.attribute if attribute.name == name), None)
+
+
+def set_attribute(node: onnx.NodeProto, name: str, value: Any) -> None:
+    """Give a node an attribute in the place of the one it has; None takes it away."""
+    kept = [attribute for attribute in node.attribute if attribute.name != name]
+    if value is not None:
+        kept.append(helper.make_attribute(name, value))
+    kept.sort(key=lambda attribute: attribute.name)
+    del node.attribute[:]
+    node.attribute.extend(kept)
+
+
+def uses(model: onnx.ModelProto) -> set[str]:
+    """Every name that some node, in any body, or some output of any graph reads."""
+    names: set[str] = set()
+    for _, graph in graphs(model.graph):
+        names.update(info.name for info in graph.output)
+        for node in graph.node:
+            names.update(node.input)
+    return names
+
+
+def drop_unused(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value]:
+    """Take initializers and inputs that nothing reads out of the main graph; the inputs' values that are left."""
+    used = uses(model)
+    graph = model.graph
+    for field in (graph.initializer, graph.input):
+        for index in reversed(range(len(field))):
+            if field[index].name not in used:
+                del field[index]
+    return {name: value for name, value in inputs.items() if name in used}
+
+
+def constant_array(node: onnx.NodeProto) -> Array | None:
+    """The value of a Constant node, None for a sparse or an unreadable one."""
+    if len(node.attribute) != 1:
+        return None
+    attribute = node.attribute[0]
+    if attribute.name == "value" and attribute.HasField("t"):
+        return tensor_array(attribute.t)
+    kind = {**_CONSTANTS, **_CONSTANT_LISTS}.get(attribute.name)
+    if kind is None:
+        return None
+    value = helper.get_attribute_value(attribute)
+    if kind == TensorProto.STRING:
+        items = value if isinstance(value, list) else [value]
+        texts = np.empty(len(items), dtype=object)
+        texts[:] = [item.decode("utf-8", "surrogateescape") for item in items]
+        return texts if isinstance(value, list) else texts.reshape(())
+    return np.asarray(value, dtype=helper.tensor_dtype_to_np_dtype(kind))
+
+
+def tensor_array(tensor: TensorProto) -> Array | None:
+    """A tensor's value, None when it cannot be had from the model alone (external data, or broken)."""
+    return None if tensor_problem(tensor) else read_tensor(tensor)
+
+
+def encoded(array: Array, name: str = "") -> TensorProto:
+    """The smallest of ONNX's encodings of an array: varints for small integers, raw bytes else."""
+    raw = write_tensor(array, name)
+    field = _FIELDS.get(dtype_name(array))
+    if field is None or not 0 < array.size <= _MOST_COMPACTED:
+        return raw
+    typed = TensorProto(name=name, data_type=raw.data_type, dims=raw.dims)
+    getattr(typed, field).extend(int(item) for item in array.ravel())
+    return typed if typed.ByteSize() < raw.ByteSize() else raw
+
+
+def add_initializers(model: onnx.ModelProto, graph: onnx.GraphProto, tensors: Iterable[TensorProto]) -> None:
+    """Store tensors in a graph; before IR version 4 an initializer had to be an input as well, so the version is raised."""
+    graph.initializer.extend(tensors)
+    if graph.initializer:
+        model.ir_version = max(model.ir_version, 4)
+
+
+def declared_type(array: Array) -> onnx.TypeProto:
+    """The type of an array, all its sizes static."""
+    return helper.make_tensor_type_proto(NUMBERS[dtype_name(array)], array.shape)
+
+
+def write_constant(node: onnx.NodeProto, array: Array) -> None:
+    """Give a Constant node another value."""
+    del node.attribute[:]
+    node.attribute.append(helper.make_attribute("value", encoded(array)))
+
+
+def replace_tensor(model: onnx.ModelProto, path: Path, name: str, array: Array) -> bool:
+    """Give an initializer or a Constant node another value, of any type; whether it was there."""
+    graph = graph_at(model, path)
+    if graph is None:
+        return False
+    for tensor in graph.initializer:
+        if tensor.name == name:
+            tensor.CopyFrom(encoded(array, name))
+            return True
+    node = node_of(graph, name)
+    if node is None or node.op_type != "Constant":
+        return False
+    write_constant(node, array)
+    return True
+
+
+def stored_tensor(model: onnx.ModelProto, path: Path, name: str) -> Array | None:
+    """The value of an initializer or a Constant node, None when there is none."""
+    graph = graph_at(model, path)
+    if graph is None:
+        return None
+    for tensor in graph.initializer:
+        if tensor.name == name:
+            return tensor_array(tensor)
+    node = node_of(graph, name)
+    return constant_array(node) if node is not None and node.op_type == "Constant" else None
+
+
+def retyped_input(model: onnx.ModelProto, name: str, array: Array) -> None:
+    """Declare a graph input's type to be an array's; a size that was symbolic stays so where the rank is the same."""
+    for info in model.graph.input:
+        if info.name == name:
+            old = onnx.TypeProto()
+            old.CopyFrom(info.type)
+            info.type.CopyFrom(declared_type(array))
+            dims, was = info.type.tensor_type.shape.dim, old.tensor_type.shape.dim
+            if old.tensor_type.HasField("shape") and len(dims) == len(was):
+                for dim, before in zip(dims, was, strict=True):
+                    if not before.HasField("dim_value"):
+                        dim.CopyFrom(before)
+            elif not old.tensor_type.HasField("shape") and old.HasField("tensor_type"):
+                info.type.tensor_type.ClearField("shape")

@@ -1,0 +1,180 @@
+"""What is asked of onnx's C++ while a candidate is made, its shape inference and its inliner: in a process of its own.
+
+Both may die of a strange model (in onnx 1.23 inference reads through a null pointer at an EyeLike whose input has no type), and a reducer
+makes strange models. The process imports onnx once and answers in a fork, so that a death costs a fork. It ends with its owner.
+
+Run as `python -I -m opsieve.reducer.onnx_edit.onnx_subprocess`, it reads requests: a line of JSON that says what to do and how many bytes follow, a
+serialised model. Each is answered by a line with the number of bytes that follow, -1 for a refusal or a death.
+"""
+
+import atexit
+import contextlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, BinaryIO
+
+import onnx
+from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
+
+_SECONDS = 60  # of one answer
+_MEMORY = 8 << 30  # bytes of address space: inference can be told to propagate any size
+_GARBLED = 3  # exit status
+
+
+def inferred(model: onnx.ModelProto, strict: bool, propagate: bool = False) -> onnx.ModelProto | None:
+    """The model with all types that onnx's shape inference finds; None where it refuses the model, or dies of it.
+
+    With `strict` types are checked and every contradiction is a refusal; with `propagate` sizes are computed through nodes.
+    """
+    return _asked(model, {"do": "infer", "strict": strict, "propagate": propagate})
+
+
+def inlined(model: onnx.ModelProto, functions: Sequence[tuple[str, str]]) -> onnx.ModelProto | None:
+    """The model with these local functions (domain, name) inlined; None where onnx's inliner refuses it, or dies of it."""
+    return _asked(model, {"do": "inline", "functions": list(functions)})
+
+
+def outputs(
+    node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto], known: Sequence[onnx.TensorProto], opset: int
+) -> Mapping[str, onnx.TypeProto] | None:
+    """The types of a node's outputs as far as its operator's inference tells them, by name; None where it refuses the node, or dies of it.
+
+    `types` are those of the inputs, `known` the values of some of them, by name; `opset` is that of the node's domain.
+    """
+    graph = onnx.GraphProto(node=[node], initializer=known)
+    graph.input.extend(onnx.ValueInfoProto(name=name, type=type_) for name, type_ in types.items())
+    found = _asked(onnx.ModelProto(graph=graph), {"do": "outputs", "opset": opset})
+    return None if found is None else {info.name: info.type for info in found.graph.output}
+
+
+def _asked(model: onnx.ModelProto, request: dict[str, Any]) -> onnx.ModelProto | None:
+    try:
+        data = model.SerializeToString()
+    except (EncodeError, ValueError):  # over 2 GB
+        return None
+    answer = _HELPER.ask(request, data)
+    return None if answer is None else onnx.ModelProto.FromString(answer)
+
+
+class _Helper:
+    """The process, started when it is first asked; one question at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def ask(self, request: dict[str, Any], data: bytes) -> bytes | None:
+        with self._lock:
+            process = self._process = self._process or _started()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            answer = None
+            try:
+                process.stdin.write(json.dumps({**request, "bytes": len(data)}).encode() + b"\n" + data)
+                process.stdin.flush()
+                told = int(process.stdout.readline())  # ValueError when it is gone
+                answer = process.stdout.read(told) if told >= 0 else None
+            except BaseException as error:
+                self._end()  # whoever interrupts would leave half a question, or the answer to another one
+                if not isinstance(error, (OSError, ValueError)):
+                    raise
+            return answer
+
+    def close(self) -> None:
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()  # its fork sees the pipe end
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(OSError):  # of what was not written yet
+                pipe.close()
+        process.wait()
+
+
+def _started() -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-I", "-m", "opsieve.reducer.onnx_edit.onnx_subprocess"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+
+_HELPER = _Helper()
+atexit.register(_HELPER.close)
+
+
+def _main() -> None:
+    """Fork who answers, and another when he has died; until the questions end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner decides when it is over
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    while True:
+        child = os.fork()
+        if not child:
+            _serve(sys.stdin.buffer, sys.stdout.buffer)
+        _, status = os.waitpid(child, 0)
+        if not os.WIFSIGNALED(status):
+            os._exit(os.WEXITSTATUS(status))
+        sys.stdout.buffer.write(b"-1\n")
+        sys.stdout.buffer.flush()
+
+
+def _serve(questions: BinaryIO, answers: BinaryIO) -> None:
+    while line := questions.readline():
+        try:
+            request = json.loads(line)
+            data = questions.read(request["bytes"])
+        except (ValueError, KeyError):  # his predecessor died over half a question
+            os._exit(_GARBLED)
+        signal.alarm(_SECONDS)
+        try:
+            answer = _answered(request, data).SerializeToString()
+        except Exception:  # noqa: BLE001  both raise InferenceError, ValidationError, RuntimeError and more: refused is refused
+            answer = None
+        signal.alarm(0)
+        answers.write(b"-1\n" if answer is None else b"%d\n" % len(answer) + answer)
+        answers.flush()
+    os._exit(0)
+
+
+def _answered(request: dict[str, Any], data: bytes) -> onnx.ModelProto:
+    import onnx.inliner
+    import onnx.shape_inference
+
+    if request["do"] == "infer":
+        strict = request["strict"]
+        return onnx.shape_inference.infer_shapes(
+            data, check_type=strict, strict_mode=strict, data_prop=request["propagate"]
+        )
+    model = onnx.ModelProto.FromString(data)
+    if request["do"] == "inline":
+        return onnx.inliner.inline_selected_functions(model, [tuple(each) for each in request["functions"]])
+    return _with_outputs(model, request["opset"])
+
+
+def _with_outputs(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
+    node = model.graph.node[0]
+    types = {info.name: info.type for info in model.graph.input}
+    known = {tensor.name: tensor for tensor in model.graph.initializer}
+    found = onnx.shape_inference.infer_node_outputs(
+        onnx.defs.get_schema(node.op_type, max(opset, 1), node.domain),
+        node,
+        types,
+        known,
+        opset_imports=[onnx.helper.make_opsetid(node.domain, opset)],
+        ir_version=8,
+    )
+    infos = [onnx.ValueInfoProto(name=name, type=type_) for name, type_ in found.items()]
+    return onnx.ModelProto(graph=onnx.GraphProto(output=infos))
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,241 @@
+"""What fails in a case: the premise of every reduction, made sure of before anything is tried."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from opsieve.backends.judge.judge import Judged, judge
+from opsieve.backends.judge.judging_session import FLOAT64, NATIVE, SECOND_VOICES
+from opsieve.backends.observation import Observation
+from opsieve.backends.registry import display, names, resolve
+from opsieve.backends.target import Target
+from opsieve.backends.verdict import Verdict
+from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.case.case import Case
+from opsieve.gen.model.bad_input import shown
+from opsieve.gen.model.invalid_marker import broken
+from opsieve.reducer.oracle.interestingness import CHECKER, compared, operators, program
+from opsieve.reducer.problem.sameness import ENDS, Failure, differed, ended
+from opsieve.reducer.problem.subject import Subject
+from opsieve.triage.fingerprint.evidence import NOTHING
+from opsieve.triage.fingerprint.fingerprint import fingerprint
+from opsieve.triage.fingerprint.program_names import given_names
+
+REDUCIBLE = frozenset(["crash", "error", "mismatch", "hang", "memory"])
+_SHORT = 6  # replays of every failure before it is reduced
+REPLAYS = 30  # of a failure that shows sometimes
+_HEAVY = 64 << 20  # bytes of a model that is not replayed beyond the one confirmation
+_LARGE = 10_000  # bytes of a model for which the judge's voices cost more than a reduction
+_NO_COMPILERS = frozenset(["checker", "fake", "reference"])
+
+
+class NotReproduced(Exception):
+    """Nothing fails; the message is one sentence that says what was tried."""
+
+
+@dataclass(frozen=True)
+class Premise:
+    """The failure to keep: on which target, against whom, and what the target showed.
+
+    `named` says that a user named the arbiter. `right` is what he showed, where he was heard. `chance` is how often it shows: 1.0
+    for a failure that always does, else what its `replays` make sure of (the lower end of Wilson's interval at 90 %): in how many
+    runs it was seen, of how many.
+    """
+
+    target: Target
+    arbiter: Target | None
+    failure: Failure
+    observation: Observation
+    reason: str
+    right: Observation | None = None
+    chance: float = 1.0
+    replays: tuple[int, int] | None = None
+    named: bool = False
+
+
+def find(case: Case, targets: Sequence[Target], against: Target | None, workers: Workers) -> Premise:
+    """The first failure of a case on these targets; on every compiler installed when there are none. NotReproduced without one."""
+    tried = []
+    for target in targets or installed():
+        premise, said = _asked(case, target, against, workers, bool(targets))
+        if premise is not None:
+            return premise
+        tried.append(f"{display(target)} ({said})")
+    raise NotReproduced(f"nothing fails: tried {', '.join(tried) or 'nothing, no compiler is installed'}")
+
+
+def installed() -> list[Target]:
+    """Every backend that compiles, as it is installed beside opsieve; onnxruntime first."""
+    found = [name for name in names() if name not in _NO_COMPILERS]
+    return [resolve(name) for name in sorted(found, key=lambda name: (name != "onnxruntime", name))]
+
+
+def still(subject: Subject, premise: Premise, workers: Workers) -> bool:
+    """Whether the judge, asked from scratch, sees the same failure in a subject."""
+    case = Case(program(subject), subject.inputs)
+    against = premise.arbiter if premise.named else None
+    found, _ = _asked(case, premise.target, against, workers, premise.failure.verdict.verdict == "undecided")
+    if found is None:
+        return False
+    return premise.failure.shown_by(
+        found.failure.verdict, found.observation, operators(subject), "fingerprint", given_names(subject.model)
+    )
+
+
+def _asked(
+    case: Case, target: Target, against: Target | None, workers: Workers, doubtful: bool
+) -> tuple[Premise | None, str]:
+    """The failure on one target, or why there is none; `doubtful` takes one that no second voice confirms."""
+    subject = Subject(case.program.proto, case.inputs, {})
+    if against is not None:
+        return _compared(case, subject, target, against, workers)
+    lab = Lab(workers)
+    if case.expected is None and broken(case.program.proto) is not None:
+        return _not_refused(case, subject, target, workers, lab)
+    plain = _plain(case, subject, target, workers, lab)
+    if plain is not None:
+        if steady(case, target, plain.failure.verdict, workers):
+            return plain, ""
+        return sometimes(case, target, plain.failure.verdict, workers)
+    judged = judge(case.program, case.inputs, target, lab, expected=case.expected, voices=_voices(target))
+    verdict = judged.verdict
+    if verdict.verdict == "flaky" and verdict.kind in ENDS.values():
+        return sometimes(case, target, verdict, workers)
+    if verdict.verdict == "pass" and doubtful:  # who names a target has seen it fail
+        ends = [ENDS[answer.outcome] for answer in _replayed(case, target, _SHORT, workers) if answer.outcome in ENDS]
+        if ends:
+            return sometimes(case, target, Verdict("flaky", "", ends[0]), workers)
+    # Who names the target has made up his mind: one voice against it is enough to reduce by.
+    enough = ("fail", "undecided") if doubtful else ("fail",)
+    if verdict.verdict not in enough or verdict.kind not in REDUCIBLE:
+        return None, shown(f"{verdict.verdict}: {verdict.reason}", 300)
+    arbiter = _arbiter(case, target, judged, workers)
+    if verdict.kind == "mismatch" and arbiter is None:
+        return None, "its outputs are wrong, but nobody who could be asked again gives the right ones; use --against"
+    observation = judged.observations[0]
+    failure = _failure(verdict, observation, subject)
+    heard = [each for each in judged.observations if arbiter is not None and each.target == display(arbiter)]
+    premise = Premise(target, arbiter, failure, observation, verdict.reason, next(iter(heard), None))
+    if not steady(case, target, verdict, workers):
+        return sometimes(case, target, verdict, workers)
+    return premise, ""
+
+
+def _failure(verdict: Verdict, observation: Observation, subject: Subject) -> Failure:
+    print_ = fingerprint(verdict, observation, operators(subject), NOTHING, given_names(subject.model))
+    return Failure(verdict, print_)
+
+
+def _not_refused(
+    case: Case, subject: Subject, target: Target, workers: Workers, lab: Lab
+) -> tuple[Premise | None, str]:
+    """The failure on a program that was broken on purpose: the target dies of it, or runs it though somebody objects."""
+    judged = judge(case.program, case.inputs, target, lab)
+    verdict, observation = judged.verdict, judged.observations[0]
+    if verdict.verdict == "flaky" and verdict.kind in ENDS.values():
+        return sometimes(case, target, verdict, workers)
+    if verdict.verdict != "fail":
+        return None, shown(f"{verdict.verdict}: {verdict.reason}", 300)
+    failure = _failure(verdict, observation, subject)
+    if verdict.kind != "accepts-invalid":  # it dies of it, whoever objects
+        return Premise(target, None, failure, observation, verdict.reason), ""
+    heard = ((voice, lab.observe(voice, case.program, case.inputs)) for voice in (CHECKER, NATIVE))
+    objector, said = next((voice, answer) for voice, answer in heard if answer.outcome in ("error", "rejected"))
+    return Premise(target, objector, failure, observation, verdict.reason, said), ""
+
+
+def sometimes(case: Case, target: Target, verdict: Verdict, workers: Workers) -> tuple[Premise | None, str]:
+    """A failure of the verdict's kind that shows sometimes, replayed to learn how often; None and the reason when it is not seen."""
+    seen: list[Observation] = []
+    runs = 0
+    while runs < REPLAYS and not (seen and verdict.kind == "hang"):  # a hang takes all the time that a run may take
+        answers = _replayed(case, target, _SHORT, workers)
+        seen += [each for each in answers if ENDS.get(each.outcome) == verdict.kind]
+        runs += _SHORT
+    if not seen:
+        return None, f"flaky, but not seen again in {REPLAYS} runs"
+    verdict = replace(verdict, stage=seen[0].stage, message=seen[0].message)
+    subject = Subject(case.program.proto, case.inputs, {})
+    failure = _failure(verdict, seen[0], subject)
+    reason = f"{display(target)} fails in {len(seen)} of {runs} runs: {shown(seen[0].message, 200)}"
+    chance = wilson(len(seen), runs)
+    arbiter = workers.baseline(target) if broken(case.program.proto) is None else None
+    return Premise(target, arbiter, failure, seen[0], reason, chance=chance, replays=(len(seen), runs)), ""
+
+
+def steady(case: Case, target: Target, verdict: Verdict, workers: Workers) -> bool:
+    """Whether a compiler that died or raised does so each time. A hang is not replayed, and the judge has replayed a mismatch."""
+    if verdict.kind not in ("error", "crash") or len(case.program.model) > _HEAVY:
+        return True
+    return all(ENDS.get(answer.outcome) == verdict.kind for answer in _replayed(case, target, _SHORT, workers))
+
+
+def _replayed(case: Case, target: Target, runs: int, workers: Workers) -> list[Observation]:
+    return list(workers.observe_many(target, [Test(case.program, case.inputs)] * runs))
+
+
+def wilson(seen: int, runs: int, z: float = 1.645) -> float:
+    """The lower end of Wilson's score interval for a share of `seen` in `runs` (E. B. Wilson, 1927)."""
+    share, square = seen / runs, z * z / runs
+    middle = share + square / 2
+    spread = z * math.sqrt((share * (1 - share) + square / 4) / runs)
+    return max(0.01, (middle - spread) / (1 + square))
+
+
+def _plain(case: Case, subject: Subject, target: Target, workers: Workers, lab: Lab) -> Premise | None:
+    """A failure that needs no judge yet: the compiler dies or raises, twice, where its own unoptimised build is well.
+
+    A judge hears the reference too, which is slow on a large model; `still` has him look at the small one.
+    """
+    baseline = workers.baseline(target)
+    if baseline is None or subject.model.ByteSize() < _LARGE:
+        return None
+    got = lab.observe(target, case.program, case.inputs)
+    verdict = ended(got, Verdict("fail", "", blame="optimiser"))
+    if verdict is None or verdict.kind == "memory":
+        return None
+    wanted = lab.observe(baseline, case.program, case.inputs)
+    if wanted.outputs is None or workers.observe(target, case.program, case.inputs, fresh=True).outcome != got.outcome:
+        return None
+    failure = _failure(verdict, got, subject)
+    reason = f"{display(target)} fails, {display(baseline)} does not: {shown(got.message, 300)}"
+    return Premise(target, baseline, failure, got, reason, wanted)
+
+
+def _compared(
+    case: Case, subject: Subject, target: Target, against: Target, workers: Workers
+) -> tuple[Premise | None, str]:
+    got = workers.observe(target, case.program, case.inputs)
+    wanted = workers.observe(against, case.program, case.inputs)
+    if wanted.outputs is None:
+        return None, shown(f"{display(against)} itself: {wanted.outcome} {wanted.message}", 300)
+    base = Verdict("fail", "", blame="optimiser" if against == workers.baseline(target) else "compiler")
+    verdict = ended(got, base)
+    if verdict is None and got.outputs is not None:
+        worst = compared(subject, got, wanted).worst
+        verdict = None if worst is None else differed(worst, base)
+    if verdict is None:
+        return None, shown(f"{got.outcome}, agrees with {display(against)}", 300)
+    failure = _failure(verdict, got, subject)
+    what = got.message.strip() or (verdict.mismatch and verdict.mismatch.what) or got.outcome
+    reason = f"{display(target)} differs from {display(against)}: {shown(what, 300)}"
+    return Premise(target, against, failure, got, reason, wanted, named=True), ""
+
+
+def _voices(target: Target) -> list[Target]:
+    """Whom else the judge may ask, as in `run`."""
+    return [voice for voice in map(resolve, SECOND_VOICES) if voice != target]
+
+
+def _arbiter(case: Case, target: Target, judged: Judged, workers: Workers) -> Target | None:
+    """Who will be asked beside the target: the unoptimised build when it is right, else the reference, else another compiler."""
+    baseline = workers.baseline(target)
+    if judged.verdict.blame == "optimiser":
+        return baseline
+    test = Test(case.program, case.inputs)
+    voices = (FLOAT64, NATIVE) if judged.verdict.kind == "mismatch" else (baseline, NATIVE)
+    for voice in (*voices, *_voices(target)):
+        if voice is not None and workers.observe(voice, test.program, test.inputs).outcome == "ok":
+            return voice
+    return None

@@ -1,0 +1,289 @@
+"""Bodies of If and Loop, and local functions: inlined, or made smaller inside.
+
+Inside a body a node is taken out as outside: what it computed is replaced by a tensor of the same type that is in scope, or by
+a new input of the model with plain values (nothing was recorded of a body). A Loop's trip count is a value like any other and is
+lowered by `opsieve.reducer.passes.values`; a Scan is shrunk inside, and along its axis by `opsieve.reducer.passes.dimensions`.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from opsieve.gen.model.tensors import DTYPES, Value
+from opsieve.reducer.onnx_edit import onnx_subprocess as aside
+from opsieve.reducer.onnx_edit.graphs import (
+    Path,
+    declared_type,
+    drop_unused,
+    first_output,
+    graph_at,
+    graphs,
+    label,
+    node_of,
+    nodes,
+    stored_tensor,
+)
+from opsieve.reducer.onnx_edit.splice import splice_branch, splice_turn
+from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View, changing, only_simpler, settle, view
+from opsieve.reducer.problem.edit import Edit
+from opsieve.reducer.problem.subject import Subject
+
+_MOST_STAND_INS = 3
+_BRANCHES = ("then_branch", "else_branch")
+
+
+class Opening:
+    """Bodies and functions inlined: the one step that leaves few of the others to be tried."""
+
+    name = "bodies"
+
+    def edits(self, subject: Subject) -> Iterator[Edit]:
+        """One edit a branch of an If, a turn of a Loop, a function."""
+        for path, node in nodes(subject.model.graph):
+            if node.op_type == "If" and first_output(node):
+                for branch in _order(subject, path, node):
+                    yield _inlined(path, node, branch)
+            elif node.op_type == "Loop" and first_output(node):
+                yield _inlined(path, node, "body")
+        for function in subject.model.functions:
+            yield _function_inlined(function.domain, function.name)
+
+
+OPENING = Opening()
+
+
+class BodyPass:
+    """Bodies and functions inlined, and nodes inside them taken out."""
+
+    name = "bodies"
+
+    def edits(self, subject: Subject) -> Iterator[Edit]:
+        """Inlining first; then inside bodies from the last node up; then inside functions."""
+        yield from OPENING.edits(subject)
+        if any(path for path, _ in graphs(subject.model.graph)):
+            seen = view(subject)
+            for step in reversed(seen.steps):
+                if step.path:
+                    yield from _taken_out(seen, step)
+                elif step.node.op_type == "If":
+                    yield from _outputs_dropped(subject, step)
+        for place in range(len(subject.model.functions)):
+            yield from _function_nodes(subject.model, place)
+
+
+def _order(subject: Subject, path: Path, node: onnx.NodeProto) -> tuple[str, ...]:
+    """The branch that is taken, where the condition is known, before the other."""
+    name = node.input[0]
+    found = subject.inputs.get(name, subject.values.get(name))
+    if found is None:
+        found = stored_tensor(subject.model, (), name)
+    if isinstance(found, np.ndarray) and found.size == 1 and not bool(found.ravel()[0]):
+        return _BRANCHES[::-1]
+    return _BRANCHES
+
+
+def _inlined(path: Path, node: onnx.NodeProto, branch: str) -> Edit:
+    key = first_output(node)
+
+    def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
+        done = splice_turn(model, path, key) if branch == "body" else splice_branch(model, path, key, branch)
+        return drop_unused(model, inputs) if done else None
+
+    what = "one turn" if branch == "body" else branch
+    return only_simpler(
+        changing(f"replace {label(node)} by its {what}", {"/".join((*path, key)), *node.output}, change)
+    )
+
+
+def _outputs_dropped(subject: Subject, step: Step) -> Iterator[Edit]:
+    used = {name for _, graph in graphs(subject.model.graph) for node in graph.node for name in node.input}
+    used.update(info.name for info in subject.model.graph.output)
+    for place, name in enumerate(step.node.output):
+        if name not in used and len(step.node.output) > 1:
+            yield _output_dropped(step, place, name)
+
+
+def _output_dropped(step: Step, place: int, name: str) -> Edit:
+    def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
+        node = next(
+            (item for item in model.graph.node if len(item.output) > place and item.output[place] == name), None
+        )
+        if node is None or node.op_type != "If" or len(node.output) < 2:
+            return None
+        del node.output[place]
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                del attribute.g.output[place]
+        return inputs
+
+    return changing(f"drop output {place} of {label(step.node)}", {name}, change)
+
+
+def _taken_out(seen: View, step: Step) -> Iterator[Edit]:
+    """Ways to do without a node of a body."""
+    if not step.key:
+        return
+    graph = graph_at(seen.subject.model, step.path)
+    if graph is None:
+        return
+    results = {info.name for info in graph.output}
+    reads = {name for _, inner in graphs(graph) for item in inner.node for name in item.input} | results
+    used = [number for number in step.outputs if number != ABSENT and seen.tensors[number].name in reads]
+    if not used:
+        yield _bypass(step, {})
+        return
+    tensors = seen.tensors
+    inside = {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}
+    for item in graph.node:
+        if first_output(item) == step.key:
+            break
+        inside.update(item.output)
+    needs_inside = any(tensors[number].name in results for number in used)
+    ways: list[dict[str, str]] = []
+    for number in used:
+        wanted = tensors[number]
+        if wanted.shape is None:
+            return
+        own = [item for item in step.inputs if item != ABSENT]
+        others = [
+            item
+            for item in range(min(step.outputs) - 1, -1, -1)
+            if step.path[: len(tensors[item].path)] == tensors[item].path
+        ]
+        found = []
+        for item in dict.fromkeys((*own, *others)):
+            tensor = tensors[item]
+            same = (tensor.dtype, tensor.shape) == (wanted.dtype, wanted.shape) and tensor.name
+            visible = tensor.name in inside or (tensor.path != step.path and not needs_inside)
+            visible = visible and not (needs_inside and tensor.name in results)  # two outputs may not be one value
+            if same and visible and item not in step.outputs:
+                found.append(tensor.name)
+        ways = [
+            {**(ways[place] if place < len(ways) else (ways[-1] if ways else {})), wanted.name: name}
+            for place, name in enumerate(found[:_MOST_STAND_INS])
+        ]
+        if not ways:
+            break
+    for way in ways:
+        yield _bypass(step, way)
+    if not needs_inside:
+        yield _cut(seen, step, used)
+
+
+def _bypass(step: Step, names: dict[str, str]) -> Edit:
+    def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
+        return drop_unused(model, inputs) if _without(model, step.path, step.key, names) else None
+
+    how = f"by {', '.join(sorted(names.values()))[:60]}" if names else "which nothing reads"
+    return changing(f"bypass {label(step.node)} in {step.path[-1]} {how}", {"/".join((*step.path, step.key))}, change)
+
+
+def _without(model: onnx.ModelProto, path: Path, key: str, names: dict[str, str]) -> bool:
+    """Take a node out and let those that read it read other names; False when it is gone or one of them is."""
+    graph = graph_at(model, path)
+    node = None if graph is None else node_of(graph, key)
+    if graph is None or node is None:
+        return False
+    graph.node.remove(node)
+    for _, inner in graphs(graph):
+        for item in inner.node:
+            for place, name in enumerate(item.input):
+                if name in names:
+                    item.input[place] = names[name]
+    for info in graph.output:
+        info.name = names.get(info.name, info.name)
+    outputs = [info.name for info in graph.output]
+    return len(set(outputs)) == len(outputs)
+
+
+def _cut(seen: View, step: Step, used: list[int]) -> Edit:
+    """What a node of a body computes comes from new inputs of the model."""
+    values = {}
+    for number in used:
+        tensor = seen.tensors[number]
+        dtype = helper.tensor_dtype_to_np_dtype(tensor.dtype)
+        flat = (np.arange(int(np.prod(tensor.shape or (), dtype=np.int64))) % 5) - 1
+        string = DTYPES.get(tensor.dtype) == "string"
+        values[tensor.name] = (flat.astype(str).astype(object) if string else flat.astype(dtype)).reshape(tensor.shape)
+
+    def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
+        taken = {name for _, graph in graphs(model.graph) for node in graph.node for name in node.output}
+        names = {name: f"{name}_in" for name in values}
+        if taken & set(names.values()) or names.keys() & inputs.keys() or inputs.keys() & set(names.values()):
+            return None
+        if not _without(model, step.path, step.key, names):
+            return None
+        for name, value in values.items():
+            model.graph.input.append(onnx.ValueInfoProto(name=names[name], type=declared_type(value)))
+            inputs[names[name]] = value
+        return drop_unused(model, inputs)
+
+    return changing(f"make {label(step.node)} in {step.path[-1]} an input", {"/".join((*step.path, step.key))}, change)
+
+
+def _function_inlined(domain: str, name: str) -> Edit:
+    def apply(subject: Subject) -> Subject | None:
+        if not any((item.domain, item.name) == (domain, name) for item in subject.model.functions):
+            return None
+        model = aside.inlined(subject.model, [(domain, name)])
+        return None if model is None else settle(subject, model)
+
+    return only_simpler(Edit(f"inline the function {name[:40]!r}", frozenset((f"function:{domain}:{name}",)), apply))
+
+
+def _function_nodes(model: onnx.ModelProto, place: int) -> Iterator[Edit]:
+    function = model.functions[place]
+    for node in reversed(function.node):
+        key = first_output(node)
+        reads = {name for item in function.node for name in item.input} | set(function.output)
+        made = [name for name in node.output if name in reads]
+        if not made:
+            yield _function_bypass(function, key, "", node)
+        elif len(made) == 1:
+            for name in dict.fromkeys(name for name in node.input if name):
+                yield _function_bypass(function, key, name, node)
+
+
+def _function_bypass(function: onnx.FunctionProto, key: str, name: str, node: onnx.NodeProto) -> Edit:
+    owner = (function.domain, function.name, function.overload)
+
+    def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
+        target = next((item for item in model.functions if (item.domain, item.name, item.overload) == owner), None)
+        node = None if target is None else next((item for item in target.node if first_output(item) == key), None)
+        if target is None or node is None or (name and name not in node.input):
+            return None
+        outputs = set(node.output)
+        target.node.remove(node)
+        if outputs & set(target.output):
+            return None if not name else _redirected(target, outputs, name, inputs)
+        _reread(target, outputs, name)
+        return inputs
+
+    how = f"by {name[:40]!r}" if name else "which nothing reads"
+    touch = f"function:{function.domain}:{function.name}/{key}"
+    return changing(f"bypass {label(node)} in the function {function.name[:40]!r} {how}", {touch}, change)
+
+
+def _redirected(
+    function: onnx.FunctionProto, outputs: set[str], name: str, inputs: dict[str, Value]
+) -> dict[str, Value] | None:
+    """A function's result must be made by a node: the one that makes the stand-in gets the result's name."""
+    wanted = next(item for item in function.output if item in outputs)
+    maker = next((node for node in function.node if name in node.output), None)
+    if maker is None or name in function.output:
+        return None
+    maker.output[list(maker.output).index(name)] = wanted
+    _reread(function, {name} | outputs, wanted)
+    return inputs
+
+
+def _reread(function: onnx.FunctionProto, outputs: set[str], name: str) -> None:
+    for node in function.node:
+        for place, item in enumerate(node.input):
+            if item in outputs:
+                node.input[place] = name
+
+
+PASS = BodyPass()

@@ -1,0 +1,252 @@
+"""What surrounds the graph: unused entries, text nobody runs, versions, dynamic dimensions, Constant nodes, names."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import onnx
+
+from opsieve.gen.model.lowering import lower_opset, lowest_ir, lowest_opset
+from opsieve.gen.model.structure import all_nodes, bodies
+from opsieve.gen.model.tensors import Value
+from opsieve.reducer.onnx_edit.canonical_names import renamed
+from opsieve.reducer.onnx_edit.graphs import (
+    Path,
+    add_initializers,
+    constant_array,
+    copied,
+    declared_type,
+    drop_unused,
+    encoded,
+    first_output,
+    graph_at,
+    graphs,
+    node_of,
+    nodes,
+)
+from opsieve.reducer.onnx_edit.typed_view import changing
+from opsieve.reducer.problem.edit import Edit
+from opsieve.reducer.problem.order import simpler
+from opsieve.reducer.problem.subject import Subject
+
+_TEXTS = (
+    "doc_string",
+    "metadata_props",
+    "producer_name",
+    "producer_version",
+    "domain",
+    "model_version",
+    "training_info",
+)
+
+
+class ModelPass:
+    """Everything of a model that is no operator, attribute or value."""
+
+    name = "model"
+
+    def edits(self, subject: Subject) -> Iterator[Edit]:
+        """Constants out of the nodes first, names at last."""
+        for path, node in nodes(subject.model.graph):
+            own = node.op_type == "Constant" and node.domain in ("", "ai.onnx")
+            if own and first_output(node) and constant_array(node) is not None:
+                yield _unnode(path, first_output(node))
+        initial = {tensor.name for tensor in subject.model.graph.initializer}
+        if any(info.name in initial for info in subject.model.graph.input):
+            yield changing("let initializers be no inputs", {"model:defaults"}, _undefault)
+        if _drop_unused(copied(subject.model), dict(subject.inputs)) is not None:
+            yield changing("drop what nothing reads", {"model:unused"}, _drop_unused)
+        for name, value in subject.inputs.items():
+            info = next((item for item in subject.model.graph.input if item.name == name), None)
+            if info is not None and isinstance(value, np.ndarray) and info.type != declared_type(value):
+                yield _fix(name)
+        whole: list[tuple[str, str, Callable[[onnx.ModelProto], bool]]] = [
+            ("lower the opset and the IR version", "versions", _lower_both),
+            ("lower the opset", "versions", _lower_opset),
+            ("lower the IR version", "versions", _lower_ir),
+            ("drop operator sets that are not used", "imports", _drop_imports),
+            ("drop functions that are not called", "functions", _drop_functions),
+            ("drop recorded types", "value_info", _drop_value_info),
+            ("drop texts and metadata", "texts", _drop_texts),
+        ]
+        for what, touch, change in whole:
+            if change(copied(subject.model)):
+                yield _untyped(what, touch, change)
+        if _rename(subject) is not None:
+            yield Edit("give everything a short name", frozenset(("names",)), _rename)
+
+
+def _untyped(what: str, touch: str, change: Callable[[onnx.ModelProto], bool]) -> Edit:
+    """An edit that no type depends on: nothing is inferred anew."""
+
+    def apply(subject: Subject) -> Subject | None:
+        model = copied(subject.model)
+        return Subject(model, subject.inputs, subject.values) if change(model) else None
+
+    return Edit(what, frozenset((f"model:{touch}",)), apply)
+
+
+def _rename(subject: Subject) -> Subject | None:
+    found = renamed(subject)
+    return found if found is not None and simpler(found, subject) else None
+
+
+def _unnode(path: Path, name: str) -> Edit:
+    def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
+        graph = graph_at(model, path)
+        node = None if graph is None else node_of(graph, name)
+        array = None if node is None or node.op_type != "Constant" else constant_array(node)
+        if graph is None or node is None or array is None:
+            return None
+        graph.node.remove(node)
+        add_initializers(model, graph, [encoded(array, name)])
+        return inputs
+
+    return changing(f"make the Constant node {name[:40]!r} an initializer", {"/".join((*path, name))}, change)
+
+
+def _fix(name: str) -> Edit:
+    def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
+        value = inputs.get(name)
+        for info in model.graph.input:
+            if info.name == name and isinstance(value, np.ndarray) and info.type != declared_type(value):
+                info.type.CopyFrom(declared_type(value))
+                return inputs
+        return None
+
+    return changing(f"make the dimensions of the input {name[:40]!r} static", {name + "!"}, change)
+
+
+def _undefault(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
+    """Inputs that only give an initializer its type: since IR version 4 they make it a default that may be overridden."""
+    graph = model.graph
+    initial = {tensor.name for tensor in graph.initializer}
+    kept = [info for info in graph.input if info.name not in initial]
+    if len(kept) == len(graph.input):
+        return None
+    del graph.input[:]
+    graph.input.extend(kept)
+    add_initializers(model, graph, ())
+    return inputs
+
+
+def _drop_unused(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
+    before = model.ByteSize()
+    left = drop_unused(model, inputs)
+    for path, graph in list(graphs(model.graph)):
+        if path:
+            used = {item for _, inner in graphs(graph) for node in inner.node for item in node.input}
+            used.update(info.name for _, inner in graphs(graph) for info in inner.output)
+            kept = [tensor for tensor in graph.initializer if tensor.name in used]
+            if len(kept) < len(graph.initializer):
+                del graph.initializer[:]
+                graph.initializer.extend(kept)
+    return left if model.ByteSize() < before else None
+
+
+def _lower_opset(model: onnx.ModelProto) -> bool:
+    lowest = lowest_opset(model)
+    imported = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
+    if lowest >= imported:
+        return False
+    model.CopyFrom(lower_opset(model))
+    return True
+
+
+def _lower_ir(model: onnx.ModelProto) -> bool:
+    lowest = lowest_ir(model)
+    if lowest >= model.ir_version:
+        return False
+    model.ir_version = lowest
+    return True
+
+
+def _lower_both(model: onnx.ModelProto) -> bool:
+    return _lower_opset(model) and _lower_ir(model)
+
+
+def _drop_imports(model: onnx.ModelProto) -> bool:
+    used = {_domain(node.domain) for node in all_nodes(model.graph.node)}
+    for function in model.functions:
+        used.update(_domain(node.domain) for node in all_nodes(function.node))
+    kept = [entry for entry in model.opset_import if _domain(entry.domain) in used or _domain(entry.domain) == ""]
+    if len(kept) == len(model.opset_import) or not kept:
+        return False
+    del model.opset_import[:]
+    model.opset_import.extend(kept)
+    return True
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name
+
+
+def _drop_functions(model: onnx.ModelProto) -> bool:
+    definitions = {(item.domain, item.name, item.overload): item for item in model.functions}
+    called: set[tuple[str, str, str]] = set()
+    waiting = [model.graph.node]
+    while waiting:
+        for node in all_nodes(waiting.pop()):
+            key = (node.domain, node.op_type, node.overload)
+            if key in definitions and key not in called:
+                called.add(key)
+                waiting.append(definitions[key].node)
+    kept = [item for key, item in definitions.items() if key in called]
+    if len(kept) == len(model.functions):
+        return False
+    del model.functions[:]
+    model.functions.extend(kept)
+    return True
+
+
+def _drop_value_info(model: onnx.ModelProto) -> bool:
+    before = model.ByteSize()
+    for _, graph in graphs(model.graph):
+        del graph.value_info[:]
+    for function in model.functions:
+        del function.value_info[:]
+    return bool(model.ByteSize() < before)
+
+
+def _drop_texts(model: onnx.ModelProto) -> bool:
+    before = model.ByteSize()
+    for field in _TEXTS:
+        model.ClearField(field)
+    _strip_graph(model.graph)
+    for function in model.functions:
+        _clear(function)
+        for node in function.node:
+            _strip_node(node)
+    return bool(model.ByteSize() < before)
+
+
+def _strip_graph(graph: onnx.GraphProto) -> None:
+    _clear(graph)
+    graph.ClearField("quantization_annotation")
+    for item in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
+        _clear(item)
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        info.type.ClearField("denotation")
+        for dim in info.type.tensor_type.shape.dim if info.type.HasField("tensor_type") else ():
+            dim.ClearField("denotation")
+    for node in graph.node:
+        _strip_node(node)
+
+
+def _strip_node(node: onnx.NodeProto) -> None:
+    _clear(node)
+    for attribute in node.attribute:
+        attribute.ClearField("doc_string")
+        if attribute.HasField("t"):
+            _clear(attribute.t)
+            attribute.t.ClearField("name")
+    for body in bodies(node):
+        _strip_graph(body)
+
+
+def _clear(message: Any) -> None:
+    for field in ("doc_string", "metadata_props"):
+        message.ClearField(field)
+
+
+PASS = ModelPass()

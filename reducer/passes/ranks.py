@@ -1,0 +1,161 @@
+"""Rank lowered: a leading dimension of size 1 taken from one stored tensor or input, or any of size 1 from everything of the highest rank.
+
+With a dimension of everything go the items that windows, paddings and shapes have for it.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import onnx
+
+from opsieve.gen.model.tensors import DTYPES, Value
+from opsieve.reducer.onnx_edit.graphs import (
+    Array,
+    attribute_of,
+    copied,
+    node_at,
+    replace_tensor,
+    retyped_input,
+    set_attribute,
+    stored_tensor,
+)
+from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, Tensor, View, changing, only_simpler, settle, view
+from opsieve.reducer.passes.shapes.dimension_classes import integer, integers
+from opsieve.reducer.problem.edit import Edit
+from opsieve.reducer.problem.subject import Subject
+
+# Where a constant has an item for each axis, by operator: the inputs.
+_COUNTED = {
+    **dict.fromkeys(("Reshape", "Expand", "Tile", "Pad", "CenterCropPad"), (1,)),
+    "ConstantOfShape": (0,),
+    "Resize": (1, 2, 3),
+}
+_WINDOWS = ("kernel_shape", "strides", "dilations", "pads", "output_padding", "output_shape")
+
+
+class RankPass:
+    """Dimensions of size 1 dropped."""
+
+    name = "ranks"
+
+    def edits(self, subject: Subject) -> Iterator[Edit]:
+        """From everything at once first, then from each tensor, where broadcasting gives the dimension back."""
+        seen = view(subject)
+        rank = max((len(tensor.shape) for tensor in seen.tensors if tensor.shape is not None), default=0)
+        highest = [tensor for tensor in seen.tensors if tensor.shape is not None and len(tensor.shape) == rank]
+        for axis in range(rank):
+            if all(tensor.shape and tensor.shape[axis] == 1 for tensor in highest):
+                names = {"/".join((*tensor.path, f"{tensor.name}[{axis}]")) for tensor in highest if tensor.source}
+                yield _everywhere(rank, axis, frozenset((*names, "the highest rank")))
+        for tensor in seen.tensors:
+            vector = (
+                tensor.shape is not None and len(tensor.shape) == 1 and DTYPES.get(tensor.dtype) in ("int64", "int32")
+            )
+            if (
+                tensor.source and tensor.shape and tensor.shape[0] == 1 and not vector
+            ):  # such a vector names axes or sizes
+                yield _single(tensor)
+
+
+def _single(tensor: Tensor) -> Edit:
+    def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
+        old = inputs.get(tensor.name) if tensor.source == "input" else stored_tensor(model, tensor.path, tensor.name)
+        if not isinstance(old, np.ndarray) or old.ndim == 0 or old.shape[0] != 1:
+            return None
+        return inputs if _put(model, inputs, tensor, old.reshape(old.shape[1:])) else None
+
+    touch = "/".join((*tensor.path, tensor.name + "[0]"))
+    return only_simpler(changing(f"lower the rank of {tensor.name[:40]!r}", {touch}, change))
+
+
+def _put(model: onnx.ModelProto, inputs: dict[str, Value], tensor: Tensor, array: Array) -> bool:
+    if tensor.source != "input":
+        return replace_tensor(model, tensor.path, tensor.name, array)
+    inputs[tensor.name] = array
+    retyped_input(model, tensor.name, array)
+    return True
+
+
+def _everywhere(rank: int, axis: int, touches: frozenset[str]) -> Edit:
+    what = f"lower rank {rank} everywhere" + (f" by axis {axis}" if axis else "")
+    return only_simpler(Edit(what, touches, lambda subject: _lowered(subject, rank, axis)))
+
+
+def _lowered(subject: Subject, rank: int, axis: int) -> Subject | None:
+    """Take a dimension of size 1 from every tensor of this rank; attributes and constants that count axes follow."""
+    seen = view(subject)
+    model = copied(subject.model)
+    inputs = dict(subject.inputs)
+    for number, tensor in enumerate(seen.tensors):
+        if tensor.shape is None or len(tensor.shape) != rank or not tensor.source:
+            continue
+        old = inputs.get(tensor.name) if tensor.source == "input" else stored_tensor(model, tensor.path, tensor.name)
+        if tensor.shape[axis] != 1 or not isinstance(old, np.ndarray) or (number in seen.known and rank == 1):
+            return None
+        if not _put(model, inputs, tensor, old.reshape((*old.shape[:axis], *old.shape[axis + 1 :]))):
+            return None
+    for step in seen.steps:
+        if not _recounted(seen, step, rank, axis, model):
+            return None
+    return settle(subject, model, inputs)
+
+
+def _recounted(seen: View, step: Step, rank: int, axis: int, model: onnx.ModelProto) -> bool:
+    """Attributes and shape constants of one node, for tensors of a rank less; False where it names the axis that goes."""
+    numbers = [number for number in (*step.inputs[:1], *step.outputs[:1]) if number != ABSENT]
+    shapes = [seen.tensors[number].shape for number in numbers]
+    if not any(shape is not None and len(shape) == rank for shape in shapes):
+        return True
+    node = node_at(model, step.path, step.key)
+    if node is None:
+        return False
+    # What a Reshape gives may be of the rank where what it takes is not.
+    counted = shapes[-1] is not None and len(shapes[-1]) == rank
+    for place in _COUNTED.get(step.node.op_type, ()) if counted else ():
+        number = step.inputs[place] if place < len(step.inputs) else ABSENT
+        if number != ABSENT and not _shorter(seen, number, rank, axis, model):
+            return False
+    named = integer(step, "axis", -1)
+    if attribute_of(node, "axis") is not None:
+        if named % rank == axis:
+            return False
+        set_attribute(node, "axis", _behind(named, rank, axis))
+    axes, perm = integers(step, "axes"), integers(step, "perm")
+    if axes is not None:
+        if any(item % rank == axis for item in axes):
+            return False
+        set_attribute(node, "axes", [_behind(item, rank, axis) for item in axes])
+    if perm is not None:
+        if len(perm) != rank or perm[axis] != axis:
+            return False
+        set_attribute(node, "perm", [_behind(item, rank, axis) for item in perm if item != axis])
+    for name in _WINDOWS:
+        items = integers(step, name)
+        if items is None:
+            continue
+        if rank < 4 or axis < 2 or len(items) % (rank - 2):
+            return False
+        set_attribute(node, name, [item for at, item in enumerate(items) if at % (rank - 2) != axis - 2])
+    return True
+
+
+def _behind(item: int, rank: int, axis: int) -> int:
+    """The same axis when another is gone, counted from the same end."""
+    if item < 0:
+        return item + 1 if item % rank < axis else item
+    return item - 1 if item > axis else item
+
+
+def _shorter(seen: View, number: int, rank: int, axis: int, model: onnx.ModelProto) -> bool:
+    """A constant without its items for an axis; False where that cannot be, or another node reads it too."""
+    target = seen.tensors[number]
+    old = stored_tensor(model, target.path, target.name)
+    if old is not None and not old.size:  # as good as left out
+        return True
+    shared = sum(number in other.inputs for other in seen.steps) > 1
+    if target.source == "input" or old is None or old.ndim != 1 or old.size % rank or shared:
+        return False
+    return replace_tensor(model, target.path, target.name, np.delete(old, range(axis, old.size, rank)))
+
+
+PASS = RankPass()

@@ -1,0 +1,393 @@
+"""Which dimensions must stay equal: classes of (tensor, axis), found by the operators' rules.
+
+Two dimensions fall into one class when changing one alone would make the model invalid or change a type that is not computed
+from it. A rule only says what is equal *at the sizes that are there*: dimensions of size 1 are left out, since they neither
+shrink nor hold a broadcast partner. An operator without a rule of its own is treated as elementwise when its inputs broadcast
+to its output, else as one that keeps the shape of its first input when it does; nothing is taken on trust, as the shrunk
+model is inferred anew.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from onnx import helper
+
+from opsieve.reducer.onnx_edit.graphs import attribute_of
+from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View
+
+Dim = tuple[int, int]  # tensor number, axis
+Shape = tuple[int, ...]
+
+
+class Classes:
+    """Union-find over the dimensions of a view."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self._parent: dict[Dim, Dim] = {}
+        for step in view.steps:
+            _unify(self, step)
+        self._couple_targets()
+
+    def _couple_targets(self) -> None:
+        """Outputs whose sizes one shared constant tells shrink together."""
+        users: dict[int, int] = {}
+        for step in self.view.steps:
+            if step.node.op_type not in ("Reshape", "Expand", "ConstantOfShape") or not step.inputs or not step.outputs:
+                continue
+            target, out = step.inputs[-1], step.outputs[0]
+            sizes = self.view.known.get(target)
+            first = users.setdefault(target, out)
+            shape = self.shape(out)
+            if first == out or sizes is None or shape is None or sizes.ndim != 1:
+                continue
+            for back, size in enumerate(sizes[::-1].tolist(), 1):
+                if size > 1:
+                    self.join((first, len(self.shape(first) or ()) - back), (out, len(shape) - back))
+
+    def root(self, dim: Dim) -> Dim:
+        """The dimension that stands for the class."""
+        top = dim
+        while (up := self._parent.get(top, top)) != top:
+            top = up
+        while (up := self._parent.get(dim, dim)) != top:
+            self._parent[dim], dim = top, up
+        return top
+
+    def join(self, a: Dim, b: Dim) -> None:
+        """Put two dimensions into one class, if they have one size and it is not 1."""
+        size = self.size(a)
+        if size != 1 and size == self.size(b):
+            x, y = self.root(a), self.root(b)
+            self._parent[max(x, y)] = min(x, y)
+
+    def size(self, dim: Dim) -> int:
+        """The size of a dimension, 1 when its tensor's shape is unknown."""
+        shape = self.view.tensors[dim[0]].shape
+        return shape[dim[1]] if shape is not None and 0 <= dim[1] < len(shape) else 1
+
+    def shape(self, number: int) -> Shape | None:
+        """The shape of a tensor, None when it is absent or unknown."""
+        return None if number == ABSENT else self.view.tensors[number].shape
+
+
+def integer(step: Step, name: str, default: int) -> int:
+    """An integer attribute of a node."""
+    attribute = attribute_of(step.node, name)
+    return default if attribute is None else attribute.i
+
+
+def integers(step: Step, name: str) -> list[int] | None:
+    """A list attribute of a node, None when it has none."""
+    attribute = attribute_of(step.node, name)
+    return None if attribute is None else list(helper.get_attribute_value(attribute))
+
+
+def axes_of(classes: Classes, step: Step, rank: int) -> set[int] | None:
+    """The axes that a node names by attribute or by a known second input, none when it names none; None when unknown."""
+    found = integers(step, "axes")
+    if found is None and len(step.inputs) > 1 and step.inputs[1] != ABSENT:
+        array = classes.view.known.get(step.inputs[1])
+        if array is None:
+            return None
+        found = [int(item) for item in array.ravel()]
+    return {axis % rank if rank else 0 for axis in found or ()}
+
+
+def factors(left: Shape, right: Shape) -> Iterator[tuple[list[int], list[int]]]:
+    """Axes of two shapes of one product, in minimal groups of equal product; axes of size 1 are in no group."""
+    a = [axis for axis, size in enumerate(left) if size != 1]
+    b = [axis for axis, size in enumerate(right) if size != 1]
+    i = j = 0
+    while i < len(a) and j < len(b):
+        ins, outs = [a[i]], [b[j]]
+        have, want = left[a[i]], right[b[j]]
+        i, j = i + 1, j + 1
+        while have != want:
+            if have < want and i < len(a):
+                have *= left[a[i]]
+                ins.append(a[i])
+                i += 1
+            elif want < have and j < len(b):
+                want *= right[b[j]]
+                outs.append(b[j])
+                j += 1
+            else:
+                return
+        yield ins, outs
+
+
+def _unify(classes: Classes, step: Step) -> None:
+    for body in step.bodies:
+        _unify_body(classes, step, body.inputs, body.outputs)
+    if step.bodies:
+        return
+    rule = _RULES.get(step.node.op_type) if step.node.domain in ("", "ai.onnx") else None
+    if rule is not None and all(classes.shape(number) is not None for number in (step.inputs[0], step.outputs[0])):
+        rule(classes, step)
+    elif rule is None:
+        _default(classes, step)
+
+
+def _unify_body(classes: Classes, step: Step, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+    """If: outputs as the body's. Loop and Scan: what is carried keeps its shape; scanned axes are left to inference."""
+    kind = step.node.op_type
+    if kind == "If":
+        for number, inner in zip(step.outputs, outputs, strict=False):
+            _same(classes, number, inner)
+        return
+    if kind == "Loop":
+        given, carried = step.inputs[2:], inputs[2:]
+        made = outputs[1:]
+    else:
+        scanned = integer(step, "num_scan_inputs", 0)
+        count = len(inputs) - scanned
+        given, carried, made = step.inputs[:count], inputs[:count], outputs[:count]
+        for number, inner in zip(step.inputs[count:], inputs[count:], strict=False):
+            _shifted(classes, number, inner)
+    for outer, inner in zip(given, carried, strict=False):
+        _same(classes, outer, inner)
+    for inner, after in zip(carried, made, strict=False):
+        _same(classes, inner, after)
+    for number, inner in zip(step.outputs, made, strict=False):
+        _same(classes, number, inner)
+    for number, inner in zip(
+        step.outputs[len(carried) :], outputs[len(outputs) - len(step.outputs) + len(carried) :], strict=False
+    ):
+        _shifted(classes, number, inner)
+
+
+def _shifted(classes: Classes, outer: int, inner: int) -> None:
+    """A scanned value: the outer tensor has one leading axis more."""
+    shape = classes.shape(inner)
+    if shape is not None:
+        for axis in range(len(shape)):
+            classes.join((outer, axis + 1), (inner, axis))
+
+
+def _same(classes: Classes, a: int, b: int) -> None:
+    left, right = classes.shape(a), classes.shape(b)
+    if left is not None and right is not None and len(left) == len(right):
+        for axis in range(len(left)):
+            classes.join((a, axis), (b, axis))
+
+
+def _aligned(classes: Classes, number: int, onto: int, end: int = 0) -> None:
+    """The last axes of one tensor with the last of another, as broadcasting does; `end` axes of both left out."""
+    small, large = classes.shape(number), classes.shape(onto)
+    if small is None or large is None:
+        return
+    for back in range(1 + end, min(len(small), len(large)) + 1):
+        classes.join((number, len(small) - back), (onto, len(large) - back))
+
+
+def _elementwise(classes: Classes, step: Step) -> None:
+    for output in step.outputs:
+        for number in step.inputs:
+            if output != ABSENT and number != ABSENT:
+                _aligned(classes, number, output)
+
+
+def _default(classes: Classes, step: Step) -> None:
+    shapes = [classes.shape(number) for number in step.inputs if number != ABSENT]
+    out = classes.shape(step.outputs[0]) if step.outputs else None
+    if out is None or not shapes or shapes[0] is None:
+        return
+    if all(shape is not None and _broadcasts(shape, out) for shape in shapes):
+        _elementwise(classes, step)
+        return
+    for output in step.outputs:
+        if output != ABSENT and classes.shape(output) == shapes[0]:
+            _same(classes, output, step.inputs[0])
+
+
+def _broadcasts(shape: Shape, onto: Shape) -> bool:
+    tail = onto[len(onto) - len(shape) :] if len(shape) <= len(onto) else None
+    return tail is not None and all(size in (1, want) for size, want in zip(shape, tail, strict=True))
+
+
+def _matmul(classes: Classes, step: Step) -> None:
+    a, b = step.inputs[:2]
+    out = step.outputs[0]
+    left, right = classes.shape(a) or (), classes.shape(b) or ()
+    if not left or not right:
+        return
+    classes.join((a, len(left) - 1), (b, max(0, len(right) - 2)))
+    rank = len(classes.shape(out) or ())
+    columns = 1 if len(right) > 1 else 0
+    if columns:
+        classes.join((b, len(right) - 1), (out, rank - 1))
+    if len(left) > 1:
+        classes.join((a, len(left) - 2), (out, rank - 1 - columns))
+        if len(right) > 1:
+            _aligned(classes, a, out, 2)
+            _aligned(classes, b, out, 2)
+
+
+def _gemm(classes: Classes, step: Step) -> None:
+    a, b = step.inputs[:2]
+    out = step.outputs[0]
+    rows, inner = (1, 0) if integer(step, "transA", 0) else (0, 1)
+    depth, columns = (1, 0) if integer(step, "transB", 0) else (0, 1)
+    classes.join((a, inner), (b, depth))
+    classes.join((a, rows), (out, 0))
+    classes.join((b, columns), (out, 1))
+    if len(step.inputs) > 2 and step.inputs[2] != ABSENT:
+        _aligned(classes, step.inputs[2], out)
+
+
+def _conv(classes: Classes, step: Step) -> None:
+    x, w = step.inputs[:2]
+    out = step.outputs[0]
+    classes.join((x, 0), (out, 0))
+    grouped = integer(step, "group", 1) != 1
+    into, onto = (0, 1) if step.node.op_type == "ConvTranspose" else (1, 0)
+    if not grouped:
+        classes.join((x, 1), (w, into))
+    if not grouped or onto == 0:
+        classes.join((w, onto), (out, 1))
+    if len(step.inputs) > 2 and step.inputs[2] != ABSENT:
+        classes.join((step.inputs[2], 0), (out, 1))
+
+
+def _pool(classes: Classes, step: Step) -> None:
+    for output in step.outputs:
+        for axis in (0, 1):
+            classes.join((step.inputs[0], axis), (output, axis))
+
+
+def _channelwise(classes: Classes, step: Step) -> None:
+    _same(classes, step.inputs[0], step.outputs[0])
+    axis = integer(step, "axis", 1)
+    for number in (*step.inputs[1:], *step.outputs[1:]):
+        shape = classes.shape(number)
+        if shape is not None and len(shape) == 1:
+            classes.join((number, 0), (step.inputs[0], axis % len(classes.shape(step.inputs[0]) or (1,))))
+
+
+def _norm(classes: Classes, step: Step) -> None:
+    for number in (*step.inputs[1:], *step.outputs):
+        if number != ABSENT:
+            _aligned(classes, number, step.inputs[0])
+
+
+def _concat(classes: Classes, step: Step) -> None:
+    out = step.outputs[0]
+    rank = len(classes.shape(out) or ())
+    axis = integer(step, "axis", 0) % max(1, rank)
+    for number in step.inputs:
+        for other in range(rank):
+            if other != axis and number != ABSENT:
+                classes.join((number, other), (out, other))
+
+
+def _split(classes: Classes, step: Step) -> None:
+    rank = len(classes.shape(step.inputs[0]) or ())
+    axis = integer(step, "axis", 0) % max(1, rank)
+    for number in step.outputs:
+        for other in range(rank):
+            if other != axis and number != ABSENT:
+                classes.join((number, other), (step.inputs[0], other))
+
+
+def _transpose(classes: Classes, step: Step) -> None:
+    rank = len(classes.shape(step.outputs[0]) or ())
+    for axis, source in enumerate(integers(step, "perm") or range(rank - 1, -1, -1)):
+        classes.join((step.inputs[0], source), (step.outputs[0], axis))
+
+
+def _reduce(classes: Classes, step: Step) -> None:
+    x, out = step.inputs[0], step.outputs[0]
+    rank = len(classes.shape(x) or ())
+    if step.node.op_type.startswith("Arg"):
+        axes: set[int] | None = {integer(step, "axis", 0) % max(1, rank)}
+    else:
+        axes = axes_of(classes, step, rank)
+        if axes is not None and not axes and not integer(step, "noop_with_empty_axes", 0):
+            axes = set(range(rank))
+    if axes is None:
+        return
+    place = 0
+    for axis in range(rank):
+        if axis not in axes:
+            classes.join((x, axis), (out, place))
+        if axis not in axes or integer(step, "keepdims", 1):
+            place += 1
+
+
+def _reshape(classes: Classes, step: Step) -> None:
+    """Reshape, Flatten, Squeeze, Unsqueeze: axes that stand alone on both sides of a group are the same."""
+    x, out = step.inputs[0], step.outputs[0]
+    for ins, outs in factors(classes.shape(x) or (), classes.shape(out) or ()):
+        if len(ins) == len(outs) == 1:
+            classes.join((x, ins[0]), (out, outs[0]))
+
+
+def _gather(classes: Classes, step: Step) -> None:
+    x, indices = step.inputs[:2]
+    out = step.outputs[0]
+    shape, places = classes.shape(x) or (), classes.shape(indices) or ()
+    axis = integer(step, "axis", 0) % max(1, len(shape))
+    for other in range(len(shape)):
+        if other != axis:
+            classes.join((x, other), (out, other if other < axis else other + len(places) - 1))
+    for place in range(len(places)):
+        classes.join((indices, place), (out, axis + place))
+
+
+def _kept(classes: Classes, step: Step) -> None:
+    """Axes whose size is the same on both sides: Slice, Pad, Resize, Tile, TopK, CumSum and the like."""
+    for output in step.outputs:
+        left, right = classes.shape(step.inputs[0]) or (), classes.shape(output) or ()
+        if len(left) == len(right):
+            for axis in range(len(left)):
+                classes.join((step.inputs[0], axis), (output, axis))
+
+
+def _slice(classes: Classes, step: Step) -> None:
+    """The bounds' vectors have one length: how many axes are sliced."""
+    _kept(classes, step)
+    for number in step.inputs[2:]:
+        if number != ABSENT:
+            classes.join((step.inputs[1], 0), (number, 0))
+
+
+def _shape_vector(classes: Classes, step: Step) -> None:
+    """Expand: its output's sizes come from the target, those of the input are the same where they are not 1."""
+    _aligned(classes, step.inputs[0], step.outputs[0])
+
+
+_RULES: dict[str, Callable[[Classes, Step], None]] = {
+    **dict.fromkeys(("MatMul", "MatMulInteger"), _matmul),
+    "Gemm": _gemm,
+    **dict.fromkeys(("Conv", "ConvTranspose", "ConvInteger"), _conv),
+    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool", "GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"), _pool),
+    **dict.fromkeys(
+        ("BatchNormalization", "InstanceNormalization", "GroupNormalization", "QuantizeLinear", "DequantizeLinear"),
+        _channelwise,
+    ),
+    **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _norm),
+    "Concat": _concat,
+    "Split": _split,
+    "Transpose": _transpose,
+    **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _reshape),
+    **dict.fromkeys(("Gather",), _gather),
+    **dict.fromkeys(("Pad", "Resize", "Upsample", "Tile", "TopK", "CumSum"), _kept),
+    "Slice": _slice,
+    "Expand": _shape_vector,
+    **dict.fromkeys(
+        (
+            *(
+                "ReduceMean",
+                "ReduceSum",
+                "ReduceMax",
+                "ReduceMin",
+                "ReduceProd",
+                "ReduceL1",
+                "ReduceL2",
+                "ReduceLogSum",
+            ),
+            *("ReduceLogSumExp", "ReduceSumSquare", "ArgMax", "ArgMin"),
+        ),
+        _reduce,
+    ),
+}

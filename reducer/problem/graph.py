@@ -1,0 +1,343 @@
+"""The main graph of a subject as a reducer sees it, and cuts: any subset of its nodes as a model of its own."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, helper
+
+from opsieve.gen.model.structure import all_nodes, bodies
+from opsieve.gen.model.tensors import NUMBERS, Value, dtype_name, read_tensor, write_tensor
+from opsieve.reducer.problem.subject import Recording, Subject
+
+SMALL = 1024  # bytes of a constant that is worth storing instead of the nodes that compute it
+_LONGEST_CLOSURE = 8  # nodes that compute one large constant; with more of them it becomes an input
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes by their place in the main graph, and who reads what from whom. Linear to make; the subject is not copied."""
+
+    subject: Subject
+
+    @cached_property
+    def nodes(self) -> tuple[onnx.NodeProto, ...]:
+        """The nodes, in topological order as ONNX demands."""
+        return tuple(self.subject.model.graph.node)
+
+    @cached_property
+    def reads(self) -> tuple[tuple[str, ...], ...]:
+        """The names that each node reads, those that its bodies capture included, without repetition."""
+        return tuple(tuple(dict.fromkeys(captured(node))) for node in self.nodes)
+
+    @cached_property
+    def producer(self) -> Mapping[str, int]:
+        """The node that makes a value."""
+        return {name: place for place, node in enumerate(self.nodes) for name in node.output if name}
+
+    @cached_property
+    def producers(self) -> tuple[tuple[int, ...], ...]:
+        """The nodes that each node reads from."""
+        made = self.producer
+        return tuple(tuple(dict.fromkeys(made[name] for name in names if name in made)) for names in self.reads)
+
+    @cached_property
+    def consumers(self) -> tuple[tuple[int, ...], ...]:
+        """The nodes that read from each node."""
+        found: list[list[int]] = [[] for _ in self.nodes]
+        for place, sources in enumerate(self.producers):
+            for source in sources:
+                found[source].append(place)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def readers(self) -> Mapping[str, tuple[int, ...]]:
+        """The nodes that read a value."""
+        found: dict[str, list[int]] = {}
+        for place, names in enumerate(self.reads):
+            for name in names:
+                found.setdefault(name, []).append(place)
+        return {name: tuple(places) for name, places in found.items()}
+
+    @cached_property
+    def initializers(self) -> Mapping[str, onnx.TensorProto]:
+        """The stored tensors of the main graph."""
+        return {tensor.name: tensor for tensor in self.subject.model.graph.initializer}
+
+    @cached_property
+    def sparse(self) -> Mapping[str, onnx.SparseTensorProto]:
+        """The stored sparse tensors of the main graph."""
+        return {tensor.values.name: tensor for tensor in self.subject.model.graph.sparse_initializer}
+
+    @cached_property
+    def inputs(self) -> Mapping[str, onnx.ValueInfoProto]:
+        """The graph inputs."""
+        return {info.name: info for info in self.subject.model.graph.input}
+
+    @cached_property
+    def outputs(self) -> Mapping[str, onnx.ValueInfoProto]:
+        """The graph outputs."""
+        return {info.name: info for info in self.subject.model.graph.output}
+
+    @cached_property
+    def told(self) -> Mapping[str, onnx.TypeProto]:
+        """Types that the model tells of intermediate values."""
+        graph = self.subject.model.graph
+        return {info.name: info.type for info in (*graph.value_info, *graph.output)}
+
+    @cached_property
+    def constant(self) -> frozenset[int]:
+        """Nodes whose results depend on no graph input, and on no chance."""
+        found: set[int] = set()
+        for place, node in enumerate(self.nodes):
+            fixed = all(
+                (name in self.initializers and name not in self.inputs) or self.producer.get(name, -1) in found
+                for name in self.reads[place]
+            )
+            if fixed and node.op_type not in _RANDOM:
+                found.add(place)
+        return frozenset(found)
+
+    def ancestors(self, places: Iterable[int]) -> set[int]:
+        """The nodes that some of these depend on, they themselves included."""
+        found: set[int] = set()
+        left = list(places)
+        while left:
+            place = left.pop()
+            if place not in found:
+                found.add(place)
+                left.extend(self.producers[place])
+        return found
+
+    def nearest(self, start: Iterable[int], among: Iterable[int]) -> list[int]:
+        """The nodes of `among` by graph distance from `start`; those out of reach last, from behind.
+
+        A step to a producer counts one, a step to a consumer three: patterns are matched, and named, from their last node on.
+        """
+        inside = set(among)
+        order: list[int] = []
+        seen: set[int] = set()
+        queue = [(0, -place) for place in start]
+        heapify(queue)
+        while queue:
+            distance, place = heappop(queue)
+            place = -place
+            if place in seen:
+                continue
+            seen.add(place)
+            if place in inside:
+                order.append(place)
+            for step, nears in ((1, self.producers[place]), (3, self.consumers[place])):
+                for near in nears:
+                    if near not in seen and near in inside:
+                        heappush(queue, (distance + step, -near))
+        order += sorted(inside.difference(order), reverse=True)
+        return order
+
+    def value(self, name: str) -> Value | None:
+        """What is recorded, fed or stored under a name; None when nothing is known."""
+        if name in self.subject.inputs:
+            return self.subject.inputs[name]
+        if name in self.initializers:
+            return read_tensor(self.initializers[name])
+        return self.subject.values.get(name)
+
+
+_RANDOM = frozenset(
+    ["RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"]
+)
+
+
+def captured(node: onnx.NodeProto) -> list[str]:
+    """The names of the outer graph that a node reads, by its inputs or from inside its bodies."""
+    names = [name for name in node.input if name]
+    for body in bodies(node):
+        inner = {info.name for info in body.input} | {tensor.name for tensor in body.initializer}
+        inner.update(name for item in body.node for name in item.output)
+        for item in body.node:
+            names += (name for name in captured(item) if name not in inner)
+        names += (info.name for info in body.output if info.name not in inner)
+    return names
+
+
+def cut(graph: Graph, keep: Iterable[int], *, closure: bool = False, tap: Iterable[str] = ()) -> Subject | None:
+    """The nodes in `keep` as a subject of their own; None when a value that it would need is unknown.
+
+    A value that a kept node reads and none makes becomes an initializer when it is constant and small, else a graph input with
+    its recorded value. With `closure`, nodes that compute a large constant are kept along. Results that nobody left reads
+    become outputs, and those in `tap` too.
+    """
+    kept = set(keep)
+    if closure:
+        kept |= _constants_needed(graph, kept)
+    places = sorted(kept)
+    made = {name for place in places for name in graph.nodes[place].output if name}
+    needed = dict.fromkeys(name for place in places for name in graph.reads[place] if name not in made)
+    results = _results(graph, places, kept, set(tap))
+    untyped = [name for name in results if _declared(graph, name) is None]
+    _want(graph, [name for name in (*needed, *untyped) if name in graph.producer])
+    model = shell(graph.subject.model)
+    fed: dict[str, Value] = {}
+    for name, info in graph.inputs.items():  # the given order of inputs stays, those that are cut come behind
+        if name in needed:
+            model.graph.input.append(info)
+            if name not in graph.initializers and name not in graph.sparse:
+                fed[name] = graph.subject.inputs[name]
+    for name in needed:
+        if name in graph.initializers:
+            model.graph.initializer.append(graph.initializers[name])
+        elif name in graph.sparse:
+            model.graph.sparse_initializer.append(graph.sparse[name])
+        elif name not in graph.inputs and not _supply(graph, name, model, fed):
+            return None
+    model.graph.node.extend(graph.nodes[place] for place in places)
+    for name in results:
+        result = _typed(graph, name)
+        if result is None:
+            return None
+        model.graph.output.append(result)
+    if not model.graph.output:
+        return None
+    wanted = made | needed.keys()
+    model.graph.value_info.extend(
+        info for info in graph.subject.model.graph.value_info if info.name in made and info.name not in graph.outputs
+    )
+    keep_functions(graph.subject.model, model)
+    return Subject(model, fed, _only(graph.subject.values, wanted))
+
+
+def _want(graph: Graph, names: list[str]) -> None:
+    """Have values recorded together that will be asked for one by one."""
+    if isinstance(graph.subject.values, Recording):
+        graph.subject.values.want(names)
+
+
+def _only(values: Mapping[str, Value], names: Collection[str]) -> Mapping[str, Value]:
+    if isinstance(values, Recording):
+        return values.only(names)
+    return {name: value for name, value in values.items() if name in names}
+
+
+def _constants_needed(graph: Graph, kept: set[int]) -> set[int]:
+    """Nodes that compute the large constants which the kept nodes read."""
+    found: set[int] = set()
+    sources = sorted({source for place in kept for source in graph.producers[place]} - kept)
+    sources = [source for source in sources if source in graph.constant]
+    _want(graph, [name for source in sources for name in graph.nodes[source].output if name])
+    for source in sources:
+        if source not in found:
+            closure = graph.ancestors([source])
+            if len(closure) <= _LONGEST_CLOSURE and not any(
+                _small(graph, name) for name in graph.nodes[source].output if name
+            ):
+                found |= closure
+    return found
+
+
+def _small(graph: Graph, name: str) -> bool:
+    """Whether a constant is stored in no more bytes than what computes it, or in few."""
+    value = graph.value(name)
+    if not isinstance(value, np.ndarray):
+        return False
+    producer = graph.nodes[graph.producer[name]]
+    return value.nbytes <= max(SMALL, producer.ByteSize() if producer.op_type == "Constant" else 0)
+
+
+def _supply(graph: Graph, name: str, model: onnx.ModelProto, fed: dict[str, Value]) -> bool:
+    """Give a value that is no longer made: as an initializer or as an input; False when it is unknown."""
+    if name not in graph.subject.values:
+        return False
+    value = graph.subject.values[name]
+    if graph.producer[name] in graph.constant and _small(graph, name):
+        model.graph.initializer.append(write_tensor(np.asarray(value), name))
+        return True
+    info = _typed(graph, name)
+    if info is None:
+        return False
+    model.graph.input.append(info)
+    fed[name] = value
+    return True
+
+
+def _results(graph: Graph, places: list[int], kept: set[int], tap: set[str]) -> list[str]:
+    """The values that become outputs: old outputs first in their order, then what only nodes that are gone have read."""
+    made = {name for place in places for name in graph.nodes[place].output if name}
+    results = dict.fromkeys(name for name in graph.outputs if name in made)
+    for place in places:
+        names = [name for name in graph.nodes[place].output if name]
+        wanted = [
+            name
+            for name in names
+            if name in tap
+            or (graph.readers.get(name, ()) and not any(reader in kept for reader in graph.readers[name]))
+        ]
+        used = any(name in results or any(reader in kept for reader in graph.readers.get(name, ())) for name in names)
+        results.update(dict.fromkeys(wanted if wanted or used else names[:1]))
+    return list(results)
+
+
+def _typed(graph: Graph, name: str) -> onnx.ValueInfoProto | None:
+    """A value's name and type: as declared when the model has open dimensions, as recorded otherwise."""
+    found = _declared(graph, name) or type_of(graph.subject.values.get(name))
+    if found is None and name in graph.told and graph.told[name].tensor_type.elem_type:
+        found = graph.told[name]
+    return None if found is None else onnx.ValueInfoProto(name=name, type=found)
+
+
+def _declared(graph: Graph, name: str) -> onnx.TypeProto | None:
+    """The type that the model itself tells, when it is whole."""
+    told = graph.outputs[name].type if name in graph.outputs else graph.told.get(name)
+    if told is None or told.WhichOneof("value") is None:
+        return None
+    whole = not told.HasField("tensor_type") or (told.tensor_type.elem_type and told.tensor_type.HasField("shape"))
+    return told if whole else None
+
+
+def type_of(value: Any) -> onnx.TypeProto | None:
+    """The static type of a recorded value; None for one whose type its value does not tell (an empty sequence, say)."""
+    if isinstance(value, np.ndarray):
+        return helper.make_tensor_type_proto(NUMBERS[dtype_name(value)], value.shape)
+    if isinstance(value, list) and value:
+        element = type_of(value[0])
+        if element is None:
+            return None
+        if element.HasField("tensor_type"):
+            element.tensor_type.ClearField("shape")  # the elements of a sequence may differ in shape
+        return helper.make_sequence_type_proto(element)
+    return None
+
+
+def shell(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model without its graph's content, its functions and what only people read."""
+    bare = onnx.ModelProto(ir_version=model.ir_version)
+    bare.opset_import.extend(model.opset_import)
+    bare.graph.name = model.graph.name
+    return bare
+
+
+def keep_functions(source: onnx.ModelProto, model: onnx.ModelProto) -> None:
+    """Copy the local functions that the model calls, directly or through others."""
+    if not source.functions:
+        return
+    functions = {(function.domain, function.name): function for function in source.functions}
+    called: set[tuple[str, str]] = set()
+    left = [(node.domain, node.op_type) for node in all_nodes(model.graph.node)]
+    while left:
+        key = left.pop()
+        if key in functions and key not in called:
+            called.add(key)
+            left += ((node.domain, node.op_type) for node in all_nodes(functions[key].node))
+    model.functions.extend(function for key, function in functions.items() if key in called)
+
+
+def inner_operators(node: onnx.NodeProto) -> list[str]:
+    """The operators of a node and of its bodies."""
+    found = [node.op_type]
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            found += (item.op_type for item in all_nodes(attribute.g.node))
+    return found

@@ -1,0 +1,234 @@
+"""What "smaller" means: one explicit total order over subjects.
+
+The parts of the key, the weightiest first: nodes (bodies and functions included), graph inputs, graph outputs, tensor elements
+that are stored (inputs, initializers, constants), complexity of attributes, rank of dtypes, complexity of stored values,
+dimensions without a size, versions asked for (opset, IR), bytes of the model, and at last the bytes themselves, so that two
+different models are never equal. A reduction ends because every step it takes makes this key smaller.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, TensorProto
+
+from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.model.tensors import DTYPES, elements, read_tensor
+from opsieve.reducer.problem.subject import Subject
+
+# How far a dtype is from what every compiler handles best; those that are not here come last.
+DTYPE_RANKS = {
+    name: rank
+    for rank, names in enumerate(
+        (
+            ("float32",),
+            ("int32",),
+            ("int64", "bool"),
+            ("float64",),
+            ("float16", "uint8", "int8"),
+            ("bfloat16", "uint32", "uint64", "int16", "uint16", "string"),
+            ("complex64", "complex128"),
+        )
+    )
+    for name in names
+}
+_LAST_RANK = 7
+_SLICE = 1 << 20  # elements looked at at once
+_SMALL = 1 << 12  # bytes of an array whose complexity is remembered
+
+
+def simpler(candidate: Subject, than: Subject) -> bool:
+    """Whether the candidate's key is strictly smaller."""
+    for part in _PARTS:
+        a, b = part(candidate), part(than)
+        if a != b:
+            return bool(a < b)  # type: ignore[operator]  # both are of the same type
+    return False
+
+
+def count_nodes(model: onnx.ModelProto) -> tuple[int, int]:
+    """Nodes of the main graph, and those inside bodies and local functions."""
+    outer = len(model.graph.node)
+    return outer, sum(1 for _ in _nodes(model)) - outer
+
+
+def value_complexity(array: "np.ndarray[Any, Any]") -> int:
+    """How hard the values of an array are to read: 0 for zeros, and more for each one, small integer, other number, in this order.
+
+    A further term counts distinct values, so that a splat is simpler than anything of its kind.
+    """
+    if array.size == 0:
+        return 0
+    if array.dtype.kind in "OUS":
+        return sum(1 + len(str(item)) for item in array.ravel().tolist())
+    total = 0
+    flat = array.ravel()
+    if flat.nbytes <= _SMALL:
+        return _known(flat.dtype, flat.tobytes())
+    for start in range(0, flat.size, _SLICE):
+        total += _complexity(flat[start : start + _SLICE])
+    return total
+
+
+@lru_cache(maxsize=4096)
+def _known(dtype: "np.dtype[Any]", data: bytes) -> int:
+    """The complexity of a small array: nearly all of a candidate's tensors are those of the subject that it was made of."""
+    return _complexity(np.frombuffer(data, dtype))
+
+
+def _complexity(flat: "np.ndarray[Any, Any]") -> int:
+    with np.errstate(all="ignore"):
+        if flat.dtype.kind == "c":
+            return _complexity(flat.real) + _complexity(flat.imag)
+        wide = flat.astype(np.float64)
+        size = np.abs(wide)
+        cost = np.full(wide.shape, 40.0)  # NaN, infinity and long fractions
+        thousand = wide * 1000
+        cost[thousand == np.rint(thousand)] = 20
+        half = wide * 2
+        cost[half == np.rint(half)] = 12
+        whole = wide == np.rint(wide)
+        cost[whole] = 3 + np.minimum(np.ceil(np.log2(size[whole] + 1)), 60)
+        cost[wide == 1] = 1
+        cost[wide == 0] = 0
+        cost += (wide < 0) * 1.0
+    return int(cost.sum()) + 2 * (len(np.unique(wide)) - 1)
+
+
+def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    yield from all_nodes(model.graph.node)
+    for function in model.functions:
+        yield from all_nodes(function.node)
+
+
+def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
+    yield model.graph
+    for node in _nodes(model):
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.GRAPH:
+                yield attribute.g
+            yield from attribute.graphs
+
+
+def _stored(model: onnx.ModelProto) -> Iterator[TensorProto]:
+    for graph in _graphs(model):
+        yield from graph.initializer
+        for sparse in graph.sparse_initializer:
+            yield sparse.values
+            yield sparse.indices
+    for node in _nodes(model):
+        for attribute in node.attribute:
+            if attribute.HasField("t"):  # not where a function's parameter stands for it
+                yield attribute.t
+            yield from attribute.tensors
+
+
+def _arrays(values: Iterable[Any]) -> Iterator["np.ndarray[Any, Any]"]:
+    for value in values:
+        if isinstance(value, list):
+            yield from _arrays(value)
+        elif value is not None:
+            yield np.asarray(value)
+
+
+def _count(subject: Subject) -> int:
+    return sum(1 for _ in _nodes(subject.model))
+
+
+def _inputs(subject: Subject) -> int:
+    return len(subject.model.graph.input)
+
+
+def _outputs(subject: Subject) -> int:
+    return len(subject.model.graph.output)
+
+
+def _elements(subject: Subject) -> int:
+    stored = sum(max(0, elements(tensor.dims)) for tensor in _stored(subject.model))
+    return stored + sum(array.size for array in _arrays(subject.inputs.values()))
+
+
+def _attributes(subject: Subject) -> int:
+    return sum(_attribute(attribute) for node in _nodes(subject.model) for attribute in node.attribute)
+
+
+def _attribute(attribute: AttributeProto) -> int:
+    if attribute.type == AttributeProto.INT:
+        return 1 + _integer(attribute.i)
+    if attribute.type == AttributeProto.INTS:
+        return 1 + sum(1 + _integer(item) for item in attribute.ints)
+    if attribute.type == AttributeProto.FLOAT:
+        return 1 + _complexity(np.array([attribute.f]))
+    if attribute.type == AttributeProto.FLOATS:
+        return 1 + sum(1 + _complexity(np.array([item])) for item in attribute.floats)
+    if attribute.type == AttributeProto.STRING:
+        return 1 + len(attribute.s)
+    if attribute.type == AttributeProto.STRINGS:
+        return 1 + sum(1 + len(item) for item in attribute.strings)
+    return 1
+
+
+def _integer(value: int) -> int:
+    return abs(value).bit_length() + (value < 0)
+
+
+def _dtypes(subject: Subject) -> int:
+    numbers = [tensor.data_type for tensor in _stored(subject.model)]
+    for graph in _graphs(subject.model):
+        numbers += (_element_type(info.type) for info in (*graph.input, *graph.output))
+    numbers += (
+        attribute.i
+        for node in _nodes(subject.model)
+        for attribute in node.attribute
+        if attribute.name in ("to", "dtype", "output_dtype") and attribute.type == AttributeProto.INT
+    )
+    return sum(DTYPE_RANKS.get(DTYPES.get(number, ""), _LAST_RANK) for number in numbers)
+
+
+def _element_type(type_: onnx.TypeProto) -> int:
+    kind = type_.WhichOneof("value")
+    if kind in ("sequence_type", "optional_type"):
+        return _element_type(getattr(type_, kind).elem_type)
+    return int(type_.tensor_type.elem_type)
+
+
+def _values(subject: Subject) -> int:
+    stored = sum(value_complexity(read_tensor(tensor)) for tensor in _stored(subject.model))
+    return stored + sum(value_complexity(array) for array in _arrays(subject.inputs.values()))
+
+
+def _open_dimensions(subject: Subject) -> int:
+    infos = [info for graph in _graphs(subject.model) for info in (*graph.input, *graph.output)]
+    return sum(not dim.HasField("dim_value") for info in infos for dim in info.type.tensor_type.shape.dim)
+
+
+def _versions(subject: Subject) -> int:
+    model = subject.model
+    imports = [*model.opset_import, *(entry for function in model.functions for entry in function.opset_import)]
+    return int(model.ir_version + sum(1 + entry.version for entry in imports))
+
+
+def _bytes(subject: Subject) -> int:
+    return int(subject.model.ByteSize())
+
+
+def _text(subject: Subject) -> bytes:
+    data: bytes = subject.model.SerializeToString(deterministic=True)
+    return data
+
+
+_PARTS: tuple[Callable[[Subject], int | bytes], ...] = (
+    _count,
+    _inputs,
+    _outputs,
+    _elements,
+    _attributes,
+    _dtypes,
+    _values,
+    _open_dimensions,
+    _versions,
+    _bytes,
+    _text,
+)

@@ -1,0 +1,120 @@
+"""Every tensor of a subject's main graph, recorded in an unoptimised run, so that any of them can become an input."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnx
+
+from opsieve.backends.judge.judging_session import NATIVE, SECOND_VOICES
+from opsieve.backends.registry import resolve
+from opsieve.backends.target import Target
+from opsieve.backends.workers.workers import Workers
+from opsieve.gen.model.program import Program
+from opsieve.gen.model.tensors import Value
+from opsieve.reducer.problem.graph import Graph, keep_functions, shell
+from opsieve.reducer.problem.subject import Recording, Subject
+
+_FEW = 64  # nodes of a model that is recorded whole at once
+_SMALL_INPUTS = 16 << 10  # bytes of inputs of a model whose values will be small too
+_WHOLE = 32 << 20  # bytes that all values together may be thought to take, for them to be recorded whole
+_TELLING = 16  # values recorded one after the other that tell how large the others are
+_ENDED = frozenset(["crash", "hang", "environment"])  # a source that ended so is not asked again
+
+
+def recorded(subject: Subject, source: Target | None, workers: Workers) -> Subject:
+    """The subject with the values of all its tensors, as far as they can be had; each is computed when it is asked for.
+
+    They come from `source`, the unoptimised build of the compiler under test; what it cannot give comes from the reference
+    evaluator, what that cannot give from onnxruntime without optimisation, and what nobody can give stays as it was. Float
+    results of optional outputs that a compiler leaves out stay unknown.
+    """
+    tape = _Tape(subject, source, workers)
+    return replace(subject, values=Recording(tape.names, tape.play))
+
+
+def complete(subject: Subject) -> bool:
+    """Whether every tensor of the main graph has a recorded value."""
+    return all(name in subject.values for node in subject.model.graph.node for name in node.output if name)
+
+
+class _Tape:
+    """What was recorded of one model so far."""
+
+    def __init__(self, subject: Subject, source: Target | None, workers: Workers):
+        self.graph = Graph(subject)
+        self.names = [name for node in subject.model.graph.node for name in node.output if name]
+        self._sources = [target for target in dict.fromkeys([source, NATIVE, *_third(source)]) if target is not None]
+        self._workers = workers
+        self._held: dict[str, Value] = {}
+        self._asked: set[str] = set()
+        self._whole = False  # whether everything was asked for at once
+
+    def play(self, names: Collection[str]) -> Mapping[str, Value]:
+        """All that is held, once these names were asked for."""
+        missing = [name for name in names if name not in self._asked]
+        if missing and not self._whole and len(missing) < len(self.names) and self._worth_it():
+            self._whole = True
+            self._record([name for name in self.names if name not in self._asked])
+            missing = [name for name in missing if name not in self._held]
+        if missing:
+            self._record(missing)
+            self._asked.update(missing)
+            old = self.graph.subject.values
+            self._held.update((name, old[name]) for name in missing if name not in self._held and name in old)
+        self._asked.update(self._held)
+        return self._held
+
+    def _worth_it(self) -> bool:
+        """Whether recording everything costs little more than recording what is asked for."""
+        if len(self.names) <= _FEW:
+            return True
+        if len(self._held) < _TELLING:
+            return _bytes(self.graph.subject.inputs) <= _SMALL_INPUTS
+        return _bytes(self._held) * len(self.names) <= _WHOLE * len(self._held)
+
+    def _record(self, names: list[str]) -> None:
+        for target in list(self._sources):
+            missing = [name for name in names if name not in self._held]
+            if not missing:
+                return
+            program, inputs = _exposed(self.graph, missing)
+            answer = self._workers.observe(target, program, inputs)
+            found = answer.outputs or {}
+            self._held.update((name, found[name]) for name in missing if found.get(name) is not None)
+            if answer.outcome in _ENDED:
+                self._sources.remove(target)
+
+
+def _third(source: Target | None) -> Iterator[Target]:
+    """Who is asked for what neither the compiler under test nor the reference can compute."""
+    for voice in SECOND_VOICES:
+        if voice.backend == "onnxruntime" and (source is None or source.backend != voice.backend):
+            yield resolve(voice)
+
+
+def _bytes(values: Mapping[str, Any]) -> int:
+    arrays = [item for value in values.values() for item in (value if isinstance(value, list) else [value])]
+    return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+
+
+def _exposed(graph: Graph, names: list[str]) -> tuple[Program, dict[str, Value]]:
+    """What computes these values, with them as outputs, and its inputs; the types of the outputs are left to the compiler."""
+    places = sorted(graph.ancestors(graph.producer[name] for name in names))
+    read = {name for place in places for name in graph.reads[place]}
+    source = graph.subject.model.graph
+    model = shell(graph.subject.model)
+    model.graph.node.extend(graph.nodes[place] for place in places)
+    model.graph.input.extend(info for info in source.input if info.name in read)
+    model.graph.initializer.extend(tensor for tensor in source.initializer if tensor.name in read)
+    model.graph.sparse_initializer.extend(item for item in source.sparse_initializer if item.values.name in read)
+    model.graph.value_info.extend(info for info in source.value_info if info.name in graph.producer)
+    model.graph.output.extend(
+        onnx.ValueInfoProto(name=name, type=graph.told[name]) if name in graph.told else onnx.ValueInfoProto(name=name)
+        for name in names
+    )
+    keep_functions(graph.subject.model, model)
+    data: bytes = model.SerializeToString()
+    inputs = {info.name: info for info in model.graph.input}
+    return Program(data), {name: value for name, value in graph.subject.inputs.items() if name in inputs}

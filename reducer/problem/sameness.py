@@ -1,0 +1,83 @@
+"""When a smaller subject still shows the same failure, and not just any.
+
+Three levels, each holding all that the one before does:
+
+    loose        the same kind of failure in the same stage (of a mismatch: in values, or in structure)
+    fingerprint  the same fingerprint (opsieve.triage.fingerprint.fingerprint): place, message and exception of an error, kind and type class
+                 of a mismatch; and what accepted the program before still accepts it
+    cure         the same builds of the compiler (its levels of optimisation) fail, and the same are well
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from opsieve.backends.judge.judging_session import STRUCTURE
+from opsieve.backends.observation import Observation
+from opsieve.backends.registry import plugin, resolve
+from opsieve.backends.target import Target
+from opsieve.backends.verdict import Kind, Mismatch, Verdict
+from opsieve.triage.fingerprint.evidence import NOTHING
+from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint, same
+
+Level = Literal["loose", "fingerprint", "cure"]
+LEVELS: tuple[Level, ...] = ("loose", "fingerprint", "cure")
+ENDS: dict[str, Kind] = {
+    "crash": "crash",
+    "hang": "hang",
+    "out-of-memory": "memory",
+    "error": "error",
+    "rejected": "error",
+}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What is kept while a subject shrinks: the verdict on the whole model and its fingerprint."""
+
+    verdict: Verdict
+    fingerprint: Fingerprint
+
+    def shown_by(
+        self,
+        verdict: Verdict,
+        observation: Observation,
+        operators: Sequence[str],
+        level: Level,
+        names: Collection[str] = frozenset(),
+    ) -> bool:
+        """Whether a failing verdict is this failure, as far as one run of the target tells; `names` are those of the program that was run."""
+        mine = self.verdict
+        if verdict.kind != mine.kind:
+            return False
+        if mine.mismatch is not None and verdict.mismatch is not None:
+            if (verdict.mismatch.what in STRUCTURE) != (mine.mismatch.what in STRUCTURE):
+                return False
+        elif verdict.stage != mine.stage:
+            return False
+        return level == "loose" or same(self.fingerprint, fingerprint(verdict, observation, operators, NOTHING, names))
+
+
+def ended(observation: Observation, like: Verdict) -> Verdict | None:
+    """The failing verdict of a run that did not end well; None for one that did, or could not be asked."""
+    kind = ENDS.get(observation.outcome)
+    if kind is None:
+        return None
+    return Verdict("fail", "", kind, observation.stage, observation.message, blame=like.blame)
+
+
+def differed(worst: Mismatch, like: Verdict) -> Verdict:
+    """The failing verdict of a run whose outputs are wrong."""
+    return Verdict("fail", "", "mismatch", "run", mismatch=worst, blame=like.blame)
+
+
+def builds(target: Target) -> tuple[Target, ...]:
+    """Other builds of the same compiler, by the options that its unoptimised build sets. Those that are well are the cure."""
+    backend = plugin(target.backend).backend
+    others = (
+        resolve(target.with_options(**{option: value}))
+        for option, plain in backend.baseline.items()
+        if plain not in backend.options[option][:1]  # what is off anyhow is no build
+        for value in backend.options[option]
+    )
+    return tuple(dict.fromkeys(other for other in others if other != target))

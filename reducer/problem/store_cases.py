@@ -1,0 +1,34 @@
+"""Cases of a store as what is to be reduced: found by what people call them, with the target that they fail on."""
+
+from pathlib import Path
+
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.triage.store.failure_record import NAME, read_told
+
+
+def place_of(what: Path, store: Path) -> Path:
+    """The case folder that a path means, or else the name of a cluster or a fingerprint in a store: its smallest case.
+
+    BadInput for a name that the store does not know, or of which it kept no case. What is neither is returned as it is.
+    """
+    if what.exists() or len(what.parts) != 1 or what.suffix or not store.is_dir():
+        return what
+    from opsieve.triage.store.queries import Queries
+
+    with Queries(store) as queries:
+        found = queries.cluster(str(what)).representative
+    if not found:
+        raise BadInput(f"of {shown(what, 120)} no case was kept in {shown(store, 120)}; name another cluster")
+    return store / found
+
+
+def target_of(place: Path) -> str:
+    """The target that a case of a store fails on; "" for any other case."""
+    return read_told(place).target if (place / NAME).is_file() else ""
+
+
+def title_of(place: Path) -> str:
+    """What to call the results of a case: its name, with the fingerprint before the number where it lies in a store."""
+    place = place.resolve()
+    name = place.name.removesuffix(".onnx")
+    return f"{place.parent.name}-{name}" if (place / NAME).is_file() else name

@@ -1,0 +1,53 @@
+"""What is being reduced: a model, the values of its inputs, and what an unoptimised run recorded of it."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import onnx
+
+from opsieve.gen.model.tensors import Value
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model with everything that an edit may need; nothing in it is ever changed in place.
+
+    `inputs` has a value for every graph input that must be fed, by name. `values` are tensors of the main graph as an
+    unoptimised run records them, in their native precision; {} when unknown. A name in `values` that the model no longer has
+    means nothing.
+    """
+
+    model: onnx.ModelProto
+    inputs: dict[str, Value]
+    values: Mapping[str, Value]
+
+
+class Recording(Mapping[str, Value]):
+    """Values by name that are recorded when they are first asked for: those of a large model can take gigabytes.
+
+    `play` is given names and returns everything recorded so far, these names among it as far as they can be had.
+    """
+
+    def __init__(self, names: Iterable[str], play: Callable[[Collection[str]], Mapping[str, Value]]):
+        self._names = dict.fromkeys(names)
+        self._play = play
+
+    def __getitem__(self, name: str) -> Value:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._play([name])[name]
+
+    def __iter__(self) -> Iterator[str]:
+        found = self._play(self._names)
+        return (name for name in self._names if name in found)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def want(self, names: Iterable[str]) -> None:
+        """Record these values, as far as they are not yet, in one go."""
+        self._play([name for name in names if name in self._names])
+
+    def only(self, names: Collection[str]) -> "Recording":
+        """The same recording, of these names alone."""
+        return Recording((name for name in self._names if name in names), self._play)

@@ -1,0 +1,55 @@
+"""Workers of one call, started while the rest of the program is still being imported: start-up is most of a short reduction."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from types import TracebackType
+
+import click
+
+from opsieve.backends.registry import resolve
+from opsieve.backends.target import BadTarget, Target
+from opsieve.backends.workers.workers import Workers
+from opsieve.backends.workers.zygote import Limits, Unavailable
+from opsieve.gen.model.bad_input import BadInput
+
+_USUAL = "onnxruntime"  # asked first when no target is named
+
+
+class Lanes:
+    """`jobs` sets of workers, of which the first is warmed up: the target named first, and the reference with the checker."""
+
+    def __init__(self, limits: Limits, jobs: int, offline: bool, targets: Sequence[str]):
+        self._stack = ExitStack()
+        self.workers = [self._stack.enter_context(Workers(limits, offline=offline, say=say)) for _ in range(jobs)]
+        pool = ThreadPoolExecutor(2)
+        self._stack.callback(pool.shutdown)
+        for target in (*_first(targets), Target("reference")):
+            pool.submit(_warm, self.workers[0], target)
+
+    def __enter__(self) -> list[Workers]:
+        return self.workers
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+
+def _warm(workers: Workers, target: Target) -> None:
+    """Start what serves a target; that it cannot be had is told when it is asked."""
+    with suppress(Unavailable, BadInput):
+        workers.version(target)
+
+
+def say(sentence: str) -> None:
+    """Tell the user something, on one line of stderr."""
+    click.echo(f"reduce: {''.join(c if c.isprintable() else ' ' for c in sentence)}", err=True)
+
+
+def _first(targets: Sequence[str]) -> list[Target]:
+    """The target that is asked first; none when its name is no good, which is told in its time."""
+    try:
+        return [resolve(targets[0] if targets else _USUAL)]
+    except BadTarget:
+        return []

@@ -1,0 +1,175 @@
+"""Mismatches behind operators that jump: excused when a rounding error explains them, not otherwise."""
+
+from typing import Any
+
+import numpy as np
+import onnx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from in_process import InProcessLab
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from opsieve.backends.compare import POLICY
+from opsieve.backends.judge.discontinuities import excuses, points, severed, shifted, tapped
+from opsieve.backends.judge.judging_session import FLOAT64, NATIVE
+from opsieve.backends.observation import Observation
+from opsieve.gen.model.program import Program
+
+F, I = TensorProto.FLOAT, TensorProto.INT64  # noqa: E741
+Values = dict[str, Any]
+
+
+def model(nodes: list[onnx.NodeProto], outputs: dict[str, int], **weights: Any) -> ModelProto:
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", F, None)],
+        [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs.items()],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+def node(operator: str, inputs: str, outputs: str, **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(operator, inputs.split(), outputs.split(), **attributes)
+
+
+class Candidate:
+    """A compiler that adds an error to one tensor and is right about everything behind it."""
+
+    def __init__(self, tensor: str, error: float, *, changes: bool = False, then: str = "", by: int = 1) -> None:
+        self.tensor, self.error, self.changes, self.then, self.by = tensor, error, changes, then, by
+        self.lab = InProcessLab()
+
+    def run(self, proto: ModelProto, feeds: Values) -> Values:
+        cut = severed(proto, [self.tensor], [value.name for value in proto.graph.output])
+        own = self.observe(NATIVE, tapped(proto, [self.tensor]), feeds).outputs or {}
+        moved = (own[self.tensor] + np.float32(self.error)).astype(own[self.tensor].dtype)
+        outputs = self.observe(NATIVE, cut, {**feeds, self.tensor: moved}).outputs or {}
+        if self.then:
+            outputs[self.then] = outputs[self.then] + self.by
+        return {name: value for name, value in outputs.items() if not name.endswith("__made")} | (
+            {self.tensor: moved} if self.tensor in [v.name for v in proto.graph.output] else {}
+        )
+
+    def observe(self, target: Any, proto: ModelProto, feeds: Values) -> Observation:
+        return self.lab.observe(target, Program(proto.SerializeToString()), feeds)
+
+    def excused(self, proto: ModelProto, feeds: Values, dtypes: dict[str, str]) -> tuple[str, ...]:
+        got = self.run(proto, feeds)
+        self.taps = 0
+
+        def ask(who: str, changed: ModelProto, inputs: Values) -> Observation:
+            if who == "candidate":
+                self.taps += 1
+                outputs = self.run(changed, inputs)
+                if self.changes:
+                    outputs = {name: value * 0 if name in dtypes else value for name, value in outputs.items()}
+                return Observation("candidate", "", "ok", outputs=outputs)
+            return self.observe({"native": NATIVE, "float64": FLOAT64}[who], changed, inputs)
+
+        return excuses(proto, feeds, got, list(dtypes), dtypes, POLICY, ask)
+
+
+FLOOR = model(
+    [node("Sigmoid", "x", "s"), node("Floor", "s", "f"), node("Mul", "f k", "y")], {"y": F}, k=np.float32([7])
+)
+NEAR = {"x": np.float32([17.0])}  # its sigmoid is 1 - 4e-8: the floor of the float32 is 1 or 0
+
+
+def test_a_floor_that_a_rounding_error_flips_is_excused_by_the_candidate_s_own_value() -> None:
+    candidate = Candidate("s", 1e-7)
+    assert candidate.excused(FLOOR, NEAR, {"y": "float32"}) == ("y",)
+    assert candidate.taps == 1
+
+
+def test_an_error_that_is_no_rounding_error_is_not_excused() -> None:
+    assert Candidate("s", 0.3).excused(FLOOR, {"x": np.float32([1.0])}, {"y": "float32"}) == ()
+
+
+def test_an_error_behind_the_jump_is_not_excused() -> None:
+    assert Candidate("s", 1e-7, then="y").excused(FLOOR, NEAR, {"y": "float32"}) == ()
+
+
+def test_reach_serves_when_asking_for_more_changes_the_answer() -> None:
+    assert Candidate("s", 1e-7, changes=True).excused(FLOOR, NEAR, {"y": "float32"}) == ("y",)
+    assert Candidate("s", 0.3, changes=True).excused(FLOOR, {"x": np.float32([1.0])}, {"y": "float32"}) == ()
+    for off in (1, -8):  # above the envelope from 0 to 7, and below it
+        assert Candidate("s", 1e-7, changes=True, then="y", by=off).excused(FLOOR, NEAR, {"y": "float32"}) == ()
+
+
+def test_an_index_between_near_ties_is_excused() -> None:
+    proto = model([node("Exp", "x", "e"), node("ArgMax", "e", "y", axis=0, keepdims=0)], {"y": I})
+    near = {"x": np.float32([1.0, 1.0, 0.0])}
+    own = Candidate("e", 0.0)
+    own.error = np.float32([0.0, 1e-6, 0.0])  # type: ignore[assignment]
+    assert own.excused(proto, near, {"y": "int64"}) == ("y",)
+    own.error = np.float32([0.0, 0.0, 9.0])  # type: ignore[assignment]
+    assert own.excused(proto, near, {"y": "int64"}) == ()
+
+
+def test_quantisation_of_a_value_on_a_boundary_is_excused_by_reach() -> None:
+    nodes = [node("Exp", "x", "e"), node("QuantizeLinear", "e s z", "q"), node("DequantizeLinear", "q s z", "y")]
+    proto = model(nodes, {"y": F}, s=np.float32(0.25), z=np.uint8(0))
+    boundary = {"x": np.log(np.float32([0.375, 3.0])).astype(np.float32)}
+    # An honest error that crosses the boundary: one step of 0.25.
+    assert Candidate("e", -1e-5).excused(proto, boundary, {"y": "float32"}) == ("y",)
+    assert Candidate("e", 1.0).excused(proto, boundary, {"y": "float32"}) == ()
+
+
+def test_exact_values_before_a_jump_leave_nothing_to_excuse() -> None:
+    proto = model([node("Transpose", "x", "t"), node("ArgMax", "t", "y", axis=0)], {"y": I})
+    assert points(proto, ["y"]).names == ()
+    assert (
+        points(
+            model([node("Conv", "x w", "c"), node("MaxPool", "c", "y", kernel_shape=[2])], {"y": F}, w=1), ["y"]
+        ).names
+        == ()
+    )
+
+
+def test_only_jumps_on_the_way_to_the_output_count() -> None:
+    nodes = [node("Exp", "x", "e"), node("Floor", "e", "f"), node("Sin", "x", "s"), node("Round", "s", "r")]
+    found = points(model(nodes, {"f": F, "r": F}), ["r"])
+    assert (found.names, found.decided) == (("s",), True)
+
+
+def test_jumps_inside_bodies_and_functions_are_points_of_their_node() -> None:
+    body = helper.make_graph([node("Floor", "e", "b")], "b", [], [helper.make_tensor_value_info("b", F, None)])
+    nodes = [node("Exp", "x", "e"), node("If", "p", "y", then_branch=body, else_branch=body)]
+    found = points(model(nodes, {"y": F}, p=True), ["y"])
+    assert (found.names, found.decided) == (("e",), False)
+    function = helper.make_function(
+        "local", "F", ["a"], ["b"], [node("Floor", "a", "b")], [helper.make_opsetid("", 21)]
+    )
+    proto = model([node("Exp", "x", "e"), node("F", "e", "y", domain="local")], {"y": F})
+    proto.functions.append(function)
+    assert points(proto, ["y"]).names == ("e",)
+
+
+def test_a_cast_between_floats_is_no_jump() -> None:
+    nodes = [node("Exp", "x", "e"), node("Cast", "e", "h", to=TensorProto.FLOAT16), node("Cast", "h", "y", to=I)]
+    assert points(model(nodes, {"y": I}), ["y"]).names == ("h",)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.floats(-5, 5, width=32), min_size=1, max_size=6))
+def test_surgery_keeps_the_meaning(values: list[float]) -> None:
+    lab = InProcessLab()
+    feeds = {"x": np.array(values, np.float32)}
+    nodes = [node("Tanh", "x", "t"), node("Round", "t", "r"), node("Exp", "r", "e"), node("Floor", "e", "y")]
+    proto = model(nodes, {"y": F, "t": F})
+
+    def ask(changed: ModelProto, more: Values) -> Values:
+        return lab.observe(FLOAT64, Program(changed.SerializeToString()), {**feeds, **more}).outputs or {}
+
+    plain = ask(tapped(proto, ["t", "e"]), {})
+    cut = ask(severed(proto, ["t", "e"], ["y"]), {"t": plain["t"], "e": plain["e"]})
+    moved = ask(shifted(proto, ["t", "e"], ["y"]), {"t__shift": np.zeros(()), "e__shift": np.zeros(())})
+    for other in (cut, moved):
+        np.testing.assert_array_equal(other["y"], plain["y"])
+        np.testing.assert_array_equal(other["t__made"], plain["t"])
+        np.testing.assert_array_equal(other["e__made"], plain["e"])
+    # and a value fed from outside is what its users see
+    assert (ask(severed(proto, ["e"], ["y"]), {"e": plain["e"] + 1})["y"] == plain["y"] + 1).all()
+    assert (ask(shifted(proto, ["e"], ["y"]), {"e__shift": np.ones(())})["y"] == plain["y"] + 1).all()

@@ -1,0 +1,157 @@
+"""What a compiler has: probed on the fake one and on onnxruntime, kept, gone on with, and asked while programs are made."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from opsieve.backends.probing.operator_support import (
+    Prober,
+    Support,
+    both,
+    explained,
+    kin,
+    probed,
+    probes,
+    signature,
+    tables,
+)
+from opsieve.backends.registry import resolve
+from opsieve.backends.target import Target
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.build.graph_builder import Body, Node
+from opsieve.gen.generation.random_graph import Wish
+from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.operators.catalogue import operators
+from opsieve.gen.spec.declaration import Tensor
+from opsieve.gen.strategies.registry import generate
+
+ONLY = ("Relu", "Erf", "Cast", "Concat")
+LACKING = resolve(Target.parse("fake:unsupported@Erf"))
+
+
+def test_what_is_refused_is_told_and_not_generated(workers: Workers, tmp_path: Path) -> None:
+    (support,) = probed(workers, [LACKING], ONLY, ("float32", "int64"), tmp_path)
+    assert {told.split()[0] for told in support.reasons} == {"Erf"}
+    assert {told.split()[0] for told in support.known} == set(ONLY)
+    assert all(line.startswith("Erf-") and "Erf" in line for line in explained(support))
+    met: Counter[str] = Counter()
+    for seed in range(30):
+        wish = Wish(nodes=8, only=frozenset(ONLY), dtypes=frozenset({"float32", "int64"}), supports=both([support]))
+        met.update(node.op_type for node in all_nodes(generate("isra", seed, wish).program.proto.graph.node))
+    assert met["Relu"] > 20
+    assert met["Concat"] > 20
+    assert not met["Erf"]
+
+
+def test_what_is_there_and_fails_is_told_and_left_out_for_sound_programs_only(workers: Workers, tmp_path: Path) -> None:
+    """An error, and another shape than the declared one, which is an error of whoever reads the result."""
+    failing = resolve(Target.parse("fake:error@Erf+shape@Relu"))
+    (support,) = probed(workers, [failing], ONLY, ("float32",), tmp_path)
+    assert not support.reasons
+    assert {told.split()[0] for told in support.broken} == {"Erf", "Relu"}
+    assert any(line.startswith("Relu-") and "broken: gives [" in line for line in explained(support))
+    sound = support.soundly()
+    assert tables([sound]) != tables([support])
+    x = [Tensor("x", "float32", (2, 3))]
+    for name in ONLY:
+        attrs = {"Cast": {"to": 7}, "Concat": {"axis": 0}}.get(name, {})
+        for found in (support.allows, both([support, support])):
+            assert found is not None
+            assert found(operators()[name], x, attrs, 18)
+        for found in (sound.allows, both([sound, sound])):
+            assert found is not None
+            assert found(operators()[name], x, attrs, 18) == (name in ("Cast", "Concat"))
+
+
+def test_signatures_that_differ_in_further_inputs_are_kin_where_an_attribute_chooses_the_kernel() -> None:
+    assert kin("Resize 19 int8,-,float32 mode=cubic") == kin("Resize 19 int8,int64 mode=cubic")
+    assert kin("MaxPool 12 float32 auto_pad=VALID dilated") != kin("MaxPool 12 float32 auto_pad=VALID")
+    assert kin("MaxPool 12 float32 auto_pad=VALID dilated") == kin("MaxPool 12 int8 auto_pad=VALID dilated")
+    assert kin("Pow 15 float32,int32") != kin("Pow 15 float32,float32")
+
+
+def test_a_probe_goes_on_where_it_was_left_even_after_half_a_line(workers: Workers, tmp_path: Path) -> None:
+    wanted = probes(ONLY, ("float32", "int64", "bool"))
+    first = Prober(workers, LACKING, tmp_path)
+    next(iter(first.run(wanted[:3])))
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes() + b'\n["Cast 25 bo')
+    second = Prober(workers, LACKING, tmp_path)
+    assert len(second.missing(wanted)) == len(wanted) - 3
+    assert list(second.run(wanted))[-1] == len(wanted)
+    assert not Prober(workers, LACKING, tmp_path).missing(wanted)
+    whole = Prober(workers, LACKING, tmp_path / "other")
+    list(whole.run(wanted))
+    assert whole.support(wanted) == second.support(wanted)
+    assert tables([whole.support(wanted)]) == tables([second.support(wanted)])
+
+
+def support(refused: str = "", known: str = "Relu 14 float32", dtypes: frozenset[str] | None = None) -> Support:
+    reasons = {told: "no" for told in refused.split(";") if told}
+    doubtful = frozenset(" ".join(told.split()[:2]) for told in reasons)
+    return Support("fake", "1", reasons, {}, frozenset({*known.split(";"), *reasons}), doubtful, dtypes)
+
+
+def allowed(found: Support, dtype: str) -> bool:
+    return found.allows(operators()["Relu"], [Tensor("x", dtype, (2, 3))], {}, 18)
+
+
+def test_what_was_not_met_is_allowed_unless_others_of_its_operator_were_refused() -> None:
+    assert allowed(support(), "float32")
+    assert allowed(support(), "int8")
+    one = support("Relu 14 float16")
+    assert allowed(one, "float32")
+    assert not allowed(one, "float16")
+    assert not allowed(one, "int8")
+    assert not allowed(support(dtypes=frozenset({"float32"})), "int8")
+    every = both([support(), one])
+    assert every is not None
+    x = [Tensor("x", "float16", (2,))]
+    assert not every(operators()["Relu"], x, {}, 18)
+    assert both([]) is None
+
+
+def test_a_signature_holds_what_chooses_a_kernel() -> None:
+    x, n = Tensor("x", "float32", (2, 3)), Tensor("n", "int64", (1,))
+    there = operators()
+    assert signature(there["Cast"], [x], {"to": 10}, 13) == "Cast 13 float32 to=10"
+    assert signature(there["Concat"], [x, x, x], {"axis": 0}, 13) == "Concat 13 float32"
+    assert signature(there["Slice"], [x, n, n, None, n], {}, 13) == "Slice 13 float32,int64,int64,int64"
+    body = Body((), [Node("Identity", "", [x], [x], {}, "n")], [x])
+    assert signature(there["SequenceMap"], [x], {"body": body}, 18) == "SequenceMap 17 float32 body=Identity"
+    attrs = {"auto_pad": "SAME_UPPER", "dilations": [1, 2]}
+    assert signature(there["Conv"], [x, x], attrs, 18) == "Conv 11 float32,float32 auto_pad=SAME_UPPER dilated"
+
+
+def test_onnxruntime_runs_what_its_table_allows(workers: Workers, tmp_path: Path) -> None:
+    ort = resolve(Target.parse("onnxruntime:disable_all"))
+    only = frozenset({"OneHot", "EyeLike", "Where", "BatchNormalization", "RNN", "Resize", "Mod", "Sin"})
+    supports = probed(workers, [ort], sorted(only), None, tmp_path)
+    assert any(told.startswith("OneHot") for told in supports[0].reasons)
+    wish = Wish(nodes=6, only=only, supports=both(supports))
+    tests = [Test(case.program, case.inputs) for case in (generate("isra", seed, wish) for seed in range(150))]
+    outcomes = Counter(answer.outcome for answer in workers.observe_many(ort, tests))
+    assert outcomes["unsupported"] <= 1
+    without = [generate("isra", seed, Wish(nodes=6, only=only)) for seed in range(60)]
+    refused = [
+        answer.outcome
+        for answer in workers.observe_many(ort, [Test(case.program, case.inputs) for case in without])
+        if answer.outcome == "unsupported"
+    ]
+    assert len(refused) > 10
+
+
+def test_sequences_beside_bfloat16_are_read(workers: Workers) -> None:
+    for seed in range(200):
+        case = generate("isra", seed, Wish(nodes=12, only=frozenset({"SequenceConstruct", "Identity"})))
+        kinds = {output.type.WhichOneof("value") for output in case.program.proto.graph.output}
+        if "sequence_type" in kinds and any(str(value.dtype) == "bfloat16" for value in case.inputs.values()):
+            plain = [o for o in case.program.proto.graph.output if o.type.WhichOneof("value") == "sequence_type"]
+            if all(o.type.sequence_type.elem_type.tensor_type.elem_type in (1, 7) for o in plain):
+                answer = workers.observe(Target.parse("onnxruntime"), case.program, case.inputs)
+                assert (answer.outcome, answer.message) == ("ok", "")
+                assert answer.outputs is not None
+                assert isinstance(answer.outputs[plain[0].name], list)
+                return
+    pytest.fail("no seed has such a program")

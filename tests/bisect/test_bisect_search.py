@@ -1,0 +1,298 @@
+"""The search, the ends and the driver, on histories whose truth is known."""
+
+import math
+import random
+from collections.abc import Callable, Generator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opsieve.bisect.search.ends import Ends, settle_ends
+from opsieve.bisect.search.reproduction_rate import Chance
+from opsieve.bisect.search.search import Answer, Chain, Direction, Graph, Search, capacity, telling_share
+from opsieve.bisect.search.search_loop import Outcome, bisection
+from opsieve.gen.model.bad_input import BadInput
+
+BAD, GOOD, UNTESTABLE = Answer.BAD, Answer.GOOD, Answer.UNTESTABLE
+SHAPES = st.tuples(st.integers(2, 60), st.randoms(use_true_random=False), st.floats(0, 0.5))
+
+
+def drive(talk: Generator[Any, Any, Any], test: Callable[[int], Answer], asked: list[int] | None = None) -> Any:
+    """Answer a generator's questions until it returns; with `asked`, note them."""
+    wanted = next(talk)
+    while True:
+        versions = wanted[0] if isinstance(wanted, tuple) else wanted
+        if asked is not None:
+            asked += versions
+        try:
+            wanted = talk.send([test(version) for version in versions])
+        except StopIteration as stop:
+            return stop.value
+
+
+def bisect(timeline: list[Answer], asked: list[int] | None = None, **options: Any) -> Outcome:
+    outcome = drive(bisection(len(timeline), **options), timeline.__getitem__, asked)
+    assert isinstance(outcome, Outcome)
+    return outcome
+
+
+def ends(timeline: list[Answer], good: int | None = None, bad: int | None = None) -> Ends:
+    found = drive(settle_ends(len(timeline), good, bad), timeline.__getitem__)
+    assert isinstance(found, Ends)
+    return found
+
+
+def row(text: str) -> list[Answer]:
+    return [{"g": GOOD, "b": BAD, "-": UNTESTABLE}[letter] for letter in text]
+
+
+@settings(deadline=None)
+@given(st.integers(2, 3000), st.data())
+def test_a_row_takes_the_logarithm(count: int, data: st.DataObject) -> None:
+    culprit = data.draw(st.integers(1, count - 1))
+    backwards = data.draw(st.booleans())
+    timeline = [(GOOD if backwards else BAD) if v >= culprit else (BAD if backwards else GOOD) for v in range(count)]
+    asked: list[int] = []
+    outcome = bisect(timeline, asked)
+    assert outcome.first == (culprit,)
+    assert outcome.last_before == culprit - 1
+    assert outcome.ends.direction is (Direction.FIX if backwards else Direction.REGRESSION)
+    assert len(asked) <= math.ceil(math.log2(count - 1)) + 2 if count > 2 else 2
+    assert len(set(asked)) == len(asked)
+
+
+@settings(deadline=None)
+@given(st.integers(2, 800), st.integers(2, 7), st.data())
+def test_more_workers_take_fewer_rounds(count: int, width: int, data: st.DataObject) -> None:
+    culprit = data.draw(st.integers(1, count - 1))
+    search = Search(Chain(count), prior=[0.0] + [1.0] * (count - 1), width=width)
+    rounds = 0
+    while versions := search.ask():
+        rounds += 1
+        assert len(versions) <= width
+        for version in versions:
+            search.tell(version, BAD if version >= culprit else GOOD)
+    assert search.finding is not None
+    assert search.finding.candidates == (culprit,)
+    assert rounds <= math.ceil(math.log(count, width + 1)) + 1
+
+
+@settings(deadline=None)
+@given(SHAPES)
+def test_untestable_versions_leave_the_smallest_provable_set(shape: tuple[int, random.Random, float]) -> None:
+    count, rng, share = shape
+    culprit = rng.randrange(1, count)
+    timeline = [BAD if v >= culprit else GOOD for v in range(count)]
+    timeline[1:-1] = [UNTESTABLE if rng.random() < share else answer for answer in timeline[1:-1]]
+    last_good = max(v for v in range(culprit) if timeline[v] is GOOD)
+    first_bad = min(v for v in range(culprit, count) if timeline[v] is BAD)
+    outcome = bisect(timeline)
+    assert outcome.first == tuple(range(last_good + 1, first_bad + 1))
+    assert outcome.last_before == last_good
+
+
+def graph(count: int, rng: random.Random) -> list[list[int]]:
+    """Parents with merges; the last version has every other among its ancestors."""
+    parents: list[list[int]] = [[]]
+    for version in range(1, count - 1):
+        above = {rng.randrange(max(0, version - 6), version)}
+        if rng.random() < 0.3:
+            above.add(rng.randrange(version))
+        parents.append(sorted(above))
+    heads = set(range(count - 1)) - {parent for above in parents for parent in above}
+    parents.append(sorted(heads))
+    return parents
+
+
+def provable(parents: list[list[int]], timeline: list[Answer], start: list[int]) -> set[int]:
+    """The candidates that agree with every testable version, by definition."""
+    history = Graph(parents)
+    reach = [set(np.flatnonzero(history.reach(v)).tolist()) for v in range(len(parents))]
+    return {
+        c
+        for c in start
+        if all(answer is UNTESTABLE or (c in reach[v]) == (answer is BAD) for v, answer in enumerate(timeline))
+    }
+
+
+@settings(deadline=None)
+@given(SHAPES, st.booleans())
+def test_merges_and_untestable_versions_leave_the_smallest_provable_set(
+    shape: tuple[int, random.Random, float], some_untestable: bool
+) -> None:
+    count, rng, share = shape
+    count = max(count, 3)
+    parents = graph(count, rng)
+    history = Graph(parents)
+    culprit = rng.randrange(1, count)
+    timeline = [BAD if history.reach(v)[culprit] else GOOD for v in range(count)]
+    if some_untestable:
+        timeline[1:-1] = [UNTESTABLE if rng.random() < share else answer for answer in timeline[1:-1]]
+    search = Search(history, prior=[0.0] + [1.0] * (count - 1))
+    while versions := search.ask():
+        search.tell(versions[0], timeline[versions[0]])
+    assert search.finding is not None
+    assert set(search.finding.candidates) == provable(parents, timeline, list(range(1, count)))
+    if not some_untestable:
+        assert search.finding.candidates == (culprit,)
+
+
+def test_a_graph_that_is_a_row_is_searched_as_one() -> None:
+    size = 40
+    row, graph = Chain(size), Graph([[v - 1] if v else [] for v in range(size)])
+    weights = np.random.default_rng(0).random(size)
+    versions = np.arange(size)
+    assert np.allclose(row.mass(weights, versions), graph.mass(weights, versions))
+    testable = np.random.default_rng(1).random(size) < 0.6
+    same = [np.unique(history.groups(testable), return_inverse=True)[1] for history in (row, graph)]
+    pairs = set(zip(same[0].tolist(), same[1].tolist(), strict=True))
+    assert len(pairs) == len(set(same[0].tolist())) == len(set(same[1].tolist()))
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+@pytest.mark.parametrize("chance", [0.9, 0.5])
+def test_a_failure_that_shows_now_and_then(chance: float, direction: Direction) -> None:
+    rng, count, right, tests = random.Random(7), 200, 0, 0
+    for _ in range(60):
+        culprit = rng.randrange(count)
+        search = Search(Chain(count), direction=direction, chance=chance, confidence=0.95)
+        while versions := search.ask():
+            failing = (versions[0] >= culprit) == (direction is Direction.REGRESSION)
+            search.tell(versions[0], BAD if failing and rng.random() < chance else GOOD)
+        assert search.finding is not None
+        assert search.finding.confidence >= 0.95
+        right += search.finding.candidates == (culprit,)
+        tests += search.tests
+    assert right >= 53  # 57 expected, binomial: fewer than 53 happens once in 40 such tests, and the seed is fixed
+    assert tests / 60 <= 1.5 * math.log2(count) / capacity(chance)
+
+
+def test_a_good_end_that_fails_now_and_then_is_named() -> None:
+    rng = random.Random(3)
+    outcome = drive(
+        bisection(100, good=10, bad=90, chance=0.5), lambda v: BAD if v >= 5 and rng.random() < 0.5 else GOOD
+    )
+    assert outcome.finding is None or 10 not in outcome.first
+    assert outcome.ends.wrong == ((10, BAD),) or outcome.first == (5,)
+
+
+def test_a_prior_moves_the_first_question() -> None:
+    prior = np.ones(1000)
+    prior[800:810] = 1000
+    assert 800 <= Search(Chain(1000), prior=prior).ask()[0] < 810
+
+
+def test_contradicting_answers_are_noticed() -> None:
+    search = Search(Chain(10))
+    search.tell(5, BAD)
+    with pytest.raises(ValueError, match="contradict"):
+        search.tell(7, GOOD)
+
+
+@pytest.mark.parametrize(
+    ("text", "good", "bad", "old", "new", "wrong"),
+    [
+        ("gggggbbbbb", 0, 9, 0, 9, ()),
+        ("gggbbbbbbbbbbbb", 8, 14, 2, 8, ((8, BAD),)),  # the good end is bad: an older one is found
+        ("gggggggggggbbbb", 0, 4, 4, 12, ((4, GOOD),)),  # the bad end is good: a newer one
+        ("bbbbbggggg", 9, 0, 0, 9, ()),  # a fix, named so
+        ("bbbbbggggg", 0, 9, 0, 9, ((0, BAD), (9, GOOD))),  # a fix, named the other way round
+        ("bbbbb-----ggggg", 7, 2, 2, 14, ((7, UNTESTABLE),)),
+    ],
+)
+def test_ends(text: str, good: int, bad: int, old: int, new: int, wrong: tuple[tuple[int, Answer], ...]) -> None:
+    found = ends(row(text), good, bad)
+    assert (row(text)[found.old], row(text)[found.new]) == (row(text)[old], row(text)[new])
+    assert found.wrong == wrong
+    assert not found.trouble
+
+
+@pytest.mark.parametrize(
+    ("text", "good", "bad", "trouble"),
+    [
+        ("bbbbbbbbbb", None, None, "always"),
+        ("gggggggggg", None, None, "never"),
+        ("----------", None, None, "untestable"),
+        ("bbbbbbbbbb", 4, 9, "always"),
+        ("gggggggggg", 0, 5, "never"),
+        ("-----bbbbb", None, None, "always"),
+        ("g", None, None, "never"),
+        ("--", 0, 1, "untestable"),
+    ],
+)
+def test_ends_with_trouble(text: str, good: int | None, bad: int | None, trouble: str) -> None:
+    found = ends(row(text), good, bad)
+    assert found.trouble == trouble
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.text("gb-", min_size=1, max_size=40), st.data())
+def test_whatever_the_timeline_a_change_that_is_named_is_there(text: str, data: st.DataObject) -> None:
+    timeline = row(text)
+    place = st.none() | st.integers(0, len(text) - 1)
+    asked: list[int] = []
+    outcome = bisect(timeline, asked, good=data.draw(place), bad=data.draw(place))
+    assert len(set(asked)) == len(asked)
+    if outcome.finding is None:
+        assert outcome.ends.trouble
+        return
+    before, after = timeline[outcome.last_before], timeline[outcome.first[-1]]
+    assert {before, after} == {GOOD, BAD}
+    assert (after is BAD) == (outcome.ends.direction is Direction.REGRESSION)
+    assert all(timeline[v] is UNTESTABLE for v in outcome.first[:-1])
+    assert outcome.first == tuple(range(outcome.last_before + 1, outcome.first[-1] + 1))
+
+
+@settings(deadline=None)
+@given(st.integers(0, 33), st.sampled_from(["regression", "fix"]))
+def test_thirty_five_releases_take_at_most_eight_probes(culprit: int, kind: str) -> None:
+    before, after = (GOOD, BAD) if kind == "regression" else (BAD, GOOD)
+    asked: list[int] = []
+    outcome = bisect([before] * (culprit + 1) + [after] * (34 - culprit), asked)
+    assert outcome.first == (culprit + 1,)
+    assert len(asked) <= 8
+
+
+def test_the_channel() -> None:
+    assert capacity(1.0) == 1.0
+    assert telling_share(1.0) == 0.5
+    assert [round(math.log2(1000) / capacity(p), 1) for p in (0.9, 0.5, 0.3, 0.1)] == [13.1, 31.0, 56.3, 181.7]
+
+
+def test_a_graph_that_is_too_large_is_refused() -> None:
+    with pytest.raises(BadInput, match="first parents"):
+        Graph([[]] * 40_001)
+
+
+@pytest.mark.parametrize("chance", [0.9, 0.5, 0.3])
+def test_a_chance_that_must_be_learnt(chance: float) -> None:
+    """What is stated holds though the chance is known from a few runs only, and the search learns it."""
+    rng = random.Random(7)
+    right = stated = learnt = 0.0
+    runs = 40
+    for _ in range(runs):
+        failures = tried = 0
+        while not Chance(failures, tried).settled:
+            tried += 1
+            failures += rng.random() < chance
+        culprit = rng.randrange(200)
+        search = Search(Chain(200), chance=Chance(failures, tried), confidence=0.95)
+        while versions := search.ask():
+            bad = versions[0] >= culprit and rng.random() < chance
+            search.tell(versions[0], Answer.BAD if bad else Answer.GOOD)
+        assert search.finding is not None
+        right += search.finding.candidates == (culprit,)
+        stated += search.finding.confidence
+        learnt += search.chance
+    assert right >= stated - 3 * (runs * 0.05 * 0.95) ** 0.5
+    assert abs(learnt / runs - chance) < 0.12
+
+
+def test_a_belief_is_a_distribution_about_what_was_seen() -> None:
+    for failures, runs in ((0, 0), (4, 4), (4, 13), (1, 40)):
+        belief = Chance(failures, runs).belief
+        assert sum(share for _, share in belief) == pytest.approx(1)
+        assert sum(value * share for value, share in belief) == pytest.approx(Chance(failures, runs).mean, abs=0.01)

@@ -1,0 +1,240 @@
+"""Sightings, transitions, the journal, the blame of passes, and both commands."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+from opsieve.backends.registry import resolve
+from opsieve.backends.releases.releases import ReleaseStore
+from opsieve.backends.target import Target
+from opsieve.backends.workers.workers import Workers
+from opsieve.bisect.search.search import Answer
+from opsieve.bisect.sources.journal import Journal, case_digest
+from opsieve.bisect.sources.outcome import Sighting, answer
+from opsieve.bisect.sources.release_source import Releases, backend_of, releases_of
+from opsieve.bisect.sources.transitions import monotone, transitions
+from opsieve.bisect.sources.version_sequence import place_of
+from opsieve.gen.case.case import Case, save
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.program import Program
+
+FINE, LOST = Sighting("fine", symptom="ok"), Sighting("untestable", symptom="environment")
+WRONG = Sighting("fails", "k1", "mismatch value", "value mismatch", "done")
+RAISES = Sighting("fails", "k2", "error run x", "error at run", "run")
+STOPS = Sighting("fails", "k3", "error compile y", "error at compile", "compile")
+
+
+@pytest.mark.parametrize(
+    ("seen", "wanted", "expected"),
+    [
+        (FINE, WRONG, Answer.GOOD),
+        (LOST, WRONG, Answer.UNTESTABLE),
+        (WRONG, WRONG, Answer.BAD),
+        (RAISES, WRONG, Answer.UNTESTABLE),  # it ends before a wrong result could be seen
+        (STOPS, RAISES, Answer.UNTESTABLE),
+        (WRONG, RAISES, Answer.GOOD),  # it got past the place of the error
+        (RAISES, STOPS, Answer.GOOD),
+        (STOPS, None, Answer.BAD),
+    ],
+)
+def test_another_failure_is_never_bad(seen: Sighting, wanted: Sighting | None, expected: Answer) -> None:
+    assert answer(seen, wanted) is expected
+
+
+def test_every_change_is_told_once() -> None:
+    row = [LOST, FINE, None, WRONG, WRONG, RAISES, LOST, FINE, FINE]
+    found = transitions("abcdefghi", row)
+    assert [(t.kind, t.last_before, t.first_after, t.exact) for t in found] == [
+        ("regression", "b", "d", False),
+        ("symptom", "e", "f", True),
+        ("fix", "f", "h", False),
+    ]
+    assert not monotone(found)
+    assert monotone(found[:2])
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from([FINE, LOST, WRONG, RAISES, None]), max_size=20))
+def test_transitions_lead_from_one_to_the_next(row: list[Sighting | None]) -> None:
+    found = transitions([str(place) for place in range(len(row))], row)
+    assert all(a.after == b.before and int(a.first_after) <= int(b.last_before) for a, b in itertools.pairwise(found))
+    known = [item for item in row if item is not None and item is not LOST]
+    assert len(found) == sum(a != b for a, b in itertools.pairwise(known))
+
+
+def test_a_journal_keeps_what_was_seen(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, {"case": "x"})
+    assert journal.get("1.2.0") is None
+    journal.put("1.2.0", WRONG, 0.5)
+    journal.put("1.2.0", FINE, 0.5, turn=1)
+    again = Journal(tmp_path, {"case": "x"})
+    assert (again.get("1.2.0"), again.get("1.2.0", 1), again.get("1.2.0", 2)) == (WRONG, FINE, None)
+    assert Journal(tmp_path, {"case": "y"}).get("1.2.0") is None
+
+
+def test_a_journal_keeps_conclusions(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, {})
+    assert journal.conclusion("passes-1.0") is None
+    journal.conclude("passes-1.0", {"guilty_passes": ["Fuse"]})
+    assert Journal(tmp_path, {}).conclusion("passes-1.0") == {"guilty_passes": ["Fuse"]}
+    next(journal.folder.glob("conclusion-*")).write_text("[1]")
+    assert journal.conclusion("passes-1.0") is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}', "\xff"])
+def test_a_damaged_probe_counts_as_none(tmp_path: Path, text: str) -> None:
+    journal = Journal(tmp_path, {})
+    journal.put("1.0", WRONG, 0.1)
+    next(journal.folder.glob("1.0-*.json")).write_text(text, encoding="latin-1")
+    assert journal.get("1.0") is None
+
+
+def test_hostile_versions_stay_in_the_folder(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "root", {})
+    journal.put("../../evil", WRONG, 0.1)
+    assert journal.get("../../evil") == WRONG
+    assert not list(tmp_path.glob("evil*"))
+    assert len(list(journal.folder.iterdir())) == 2
+
+
+def test_a_killed_search_goes_on_where_it_was(tmp_path: Path) -> None:
+    """The process is killed in its fifth probe: the first four are there, the fifth is not."""
+    script = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from opsieve.bisect.sources.journal import Journal\n"
+        "from opsieve.bisect.sources.outcome import Sighting\n"
+        "journal = Journal(Path(sys.argv[1]), {})\n"
+        "for turn in range(9):\n"
+        "    if turn == 4: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    journal.put('1.0', Sighting('fine'), 0.1, turn)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    journal = Journal(tmp_path, {})
+    assert [journal.get("1.0", turn) is not None for turn in range(6)] == [True] * 4 + [False] * 2
+
+
+def pad_and_pool() -> Case:
+    """Pad_Fusion of onnxruntime 1.20 and newer folds a padding with zeros into MaxPool, which pads with minus infinity."""
+    nodes = [
+        helper.make_node("Pad", ["x", "pads"], ["p"]),
+        helper.make_node("MaxPool", ["p"], ["y"], kernel_shape=[2, 2]),
+    ]
+    pads = helper.make_tensor("pads", TensorProto.INT64, [8], [0, 0, 1, 1, 0, 0, 1, 1])
+    value = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 2, 2]),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1, 3, 3]),
+    ]
+    graph = helper.make_graph(nodes, "g", value[:1], value[1:], [pads])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=7)
+    onnx.checker.check_model(model)
+    return Case(Program(model.SerializeToString()), {"x": np.full((1, 1, 2, 2), -1.5, np.float32)})
+
+
+def opsieve(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "opsieve", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+def test_the_attribute_command_names_the_pass(tmp_path: Path) -> None:
+    save(pad_and_pool(), tmp_path / "case")
+    done = opsieve("attribute", str(tmp_path / "case"), "--json")
+    told = json.loads(done.stdout)
+    assert (told["answer"], told["passes"]) == ("pass", ["Pad_Fusion"])
+    assert {"answer", "passes", "levels", "probes", "seconds_cpu"} <= set(told)
+    off = opsieve("attribute", str(tmp_path / "case"), "--target", "onnxruntime:disabled_optimizers=Pad_Fusion")
+    assert off.returncode == 2
+    assert "does not fail on" in off.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["case"], "either --releases"),
+        (["--releases", "onnxruntime"], "name the CASE"),
+        (["nowhere.onnx", "--releases", "onnxruntime"], "cannot read"),
+        (["--commits", "nowhere", "--good", "a", "--bad", "b", "--check", "c"], "no git repository"),
+        (["--commits", ".", "--good", "a"], "name --good and --bad"),
+        (["x", "--releases", "onnxruntime", "--chance", "2"], "--chance"),
+    ],
+)
+def test_bad_usage_gets_one_sentence(arguments: list[str], word: str) -> None:
+    done = opsieve("bisect", *arguments)
+    assert done.returncode == 2
+    assert word in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_names_of_packages_and_releases() -> None:
+    assert backend_of("onnxruntime") == "onnxruntime"
+    with pytest.raises(BadInput, match="no backend runs"):
+        backend_of("left-pad")
+    assert place_of("1.1", ["1.0", "1.1"], "--bad") == 1
+    with pytest.raises(BadInput, match=r"the next one is 1\.2"):
+        place_of("1.1", ["1.0", "1.2"], "--bad")
+
+
+class Index(ReleaseStore):
+    """A store that counts how often the index is asked."""
+
+    asked = 0
+
+    def available(self, package: str) -> list[str]:
+        self.asked += 1
+        return ["1.2", "1.10"]
+
+
+def test_what_the_index_said_is_kept_for_an_hour(tmp_path: Path) -> None:
+    store = Index(tmp_path / "store")
+    kept = tmp_path / "listed" / "thing.json"
+    for _ in range(3):
+        assert releases_of("thing", False, store, tmp_path) == ["1.2", "1.10"]
+    assert store.asked == 1
+    os.utime(kept, (0, 0))
+    assert releases_of("thing", False, store, tmp_path) == ["1.2", "1.10"]
+    kept.write_text('{"no": "list"}')
+    assert releases_of("thing", False, store, tmp_path) == ["1.2", "1.10"]
+    kept.write_text('["not a release"]')
+    assert releases_of("thing", False, store, tmp_path) == ["1.2", "1.10"]
+    assert store.asked == 4
+
+
+def test_a_case_is_its_model_and_its_values() -> None:
+    case = pad_and_pool()
+    other = Case(case.program, {"x": np.ones((1, 1, 2, 2), np.float32)})
+    expected = Case(case.program, case.inputs, {"y": np.zeros((1, 1, 3, 3), np.float32)})
+    assert len({case_digest(item) for item in (case, other, expected)}) == 3
+    assert case_digest(case) == case_digest(pad_and_pool())
+
+
+@pytest.mark.slow
+def test_released_wheels(tmp_path: Path) -> None:
+    case = pad_and_pool()
+    versions = ["1.18.1", "1.19.0", "1.19.2", "1.20.0", "1.20.1"]
+    with Workers() as workers:
+        source = Releases(case, Target("onnxruntime"), workers, tmp_path, say=lambda sentence: None)
+        found = source.search(versions, None, None)
+        assert found.outcome is not None
+        assert [versions[place] for place in found.outcome.first] == ["1.20.0"]
+        swept = Releases(case, resolve("onnxruntime"), workers, tmp_path, say=lambda sentence: None).sweep(versions)
+    assert [(t.kind, t.last_before, t.first_after) for t in transitions(versions, swept.seen)] == [
+        ("regression", "1.19.2", "1.20.0")
+    ]
+    assert swept.recalled == found.asked

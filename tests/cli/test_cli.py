@@ -1,0 +1,196 @@
+"""The `opsieve` command: what it prints, what it returns, what it imports."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import hostile
+import numpy as np
+import onnx
+import pytest
+from models import X, chain
+from repository import GOLDEN
+
+from opsieve.tui.cli import COMMANDS, main
+
+KEYS = {"model", "target", "verdict", "kind", "stage", "message", "fingerprint", "seconds"}
+
+
+def opsieve(*arguments: str | Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of the command, in this process."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    assert "Traceback" not in out + err
+    return int(ended.value.code or 0), out, err
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A folder with a model of Relu and Tanh and its inputs."""
+    folder = tmp_path / "case"
+    folder.mkdir()
+    (folder / "model.onnx").write_bytes(chain("Relu", "Tanh").model)
+    np.savez(folder / "inputs.npz", **X)
+    return folder
+
+
+def without_what_changes(text: str, folder: Path) -> str:
+    text = text.replace(str(folder), "CASE")
+    text = re.sub(r"in \d+\.\d s", "in N s", text)
+    return re.sub(r"-[0-9a-f]{10}\]", "-KEY]", text)
+
+
+def test_help_imports_no_library() -> None:
+    code = (
+        "import sys\n"
+        "from opsieve.tui.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'tvm', 'onnxruntime', 'textual', 'onnx', 'numpy', 'z3', 'rich', 'sqlite_utils', 'git'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+    assert all(name in done.stdout for name in COMMANDS)
+
+
+def test_run_imports_no_compiler_into_the_main_process(model: Path) -> None:
+    code = (
+        "import sys\n"
+        "from opsieve.tui.cli import main\n"
+        f"try: main(['run', {str(model)!r}, '-t', 'onnxruntime', '-t', 'reference'])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'torch', 'tvm', 'onnxruntime', 'textual', 'onnx.reference'} & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+TARGETS = [
+    "onnxruntime",
+    "fake:wrong@Relu>Tanh",
+    "fake:error@Tanh",
+    "fake:abort@Tanh/run",
+    "fake:unsupported@Relu",
+    "fake:wrong@Exp",
+]
+
+
+def test_what_run_prints(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [word for target in TARGETS for word in ("-t", target)]
+    code, out, err = opsieve("run", model, *options, capsys=capsys)
+    assert code == 1
+    assert without_what_changes(out + err, model) == (GOLDEN / "run.txt").read_text()
+
+
+def test_json_keys(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = opsieve("run", model, "-t", "fake:wrong@Relu", "--json", capsys=capsys)
+    results: list[dict[str, Any]] = json.loads(out)["results"]
+    assert code == 1
+    assert set(results[0]) >= KEYS
+    assert (results[0]["verdict"], results[0]["kind"], results[0]["stage"]) == ("fail", "mismatch", "run")
+    assert results[0]["blame"] == "optimiser"
+    assert results[0]["fingerprint"].startswith("fake-mismatch-")
+
+
+def test_a_pass_is_exit_code_0(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert opsieve("run", model, capsys=capsys)[0] == 0
+
+
+def test_expected_outputs_and_a_tolerance_of_ones_own(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    right = np.tanh(np.maximum(X["x"], 0))
+    np.savez(tmp_path / "near.npz", y=right + np.float32(5e-4))
+    code, out, _ = opsieve("run", model, "--expected", tmp_path / "near.npz", capsys=capsys)
+    assert (code, out.split()[0]) == (0, "undecided")  # the reference agrees with the compiler, not with the file
+    code, out, _ = opsieve("run", model, "--expected", tmp_path / "near.npz", "--atol", "1e-3", capsys=capsys)
+    assert (code, out.split()[0]) == (0, "pass")
+
+
+def test_a_failure_is_saved_as_a_case_that_replays(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, _ = opsieve("run", model, "-t", "fake:error@Relu", "--save", tmp_path / "found", capsys=capsys)
+    assert code == 1
+    (folder,) = (tmp_path / "found").iterdir()
+    told = json.loads((folder / "case.json").read_text())
+    assert told["knobs"]["target"] == "fake:error@Relu"
+    assert told["knobs"]["OMP_NUM_THREADS"] == "1"
+    seen = json.loads(next((folder / "observations").glob("00-*.json")).read_text())
+    assert (seen["outcome"], seen["stage"]) == ("error", "compile")
+    code, out, _ = opsieve("run", folder, "-t", "fake:error@Relu", capsys=capsys)
+    assert (code, out.split()[0]) == (1, "fail")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["run", "no/such/file.onnx"], "no/such/file.onnx"),
+        (["run", "MODEL", "-t", "nosuch"], "there is no backend 'nosuch'"),
+        (["run", "MODEL", "-t", "onnxruntime:fastest"], "it can be all, layout"),
+        (["run", "MODEL", "-t", "onnxruntime==../.."], "is not a target"),
+        (["run", "MODEL", "--seconds", "0"], "between 0 and 86400"),
+        (["run", "MODEL", "--atol", "-1"], "--atol"),
+        (["run", "MODEL", "--inputs", "nowhere.npz"], "nowhere.npz"),
+        (["run", "MODEL", "--fast"], "No such option"),
+        (["run"], "Missing argument"),
+        (["walk"], "No such command"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_usage_is_one_sentence(
+    arguments: list[str], told: str, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = opsieve(*(str(model) if word == "MODEL" else word for word in arguments), capsys=capsys)
+    assert (code, out) == (2, "")
+    assert len(err.strip().splitlines()) == 1, err
+    assert told in err
+
+
+def test_one_bad_model_does_not_stop_the_others(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bad.onnx").write_bytes(b"not a model")
+    code, out, err = opsieve("run", tmp_path / "bad.onnx", model, capsys=capsys)
+    assert code == 2
+    assert out.startswith("pass")
+    assert "bad.onnx" in err
+
+
+def test_names_with_control_codes_do_not_reach_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a\x1b[31mred\nline.onnx"
+    path.write_bytes(chain("Relu").model)
+    _, out, err = opsieve("run", path, "-t", "fake:error@Relu", capsys=capsys)
+    assert "\x1b[31mred" not in out + err
+    assert len(out.splitlines()) == 1
+
+
+def test_the_hostile_corpus_ends_in_sentences(tmp_path: Path) -> None:
+    corpus = [item for item in hostile.corpus(tmp_path) if "\0" not in str(item[0])]  # no command line can hold a NUL
+    assert len(corpus) >= 200
+    command = [sys.executable, "-m", "opsieve", "run", *(str(path) for path, _ in corpus)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    lines = done.stderr.splitlines()
+    assert done.returncode == 2
+    # A flipped bit may make nothing but a newer IR version, which is lowered for every target: that model is judged.
+    judged = [str(path) for path, _ in corpus if str(path) in done.stdout]
+    assert all(onnx.load(path).ir_version > onnx.IR_VERSION for path in judged)
+    assert len(judged) < 5
+    assert len(lines) >= len(corpus) - len(judged)
+    lines = [line for line in lines if not line.endswith(" s")]
+    assert all(line.startswith("opsieve: ") and len(line) < 700 for line in lines)
+
+
+def test_doctor_tells_what_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = opsieve("doctor", "--json", capsys=capsys)
+    told = json.loads(out)
+    backends = {item["name"]: item for item in told["backends"]}
+    assert code == 0
+    assert backends["onnxruntime"]["newest_opset"] >= 20
+    assert backends["reference"]["problem"] == ""
+    assert backends["tvm"]["install"] == "pip install 'opsieve[tvm]'"

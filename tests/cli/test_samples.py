@@ -1,0 +1,76 @@
+"""Every sample fails where it says it does, with the kind its name tells, and passes where it says that it passes."""
+
+import importlib.metadata
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from repository import SAMPLES as FOLDER
+
+from opsieve.backends.judge.judge import SECOND_VOICES, judge
+from opsieve.backends.registry import plugin, resolve
+from opsieve.backends.releases.releases import ReleaseStore
+from opsieve.backends.target import Target
+from opsieve.backends.verdict import Verdict
+from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.workers import Workers
+from opsieve.gen.case.open_case import open_case
+
+SAMPLES = sorted(path.parent for path in FOLDER.glob("*/sample.toml"))
+
+
+def here(text: str) -> Target:
+    """The target as it can be asked without installing anything: by the package that is installed, or out of the store of releases."""
+    target = resolve(text)
+    package = plugin(target.backend).backend.package
+    try:
+        installed = importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        installed = ""
+    if installed and target.release in ("", installed):
+        return Target(target.backend, "", target.options)
+    if target.release and target.release in {release for release, _ in ReleaseStore().installed(package)}:
+        return target
+    wanted = f"{package} {target.release}".strip()
+    pytest.skip(f"needs {wanted}; {f'{installed} is' if installed else 'none is'} installed")
+
+
+def verdict(workers: Workers, folder: Path, target: Target) -> Verdict:
+    case = open_case(folder)
+    assert case.expected, "a sample brings the outputs that it should give"
+    lab = Lab(workers)
+    return judge(case.program, case.inputs, target, lab, expected=case.expected, voices=SECOND_VOICES).verdict
+
+
+@pytest.mark.parametrize("folder", SAMPLES, ids=lambda folder: folder.name)
+def test_a_sample_fails_where_it_says(workers: Workers, folder: Path) -> None:
+    found = verdict(workers, folder, here(tomllib.loads((folder / "sample.toml").read_text())["fails"]))
+    assert found.verdict == "fail", found.reason
+    kind = {"crash": "crash", "error": "error", "value": "mismatch", "shape": "mismatch"}[
+        folder.name.rpartition("-")[2]
+    ]
+    assert found.kind == kind, found.reason
+    if kind == "mismatch":
+        assert found.mismatch is not None
+        what = "value" if found.mismatch.what == "nan" else found.mismatch.what
+        assert what == folder.name.rpartition("-")[2]
+        assert "reference:float64" in found.voices
+
+
+@pytest.mark.parametrize("folder", SAMPLES, ids=lambda folder: folder.name)
+def test_a_sample_passes_where_it_says(workers: Workers, folder: Path) -> None:
+    found = verdict(workers, folder, here(tomllib.loads((folder / "sample.toml").read_text())["passes"]))
+    assert found.verdict == "pass", found.reason
+
+
+def test_there_are_samples_of_many_compilers_and_each_is_told() -> None:
+    compilers = Counter(resolve(tomllib.loads((f / "sample.toml").read_text())["fails"]).backend for f in SAMPLES)
+    assert len(SAMPLES) >= 8
+    assert len(compilers) >= 5
+    table = (FOLDER / "README.md").read_text()
+    for folder in SAMPLES:
+        told = tomllib.loads((folder / "sample.toml").read_text())
+        assert set(told) == {"fails", "passes", "what"}
+        assert (folder / "README.md").read_text().strip() == told["what"]
+        assert f"| [{folder.name}]({folder.name}) | {told['fails']} |" in table

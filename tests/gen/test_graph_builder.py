@@ -1,0 +1,87 @@
+"""The growing program: where values of leaves lie, which leaves are kept, sizes by bins; a finished one is freed at once."""
+
+import gc
+import weakref
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from opsieve.gen.build.graph_builder import Budget, Sketch, Style, leaf_range
+from opsieve.gen.build.rng import Draw, _bins
+from opsieve.gen.generation.random_graph import Wish, begun, case, grown
+from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, USUAL
+
+NUMBERS = st.sampled_from(sorted(USUAL.keys() - {"string"}))
+ENDS = st.floats(-1e6, 1e6) | st.sampled_from((-float("inf"), 0.0, 1.0, float("inf")))
+
+
+def empty() -> Sketch:
+    return Sketch(Draw(0), 20, Style(pick=1.0), Budget())
+
+
+@given(NUMBERS, ENDS, ENDS)
+def test_values_of_leaves_lie_in_their_domain_as_wide_as_usual_and_no_farther_off_than_need_be(
+    dtype: str, low: float, high: float
+) -> None:
+    domain = Domain(low, high)
+    least, largest = max(low, LEAST[dtype]), min(high, LARGEST[dtype])
+    assume(least <= largest)
+    first, last = leaf_range(dtype, domain)
+    usual = USUAL[dtype]
+    width = usual[1] - usual[0]
+    assert least <= first <= last <= largest
+    assert last - first == pytest.approx(min(width, largest - least))
+    assert first in (usual[0], least) or last == pytest.approx(largest)
+    if least <= usual[0] and usual[1] <= largest:
+        assert (first, last) == usual
+
+
+@given(NUMBERS)
+def test_leaves_that_must_not_be_zero_are_positive(dtype: str) -> None:
+    assume(LARGEST[dtype] >= 1)
+    assert leaf_range(dtype, Domain(nonzero=True))[0] > 0
+
+
+def test_leaves_of_instances_that_are_not_taken_are_not_come_upon() -> None:
+    sketch = empty()
+    before = sketch.leaf("float32", (2, 3))
+    sketch.hold()
+    taken, dropped = sketch.leaf("float32", (2, 3)), sketch.leaf("float32", (2, 3))
+    assert {sketch.match("float32", (2, 3)) for _ in range(30)} == {before}
+    sketch.emit("Relu", "", [taken], {}, [("float32", (4,))], (0.0, 2.0))
+    assert sketch.settle() == 6
+    found = {sketch.match("float32", (2, 3)) for _ in range(99)}
+    assert found == {before, taken}
+    assert dropped not in {sketch.pick(frozenset(("float32",)), 0, 5) for _ in range(99)}
+    later = sketch.leaf("float32", (5,))
+    assert sketch.match("float32", (5,)) is later
+
+
+@given(st.integers(0, 40), st.integers(0, 3000), st.integers(1, 9))
+def test_bins_share_a_range_without_gaps_each_twice_as_wide(low: int, width: int, count: int) -> None:
+    bins = _bins(low, low + width, count)
+    assert [number for first, size in bins for number in range(first, first + size)] == list(
+        range(low, low + width + 1)
+    )
+    assert all(size == first for first, size in bins[1:-1] if first > max(low, 1))
+    assert len(bins) <= count + (low == 0)
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 9), st.integers(0, 2**32))
+def test_binned_numbers_lie_between_their_ends(low: int, high: int, count: int, seed: int) -> None:
+    assert low <= Draw(seed, count).binned(low, high) <= max(low, high)
+
+
+def test_a_finished_program_is_freed_at_once_without_the_cycle_collector() -> None:
+    gc.disable()
+    try:
+        sketch = begun(Wish(), 0, "isra")
+        grown(sketch, Wish(nodes=30))
+        case(sketch, Wish(), "isra", 0)
+        there = weakref.ref(sketch)
+        del sketch
+        assert there() is None
+    finally:
+        gc.enable()

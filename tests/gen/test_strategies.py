@@ -1,0 +1,204 @@
+"""Strategies: valid programs of the size asked for, the same for the same seed everywhere; the mix; a user's own."""
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import onnx
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from repository import ROOT, SUPPORT
+
+from opsieve.gen.build.graph_builder import Budget
+from opsieve.gen.case.case import load, save
+from opsieve.gen.generation.random_graph import Wish, recorded
+from opsieve.gen.generation.request import named_dtypes, named_operators, nodes, wished
+from opsieve.gen.metrics.coverage import Coverage
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.operators.catalogue import operators
+from opsieve.gen.strategies import registry as strategies
+from opsieve.gen.strategies.mix import BATCH
+from opsieve.gen.strategies.registry import generate
+
+OWN = ("isra", "hirfuzz", "mix")
+SEEDS = st.integers(0, 2**40)
+DOC = ROOT / "docs" / "write-a-generator.md"
+
+
+@given(st.sampled_from(OWN), SEEDS, st.integers(1, 20))
+@example("hirfuzz", 755712, 16)  # a body was drawn and not taken
+@settings(deadline=None, max_examples=60)
+def test_programs_are_valid_and_of_the_size_asked_for(name: str, seed: int, size: int) -> None:
+    seed -= seed % BATCH  # the first of its batch: nothing has to be made before it
+    model = onnx.load_model_from_string(generate(name, seed, Wish(nodes=size)).program.model)
+    onnx.checker.check_model(model, full_check=True)
+    made = sum(node.op_type != "Constant" for node in all_nodes(model.graph.node))
+    assert made >= size
+
+
+def digest(names: Sequence[str]) -> str:
+    found = hashlib.sha256()
+    for name in names:
+        for seed in (0, 1, 2, 300):
+            case = generate(name, seed, Wish(nodes=8, between=(4, 9)))
+            found.update(case.program.model)
+            for key in sorted(case.inputs):
+                found.update(repr(case.inputs[key]).encode())
+    return found.hexdigest()
+
+
+def test_equal_seeds_give_equal_bytes_in_every_process() -> None:
+    every = strategies.names()
+    assert {"disruptive", "function-rewrite", "mutate", "nnsmith", "pattern", *OWN} <= set(every)
+    code = f"from test_strategies import digest\nprint(digest({every!r}), end='')"
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(SUPPORT)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("0", "1")
+    }
+    assert told == {digest(every)}
+
+
+def test_guidance_covers_more_and_a_program_is_the_same_alone_and_in_order() -> None:
+    wish = Wish(nodes=6, types=True)
+    met = {}
+    for name in ("isra", "hirfuzz"):
+        coverage = Coverage()
+        for seed in range(120):
+            coverage.add(generate(name, seed, wish).program.proto)
+        met[name] = coverage.hirfuzz
+    assert met["hirfuzz"]["operator-edge"] > 1.1 * met["isra"]["operator-edge"]
+    assert met["hirfuzz"]["operator-dtype"] > met["isra"]["operator-dtype"]
+    last = generate("hirfuzz", 40, wish).program.model
+    generate("hirfuzz", 7, wish)
+    generate("hirfuzz", 12, Wish(nodes=3))
+    assert generate("hirfuzz", 40, wish).program.model == last
+
+
+def test_the_mix_gives_each_seed_a_program_of_its_own_and_tells_whose() -> None:
+    wish = Wish(nodes=3)
+    cases = [generate("mix", seed, wish) for seed in range(2 * BATCH)]
+    assert len({case.program.model for case in cases}) == 2 * BATCH
+    assert len({(case.origin.generator, case.origin.seed) for case in cases}) == 2 * BATCH
+    for case in cases[5:BATCH:50]:
+        assert case.origin.seed is not None
+        assert generate(case.origin.generator, case.origin.seed, wish).program.model == case.program.model
+
+
+def test_no_operator_starves_and_none_drowns_the_others() -> None:
+    met: Counter[str] = Counter()
+    for seed in range(3 * BATCH):
+        model = generate("mix", seed, Wish(nodes=20)).program.proto
+        met.update(node.op_type for node in all_nodes(model.graph.node))
+    families: dict[str, list[int]] = {}
+    for name, operator in operators().items():
+        if not operator.domain and operator.since <= 26 and met[name]:
+            families.setdefault(operator.family, []).append(met[name])
+    means = sorted(sum(counts) / len(counts) for counts in families.values())
+    assert means[-1] <= 5 * means[0]
+
+
+WISHES = st.builds(
+    Wish,
+    nodes=st.integers(1, 50),
+    only=st.none() | st.sets(st.sampled_from(["Add", "Conv", "com.microsoft::Gelu"]), min_size=1).map(frozenset),
+    dtypes=st.none() | st.sets(st.sampled_from(["float32", "int4", "bool"]), min_size=1).map(frozenset),
+    opset=st.sampled_from([0, 13, 21]),
+    bins=st.integers(0, 9),
+    types=st.booleans(),
+    budget=st.builds(Budget, st.integers(1, 999), st.integers(1, 999), st.integers(1, 999)),
+    target=st.sampled_from(["", "onnxruntime 1.31.1 0123456789ab"]),
+)
+
+
+@given(WISHES)
+def test_a_wish_is_read_back_from_what_a_case_tells(wish: Wish) -> None:
+    assert wished(recorded(wish)) == wish
+
+
+@pytest.mark.parametrize(
+    "record", [{"nodes": "x"}, {"nodes": "9-3"}, {"opset": "5"}, {"opset": "one"}, {"budget": "1,2"}, {"colour": "red"}]
+)
+def test_a_wish_that_makes_no_sense_is_told(record: dict[str, str]) -> None:
+    with pytest.raises(BadInput):
+        wished(record)
+
+
+def test_a_saved_case_can_be_made_again(tmp_path: Path) -> None:
+    wish = Wish(nodes=6, dtypes=frozenset({"float32", "int8"}), opset=19)
+    save(generate("isra", 3, wish), tmp_path / "c")
+    origin = load(tmp_path / "c").origin
+    assert origin.seed is not None
+    again = generate(origin.generator, origin.seed, wished(origin.wish))
+    assert again.program.model == (tmp_path / "c" / "model.onnx").read_bytes()
+
+
+def test_operators_and_dtypes_are_named_by_pattern() -> None:
+    assert named_operators([]) is None
+    convs = named_operators(["Conv*", "-ConvInteger"])
+    assert convs is not None
+    assert {"Conv", "ConvTranspose"} <= convs
+    assert "ConvInteger" not in convs
+    rest = named_operators(["-Conv*"])
+    assert rest is not None
+    assert "Add" in rest
+    assert not rest & convs
+    assert not any("::" in name for name in rest)
+    assert nodes("5-60") == (5, 60)
+    for bad in (["Zzz*"], ["Add", "-Add"]):
+        with pytest.raises(BadInput):
+            named_operators(bad)
+    with pytest.raises(BadInput, match="no element type"):
+        named_dtypes(["float31"])
+    model = generate("isra", 1, Wish(nodes=12, only=convs, dtypes=frozenset({"float32"}))).program.proto
+    kinds = {node.op_type for node in model.graph.node} - {"Constant"}
+    assert kinds & convs
+    assert kinds <= convs | {"Cast", "Reshape", "Unsqueeze"}
+
+
+@pytest.mark.parametrize("name", ["declarative", "randoop", "pad-slice"])
+def test_baselines_are_strategies_that_refuse_what_they_do_not_know(name: str) -> None:
+    case = generate(name, 3, Wish(nodes=5))
+    assert (case.origin.generator, case.origin.wish) == (name, {"nodes": "5"})
+    for wish in (Wish(opset=18), Wish(only=frozenset({"Add"})), Wish(dtypes=frozenset({"int8"}))):
+        with pytest.raises(BadInput, match="baseline"):
+            generate(name, 3, wish)
+
+
+def test_a_name_that_is_none_is_told() -> None:
+    with pytest.raises(BadInput, match=r"there are .*isra.*mix"):
+        strategies.strategy("wishful")
+
+
+def test_the_text_on_writing_a_generator_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, line = re.findall(r"```(?:python|toml)\n(.*?)```", DOC.read_text(), re.DOTALL)
+    (tmp_path / "mypackage").mkdir()
+    (tmp_path / "mypackage" / "__init__.py").write_text("")
+    (tmp_path / "mypackage" / "towers.py").write_text(code)
+    about = tmp_path / "mypackage-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mypackage\nVersion: 1\n")
+    (about / "entry_points.txt").write_text(
+        line.replace('project.entry-points."', "").replace('"]', "]").replace('"', "")
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    strategies.strategy.cache_clear()
+    for seed in range(20):
+        case = generate("towers", seed, Wish(nodes=15))
+        model = onnx.load_model_from_string(case.program.model)
+        onnx.checker.check_model(model, full_check=True)
+        kinds = Counter(node.op_type for node in model.graph.node)
+        assert kinds["MatMul"] >= 2
+        assert kinds["Add"] >= 2

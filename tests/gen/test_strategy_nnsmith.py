@@ -1,0 +1,157 @@
+"""Programs whose sizes a solver chooses: sound, as wished, the same everywhere, and spread by bins."""
+
+import hashlib
+import os
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+import z3
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from in_process import InProcessLab
+
+from opsieve.backends.target import Target
+from opsieve.gen.build.rng import Draw
+from opsieve.gen.case.case import Case
+from opsieve.gen.generation.random_graph import Wish, begun
+from opsieve.gen.model.model import check
+from opsieve.gen.operators.catalogue import choices, operators
+from opsieve.gen.operators.slice_concat import sliced
+from opsieve.gen.strategies.nnsmith.solving import Constraints
+from opsieve.gen.strategies.nnsmith.strategy import nnsmith
+from opsieve.gen.strategies.nnsmith.symbolic_builder import Draft
+from opsieve.gen.strategies.nnsmith.symbolic_samples import OWN, sampler
+from opsieve.gen.strategies.registry import generate
+
+HASHES = (
+    "import hashlib\nfrom opsieve.gen.generation.random_graph import Wish\nfrom opsieve.gen.strategies.nnsmith.strategy import nnsmith\n"
+    + ("print(*(hashlib.sha256(nnsmith(Wish(nodes=12), seed).program.model).hexdigest() for seed in (%s)))")
+)
+
+
+def nodes(case: Case) -> int:
+    return sum(node.op_type != "Constant" for node in case.program.proto.graph.node)
+
+
+@pytest.mark.parametrize("size", [1, 10, 20, 50])
+def test_programs_are_sound_and_as_long_as_wished(size: int) -> None:
+    for seed in range(120 // size if size < 50 else 2):
+        case = nnsmith(Wish(nodes=size), seed)
+        assert check(case.program.model) == ""
+        assert nodes(case) >= size
+        inferred = onnx.shape_inference.infer_shapes(case.program.proto, check_type=True, strict_mode=True)
+        assert [out.type for out in inferred.graph.output] == [out.type for out in case.program.proto.graph.output]
+
+
+def test_equal_seeds_give_equal_bytes_in_any_order_process_and_hash_seed() -> None:
+    seeds = list(range(8))
+    here = {seed: hashlib.sha256(nnsmith(Wish(nodes=12), seed).program.model).hexdigest() for seed in reversed(seeds)}
+    for hash_seed in ("0", "12345"):
+        told = subprocess.run(
+            [sys.executable, "-c", HASHES % ",".join(map(str, seeds))],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        assert told.split() == [here[seed] for seed in seeds]
+
+
+def test_every_sampler_for_open_sizes_gives_sound_programs() -> None:
+    """Each operator alone, in programs of its own only: those with a sampler for open sizes of their own."""
+    for name in OWN:
+        for seed in range(4):
+            case = nnsmith(Wish(nodes=3, only=frozenset((name,)), opset=21), seed)
+            assert check(case.program.model) == "", name
+            assert {node.op_type for node in case.program.proto.graph.node} - {"Constant"} == {name}
+
+
+def test_at_least_70_operators_have_open_sizes() -> None:
+    assert sum(sampler(op.name, op.family) is not None for op in operators().values() if not op.domain) >= 130
+
+
+def test_a_sampler_that_runs_on_open_sizes_is_seldom_refused() -> None:
+    """An operator whose sampler looks at numbers would never be inserted."""
+    for choice in choices(20):
+        kind = sampler(choice.op.name, choice.op.family)
+        if kind is None:
+            continue
+        for seed in range(12):
+            draft = Draft(begun(Wish(opset=20), seed, "nnsmith"))
+            draft.begin(False)
+            dtype = draft.draw.choice(choice.leaves)
+            x = draft.placeholder(dtype, draft.shape(choice.low, choice.high), "input")
+            made = choice.op.sample(draft, x) if kind == "declared" else kind(draft, x)  # type: ignore[arg-type]
+            if made is None:
+                continue
+            relations = [*draft.relations, *choice.op.requires(*made)]
+            if draft.constraints.hold(relations):
+                break
+        else:
+            pytest.fail(choice.op.name)
+
+
+def test_bins_make_sizes_differ() -> None:
+    """The ablation of docs/generator.md in small: how many shapes there are with and without bins."""
+    told = []
+    for bins in (0, 7):
+        shapes = set()
+        for seed in range(25):
+            graph = nnsmith(Wish(nodes=6, bins=bins), seed).program.proto.graph
+            shapes |= {tuple(dim.dim_value for dim in info.type.tensor_type.shape.dim) for info in graph.input}
+        told.append(len(shapes))
+    assert told[1] > 1.3 * told[0]
+
+
+def test_values_stay_finite() -> None:
+    """On onnxruntime; what it lacks a kernel for says nothing."""
+    ran = 0
+    for seed in range(30):
+        case = nnsmith(Wish(nodes=8, dtypes=frozenset(("float32", "int64", "bool")), opset=18), seed)
+        lab = InProcessLab()
+        outputs = lab.observe(Target("onnxruntime"), case.program, case.inputs).outputs
+        for out in (outputs or {}).values():
+            ran += 1
+            assert out.dtype.kind != "f" or np.isfinite(out).all(), seed
+    assert ran > 10
+
+
+def test_wishes_are_heard() -> None:
+    case = generate("nnsmith", 3, Wish(nodes=6, only=frozenset(("Add", "Conv", "Relu")), opset=17))
+    assert {node.op_type for node in case.program.proto.graph.node} <= {"Add", "Conv", "Relu", "Constant"}
+    assert case.program.proto.opset_import[0].version == 17
+    assert case.origin.generator == "nnsmith"
+
+
+@given(
+    side=st.integers(1, 9),
+    start=st.integers(-20, 20),
+    end=st.integers(-20, 20),
+    step=st.sampled_from([1, 2, 3, -1, -2]),
+)
+@settings(max_examples=200, deadline=None)
+def test_a_slice_is_as_long_in_z3_as_in_python(side: int, start: int, end: int, step: int) -> None:
+    here = z3.Context()
+    n, a, b = (z3.IntVal(number, here) for number in (side, start, end))
+    assert z3.simplify(sliced(n, a, b, step)).as_long() == sliced(side, start, end, step)
+    if -side <= start < side:
+        assert sliced(side, start, end, step) == len(range(side)[slice(start, end, step)])
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 40)), min_size=1, max_size=8), st.integers(0, 99))
+@settings(max_examples=60, deadline=None)
+def test_what_holds_is_a_solution_and_bins_do_not_break_it(ranges: list[tuple[int, int]], seed: int) -> None:
+    constraints = Constraints()
+    numbers = [constraints.number(low, low + span, (0,) if low == 0 else ()) for low, span in ranges]
+    total = sum(low for low, _ in ranges) + 3
+    fits = constraints.hold([sum(numbers) <= total])
+    assert fits
+    assert not constraints.hold([numbers[0] < ranges[0][0]])
+    assert not constraints.hold([True, False])
+    constraints.spread(Draw(seed))
+    values = [constraints.value(number) for number in numbers]
+    assert sum(values) <= total
+    assert all(low <= value <= low + span for value, (low, span) in zip(values, ranges, strict=True))

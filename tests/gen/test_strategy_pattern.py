@@ -1,0 +1,96 @@
+"""Pattern: every structure can be planted, near misses are others, and programs are valid."""
+
+from collections import Counter
+
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opsieve.backends.target import Target
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.build.graph_builder import Budget, Sketch, Style
+from opsieve.gen.build.rng import Draw
+from opsieve.gen.build.writing import written
+from opsieve.gen.generation.pattern_builder import Misfit, Weaver
+from opsieve.gen.generation.random_graph import SUPPORTED, Wish, outputs
+from opsieve.gen.operators.catalogue import choices
+from opsieve.gen.strategies.patterns.tables import PATTERNS
+from opsieve.gen.strategies.registry import generate
+
+PLAIN = Target.parse("onnxruntime:disable_all")
+SEEDS = st.integers(0, 2**40)
+DRAWS = 40
+
+
+def planted(name: str, seed: int, twisted: bool) -> Sketch | None:
+    """A sketch with one structure alone; None when this draw did not fit."""
+    sketch = Sketch(Draw(f"{name} {seed}"), SUPPORTED, Style(palette=("float32", "float32", "int64")), Budget())
+    sketch.choices = choices(SUPPORTED)
+    try:
+        PATTERNS[name](Weaver(sketch, twisted))
+    except Misfit:
+        return None
+    return sketch
+
+
+def told(sketch: Sketch) -> tuple[object, ...]:
+    """What a structure is, names aside: operators, attributes, types, who reads whom, what is given."""
+    exposed = {tensor.name for tensor in sketch.exposed}
+    nodes = [
+        (
+            node.op,
+            sorted((name, str(value)) for name, value in node.attrs.items()),
+            [tensor and (tensor.name, tensor.dtype, tensor.shape, tensor.values, tensor.leaf) for tensor in node.ins],
+            [tensor.name in exposed for tensor in node.outs],
+        )
+        for node in sketch.nodes
+    ]
+    return (nodes,)
+
+
+def test_there_are_many_structures() -> None:
+    assert len(PATTERNS) >= 40
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_every_structure_can_be_planted_and_is_valid(name: str) -> None:
+    for twisted in (False, True):
+        found = [sketch for seed in range(DRAWS) if (sketch := planted(name, seed, twisted)) is not None]
+        assert len(found) >= DRAWS // 10, (name, twisted, len(found))
+        for sketch in found[:4]:
+            model, _ = written(sketch, outputs(sketch), name)
+            onnx.checker.check_model(onnx.load_model_from_string(model), full_check=True)
+
+
+def test_near_misses_are_others() -> None:
+    """From the same draws a twisted structure is now and then another one; most structures have several near misses."""
+    kinds = {
+        name: {
+            str(told(near))
+            for seed in range(DRAWS)
+            if (near := planted(name, seed, True)) is not None
+            and ((plain := planted(name, seed, False)) is None or told(near) != told(plain))
+        }
+        for name in PATTERNS
+    }
+    several = [name for name, found in kinds.items() if len(found) >= 3]
+    assert len(several) >= 0.8 * len(PATTERNS), sorted(set(PATTERNS) - set(several))
+
+
+@given(SEEDS, st.integers(1, 25))
+@settings(deadline=None, max_examples=60)
+def test_programs_are_valid(seed: int, size: int) -> None:
+    model = generate("pattern", seed, Wish(nodes=size)).program.proto
+    onnx.checker.check_model(model, full_check=True)
+    assert len(model.graph.node) >= 1
+
+
+def test_programs_run(workers: Workers) -> None:
+    cases = [generate("pattern", seed, Wish(nodes=8)) for seed in range(150)]
+    tests = [Test(case.program, case.inputs) for case in cases]
+    seen = Counter[str]()
+    for case, answer in zip(cases, workers.observe_many(PLAIN, tests), strict=True):
+        seen[answer.outcome] += 1
+        assert answer.outcome in ("ok", "unsupported", "environment"), (case.program.name, answer.message)
+    assert seen["ok"] > 100, seen

@@ -1,0 +1,248 @@
+"""What declarations say of nodes in models from elsewhere: nothing valid is refused, types are right, what is refused is invalid."""
+
+import importlib
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.parser import parse_model
+from operator_soak import LENIENT, forms, instances
+
+from opsieve.backends.target import Target
+from opsieve.backends.workers.workers import Workers
+from opsieve.gen.analysis.validity import review
+from opsieve.gen.build.graph_builder import Body, Node
+from opsieve.gen.generation.constraint_violations import Breach, breaches
+from opsieve.gen.generation.random_graph import Wish
+from opsieve.gen.model.model import check, inferred
+from opsieve.gen.model.program import Program
+from opsieve.gen.model.tensors import (
+    NUMBERS,
+    TensorType,
+    Value,
+    dtype_name,
+    graph_inputs,
+    graph_outputs,
+    read_tensor,
+    read_type,
+)
+from opsieve.gen.operators.catalogue import first_dtypes, operators, qualified
+from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.strategies.registry import generate
+
+HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
+SAMPLE = (
+    *("conv", "convtranspose", "deformconv", "resize", "split", "quantizelinear", "dequantizelinear", "reshape"),
+    *(
+        "rnn",
+        "pad",
+        "col2im",
+        "averagepool",
+        "maxpool",
+        "reducesum",
+        "einsum",
+        "dft",
+        "maxunpool",
+        "layernormalization",
+    ),
+)
+PLAIN = Target.parse("onnxruntime:disable_all")
+
+
+def value(item: Any) -> Value:
+    if isinstance(item, TensorProto):
+        return read_tensor(item)
+    return item if item is None or isinstance(item, list) else np.asarray(item)
+
+
+def conformance(
+    modules: Sequence[str] | None,
+) -> Iterator[tuple[str, onnx.ModelProto, dict[str, Value], dict[str, Value]]]:
+    """ONNX's own node tests: those of some modules, or all for None."""
+    with warnings.catch_warnings():  # some divide by zero on purpose
+        warnings.simplefilter("ignore")
+        if modules is None:
+            tests = importlib.import_module("onnx.backend.test.loader").load_node_model_tests()
+        else:
+            node = importlib.import_module("onnx.backend.test.case.node")
+            for name in modules:
+                importlib.import_module(f"onnx.backend.test.case.node.{name}")
+            tests = list(node._NodeTestCases)
+    for test in tests:
+        inputs, outputs = test.data_sets[0]
+        fed = {name: value(item) for name, item in zip(graph_inputs(test.model), inputs, strict=False)}
+        wanted = {name: value(item) for name, item in zip(graph_outputs(test.model), outputs, strict=False)}
+        yield test.name, test.model, fed, wanted
+
+
+def misjudged(modules: Sequence[str] | None) -> tuple[int, list[object]]:
+    """How many types of outputs were told, and every valid model that was refused or wrongly typed."""
+    told, wrong = 0, list[object]()
+    for name, model, fed, wanted in conformance(modules):
+        found = review(model, fed)
+        if found.fault:
+            wrong.append((name, found.fault))
+        for output, array in wanted.items():
+            if output in found.types and isinstance(array, np.ndarray):
+                told += 1
+                if found.types[output] != (dtype_name(array), array.shape):
+                    wrong.append((name, found.types[output], array.shape))
+    return told, wrong
+
+
+def test_no_valid_model_is_refused_and_types_are_those_of_a_run() -> None:
+    told, wrong = misjudged(SAMPLE)
+    assert not wrong
+    assert told > 100
+
+
+@pytest.mark.slow
+def test_of_all_node_tests_none_is_refused() -> None:
+    told, wrong = misjudged(None)
+    assert not wrong
+    assert told > 1000
+
+
+def differing(model: bytes, fed: dict[str, Value]) -> list[object]:
+    """Types that are told otherwise than ONNX infers them."""
+    proto = onnx.load_model_from_string(model)
+    found = review(proto, fed)
+    assert not found.fault
+    wrong: list[object] = []
+    graph = onnx.load_model_from_string(inferred(model)).graph
+    for info in (*graph.value_info, *graph.output):
+        type_ = read_type(info.type)
+        if info.name in found.types and isinstance(type_, TensorType) and type_.shape is not None:
+            dtype, shape = found.types[info.name]
+            same = len(shape) == len(type_.shape) and dtype == type_.dtype
+            if not same or any(isinstance(q, int) and p != q for p, q in zip(shape, type_.shape, strict=True)):
+                wrong.append((info.name, found.types[info.name], type_))
+    return wrong
+
+
+@pytest.mark.parametrize("strategy", ["mix", "mutate", "pattern", "function-rewrite"])
+def test_types_are_those_that_onnx_infers(strategy: str) -> None:
+    for seed in range(12):
+        case = generate(strategy, seed, Wish(nodes=12))
+        assert not differing(case.program.model, case.inputs), seed
+
+
+def broken_by(node: Node, breach: Breach, opset: int) -> tuple[bytes, dict[str, np.ndarray]]:
+    """A model of the node alone as a breach has it."""
+    infos, stored, fed, names = [], [], dict[str, np.ndarray](), list[str]()
+    for place, tensor in enumerate(breach.ins):
+        names.append("" if tensor is None else f"i{place}")
+        if tensor is None:
+            continue
+        dtype = helper.tensor_dtype_to_np_dtype(NUMBERS[tensor.dtype])
+        if tensor.values is not None:
+            stored.append(
+                numpy_helper.from_array(np.array(tensor.values).reshape(tensor.shape).astype(dtype), names[-1])
+            )
+        else:
+            infos.append(helper.make_tensor_value_info(names[-1], NUMBERS[tensor.dtype], tensor.shape))
+            fed[names[-1]] = np.ones(tensor.shape).astype(dtype)
+    attrs = {
+        name: numpy_helper.from_array(held) if isinstance(held, np.ndarray) else held
+        for name, held in breach.attrs.items()
+        if not name.startswith("#")
+    }
+    outs = [(f"o{place}" if out.name else "", out.dtype) for place, out in enumerate(node.outs)]
+    given = [helper.make_tensor_value_info(name, NUMBERS[dtype], None) for name, dtype in outs if name]
+    proto = helper.make_node(node.op, names, [name for name, _ in outs], **attrs)
+    graph = helper.make_graph([proto], "near_miss", infos, given, stored)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    return model.SerializeToString(), fed
+
+
+def near_misses(op: Operator, count: int) -> Iterator[tuple[str, bytes, dict[str, np.ndarray]]]:
+    """Instances of an operator with one rule broken, as models."""
+    opset = forms(op)[-1]
+    dtypes = sorted(first_dtypes(op, opset))
+    for dtype in ("float32",) if "float32" in dtypes else dtypes[:1]:
+        for _, sketch in instances(op, dtype, opset, count):
+            node = sketch.nodes[-1] if sketch is not None else None
+            if sketch is None or node is None or any(isinstance(held, Body) for held in node.attrs.values()):
+                continue
+            if any("(" in tensor.dtype for tensor in (*node.ins, *node.outs) if tensor is not None):
+                continue
+            for breach in breaches(sketch, node, op):
+                if breach.kind == "relation":
+                    yield breach.place, *broken_by(node, breach, opset)
+
+
+def taken(names: Sequence[str], count: int) -> tuple[int, list[tuple[str, str]]]:
+    """How many near misses the declarations refuse, and those that both the checker and onnxruntime take."""
+    refused, accepted = 0, list[tuple[str, str]]()
+    with Workers() as workers:
+        for name in names:
+            for place, model, fed in near_misses(operators()[name], count):
+                if not review(onnx.load_model_from_string(model), fed).fault:
+                    continue
+                refused += 1
+                if not check(model) and workers.observe(PLAIN, Program(model), fed).outcome == "ok":
+                    accepted.append((name, place))
+    return refused, accepted
+
+
+STANDARD = [qualified(op) for op in operators().values() if not op.domain]
+
+
+def test_what_is_refused_is_refused_by_others_too() -> None:
+    refused, accepted = taken(STANDARD[::5], 1)
+    assert refused > 20
+    assert {name for name, _ in accepted} <= LENIENT.keys(), accepted
+
+
+@pytest.mark.slow
+def test_of_all_near_misses_others_take_but_a_few() -> None:
+    refused, accepted = taken(STANDARD, 3)
+    assert {name for name, _ in accepted} <= LENIENT.keys(), accepted
+    assert len(accepted) < 0.03 * refused
+
+
+def fault(text: str, **inputs: Any) -> str:
+    return review(parse_model(text), {name: np.asarray(held) for name, held in inputs.items()}).fault
+
+
+def test_faults_are_found_behind_other_nodes() -> None:
+    text = "g (float[2,8] x) => (float[2,8] y) {{ a = Transpose (x) r = Relu (a) y = Gemm (r, {}) }}"
+    assert fault(HEAD + text.format("x")) == ""
+    assert "Gemm" in fault(HEAD + text.format("a"))
+
+
+def test_a_split_with_more_outputs_than_parts_is_refused_even_where_its_input_is_unknown() -> None:
+    text = "g ({} x) => (float y, float z) {{ y, z = Split <num_outputs: int = {}> (x) }}"
+    assert fault(HEAD + text.format("float[N]", 2)) == ""
+    assert "num_outputs 1" in fault(HEAD + text.format("float[N]", 1))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y = Reshape (x, s)",  # of a shape that a run tells
+        "a = Unheard.Of (x) y = MatMul (a, x)",
+        "y = ConvTranspose <output_shape: ints = [9]> (x, x)",
+    ],
+)
+def test_nothing_is_said_of_what_is_not_known(body: str) -> None:
+    found = review(
+        parse_model(
+            f'<ir_version: 8, opset_import: ["" : 18, "Unheard" : 1]> g (float[2,3,4] x, int64[N] s) => (float y) {{ {body} }}'
+        ),
+        {},
+    )
+    assert found.fault == ""
+    assert "y" not in found.types
+
+
+def test_values_that_are_fed_bind_open_sizes() -> None:
+    model = parse_model(HEAD + "g (float[N] x, float[M] w) => (float y) { y = Add (x, w) }")
+    assert review(model, {}).types.get("y") is None
+    three = np.zeros(3, np.float32)
+    assert review(model, {"x": three, "w": three}).types["y"] == ("float32", (3,))
+    assert review(model, {"x": three, "w": np.zeros(2, np.float32)}).fault

@@ -1,0 +1,106 @@
+"""Models that bring onnx's C++ down cost one answer: of what the reducer asks aside, and of every command that is given one."""
+
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper, shape_inference
+
+from opsieve.reducer.onnx_edit import onnx_subprocess as aside
+
+FLOAT = TensorProto.FLOAT
+X = helper.make_tensor_value_info("x", FLOAT, [1, 2, 3, 4])
+SOUND = [helper.make_node("Relu", ["x"], ["y"])]
+# Inference reads through a null pointer, and before the beginning of a shape (onnx 1.23).
+UNTYPED = [
+    helper.make_node("Foo", ["x"], ["z"], domain="com.x"),
+    helper.make_node("EyeLike", ["z"], ["y"], dtype=FLOAT),
+]
+FAR = [
+    helper.make_node("Constant", [], ["i"], value_ints=[0]),
+    helper.make_node("GatherND", ["x", "i"], ["y"], batch_dims=-100),
+]
+
+
+def model(nodes: list[onnx.NodeProto]) -> onnx.ModelProto:
+    graph = helper.make_graph(nodes, "g", [X], [helper.make_tensor_value_info("y", FLOAT, None)])
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.x", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+@pytest.mark.parametrize("nodes", [UNTYPED, FAR], ids=["untyped", "far"])
+def test_a_death_is_a_refusal_and_the_next_question_is_answered(nodes: list[onnx.NodeProto]) -> None:
+    for strict in (False, True):
+        assert aside.inferred(model(nodes), strict) is None
+    assert aside.inferred(model(SOUND), True) == shape_inference.infer_shapes(model(SOUND), strict_mode=True)
+
+
+def test_a_refusal_is_no_answer() -> None:
+    shapeless = model([helper.make_node("Add", ["x"], ["y"])])
+    assert aside.inferred(shapeless, True) is None
+    assert aside.inferred(shapeless, False) is not None
+
+
+def test_outputs_of_a_node_alone() -> None:
+    types = {
+        "a": helper.make_tensor_type_proto(FLOAT, [2, 3]),
+        "s": helper.make_tensor_type_proto(TensorProto.INT64, [1]),
+    }
+    known = [helper.make_tensor("s", TensorProto.INT64, [1], [6])]
+    node = helper.make_node("Reshape", ["a", "s"], ["b"])
+    assert aside.outputs(node, types, known, 21) == {"b": helper.make_tensor_type_proto(FLOAT, [6])}
+    assert aside.outputs(helper.make_node("Nonsense", ["a"], ["b"]), types, [], 21) is None
+
+
+def test_functions_are_inlined() -> None:
+    asked = model([helper.make_node("F", ["x"], ["y"], domain="com.x")])
+    asked.functions.append(
+        helper.make_function("com.x", "F", ["a"], ["b"], [helper.make_node("Relu", ["a"], ["b"])], [])
+    )
+    asked.functions[0].opset_import.extend([helper.make_opsetid("", 21)])
+    found = aside.inlined(asked, [("com.x", "F")])
+    assert found is not None
+    assert [node.op_type for node in found.graph.node] == ["Relu"]
+
+
+def test_the_process_ends_with_its_owner() -> None:
+    script = (
+        "import os, onnx; from opsieve.reducer import aside\n"
+        "aside.inferred(onnx.ModelProto(), False)\n"
+        "print(aside._HELPER._process.pid, flush=True); input()"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
+        assert owner.stdout is not None
+        process = os.pidfd_open(int(owner.stdout.readline()))
+        try:
+            owner.kill()
+            assert select.select([process], [], [], 60)[0]
+        finally:
+            os.close(process)
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        (["-m", "opsieve", "run", "-t", "onnxruntime"], 2),
+        (["-m", "opsieve", "metrics"], 0),
+        (["-m", "opsieve", "gen", "-n", "1", "--check", "--strategy", "mutate", "--corpus"], 2),
+        (["-c", "from opsieve.reducer.cli import main; main()", "--check", "/bin/true"], 0),
+    ],
+    ids=["run", "metrics", "gen", "reduce"],
+)
+def test_commands_survive_it(command: list[str], status: int, tmp_path: Path) -> None:
+    onnx.save(model(FAR), tmp_path / "far.onnx")
+    done = subprocess.run(
+        [sys.executable, *command, str(tmp_path / "far.onnx")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,173 @@
+"""The `reduce` command as a user types it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+from failing import host
+
+from opsieve.backends.judge.judge import judge
+from opsieve.backends.registry import resolve
+from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.workers import Workers
+from opsieve.gen.case.case import Case, load, save
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.program import Program
+from opsieve.reducer.cli import command, main
+from opsieve.triage.fingerprint.fingerprint import fingerprint
+from opsieve.triage.store.store import Campaign, Done, Finding, Store
+
+KEYS = [
+    "target",
+    "kind",
+    "fingerprint",
+    "nodes_before",
+    "nodes_after",
+    "inner_nodes_after",
+    "bytes_after",
+    "checks",
+    "node_checks",
+    "invalid_candidates",
+    "seconds",
+    "same",
+    "minimal",
+    "slipped",
+    "output",
+    "script",
+]
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Path:
+    save(host(2, 40, [["Tanh", "Exp"]]), tmp_path / "case")
+    return tmp_path / "case"
+
+
+def reduce(*arguments: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(command, [str(item) for item in arguments], standalone_mode=False)
+    if result.exception is not None:
+        raise result.exception
+    return result.return_value, result.stdout, result.stderr
+
+
+def test_the_result_is_a_case_with_a_story_that_verify_agrees_with(case: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    code, printed, talk = reduce(case, "-t", "fake:wrong@Tanh>Exp", "-o", out, "--json")
+    facts = json.loads(printed)
+    assert code == 0
+    assert facts.keys() >= set(KEYS)
+    assert (facts["nodes_after"], facts["kind"], facts["same"], facts["minimal"]) == (2, "mismatch", True, True)
+    assert "mismatch" in talk
+    again = load(out)
+    assert (out / "case.reduced.onnx").read_bytes() == again.program.model
+    story = json.loads((out / "reduction.json").read_text())
+    assert len([attempt for attempt in story["attempts"] if attempt["answer"] != "invalid"]) == facts["checks"]
+    assert {line["name"] for line in story["certificate"]} >= {"nodes", "outputs", "bypass", "dimensions", "values"}
+    assert reduce(out, "--verify")[0] == 0
+    assert reduce(case, "-t", "fake:wrong@Tanh>Exp", "--verify")[0] == 1
+
+
+def test_a_model_that_fails_nowhere_ends_with_3_and_says_what_was_tried(case: Path, tmp_path: Path) -> None:
+    code, printed, talk = reduce(case, "-t", "fake", "-o", tmp_path / "out")
+    assert (code, printed) == (3, "")
+    assert "tried fake" in talk
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nowhere.onnx"], "cannot read"),
+        (["{case}", "-t", "nobody"], "there is no backend"),
+        (["{case}", "-t", "fake:wrong@Tanh", "-o", "{case}"], "holds no reduction"),
+        (["{case}", "--check", "nowhere.sh", "-o", "{out}"], "cannot be started"),
+        (["{case}", "--same", "exactly"], "Invalid value for '--same'"),
+        (["{case}", "--seconds", "0"], "--seconds must lie"),
+    ],
+)
+def test_bad_usage_is_one_sentence_and_2(
+    case: Path, tmp_path: Path, arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled = [item.format(case=case, out=tmp_path / "out") for item in arguments]
+    with pytest.raises(SystemExit) as end:
+        main(filled)
+    talk = capsys.readouterr().err.strip().split("\n")
+    assert end.value.code == 2
+    assert sentence in talk[-1]
+    assert talk[-1].startswith("reduce: ")
+
+
+def test_interrupted_it_ends_with_130_and_the_best_so_far_is_there(case: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    code = "from opsieve.reducer.cli import main; main()"
+    arguments = [str(case), "-t", "fake:hang@Tanh>Exp", "-o", str(out), "--seconds", "1.5"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and b"same" not in _journal(out):
+        assert process.poll() is None, process.communicate()
+        os.sched_yield()
+    process.send_signal(signal.SIGINT)
+    _, talk = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Interrupted" in talk
+    assert load(out).inputs
+
+
+def _journal(folder: Path) -> bytes:
+    path = folder / "attempts.jsonl"
+    return path.read_bytes() if path.exists() else b""
+
+
+def test_neither_textual_nor_a_compiler_is_imported_for_help() -> None:
+    code = (
+        "import sys; from opsieve.reducer.cli import command\n"
+        "try: command(['--help'])\n"
+        "except SystemExit: pass\n"
+        "assert not {'textual', 'onnxruntime', 'onnx', 'numpy', 'tvm'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_the_script_shows_the_failure_by_itself(tmp_path: Path) -> None:
+    # No bug of a released compiler is needed for that: the script's own comparison is what is tried.
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 18]> g (float[2] x) => (float[2] y) { y = Neg(x) }'
+    )
+    save(Case(Program(model.SerializeToString()), {"x": np.ones(2, np.float32)}), tmp_path / "neg")
+    check = tmp_path / "check"
+    check.write_text("#!/bin/sh\nexit 0\n")
+    check.chmod(0o755)
+    code, _, _ = reduce(tmp_path / "neg", "--check", check, "-o", tmp_path / "out")
+    assert code == 0
+    assert not (tmp_path / "out" / "repro.py").exists()
+
+
+def test_a_case_of_a_store_is_reduced_on_its_own_target_by_its_folder_or_its_id(
+    case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    campaign = Campaign("c", "tests", 0, ("fake:faults=crash@Tanh>Exp",))
+    whole, target = load(case), resolve("fake:crash@Tanh>Exp")
+    with Workers() as workers, Store(tmp_path / "store") as store:
+        judged = judge(whole.program, whole.inputs, target, Lab(workers))
+        key = fingerprint(judged.verdict, judged.observations[0], ["Tanh"])
+        found = Finding(str(target), judged.verdict, key, judged.observations)
+        store.begin(campaign)
+        store.record(campaign, [Done(0, whole, {str(target): ("fail", 0.1)}, (found,))])
+    code, printed, _ = reduce(tmp_path / "store" / "cases" / key.key / "1", "--json")
+    facts = json.loads(printed)
+    assert (code, facts["target"], facts["nodes_after"]) == (0, "fake:crash@Tanh>Exp", 2)
+    assert facts["output"] == f"{key.key}-1.reduced/case.reduced.onnx"
+    assert json.loads(reduce(key.key, "--store", "store", "-o", "other", "--json")[1])["nodes_after"] == 2
+    with pytest.raises(BadInput, match="names no cluster"):
+        reduce("nobody", "--store", "store")

@@ -1,0 +1,100 @@
+"""Values are recorded when they are asked for: how many runs that takes, and what happens when a source cannot give them."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+import onnx
+from failing import host
+from hypothesis import given
+from hypothesis import strategies as st
+from models import program
+
+from opsieve.backends.observation import Observation
+from opsieve.backends.registry import resolve
+from opsieve.backends.target import Target
+from opsieve.backends.workers.workers import Workers
+from opsieve.gen.model.program import Program
+from opsieve.reducer.problem.recording import recorded
+from opsieve.reducer.problem.subject import Recording, Subject
+
+
+@dataclass
+class Heard:
+    """Workers that remember what they were asked."""
+
+    workers: Workers
+    asked: list[tuple[str, list[str], int]] = field(default_factory=list)  # target, outputs, nodes
+
+    def observe(self, target: Target, program: Program, inputs: dict[str, Any]) -> Observation:
+        graph = program.proto.graph
+        self.asked.append((target.backend, [info.name for info in graph.output], len(graph.node)))
+        return self.workers.observe(target, program, inputs)
+
+
+def record(subject: Subject, source: str, heard: Heard) -> Mapping[str, Any]:
+    return recorded(subject, resolve(source), cast("Workers", heard)).values
+
+
+def test_a_small_model_is_recorded_in_one_run_at_the_first_question(workers: Workers) -> None:
+    case, heard = host(3, 40, [["Tanh"]]), Heard(workers)
+    values = record(Subject(case.program.proto, case.inputs, {}), "onnxruntime:disable_all", heard)
+    assert heard.asked == []
+    assert values["v7"].shape == (2, 3)
+    assert set(values) == {name for node in case.program.proto.graph.node for name in node.output}
+    assert len(heard.asked) == 1
+
+
+def wide() -> Subject:
+    """A chain of 100 nodes over 64 KiB."""
+    lines = [f"t{number} = Neg(t{number - 1})" for number in range(1, 101)]
+    text = f"g (float[128, 128] t0) => (float[128, 128] t100) {{ {' '.join(lines)} }}"
+    return Subject(program(text).proto, {"t0": np.full((128, 128), 2, np.float32)}, {})
+
+
+def test_of_a_large_model_only_what_is_asked_for_is_recorded_from_what_computes_it(workers: Workers) -> None:
+    heard = Heard(workers)
+    values = record(wide(), "onnxruntime:disable_all", heard)
+    assert values["t3"][0, 0] == -2
+    assert heard.asked == [("onnxruntime", ["t3"], 3)]
+    assert isinstance(values, Recording)
+    values.want(["t3", "t9", "t12"])
+    assert heard.asked[1:] == [("onnxruntime", ["t9", "t12"], 12)]
+    assert values["t12"][0, 0] == 2
+    assert "t0" not in values
+    assert len(heard.asked) == 2
+
+
+def test_a_source_that_dies_is_not_asked_again_and_the_reference_answers(workers: Workers) -> None:
+    heard = Heard(workers)
+    values = record(wide(), "fake:crash@Neg", heard)
+    assert (values["t3"][0, 0], values["t4"][0, 0]) == (-2, 2)
+    assert [target for target, _, _ in heard.asked] == ["fake", "reference", "reference"]
+
+
+def test_what_nobody_can_compute_stays_as_it_was(workers: Workers) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 18, "own" : 1]> g (float[2] x) => (float[2] y) { t = own.Secret(x) y = Neg(t) }'
+    )
+    fed = {"x": np.ones(2, np.float32)}
+    assert "t" not in record(Subject(model, fed, {}), "onnxruntime:disable_all", Heard(workers))
+    told = {"t": np.zeros(2, np.float32)}
+    assert record(Subject(model, fed, told), "onnxruntime:disable_all", Heard(workers))["t"] is told["t"]
+
+
+@given(st.sets(st.sampled_from("abcdefgh")), st.sets(st.sampled_from("abcdefgh")), st.sets(st.sampled_from("abcdefgh")))
+def test_a_recording_gives_what_it_names_and_can_have_and_asks_for_nothing_else(
+    named: set[str], possible: set[str], kept: set[str]
+) -> None:
+    asked: set[str] = set()
+
+    def play(names: Collection[str]) -> dict[str, Any]:
+        asked.update(names)
+        return {name: ord(name) for name in asked & possible}
+
+    recording = Recording(sorted(named), play).only(kept)
+    assert {name for name in "abcdefgh" if name in recording} == named & possible & kept
+    assert asked <= named & kept
+    assert dict(recording) == {name: ord(name) for name in sorted(named & possible & kept)}
+    assert len(recording) == len(named & possible & kept)

@@ -1,0 +1,134 @@
+"""Interrupted, resumed, on several lanes: the result is the same, byte for byte."""
+
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from failing import host
+from models import program
+
+from opsieve.backends.registry import resolve
+from opsieve.backends.workers.workers import Workers
+from opsieve.backends.workers.zygote import Limits
+from opsieve.gen.case.case import Case
+from opsieve.reducer.engine import engine as engine_module
+from opsieve.reducer.engine.journal import NAME, Journal
+from opsieve.reducer.oracle.discover import Premise, find
+from opsieve.reducer.oracle.interestingness import Answer, Check
+from opsieve.reducer.oracle.interestingness import program as serialised
+from opsieve.reducer.problem.subject import Subject
+from opsieve.reducer.reduction import Listeners, Reduction, reduce_by_check, reduce_failure
+
+
+@pytest.fixture(scope="module")
+def second() -> Iterator[Workers]:
+    with Workers(Limits(seconds=20.0)) as workers:
+        yield workers
+
+
+def start(case: Case) -> Subject:
+    return Subject(case.program.proto, case.inputs, {})
+
+
+def run(case: Case, premise: Premise, lanes: Sequence[Workers], folder: Path | None = None) -> Reduction:
+    with Journal("question", folder) as journal:
+        return reduce_failure(start(case), premise, lanes, "fingerprint", journal, Listeners())
+
+
+def bytes_of(result: Reduction) -> bytes:
+    values = b"".join(name.encode() + value.tobytes() for name, value in sorted(result.best.inputs.items()))
+    return bytes(serialised(result.best).model) + values
+
+
+@pytest.mark.parametrize("fault", ["wrong@Tanh>Exp", "crash@Tanh&Sin"])
+def test_a_journal_cut_anywhere_leads_to_the_same_bytes(workers: Workers, tmp_path: Path, fault: str) -> None:
+    case = host(7, 50, [["Tanh", "Exp"], ["Sin"]])
+    premise = find(case, [resolve(f"fake:{fault}")], None, workers)
+    whole = run(case, premise, [workers], tmp_path)
+    lines = (tmp_path / NAME).read_bytes().split(b"\n")
+    assert run(case, premise, [workers], tmp_path).checks == 0
+    for parts in (1, 4, 7):
+        kept = 1 + (len(lines) - 2) * parts // 8
+        (tmp_path / NAME).write_bytes(b"\n".join(lines[:kept]) + b'\n{"digest": "cut off he')
+        again = run(case, premise, [workers], tmp_path)
+        assert bytes_of(again) == bytes_of(whole), kept
+        assert again.certificate == whole.certificate
+        assert again.checks < whole.checks
+
+
+def test_lanes_change_no_byte(workers: Workers, second: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "_SLOW", 0.0)  # checks that take any time at all are asked ahead
+    ahead = 0
+    for seed, fault in ((6, "crash@Tanh&Exp"), (7, "wrong@Sin"), (8, "crash@Sin&Cos&Exp")):
+        case = host(seed, 60, [["Tanh", "Exp"], ["Sin"], ["Cos"]])
+        premise = find(case, [resolve(f"fake:{fault}")], None, workers)
+        one = run(case, premise, [workers])
+        two = run(case, premise, [workers, second])
+        assert bytes_of(one) == bytes_of(two), fault
+        assert one.certificate == two.certificate
+        ahead += two.checks - one.checks
+    assert ahead >= 10
+
+
+class Counting:
+    """A check that counts what it was asked. `odd` lets one candidate in so many fail by chance, the same one each time."""
+
+    def __init__(self, needed: frozenset[str], odd: int = 0):
+        self.needed = needed
+        self.odd = odd
+        self.asked: list[Subject] = []
+
+    def ask(self, subjects: Sequence[Subject]) -> Iterator[Answer]:
+        for subject in subjects:
+            self.asked.append(subject)
+            there = self.needed <= {node.op_type for node in subject.model.graph.node}
+            small = len(subject.model.graph.node) < 7
+            if self.odd and small and zlib.crc32(serialised(subject).model) % self.odd == 0:
+                there = False
+            yield Answer("same" if there else "gone")
+
+
+@pytest.mark.parametrize("odd", [2, 3, 4, 5])
+def test_a_capricious_check_is_led_to_the_same_bytes_whenever_it_was_cut_off_and_on_any_lanes(
+    workers: Workers, tmp_path: Path, odd: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """g (float[2, 3] x, float[2, 3] z) => (float[2, 3] y)
+        <float[2, 3] a = {1.5, -2.25, 3.125, 4.1, 5.7, 6.3}, float[3] b = {0.37, 2.51, -1.9}, float[3] c = {7.7, 0.1, 3}>
+        { t = Mul(x, a)  u = Tanh(t)  v = Add(u, b)  w = Sin(v)  p = Mul(w, c)  q = Sub(p, z)  y = Exp(q) }"""
+    value = np.linspace(-1.37, 2.9, 6, dtype=np.float32).reshape(2, 3)
+    case = Case(program(text), {"x": value, "z": value * 3})
+    lanes = [Counting(frozenset(["Mul", "Tanh", "Add", "Sin", "Sub"]), odd) for _ in range(2)]
+
+    def by(count: int) -> Reduction:
+        with Journal("question", tmp_path) as journal:
+            return reduce_by_check(start(case), lanes[:count], workers, None, journal, Listeners())
+
+    whole = by(1)
+    lines = (tmp_path / NAME).read_bytes().split(b"\n")
+    assert by(1).checks == 0
+    for kept in (1, len(lines) // 4, len(lines) // 2, 3 * len(lines) // 4, len(lines)):
+        (tmp_path / NAME).write_bytes(b"\n".join(lines[:kept]) + b"\n")
+        assert bytes_of(by(1)) == bytes_of(whole), kept
+    monkeypatch.setattr(engine_module, "_SLOW", 0.0)
+    (tmp_path / NAME).unlink()
+    ahead = by(2)
+    assert bytes_of(ahead) == bytes_of(whole)
+    assert ahead.checks > whole.checks
+
+
+def test_every_lane_of_slow_checks_is_asked(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = host(9, 60, [["Tanh"], ["Exp"]])
+
+    def by(checks: Sequence[Check]) -> Reduction:
+        return reduce_by_check(start(case), checks, workers, None, Journal(""), Listeners())
+
+    lanes = [Counting(frozenset(["Tanh", "Exp"])) for _ in range(3)]
+    alone = by(lanes[:1])
+    assert by(lanes).checks == alone.checks  # quick checks are asked one by one
+    assert not lanes[1].asked
+    monkeypatch.setattr(engine_module, "_SLOW", 0.0)
+    assert bytes_of(by(lanes)) == bytes_of(alone)
+    assert lanes[1].asked
+    assert lanes[2].asked

@@ -1,0 +1,259 @@
+"""Campaigns on the fake compiler and onnxruntime: what they find, that they can be killed, and that equal seeds give equal stores."""
+
+import hashlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_cli import opsieve
+
+from opsieve.backends.registry import resolve
+from opsieve.backends.workers.zygote import Limits
+from opsieve.gen.generation.random_graph import Wish
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.triage.campaign.campaign import new_campaign, run
+from opsieve.triage.campaign.plan import USUAL, Plan, planned, seed_of
+from opsieve.triage.store.index_file import INDEX
+from opsieve.triage.store.store import Campaign, Store
+
+SEEDED = {  # many operators, so that some are met whatever the generator makes of a seed
+    "wrong": ("Softmax", "PRelu", "Mean", "Softplus", "Cast", "Neg", "Relu", "Abs"),
+    "crash": ("Identity", "Flatten", "Transpose"),
+    "error": ("ReduceMax", "ReduceMin", "Greater", "Less", "Squeeze", "Range", "Reshape"),
+    "unsupported": ("BitShift", "SplitToSequence", "Unsqueeze", "And", "Xor"),
+}
+FAKE = "fake:" + "+".join(f"{kind}@{name}" for kind, names in SEEDED.items() for name in names)
+TARGETS = ("--target", FAKE, "--target", "onnxruntime", "--no-probe", "--nodes", "6", "--strategy", "isra")
+PLAN = Plan("isra", replace(USUAL, nodes=6, between=None))
+
+
+def contents(folder: Path) -> tuple[dict[str, str], list[object]]:
+    """Programs by their place, and all that the index tells but times."""
+    programs = {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.glob("cases/*/*/model.onnx")
+    }
+    index = sqlite3.connect(folder / INDEX)
+    assert index.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    told = [
+        index.execute(sql).fetchall()
+        for sql in (
+            "SELECT * FROM tests ORDER BY number",
+            "SELECT test, target, verdict, kind, fingerprint, folder FROM failures ORDER BY test, target",
+            "SELECT key, count, kept FROM fingerprints ORDER BY key",
+            "SELECT target, verdict, count FROM totals ORDER BY target, verdict",
+        )
+    ]
+    index.close()
+    assert list((folder / "staging").iterdir()) == []
+    return programs, told
+
+
+def fuzz(folder: Path, tests: int, lanes: int = 1) -> None:
+    with Store(folder) as store:
+        campaign = new_campaign(3, [resolve(FAKE), resolve("onnxruntime")], PLAN)
+        store.begin(campaign)
+        for _ in run(store, campaign, PLAN, Limits(seconds=20), lanes=lanes, tests=tests):
+            pass
+
+
+def test_equal_seeds_give_equal_stores_whatever_the_lanes_and_the_interruptions(tmp_path: Path) -> None:
+    fuzz(tmp_path / "a", 32)
+    fuzz(tmp_path / "b", 32, lanes=2)
+    fuzz(tmp_path / "c", 21)
+    fuzz(tmp_path / "c", 32, lanes=2)
+    programs, told = contents(tmp_path / "a")
+    assert programs
+    assert contents(tmp_path / "b") == (programs, told)
+    assert contents(tmp_path / "c") == (programs, told)
+
+
+def test_what_is_found_is_what_was_seeded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = opsieve(
+        "fuzz", *TARGETS, "--tests", "32", "--seed", "3", "--store", tmp_path / "s", "--json", capsys=capsys
+    )
+    told = json.loads(out)
+    assert code == 1
+    assert set(told["failures"]) >= {"crash", "error", "mismatch"}
+    assert told["tests"] == 32
+    assert told["unsupported"] > 0
+    assert told["environment"] == 0
+    assert 0 < told["clusters"] <= told["fingerprints"]
+    assert told["targets"]["onnxruntime"]["verdicts"]["pass"] > 16
+    assert sum(told["targets"]["onnxruntime"]["verdicts"].values()) == 32
+    assert {"tests_per_second", "clusters", "store"} <= told.keys()
+    for kind in ("crash", "error", "mismatch"):
+        folder = next((tmp_path / "s" / "cases").glob(f"fake-{kind}-*/1"))
+        code, out, _ = opsieve("run", folder, "--target", FAKE, "--json", capsys=capsys)
+        assert code == 1
+        assert json.loads(out)["results"][0]["fingerprint"] == folder.parent.name
+
+
+def test_a_campaign_that_is_there_is_not_begun_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    same = (
+        "fuzz",
+        "--target",
+        "fake",
+        "--no-probe",
+        "--nodes",
+        "6",
+        "--tests",
+        "16",
+        "--seed",
+        "4",
+        "--store",
+        tmp_path / "s",
+    )
+    assert opsieve(*same, capsys=capsys)[0] in (0, 1)
+    code, _, err = opsieve(*same, capsys=capsys)
+    assert code == 2
+    assert "--resume" in err
+    code, out, _ = opsieve("fuzz", "--tests", "20", "--store", tmp_path / "s", "--resume", "--json", capsys=capsys)
+    assert (json.loads(out)["tests"], json.loads(out)["tests_now"]) == (20, 4)
+    code, _, err = opsieve("fuzz", "--store", tmp_path / "s", "--resume", "--nodes", "9", capsys=capsys)
+    assert code == 2
+    assert "leave --strategy, --nodes and --values out" in err
+    code, _, err = opsieve("fuzz", "--store", tmp_path / "t", "--resume", capsys=capsys)
+    assert code == 2
+    assert "no such campaign" in err
+
+
+def test_when_the_time_is_up_slow_tests_are_not_waited_for_and_are_done_by_the_next_run(tmp_path: Path) -> None:
+    slow = resolve("fake:hang@Cast+hang@Reshape")
+    with Store(tmp_path / "s") as store:
+        campaign = new_campaign(3, [slow], PLAN)
+        store.begin(campaign)
+        limits = Limits(seconds=1)
+        for _ in run(store, campaign, PLAN, limits, lanes=2, seconds=0.2):
+            pass
+        first = store.done(campaign)
+        assert first < 16  # two lanes have not begun what three chunks would be
+        for _ in run(store, campaign, PLAN, limits, tests=first + 3):
+            pass
+        assert store.done(campaign) == first + 3
+        verdicts = store.totals(campaign)[campaign.targets[0]]
+        assert sum(verdicts.values()) == first + 3
+
+
+def test_a_version_that_changed_since_the_campaign_began_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ("fuzz", "-t", "fake", "--no-probe", "--nodes", "6", "--seed", "4", "--store", tmp_path)
+    opsieve(*command, "--tests", "2", capsys=capsys)
+    assert (
+        "when the campaign began"
+        not in opsieve("fuzz", "--tests", "3", "--store", tmp_path, "--resume", capsys=capsys)[2]
+    )
+    index = sqlite3.connect(tmp_path / INDEX)
+    index.execute('UPDATE campaigns SET versions = \'{"fake": "0.0.7"}\'')
+    index.commit()
+    index.close()
+    code, _, err = opsieve("fuzz", "--tests", "4", "--store", tmp_path, "--resume", capsys=capsys)
+    assert code in (0, 1)
+    assert "fake was 0.0.7 when the campaign began and is " in err
+
+
+def started(folder: Path, *more: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "opsieve", "fuzz", *TARGETS, "--seed", "3", "--store", str(folder), *more]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def until_done(folder: Path, tests: int, process: "subprocess.Popen[str]") -> None:
+    """Wait until the index says that so many tests are done."""
+    while process.poll() is None:
+        if (folder / INDEX).exists():
+            index = sqlite3.connect(folder / INDEX)
+            try:
+                if index.execute("SELECT count(*) FROM tests").fetchone()[0] >= tests:
+                    return
+            except sqlite3.OperationalError:
+                pass  # it is being made
+            finally:
+                index.close()
+        os.sched_yield()
+    raise AssertionError("it ended too soon")
+
+
+def test_killed_in_the_middle_it_goes_on_and_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
+    fuzz(tmp_path / "whole", 48)
+    killed = started(tmp_path / "killed", "--tests", "2000", "-j", "2")
+    until_done(tmp_path / "killed", 16, killed)
+    killed.kill()
+    killed.communicate()
+    with Store(tmp_path / "killed") as store:
+        begun = store.campaigns()[0]
+        assert store.done(begun) < 48
+    same = new_campaign(3, [resolve(FAKE), resolve("onnxruntime")], PLAN)
+    assert begun == same, "the sources of gen changed while the tests ran: this process has the old ones"
+    fuzz(tmp_path / "killed", 48)
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+
+
+def test_an_interrupt_ends_it_with_a_summary(tmp_path: Path) -> None:
+    process = started(tmp_path / "s", "--json", "-j", "2")
+    until_done(tmp_path / "s", 16, process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert json.loads(out)["tests"] >= 16
+    assert "--resume" in err
+    assert "Traceback" not in err
+    contents(tmp_path / "s")
+
+
+def test_a_target_that_is_not_there_is_told_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = opsieve("fuzz", "--target", "nothing", "--store", tmp_path / "s", capsys=capsys)
+    assert code == 2
+    assert "nothing" in err
+
+
+def test_a_store_in_use_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Store(tmp_path / "s"):
+        code, _, err = opsieve("fuzz", "--no-probe", "--tests", "1", "--store", tmp_path / "s", capsys=capsys)
+    assert code == 2
+    assert "another opsieve" in err
+
+
+def test_tests_have_seeds_of_their_own() -> None:
+    assert len({seed_of(campaign, number) for campaign in range(20) for number in range(50)}) == 1000
+    assert all(0 <= seed_of(0, number) < 2**63 for number in range(50))
+
+
+def test_a_campaign_of_another_generator_is_not_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for generator in ("small-1", "mix edition=0123456789ab nodes=5-30"):
+        with Store(tmp_path / generator[:3]) as store:
+            store.begin(Campaign("c0ffee", generator, 7, (FAKE,)))
+        code, _, err = opsieve("fuzz", "--store", tmp_path / generator[:3], "--resume", capsys=capsys)
+        assert code == 2
+        assert "another generator" in err
+        assert "begin a new one" in err
+
+
+def test_a_plan_is_read_back_from_its_text() -> None:
+    for plan in (Plan(), PLAN, Plan("isra", Wish(nodes=3, dtypes=frozenset({"float32", "int8"}), opset=18))):
+        assert planned(plan.generator) == (plan, False)
+
+
+def test_programs_of_a_campaign_follow_each_other_and_each_can_be_made_alone() -> None:
+    numbers = [0, 1, 255, 256, 300]
+    alone = {number: Plan().case(7, number).program.model for number in reversed(numbers)}
+    assert {number: Plan().case(7, number).program.model for number in numbers} == alone
+    assert seed_of(7, 5) == seed_of(7, 0) + 5
+
+
+def test_a_resumed_campaign_stops_where_the_disk_is_full(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        campaign = new_campaign(3, [resolve(FAKE)], PLAN)
+        store.begin(campaign)
+        store._db.execute(f"PRAGMA max_page_count = {store._db.execute('PRAGMA page_count').fetchone()[0]}")
+        with pytest.raises(BadInput, match="full"):
+            for _ in run(store, campaign, PLAN, Limits(seconds=20), tests=400):
+                pass

@@ -1,0 +1,122 @@
+"""`opsieve export` as a user types it."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from exported import X, model
+from stores import done, filled, finding
+
+from opsieve.gen.case.case import Case, save
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.program import Program
+from opsieve.reducer.oracle.discover import wilson
+from opsieve.reducer.oracle.interestingness import runs_for
+from opsieve.triage.store.queries import Queries
+from opsieve.triage.store.store import Campaign, Store
+from opsieve.tui.commands.export_command import command, folder_of
+
+
+def exported(*arguments: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(command, [str(item) for item in arguments], standalone_mode=False)
+    if result.exception is not None:
+        raise result.exception
+    return result.return_value, result.stdout, result.stderr
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Path:
+    made = Case(Program(model().SerializeToString()), {"x": X}, knobs={"target": "fake:wrong@Relu"})
+    save(made, tmp_path / "case")
+    return tmp_path / "case"
+
+
+def test_a_case_is_exported_with_what_is_known_of_its_culprit(case: Path, tmp_path: Path) -> None:
+    change = {"kind": "regression", "last_before": "1.2", "first_after": "1.3"}
+    (case / "culprit.json").write_text(
+        json.dumps({"releases": {"transitions": [change, 7, {"kind": []}], "guilty_passes": ["Fuse`It"]}})
+    )
+    code, out, _ = exported(case, "--as", "issue", "-o", tmp_path, "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert set(told) == {"kind", "output", "bytes", "target", "version", "failure", "message"}
+    assert (told["kind"], told["failure"], told["output"]) == ("issue", "mismatch", str(tmp_path / "issue.md"))
+    text = (tmp_path / "issue.md").read_text()
+    assert len(text) == told["bytes"]
+    assert "Fails from 1.3 (last without it: 1.2)." in text
+    assert "`Fuse?It`" in text
+
+
+def test_what_does_not_fail_is_not_exported(case: Path, tmp_path: Path) -> None:
+    code, out, talk = exported(case, "-t", "fake", "-o", tmp_path / "repro.py", "--json")
+    assert code == 3
+    assert "pass: " in json.loads(out)["message"]
+    assert "does not fail" in talk
+    assert not (tmp_path / "repro.py").exists()
+
+
+def test_the_values_asked_for_are_those_of_the_reference(case: Path, tmp_path: Path) -> None:
+    exported(case, "-o", tmp_path / "shown.py")
+    source = (tmp_path / "shown.py").read_text()
+    space: dict[str, object] = {}
+    exec(compile(source.partition("def run(")[0], "repro.py", "exec"), space)  # noqa: S102  written by the code under test
+    want, dtype, within = space["EXPECTED"]["y"]  # type: ignore[index]
+    assert (dtype, want.dtype.name) == ("float32", "float64")
+    assert np.array_equal(want, np.maximum(X, 0))
+    assert 0 < within < 1e-3
+
+
+def test_a_cluster_means_the_case_that_stands_for_it(tmp_path: Path) -> None:
+    store = filled(tmp_path / "store", [done(1, finding("no such kernel"))])
+    found = folder_of("c1", store)
+    assert (found / "model.onnx").is_file()
+    for what in ("c99", "nothing"):
+        with pytest.raises(BadInput):
+            folder_of(what, store)
+    with pytest.raises(BadInput, match="--store"):
+        folder_of("c1", tmp_path / "none")
+
+
+@pytest.mark.parametrize("seed", [3, 4, 5])  # it shows in none, both, one of the judge's runs
+def test_a_flaky_failure_of_a_store_is_exported_and_says_how_often_it_shows(seed: int, tmp_path: Path) -> None:
+    target = f"fake:faults=error@Relu%0.4,seed={seed}"
+    campaign = Campaign("c0ffee", "small-1", 7, (target,))
+    with Store(store := tmp_path / "store") as writer:
+        writer.begin(campaign)
+        writer.record(campaign, [done(1, finding("it fails", target=target, verdict="flaky"))])
+    with Queries(store) as queries:
+        (entry,) = queries.aside("flaky")
+    code, out, _ = exported(entry.case, "--store", store, "-o", tmp_path, "--json")
+    assert code == 0
+    assert json.loads(out)["failure"] == "error"
+    shows = re.search(r"in (\d+) of 30 runs", json.loads(out)["message"])
+    assert shows is not None
+    source = (tmp_path / "repro.py").read_text()
+    runs = re.search(r"^RUNS = (\d+)$", source, re.MULTILINE)
+    assert runs is not None
+    assert int(runs[1]) == runs_for(wilson(int(shows[1]), 30), sightings=1)
+    assert 0.6 ** int(runs[1]) < 0.01  # what shows in two runs of five is missed by less than one script in a hundred
+    assert f"It does not always show, so it is looked for in up to {runs[1]} runs." in " ".join(source.split())
+    exported(entry.case, "--store", store, "-o", tmp_path, "--as", "issue")
+    assert f"it was seen in {shows[1]} of 30 runs of the same inputs" in (tmp_path / "issue.md").read_text()
+
+
+def test_what_is_flaky_and_not_seen_again_is_not_exported(tmp_path: Path) -> None:
+    store = filled(tmp_path / "store", [done(1, finding("it fails", verdict="flaky"))])
+    with Queries(store) as queries:
+        (entry,) = queries.aside("flaky")
+    code, _, talk = exported(entry.case, "--store", store, "-o", tmp_path)
+    assert code == 3
+    assert "not seen again in 30 runs" in talk
+    with pytest.raises(BadInput, match="--aside"):
+        exported(Path(entry.case).parent.name, "--store", store)
+
+
+def test_bad_places_are_told(case: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="cannot write"):
+        exported(case, "-o", tmp_path / "no" / "such" / "folder.py")
+    with pytest.raises(BadInput):
+        exported(tmp_path / "no" / "case")

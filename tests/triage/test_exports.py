@@ -1,0 +1,307 @@
+"""Exported files: what scripts say of fixed, broken and missing compilers, and that no text leaves its place in any of them."""
+
+import ast
+import io
+import json
+import subprocess
+import sys
+import zipfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from exported import exhibit, model
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from onnx import parser
+
+from opsieve.backends.compilers.transformers import source as transformed_source
+from opsieve.gen.case.case import load
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.triage.export.export_input import Exhibit
+from opsieve.triage.export.exports import KINDS, export
+from opsieve.triage.export.issue import fenced, issue, visible
+from opsieve.triage.export.script import requirements, script
+from opsieve.triage.export.text import ModelText, model_text
+
+NOTHING = ModelText("", False)
+CODE = "open('CANARY', 'w').write('x')"
+# Each is tried as the name of a value, a node and a graph, and as what the compiler says.
+EVIL = (
+    '"', "'", '"""', "'''", "\\", "\\\\", '\\"', "\\'''", '"\\', "\\N{BELL}", "\\x41", "\\u202e", "{}", "{0}", "%s", "%(x)s",
+    f'"""\n{CODE}\n"""', f"'''\n{CODE}\n'''", f"')\n{CODE}\n('", f'")\n{CODE}\n("', f"#\n{CODE}", f"\\\n{CODE}", f"\r{CODE}",
+    f"\r\n{CODE}\r\n", f"\x0c{CODE}", f"\x0b{CODE}", f"\x85{CODE}", f"\u2028{CODE}", f"\u2029{CODE}", f"\x1c{CODE}",
+    f"' + {CODE} + '", f"{{{CODE}}}", f"*/ {CODE} /*", f"); {CODE} #", "\x00", "\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "\x9b31m",
+    "\x08\x08\x08", "\u202etxt.exe", "\u2066hidden\u2069", "\u200bzero", "\ufeff", "\U000e0041tag", "```\n# Heading\n```",
+    "`````", "~~~\n<script>alert(1)</script>\n~~~", "<!-- ", "--> <b>x</b>", "<details><summary>", "![x](http://evil.example/x.png)",
+    "[x](javascript:alert(1))", "@everyone #1 evil.example", "| a | b |\n|---|---|", "$(touch CANARY)", "`touch CANARY`",
+    "'; DROP TABLE failures; --", "../../../../CANARY", "a" * 1_000_000, "`" * 5000, "\n" * 1000, "é\u0301𝕏",
+)  # fmt: skip
+
+
+def shape(source: str) -> str:
+    """What a script does, its texts and numbers aside."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant):
+            node.value = 0
+    return ast.dump(tree)
+
+
+@cache
+def harmless_shape(test: bool) -> str:
+    return shape(script(evil_exhibit("harmless"), ModelText("harmless", False), test))
+
+
+def evil_exhibit(name: str, target: str = "reference", **more: object) -> Exhibit:
+    proto = model(name, f"{name}.", name, name)
+    return exhibit(target, "mismatch", proto, (5.0, 5.0), name, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["script", "pytest"])
+@pytest.mark.parametrize("name", EVIL, ids=lambda name: ascii(name)[1:20])
+def test_no_text_leaves_its_literal(name: str, kind: str) -> None:
+    source = script(evil_exhibit(name), ModelText(name, False), kind == "pytest")
+    assert source.isascii()
+    assert all(c.isprintable() or c == "\n" for c in source)
+    assert shape(source) == harmless_shape(kind == "pytest")
+    assert "CANARY" not in ast.unparse(ast.parse(source).body[1:4])  # imports
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_no_text_at_all_leaves_its_literal(name: str, said: str) -> None:
+    shown = ModelText(said, False)
+    proto = model(name, f"{name}.", said, said)
+    source = script(exhibit("onnxruntime", "mismatch", proto, (1.0, 2.0), said), shown)
+    assert source.isascii()
+    assert shape(source) == shape(script(exhibit("onnxruntime", "mismatch", None, (1.0, 2.0)), shown))
+    values = {node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)}
+    assert name in values  # and it is told
+
+
+def run_all(folder: Path, names: list[str]) -> dict[str, int]:
+    """Run scripts in one process; their exit codes."""
+    code = (
+        "import contextlib, io, json, runpy, sys\n"
+        "codes = {}\n"
+        "for name in json.load(sys.stdin):\n"
+        "    said = io.StringIO()\n"
+        "    with contextlib.redirect_stdout(said):\n"
+        "        codes[name] = runpy.run_path(name)['main']()\n"
+        "    line = said.getvalue()\n"
+        "    assert line.count('\\n') == 1 and line[:-1].isascii() and line[:-1].isprintable(), ascii(line)\n"
+        "print('CODES' + json.dumps(codes))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=json.dumps(names), capture_output=True, text=True, cwd=folder, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    codes: dict[str, int] = json.loads(done.stdout.rpartition("CODES")[2])
+    return codes
+
+
+def test_nothing_of_a_hostile_model_is_executed(tmp_path: Path) -> None:
+    names = []
+    for number, name in enumerate(EVIL):
+        made = evil_exhibit(name)
+        # The real text of the model where it is short, so that exact ones are tried too.
+        shown = model_text(made.model) if number % 6 == 0 else NOTHING
+        (tmp_path / f"{number}.py").write_text(script(made, shown))
+        names.append(f"{number}.py")
+    before = set(tmp_path.iterdir())
+    assert set(run_all(tmp_path, names).values()) == {1}  # the values that they ask for are wrong
+    assert set(tmp_path.iterdir()) - before <= {tmp_path / "__pycache__"}
+
+
+def outside_fences(text: str) -> str:
+    tokens = MarkdownIt("commonmark").parse(text)
+    assert {token.type for token in tokens} <= {"heading_open", "heading_close", "inline", "paragraph_open", "paragraph_close", "fence", "bullet_list_open", "bullet_list_close", "list_item_open", "list_item_close"}  # fmt: skip
+    for token in tokens:
+        assert {child.type for child in token.children or ()} <= {"text", "softbreak", "code_inline", "strong_open", "strong_close"}  # fmt: skip
+    return "\n".join(token.content for token in tokens if token.type != "fence")
+
+
+@cache
+def harmless_prose() -> str:
+    return outside_fences(issue(evil_exhibit("harmless", "onnxruntime"), ModelText("harmless", False)))
+
+
+@pytest.mark.parametrize("name", EVIL, ids=lambda name: ascii(name)[1:20])
+def test_an_issue_shows_everything_and_runs_nothing(name: str) -> None:
+    text = issue(evil_exhibit(name, "onnxruntime"), ModelText(name, False))
+    assert text.isascii()
+    assert all(c.isprintable() or c == "\n" for c in text)
+    assert len(text) < 65_536
+    if len(name) < 4000:  # a longer script is attached
+        assert outside_fences(text) == harmless_prose()
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8"), max_size=300))
+def test_a_fence_holds(text: str) -> None:
+    tokens = MarkdownIt("commonmark").parse(fenced(visible(text)) + "\n\nafter")
+    assert [token.type for token in tokens] == ["fence", "paragraph_open", "inline", "paragraph_close"]
+    assert tokens[0].content == visible(text) + "\n"
+
+
+@pytest.mark.parametrize("target", ["onnxruntime", "tvm", "onnxsim", "onnxslim", "onnxoptimizer", "onnxscript", "fake"])
+def test_every_project_gets_its_own_headings(target: str) -> None:
+    text = issue(exhibit(target), ModelText("the graph", False))
+    wanted = {"onnxruntime": "### ONNX Runtime API", "tvm": "### Actual behavior", "onnxsim": "**Model**"}
+    wanted |= {"onnxslim": "**Expected behavior**"}
+    assert wanted.get(target, "### To reproduce") in text
+    assert "the graph" in text
+    assert "def run(model, inputs)" in text
+
+
+def write(folder: Path, made: Exhibit, test: bool = False) -> Path:
+    path = folder / ("test_repro.py" if test else "repro.py")
+    path.write_text(script(made, model_text(made.model), test))
+    return path
+
+
+def run(path: Path) -> tuple[int, str]:
+    done = subprocess.run([sys.executable, path.name], capture_output=True, text=True, cwd=path.parent, check=False)
+    assert done.stdout.count("\n") == 1, done.stdout + done.stderr
+    return done.returncode, done.stdout
+
+
+def compiler(folder: Path, source: str) -> None:
+    """What the script imports as onnxruntime instead of the real one."""
+    (folder / "onnxruntime.py").write_text(source)
+
+
+def test_exit_codes_tell_fixed_wrong_and_missing(tmp_path: Path) -> None:
+    code, said = run(write(tmp_path, exhibit(right=(0.0, 2.0))))
+    assert (code, said[:15]) == (0, "no failure here")
+    code, said = run(write(tmp_path, exhibit(right=(0.5, 2.0))))
+    assert code == 1
+    assert said.startswith("BUG: output 'y' is 0.0 instead of 0.5 at [0]; 1 of 2 elements are wrong (onnxruntime ")
+    compiler(tmp_path, "raise ImportError('not there')")
+    assert run(write(tmp_path, exhibit()))[0] == 2
+    compiler(tmp_path, "raise ValueError('broken')")
+    assert run(write(tmp_path, exhibit(kind="error", right=())))[1].startswith("BUG: ValueError: broken")
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "told"),
+    [
+        ("crash", "import os; os.kill(os.getpid(), 11)", "the process died of signal 11"),
+        ("crash", "import os; os._exit(3)", "the process ended by itself with exit code 3"),
+        ("hang", "while True: pass", "no answer within 2 s"),
+        ("memory", "x = bytearray(1 << 34)", "MemoryError"),
+    ],
+)
+def test_a_compiler_that_takes_its_process_along(kind: str, source: str, told: str, tmp_path: Path) -> None:
+    compiler(tmp_path, source)
+    made = exhibit(kind=kind, right=(), seconds=2.0)  # type: ignore[arg-type]
+    code, said = run(write(tmp_path, made))
+    assert code == 1
+    assert told in said
+    (tmp_path / "onnxruntime.py").unlink()
+    assert run(write(tmp_path, exhibit(kind=kind, seconds=60.0)))[0] == 0  # type: ignore[arg-type]
+
+
+def test_what_shows_sometimes_is_asked_often(tmp_path: Path) -> None:
+    compiler(tmp_path, "import pathlib\np = pathlib.Path('n')\nn = p.stat().st_size if p.exists() else 0\np.write_bytes(bytes(n + 1))\nassert n != 3\nraise RuntimeError\n")  # fmt: skip
+    source = script(exhibit(kind="error", right=(), runs=7), NOTHING)
+    assert "RUNS = 7" in source
+    compiler(
+        tmp_path,
+        "import os; os.kill(os.getpid(), 9) if os.path.exists('n') else open('n', 'w').close()\nraise ImportError",
+    )
+    made = exhibit(kind="nondeterminism")
+    assert "in two runs" in script(made, NOTHING)
+
+
+def test_a_test_for_pytest_fails_while_the_bug_lives(tmp_path: Path) -> None:
+    for right, code in (((0.5, 2.0), 1), ((0.0, 2.0), 0)):
+        path = write(tmp_path, exhibit(right=right), test=True)
+        done = subprocess.run([sys.executable, "-m", "pytest", "-q", path.name, "-p", "no:cacheprovider"], cwd=tmp_path, capture_output=True, text=True, check=False)  # fmt: skip
+        assert done.returncode == code, done.stdout
+    compiler(tmp_path, "raise ImportError")
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "test_repro.py"], cwd=tmp_path, capture_output=True, text=True, check=False)  # fmt: skip
+    assert "1 skipped" in done.stdout
+
+
+SCRIPTED = (
+    "onnxruntime:basic", "onnxruntime:disabled_optimizers=ConstantFolding+Pad_Fusion", "tvm", "tvm:zero", "tvm:target",
+    "onnxoptimizer", "onnxoptimizer:eliminate_identity", "onnxsim", "onnxsim:passes=off,folding=off", "onnxscript", "onnxscript:fold",
+    "onnxscript:rewrite", "onnxscript:inline=off", "onnxslim", "onnxslim:skip=constant_folding", "reference",
+)  # fmt: skip
+
+
+def test_every_backend_runs_by_its_own_lines(tmp_path: Path) -> None:
+    text = model_text(exhibit().model)
+    for target in SCRIPTED:
+        for right, mark in (((0.0, 2.0), "right"), ((0.5, 2.0), "wrong")):
+            source = script(exhibit(target, right=right), text)
+            assert "opsieve" not in source.replace("Written by opsieve", "")
+            (tmp_path / f"{target}-{mark}.py").write_text(source)
+    codes = run_all(tmp_path, [f"{target}-{mark}.py" for target in SCRIPTED for mark in ("right", "wrong")])
+    assert codes == {f"{target}-{mark}.py": int(mark == "wrong") for target in SCRIPTED for mark in ("right", "wrong")}
+
+
+def test_a_transformer_is_not_blamed_for_what_onnxruntime_refuses_anyway() -> None:
+    """Erf in float64 has no kernel, transformed or not: the question cannot be asked, which an ImportError tells the script."""
+    erf = parser.parse_model('<ir_version: 8, opset_import: ["": 17]> g (double[2] x) => (double[2] y) { y = Erf(x) }')
+    space: dict[str, Any] = {"np": np, "onnx": onnx}
+    text = transformed_source.source("onnxoptimizer", {"optimise": "on", "passes": "", "fixpoint": "off"}, ["float64"])
+    exec(text, space)  # noqa: S102  written by the code under test
+    with pytest.raises(ImportError, match=r"refuses the original model: .*Erf"):
+        space["run"](erf.SerializeToString(), {"x": np.ones(2)})
+
+
+def test_a_backend_without_lines_is_run_by_opsieve(tmp_path: Path) -> None:
+    made = exhibit("fake:wrong@Relu")
+    assert requirements(made)[0].startswith("opsieve==")
+    assert run(write(tmp_path, made))[0] == 1
+
+
+def test_what_a_script_cannot_show_is_said() -> None:
+    with pytest.raises(BadInput, match="slowdown"):
+        script(exhibit(kind="slowdown"), NOTHING)
+
+
+def test_an_archive_is_a_case_and_always_the_same(tmp_path: Path) -> None:
+    made = exhibit()
+    data = export(made, "case").data
+    assert data == export(made, "case").data
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        file.extractall(tmp_path)
+        assert all(name.startswith("case/") and ".." not in name for name in file.namelist())
+    case = load(tmp_path / "case")
+    assert case.knobs["target"] == "onnxruntime"
+    assert case.program.model == made.case.program.model
+    assert run(tmp_path / "case" / "repro.py")[0] == 0
+
+
+def test_kinds_of_files() -> None:
+    names = [export(exhibit(), kind).name for kind in KINDS]
+    assert names == ["repro.py", "issue.md", "test_repro.py", "case.zip"]
+
+
+def test_a_text_is_exact_or_says_that_it_is_not() -> None:
+    assert model_text(model().SerializeToString()).exact
+    for name in ("x'''", "\\", "é", "\u202e"):
+        told = model_text(model(name, node=name).SerializeToString())
+        assert not told.exact
+    assert model_text(b"no model") == NOTHING
+    remarked = model()
+    remarked.graph.node[0].doc_string = "the text does not tell it"
+    assert not model_text(remarked.SerializeToString()).exact
+
+
+def test_values_in_scripts_have_their_bytes(tmp_path: Path) -> None:
+    # A large model is deflated, and comes out whole.
+    proto = model()
+    proto.doc_string = "remark" * 5000
+    made = exhibit(proto=proto)
+    source = script(made, NOTHING)
+    space: dict[str, object] = {}
+    exec(compile(source.partition("def run(")[0], "repro.py", "exec"), space)  # noqa: S102  written by the code under test
+    assert space["MODEL"] == made.model
+    assert np.array_equal(space["INPUTS"]["x"], made.case.inputs["x"])  # type: ignore[index]

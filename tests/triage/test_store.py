@@ -1,0 +1,186 @@
+"""The store of a campaign: what it keeps, and what happens when its writer dies, its disk is full or its index is not what it was."""
+
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from models import X, chain
+
+from opsieve.backends.observation import Observation
+from opsieve.backends.verdict import Verdict
+from opsieve.gen.case.case import Case, load
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.triage.fingerprint.fingerprint import fingerprint
+from opsieve.triage.store.index_file import INDEX, MIGRATIONS, SCHEMA
+from opsieve.triage.store.store import KEPT, Campaign, Done, Finding, Store
+
+CAMPAIGN = Campaign("c0ffee", "small-1", 7, ("fake", "onnxruntime"))
+
+
+def done(number: int, message: str = "", verdict: Any = "fail") -> Done:
+    """A test that passes on `onnxruntime`, and fails on `fake` when there is a message."""
+    case = Case(chain("Relu", "Tanh"), dict(X))
+    answers = {"fake": (verdict if message else "pass", 0.5), "onnxruntime": ("pass", 0.25)}
+    if not message:
+        return Done(number, case, answers, ())
+    seen = Observation("fake", "1", "error", "compile", exception="E", message=message, log="printed\n")
+    judged = Verdict(verdict, "it fails", "error", "compile", message, blame="compiler")
+    found = Finding("fake", judged, fingerprint(judged, seen, ["Relu", "Tanh"]), (seen,))
+    return Done(number, case, answers, (found,))
+
+
+def folders(store: Path) -> list[str]:
+    return sorted(str(path.parent.relative_to(store)) for path in store.glob("cases/*/*/failure.json"))
+
+
+def test_tests_and_failures_are_counted_and_the_first_cases_kept(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.begin(CAMPAIGN)
+        store.record(CAMPAIGN, [done(0), *(done(number, "no such kernel") for number in range(1, KEPT + 4))])
+        store.record(CAMPAIGN, [done(KEPT + 4, "another thing")])
+        assert store.done(CAMPAIGN) == KEPT + 5
+        assert store.kinds(CAMPAIGN) == {"error": KEPT + 4}
+        assert store.clusters(CAMPAIGN) == 2
+        assert sorted(store.counts().values()) == [1, KEPT + 3]
+        assert store.totals(CAMPAIGN) == {"fake": {"fail": KEPT + 4, "pass": 1}, "onnxruntime": {"pass": KEPT + 5}}
+        assert store.seconds(CAMPAIGN)["onnxruntime"] == 0.25 * (KEPT + 5)
+        places = [row["folder"] for row in store.failures() if row["folder"]]
+    assert sorted(places) == folders(tmp_path)
+    assert len(places) == KEPT + 1
+    case = load(tmp_path / places[0])
+    assert case.program == chain("Relu", "Tanh")
+    assert case.knobs["target"] == "fake"
+    assert (tmp_path / places[0] / "observations" / "00-fake.log").read_text() == "printed\n"
+
+
+def test_a_flaky_failure_is_kept_apart(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.begin(CAMPAIGN)
+        store.record(CAMPAIGN, [done(0, "now and then", "flaky"), done(1, "now and then")])
+        assert store.clusters(CAMPAIGN) == 1
+        assert store.kinds(CAMPAIGN) == {"error": 1}
+    assert sorted(place.split("/")[1].split("-")[0] for place in folders(tmp_path)) == ["fake", "flaky"]
+
+
+def test_a_writer_that_dies_before_the_transaction_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Died(Exception):
+        pass
+
+    def die(*_: object) -> None:
+        raise Died
+
+    with Store(tmp_path) as store, monkeypatch.context() as patch:
+        store.begin(CAMPAIGN)
+        patch.setattr(store, "_add_failure", die)
+        with pytest.raises(Died):
+            store.record(CAMPAIGN, [done(0, "no such kernel")])
+        assert list((tmp_path / "staging").iterdir())
+    with Store(tmp_path) as store:
+        assert store.done(CAMPAIGN) == 0
+        assert folders(tmp_path) == []
+        assert list((tmp_path / "staging").iterdir()) == []
+        store.record(CAMPAIGN, [done(0, "no such kernel")])
+        assert len(folders(tmp_path)) == 1
+
+
+def test_a_writer_that_dies_after_the_transaction_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(tmp_path) as store:
+        store.begin(CAMPAIGN)
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "_settle", lambda: None)
+            store.record(CAMPAIGN, [done(0, "no such kernel")])
+        assert folders(tmp_path) == []
+    with Store(tmp_path) as store:
+        assert [row["folder"] for row in store.failures()] == folders(tmp_path)
+        assert len(folders(tmp_path)) == 1
+
+
+def test_one_process_writes_at_a_time(tmp_path: Path) -> None:
+    with Store(tmp_path), pytest.raises(BadInput, match="another opsieve writes"):
+        Store(tmp_path)
+    Store(tmp_path).close()
+
+
+def test_a_store_of_an_older_schema_is_brought_up_and_keeps_what_it_has(tmp_path: Path) -> None:
+    old = sqlite3.connect(tmp_path / INDEX)
+    old.executescript(MIGRATIONS[0] + "PRAGMA user_version = 1;")
+    old.execute("INSERT INTO campaigns VALUES ('c0ffee', 'small-1', 7, '[\"fake\"]')")
+    old.execute("INSERT INTO tests VALUES ('c0ffee', 0, '', '{}')")
+    old.execute("INSERT INTO totals VALUES ('c0ffee', 'fake', 'pass', 1)")
+    old.commit()
+    old.close()
+    with Store(tmp_path) as store:
+        campaign = store.campaigns()[0]
+        assert store.done(campaign) == 1
+        store.record(campaign, [done(1)])
+        assert store.totals(campaign)["fake"] == {"pass": 2}
+        assert store.seconds(campaign)["fake"] == 0.5
+
+
+def test_a_store_of_a_newer_schema_is_left_alone(tmp_path: Path) -> None:
+    newer = sqlite3.connect(tmp_path / INDEX)
+    newer.execute(f"PRAGMA user_version = {SCHEMA + 1}")
+    newer.close()
+    with pytest.raises(BadInput, match="upgrade opsieve"):
+        Store(tmp_path)
+    Store(tmp_path / "other").close()  # no lock was left behind
+
+
+def test_a_full_disk_is_told_and_harms_nothing(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.begin(CAMPAIGN)
+        store.record(CAMPAIGN, [done(0)])
+        pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+        store._db.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(BadInput, match="full"):
+            store.record(CAMPAIGN, [done(number, "x" * 3000 + str(number)) for number in range(1, 60)])
+    with Store(tmp_path) as store:
+        assert store.done(CAMPAIGN) == 1
+        assert store.failures() == []
+        assert folders(tmp_path) == []
+
+
+def test_a_damaged_index_is_told(tmp_path: Path) -> None:
+    (tmp_path / INDEX).write_bytes(b"no database " * 1000)
+    with pytest.raises(BadInput, match="opsieve index"):
+        Store(tmp_path)
+
+
+def test_a_folder_of_something_else_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(BadInput, match="is no store"):
+        Store(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_lost_index_is_rebuilt_from_the_folders(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.begin(CAMPAIGN)
+        store.record(CAMPAIGN, [done(number, f"message {'abc'[number]}") for number in range(3)])
+        before, counts = store.failures(), store.counts()
+    (tmp_path / INDEX).unlink()
+    copied = tmp_path / folders(tmp_path)[0]
+    shutil.copytree(copied, copied.parent / "copy")
+    (tmp_path / "cases" / "x" / "1").mkdir(parents=True)
+    (tmp_path / "cases" / "x" / "1" / "failure.json").write_text("{}")
+    with Store(tmp_path) as store:
+        added, problems = store.adopt()
+        assert added == 3
+        assert len(problems) == 1
+        assert store.failures() == before
+        assert store.counts() == counts
+        assert store.campaigns() == [CAMPAIGN]
+        assert store.adopt()[0] == 0
+
+
+def test_text_that_sqlite_and_json_refuse_is_stored_all_the_same(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.begin(CAMPAIGN)
+        store.record(CAMPAIGN, [done(0, "half a pair \udc80 and a zero \0" + "long" * 5000)])
+        assert len(store.failures()) == 1

@@ -1,0 +1,319 @@
+"""The commands of triage: what they print, what they refuse, and reduction to triage from end to end."""
+
+import gzip
+import json
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stores import done, filled, finding
+from test_cli import opsieve
+
+from opsieve.bisect.culprit import keep_culprit
+from opsieve.triage.store.candidates import candidates
+from opsieve.triage.store.index_file import INDEX, SCHEMA, joined
+from opsieve.triage.store.queries import Queries
+from opsieve.triage.store.store import Aside, Campaign, Store
+from opsieve.tui.commands import triage_reduce
+
+KEYS = {
+    "id",
+    "title",
+    "kind",
+    "stage",
+    "status",
+    "members",
+    "representative",
+    "targets",
+    "operators",
+    "guilty_pass",
+    "first_bad",
+}
+HOSTILE = "\x1b[2J\x1b]0;gone\x07[red]no[/red] \u202eevil\r\n<kernel>"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    tests = [
+        done(number, finding(f"no kernel {'abc'[number % 3]}", frames=["main", f"f{number % 3}"]))
+        for number in range(9)
+    ]
+    tests.append(done(9, finding(HOSTILE)))
+    tests.append(
+        done(10, finding("", kind="mismatch"), aside=[Aside("onnxruntime", "unsupported", "Erf: no kernel", HOSTILE)])
+    )
+    return filled(tmp_path / "s", tests)
+
+
+def asked(capsys: pytest.CaptureFixture[str], store: Path, *arguments: str | Path) -> dict[str, Any]:
+    code, out, err = opsieve(*arguments, "--store", store, "--json", capsys=capsys)
+    assert code == 0, err
+    told: dict[str, Any] = json.loads(out)
+    return told
+
+
+def test_clusters_have_the_keys_that_are_promised(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = asked(capsys, store, "clusters", "--sort", "id")
+    assert all(cluster.keys() >= KEYS for cluster in told["clusters"])
+    assert [cluster["id"] for cluster in told["clusters"]] == ["c1", "c2", "c3", "c4", "c5"]
+    assert told["total"] == 5
+    assert told["failures"] == 11
+    first = asked(capsys, store, "clusters", "-n", "3")
+    rest = asked(capsys, store, "clusters", "--after", first["next"])
+    assert not {one["id"] for one in first["clusters"]} & {one["id"] for one in rest["clusters"]}
+    assert len(first["clusters"]) + len(rest["clusters"]) == 5
+    assert rest["total"] == 5
+    assert [one["id"] for one in asked(capsys, store, "clusters", "kind:mismatch")["clusters"]] == ["c5"]
+    assert asked(capsys, store, "clusters", "--group", "kind")["groups"][0] == {
+        "value": "error",
+        "clusters": 4,
+        "members": 10,
+    }
+    assert asked(capsys, store, "clusters", "--aside")["aside"][0]["what"] == "Erf: no kernel"
+
+
+def test_pages_by_every_sort_show_each_cluster_once(store: Path) -> None:
+    with Queries(store) as queries:
+        for sort in ("rank", "members", "last", "first", "size", "severity", "title", "id"):
+            for reverse in (False, True):
+                for text in ("", "status:new"):
+                    seen, after = [], ""
+                    while True:
+                        page = queries.clusters(text, sort=sort, reverse=reverse, after=after, limit=2)  # type: ignore[arg-type]
+                        assert page.total == 5
+                        seen += [row.id for row in page.rows]
+                        after = page.next
+                        if not after:
+                            break
+                    whole = [row.id for row in queries.clusters(text, sort=sort, reverse=reverse).rows]  # type: ignore[arg-type]
+                    assert seen == whole
+                    assert sorted(seen) == ["c1", "c2", "c3", "c4", "c5"]
+
+
+def test_any_thread_may_ask(store: Path) -> None:
+    with Queries(store) as queries, ThreadPoolExecutor(4) as pool:
+        texts = ["", "kind:error", "no kernel", "status:new"] * 5
+        assert list(pool.map(lambda text: queries.clusters(text).total, texts)) == [5, 4, 4, 5] * 5
+
+
+def test_pages_of_members_show_each_once(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked(capsys, store, "merge", "c1", "c2", "c3")
+    with Queries(store) as queries:
+        seen, after = [], ""
+        while True:
+            page = queries.members("c1", after=after, limit=2)
+            seen += [row.name for row in page.rows]
+            after = page.next
+            if not after:
+                break
+        assert len(seen) == len(set(seen)) == page.total == 9
+
+
+def test_decisions_by_command(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert asked(capsys, store, "merge", "c1", "c2")["action"] == "merge"
+    asked(capsys, store, "mark", "c1", "known", "--issue", "https://example.org/7")
+    asked(capsys, store, "pin", "c3")
+    asked(capsys, store, "note", "c3", "look")
+    asked(capsys, store, "rename", "c3", "the third")
+    told = asked(capsys, store, "show", "c1")
+    assert (told["status"], told["issue"], told["members"], len(told["prints"])) == (
+        "known",
+        "https://example.org/7",
+        6,
+        2,
+    )
+    assert [one["action"] for one in told["history"]] == ["mark", "merge"]
+    asked(capsys, store, "split", told["prints"][1]["key"])
+    assert asked(capsys, store, "show", "c2")["members"] == 3
+    assert asked(capsys, store, "clusters")["clusters"][0]["id"] == "c3"
+    assert asked(capsys, store, "undo")["state"] == "undone"
+    assert asked(capsys, store, "redo")["state"] == "done"
+    place = told["cases"][0]["name"]
+    assert asked(capsys, store, "show", store / place)["cluster"] == "c1"
+    assert asked(capsys, store, "show", place)["components"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("show", "c99"), "no cluster"),
+        (("show", "cases/nothing/1"), "no member"),
+        (("show", "%"), "names no cluster"),
+        (("merge", "c1", "c1"), "two different"),
+        (("mark", "c1", "solved"), "is not one of"),
+        (("mark", "c1", "known", "--issue", "javascript:alert(1)"), "https://"),
+        (("mark", "c1", "new"), "is so already"),
+        (("undo",), "nothing to undo"),
+        (("clusters", "--after", "7"), "no place to go on"),
+        (("clusters", "--after", f"[1, 1, {10**30}]"), "no place to go on"),
+        (("show", "c\udc80"), "names no cluster"),
+        (("split", "cases/\udc80/1"), "no member"),
+        (("clusters", "since:tomorrow"), "no time"),
+        (("triage", "--dry-run"), "--refingerprint"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_sentence(
+    store: Path, arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = opsieve(*arguments, "--store", store, capsys=capsys)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_a_store_that_is_not_there_or_is_newer_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = opsieve("clusters", "--store", tmp_path / "no", capsys=capsys)
+    assert code == 2
+    assert "is no store" in err
+    assert not (tmp_path / "no").exists()
+    newer = sqlite3.connect(tmp_path / INDEX)
+    newer.execute(f"PRAGMA user_version = {SCHEMA + 1}")
+    newer.close()
+    assert "upgrade opsieve" in opsieve("mark", "c1", "known", "--store", tmp_path, capsys=capsys)[2]
+
+
+def test_text_of_compilers_does_nothing_to_a_terminal(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (("clusters",), ("clusters", "--aside"), ("show", "c4", "--why"), ("triage",)):
+        code, out, _ = opsieve(*arguments, "--store", store, capsys=capsys)
+        assert code == 0
+        assert not set(out) & {"\x1b", "\x07", "\r", "\u202e"}
+    assert "[red]no[" in opsieve("show", "c4", "--why", "--store", store, capsys=capsys)[1]
+    assert all(len(line) <= 80 for line in opsieve("clusters", "--store", store, capsys=capsys)[1].splitlines()[:-1])
+
+
+def test_rules_explain_and_the_rest_is_counted(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (store / "known").mkdir()
+    (store / "known" / "kernel.toml").write_text(
+        'title = "No kernel"\nmessage = \'no kernel [ab]$\'\nissue = "https://example.org/1"'
+    )
+    told = asked(capsys, store, "triage")
+    assert told["rules"] == [{"name": "kernel", "title": "No kernel", "issue": "https://example.org/1", "count": 6}]
+    assert (told["explained"], told["unexplained"]) == (6, 5)
+    assert {one["id"] for one in asked(capsys, store, "clusters", "status:known")["clusters"]} == {"c1", "c2"}
+    (store / "known" / "bad.toml").write_text("title = \"x\"\nmessage = '(a+)+'")
+    code, _, err = opsieve("triage", store, capsys=capsys)
+    assert code == 2
+    assert "'bad'" in err
+    assert asked(capsys, store, "clusters", "status:known")["total"] == 2
+
+
+def test_logs_of_other_tools(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = [
+        {"backend": "onnxruntime", "phase": "run", "exc_type": "Fail", "message": f"no kernel for {name}"}
+        for name in ("A", "A", "B")
+    ]
+    path = tmp_path / "log.jsonl.gz"
+    path.write_bytes(gzip.compress("\n".join(map(json.dumps, records)).encode() + b"\nnothing\n"))
+    code, out, _ = opsieve("triage", "--logs", path, "--json", capsys=capsys)
+    told = json.loads(out)
+    assert code == 0
+    assert [one["index"] for one in told["assignments"]] == [0, 1, 2]
+    assert told["assignments"][0].keys() == {"index", "cluster", "title", "kind", "why"}
+    assert told["assignments"][0]["cluster"] == told["assignments"][1]["cluster"]
+    assert len(told["skipped"]) == 1
+
+
+def test_evidence_beside_a_case_is_taken_up(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Queries(store) as queries:
+        case = store / queries.cluster("c5").representative
+    blamed = {"answer": "pass", "passes": ["FoldTanh"], "levels": {"none": "good", "basic": "good", "all": "bad"}}
+    for kind, answer in (
+        ("releases", {"first_bad": "1.17.0", "guilty_passes": ["another"]}),
+        ("commits", {"first_bad": "0" * 40}),
+        ("passes", blamed),
+    ):
+        keep_culprit(case, kind, answer)
+    asked(capsys, store, "triage")
+    told = asked(capsys, store, "show", "c5")
+    assert (told["guilty_pass"], told["first_bad"]) == ("FoldTanh", "1.17.0")
+    parts = {part["name"]: part["value"] for one in told["prints"] for part in one["components"]}
+    assert parts["cure"] == "level=basic"
+    assert [one["id"] for one in asked(capsys, store, "clusters", "pass:FoldTanh")["clusters"]] == ["c5"]
+    (case / "culprit.json").write_text("[" * 100_000)
+    with Store(store):  # a campaign holds it
+        assert "moves" not in asked(capsys, store, "triage")
+    assert asked(capsys, store, "triage")["moves"]  # what was known is known no more
+
+
+def test_what_is_told_by_its_graph_is_reduced_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    many = ("Relu", "Abs", "Neg", "Exp", "Sqrt", "Floor", "Tanh")
+    tests = [
+        done(1, finding("", kind="crash", frames=["here"], signal=11)),
+        done(2, finding("", kind="mismatch", operators=many)),
+        done(3, finding("it cannot", frames=["there"])),
+        done(4, finding("", kind="mismatch", target="onnxruntime", operators=("Relu", "Tanh"))),
+    ]
+    store = filled(tmp_path / "s", tests)
+    asked(capsys, store, "triage")
+    with joined(store) as connection:
+        first = candidates(connection)
+    assert [one.target for one in first if "mismatch" in one.fingerprint] == [one.target for one in first[:2]]
+    assert first[2].fingerprint.startswith("fake-crash")
+    assert {one.cluster for one in first} == {"c1", "c2", "c3", "c4"}
+
+
+def test_a_reduction_that_takes_long_gives_way_and_is_gone_on_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = "fake:error@Tanh+error@Sigmoid"
+    campaign = Campaign("beef", "small-1", 1, (target,))
+    tests = [
+        done(at, finding(last, target=target, operators=("Abs", last)), operators=("Abs", last))
+        for at, last in enumerate(("Tanh", "Sigmoid"))
+    ]
+    with Store(tmp_path / "s") as store:
+        store.begin(campaign)
+        store.record(campaign, tests)
+        wanted = candidates(store.connection)
+    assert len(wanted) == 2
+    monkeypatch.setattr(triage_reduce, "_TURN", 0.1)
+    monkeypatch.setattr(triage_reduce, "_PART", 0.0)
+    answers = [(one.case, one.answer) for one in triage_reduce.reduce_all(tmp_path / "s", wanted, 120, True)]
+    places = [one.place for one in wanted]
+    assert answers[:2] == [(place, "unfinished") for place in places]
+    assert dict(answers) == dict.fromkeys(places, "reduced")
+
+
+def test_reduction_tells_failures_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two wrong operators look alike while programs are large: one fingerprint; reduced, they are two clusters."""
+    target = "fake:wrong@Tanh+wrong@Sigmoid"
+    campaign = Campaign("beef", "small-1", 1, (target,))
+    many = ("Relu", "Abs", "Neg", "Exp", "Sqrt", "Floor")
+    tests = [
+        done(at, finding("", kind="mismatch", target=target, operators=(*many, last)), operators=("Abs", last, "Neg"))
+        for at, last in enumerate(("Tanh", "Sigmoid"))
+    ]
+    with Store(tmp_path / "s") as store:
+        store.begin(campaign)
+        store.record(campaign, tests)
+    assert asked(capsys, tmp_path / "s", "clusters")["clusters"][0]["members"] == 2
+    told = asked(capsys, tmp_path / "s", "triage", "--reduce", "--budget", "90", "--offline")
+    assert all(one["answer"] == "reduced" for one in told["reductions"])
+    after = asked(capsys, tmp_path / "s", "clusters", "kind:mismatch")
+    assert {tuple(one["operators"]) for one in after["clusters"] if one["reduced"]} == {("Tanh",), ("Sigmoid",)}
+    again = asked(capsys, tmp_path / "s", "triage", "--reduce", "--budget", "90", "--offline")
+    assert again["reductions"] == []
+    assert asked(capsys, tmp_path / "s", "clusters", "kind:mismatch")["clusters"] == after["clusters"]
+    (tmp_path / "s" / INDEX).unlink()
+    opsieve("index", "--store", tmp_path / "s", capsys=capsys)
+    asked(capsys, tmp_path / "s", "triage")
+    rebuilt = asked(capsys, tmp_path / "s", "clusters", "kind:mismatch")
+    assert {one["id"]: one["operators"] for one in rebuilt["clusters"]} == {
+        one["id"]: one["operators"] for one in after["clusters"]
+    }
+
+
+def test_commands_load_no_compiler_and_no_terminal_app(store: Path) -> None:
+    code = (
+        "import sys\n"
+        "from opsieve.tui.cli import main\n"
+        f"try: main(['clusters', '--store', {str(store)!r}])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'torch', 'tvm', 'onnxruntime', 'textual', 'onnx', 'git'} & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done_ = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done_.stderr.strip() == "[]"

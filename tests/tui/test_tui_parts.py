@@ -1,0 +1,270 @@
+"""The parts of the terminal app that need no terminal: text made harmless, lines broken, graphs drawn, heat, jobs."""
+
+import io
+import json
+import sys
+import threading
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from repository import SAMPLES
+from rich.cells import cell_len
+
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.tui.app.screens.campaign_screen import rate
+from opsieve.tui.app.screens.export_screen import preview
+from opsieve.tui.app.screens.jobs_screen import typed
+from opsieve.tui.app.services.job_board import OPSIEVE, REDUCE, Job, JobBoard
+from opsieve.tui.app.views.case_summary import read_sheet
+from opsieve.tui.app.views.error_map import COLUMNS, ROWS, heat
+from opsieve.tui.app.views.graph_text import Box, drawn
+from opsieve.tui.app.views.replay_lines import replay_lines
+from opsieve.tui.app.views.rows_shown import CLUSTERS, MEMBERS
+from opsieve.tui.app.widgets.lines_view import wrapped
+from opsieve.tui.app.widgets.paged_list import Column, fitted
+from opsieve.tui.app.widgets.visible import ago, lines_of, one_line, visible
+
+anything = st.text(st.characters())
+
+
+@given(anything)
+def test_visible_text_is_printable_and_printable_text_is_kept(text: str) -> None:
+    assert visible(text).isprintable()
+    if text.isprintable():
+        assert visible(text) == text
+
+
+@given(anything, st.integers(2, 50))
+def test_one_line_is_bounded_and_printable(text: str, most: int) -> None:
+    line = one_line(text, most)
+    assert line.isprintable()
+    assert line == visible(line)
+    if text.isprintable():
+        assert len(line) <= most
+
+
+def test_what_is_left_out_of_a_long_text_is_told() -> None:
+    lines = lines_of("\n".join("abcdefgh"), most=3)
+    assert [part for line in lines for part, _ in line] == ["a", "b", "c", "… 5 more lines are left out"]
+
+
+@pytest.mark.parametrize(
+    ("past", "words"), [(0, "0s"), (59, "59s"), (60, "1m"), (7200, "2h"), (86400 * 3, "3d"), (86400 * 15, "2w")]
+)
+def test_how_long_ago(past: float, words: str) -> None:
+    assert ago(1e9, 1e9 + past) == words
+    assert ago(0, 1e9) == ""
+
+
+@given(
+    st.lists(st.tuples(st.text(st.characters(categories=["L", "Zs", "Nd"])), st.sampled_from(["", "dim"])), min_size=1),
+    st.integers(4, 60),
+)
+def test_wrapped_lines_fit_and_keep_every_word(parts: list[tuple[str, str]], width: int) -> None:
+    lines = wrapped(tuple(parts), width)
+    for line in lines:
+        assert sum(cell_len(text) for text, _ in line) <= width
+    letters = "".join(text for text, _ in parts)
+    kept = "".join(text for line in lines for text, _ in line)
+    assert "".join(kept.split()) == "".join(letters.split())
+
+
+def test_what_follows_a_short_first_part_hangs_beneath_itself() -> None:
+    lines = wrapped((("message ", "dim"), ("one two three four", "")), 16)
+    assert ["".join(text for text, _ in line) for line in lines] == [
+        "message one two ",
+        "        three ",
+        "        four",
+    ]
+
+
+@given(st.sampled_from([CLUSTERS, MEMBERS]), st.integers(1, 300))
+def test_columns_fit_and_the_needed_ones_stay(columns: tuple[Column, ...], width: int) -> None:
+    kept = fitted(columns, width)
+    assert {at for at, column in enumerate(columns) if not column.spare} <= {at for at, _ in kept}
+    assert kept == sorted(kept)
+    if width >= 40:
+        assert sum(room for _, room in kept) + len(kept) - 1 == width
+
+
+def test_a_graph_is_drawn_with_rails_that_join_pass_and_end() -> None:
+    boxes = [
+        Box("x", (), ("x",), "○"),
+        Box("y", (), ("y",), "○"),
+        Box("Pad", ("x",), ("p",)),
+        Box("Add", ("p", "y"), ("a",)),
+        Box("Split", ("a",), ("s", "t")),
+        Box("Mul", ("s", "t"), ("m",)),
+        Box("out", ("m",), (), "◎"),
+    ]
+    assert drawn(boxes) == [
+        ("○", "x"), ("│ ○", "y"), ("● │", "Pad"), ("●─╯", "Add"), ("●─╮", "Split"), ("●─╯", "Mul"), ("◎", "out"),
+    ]  # fmt: skip
+
+
+@given(st.data())
+def test_every_box_of_any_graph_is_drawn_on_one_line(data: st.DataObject) -> None:
+    names: list[str] = []
+    boxes = []
+    for number in range(data.draw(st.integers(1, 25))):
+        reads = tuple(data.draw(st.lists(st.sampled_from(names), max_size=4))) if names else ()
+        makes = tuple(f"v{number}.{at}" for at in range(data.draw(st.integers(0, 3))))
+        names += makes
+        boxes.append(Box(f"n{number}", reads, makes))
+    lines = drawn(boxes)
+    assert [label for _, label in lines] == [box.label for box in boxes]
+    assert all(rails.count("●") == 1 or rails.endswith("…") for rails, _ in lines)
+
+
+@given(st.integers(1, 30), st.integers(1, 70), st.data())
+def test_heat_marks_the_block_of_the_wrong_element_and_no_other(rows: int, columns: int, data: st.DataObject) -> None:
+    right = np.zeros((rows, columns), np.float32)
+    wrong = right.copy()
+    at = (data.draw(st.integers(0, rows - 1)), data.draw(st.integers(0, columns - 1)))
+    wrong[at] = np.nan if data.draw(st.booleans()) else 3
+    made = heat(wrong, right)
+    assert made is not None
+    assert (len(made.rows), {len(row) for row in made.rows}) == (min(rows, ROWS), {min(columns, COLUMNS)})
+    assert sum(character != " " for row in made.rows for character in row) == 1
+    assert made.fraction == pytest.approx(1 / (rows * columns))
+    assert heat(right, right).fraction == 0  # type: ignore[union-attr]
+    assert heat(wrong[:1], right) is None or rows == 1
+
+
+def test_heat_allows_what_the_policy_allows_and_takes_text() -> None:
+    assert heat(np.array([1.0, 2.0]), np.array([1.05, 2.5]), within=0.1).fraction == 0.5  # type: ignore[union-attr]
+    assert heat(np.array(["a", "b"], object), np.array(["a", "c"], object)).fraction == 0.5  # type: ignore[union-attr]
+
+
+def test_a_sample_is_read_in_a_process_of_its_own() -> None:
+    sheet = read_sheet(SAMPLES / "pad-avgpool-wrong-value")
+    assert [label.split()[0] for _, label in sheet.graph][-3:] == ["Pad", "AveragePool", "y"]
+    assert dict(sheet.operators) == {"AveragePool": 1, "Pad": 1}
+    assert sheet.inputs[0][1].startswith("float32")
+    assert dict(sheet.origin)["digest"]
+
+
+def test_a_case_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"case\.json"):
+        read_sheet(tmp_path)
+
+
+def test_the_preview_of_a_zip_lists_it_and_text_is_shown_to_the_last_byte() -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("model.onnx", b"12345")
+    assert "".join(text for text, _ in preview(packed.getvalue(), "case")[0]).split() == ["5", "model.onnx"]
+    assert "".join(text for line in preview(b"not a zip", "case") for text, _ in line)
+    assert [text for line in preview(b"a\nb\x1b", "script") for text, _ in line] == ["a", r"b\x1b"]
+
+
+def test_the_rate_of_a_campaign() -> None:
+    assert rate(((0.0, 100), (1.0, 150), (4.0, 300))) == 50
+    assert rate(((0.0, 100),)) == 0
+    assert rate(((5.0, 100), (5.0, 100))) == 0
+
+
+@pytest.fixture
+def board() -> "JobBoard":
+    return JobBoard(lambda job: None)
+
+
+def python(source: str) -> tuple[str, ...]:
+    return (sys.executable, "-I", "-c", source)
+
+
+def finished(board: JobBoard) -> None:
+    for thread in board._threads:
+        thread.join(30)
+
+
+def test_a_job_runs_its_commands_in_a_row_and_keeps_what_they_say(board: JobBoard) -> None:
+    job = board.start("two", python("import sys; print('one', file=sys.stderr)"), python("print('{\"nodes\": 2}')"))
+    finished(board)
+    assert (job.state, list(job.log), job.told(), job.said) == ("done", ["one"], {"nodes": 2}, "one")
+    assert job.seconds > 0
+
+
+def test_a_job_that_fails_runs_nothing_further(board: JobBoard) -> None:
+    job = board.start("fails", python("raise SystemExit(3)"), python("print('never')"))
+    gone = board.start("no such program", ("/no/such/program",))
+    finished(board)
+    assert (job.state, job.code, job.output) == ("failed", 3, b"")
+    assert (gone.state, "no such" in gone.said.lower()) == ("failed", True)
+
+
+def test_at_most_two_jobs_run_at_once_and_those_that_wait_can_be_ended(board: JobBoard) -> None:
+    running = threading.Semaphore(0)
+    board._changed = lambda job: running.release() if job.state == "running" else None
+    sleep = python("import time; time.sleep(600)")
+    first, second, third = (board.start(name, sleep) for name in "abc")
+    assert running.acquire(timeout=30)
+    assert running.acquire(timeout=30)
+    assert [job.state for job in (first, second, third)].count("waiting") == 1
+    quick = board.start("now", python("pass"), now=True)
+    board.cancel(third)
+    board.cancel(first)
+    board.close()
+    assert {job.state for job in (first, second, third)} == {"cancelled"}
+    assert quick.over
+    board.cancel(first)
+    assert first.state == "cancelled"
+
+
+def test_how_far_a_reduction_is_comes_from_its_attempts(board: JobBoard, tmp_path: Path) -> None:
+    attempts = tmp_path / "attempts.jsonl"
+    lines = [{"answer": "same", "nodes": 9}, {"answer": "gone", "nodes": 3}, {"answer": "same", "nodes": 4}]
+    attempts.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"answer": "sa')
+    seen = threading.Event()
+    board._changed = lambda job: seen.set() if job.progress else None
+    job = board.start("reduce", python("import time; time.sleep(600)"), watched=attempts)
+    assert seen.wait(30)
+    assert job.progress == "3 attempts, 4 nodes"
+    board.close()
+
+
+def test_a_command_is_shown_as_one_would_type_it() -> None:
+    assert typed((*REDUCE, "a case", "--json")) == "reduce 'a case' --json"
+    assert typed((*OPSIEVE, "triage", "store")) == "opsieve triage store"
+    assert typed(("sh", "-c", "x")) == "sh -c x"
+
+
+def test_a_replay_tells_verdict_voices_and_a_map() -> None:
+    job = Job(1, "replay", (("x",),), state="done")
+    told = json.dumps(
+        {
+            "verdict": "fail", "reason": "y is wrong", "target": "fake", "outcomes": [["fake", "1.0", "ok", 0.5]], "source": "reference",
+            "heats": [{"output": "y", "shape": [2, 2], "rows": [" █", "  "], "fraction": 0.25, "worst": 3.0, "within": 0.1}],
+        }
+    ).encode()  # fmt: skip
+    job.results = [told]
+    text = "\n".join("".join(part for part, _ in line) for line in replay_lines(job))
+    assert "fail  y is wrong" in text
+    assert "25 % of the elements differ from reference, by at most 3" in text
+    assert "▕ █▏" in text
+    job.results = [b"{}"]
+    assert replay_lines(job)[0][0][0] == "done"
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"nodes_before": 13, "nodes_after": 2, "same": True}, "2 of 13 nodes left"),
+        ({"nodes_before": 13, "nodes_after": 2, "same": False}, "2 of 13 nodes left, but the failure changed"),
+        ({"answer": "pass", "passes": ["Pad_Fusion"], "probes": 3}, "pass: Pad_Fusion"),
+        ({"answer": "not-a-pass", "passes": []}, "not-a-pass"),
+        ({"transitions": [], "first_bad": "1.20.0"}, "first bad: 1.20.0"),
+        ({"transitions": [], "first_bad": "", "answer": "always-bad"}, "answer: always-bad"),
+        ({}, ""),
+    ],
+)
+def test_the_outcome_of_a_job_is_that_of_its_work_not_of_what_takes_it_up(told: dict[str, object], words: str) -> None:
+    results = [json.dumps(told).encode(), b"19 failures in 19 clusters"]
+    job = Job(1, "work", (("x",), ("y",)), state="done", results=results)
+    assert job.outcome == words
+    job.state = "failed"
+    assert job.outcome == ""

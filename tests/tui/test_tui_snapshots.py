@@ -1,0 +1,164 @@
+"""Every screen as a picture, at two sizes, dark and light, held against the SVG in snapshots/.
+
+    UPDATE_SNAPSHOTS=1 pytest tests/tui/test_tui_snapshots.py      takes them anew; look at what changed before you commit it
+
+The pictures hold for the version of Textual that drew them, which snapshots/textual-version.txt tells.
+"""
+
+import asyncio
+import os
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from repository import CORPUS
+from textual.pilot import Pilot
+from textual.widgets import Footer
+from tui_driving import app_of, on_screen, store_at, text_of, until
+
+from opsieve.triage.store.decisions import Ledger
+from opsieve.tui.app.app import SieveApp
+from opsieve.tui.app.screens.campaign_screen import CampaignScreen
+from opsieve.tui.app.screens.case_screen import CaseScreen
+from opsieve.tui.app.screens.cluster_screen import ClusterScreen
+from opsieve.tui.app.screens.clusters_screen import ClustersScreen
+from opsieve.tui.app.screens.export_screen import ExportScreen
+from opsieve.tui.app.screens.help_screen import HelpScreen
+from opsieve.tui.app.screens.jobs_screen import JobsScreen
+from opsieve.tui.app.screens.jump_mode import JumpMode
+from opsieve.tui.app.screens.welcome_screen import WelcomeScreen
+from opsieve.tui.app.widgets.dialogs import Choice
+from opsieve.tui.app.widgets.lines_view import LinesView
+from opsieve.tui.app.widgets.paged_list import PagedList
+
+SNAPSHOTS = CORPUS / "snapshots"
+UPDATE = bool(os.environ.get("UPDATE_SNAPSHOTS"))
+DRAWN_BY = (SNAPSHOTS / "textual-version.txt").read_text().strip() if not UPDATE else version("textual")
+THEMES = {"dark": "textual-dark", "light": "textual-light"}
+SCRIPT = 'printf "import onnx\\n\\nprint(1)\\n"'
+TALK = "echo 'reducing 12 nodes' >&2; echo '{\"nodes_after\": 2}'"
+
+
+def normalised(svg: str) -> str:
+    """A picture without the fonts that it would fetch, the number that tells pictures apart, and keys of fingerprints."""
+    svg = re.sub(r"@font-face \{[^}]*+\}\s*+", "", svg)
+    svg = re.sub(r"\b[0-9a-f]{10}(?=/|&|<)", "0123456789", svg)  # keys move when a rule of fingerprints does
+    return re.sub(r"terminal-\d++", "terminal", svg)
+
+
+def compare(app: SieveApp, name: str, wrong: list[str], tmp_path: Path) -> None:
+    """Hold what is on the screen against the picture of that name."""
+    svg = normalised(app.export_screenshot(title="opsieve"))
+    path = SNAPSHOTS / f"{name}.svg"
+    if UPDATE:
+        SNAPSHOTS.mkdir(exist_ok=True)
+        (SNAPSHOTS / "textual-version.txt").write_text(f"{DRAWN_BY}\n")
+        path.write_text(svg)
+    elif not path.is_file() or path.read_text() != svg:
+        seen = tmp_path / f"{name}.svg"
+        seen.write_text(svg)
+        wrong.append(f"{name}: see {seen}\n{text_of(app)}")
+
+
+async def settled(pilot: Pilot[None]) -> None:
+    """Wait until no thread is asked anything and nothing is left to draw."""
+    app = pilot.app
+    last = ""
+    for _ in range(200):
+        await app.workers.wait_for_complete([worker for worker in app.workers if worker.group != "watch"])
+        await pilot.pause()
+        await asyncio.sleep(0.1)  # the preview follows a cursor that rests
+        now = normalised(app.export_screenshot())
+        if now == last:
+            return
+        last = now
+    raise AssertionError("the screen never settles")
+
+
+async def tour(pilot: Pilot[None], size: str, theme: str, wrong: list[str], tmp_path: Path) -> None:
+    """Through every screen."""
+    app = pilot.app
+    assert isinstance(app, SieveApp)
+
+    async def picture(name: str) -> None:
+        await settled(pilot)
+        compare(app, f"{name}-{size}-{theme}", wrong, tmp_path)
+
+    screen = await on_screen(pilot, ClustersScreen)
+    await until(pilot, lambda: screen.found and screen.counts)
+    await pilot.press("j", "space")
+    await picture("clusters")
+    await pilot.press("m")
+    await on_screen(pilot, Choice)
+    await picture("mark")
+    await pilot.press("escape", "question_mark")
+    await on_screen(pilot, HelpScreen)
+    await picture("help")
+    await pilot.press("escape", "ctrl+o")
+    await on_screen(pilot, JumpMode)
+    await picture("jump")
+    await pilot.press("escape", "escape")
+    table = screen.query_one("#clusters", PagedList)
+    await until(pilot, lambda: not table.marked)
+    table.cursor = next(at for at, row in enumerate(table.rows) if row.key == "c1")
+    await pilot.press("enter")
+    cluster = await on_screen(pilot, ClusterScreen)
+    await until(pilot, lambda: cluster.members)
+    await pilot.press("2")
+    await picture("cluster")
+    await pilot.press("enter")
+    case = await on_screen(pilot, CaseScreen)
+    await until(pilot, lambda: case.sheet)
+    for key, name in (("2", "graph"), ("4", "voices"), ("5", "trace")):
+        await pilot.press(key)
+        await picture(f"case-{name}")
+    await pilot.press("x")
+    export = await on_screen(pilot, ExportScreen)
+    await until(pilot, lambda: export.ready)
+    await picture("export")
+    await pilot.press("escape", "escape", "escape")
+    await on_screen(pilot, ClustersScreen)
+    await pilot.press("C")
+    campaign = await on_screen(pilot, CampaignScreen)
+    await until(pilot, lambda: campaign.query_one("#counts", LinesView).lines)
+    await picture("campaign")
+    await pilot.press("escape")
+    job = app.run_job("reduce c1", ("sh", "-c", TALK))
+    await until(pilot, lambda: job.over)
+    for each in app.board.jobs:
+        each.began, each.ended = 100.0, 112.0
+    await pilot.press("J")
+    await on_screen(pilot, JobsScreen)
+    await picture("jobs")
+
+
+@pytest.mark.skipif(version("textual") != DRAWN_BY, reason=f"the pictures were drawn by Textual {DRAWN_BY}")
+@pytest.mark.parametrize("theme", list(THEMES))
+@pytest.mark.parametrize("size", [(80, 24), (160, 48)], ids=["80x24", "160x48"])
+def test_every_screen_looks_as_it_did(
+    size: tuple[int, int], theme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opsieve.tui.app.screens.export_screen.OPSIEVE", ("sh", "-c", SCRIPT))
+    store = store_at(tmp_path / "weekend")
+    with Ledger(store, clock=lambda: 1_800_001_000.0) as ledger:
+        ledger.merge("c1", "c5")
+        ledger.note("c1", "seen on arm too")
+        ledger.pin("c3")
+        ledger.mark("c6", "wontfix")
+    wrong: list[str] = []
+    name = f"{size[0]}x{size[1]}"
+
+    async def run() -> None:
+        app = app_of(store, theme=THEMES[theme])
+        async with app.run_test(size=size) as pilot:
+            await tour(pilot, name, theme, wrong, tmp_path)
+        nowhere = app_of(Path("opsieve-store-that-is-not-there"), theme=THEMES[theme])
+        async with nowhere.run_test(size=size) as pilot:
+            await on_screen(pilot, WelcomeScreen)
+            await settled(pilot)
+            assert nowhere.screen.query(Footer)
+            compare(nowhere, f"welcome-{name}-{theme}", wrong, tmp_path)
+
+    asyncio.run(run())
+    assert not wrong, "\n\n".join(wrong)

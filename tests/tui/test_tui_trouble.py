@@ -1,0 +1,207 @@
+"""The terminal app where something goes on or goes wrong: jobs, broken cases, stores that are locked, damaged or not there yet."""
+
+import asyncio
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+from stores import CAMPAIGN, done
+from textual.pilot import Pilot
+from tui_driving import (
+    app_of,
+    cursor_on,
+    drive,
+    go_to,
+    made_tests,
+    on_screen,
+    opened,
+    shows,
+    store_at,
+    text_of,
+    until,
+)
+
+from opsieve.triage.store.index_file import INDEX
+from opsieve.triage.store.store import Store
+from opsieve.tui.app.app import SieveApp
+from opsieve.tui.app.screens.case_screen import CaseScreen
+from opsieve.tui.app.screens.cluster_screen import ClusterScreen
+from opsieve.tui.app.screens.clusters_screen import ClustersScreen
+from opsieve.tui.app.screens.jobs_screen import JobsScreen
+from opsieve.tui.app.screens.welcome_screen import WelcomeScreen
+from opsieve.tui.app.services.job_board import Job
+from opsieve.tui.app.widgets.dialogs import Agree, Line
+from opsieve.tui.app.widgets.lines_view import LinesView
+
+
+def test_a_job_runs_is_shown_and_is_cancelled(store: Path) -> None:
+    import sys
+
+    async def journey(pilot: Pilot[None]) -> None:
+        app = pilot.app
+        assert isinstance(app, SieveApp)
+        await opened(pilot)
+        talk = (sys.executable, "-c", "import sys; print('half of it', file=sys.stderr, flush=True); sys.stdin.read(); import time; time.sleep(600)")  # fmt: skip
+        job = app.run_job("reduce c1", talk)
+        await pilot.press("J")
+        screen = await on_screen(pilot, JobsScreen)
+        await until(pilot, lambda: "half of it" in screen.query_one("#log", LinesView).text)
+        await shows(pilot, "1 active of 1", "running")
+        await pilot.press("x")
+        await until(pilot, lambda: job.state == "cancelled" and "cancelled" in text_of(app))
+        failing = app.run_job("attribute c1", (sys.executable, "-c", "import sys; print('opsieve: no such case', file=sys.stderr); sys.exit(2)"))  # fmt: skip
+        await until(pilot, lambda: failing.state == "failed")
+        await shows(pilot, "exit code 2")
+
+    drive(app_of(store), journey)
+
+
+def test_quitting_while_a_job_runs_asks_first(store: Path) -> None:
+    import sys
+
+    async def journey(pilot: Pilot[None]) -> None:
+        app = pilot.app
+        assert isinstance(app, SieveApp)
+        await opened(pilot)
+        job = app.run_job("reduce c1", (sys.executable, "-c", "import time; time.sleep(600)"))
+        await until(pilot, lambda: job.state == "running")
+        await pilot.press("q")
+        await on_screen(pilot, Agree)
+        await pilot.press("n")
+        await on_screen(pilot, ClustersScreen)
+        await pilot.press("ctrl+q")
+        await on_screen(pilot, Agree)
+        await pilot.press("y")
+        jobs.append(job)
+
+    jobs: list[Job] = []
+    drive(app_of(store), journey)
+    assert [job.state for job in jobs] == ["cancelled"]
+
+
+def test_a_failure_that_was_only_counted_says_so(store: Path) -> None:
+    with Store(store) as written:
+        written.record(CAMPAIGN, [done(100 + at, made_tests()[0].findings[0]) for at in range(6)])
+
+    async def journey(pilot: Pilot[None]) -> None:
+        screen = await opened(pilot)
+        await go_to(pilot, screen, "c1")
+        await pilot.press("enter")
+        cluster = await on_screen(pilot, ClusterScreen)
+        await until(pilot, lambda: len(cluster.members) == 9)
+        await pilot.press("G", "enter")
+        case = await on_screen(pilot, CaseScreen)
+        await pilot.press("2")
+        await until(pilot, lambda: "only counted" in case.query_one("#page", LinesView).text)
+        await pilot.press("r")
+        await shows(pilot, "was not kept")
+        await pilot.press("R")
+        await on_screen(pilot, Line)
+        await pilot.press("enter")
+        await shows(pilot, "cannot be replayed")
+
+    drive(app_of(store), journey)
+
+
+def test_a_broken_case_folder_is_a_message(store: Path) -> None:
+    place = next(iter(sorted((store / "cases").glob("fake-crash-*/1"))))
+    (place / "model.onnx").write_bytes(b"\x00garbage")
+    for path in (place / "observations").glob("*.json"):
+        path.write_text("{")
+
+    async def journey(pilot: Pilot[None]) -> None:
+        screen = await opened(pilot)
+        await go_to(pilot, screen, "c2")
+        await pilot.press("enter")
+        cluster = await on_screen(pilot, ClusterScreen)
+        await until(pilot, lambda: cluster.members)
+        await pilot.press("enter")
+        case = await on_screen(pilot, CaseScreen)
+        page = case.query_one("#page", LinesView)
+        await pilot.press("2")
+        await until(pilot, lambda: "model.onnx" in page.text)
+        await pilot.press("4")
+        await until(pilot, lambda: "is no observation" in page.text)
+        shutil.rmtree(place)
+        await pilot.press("z")
+        assert pilot.app.is_running
+
+    drive(app_of(store), journey)
+
+
+def test_an_index_that_vanishes_is_told_and_what_was_read_stays(store: Path) -> None:
+    async def journey(pilot: Pilot[None]) -> None:
+        app = pilot.app
+        assert isinstance(app, SieveApp)
+        screen = await opened(pilot)
+        (store / INDEX).unlink()
+        await until(pilot, lambda: "vanished" in app.trouble)
+        assert len(screen.found) == 7
+        await pilot.press("p")
+        await shows(pilot, "is no store")
+
+    drive(app_of(store), journey)
+
+
+def test_a_database_that_is_locked_or_damaged_is_a_sentence(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opsieve.triage.store.index_file._BUSY", 0.2)
+    holder = sqlite3.connect(store / INDEX)
+    holder.execute("BEGIN IMMEDIATE")
+
+    async def journey(pilot: Pilot[None]) -> None:
+        screen = await opened(pilot)
+        await pilot.press("p")
+        await shows(pilot, "is locked by another program")
+        holder.rollback()
+        name = cursor_on(screen)
+        await pilot.press("p")
+        await until(pilot, lambda: screen.found[name].pinned)
+
+    drive(app_of(store), journey)
+    holder.close()
+
+
+@pytest.mark.parametrize("damage", ["text", "future"])
+def test_a_store_that_cannot_be_opened_is_explained(store: Path, damage: str) -> None:
+    if damage == "text":
+        (store / INDEX).write_text("this is no database, and never was one" * 100)
+    else:
+        with sqlite3.connect(store / INDEX) as connection:
+            connection.execute("PRAGMA user_version = 999")
+        connection.close()
+
+    async def journey(pilot: Pilot[None]) -> None:
+        await on_screen(pilot, WelcomeScreen)
+        await shows(pilot, "damaged" if damage == "text" else "newer")
+        assert ("opsieve index --store" in text_of(pilot.app)) == (damage == "text")
+        assert "opsieve fuzz" not in text_of(pilot.app)
+
+    drive(app_of(store), journey)
+
+
+def test_without_a_store_it_says_what_to_do_and_opens_the_samples(tmp_path: Path) -> None:
+    def demo() -> Path:
+        return store_at(tmp_path / "samples")
+
+    async def journey(pilot: Pilot[None]) -> None:
+        await on_screen(pilot, WelcomeScreen)
+        await shows(pilot, "opsieve fuzz", "opsieve triage", "opsieve tui", "There is no store", "--store")
+        await pilot.press("m", "x", "question_mark")
+        await on_screen(pilot, WelcomeScreen)
+        await pilot.press("d")
+        screen = await opened(pilot)
+        await shows(pilot, "samples: 7 of 7")
+        assert screen.total == 7
+
+    drive(app_of(tmp_path / "nothing", demo=demo), journey)
+
+
+def test_a_store_that_comes_to_be_is_opened_on_demand(tmp_path: Path) -> None:
+    async def journey(pilot: Pilot[None]) -> None:
+        await on_screen(pilot, WelcomeScreen)
+        await asyncio.to_thread(store_at, tmp_path / "store")
+        await pilot.press("o")
+        await opened(pilot)
+
+    drive(app_of(tmp_path / "store"), journey)

@@ -1,0 +1,244 @@
+"""What the terminal app starts: exports, replays, reductions as real processes on the fake compiler; the commands of the others."""
+
+import io
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from models import X, chain
+from stores import CAMPAIGN, filled, finding
+from textual.pilot import Pilot
+from textual.widgets import Input
+from tui_driving import app_of, drive, on_screen, shows, until
+
+from opsieve.gen.case.case import Case
+from opsieve.triage.store.store import Done, Store
+from opsieve.tui.app.app import SieveApp
+from opsieve.tui.app.screens.case_screen import CaseScreen
+from opsieve.tui.app.screens.clusters_screen import ClustersScreen
+from opsieve.tui.app.screens.export_screen import ExportScreen
+from opsieve.tui.app.services.job_board import Job
+from opsieve.tui.app.widgets.dialogs import Agree, Line
+from opsieve.tui.app.widgets.lines_view import LinesView
+from opsieve.tui.app.widgets.page_bar import PageBar
+
+TARGET = "fake:wrong@Tanh"
+EXPORTER = """
+import sys, zipfile
+if "case" in sys.argv:
+    with zipfile.ZipFile(sys.stdout.buffer, "w") as archive:
+        archive.writestr("case/model.onnx", b"12345")
+else:
+    print("# an issue")
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A failure that really fails: the fake compiler is wrong about Tanh."""
+    case = Case(
+        chain("Relu", "Tanh", "Neg"), {name: np.asarray(value) for name, value in X.items()}, knobs={"target": TARGET}
+    )
+    wrong = finding("", kind="mismatch", target=TARGET, operators=("Neg", "Relu", "Tanh"))
+    campaign = type(CAMPAIGN)("real", "small-1", 7, (TARGET,))
+    with Store(tmp_path / "store", clock=lambda: 1_800_000_000.0) as opened:
+        opened.begin(campaign)
+        opened.record(campaign, [Done(0, case, {TARGET: ("fail", 0.1)}, (wrong,))])
+    return tmp_path / "store"
+
+
+async def listed(pilot: Pilot[None]) -> ClustersScreen:
+    screen = await on_screen(pilot, ClustersScreen)
+    await until(pilot, lambda: screen.found)
+    return screen
+
+
+def test_two_keys_write_a_script_and_what_was_shown_is_what_is_written(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def journey(pilot: Pilot[None]) -> None:
+        await listed(pilot)
+        await pilot.press("x")
+        screen = await on_screen(pilot, ExportScreen)
+        await pilot.press("enter")
+        await shows(pilot, "not ready yet")
+        await until(pilot, lambda: screen.ready)
+        await pilot.press("enter")
+        await until(pilot, lambda: screen.written)
+        written = (tmp_path / "repro.py").read_bytes()
+        assert written.decode() == screen.query_one("#page", LinesView).text + "\n"
+        await pilot.press("y")
+        await until(pilot, lambda: pilot.app.clipboard == written.decode())
+        (tmp_path / "repro.py").write_text("mine")
+        await pilot.press("w")
+        await on_screen(pilot, Agree)
+        await pilot.press("n")
+        await on_screen(pilot, ExportScreen)
+        assert (tmp_path / "repro.py").read_text() == "mine"
+        await pilot.press("w")
+        await on_screen(pilot, Agree)
+        await pilot.press("y")
+        await until(pilot, lambda: (tmp_path / "repro.py").read_bytes() == written)
+
+    drive(app_of(store), journey)
+
+
+def test_the_other_kinds_go_to_a_path_of_ones_own(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "out").mkdir()
+    monkeypatch.setattr(
+        "opsieve.tui.app.screens.export_screen.OPSIEVE", (sys.executable, "-I", "-c", EXPORTER)
+    )  # costs no compiler
+
+    async def journey(pilot: Pilot[None]) -> None:
+        await listed(pilot)
+        await pilot.press("x")
+        screen = await on_screen(pilot, ExportScreen)
+        await pilot.press("4")
+        await until(pilot, lambda: screen.kind == "case" and screen.ready)
+        assert screen.query_one("#path", Input).value == "case.zip"
+        await shows(pilot, "model.onnx")
+        await pilot.press("y")
+        await shows(pilot, "write it instead")
+        await pilot.press("e")
+        await until(pilot, lambda: screen.query_one("#path").has_focus)
+        screen.query_one("#path", Input).value = "out"
+        await pilot.press("enter", "enter")
+        await until(pilot, lambda: screen.written)
+        assert any(name.endswith("model.onnx") for name in zipfile.ZipFile(io.BytesIO((tmp_path / "out" / "case.zip").read_bytes())).namelist())  # fmt: skip
+        await pilot.press("2")
+        await until(pilot, lambda: screen.kind == "issue" and screen.ready)
+        screen.query_one("#path", Input).value = "no/such/folder/issue.md"
+        await pilot.press("w")
+        await shows(pilot, "cannot write")
+
+    drive(app_of(store), journey)
+
+
+def test_what_does_not_fail_any_more_is_said_and_nothing_is_written(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = next((store / "cases").glob("*/1"))
+    (place / "case.json").write_text((place / "case.json").read_text().replace(TARGET, "fake"))
+
+    async def journey(pilot: Pilot[None]) -> None:
+        await listed(pilot)
+        await pilot.press("x")
+        screen = await on_screen(pilot, ExportScreen)
+        await until(pilot, lambda: screen.job is not None and screen.job.over)
+        await shows(pilot, "nothing to write", "does not fail")
+        await pilot.press("enter")
+        assert not (tmp_path / "repro.py").exists()
+
+    drive(app_of(store), journey)
+
+
+def test_a_replay_shows_the_verdict_and_where_it_is_wrong(store: Path) -> None:
+    async def journey(pilot: Pilot[None]) -> None:
+        await listed(pilot)
+        await pilot.press("R")
+        await on_screen(pilot, Line)
+        await pilot.press("enter")
+        screen = await on_screen(pilot, CaseScreen)
+        page = screen.query_one("#page", LinesView)
+        await until(pilot, lambda: "of the elements differ from" in page.text)
+        assert screen.query_one(PageBar).name_of_page == "replay"
+        assert page.text.startswith("fail")
+        await pilot.press("R")
+        line = await on_screen(pilot, Line)
+        line.query_one(Input).value = "fake"
+        await pilot.press("enter")
+        await until(pilot, lambda: page.text.startswith("pass"))
+
+    drive(app_of(store), journey)
+
+
+def test_a_reduction_is_taken_up_by_the_store(store: Path) -> None:
+    async def journey(pilot: Pilot[None]) -> None:
+        app = pilot.app
+        assert isinstance(app, SieveApp)
+        screen = await listed(pilot)
+        await pilot.press("r")
+        await until(pilot, lambda: app.board.jobs and app.board.jobs[0].over)
+        job = app.board.jobs[0]
+        assert (job.state, job.outcome) == ("done", "1 of 3 nodes left"), list(job.log)
+        await until(pilot, lambda: [row.reduced for row in screen.found.values()] == [1])
+        await pilot.press("enter", "enter")
+        case = await on_screen(pilot, CaseScreen)
+        page = case.query_one("#page", LinesView)
+        await pilot.press("2")
+        await until(pilot, lambda: "Tanh" in page.text and "Relu" not in page.text)
+        await pilot.press("z")
+        await until(pilot, lambda: "Relu" in page.text)
+
+    drive(app_of(store), journey)
+
+
+def test_attribute_bisect_and_fuzz_are_the_commands_that_one_would_type(store: Path) -> None:
+    started: list[tuple[str, list[list[str]]]] = []
+
+    def start(title: str, *commands: Any, **_: object) -> Job:
+        started.append((title, [list(command) for command in commands]))
+        return Job(len(started), title, tuple(commands), state="done")
+
+    async def journey(pilot: Pilot[None]) -> None:
+        app = pilot.app
+        assert isinstance(app, SieveApp)
+        app.board.start = start  # type: ignore[method-assign, assignment]
+        await listed(pilot)
+        await pilot.press("a")
+        await until(pilot, lambda: len(started) == 1)
+        title, (command, taking_up) = started[0]
+        assert title == "attribute c1"
+        assert command[3] == "attribute"
+        assert Path(command[4]).is_dir()
+        assert command[5:] == ["-t", TARGET, "--json", "--offline"]
+        assert taking_up[3:] == ["triage", str(store)]
+        await pilot.press("b")
+        await shows(pilot, "releases of fake cannot")
+        await pilot.press("C", "f")
+        line = await on_screen(pilot, Line)
+        line.query_one(Input).value = "tvm onnxsim"
+        await pilot.press("enter")
+        await until(pilot, lambda: len(started) == 2)
+        assert started[1][1][0][3:] == [
+            "fuzz",
+            "--store",
+            str(store),
+            "--minutes",
+            "60",
+            "--json",
+            "--target",
+            "tvm",
+            "--target",
+            "onnxsim",
+        ]
+
+    drive(app_of(store), journey)
+
+
+def test_bisect_searches_the_releases_of_the_target(tmp_path: Path) -> None:
+    case = Case(chain("Relu"), dict(X))
+    wrong = finding("", kind="mismatch", target="onnxruntime", operators=("Relu",))
+    filled(tmp_path / "store", [Done(0, case, {"fake": ("pass", 0.1), "onnxruntime": ("fail", 0.1)}, (wrong,))])
+    started: list[list[str]] = []
+
+    def start(title: str, *commands: Any, **_: object) -> Job:
+        started.append(list(commands[0]))
+        return Job(1, title, tuple(commands), state="done")
+
+    async def journey(pilot: Pilot[None]) -> None:
+        assert isinstance(pilot.app, SieveApp)
+        pilot.app.board.start = start  # type: ignore[method-assign, assignment]
+        await listed(pilot)
+        await pilot.press("b")
+        await until(pilot, lambda: started)
+        assert started[0][5:] == ["--releases", "onnxruntime", "--json", "--offline"]
+
+    drive(app_of(tmp_path / "store"), journey)

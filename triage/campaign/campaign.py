@@ -1,0 +1,216 @@
+"""A campaign: programs are generated, run on every target, judged, and what fails is stored.
+
+The cheap question comes first: where a target and some other build (its own unoptimised one, another target) give the same outputs,
+the target passes and nobody else is asked. The judge, with the float64 reference and fresh forks, is for the rest, and for one
+test in 16, since all builds of a compiler can share a fault. Tests are numbered, and the number gives the seed: what is done
+is known by one number, whatever the order in which lanes finish, because results are recorded in order.
+"""
+
+import hashlib
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing
+from queue import SimpleQueue
+
+from opsieve.backends.compare import compare
+from opsieve.backends.judge.judge import FLOAT64, SECOND_VOICES, Judged, judge
+from opsieve.backends.judge.judging_session import declared_dtypes
+from opsieve.backends.observation import Observation
+from opsieve.backends.registry import display, resolve
+from opsieve.backends.target import Target
+from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.backends.workers.zygote import Limits
+from opsieve.gen.case.case import Case
+from opsieve.gen.model.invalid_marker import broken
+from opsieve.gen.model.structure import all_nodes
+from opsieve.triage.campaign.plan import Plan
+from opsieve.triage.fingerprint.evidence import Evidence
+from opsieve.triage.fingerprint.fingerprint import fingerprint
+from opsieve.triage.fingerprint.normalise import normalise, operator_blamed
+from opsieve.triage.fingerprint.program_names import given_names
+from opsieve.triage.store.store import Aside, Campaign, Done, Finding, Store
+
+CHUNK = 16  # tests that a lane does at a time, at most; what is lost when the process is killed is done again
+SLICE = 2.0  # seconds that a lane's chunk should take: slow targets have fewer tests in one
+GRACE = (
+    2 * SLICE
+)  # seconds that chunks under way have to end when the time is up; what has not is dropped, as by a kill
+SAMPLE = 16  # one test in so many is judged in full
+
+
+class Stopped(Exception):
+    """A lane was asked to stop."""
+
+
+class LaneWorkers(Workers):
+    """Workers that stop between two answers once they are asked to."""
+
+    def __init__(self, limits: Limits, stop: threading.Event):
+        super().__init__(limits)
+        self._stop = stop
+
+    def observe_many(
+        self, target: Target, tests: Sequence[Test], *, fresh: bool = False, repeat: int = 0
+    ) -> Iterator[Observation]:
+        """As `Workers.observe_many`; Stopped when this is the time to."""
+        with closing(super().observe_many(target, tests, fresh=fresh, repeat=repeat)) as answers:  # type: ignore[type-var]
+            for answer in answers:
+                if self._stop.is_set():
+                    raise Stopped
+                yield answer
+
+
+def new_campaign(seed: int, targets: Sequence[Target], plan: Plan) -> Campaign:
+    """The campaign of a seed and a plan on targets; the same ones have the same id."""
+    names = tuple(dict.fromkeys(display(resolve(target)) for target in targets))
+    told = json.dumps([plan.generator, seed, names])
+    return Campaign(hashlib.sha256(told.encode()).hexdigest()[:10], plan.generator, seed, names)
+
+
+def run(
+    store: Store,
+    campaign: Campaign,
+    plan: Plan,
+    limits: Limits,
+    *,
+    lanes: int = 1,
+    tests: int | None = None,
+    seconds: float = 0,
+) -> Generator[int, None, None]:
+    """Go on with a campaign until `tests` of it are done in all, or `seconds` of wall time are over (0: no end).
+
+    No chunk is begun after that, and those under way that do not end soon are dropped: a resumed campaign does them again.
+
+    Yields how many tests are done, each time some were recorded. Each of the `lanes` is a thread with workers of its own. When
+    the generator is closed, or is interrupted, all workers end; what was recorded stays, nothing else does. BadInput from the store.
+    """
+    stop = threading.Event()
+    end = time.monotonic() + seconds if seconds else float("inf")
+    first = begun = store.done(campaign)
+    with ExitStack() as stack:
+        idle: SimpleQueue[Lab] = SimpleQueue()
+        for _ in range(lanes):
+            idle.put(Lab(stack.enter_context(LaneWorkers(limits, stop))))
+        pool = stack.enter_context(ThreadPoolExecutor(lanes, "lane"))
+        stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+        stack.callback(stop.set)  # called first, before the pool waits for its threads
+        waiting: deque[Future[list[Done]]] = deque()
+        size = 1  # until it is known how long a test takes
+
+        def chunk(cases: dict[int, Case]) -> list[Done]:
+            nonlocal size
+            lab, started = idle.get(), time.monotonic()
+            try:
+                if started > end:
+                    raise Stopped
+                done = do_tests(campaign, cases, lab)
+                size = max(1, min(CHUNK, 2 * len(cases), int(SLICE * len(cases) / (time.monotonic() - started + 1e-9))))
+                return done
+            finally:
+                lab.forget()
+                idle.put(lab)
+
+        while True:
+            while len(waiting) <= lanes and time.monotonic() < end and (tests is None or begun < tests):
+                numbers = range(begun, begun + size if tests is None else min(begun + size, tests))
+                # Made here, in order: strategies that are guided by what came before need no second go.
+                waiting.append(pool.submit(chunk, {number: plan.case(campaign.seed, number) for number in numbers}))
+                begun = numbers.stop
+            if not waiting:
+                return
+            left = None if end == float("inf") else max(0.0, end + GRACE - time.monotonic())
+            if not wait([waiting[0]], left).done:
+                return
+            try:
+                done = waiting.popleft().result()
+            except Stopped:  # it was to begin after the end
+                return
+            store.record(campaign, done)
+            first += len(done)
+            yield first
+
+
+def do_tests(campaign: Campaign, cases: Mapping[int, Case], lab: Lab) -> list[Done]:
+    """Tests by number, done: run on every target, judged."""
+    targets = {name: resolve(name) for name in campaign.targets}
+    tests = {number: Test(case.program, case.inputs) for number, case in cases.items()}
+    unoptimised = [base for target in targets.values() if (base := lab.baseline(target)) is not None]
+    builds = list(dict.fromkeys([*targets.values(), *unoptimised]))
+    lab.foresee([(build, list(tests.values())) for build in builds])
+    # Builds that agree on a program that was made to be wrong are no sign that all is well.
+    passed = {
+        number: set() if broken(case.program.proto) else _agreeing(tests[number], builds, lab)
+        for number, case in cases.items()
+    }
+    in_doubt = [
+        number
+        for number in cases
+        if number % SAMPLE == 0
+        or any(
+            target not in passed[number] and _seen(target, tests[number], lab).outcome == "ok"
+            for target in targets.values()
+        )
+    ]
+    if in_doubt:
+        lab.foresee([(FLOAT64, [tests[number] for number in in_doubt])])
+    done = []
+    for number, case in cases.items():
+        answers: dict[str, tuple[str, float]] = {}
+        findings: list[Finding] = []
+        aside: list[Aside] = []
+        for name, target in targets.items():
+            seconds = _seen(target, tests[number], lab).total_seconds
+            if target in passed[number] and number % SAMPLE:
+                answers[name] = ("pass", seconds)
+                continue
+            judged = _judged(case, target, builds, lab)
+            word = judged.verdict.verdict
+            answers[name] = (word, seconds)
+            if word in ("fail", "flaky"):
+                findings.append(_finding(case, name, judged))
+            elif word in ("unsupported", "environment"):
+                aside.append(_aside(name, judged))
+        done.append(Done(number, case, answers, findings, aside))
+    return done
+
+
+def _judged(case: Case, target: Target, builds: Sequence[Target], lab: Lab) -> Judged:
+    voices = [voice for voice in dict.fromkeys([*builds, *map(resolve, SECOND_VOICES)]) if voice != target]
+    return judge(case.program, case.inputs, target, lab, voices=voices)
+
+
+def _finding(case: Case, name: str, judged: Judged) -> Finding:
+    operators = sorted({node.op_type for node in all_nodes(case.program.proto.graph.node)})
+    evidence = Evidence(valid=broken(case.program.proto) is None)
+    print_ = fingerprint(judged.verdict, judged.observations[0], operators, evidence, given_names(case.program.proto))
+    return Finding(name, judged.verdict, print_, judged.observations)
+
+
+def _aside(name: str, judged: Judged) -> Aside:
+    """What a target lacks, told so that equal lacks are one entry."""
+    message = judged.verdict.message or judged.verdict.reason
+    blamed = operator_blamed(message)
+    template = normalise(message)
+    what = f"{blamed}: {template}" if blamed and blamed not in template else template or "no message"
+    return Aside(name, judged.verdict.verdict, what, message)
+
+
+def _seen(target: Target, test: Test, lab: Lab) -> Observation:
+    return lab.observe(target, test.program, test.inputs)
+
+
+def _agreeing(test: Test, builds: Sequence[Target], lab: Lab) -> set[Target]:
+    """The builds that give the same outputs as some other one."""
+    given = [(build, outputs) for build in builds if (outputs := _seen(build, test, lab).outputs) is not None]
+    dtypes = declared_dtypes(test.program.proto)
+    found: set[Target] = set()
+    for place, (build, outputs) in enumerate(given):
+        for other, others in given[place + 1 :]:
+            if not {build, other} <= found and compare(outputs, others, dtypes).agrees:
+                found |= {build, other}
+    return found

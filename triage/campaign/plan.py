@@ -1,0 +1,72 @@
+"""What a campaign generates: by which strategy, what was wished for, what the targets have.
+
+Test number N of a campaign is the program of a seed that is the campaign's first and N more, so that strategies which are guided by their
+own earlier programs meet their seeds in order. The first 256 programs keep to what all targets have, the next 256 to what the
+first target has, and so on in turn: a target that has little does not keep others from being tested.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from opsieve.backends.probing.operator_support import Support, both, tables
+from opsieve.gen.case.case import Case
+from opsieve.gen.generation.generator_version import edition
+from opsieve.gen.generation.random_graph import Wish, recorded
+from opsieve.gen.generation.request import wished
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.strategies.mix import BATCH
+from opsieve.gen.strategies.registry import generate
+
+USUAL = Wish(nodes=5, between=(5, 30), dynamic=0.1)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A strategy, a wish, and what the targets have (nothing known: anything is tried)."""
+
+    strategy: str = "mix"
+    wish: Wish = USUAL
+    supports: tuple[Support, ...] = ()
+
+    @property
+    def generator(self) -> str:
+        """All of it as text: `mix edition=3f0c12ab98d1 nodes=5-30 supports=a1b2c3d4e5f6`. Equal texts and seeds give equal programs."""
+        fields = {"edition": edition(), **recorded(self.wish)}
+        if self.supports:
+            fields["supports"] = hashlib.sha256(tables(self.supports).encode()).hexdigest()[:12]
+        return " ".join([self.strategy, *(f"{name}={value}" for name, value in fields.items())])
+
+    def case(self, campaign_seed: int, number: int) -> Case:
+        """The case of a test."""
+        seed = seed_of(campaign_seed, number)
+        return generate(self.strategy, seed, self._wish(number // BATCH))
+
+    def _wish(self, batch: int) -> Wish:
+        if not self.supports:
+            return self.wish
+        turn = batch % (len(self.supports) + 1) if len(self.supports) > 1 else 0
+        asked: Sequence[Support] = [self.supports[turn - 1]] if turn else self.supports
+        return replace(self.wish, supports=both(asked), target=tables(asked))
+
+
+def seed_of(campaign_seed: int, number: int) -> int:
+    """The seed of a test's program, from 0 to 2**62: different for all tests of all campaigns that are not endless."""
+    digest = hashlib.sha256(f"campaign {campaign_seed}".encode()).digest()
+    return (int.from_bytes(digest[:5], "little") << 21) + number
+
+
+def planned(generator: str) -> tuple[Plan, bool]:
+    """The plan that a campaign's `generator` tells, without its tables, and whether it had some.
+
+    BadInput when this opsieve would generate other programs.
+    """
+    name, _, rest = generator.partition(" ")
+    fields = dict(field.partition("=")[::2] for field in rest.split(" ") if field)
+    if fields.pop("edition", "") != edition():
+        raise BadInput(
+            f"the campaign was made by another generator ({shown(generator, 120)}) than this opsieve has ({edition()}); "
+            "go on with the opsieve that began it, or begin a new one without --resume"
+        )
+    probed = fields.pop("supports", "") != ""
+    return Plan(name, wished(fields)), probed

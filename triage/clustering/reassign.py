@@ -1,0 +1,120 @@
+"""Where failures go when their fingerprints change: because the rules did, or because a reduced graph says more. Pure.
+
+What a person decided stays: a failure in a decided cluster does not leave it. Where a new fingerprint would stand in two clusters that must
+stay apart, the failures of the second one get a fingerprint of their own, `KEY@c17`.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from opsieve.triage.fingerprint.fingerprint import Component
+
+NEW = 0  # the cluster of what begins one of its own, or joins by its alternative titles
+
+
+@dataclass(frozen=True, slots=True)
+class Rekeyed:
+    """A failure whose fingerprint was computed anew: its row, the key and the cluster that it has, and the key that it gets."""
+
+    row: int
+    key: str
+    cluster: int
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Failures that go the same way: from a fingerprint of a cluster to a fingerprint of a cluster (`NEW`: of its own)."""
+
+    key: str
+    cluster: int
+    to_key: str
+    to_cluster: int
+    rows: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A component that counts otherwise than before: "" where it does not count, or is not there."""
+
+    name: str
+    before: str
+    after: str
+
+
+def differences(before: Sequence[Component], after: Sequence[Component]) -> tuple[Difference, ...]:
+    """What the parts of two fingerprints that count do not have in common, in their order."""
+    old, new = ({part.name: part.value for part in parts if part.kept} for parts in (before, after))
+    names = dict.fromkeys([*old, *new])
+    return tuple(
+        Difference(name, old.get(name, ""), new.get(name, "")) for name in names if old.get(name) != new.get(name)
+    )
+
+
+def plan(
+    failures: Sequence[Rekeyed], existing: Mapping[str, int], decided: Collection[int], rest: Collection[str]
+) -> list[Group]:
+    """The groups, by fingerprint and cluster.
+
+    `existing` are the clusters of the fingerprints that are there, `decided` the clusters that a person decided of, `rest` the
+    fingerprints that some failures keep. Of a fingerprint that falls apart the largest part stays in the cluster; fingerprints of one cluster stay in it.
+    """
+    rows: dict[tuple[str, int, str], list[int]] = defaultdict(list)
+    for each in failures:
+        rows[each.key, each.cluster, each.new].append(each.row)
+    outcomes: dict[str, Counter[str]] = defaultdict(Counter)
+    origins: dict[str, set[int]] = defaultdict(set)
+    for (key, cluster, new), found in rows.items():
+        outcomes[key][new] += len(found)
+        origins[new].add(cluster)
+    heirs = {key: _heir(counts, key in rest) for key, counts in outcomes.items()}
+    inherited: dict[str, set[int]] = defaultdict(set)
+    for key, cluster, new in rows:
+        if heirs[key] == new:
+            inherited[new].add(cluster)
+    groups = []
+    for (key, cluster, new), found in sorted(rows.items()):
+        home, reason = _home(new, origins[new], existing, decided, inherited[new])
+        if cluster in decided and cluster != home:
+            groups.append(
+                Group(
+                    key,
+                    cluster,
+                    f"{new}@c{cluster}",
+                    cluster,
+                    tuple(found),
+                    "a person decided of its cluster: it stays",
+                )
+            )
+        else:
+            groups.append(
+                Group(key, cluster, new, home, tuple(found), "it stays in its cluster" if home == cluster else reason)
+            )
+    return groups
+
+
+def _home(
+    new: str,
+    origins: Collection[int],
+    existing: Mapping[str, int],
+    decided: Collection[int],
+    inherited: Collection[int],
+) -> tuple[int, str]:
+    """The cluster of a key, and the reason for those who do not come from it."""
+    if new in existing:
+        return existing[new], "its fingerprint is there already"
+    kept = sorted(cluster for cluster in origins if cluster in decided)
+    if kept:
+        return kept[0], "its fingerprint is that of a cluster that a person decided of"
+    if inherited:
+        return min(inherited), "failures of both clusters have one fingerprint now"
+    return NEW, "its fingerprint differs from those of its cluster now"
+
+
+def _heir(counts: Counter[str], has_rest: bool) -> str:
+    """The key that a fingerprint goes on as: the most frequent; none when some keep the old one and the others disagree."""
+    if has_rest and len(counts) > 1:
+        return ""
+    return min(counts, key=lambda key: (-counts[key], key))

@@ -1,0 +1,145 @@
+"""All that an export tells of one failure, gathered from the voices that judged it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from opsieve.backends.compare import LARGEST, POLICY, compare
+from opsieve.backends.judge.judging_session import (
+    FLOAT64,
+    NATIVE,
+    Lab,
+    Values,
+    declared_dtypes,
+    open_rules,
+    sum_lengths,
+)
+from opsieve.backends.observation import Observation
+from opsieve.backends.registry import display
+from opsieve.backends.target import Target
+from opsieve.backends.verdict import Verdict
+from opsieve.gen.case.case import Case
+from opsieve.gen.model.lowering import lower_ir, lower_opset
+from opsieve.gen.model.program import Program
+from opsieve.gen.model.tensors import Value
+
+VOICES = (FLOAT64, NATIVE)  # who is asked what is right
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """What one output should be: its value (floats in float64), the dtype it should have, "" where nobody says, and the largest
+    absolute difference that passes."""
+
+    value: Value
+    dtype: str
+    within: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Exhibit:
+    """One failure as it is shown to others.
+
+    `right` holds outputs whose values are known, {} when nobody could tell them. `source` says who told. `shows` is how often
+    a failure that shows sometimes was seen, in how many runs, None for one that always does; `runs` in how many it is looked for. `seconds` and `memory` (bytes) limit a run of it.
+    `passes` are guilty passes of the optimiser, `regression` and `fixed` say between which releases it came and went, "" where unknown.
+    """
+
+    case: Case
+    target: Target
+    verdict: Verdict
+    observation: Observation
+    right: Mapping[str, Right] = field(default_factory=dict)
+    source: str = ""
+    shows: tuple[int, int] | None = None
+    runs: int = 1
+    seconds: float = 60.0
+    memory: int = 4 << 30
+    passes: tuple[str, ...] = ()
+    regression: str = ""
+    fixed: str = ""
+
+    @property
+    def model(self) -> bytes:
+        """The model as the target saw it: the lowest IR version, and the lower opset where the target was asked with it."""
+        program = self.case.program
+        if any(note.startswith("the opset was lowered") for note in self.observation.notes):
+            program = Program(lower_opset(program.proto).SerializeToString())
+        return lower_ir(program.model)
+
+
+def right_outputs(
+    case: Case, verdict: Verdict, got: Values | None, lab: Lab, voices: Sequence[Target] = VOICES
+) -> tuple[dict[str, Right], str]:
+    """The outputs that an export may ask for, and who told them; `got` are those of the target, None when it gave none.
+
+    The first of `voices` that can evaluate the program is believed; of a mismatch, the first that `got` differs from. What a user
+    expects comes in where nobody else can tell, or where the judge took it for the truth. Of the outputs that were not found
+    wrong only those count that the native evaluator gives as well: another that is ill-conditioned would fail in any compiler.
+    Where ONNX leaves an output open nobody is right.
+    """
+    dtypes = declared_dtypes(case.program.proto)
+    asked = () if case.expected is not None and "expected-is-truth" in verdict.rules else voices
+    for voice in asked:
+        answer = lab.observe(voice, case.program, case.inputs)
+        if answer.outputs is None:
+            continue
+        terms = sum_lengths(answer.hazards)
+        differing = None if got is None else compare(got, answer.outputs, dtypes, POLICY, terms)
+        if verdict.kind == "mismatch" and differing is not None and differing.agrees:
+            continue
+        wanted = set(answer.outputs)
+        if voice == FLOAT64:
+            native = lab.observe(NATIVE, case.program, case.inputs).outputs
+            steady = None if native is None else compare(native, answer.outputs, dtypes, POLICY, terms)
+            wanted -= set(answer.outputs if steady is None else steady.mismatches)
+        if verdict.kind == "mismatch" and differing is not None and differing.worst is not None:
+            found = differing.mismatches
+            told = "" if verdict.mismatch is None else verdict.mismatch.output.partition("[")[0]
+            wanted.add(told if told in found else next(name for name in found if found[name] == differing.worst))
+        open_ = {name for name in wanted if open_rules(answer.hazards, name)}
+        right = {
+            name: _right(answer.outputs[name], dtypes.get(name, ""), terms.get(name, 0)) for name in wanted - open_
+        }
+        return dict(sorted(right.items())), display(voice)
+    if case.expected is not None:
+        return {name: _right(value, dtypes.get(name, "")) for name, value in case.expected.items()}, "expected outputs"
+    return {}, ""
+
+
+def _right(value: Any, dtype: str, terms: int = 0) -> Right:
+    """A value with the difference that the policy allows of it; beyond the range of its type it is infinite."""
+    tensors = [np.asarray(leaf) for leaf in leaves(value)]
+    floats = [leaf for leaf in tensors if POLICY.screen(dtype or leaf.dtype.name)]
+    if not floats:
+        return Right(value, dtype)
+    kind = dtype or floats[0].dtype.name
+    sizes = np.concatenate([np.abs(_wide(leaf)).ravel() for leaf in floats])
+    sizes = sizes[np.isfinite(sizes)]
+    within = float(POLICY.bound(kind, terms, sizes)) if sizes.size else 0.0
+    limit = LARGEST.get(kind, np.inf) + within
+    return Right(_mapped(value, limit), dtype, within)
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """The tensors in a value, in order."""
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from leaves(item)
+    elif value is not None:
+        yield value
+
+
+def _mapped(value: Any, limit: float) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_mapped(item, limit) for item in value]
+    if value is None:
+        return None
+    wide = _wide(np.asarray(value))
+    return np.where(np.isfinite(wide) & (np.abs(wide) > limit), np.copysign(np.inf, wide.real), wide)
+
+
+def _wide(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)

@@ -1,0 +1,36 @@
+"""What one failure is exported as: a name for a file, and its bytes. Nothing is written here and no compiler runs."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from opsieve.triage.export.archive import archive
+from opsieve.triage.export.export_input import Exhibit
+from opsieve.triage.export.issue import issue
+from opsieve.triage.export.script import script
+from opsieve.triage.export.text import model_text
+
+Kind = Literal["script", "issue", "pytest", "case"]
+KINDS: tuple[Kind, ...] = ("script", "issue", "pytest", "case")
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """A file: the name it goes by, and what is in it."""
+
+    name: str
+    data: bytes
+
+
+def export(exhibit: Exhibit, kind: Kind) -> Export:
+    """A failure as `repro.py`, `issue.md`, `test_repro.py` or `case.zip`. Equal exhibits give equal bytes on one machine.
+
+    BadInput, one sentence, for a failure that this kind of file cannot show.
+    """
+    if kind == "case":
+        return Export("case.zip", archive(exhibit))
+    text = model_text(exhibit.model)
+    if kind == "issue":
+        return Export("issue.md", issue(exhibit, text).encode())
+    if kind == "pytest":
+        return Export("test_repro.py", script(exhibit, text, test=True).encode())
+    return Export("repro.py", script(exhibit, text).encode())

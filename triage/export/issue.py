@@ -1,0 +1,212 @@
+"""A failure as an issue in Markdown, under the headings that each project's maintainers ask for (`issue_templates.toml`).
+
+Whatever came out of a model or a compiler stands in fences longer than any run of backticks in it, with control characters
+and everything beyond ASCII escaped: it cannot end its fence, link, mention, or hide anything. Prose and headings are ours.
+"""
+
+import platform
+import re
+import tomllib
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from opsieve import __version__
+from opsieve.backends.observation import Observation
+from opsieve.backends.registry import plugin
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.invalid_marker import broken
+from opsieve.gen.model.structure import all_nodes
+from opsieve.triage.export.export_input import Exhibit
+from opsieve.triage.export.literals import literal
+from opsieve.triage.export.script import packages, script
+from opsieve.triage.export.text import ModelText
+
+# Frames of opsieve in a worker, by where they lie and where they lay before version 0.2.
+_OF_WORKERS = re.compile(
+    r"(?:^|/)(?:backends/(?:workers|compilers|reference)/.*|(?:backends/)?(?:child|transformed)\.py$)"
+)
+_TEMPLATES = Path(__file__).with_name("issue_templates.toml")
+_MOST_SCRIPT = 40_000  # characters; GitHub takes 65,536 for a whole issue
+_MOST_GRAPH = 8_000
+_MOST_LOG = 4_000
+_LINE = 400
+_MOST_FRAMES = 20
+_WORDS = {
+    "crash": "The process dies",
+    "error": "An exception on a valid model",
+    "mismatch": "Wrong values",
+    "hang": "No end",
+    "memory": "Too much memory",
+    "slowdown": "Optimised code is slower",
+    "accepts-invalid": "An invalid model is accepted",
+    "round-trip": "A round trip changes the model",
+    "nondeterminism": "Different results of equal runs",
+}
+
+
+def issue(exhibit: Exhibit, text: ModelText) -> str:
+    """The issue: its title as the first heading, then the sections of the project's template."""
+    template = _templates().get(exhibit.target.backend) or _templates()["default"]
+    answers = {**_templates()["answers"], **_answers(exhibit, text)}
+    parts = [f"# {template.get('title', '')}{title(exhibit)}"]
+    for heading, *keys in template["sections"]:
+        body = "\n\n".join(answers[key] for key in keys if answers[key])
+        parts += [f"**{heading}**" if template["style"] == "**" else f"{template['style']} {heading}", body or "None."]
+    return "\n\n".join(parts) + "\n"
+
+
+def title(exhibit: Exhibit) -> str:
+    """A line of our own words, with the operators of a small graph."""
+    nodes = list(all_nodes(exhibit.case.program.proto.graph.node))
+    operators = list(
+        dict.fromkeys(
+            re.sub(r"\W", "?", node.op_type, flags=re.ASCII)[:40] for node in nodes if node.op_type != "Constant"
+        )
+    )
+    told = " and ".join([", ".join(operators[:-1]), operators[-1]] if len(operators) > 1 else operators)
+    where = f" with {told}" if 0 < len(operators) <= 4 else f" with {len(nodes)} nodes"
+    blame = " once optimised" if exhibit.verdict.blame == "optimiser" else ""
+    return f"{_WORDS.get(exhibit.verdict.kind or '', 'A failure')}{where}{blame} ({_name(exhibit)})"
+
+
+def visible(text: str, most: int = _MOST_LOG) -> str:
+    """Text with everything but printable ASCII and line ends escaped, its lines and itself cut where they are long."""
+    lines = []
+    for line in text[: 2 * most].replace("\r\n", "\n").expandtabs(4).split("\n"):
+        shown = "".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in line)
+        lines.append(shown if len(shown) <= _LINE else f"{shown[:_LINE]} ...")
+    whole = "\n".join(lines).strip("\n")
+    return whole if len(whole) <= most else f"{whole[:most]}\n..."
+
+
+def fenced(text: str, language: str = "text") -> str:
+    """Text in a fence that it cannot end."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _answers(exhibit: Exhibit, text: ModelText) -> dict[str, str]:
+    verdict = exhibit.verdict
+    seen = f"{_name(exhibit)}: {_WORDS.get(verdict.kind or '', 'a failure').lower()}"
+    stage = f", in the stage `{verdict.stage}`" if verdict.stage else ""
+    blame = "With its optimiser off the same compiler is right." if verdict.blame == "optimiser" else ""
+    often = "" if exhibit.shows is None else f"\n\n{_often(exhibit.shows)}"
+    frames = _frames(exhibit.observation)
+    return {
+        "summary": f"{seen}{stage}. {blame}{often}\n\n{fenced(visible(verdict.reason))}".replace(" \n", "\n"),
+        "expected": _expected(exhibit),
+        "actual": _actual(exhibit),
+        "regression": " ".join(_sentence(line) for line in (exhibit.regression, exhibit.fixed) if line),
+        "passes": f"Without {_listed(exhibit.passes)} the failure is gone." if exhibit.passes else "",
+        "graph": fenced(visible(text.text, _MOST_GRAPH))
+        if text.text
+        else "onnx cannot print the model; it is in the script.",
+        "reproducer": _reproducer(exhibit, text),
+        "environment": fenced("\n".join(_environment(exhibit))),
+        "log": f"Where, innermost last:\n\n{fenced(visible(frames))}" if frames else "",
+        "version": _word(exhibit.target.release or exhibit.observation.version, 60) or "unknown",
+        "os": _word(platform.release(), 80) or platform.system(),
+        "architecture": {"x86_64": "X64", "AMD64": "X64", "aarch64": "ARM64", "arm64": "ARM64"}.get(
+            platform.machine(), _word(platform.machine(), 40)
+        ),
+        "platform": {"Darwin": "Mac"}.get(platform.system(), platform.system()),
+        "note": f"Found and written down with opsieve {__version__}.",
+    }
+
+
+def _frames(observation: Observation) -> str:
+    """The stack without folders, which are the user's own, and without the frames of opsieve's worker."""
+    lines = []
+    for frame in observation.frames:
+        name = re.split(r"site-packages[/\\\\]", frame.file)[-1]
+        if frame.language == "python" and name == frame.file:
+            name = re.split(r"[/\\\\]", name)[-1]
+        place = f"{name}:{frame.line}" if frame.language == "python" else f"{frame.module}+{frame.offset:#x}"
+        if not _OF_WORKERS.search(frame.file):
+            lines.append(f"{place} {frame.function}".strip())
+    return "\n".join(lines[-_MOST_FRAMES:])
+
+
+def _expected(exhibit: Exhibit) -> str:
+    worst = exhibit.verdict.mismatch
+    if worst is not None:
+        name = next((n for n in exhibit.right if worst.output == n or worst.output.startswith(f"{n}[")), "")
+        told = [f"{worst.output}{list(worst.index) or ''}: {worst.expected}"]
+        if name and len(source := literal(exhibit.right[name].value)) <= 600:
+            told.append(source)
+        who = f", by {_word(exhibit.source, 60)}" if exhibit.source else ""
+        return f"Expected{who}:\n\n{fenced(visible(chr(10).join(told)))}"
+    if exhibit.verdict.kind == "nondeterminism":
+        return "Expected: the same outputs for the same inputs."
+    if broken(exhibit.case.program.proto) is not None:
+        return "Expected: the model breaks a rule of ONNX, so it is refused with an error."
+    return "Expected: the model is valid, so it compiles, runs and gives its outputs."
+
+
+def _actual(exhibit: Exhibit) -> str:
+    verdict, observation = exhibit.verdict, exhibit.observation
+    if verdict.mismatch is not None:
+        worst = verdict.mismatch
+        told = f"{worst.output}{list(worst.index) or ''}: {worst.got or worst.what}"
+        share = f"{worst.fraction:.0%} of its elements differ"
+        return f"Actual ({share}):\n\n{fenced(visible(told))}"
+    if verdict.kind == "accepts-invalid":
+        return "Actual: it is run without an error."
+    signal = f" (signal {observation.signal})" if observation.signal else ""
+    name = f"{observation.exception}: " if observation.exception else ""
+    return f"Actual{signal}:\n\n{fenced(visible(f'{name}{verdict.message or observation.message}'))}"
+
+
+def _reproducer(exhibit: Exhibit, text: ModelText) -> str:
+    try:
+        source = script(exhibit, text)
+    except BadInput as error:
+        return f"No script shows it ({error}); the case is attached as `case.zip`."
+    if len(source) > _MOST_SCRIPT:
+        return "The script is too long for an issue and is attached as `repro.py`."
+    looked = "" if exhibit.shows is None else f" It looks for it in up to {exhibit.runs} runs."
+    told = "The script exits with 1 while the bug is there and with 0 when it is gone; it needs nothing but what it imports."
+    return f"{told}{looked}\n\n{fenced(source.rstrip(chr(10)), 'python')}"
+
+
+def _environment(exhibit: Exhibit) -> list[str]:
+    lines = [_name(exhibit)]
+    for name in packages(exhibit):
+        if name != plugin(exhibit.target.backend).backend.package:
+            try:
+                lines.append(f"{name} {metadata.version(name)}")
+            except metadata.PackageNotFoundError:
+                continue
+    lines.append(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {exhibit.target}")
+    return [visible(line) for line in lines]
+
+
+def _often(shows: tuple[int, int]) -> str:
+    return f"It does not always show: it was seen in {shows[0]} of {shows[1]} runs of the same inputs."
+
+
+def _name(exhibit: Exhibit) -> str:
+    backend = plugin(exhibit.target.backend).backend
+    version = _word(exhibit.target.release or exhibit.observation.version, 60)
+    return f"{backend.package or backend.name} {version}".strip()
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return " and ".join(f"`{_word(name, 100)}`" for name in names)
+
+
+def _sentence(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9 .,:()+=_-]|(?i:www)(?=\.)", "?", text)[:300]
+
+
+def _word(text: str, most: int) -> str:
+    """Text of a model or a user as a word that means nothing in Markdown."""
+    return re.sub(r"[^A-Za-z0-9.:+=,_-]|(?i:www)(?=\.)", "?", str(text))[:most]
+
+
+@cache
+def _templates() -> dict[str, Any]:
+    return tomllib.loads(_TEMPLATES.read_text("utf-8"))

@@ -1,0 +1,216 @@
+"""A script that shows a failure to somebody who has numpy, onnx and the compiler, and nothing of ours.
+
+Text out of models, messages and options stands in it as literals of printable ASCII, or in its docstring and comments without
+quotes and backslashes: it cannot leave its place.
+"""
+
+import platform
+import re
+import textwrap
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib import metadata
+from typing import Any
+
+from opsieve import __version__
+from opsieve.backends.judge.judging_session import declared_dtypes
+from opsieve.backends.registry import all_options, display, plugin
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.tensors import Value
+from opsieve.triage.export import template
+from opsieve.triage.export.export_input import Exhibit, leaves
+from opsieve.triage.export.literals import DECODE, WIDTH, encoded, literal, quoted
+from opsieve.triage.export.text import ModelText
+
+KINDS = ("crash", "error", "mismatch", "hang", "memory", "nondeterminism", "accepts-invalid")
+_APART = ("crash", "hang", "memory")  # run in a process of their own, which may die
+_MOST = 64 << 20  # bytes of model and values in one script
+_TURNS = 5  # runs that are compared where a failure is that they differ
+_LINES = 60  # of a graph that is shown beside its bytes
+
+
+def script(exhibit: Exhibit, text: ModelText, test: bool = False) -> str:
+    """The source of `repro.py`, or with `test` of a file for pytest. Run, it prints one line and exits with 1 while the bug
+    is there, with 0 when it is gone, with 2 when the compiler or onnx is not.
+
+    `text` is what `model_text` says of `exhibit.model`. BadInput for a kind of failure that no script shows (a slowdown) and for a
+    case of more than 64 MiB.
+    """
+    verdict = exhibit.verdict
+    if verdict.kind not in KINDS or "memory" in verdict.rules:
+        raise BadInput(
+            f"a failure of kind {verdict.kind or verdict.verdict} cannot be shown by a script; export the case"
+        )
+    size = len(exhibit.model) + sum(_size(value) for value in exhibit.case.inputs.values())
+    if size > _MOST:
+        raise BadInput(f"the case holds {size >> 20} MiB, too much for one script: reduce it first, or export the case")
+    apart = verdict.kind in _APART
+    several = exhibit.runs > 1 and not apart and verdict.kind != "nondeterminism"
+    failure = "failure_apart" if apart else "failure_repeated" if several else "failure"
+    data = _data(exhibit, text)
+    parts = [_constants(exhibit, apart, several, test), data, _run(exhibit), _failure(exhibit)]
+    parts += [template.APART] * apart + [template.REPEATED] * several + [template.TELLING]
+    if test:
+        parts.append(template.TEST.format(name=test_name(exhibit), failure=failure))
+    here = template.HERE.format(limit=template.LIMIT if verdict.kind == "memory" else "") if apart else ""
+    parts.append(template.MAIN.format(here=here, failure=failure))
+    return _head(exhibit, test) + _imports(data, apart) + "\n\n".join(part.strip("\n") + "\n" for part in parts)
+
+
+def requirements(exhibit: Exhibit) -> list[str]:
+    """What pip has to install for the script, the compiler in the version that shows the failure."""
+    backend = plugin(exhibit.target.backend).backend
+    version = exhibit.target.release or _public(exhibit.observation.version)
+    if not _script(exhibit):  # opsieve installs a release itself
+        own = [f"{backend.package}=={version}"] if backend.package and version and not exhibit.target.release else []
+        return [f"opsieve=={__version__}", *own]
+    major, minor, _ = platform.python_version_tuple()
+    wanted = [f"{backend.package}=={version}" if version else backend.package, *backend.companions(version)]
+    # Of what the base environments hold only what pip would not find by itself: pins, and what runs the result.
+    needed = [
+        line
+        for line in backend.base((int(major), int(minor)))
+        if not re.fullmatch(r"[\w.-]+", line) or line in ("onnxruntime",)
+    ]
+    named = {re.split(r"[<>=!~]", line)[0] for line in [*wanted, *needed]}
+    return [*wanted, *needed, *(name for name in ("numpy", "onnx") if name not in named)]
+
+
+def packages(exhibit: Exhibit) -> list[str]:
+    """The names of what `requirements` asks for."""
+    return list(dict.fromkeys(re.split(r"[<>=!~]", line)[0] for line in requirements(exhibit)))
+
+
+def plain(text: object, limit: int = 600) -> str:
+    """One line of printable ASCII without quotes that end a docstring and without backslashes."""
+    line = " ".join(str(text)[: 4 * limit].split())
+    line = "".join(c if " " <= c <= "~" and c not in '\\"' else {'"': "'"}.get(c, "?") for c in line)
+    return line if len(line) <= limit else f"{line[: limit - 3]}..."
+
+
+def test_name(exhibit: Exhibit) -> str:
+    """The end of a test's name."""
+    return re.sub(r"[^a-z0-9]+", "_", f"{exhibit.target.backend} {exhibit.verdict.kind}".lower())
+
+
+def _size(value: Value) -> int:
+    return sum(map(_size, value)) if isinstance(value, (list, tuple)) else int(getattr(value, "nbytes", 0))
+
+
+def _public(version: str) -> str:
+    return version if re.fullmatch(r"[A-Za-z0-9.!+_-]{1,60}", version) else ""
+
+
+def _head(exhibit: Exhibit, test: bool) -> str:
+    verdict = exhibit.verdict
+    ways = "python -m pytest {}" if test else "python {}"
+    lines = [
+        plain(
+            f"{display(replace(exhibit.target, release=''))} {_public(exhibit.observation.version)}: {verdict.kind}",
+            100,
+        ),
+        "",
+    ]
+    lines += textwrap.wrap(plain(verdict.reason or verdict.message), WIDTH)
+    often = f"It does not always show, so it is looked for in up to {exhibit.runs} runs." if exhibit.runs > 1 else ""
+    facts = [
+        f"Guilty: {', '.join(exhibit.passes)}." if exhibit.passes else "",
+        exhibit.regression,
+        exhibit.fixed,
+        often,
+    ]
+    lines += [wrapped for fact in facts if fact for wrapped in textwrap.wrap(plain(fact), WIDTH)]
+    seen = f"Seen on Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    seen += f", numpy {metadata.version('numpy')}, onnx {metadata.version('onnx')}"
+    file = "test_repro.py" if test else "repro.py"
+    needs = " ".join(f"'{item}'" for item in requirements(exhibit))
+    lines += ["", f"    pip install {needs}{' pytest' if test else ''}", f"    {ways.format(file)}", ""]
+    if not test:
+        lines.append("Exit code 1 while the bug is there, 0 when it is gone, 2 when something is not installed.")
+    lines.append(f"{seen}. Written by opsieve {__version__}.")
+    return '"""' + "\n".join(lines).strip() + '\n"""\n\n'
+
+
+def _imports(data: str, apart: bool) -> str:
+    names = ["os", "platform", "sys"]
+    names += ["base64", "zlib"] if "decode(" in data else []
+    names += ["subprocess"] if apart else []
+    plainly = "".join(f"import {name}\n" for name in sorted(names))
+    return f"{plainly}from importlib import metadata\n\n"
+
+
+def _constants(exhibit: Exhibit, apart: bool, several: bool, test: bool) -> str:
+    backend = plugin(exhibit.target.backend).backend
+    lines = [f"PACKAGES = {packages(exhibit)!a}"]
+    if exhibit.verdict.kind == "nondeterminism":
+        lines.append(f"RUNS = {max(_TURNS, exhibit.runs)}")
+    elif apart or several:
+        lines.append(f"RUNS = {exhibit.runs}")
+    if apart:
+        lines += [f"SECONDS = {float(exhibit.seconds)!r}", 'ANSWER = "answer: "']
+    if exhibit.verdict.kind == "memory":
+        lines.append(f"MEMORY = {exhibit.memory}")
+    if backend.environment:
+        lines.append(f"os.environ.update({dict(backend.environment)!a})")
+    return "\n".join([*lines, (template.GIVE_UP_TEST if test else template.GIVE_UP) + template.LIBRARIES])
+
+
+def _failure(exhibit: Exhibit) -> str:
+    """The function `failure`, with no more cases than the values have."""
+    if exhibit.verdict.kind == "nondeterminism":
+        return template.TWICE
+    if exhibit.verdict.kind == "accepts-invalid":
+        return template.ACCEPTED
+    if not exhibit.right:
+        return template.ENDS
+    values = [item.value for item in exhibit.right.values()]
+    lists = any(value is None or isinstance(value, (list, tuple)) for value in values)
+    texts = any(getattr(leaf, "dtype", None) is not None and leaf.dtype.kind in "OUS" for leaf in leaves(values))
+    return template.COMPARED + template.LISTS * lists + template.TEXTS * texts + template.ARRAYS
+
+
+def _data(exhibit: Exhibit, text: ModelText) -> str:
+    """MODEL, INPUTS and EXPECTED, after `decode` when it is needed."""
+    lines = []
+    if text.exact:
+        lines += [f"TEXT = r'''{text.text}'''", *template.PARSED.strip("\n").split("\n")]
+    else:
+        lines += [f"# {plain(line, 160)}" for line in text.text.split("\n")[:_LINES] if line.strip()]
+        lines += [f"MODEL = decode({encoded(exhibit.model, '')})"]
+    lines += _table("INPUTS", {name: literal(value) for name, value in exhibit.case.inputs.items()})
+    if exhibit.right and exhibit.verdict.kind != "nondeterminism":
+        lines += ["", f"# By {plain(exhibit.source)}: the value, its type, and how far off it may be."]
+        right = {
+            name: f"({literal(item.value)}, {item.dtype!r}, {item.within!r})" for name, item in exhibit.right.items()
+        }
+        lines += _table("EXPECTED", right)
+    data = "\n".join(lines) + "\n"
+    return f"{DECODE.lstrip()}\n\n{data}" if "decode(" in data else data
+
+
+def _table(name: str, items: Mapping[str, str]) -> list[str]:
+    if not items:
+        return [f"{name} = {{}}"]
+    return [f"{name} = {{", *(f"    {quoted(key)}: {value}," for key, value in items.items()), "}"]
+
+
+def _run(exhibit: Exhibit) -> str:
+    return _script(exhibit) or template.OURS.format(target=quoted(str(exhibit.target)))
+
+
+def _script(exhibit: Exhibit) -> str:
+    """The backend's own lines; "" when it has none."""
+    backend: Any = plugin(exhibit.target.backend).backend
+    if not hasattr(backend, "script"):
+        return ""
+    values = [*exhibit.case.inputs.values()]
+    border = {name for value in values for name in _dtypes(value)} | set(
+        declared_dtypes(exhibit.case.program.proto).values()
+    )
+    return str(backend.script(all_options(exhibit.target), border))
+
+
+def _dtypes(value: Value) -> list[str]:
+    if isinstance(value, (list, tuple)):
+        return [name for item in value for name in _dtypes(item)]
+    return [value.dtype.name] if hasattr(value, "dtype") else []

@@ -1,0 +1,203 @@
+"""Failures that other tools found, told by records without models: which of them are one bug.
+
+The rules are those of the store's failures (`opsieve.triage.fingerprint.fingerprint`); a record is first made into the verdict and the
+observation that a run of ours would have given.
+"""
+
+import fnmatch
+import functools
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opsieve.backends.observation import Frame, Observation, Stage
+from opsieve.backends.registry import names, plugin
+from opsieve.backends.target import BadTarget
+from opsieve.backends.verdict import Kind, Mismatch, Verdict
+from opsieve.triage.external.external_records import Record, Unreadable, read_records
+from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
+from opsieve.triage.fingerprint.normalise import is_interpreters
+from opsieve.triage.fingerprint.title import title_of
+from opsieve.triage.fingerprint.traces import Trace, read_trace
+from opsieve.triage.fingerprint.wrong_results import wrong_result
+
+_LISTS = Path(__file__).parent.parent / "fingerprint" / "frame_denylist.toml"
+_STAGES: Mapping[str, Stage] = {
+    "import": "import",
+    "load": "import",
+    "parse": "import",
+    "convert": "import",
+    "frontend": "import",
+    "session": "compile",
+    "compile": "compile",
+    "build": "compile",
+    "legalize": "compile",
+    "optimize": "compile",
+    "lower": "compile",
+    "codegen": "compile",
+    "export": "compile",
+}
+_COMPARING = frozenset(["compare", "verify", "check", "comparison"])
+_ENDS: Mapping[str, Kind] = {
+    "crash": "crash",
+    "hang": "hang",
+    "out-of-memory": "memory",
+    "error": "error",
+    "mismatch": "mismatch",
+    "rejected": "error",
+}
+_SIGKILL = 9
+_MAX_SKIPPED = 1000  # bad lines that are named; the others are counted
+_NOT_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Record `index` (from 0, bad ones counted) belongs to `cluster`, the key of its fingerprint; `why` tells in words what counted.
+
+    `kind` is that of a failure (`opsieve.backends.verdict`), or `unsupported` or `environment`, which are no bugs.
+    """
+
+    index: int
+    cluster: str
+    title: str
+    kind: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogTriage:
+    """What a file of failures holds; `skipped` are the numbers of lines (from 1) that are no records, each with the reason.
+
+    Of a text log the number is that of the failure. Beyond a thousand the others are counted in a last entry numbered 0.
+    """
+
+    assignments: list[Assignment]
+    skipped: list[tuple[int, str]]
+
+
+def read_and_cluster(path: Path) -> LogTriage:
+    """The failures of a file or folder (see `read_records`), each assigned to its cluster. BadInput when `path` cannot be read."""
+    skipped: list[tuple[int, str]] = []
+    bad = 0
+
+    def good() -> Iterable[tuple[int, Record]]:
+        nonlocal bad
+        for index, record in read_records(path):
+            if isinstance(record, Record):
+                if not record.text or read_trace(record.text).kind:
+                    yield index, record
+                    continue
+                record = Unreadable(index + 1, "no failure is told in it")
+            bad += 1
+            if bad <= _MAX_SKIPPED:
+                skipped.append((record.number, record.why))
+
+    assignments = cluster_records(good())
+    if bad > _MAX_SKIPPED:
+        skipped.append((0, f"{bad - _MAX_SKIPPED} more lines are no records"))
+    return LogTriage(assignments, skipped)
+
+
+def cluster_records(records: Iterable[tuple[int, Record]]) -> list[Assignment]:
+    """Each record, given with its index, assigned to the cluster of its fingerprint; one record is held at a time."""
+    seen: dict[str, tuple[str, str]] = {}
+    assignments: list[Assignment] = []
+    for index, record in records:
+        found = fingerprint_of(record)
+        if found.key not in seen:
+            why = "; ".join(f"{part.name}: {part.value} ({part.hint})" for part in found.components if part.kept)
+            seen[found.key] = title_of(found), "".join(sign if sign.isprintable() else " " for sign in why)
+        title, why = seen[found.key]
+        assignments.append(Assignment(index, found.key, title, found.value("kind"), why))
+    return assignments
+
+
+def fingerprint_of(record: Record) -> Fingerprint:
+    """The fingerprint of another tool's record, by the rules of our own failures."""
+    trace = read_trace(record.text or record.traceback)
+    message = record.message or trace.message
+    backend = _backend(record, trace)
+    stage = "run" if not record.phase else _STAGES.get(record.phase.lower(), "run")
+    mismatch = _mismatch(record, trace, message)
+    outcome = _outcome(record, trace, backend, stage, message)
+    observation = Observation(
+        backend,
+        "",
+        outcome,
+        stage,
+        exception=record.exception or trace.exception,
+        message=message,
+        frames=trace.frames,
+        signal=record.signal or trace.signal,
+        log=record.output or record.text,
+    )
+    kind = _ENDS.get(outcome)
+    if mismatch is not None:
+        kind = "mismatch"
+    verdict = Verdict("fail", "", kind, stage, message, mismatch=mismatch)
+    return fingerprint(verdict, observation, record.operators)
+
+
+def _mismatch(record: Record, trace: Trace, message: str) -> Mismatch | None:
+    """What is wrong, of a record that tells of a wrong result: by its phase and its message, or by its message alone."""
+    if record.signal or record.timed_out or (trace.kind not in ("mismatch", "error", "")):
+        return None
+    if record.phase.lower() in _COMPARING or (record.exception or trace.exception).endswith("AssertionError"):
+        return wrong_result(message)
+    return None
+
+
+def _outcome(record: Record, trace: Trace, backend: str, stage: Stage, message: str) -> Any:
+    if record.timed_out or trace.kind == "hang":
+        return "hang"
+    if record.signal == _SIGKILL or trace.kind == "out-of-memory":
+        return "out-of-memory"
+    if record.signal or trace.kind == "crash":
+        return "crash"
+    if trace.frames and is_interpreters(message) and not any(_installed(frame) for frame in trace.frames):
+        return "environment"  # the program that called the compiler stumbled, no code of a package was running
+    return _meaning(backend, stage, record.exception or trace.exception, message[:4000])
+
+
+def _installed(frame: Frame) -> bool:
+    return frame.language == "native" or "site-packages/" in frame.file or "dist-packages/" in frame.file
+
+
+@functools.lru_cache(maxsize=4096)
+def _meaning(backend: str, stage: Stage, exception: str, message: str) -> str:
+    """What an exception means by the rules of its backend, `error` for a compiler that is none of ours."""
+    if backend not in names():
+        return "error"
+    try:
+        return plugin(backend).backend.classify(stage, exception, message)
+    except BadTarget:
+        return "error"
+
+
+@functools.cache
+def _backends() -> dict[str, dict[str, list[str]]]:
+    backends: dict[str, dict[str, list[str]]] = tomllib.loads(_LISTS.read_text(encoding="utf-8"))["backends"]
+    return backends
+
+
+def _backend(record: Record, trace: Trace) -> str:
+    """The compiler that failed: as the record names it, else the innermost one in whose files a frame lies, else `unknown`."""
+    if record.backend:
+        named = record.backend[:60].lower()
+        name = next((name for name, lists in _backends().items() if named in lists["aliases"]), named)
+        return _NOT_A_NAME.sub("-", name).strip("-") or "unknown"
+    return next((name for frame in trace.frames[::-1] if (name := _owner(frame))), "unknown")
+
+
+@functools.lru_cache(maxsize=4096)
+def _owner(frame: Frame) -> str:
+    places = [f"/{place[-400:].lstrip('/')}" for place in (frame.file, frame.module, frame.function) if place]
+    for name, lists in _backends().items():
+        for pattern in lists["places"]:
+            if any(fnmatch.fnmatchcase(place, pattern) for place in places):
+                return name
+    return ""

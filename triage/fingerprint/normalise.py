@@ -1,0 +1,258 @@
+"""What two messages of one bug have in common.
+
+A message is cut, then rewritten into a template: what changes from run to run, machine to machine and program to program becomes a
+placeholder, what the compiler's author wrote stays. Kept are the names of operators, classes, source files and functions.
+Line numbers are dropped: they move with every release while the function around them stays.
+
+Each expression is possessive, bounded or a single class of characters, and starts only where a word starts, so every pass is
+linear; and the text is cut before the first pass, so ten megabytes cost what eight kilobytes do.
+"""
+
+import re
+from collections.abc import Collection
+
+from opsieve.triage.fingerprint.source_location import CLEAN, MAX_READ, SOURCES, without_places
+
+_MAX_TEMPLATE = 400
+_SHORT = 24  # a first line shorter than this says too little without the next
+_ANNOUNCES = ("raised:", "failed:", "error:", "Error:", "exception:", "reason:")  # what comes on the next line
+
+# Placeholders are single characters of the private use area until the end, so that no later pass takes them apart.
+_NUMBER, _NAME, _DTYPE, _SHAPE, _PATH, _ADDRESS, _TIME, _VERSION, _EXPRESSION, _ID = map(chr, range(0xE000, 0xE00A))
+_SHOWN = {
+    _NUMBER: "<n>",
+    _NAME: "<name>",
+    _DTYPE: "<dtype>",
+    _SHAPE: "<shape>",
+    _PATH: "<path>",
+    _ADDRESS: "<address>",
+    _TIME: "<time>",
+    _VERSION: "<version>",
+    _EXPRESSION: "<expression>",
+    _ID: "<id>",
+}
+_EXPAND = str.maketrans(_SHOWN)
+_CLEAN = CLEAN | {ord(sign): "?" for sign in _SHOWN}
+
+_ANSI = re.compile(r"\x1b(?:\[[0-9;?]{0,20}+[ -/]?[@-~])?")
+_STATUS = re.compile(r"\[ONNXRuntimeError\] : \d{1,4}+ : (\w{1,60}+) : ")
+_QUOTED = re.compile(r"(?<!\w)b?(?:'([^'\n]{0,200}+)'|\"([^\"\n]{0,200}+)\"|`([^`\n]{0,200}+)[`'])")
+# Behind these words the interpreter quotes a name of the compiler's code.
+_OF_CODE = ("attribute ", "argument ", "local variable ", "module named ", "import name ", "free variable ")
+# Messages that the Python interpreter writes: what varies in them are the types of the data, so they split one bug.
+_INTERPRETER = re.compile(
+    r"not supported between instances|object (?:is not|has no|does not)|unsupported operand|index out of range|has no len"
+    r"|positional argument|keyword argument|values to unpack|cannot unpack|can only concatenate"
+)
+_CAMEL = re.compile(r"[A-Z][A-Za-z0-9]+")
+_QUALIFIED = re.compile(r"(?:[a-z_]\w*+\.)++[A-Z]\w*+|\w++(?:::\w++)++")
+_DTYPE_WORD = r"(?:[\w.]{1,20}\.)?(?:(?:float|bfloat|int|uint|complex)\d{1,3}+(?:_?e\dm\d\w*+)?|bool)(?!\w)"
+_ONE_DTYPE = re.compile(_DTYPE_WORD)
+_TOKEN = re.compile(
+    r"(?P<uuid>(?<![\w-])[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?!\w))"
+    r"|(?P<address>(?<!\w)0x[0-9a-fA-F]++)"
+    r"|(?P<hash>(?<!\w)(?=\d*+[a-f])(?=[a-f]*+\d)[0-9a-f]{8,}+(?!\w))"
+    r"|(?P<dims>(?<!\w)\d++(?:[x×]\d++)++(?!\w))"
+    r"|(?P<time>(?<![\w.])(?:\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?[.,\d]*+Z?)?|\d{1,2}:\d\d:\d\d(?:\.\d++)?))"
+    r"|(?P<version>(?<![\w.])v?\d++\.\d++\.\d++[\w.+]*+)"
+    r"|(?P<path>(?<![\w./])(?:~|\.{1,2}|[A-Za-z]:)?[/\\](?:[\w.+@~-]++[/\\])*+[\w.+@~-]*+(?::\d++){0,2}+)"
+    r"|(?P<relative>(?<![\w./+-])(?:[\w.+-]++/)++[\w.+-]++(?::\d++){0,2}+)"
+    r"|(?P<file>(?<![\w./+-])[\w+-]++(?:\.[A-Za-z]\w*+):\d++(?::\d++)?)"
+    r"|(?P<tensor>(?<!\w)tensor\(\w{1,40}+\))"
+    r"|(?P<expression>(?<!\w)[RT]\.\w{1,40}+\([^()\n]*+(?:\([^()\n]*+\)[^()\n]*+)*+\))"
+    rf"|(?P<dtype>(?<![\w.]){_DTYPE_WORD})"
+    r"|(?P<opset>(?<!\w)[A-Z]\w*+\(-?\d{1,4}+\))"
+    r"|(?P<value>(?<=\w=)(?!true|false|none)[a-z_]\w*+(?![\w.(]))"
+    r"|(?P<word>(?<!\w)[A-Za-z_]\w*+)"
+    r"|(?P<number>(?<!\w)-?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?)"
+)
+_DIGITS_BEHIND = re.compile(r"(?:_v)?(?<!L)[_\d]++$")  # ReduceL1 and ReduceL2 are operators
+_RUN = re.compile(rf"[\[\](){{}},;\s{_NUMBER}-]++")
+_ITEM = rf"(?:{_NAME}(?:: ?tensor\({_DTYPE}\))?+|{_DTYPE})"
+_LIST = re.compile(
+    rf"{_ITEM}(?:\s?,\s?{_ITEM})*+,?"
+)  # of arguments or types: how many there are is the program's matter
+_SPACES = re.compile(r"\s++")
+_QUOTED_OR_TOKEN = re.compile(rf"{_QUOTED.pattern}|([^\s'\"`,;()\[\]{{}}<>=|]++)")
+_ENDS = ".:!?"  # of a sentence, behind a name
+
+
+def normalise(message: str, names: Collection[str] = frozenset()) -> str:
+    """The template of a message, at most 400 characters; "" for an empty one.
+
+    `names` are those of the program that it is about (`given_names`); each becomes a placeholder where it is a whole word.
+    Of a message of several lines the first one that says something is read: what follows are dumps of arrays and programs. The place
+    in the compiler's source is taken out; it is `location`'s.
+    """
+    text = _ANSI.sub("", message[:MAX_READ].translate(_CLEAN))
+    text = _STATUS.sub(r"\1: ", text)
+    text = without_places(text)
+    text = _first_lines(text)
+    text = _QUOTED_OR_TOKEN.sub(lambda match: _named(match, names), text) if names else _QUOTED.sub(_quoted, text)
+    text = _TOKEN.sub(_token, text)
+    text = _RUN.sub(_run, text)
+    text = _LIST.sub(lambda match: match[0][0], text)
+    return _SPACES.sub(" ", text).strip().translate(_EXPAND)[:_MAX_TEMPLATE]
+
+
+def has_variables(template: str) -> bool:
+    """Whether a template holds placeholders: a message without any is a constant of the program that printed it."""
+    return any(shown in template for shown in _SHOWN.values())
+
+
+def is_interpreters(message: str) -> bool:
+    """Whether Python itself words a message so, about the data that the program holds."""
+    return _INTERPRETER.search(message[:MAX_READ]) is not None
+
+
+def _first_lines(text: str) -> str:
+    lines = [line for line in text.split("\n") if line.strip()][:2]
+    if not lines:
+        return ""
+    alone = len(lines[0].strip()) >= _SHORT and not lines[0].rstrip().endswith(_ANNOUNCES)
+    return lines[0] if alone else " ".join(lines)
+
+
+def _named(match: re.Match[str], names: Collection[str]) -> str:
+    """A quoted text or a word, with the names of the program gone: one look-up for each part between colons."""
+    word = match[4]
+    if word is None:
+        quoted = _quoted(match)
+        return _NAME if _CAMEL.fullmatch(quoted) and quoted in names else quoted
+    bare = word.rstrip(_ENDS)
+    if bare in names:
+        return _NAME + word[len(bare) :]
+    return ":".join(_NAME if part in names else part for part in word.split(":")) if ":" in bare else word
+
+
+def _quoted(match: re.Match[str]) -> str:
+    """A quoted text: names of the program go; operators, classes and what Python names in its own messages stay."""
+    inner = next(group for group in match.groups()[:3] if group is not None)
+    before, after = (
+        match.string[max(0, match.start() - 12) : match.start()],
+        match.string[match.end() : match.end() + 16],
+    )
+    if _ONE_DTYPE.fullmatch(inner):
+        return _DTYPE
+    if _CAMEL.fullmatch(inner) or _QUALIFIED.fullmatch(inner):
+        return inner
+    if inner.isidentifier() and (before.endswith(_OF_CODE) or after.startswith((" object", " is not defined"))):
+        return inner
+    return _NAME
+
+
+def _token(match: re.Match[str]) -> str:
+    kind, text = match.lastgroup, match[0]
+    if kind == "word":
+        return _word(text)
+    if kind in ("path", "relative", "file"):
+        bare = text.split(":")[0] if kind != "path" else text.rstrip("0123456789:")
+        name = bare.replace("\\", "/").rpartition("/")[2]
+        if name.rpartition(".")[2].lower() in SOURCES:
+            return name
+        return _PATH if kind == "path" and len(text) > 1 else text
+    if kind == "opset":
+        return text[: text.index("(")]
+    if kind == "tensor":
+        return f"tensor({_DTYPE})"
+    return {
+        "uuid": _ID,
+        "hash": _ID,
+        "dims": _SHAPE,
+        "value": _NAME,
+        "address": _ADDRESS,
+        "time": _TIME,
+        "version": _VERSION,
+        "expression": _EXPRESSION,
+        "dtype": _DTYPE,
+        "number": _NUMBER,
+    }[kind or ""]
+
+
+def _word(text: str) -> str:
+    """A word without the number behind it: `lv12`, `T_add_3`, `_impl_v18`, `Conv_7`."""
+    if text.isalpha() or not any(sign.isdigit() for sign in text):
+        return text
+    return _DIGITS_BEHIND.sub("", text) or _NUMBER
+
+
+def _run(match: re.Match[str]) -> str:
+    """A run of numbers, brackets and commas: a shape or an array when it has all three, or square or curly brackets around a number."""
+    run = match[0]
+    if _NUMBER not in run or not (
+        ("," in run and any(bracket in run for bracket in "[](){}")) or any(bracket in run for bracket in "[{")
+    ):
+        return run
+    return f"{' ' if run[0].isspace() else ''}{_SHAPE}{' ' if run[-1].isspace() else ''}"
+
+
+_WORDS = re.compile(r"[A-Za-z][A-Za-z0-9]*+")
+_HUMPS = re.compile(r"[A-Z]++(?![a-z])|[A-Z][a-z0-9]*+|[a-z0-9]++")
+_BLAMED = re.compile(
+    r"(?:converting operator|running|implementation for|kernel for|Optype \(|for operator|operator type:?|Op with name \(\w{0,60}\) and type \()"
+    r" ?['\"]?([A-Z]\w{0,80}+)"
+)
+# Operators whose names begin sentences: they count only where a message blames one (`_BLAMED`) or quotes it.
+_ENGLISH = frozenset(
+    [
+        "If",
+        "Not",
+        "And",
+        "Or",
+        "Where",
+        "Size",
+        "Shape",
+        "Range",
+        "Max",
+        "Min",
+        "Mean",
+        "Sum",
+        "Loop",
+        "Scan",
+        "Constant",
+    ]
+)
+
+
+def operators_named(message: str, known: Collection[str]) -> tuple[str, ...]:
+    """The operators of `known` that a message names, in order of appearance, those inside a fused name (`FusedMatMul`) too."""
+    known = frozenset(known)
+    text = message[:MAX_READ]
+    blamed = frozenset(match[1] for match in _BLAMED.finditer(text))
+    found: dict[str, None] = {}
+    for match in _WORDS.finditer(text):
+        word = match[0]
+        if word in known:
+            quoted = (
+                text[max(0, match.start() - 1) : match.start()] in ("'", '"', "`", "(")
+                or text[match.end() : match.end() + 1] == "("
+            )
+            if word not in _ENGLISH or word in blamed or quoted:
+                found[word] = None
+        elif len(word) <= 80 and word[0].isupper():
+            found.update(dict.fromkeys(_inside(word, known)))
+    return tuple(found)
+
+
+def operator_blamed(text: str) -> str:
+    """The operator that a compiler says it was at when it failed, "" when it says none. The last one said counts."""
+    last = ""
+    for match in _BLAMED.finditer(text[-MAX_READ:]):
+        last = match[1]
+    return last
+
+
+def _inside(word: str, known: frozenset[str]) -> list[str]:
+    """Operators of at least two letters that a compound is made of, longest first at every hump."""
+    humps = _HUMPS.findall(word)
+    found, index = [], 0
+    while index < len(humps):
+        for end in range(len(humps), index, -1):
+            name = "".join(humps[index:end])
+            if name in known and name not in _ENGLISH:
+                found.append(name)
+                index = end
+                break
+        else:
+            index += 1
+    return found

@@ -1,0 +1,277 @@
+"""What a raw text says of one failure: the exception, its message, the stack, the signal, and the kind of failure.
+
+The text is that of a log, a report, or an issue: Python's tracebacks (chains, groups, syntax errors), TVM's mixed ones, onnxruntime's
+messages and log lines, torch's lists of C++ frames, the C library's and the sanitizers' reports, gdb, faulthandler, Rust's panics,
+pytest's reports, and the lines of our own shim. Stacks are read one layer below (`opsieve.backends.stacks.frames`); here what a text tells in
+several places is brought together.
+"""
+
+import re
+import signal as signals
+from dataclasses import dataclass
+from typing import Literal
+
+from opsieve.backends.observation import Frame
+from opsieve.backends.stacks.death_message import summary
+from opsieve.backends.stacks.frame_lines import BuildId
+from opsieve.backends.stacks.frames import chained, parse_log, read_tracebacks
+from opsieve.triage.fingerprint.source_location import with_place
+from opsieve.triage.fingerprint.wrong_results import wrong_result
+
+TraceKind = Literal["crash", "error", "hang", "out-of-memory", "mismatch", ""]
+
+_MAX_TEXT = 1 << 20
+_MAX_LINES = 50_000
+_MAX_LINE = 2000
+_MAX_MESSAGE = 8000
+_ANSI = re.compile(r"\x1b(?:\[[0-9;?]{0,20}+[ -/]?[@-~])?")
+_NO_MEMORY = re.compile(r"bad_alloc|[Oo]ut of memory|[Cc]annot allocate memory")
+_HANGS = ("TimeoutExpired", "TimeoutError", "Timeout")
+_OUT_OF_MEMORY = ("MemoryError", "OutOfMemoryError", "_ArrayMemoryError")
+
+# How a text tells of a signal: by name (gdb, Python's subprocess), in words at the begin of a line (the shell, faulthandler, TVM).
+_NAMED_SIGNAL = re.compile(r"(?:received signal |terminated with signal |died with <Signals\.)(SIG[A-Z0-9]{2,8}+)")
+_SIGNAL_WORDS = re.compile(
+    r"(?:Fatal Python error: |!{3,} ?|.{0,80}: line \d{1,9}+: +\d{1,9}+ )?"
+    r"(Segmentation fault|Segfault encountered|Aborted|Bus error|Illegal instruction|Floating[ -]point exception|Killed)\b"
+)
+# One of these stands in every text that tells of a process's end: a cheap question before the lines are read.
+_SIGNS = (
+    "@native",
+    "SIG",
+    "Sanitizer: ",
+    "Fatal",
+    "***",
+    "()",
+    "terminate called",
+    "Assertion `",
+    "LLVM ERROR",
+    "UNREACHABLE",
+    "Check failed",
+    "runtime error",
+    "Timeout",
+    "no answer within",
+    "pure virtual",
+    "double free",
+    "corrupt",
+    "Segmentation",
+    "Segfault",
+    "Aborted",
+    "Bus error",
+    "Illegal instruction",
+    "Floating",
+    "Killed",
+    "malloc",
+)
+_SIGNALS = {
+    "Segmentation fault": signals.SIGSEGV,
+    "Segfault encountered": signals.SIGSEGV,
+    "Aborted": signals.SIGABRT,
+    "Bus error": signals.SIGBUS,
+    "Illegal instruction": signals.SIGILL,
+    "Floating point exception": signals.SIGFPE,
+    "Floating-point exception": signals.SIGFPE,
+    "Killed": signals.SIGKILL,
+}
+_ABORTS = (
+    "*** ",
+    "terminate called",
+    "pure virtual method called",
+    "free()",
+    "malloc",
+    "realloc()",
+    "munmap_chunk()",
+    "double free",
+    "corrupted ",
+)
+_SANITIZER_SIGNALS = {"SEGV": signals.SIGSEGV, "FPE": signals.SIGFPE, "BUS": signals.SIGBUS, "ABRT": signals.SIGABRT}
+_HANG = re.compile(r"Timeout \(\d{1,4}+:\d\d:\d\d(?:\.\d{1,9}+)?\)!|no answer within [\d.]{1,20}+ s|\++ Timeout \++")
+_PANIC = re.compile(r"thread '[^'\n]{0,200}+' (?:\(\d{1,9}+\) )?panicked at (.++)")
+_OLD_PANIC = re.compile(r"'(.*)', ([^\s:']{1,300}+):(\d{1,9}+)(?::\d{1,9}+)?")
+_PANIC_PLACE = re.compile(r"([^\s:']{1,300}+):(\d{1,9}+)(?::\d{1,9}+)?:?")
+_ORT_LINE = re.compile(
+    r"\[[EF]:onnxruntime:[^\],\n]{0,200}+,? ?(?:([\w.]{1,100}+):(\d{1,9}+) ([\w:~()]{1,200}+))?\] (.++)"
+)
+_ORT_STATUS = re.compile(r"\[ONNXRuntimeError\] : \d{1,4}+ : \w{1,60}+ : .++")
+_SAID = re.compile(r"(?:fatal error|[Ee]rror|ERROR|FATAL|fatal): (.++)|\[[^\]\n]{0,60}? ERROR[^\]\n]{0,60}+\] (.++)")
+_CAUSE = re.compile(r" {1,9}+\d{1,3}+: (.++)")  # of Rust's anyhow, the root cause last
+_CHECK = re.compile(r"(?:F\d{0,8}+ |.*: F )(?:[\d:.]{1,30}+ ++){0,3}+([\w./+-]{1,300}+):(\d{1,9}+)\] ")
+_BUILT = re.compile(r"([\w./+-]{1,300}+):(\d{1,9}+)(?::\d{1,9}+)?: (?:fatal )?(?:runtime )?error: .++")
+_BARE = re.compile(
+    r"(?!Error:)((?:[A-Za-z_]\w{0,100}+\.)*+(?:[A-Z]\w{0,100}?)?(?:Error|Exception|Fail|Failed|Failure|NotImplemented|InvalidGraph|InvalidArgument)): (.++)"
+)
+_PYTEST = re.compile(r"E {1,10}(.*+)")
+_PYTEST_FRAME = re.compile(r"([^\s:]{1,300}?\.py):(\d{1,9}+): (?:in (.{1,200})|[\w.]*)")
+_PYTEST_DEF = re.compile(r"(?:>| ) +(?:async )?def (\w{1,200}+)\(")
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One failure out of a text. `frames` are innermost last; the place that a message tells in C++ is a frame of its own, the last.
+
+    `kind` is "" where nothing of a failure was understood; `exception` is qualified as far as the text tells, of a chain that of the
+    exception raised last; `signal` is 0 for none. `raw` is the text as it came, all of it.
+    """
+
+    kind: TraceKind
+    exception: str
+    message: str
+    frames: tuple[Frame, ...]
+    signal: int
+    raw: str
+
+
+def read_trace(text: str, build_id: BuildId | None = None) -> Trace:
+    """What a raw text says of the failure in it; see `Trace`. Any text is read, a text without a failure has the kind "".
+
+    A process that died says more than the exception that it may have printed before; an exception says more than a line of a logger.
+    `build_id` is asked about modules whose native frame has no symbol.
+    """
+    plain = _ANSI.sub("", text[-_MAX_TEXT:])
+    lines = [line[:_MAX_LINE] for line in plain.splitlines()[-_MAX_LINES:]]
+    told = _death(plain, lines, build_id) or _raised(plain) or _panic(plain, lines, build_id) or _reported(lines)
+    if told is None:
+        return Trace("", "", "", (), 0, text)
+    kind, exception, message, frames, number = told
+    return Trace(kind, exception, message, frames, number, text)
+
+
+_Told = tuple[TraceKind, str, str, tuple[Frame, ...], int]
+
+
+def _death(text: str, lines: list[str], build_id: BuildId | None) -> _Told | None:
+    """What the end of a process says, None when the text tells of none."""
+    if not any(sign in text for sign in _SIGNS):
+        return None
+    number = _signal(lines)
+    said = summary(text)
+    if any(_HANG.match(line) for line in lines):
+        return "hang", "", next(line for line in lines if _HANG.match(line)), parse_log(text, build_id), 0
+    if not number and (not said or said.startswith("runtime error: ")):
+        return None  # what UBSan reports does not end a process
+    if not number and text.find(said[:80]) < text.rfind("Traceback (most recent call last)"):
+        return None  # the process lived on: a device's assertion is printed beside the exception that it causes
+    if not number and (said.startswith(_ABORTS) or "Assertion `" in said):
+        number = int(signals.SIGABRT)
+    frames = parse_log(text, build_id)
+    if match := next((match for line in lines if (match := _CHECK.match(line))), None):
+        frames = (*frames, Frame("native", "", match[1], int(match[2])))
+    frames = with_place(frames, said)
+    if number == signals.SIGKILL or _NO_MEMORY.search(said):
+        return "out-of-memory", "", said or "Killed", frames, number
+    return "crash", "", said or signals.Signals(number).name, frames, number
+
+
+def _signal(lines: list[str]) -> int:
+    """The number of the signal that ended a process, 0 when none is told. The shim knows best, then who names it."""
+    worded = exact = 0
+    for line in lines:
+        if line.startswith("@native\t") and (field := line.split("\t")[1]).isdecimal() and 0 < int(field[:4]) < 65:
+            exact = int(field[:4])
+        elif match := _NAMED_SIGNAL.search(line):
+            worded = int(getattr(signals, match[1], 0)) or worded
+        elif match := _SIGNAL_WORDS.match(line):
+            worded = worded or int(_SIGNALS[match[1]])
+        elif "Sanitizer: " in line:
+            word = line.partition("Sanitizer: ")[2].partition(" ")[0]
+            worded = worded or int(_SANITIZER_SIGNALS.get(word, 0))
+    return exact or worded
+
+
+def _raised(text: str) -> _Told | None:
+    """The exception that a traceback in the text ends with, the last one of a chain; None without one."""
+    if "Traceback (most recent call last)" not in text:
+        return None
+    blocks = read_tracebacks(text)
+    last = next((block for block in reversed(blocks) if block.exception), None)
+    if last is None:
+        return None
+    exception, message = last.exception, last.message
+    frames = with_place(chained(blocks), message)
+    if all(frame.language == "python" for frame in frames):  # the C++ half may have been printed on its own
+        if "PanicException" in exception and (panic := _panic(text, text.splitlines(), None)) is not None:
+            frames += panic[3]
+        elif "Stack trace:" in text:
+            frames += tuple(frame for frame in parse_log(text) if frame.language == "native")
+    return _kind(exception, message), exception, message, frames, 0
+
+
+def _kind(exception: str, message: str) -> TraceKind:
+    name = exception.rpartition(".")[2]
+    if name in _OUT_OF_MEMORY:
+        return "out-of-memory"
+    if name in _HANGS or (name == "Failed" and message.startswith("Timeout")):
+        return "hang"
+    if name == "AssertionError" and wrong_result(message) is not None:
+        return "mismatch"
+    return "error"
+
+
+def _panic(text: str, lines: list[str], build_id: BuildId | None) -> _Told | None:
+    """A panic of Rust: its message stands behind the place, in older releases in front of it."""
+    for at, line in enumerate(lines):
+        match = _PANIC.match(line)
+        if match is None:
+            continue
+        frames = parse_log("\n".join(lines[at:]), build_id)
+        if old := _OLD_PANIC.fullmatch(match[1]):
+            message, file, number = old[1], old[2], int(old[3])
+        elif new := _PANIC_PLACE.fullmatch(match[1]):
+            message, file, number = "".join(lines[at + 1 : at + 2]), new[1], int(new[2])
+        else:
+            return "crash", "panic", match[1], frames, 0
+        place = Frame("native", "", file, number)
+        base = file.rpartition("/")[2]
+        known = any(frame.file.rpartition("/")[2] == base and frame.line == number for frame in frames)
+        return "crash", "panic", message.strip(), frames if known else (*frames, place), 0
+    return None
+
+
+def _reported(lines: list[str]) -> _Told | None:
+    """A failure that a logger, a test runner or a compiler reports without a traceback; the first that says most counts."""
+    if told := _by_pytest(lines):
+        return told
+    for line in lines:
+        if match := _ORT_LINE.search(line):
+            frames = with_place((), match[4])
+            if not frames and match[1]:
+                frames = (Frame("native", match[3], match[1], int(match[2])),)
+            return "error", "", match[4], frames, 0
+    for line in lines:
+        if match := _BARE.match(line):
+            return _kind(match[1], match[2]), match[1], match[2], with_place((), match[2]), 0
+        if match := _ORT_STATUS.search(line):
+            return "error", "", match[0], with_place((), match[0]), 0
+        if match := _BUILT.fullmatch(line):
+            kind: TraceKind = "crash" if "runtime error: " in line else "error"
+            frames = parse_log("\n".join(lines)) if kind == "crash" else ()
+            place = Frame("native", "", match[1], int(match[2]))
+            message = line.partition(": ")[2]
+            return kind, "", message, frames or ((place,) if kind == "crash" else ()), 0
+    said = next((match[1] or match[2] for line in lines if (match := _SAID.match(line))), "")
+    if said:
+        causes = [match[1] for line in lines if (match := _CAUSE.fullmatch(line))]
+        said = f"{said}: {causes[-1]}" if causes else said
+        return "error", "", said, with_place((), said), 0
+    frames = parse_log("\n".join(lines))
+    return ("crash", "", "", frames, 0) if frames else None  # a bare stack
+
+
+def _by_pytest(lines: list[str]) -> _Told | None:
+    """A failure as pytest reports it: lines that begin with E, frames as `file.py:3: in f`, or below the source of `def f`."""
+    said: list[str] = []
+    frames: list[Frame] = []
+    function = ""
+    for line in lines:
+        if match := _PYTEST.fullmatch(line):
+            said.append(match[1])
+        elif match := _PYTEST_FRAME.fullmatch(line):
+            frames.append(Frame("python", (match[3] or function or "<module>").strip(), match[1], int(match[2])))
+            function = ""
+        elif match := _PYTEST_DEF.match(line):
+            function = match[1]
+    match = re.match(r"([A-Za-z_][\w.]{0,300}+): ?(.*+)", said[0]) if said else None
+    if match is None:
+        return None
+    message = "\n".join([match[2], *said[1:]])[:_MAX_MESSAGE].strip()
+    return _kind(match[1], message), match[1], message, with_place(tuple(frames), message), 0

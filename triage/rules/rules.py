@@ -1,0 +1,134 @@
+"""Known bugs, told by rules: STORE/known/*.toml, one file a bug, in the manner of OpenStack's Elastic Recheck.
+
+    title = "Pad of a negative length is not supported"
+    issue = "https://github.com/org/project/issues/1"
+    backends = ["onnxruntime"]          # each field that is there must match; at least one besides title and issue
+    kind = "error"
+    stage = "compile"
+    message = 'pads .* must be positive'   # a regular expression of `opsieve.triage.rules.patterns`
+    operators = ["Pad"]                 # all of them in the program (the reduced one, once there is one)
+    versions = ["1.20.*", "1.21.0"]     # shell patterns
+    guilty_pass = "ConstantFolding"
+
+A rule explains failures, by fingerprint and version. A new cluster that rules explain for the most part is shown as `known`; how many failures no rule explains
+is counted.
+"""
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.files import read_file
+from opsieve.triage.rules.patterns import Pattern, pattern
+
+FOLDER = "known"
+_MAX_FILE = 64 << 10
+_MOST = 2000  # rules of a store
+_TEXTS = frozenset({"title", "issue", "kind", "stage", "message", "guilty_pass"})
+_LISTS = frozenset({"backends", "operators", "versions"})
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A known bug. `name` is its file's name; an empty field matches everything."""
+
+    name: str
+    title: str
+    issue: str = ""
+    backends: tuple[str, ...] = ()
+    kind: str = ""
+    stage: str = ""
+    message: Pattern | None = None
+    operators: frozenset[str] = frozenset()
+    versions: tuple[str, ...] = ()
+    guilty_pass: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What rules look at: the failures of one fingerprint under one version of the compiler."""
+
+    backend: str
+    kind: str
+    stage: str
+    message: str
+    operators: frozenset[str]
+    version: str
+    guilty_pass: str = ""
+
+
+def explains(rule: Rule, subject: Subject) -> bool:
+    """Whether a rule matches; the cheap fields are asked first."""
+    return (
+        (not rule.backends or subject.backend in rule.backends)
+        and rule.kind in ("", subject.kind)
+        and rule.stage in ("", subject.stage)
+        and rule.guilty_pass in ("", subject.guilty_pass)
+        and rule.operators <= subject.operators
+        and (not rule.versions or any(fnmatchcase(subject.version, shape[:100]) for shape in rule.versions))
+        and (rule.message is None or rule.message.found_in(subject.message))
+    )
+
+
+def first_that_explains(rules: Sequence[Rule], subject: Subject) -> Rule | None:
+    """The first rule, by name, that matches: a failure is counted once."""
+    return next((rule for rule in rules if explains(rule, subject)), None)
+
+
+def parse(name: str, text: str) -> Rule:
+    """The rule that a file's text tells; BadInput, naming the file and the field, when it is none."""
+    try:
+        told = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise BadInput(f"the rule {shown(name)} is no TOML: {shown(str(error), 100)}") from None
+    for field, value in told.items():
+        wanted = "a text" if field in _TEXTS else "a list of texts" if field in _LISTS else ""
+        if not wanted:
+            raise BadInput(
+                f"the rule {shown(name)} has the unknown field {shown(field)}; take {', '.join(sorted(_TEXTS | _LISTS))}"
+            )
+        if not (isinstance(value, str) if field in _TEXTS else _is_texts(value)):
+            raise BadInput(f"the rule {shown(name)}: {field} must be {wanted}")
+    if not told.get("title"):
+        raise BadInput(f"the rule {shown(name)} has no title; write one, for people")
+    if not set(told) - {"title", "issue"}:
+        raise BadInput(f"the rule {shown(name)} would explain every failure; say which ones, by message or kind say")
+    if told.get("issue") and not told["issue"].startswith(("https://", "http://")):
+        raise BadInput(f"the rule {shown(name)}: issue must be an address that begins with https://")
+    try:
+        message = pattern(told["message"]) if told.get("message") else None
+    except BadInput as error:
+        raise BadInput(f"the rule {shown(name)}: message {error}") from None
+    return Rule(
+        name,
+        told["title"],
+        told.get("issue", ""),
+        tuple(told.get("backends", ())),
+        told.get("kind", ""),
+        told.get("stage", ""),
+        message,
+        frozenset(told.get("operators", ())),
+        tuple(told.get("versions", ())),
+        told.get("guilty_pass", ""),
+    )
+
+
+def read_rules(folder: Path) -> tuple[list[Rule], list[str]]:
+    """The rules of a folder by name, and a sentence for each file that is none. No folder, no rules."""
+    rules, problems = [], []
+    for path in sorted(folder.glob("*.toml"))[:_MOST]:
+        try:
+            rules.append(parse(path.stem, read_file(path, _MAX_FILE).decode()))
+        except UnicodeDecodeError:
+            problems.append(f"the rule {shown(path.name)} is no UTF-8 text")
+        except BadInput as error:
+            problems.append(str(error))
+    return rules, problems
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)

@@ -1,0 +1,82 @@
+"""What reduction, attribution and bisection left beside a case: `reduced/reduction.json`, `culprit.json`, `attribution.json`.
+
+`culprit.json` holds what `bisect` and `attribute` print with `--json`, under `releases`, `commits` and `passes`; where only the reduced
+case was asked it lies in `reduced`. `attribution.json` is what `attribute --json` prints, put there by a person.
+"""
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.files import read_file
+from opsieve.gen.model.model import load_program
+from opsieve.gen.model.structure import all_nodes
+
+REDUCED = "reduced"
+_MAX_JSON = 64 << 20
+_MOST = 20  # passes of a set
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """`nodes` and operators of the reduced program, bodies included (None: not reduced to the same failure); the guilty passes; the
+    level of optimisation that cures it; the first bad release, else commit."""
+
+    nodes: int | None = None
+    operators: tuple[str, ...] = ()
+    guilty_passes: tuple[str, ...] = ()
+    cure: tuple[str, ...] = ()
+    first_bad: str = ""
+
+
+def beside(case: Path) -> Beside:
+    """What lies beside a case. Files that cannot be read, or tell something else, tell nothing."""
+    reduction, culprit = _facts(case / REDUCED / "reduction.json"), culprit_of(case)
+    releases, commits = _facts(culprit.get("releases")), _facts(culprit.get("commits"))
+    passes, cure = _blamed(_facts(case / "attribution.json") or _facts(culprit.get("passes")))
+    if not passes and isinstance(guilty := releases.get("guilty_passes"), list):
+        passes = _words(guilty)
+    nodes, inner = reduction.get("nodes_after"), reduction.get("inner_nodes_after", 0)
+    counted = nodes + inner if reduction.get("same") and isinstance(nodes, int) and isinstance(inner, int) else None
+    bad = releases.get("first_bad") or commits.get("first_bad")
+    operators: tuple[str, ...] = ()
+    if counted is not None:
+        try:
+            graph = load_program(case / REDUCED / "model.onnx").proto.graph
+            operators = tuple(sorted({_word(node.op_type) for node in all_nodes(graph.node)}))
+        except BadInput:
+            counted = None
+    return Beside(counted, operators, passes, cure, _word(bad) if isinstance(bad, str) else "")
+
+
+def culprit_of(case: Path) -> dict[str, Any]:
+    """`culprit.json` of a case, with what only its reduced form was asked; {} when there is none that can be read."""
+    return {**_facts(case / REDUCED / "culprit.json"), **_facts(case / "culprit.json")}
+
+
+def _blamed(attribution: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The guilty passes, and the highest level of optimisation that is well, of an answer of `attribute`."""
+    passes, levels = attribution.get("passes"), attribution.get("levels")
+    named = _words(passes) if isinstance(passes, list) and attribution.get("answer") in ("pass", "set") else ()
+    well = [name for name, found in levels.items() if found == "good"] if isinstance(levels, dict) else []
+    return named, _words([f"level={well[-1]}"]) if well and attribution.get("answer") != "does-not-fail" else ()
+
+
+def _words(told: list[Any]) -> tuple[str, ...]:
+    return tuple(sorted(filter(None, (_word(one) for one in told[:_MOST] if isinstance(one, str)))))
+
+
+def _facts(place: object) -> dict[str, Any]:
+    """A JSON object in a file, or one that is there already; {} when there is none that can be read."""
+    told = place
+    if isinstance(place, Path):
+        with suppress(BadInput, ValueError, RecursionError):
+            told = json.loads(read_file(place, _MAX_JSON)) if place.is_file() else {}
+    return told if isinstance(told, dict) else {}
+
+
+def _word(text: str) -> str:
+    return "".join(c for c in text[:100] if c.isprintable() and not c.isspace())

@@ -1,0 +1,60 @@
+"""Which cases to reduce first, so that a budget buys the most knowledge."""
+
+import sqlite3
+from dataclasses import dataclass
+
+from opsieve.triage.fingerprint.fingerprint import Component
+from opsieve.triage.store.failure_record import components_in
+from opsieve.triage.store.ids import name_of
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A kept case that is not reduced: its folder in the store, the target that fails, its fingerprint, cluster and nodes."""
+
+    place: str
+    target: str
+    fingerprint: str
+    cluster: str
+    nodes: int
+
+
+def candidates(connection: sqlite3.Connection, members: int = 1) -> list[Candidate]:
+    """Cases to reduce, the most telling first: of every fingerprint its smallest case, then the second ones.
+
+    First come those that are told apart by their graphs, since the others, told by the place where they failed, will most often
+    stay where they are; then the order of clusters decides. Of each fingerprint `members` cases, those reduced already counted;
+    all of them where the fingerprint would count operators and does not know which to blame, since each of its cases may be another bug.
+    """
+    found: list[tuple[int, bool, int, Candidate]] = []
+    for key, told, rank, cluster in connection.execute(
+        "SELECT f.key, f.components, c.rank, c.id FROM fingerprints f JOIN clusters c ON c.id = f.cluster"
+        " WHERE c.status NOT IN ('fixed', 'wontfix') ORDER BY (1 - c.pinned), c.rank, f.number"
+    ).fetchall():
+        rows = connection.execute(
+            "SELECT folder, target, nodes, reduced FROM failures INDEXED BY failures_kept WHERE fingerprint = ? AND folder != '' ORDER BY nodes, rowid",
+            [key],
+        ).fetchall()
+        done = sum(reduced is not None for _, _, _, reduced in rows)
+        wanted = len(rows) if is_vague(told) else max(0, members - done)
+        name = name_of(cluster)
+        waiting = [
+            Candidate(place, target, key, name, nodes) for place, target, nodes, reduced in rows if reduced is None
+        ]
+        elsewhere = not _counts_graph(told)
+        found += [(done + turn, elsewhere, rank, candidate) for turn, candidate in enumerate(waiting[:wanted])]
+    return [candidate for *_, candidate in sorted(found, key=lambda one: one[:3])]
+
+
+def is_vague(components: str) -> bool:
+    """Whether a fingerprint (its components as JSON) would count the operators of the program, but they are too many to tell which to blame."""
+    return any(not part.kept and "reduce the program" in part.hint for part in _operators(components))
+
+
+def _counts_graph(components: str) -> bool:
+    """Whether a fingerprint counts operators, or would once they are few."""
+    return is_vague(components) or any(part.kept for part in _operators(components))
+
+
+def _operators(components: str) -> list[Component]:
+    return [part for part in components_in(components) if part.name == "operators"]

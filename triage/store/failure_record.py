@@ -1,0 +1,182 @@
+"""failure.json: what the index of a store knows of a case, and what it needs to know it again."""
+
+import contextlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from opsieve.backends.observation import Observation
+from opsieve.backends.verdict import Mismatch, Verdict
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.files import read_file, reason
+from opsieve.triage.fingerprint.fingerprint import Component, Fingerprint
+
+NAME = "failure.json"
+_MAX_JSON = 1 << 20
+_MAX_TEXT = 4000
+_Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]  # what the index can hold
+_COMPONENTS = msgspec.json.Decoder(tuple[Component, ...])
+_MAX_OBSERVATION = 64 << 20
+_MOST_OBSERVATIONS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """An output of which only the dtype is still known."""
+
+    dtype: str
+
+
+class Told(msgspec.Struct, kw_only=True):
+    """The file. What was added after the first release has a default: an older file lacks it."""
+
+    format: int
+    generator: str
+    seed: _Number
+    campaign: str
+    targets: list[str]
+    test: _Number
+    target: str
+    verdict: str
+    kind: str
+    stage: str
+    fingerprint: str
+    fingerprint_version: _Number
+    message: str
+    reason: str
+    blame: str
+    version: str
+    digest: str
+    components: list[dict[str, Any]]
+    number: _Number = 0  # of the fingerprint in its store, from 1 on; 0 when nobody gave it one
+    operators: list[str] = []  # of the program, bodies included, each once
+    nodes: _Number = 0
+    mismatch: dict[str, Any] | None = None
+    dtype: str = ""  # of the output that is wrong
+
+
+def read_told(folder: Path) -> Told:
+    """What the file of a case folder tells; BadInput when there is none that can be read."""
+    path = folder / NAME
+    try:
+        return msgspec.json.decode(read_file(path, _MAX_JSON), type=Told)
+    except (BadInput, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput(f"{shown(path, 160)} does not tell of a failure: {shown(str(error), 100)}") from None
+
+
+def write_told(folder: Path, told: Told) -> None:
+    """Write the file, whole or not at all; BadInput when the disk refuses."""
+    text = msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n"
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".saving-", delete=False) as file:
+            try:
+                file.write(text)
+                os.chmod(file.name, 0o644)
+                os.replace(file.name, folder / NAME)
+            except BaseException:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(file.name)
+                raise
+    except OSError as error:
+        raise BadInput(f"cannot write {shown(folder / NAME, 200)}: {reason(error)}") from None
+
+
+def components_of(told: Sequence[dict[str, Any]]) -> tuple[Component, ...]:
+    """Components as the file and the index have them, back as components; what is none is left out."""
+    found = []
+    for part in told:
+        with contextlib.suppress(KeyError, TypeError):
+            found.append(Component(str(part["name"]), str(part["value"]), bool(part["kept"]), str(part["hint"])))
+    return tuple(found)
+
+
+def components_in(text: str) -> tuple[Component, ...]:
+    """The components in a column of the index."""
+    try:
+        return _COMPONENTS.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return components_of(json.loads(text))
+
+
+def told_components(fingerprint: Fingerprint) -> list[dict[str, Any]]:
+    """The components of a fingerprint as the file has them."""
+    return [
+        {"name": part.name, "value": bounded(part.value), "kept": part.kept, "hint": part.hint}
+        for part in fingerprint.components
+    ]
+
+
+def told_mismatch(mismatch: Mismatch) -> dict[str, Any]:
+    """A mismatch as the file has it; figures that JSON has no number for are left out."""
+    told = {name: bounded(field) if isinstance(field, str) else field for name, field in asdict(mismatch).items()}
+    return {name: field for name, field in told.items() if not (isinstance(field, float) and not math.isfinite(field))}
+
+
+def verdict_of(told: Told) -> Verdict:
+    """The verdict that the file tells of; BadInput when it is none. A wrong result without its mismatch has that of the components."""
+    mismatch = None
+    known = {part.name: part.value for part in components_of(told.components)}
+    with contextlib.suppress(TypeError, msgspec.ValidationError):
+        if told.mismatch is not None:
+            mismatch = msgspec.convert(told.mismatch, Mismatch)
+        elif "mismatch" in known:
+            mismatch = msgspec.convert({"output": known.get("output", ""), "what": known["mismatch"]}, Mismatch)
+    told_verdict = {
+        "verdict": told.verdict,
+        "reason": told.reason,
+        "kind": told.kind or None,
+        "stage": told.stage or None,
+        "message": told.message,
+        "blame": told.blame,
+        "mismatch": mismatch,
+    }
+    try:
+        return msgspec.convert(told_verdict, Verdict)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"a {NAME} tells of no verdict: {shown(str(error), 100)}") from None
+
+
+def read_observations(folder: Path) -> tuple[tuple[Observation, ...], str]:
+    """The observations written beside a case, in their order, and a sentence about one that cannot be read ("": all could)."""
+    found, problem = [], ""
+    for path in sorted((folder / "observations").glob("*.json"))[:_MOST_OBSERVATIONS]:
+        try:
+            told = msgspec.json.decode(read_file(path, _MAX_OBSERVATION), type=dict[str, Any])
+            log = path.with_suffix(".log")
+            if log.is_file():
+                told["log"] = read_file(log, _MAX_OBSERVATION).decode("utf-8", "replace")
+            found.append(msgspec.convert(told, Observation, strict=False))
+        except (BadInput, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            problem = f"{shown(path, 160)} is no observation: {shown(str(error), 100)}"
+    return tuple(found), problem or ("" if found else f"there are no observations in {shown(folder, 160)}")
+
+
+def observed(told: Told, folder: Path) -> Observation:
+    """The observation of the target blamed, as it was written beside the case; of a wrong output only the dtype is there.
+
+    BadInput when it cannot be read.
+    """
+    found, problem = read_observations(folder)
+    if not found:
+        raise BadInput(problem)
+    mismatch = verdict_of(told).mismatch
+    return found[0] if mismatch is None else replace(found[0], outputs={mismatch.output: Absent(_dtype(told))})
+
+
+def _dtype(told: Told) -> str:
+    """The dtype of the wrong output; one of its class when an older file tells no more."""
+    known = {part.name: part.value for part in components_of(told.components)}
+    stand_in = {"float": "float32", "narrow float": "float16", "integer": "int64", "string": "object"}
+    return told.dtype or stand_in.get(known.get("dtype", ""), known.get("dtype", ""))
+
+
+def bounded(text: str) -> str:
+    """Text of a compiler that JSON and SQLite take, bounded."""
+    return text[:_MAX_TEXT].encode("utf-8", "backslashreplace").decode()

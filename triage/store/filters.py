@@ -1,0 +1,134 @@
+"""The filter that people type, as SQL: `kind:crash op:Pad target:onnxruntime status:new since:2d -stage:run free words`.
+
+Fields are joined by *and*, values with commas between them by *or*, a `-` before a field means *not*. Words without a field are searched in titles,
+messages, operators, names, notes and issues, by the beginnings of words. Pure: text in, a condition on `clusters` and its values out.
+"""
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from opsieve.gen.model.bad_input import BadInput, shown
+
+STATUS = "(CASE WHEN status = 'new' AND rule != '' THEN 'known' ELSE status END)"
+_LONGEST = 500
+_TOKEN = re.compile(r'(-?[a-z]+:)?(?:"([^"]*)"|(\S+))')
+_SINCE = re.compile(r"(\d{1,6})([mhdw])")
+_SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
+_WORD = re.compile(r"[^\W_]+")  # as the index cuts text into words
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """An SQL expression over the table `clusters` with its values."""
+
+    sql: str
+    values: tuple[object, ...]
+
+
+def condition(text: str, now: float | None = None) -> Condition:
+    """What a filter means. BadInput for a value that a field cannot have, and for a filter longer than 500 characters."""
+    if len(text) > _LONGEST:
+        raise BadInput(f"the filter has {len(text)} characters; the limit is {_LONGEST}")
+    text = text.encode("utf-8", "replace").decode()  # a command line may hold bytes that are no text
+    at = time.time() if now is None else now
+
+    def since(value: str) -> Condition:
+        return _since(value, at)
+
+    fields = {**FIELDS, "since": since}
+    parts: list[str] = ["+members > 0"]  # +: no index, since it is true of nearly every row
+    values: list[object] = []
+    for match in _TOKEN.finditer(text):
+        field, given = match[1] or "", match[2] if match[2] is not None else match[3]
+        if (name := field.strip("-:")) in fields:
+            made = _or([fields[name](value) for value in given.split(",") if value])
+            parts.append(f"NOT {made.sql}" if field.startswith("-") else made.sql)
+        else:
+            made = _words(field + given)
+            parts.append(made.sql)
+        values += made.values
+    return Condition(" AND ".join(parts), tuple(values))
+
+
+def _or(found: Sequence[Condition]) -> Condition:
+    if not found:
+        return Condition("1", ())
+    return Condition(
+        f"({' OR '.join(one.sql for one in found)})", tuple(value for one in found for value in one.values)
+    )
+
+
+def _like(text: str) -> str:
+    return re.sub(r"([\\%_])", r"\\\1", text)
+
+
+def _is(column: str) -> Callable[[str], Condition]:
+    return lambda value: Condition(f"{column} = ? COLLATE NOCASE", (value,))
+
+
+def _has(column: str, whole: bool) -> Callable[[str], Condition]:
+    """A word of a column of words, or the beginning of one."""
+    end = " %" if whole else "%"
+    return lambda value: Condition(f"{column} LIKE ? ESCAPE '\\'", (f"% {_like(value)}{end}",))
+
+
+def _contains(column: str) -> Callable[[str], Condition]:
+    return lambda value: Condition(f"{column} LIKE ? ESCAPE '\\'", (f"%{_like(value)}%",))
+
+
+def _flag(value: str) -> Condition:
+    known = {
+        "pinned": "pinned",
+        "reduced": "reduced IS NOT NULL",
+        "known": "rule != ''",
+        "noted": "note != ''",
+        "merged": "fingerprints > 1",
+    }
+    if value not in known:
+        raise BadInput(f"{shown(value)} is nothing that a cluster is; take one of {', '.join(known)}")
+    return Condition(f"({known[value]})", ())
+
+
+def _number(value: str) -> Condition:
+    digits = value.removeprefix("c")
+    if not digits.isdecimal() or len(digits) > 12:
+        raise BadInput(f"{shown(value)} is no cluster; write id:c17")
+    return Condition("id = ?", (int(digits),))
+
+
+def _since(value: str, now: float) -> Condition:
+    match = _SINCE.fullmatch(value)
+    if match is None:
+        raise BadInput(f"{shown(value)} is no time; write since:30m, since:12h, since:2d or since:1w")
+    return Condition("last_seen >= ?", (now - int(match[1]) * _SECONDS[match[2]],))
+
+
+def _words(text: str) -> Condition:
+    words = _WORD.findall(text)
+    like = f"%{_like(text)}%"
+    named = "name LIKE ? ESCAPE '\\' OR note LIKE ? ESCAPE '\\' OR issue LIKE ? ESCAPE '\\'"
+    if not words:
+        return Condition(f"(title LIKE ? ESCAPE '\\' OR {named})", (like,) * 4)
+    query = " AND ".join(f'"{word}"*' for word in words)
+    return Condition(
+        "(+clusters.id IN (SELECT f.cluster FROM texts JOIN fingerprints f ON f.number = texts.rowid WHERE texts MATCH ?)"
+        f" OR {named})",
+        (query, like, like, like),
+    )
+
+
+FIELDS: dict[str, Callable[[str], Condition]] = {
+    "kind": _is("kind"),
+    "stage": _is("stage"),
+    "status": _is(STATUS),
+    "backend": _is("backend"),
+    "op": _has("operators", whole=True),
+    "target": _has("targets", whole=False),
+    "pass": _contains("guilty_pass"),
+    "bad": _contains("first_bad"),
+    "rule": _is("rule"),
+    "is": _flag,
+    "id": _number,
+}  # and `since`, which depends on the time

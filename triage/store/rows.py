@@ -1,0 +1,193 @@
+"""What queries of a store answer with."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsieve.backends.observation import Observation
+from opsieve.triage.fingerprint.fingerprint import Component
+from opsieve.triage.store.ids import member_name
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRow:
+    """A cluster. Times are seconds since 1970, sizes nodes; `reduced` is None while no member is reduced.
+
+    `title` is what to show, `own_title` the one made from the fingerprint. `status` is `known` for a new cluster that a rule explains.
+    `representative` is the case folder, relative to the store, of the smallest (reduced) member; "" when no case was kept.
+    """
+
+    id: str
+    title: str
+    own_title: str
+    kind: str
+    backend: str
+    stage: str
+    status: str
+    issue: str
+    note: str
+    pinned: bool
+    rule: str
+    members: int
+    fingerprints: int
+    nodes: int
+    reduced: int | None
+    representative: str
+    targets: tuple[str, ...]
+    operators: tuple[str, ...]
+    guilty_pass: str
+    first_bad: str
+    first_seen: float
+    last_seen: float
+    severity: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPage:
+    """Rows, how many the filter lets through in all, and where the next page begins ("": this is the last)."""
+
+    rows: tuple[ClusterRow, ...]
+    total: int
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRow:
+    """A failure. `folder` is its case folder, relative to the store; "" when it was only counted."""
+
+    campaign: str
+    test: int
+    target: str
+    version: str
+    verdict: str
+    kind: str
+    stage: str
+    fingerprint: str
+    message: str
+    reason: str
+    blame: str
+    digest: str
+    folder: str
+    seen: float
+    nodes: int
+    reduced: int | None
+    operators: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """What commands take: the case folder, or `CAMPAIGN:TEST:TARGET`."""
+        return self.folder or member_name(self.campaign, self.test, self.target)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberPage:
+    """As ClusterPage; `total` are all members of the cluster."""
+
+    rows: tuple[MemberRow, ...]
+    total: int
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
+class FingerprintRow:
+    """A fingerprint of a cluster; `why` says why it is in it."""
+
+    key: str
+    number: int
+    version: int
+    title: str
+    count: int
+    kept: int
+    apart: bool
+    first_seen: float
+    last_seen: float
+    components: tuple[Component, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class CaseDetails:
+    """A failure with what lies on disk. `folder` and `reduced` are case folders to load (`opsieve.gen.case.case.load`), None when not there.
+
+    `observations` are as they were written (outputs left out), that of the target blamed first; `problem` says why there are none.
+    """
+
+    member: MemberRow
+    cluster: str
+    folder: Path | None
+    reduced: Path | None
+    components: tuple[Component, ...]
+    observations: tuple[Observation, ...]
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedRow:
+    """A cluster that looks like another: how much, from 0 to 1, and why."""
+
+    cluster: ClusterRow
+    score: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A value of what clusters are grouped by, with how many clusters and failures have it."""
+
+    value: str
+    clusters: int
+    members: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """A store in figures. `verdicts` count answers, test by target; failures, clusters and rules are of confirmed failures."""
+
+    tests: int
+    failures: int
+    clusters: int
+    by_status: dict[str, int]
+    failures_by_kind: dict[str, int]
+    clusters_by_kind: dict[str, int]
+    verdicts: dict[str, int]
+    unsupported: int
+    environment: int
+    flaky: int
+    rules: dict[str, int]
+    unexplained: int
+
+
+@dataclass(frozen=True, slots=True)
+class AsideRow:
+    """What is no confirmed bug: what a target lacks, as a template, as it said it first, and how often.
+
+    Of what is flaky `what` is the title, `target` all of them, and `case` the folder of the first one, relative to the store ("": not kept).
+    """
+
+    target: str
+    verdict: str
+    what: str
+    message: str
+    count: int
+    case: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """A rule of a known bug and how many failures it explains."""
+
+    name: str
+    title: str
+    issue: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignRow:
+    """A campaign and how many of its tests are done."""
+
+    id: str
+    generator: str
+    seed: int
+    targets: tuple[str, ...]
+    done: int

@@ -1,0 +1,416 @@
+"""Where a campaign keeps what it found: case folders that anybody can read, and an index of them in SQLite.
+
+    STORE/cases/FINGERPRINT/N/   a case, its observations and failure.json, which tells all that the index knows of it
+    STORE/index.sqlite           tests done, failures, fingerprints with counts, clusters, decisions
+    STORE/decisions.jsonl        what people decided, in order (`opsieve.triage.store.decisions`)
+    STORE/known/*.toml           rules of known bugs (`opsieve.triage.rules.rules`)
+    STORE/staging/               cases on their way; empty unless a writer was killed
+    STORE/lock                   held by the one process that writes case folders
+
+A test is recorded as done in the transaction that records its failures. A case is written to staging inside that
+transaction and moved to its place after it, so a writer killed at any moment leaves either a case that the index knows, which the
+next writer moves, or one that it does not know, which the next writer removes: its test was not done and is run again.
+
+The lock guards case folders and campaigns. Decisions need none: each is one short transaction, and waits for the other writer's.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from opsieve.backends.observation import Observation
+from opsieve.backends.record import write_observations
+from opsieve.backends.verdict import Verdict
+from opsieve.gen.case.case import Case, save
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.files import reason
+from opsieve.gen.model.structure import all_nodes
+from opsieve.triage.fingerprint.fingerprint import Fingerprint
+from opsieve.triage.store.candidates import is_vague
+from opsieve.triage.store.decision_log import Replay
+from opsieve.triage.store.failure_record import (
+    NAME,
+    Told,
+    bounded,
+    read_told,
+    told_components,
+    told_mismatch,
+    write_told,
+)
+from opsieve.triage.store.index_file import INDEX, locked, opened, sentence, writing
+from opsieve.triage.store.index_rows import add_failure, free_number, place_new
+
+KEPT = 5  # cases kept of one fingerprint; further ones are counted
+KEPT_VAGUE = (
+    50  # of one that does not know the operators to blame, since many bugs may hide in it until its cases are reduced
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """What determines the tests of a campaign; `id` is a digest of the rest."""
+
+    id: str
+    generator: str
+    seed: int
+    targets: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A failure, confirmed or flaky: the observations that its verdict stands on, that of the target blamed first."""
+
+    target: str
+    verdict: Verdict
+    fingerprint: Fingerprint
+    observations: Sequence[Observation]
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """A verdict that is no bug (`unsupported`, `environment`): what the target said, as a template and as it said it first."""
+
+    target: str
+    verdict: str
+    what: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A test that was done: a verdict and the wall seconds by target, what was found, and what is no bug."""
+
+    number: int
+    case: Case
+    answers: dict[str, tuple[str, float]]
+    findings: Sequence[Finding]
+    aside: Sequence[Aside] = ()
+
+
+class Store:
+    """A store opened by its one writer; use it as a context manager.
+
+    BadInput, one sentence, when the folder cannot be written, another process writes it, its index is damaged or written by a
+    newer opsieve, and later when the disk is full.
+    """
+
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.time):
+        self.folder = folder
+        self._clock = clock  # seconds since 1970
+        self._lock = locked(folder)
+        try:
+            with self._guard():
+                self._db = opened(folder / INDEX)
+                with writing(self.connection):
+                    place_new(self.connection)  # those of an index that an older opsieve wrote
+                self._settle()
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The index, for a caller that holds the store."""
+        found: sqlite3.Connection = self._db.conn
+        return found
+
+    def close(self) -> None:
+        """Put what was committed in its place and let others write."""
+        try:
+            with self._guard():
+                self._settle()
+                self.connection.close()
+        finally:
+            os.close(self._lock)
+
+    def begin(self, campaign: Campaign, versions: Mapping[str, str] | None = None) -> None:
+        """Enter a campaign with the versions of its targets; one that is there already stays as it is."""
+        with self._guard(), writing(self.connection):
+            self._enter(campaign, versions or {})
+
+    def versions(self, campaign: Campaign) -> dict[str, str]:
+        """The versions that its targets had when it began; {} where nobody knows."""
+        told = self._one("SELECT coalesce(max(versions), '') FROM campaigns WHERE id = ?", campaign.id)
+        return {str(target): str(version) for target, version in json.loads(told or "{}").items()}
+
+    def campaigns(self) -> list[Campaign]:
+        """Every campaign, in the order in which they were begun."""
+        with self._guard():
+            rows = list(self._db.query("SELECT * FROM campaigns ORDER BY rowid"))
+        return [Campaign(row["id"], row["generator"], row["seed"], tuple(json.loads(row["targets"]))) for row in rows]
+
+    def done(self, campaign: Campaign) -> int:
+        """How many tests of it are done: those with the numbers below."""
+        return int(self._one("SELECT coalesce(max(number) + 1, 0) FROM tests WHERE campaign = ?", campaign.id))
+
+    def record(self, campaign: Campaign, tests: Sequence[Done]) -> None:
+        """Enter tests as done, together with their failures, all or none; keep the first cases of each fingerprint."""
+        with self._guard():
+            with writing(self.connection):
+                now = round(self._clock(), 3)
+                known: dict[str, tuple[int, int]] = {}  # number and cases kept, by fingerprint
+                rows: list[tuple[Told, str]] = []
+                for test in tests:
+                    for finding in test.findings:
+                        told = _told(campaign, test, finding)
+                        if told.fingerprint not in known:
+                            known[told.fingerprint] = self._known(told.fingerprint, known)
+                        told.number, kept = known[told.fingerprint]
+                        place = ""
+                        if kept < (KEPT_VAGUE if is_vague(json.dumps(told.components)) else KEPT):
+                            known[told.fingerprint] = (told.number, kept + 1)
+                            place = self._free(told.fingerprint, rows)
+                            self._stage(told, test.case, finding, now)
+                        rows.append((told, place))
+                self.connection.executemany(
+                    "INSERT INTO tests (campaign, number, digest, verdicts) VALUES (?, ?, ?, ?)",
+                    [
+                        [
+                            campaign.id,
+                            test.number,
+                            test.case.program.digest,
+                            json.dumps({target: verdict for target, (verdict, _) in test.answers.items()}),
+                        ]
+                        for test in tests
+                    ],
+                )
+                self._add_totals(campaign, tests)
+                for told, place in rows:
+                    self._add_failure(told, place, now)
+                place_new(self.connection)
+            self._settle()
+
+    def totals(self, campaign: Campaign) -> dict[str, dict[str, int]]:
+        """Verdicts counted, by target."""
+        found: dict[str, dict[str, int]] = {target: {} for target in campaign.targets}
+        with self._guard():
+            for row in self._db.query("SELECT * FROM totals WHERE campaign = ? ORDER BY verdict", [campaign.id]):
+                found.setdefault(row["target"], {})[row["verdict"]] = row["count"]
+        return found
+
+    def seconds(self, campaign: Campaign) -> dict[str, float]:
+        """Wall seconds that each target took for its tests."""
+        with self._guard():
+            rows = self._db.query(
+                "SELECT target, sum(seconds) AS spent FROM totals WHERE campaign = ? GROUP BY target", [campaign.id]
+            )
+            return {row["target"]: float(row["spent"]) for row in rows}
+
+    def kinds(self, campaign: Campaign) -> dict[str, int]:
+        """Confirmed failures counted, by kind."""
+        with self._guard():
+            rows = self._db.query(
+                "SELECT kind, count(*) AS many FROM failures WHERE campaign = ? AND verdict = 'fail' GROUP BY kind ORDER BY kind",
+                [campaign.id],
+            )
+            return {row["kind"]: row["many"] for row in rows}
+
+    def clusters(self, campaign: Campaign) -> int:
+        """Clusters that its confirmed failures belong to."""
+        sql = (
+            "SELECT count(DISTINCT cluster) FROM fingerprints WHERE key IN"
+            " (SELECT DISTINCT fingerprint FROM failures WHERE campaign = ? AND verdict = 'fail')"
+        )
+        return int(self._one(sql, campaign.id))
+
+    def different(self, campaign: Campaign) -> int:
+        """Distinct fingerprints of its confirmed failures."""
+        sql = "SELECT count(DISTINCT fingerprint) FROM failures WHERE campaign = ? AND verdict = 'fail'"
+        return int(self._one(sql, campaign.id))
+
+    def failures(self) -> list[dict[str, Any]]:
+        """Every failure as the index has it, by campaign, test and target."""
+        with self._guard():
+            return list(self._db.query("SELECT * FROM failures ORDER BY campaign, test, target"))
+
+    def many(self) -> int:
+        """How many failures there are."""
+        return int(self._one("SELECT coalesce(sum(count), 0) FROM fingerprints"))
+
+    def fingerprints(self) -> int:
+        """How many different fingerprints there are."""
+        return int(self._one("SELECT count(*) FROM fingerprints"))
+
+    def counts(self) -> dict[str, int]:
+        """How many failures each fingerprint has."""
+        with self._guard():
+            return {row["key"]: row["count"] for row in self._db.query("SELECT key, count FROM fingerprints")}
+
+    def adopt(self) -> tuple[int, list[str]]:
+        """Enter case folders that the index does not know; how many, and a sentence for each that cannot be read.
+
+        A failure counts once, by campaign, test and target, however often its folder was copied.
+        """
+        added, found, problems = 0, [], []
+        for path in sorted((self.folder / "cases").glob(f"*/*/{NAME}")):
+            try:
+                told = read_told(path.parent)
+                found.append((told, str(path.parent.relative_to(self.folder)), round(path.stat().st_mtime, 3)))
+            except (BadInput, OSError) as error:
+                problems.append(str(error))
+        found.sort(key=lambda one: (one[0].number or 1 << 60, one[1]))
+        with self._guard():
+            replay = Replay(self.connection, self.folder)
+            problems += replay.problems
+            for told, place, seen in found:
+                with writing(self.connection):
+                    replay.until(self.connection, told.number)
+                    campaign = Campaign(told.campaign, told.generator, told.seed, tuple(told.targets))
+                    known = self._one(
+                        "SELECT count(*) FROM failures WHERE campaign = ? AND test = ? AND target = ?",
+                        told.campaign, told.test, told.target,
+                    )  # fmt: skip
+                    if not known:
+                        self._enter(campaign, {})
+                        self._add_failure(told, place, seen)
+                        place_new(self.connection)
+                        added += 1
+            with writing(self.connection):
+                replay.until(self.connection, None)
+        return added, problems
+
+    # -- rows
+
+    def _one(self, sql: str, *values: object) -> Any:
+        with self._guard():
+            return self._db.execute(sql, values).fetchone()[0]
+
+    def _enter(self, campaign: Campaign, versions: Mapping[str, str]) -> None:
+        row = {**asdict(campaign), "targets": json.dumps(campaign.targets), "versions": json.dumps(versions)}
+        self._db["campaigns"].insert(row, ignore=True)  # type: ignore[union-attr]
+
+    def _add_totals(self, campaign: Campaign, tests: Sequence[Done]) -> None:
+        many: Counter[tuple[str, str]] = Counter()
+        spent: dict[tuple[str, str], float] = {}
+        for test in tests:
+            for target, (verdict, seconds) in test.answers.items():
+                many[target, verdict] += 1
+                spent[target, verdict] = spent.get((target, verdict), 0.0) + seconds
+        for (target, verdict), count in many.items():
+            self._db.execute(
+                "INSERT INTO totals (campaign, target, verdict, count, seconds) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
+                " SET count = count + excluded.count, seconds = seconds + excluded.seconds",
+                [campaign.id, target, verdict, count, spent[target, verdict]],
+            )
+
+        for aside in (each for test in tests for each in test.aside):
+            self._db.execute(
+                "INSERT INTO aside (target, verdict, what, message, count) VALUES (?, ?, ?, ?, 1) ON CONFLICT DO UPDATE"
+                " SET count = count + 1",
+                [aside.target, aside.verdict, bounded(aside.what[:300]), bounded(aside.message[:1000])],
+            )
+
+    def _known(self, key: str, promised: dict[str, tuple[int, int]]) -> tuple[int, int]:
+        """The number of a fingerprint and how many of its cases are kept; of a new one, a number that is not promised."""
+        row = self._db.execute("SELECT number, kept FROM fingerprints WHERE key = ?", [key]).fetchone()
+        if row is not None:
+            return int(row[0]), int(row[1])
+        free = free_number(self.connection)
+        return max([free, *(number + 1 for number, _ in promised.values())]), 0
+
+    def _add_failure(self, told: Told, place: str, seen: float) -> None:
+        add_failure(self.connection, told, place, seen)
+
+    # -- folders
+
+    def _free(self, key: str, rows: Sequence[tuple[Told, str]]) -> str:
+        """The next free place for a case of a fingerprint, those promised to `rows` aside."""
+        promised = {place for _, place in rows}
+        number = 1
+        while (place := f"cases/{key}/{number}") in promised or os.path.lexists(self.folder / place):
+            number += 1
+        return place
+
+    def _staged(self, told: Told) -> Path:
+        return self.folder / "staging" / f"{told.campaign}-{told.test}-{told.targets.index(told.target)}"
+
+    def _stage(self, told: Told, case: Case, finding: Finding, seen: float) -> None:
+        first = finding.observations[0]
+        knobs = {**case.knobs, **first.knobs, "target": finding.target}
+        origin = replace(case.origin, versions={**case.origin.versions, finding.target: first.version})
+        folder = self._staged(told)
+        shutil.rmtree(folder, ignore_errors=True)
+        save(replace(case, knobs=knobs, origin=origin), folder)
+        write_observations(folder, finding.observations)
+        write_told(folder, told)
+        # When it was seen is told by the file's date alone: equal campaigns leave equal files.
+        os.utime(folder / NAME, (seen, seen))
+
+    def _settle(self) -> None:
+        """Move staged cases to the places that the index has for them; remove those of tests that were not recorded."""
+        for folder in sorted((self.folder / "staging").glob("*")):
+            place = self._place_of(folder)
+            if place and not os.path.lexists(self.folder / place):
+                (self.folder / place).parent.mkdir(parents=True, exist_ok=True)
+                folder.rename(self.folder / place)
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _place_of(self, staged: Path) -> str:
+        try:
+            told = read_told(staged)
+        except BadInput:
+            return ""  # its writer was killed while it wrote
+        rows = self._db.query(
+            "SELECT folder FROM failures WHERE campaign = ? AND test = ? AND target = ?",
+            [told.campaign, told.test, told.target],
+        )
+        return next((str(row["folder"]) for row in rows), "")
+
+    @contextlib.contextmanager
+    def _guard(self) -> Iterator[None]:
+        """What SQLite and the system say, as one sentence."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise BadInput(sentence(self.folder, error)) from None
+        except OSError as error:
+            raise BadInput(
+                f"cannot write the store {shown(self.folder, 200)}: {reason(error)}; mend that, then go on with --resume"
+            ) from None
+
+
+def _told(campaign: Campaign, test: Done, finding: Finding) -> Told:
+    verdict, key = finding.verdict, finding.fingerprint.key
+    first = finding.observations[0]
+    operators = [node.op_type for node in all_nodes(test.case.program.proto.graph.node)]
+    mismatch = verdict.mismatch
+    output = (first.outputs or {}).get(mismatch.output) if mismatch else None
+    return Told(
+        format=1,
+        campaign=campaign.id,
+        generator=campaign.generator,
+        seed=campaign.seed,
+        targets=list(campaign.targets),
+        test=test.number,
+        target=finding.target,
+        verdict=verdict.verdict,
+        kind=verdict.kind or "",
+        stage=verdict.stage or "",
+        fingerprint=key if verdict.verdict == "fail" else f"{verdict.verdict}-{key}",
+        fingerprint_version=finding.fingerprint.version,
+        message=bounded(verdict.message),
+        reason=bounded(verdict.reason),
+        blame=verdict.blame,
+        version=first.version,
+        digest=test.case.program.digest,
+        components=told_components(finding.fingerprint),
+        operators=sorted({bounded(name[:100]) for name in operators}),
+        nodes=len(operators),
+        mismatch=None if mismatch is None else told_mismatch(mismatch),
+        dtype=str(getattr(output, "dtype", "")),
+    )

@@ -1,0 +1,195 @@
+"""What can be done to a cluster or a case from any screen: decisions that can be undone, jobs, exports.
+
+A screen that shows something to act on has a `subject`. Every deed is a command, too; `equivalents` lists them.
+"""
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.tui.app.services.job_board import OPSIEVE, REDUCE
+from opsieve.tui.app.widgets.dialogs import Choice, Line
+from opsieve.tui.app.widgets.visible import one_line
+
+if TYPE_CHECKING:
+    from opsieve.triage.store.rows import CaseDetails, ClusterRow
+    from opsieve.tui.app.app import SieveApp
+
+STATUSES = (
+    ("new", "new: nobody looked at it"),
+    ("confirmed", "confirmed: a bug, not reported yet"),
+    ("known", "known: it has an issue"),
+    ("fixed", "fixed: gone in a later version"),
+    ("wontfix", "wontfix: it stays as it is"),
+)
+BACKENDS_WITH_RELEASES = ("onnxruntime", "onnxoptimizer", "onnxsim", "onnxscript", "onnxslim")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a deed is done to: a cluster, those marked beside it, and a member ("": the representative)."""
+
+    cluster: "ClusterRow"
+    marked: tuple[str, ...] = ()
+    member: str = ""
+
+    @property
+    def name(self) -> str:
+        """What commands that take a case or a cluster are called with."""
+        return self.member or self.cluster.id
+
+
+@runtime_checkable
+class HasSubject(Protocol):
+    """A screen with something to act on."""
+
+    @property
+    def subject(self) -> Subject | None:
+        """What the keys act on now."""
+
+
+class Deeds:
+    """The deeds of one app. Questions and decisions run in threads; what they did is told by a notice."""
+
+    def __init__(self, app: "SieveApp") -> None:
+        self._app = app
+
+    def mark(self, subject: Subject) -> None:
+        """Choose a status for the cluster, or for all that are marked."""
+        names = subject.marked or (subject.cluster.id,)
+
+        def chosen(status: str | None) -> None:
+            if status is not None:
+                self._app.decide(*(lambda ledger, name=name: ledger.mark(name, status) for name in names))
+
+        self._app.push_screen(Choice(f"Mark {', '.join(names)[:60]} as", STATUSES, subject.cluster.status), chosen)
+
+    def pin(self, subject: Subject) -> None:
+        """Put the cluster before all others, or no longer."""
+        row = subject.cluster
+        self._app.decide(lambda ledger: ledger.pin(row.id, not row.pinned))
+
+    def note(self, subject: Subject) -> None:
+        """Write the cluster's note."""
+        row = subject.cluster
+        self._line(f"Note on {row.id}", row.note, "empty removes it", lambda text: self._app.decide(lambda ledger: ledger.note(row.id, text)))  # fmt: skip
+
+    def rename(self, subject: Subject) -> None:
+        """Write a title of one's own."""
+        row = subject.cluster
+        own = row.title if row.title != row.own_title else ""
+        self._line(f"Title of {row.id}", own, one_line(row.own_title, 200), lambda text: self._app.decide(lambda ledger: ledger.rename(row.id, text)))  # fmt: skip
+
+    def issue(self, subject: Subject) -> None:
+        """Link the cluster to an issue, which makes it known; an empty address takes the link away."""
+        row = subject.cluster
+        status = row.status if row.status in ("confirmed", "fixed", "wontfix") else "known"
+
+        def written(text: str) -> None:
+            kept = status if text else row.status
+            self._app.decide(lambda ledger: ledger.mark(row.id, kept, text))  # type: ignore[arg-type]
+
+        self._line(f"Address of the issue of {row.id}", row.issue, "https://… (empty removes it)", written)
+
+    def merge(self, subject: Subject) -> None:
+        """Make the marked clusters part of the one under the cursor; without marks ask for one."""
+        row = subject.cluster
+        others = [name for name in subject.marked if name != row.id]
+        if others:
+            self._app.decide(lambda ledger: ledger.merge(row.id, *others))
+            self._app.forget_marks()
+            return
+
+        def written(text: str) -> None:
+            if text:
+                self._app.decide(lambda ledger: ledger.merge(row.id, *text.split()))
+
+        self._line(f"Merge into {row.id}", "", "c17 c23 (or select rows with space first)", written)
+
+    def split(self, name: str) -> None:
+        """Take a fingerprint or a member out of its cluster."""
+        self._app.decide(lambda ledger: ledger.split(name))
+
+    def _line(self, question: str, text: str, hint: str, use: Callable[[str], None]) -> None:
+        def written(answer: str | None) -> None:
+            if answer is not None:
+                use(answer)
+
+        self._app.push_screen(Line(question, one_line(text, 2000), hint), written)
+
+    # -- jobs
+
+    def reduce(self, subject: Subject) -> None:
+        """Make the case small, then tell failures apart by what is left."""
+
+        def found(case: "CaseDetails") -> None:
+            place = _kept(case)
+            output = place / "reduced"
+            command = (*REDUCE, str(place), "-t", case.member.target, "-o", str(output), "--json", *self._offline())
+            self._app.run_job(
+                f"reduce {subject.cluster.id}", command, self._take_up(), watched=output / "attempts.jsonl"
+            )
+
+        self._with_case(subject, found)
+
+    def attribute(self, subject: Subject) -> None:
+        """Find the guilty pass, then take it up."""
+
+        def found(case: "CaseDetails") -> None:
+            command = (*OPSIEVE, "attribute", str(_kept(case)), "-t", case.member.target, "--json", *self._offline())
+            self._app.run_job(f"attribute {subject.cluster.id}", command, self._take_up())
+
+        self._with_case(subject, found)
+
+    def bisect(self, subject: Subject) -> None:
+        """Find the first bad release, then take it up."""
+
+        def found(case: "CaseDetails") -> None:
+            backend = case.member.target.partition("==")[0].partition(":")[0]
+            if backend not in BACKENDS_WITH_RELEASES:
+                raise BadInput(
+                    f"releases of {one_line(backend, 60)} cannot be searched; use opsieve bisect --commits on a repository"
+                )
+            command = (*OPSIEVE, "bisect", str(_kept(case)), "--releases", backend, "--json", *self._offline())
+            self._app.run_job(f"bisect {subject.cluster.id}", command, self._take_up())
+
+        self._with_case(subject, found)
+
+    def _take_up(self) -> tuple[str, ...]:
+        return (*OPSIEVE, "triage", str(self._app.folder))
+
+    def _offline(self) -> tuple[str, ...]:
+        return ("--offline",) if self._app.offline else ()
+
+    def _with_case(self, subject: Subject, use: "Callable[[CaseDetails], None]") -> None:
+        from opsieve.tui.app.services.background import ask
+
+        def answered(case: "CaseDetails") -> None:
+            try:
+                use(case)
+            except BadInput as error:
+                self._app.tell(str(error), "error")
+
+        ask(self._app.screen, "case-of-subject", lambda: self._app.store.case(subject.name), answered)
+
+
+def equivalents(subject: Subject, folder: Path) -> list[str]:
+    """The commands that do what the keys do, to copy."""
+    store, name = shlex.quote(str(folder)), shlex.quote(subject.name)
+    return [
+        f"opsieve show {name} --store {store} --why",
+        f"opsieve mark {subject.cluster.id} confirmed --store {store}",
+        f"reduce {name} --store {store}",
+        f"opsieve export {name} --store {store} --as script",
+    ]
+
+
+def _kept(case: "CaseDetails") -> Path:
+    if case.folder is None:
+        raise BadInput(
+            "the case of this failure was not kept, it is only counted; open the cluster and choose a member with a case"
+        )
+    return case.folder

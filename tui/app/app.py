@@ -1,0 +1,407 @@
+"""The terminal app: a store opened, its screens, what they share (decisions, jobs, notices), and the keys that work everywhere."""
+
+import asyncio
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, Literal, cast
+
+from textual import events, work
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen, Screen
+from textual.widget import Widget
+from textual.widgets import Input
+from textual.worker import Worker, WorkerState
+
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.triage.store.decision_log import Decision
+from opsieve.triage.store.decisions import Ledger
+from opsieve.triage.store.queries import Queries
+from opsieve.tui.app.actions import Deeds, HasSubject, Subject, equivalents
+from opsieve.tui.app.screens.case_screen import CaseScreen
+from opsieve.tui.app.screens.clusters_screen import ClustersScreen
+from opsieve.tui.app.screens.welcome_screen import WelcomeScreen
+from opsieve.tui.app.services.background import Answered, ask
+from opsieve.tui.app.services.job_board import Job, JobBoard
+from opsieve.tui.app.services.messages import JobChanged, StoreChanged, Trouble
+from opsieve.tui.app.services.store_watcher import Watch
+from opsieve.tui.app.services.type_ahead import PATIENCE, KeyDone, TypeAhead
+from opsieve.tui.app.themes import CYCLE, DARK, NO_COLOUR
+from opsieve.tui.app.widgets.dialogs import Agree, Line
+from opsieve.tui.app.widgets.visible import one_line
+
+_DRAWN = 0.2  # seconds between two drawings of what jobs say
+DEEDS = ("mark", "pin", "note", "rename", "issue", "merge", "export", "reduce", "attribute", "bisect", "replay", "copy")
+
+
+class SieveApp(App[None]):
+    """Triage of one store. `clock` gives seconds since 1970; `demo` makes the store of the samples and returns its folder."""
+
+    CSS_PATH = "app.tcss"
+    TITLE = "opsieve"
+    ENABLE_COMMAND_PALETTE = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("m", "deed('mark')", "Mark"),
+        Binding("x", "deed('export')", "Export"),
+        Binding("r", "deed('reduce')", "Reduce"),
+        Binding("u", "undo", "Undo"),
+        Binding("J", "jobs", "Jobs"),
+        Binding("question_mark", "help", "Help", key_display="?"),
+        Binding("q", "leave", "Quit"),
+        Binding("p", "deed('pin')", "Pin, or no longer", show=False),
+        Binding("n", "deed('note')", "Note", show=False),
+        Binding("t", "deed('rename')", "Title", show=False),
+        Binding("i", "deed('issue')", "Link an issue", show=False),
+        Binding("M", "deed('merge')", "Merge selected into this", show=False),
+        Binding("a", "deed('attribute')", "Attribute to a pass", show=False),
+        Binding("b", "deed('bisect')", "Bisect releases", show=False),
+        Binding("R", "deed('replay')", "Replay", show=False),
+        Binding("y", "deed('copy')", "Copy the command for this", show=False),
+        Binding("ctrl+r", "redo", "Redo", show=False),
+        Binding("C", "campaign", "Campaign", show=False),
+        Binding("T", "theme", "Next theme", show=False),
+        Binding("ctrl+o", "jump", "Jump", show=False),
+        Binding("ctrl+c,ctrl+q", "leave", "Quit", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        theme: str = DARK,
+        offline: bool = False,
+        demo: Callable[[], Path] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__()
+        self.register_theme(NO_COLOUR)
+        if theme not in self.available_themes:
+            raise BadInput(
+                f"there is no theme {one_line(theme, 60)}; take one of {', '.join(sorted(self.available_themes))}"
+            )
+        self.theme = theme
+        self.folder = folder
+        self.offline = offline
+        self.revision = 0
+        self.board = JobBoard(self._job_said)
+        self.deeds = Deeds(self)
+        self.trouble = ""
+        self._demo, self.now = demo, clock
+        self._queries: Queries | None = None
+        self._watch: Watch | None = None
+        self._deciding = threading.Lock()
+        self._drawn: dict[int, float] = {}
+        self._type_ahead = TypeAhead(super().on_event, self._receiver)
+
+    # -- the store
+
+    @property
+    def store(self) -> Queries:
+        """The store, to look at. BadInput while none is open."""
+        if self._queries is None:
+            raise BadInput("no store is open")
+        return self._queries
+
+    @property
+    def title_of_store(self) -> str:
+        """What to call the store on the screen."""
+        return self.folder.resolve().name
+
+    def on_mount(self) -> None:
+        """Open the store, or say what to do. From now on a closed window, or a kill, ends the app and its jobs in order."""
+        for end in (signal.SIGHUP, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(end, partial(self.exit, return_code=128 + end))
+        self.action_reopen()
+
+    def action_reopen(self) -> None:
+        """Open the store, off this thread: it may be an old one that is brought up first."""
+
+        def opened(found: Queries) -> None:
+            self._queries = found
+            self._watch = Watch(found, self._store_written, self._store_troubled)
+            self._watch.start()
+            if isinstance(self.screen, WelcomeScreen):
+                self.pop_screen()
+            self.push_screen(ClustersScreen())
+
+        def refused(sentence: str) -> None:
+            if isinstance(self.screen, WelcomeScreen):
+                self.pop_screen()
+            self.push_screen(WelcomeScreen(self.folder, sentence if (self.folder / "index.sqlite").exists() else ""))
+
+        if not (self.folder / "index.sqlite").exists():
+            refused("")
+        else:
+            ask(self.screen, "open", lambda: Queries(self.folder), opened, refused)
+
+    def action_demo(self) -> None:
+        """Open the samples."""
+        if self._demo is None:
+            self.tell("the samples are not part of this installation", "error")
+            return
+        made = self._demo
+
+        def opened(folder: Path) -> None:
+            self.folder = folder
+            self.action_reopen()
+
+        ask(self.screen, "demo", made, opened)
+
+    def _store_written(self) -> None:
+        self.post_message(StoreChanged())
+
+    def _store_troubled(self, sentence: str) -> None:
+        self.post_message(Trouble(sentence))
+
+    def on_store_changed(self) -> None:
+        """Show what is there now."""
+        self.revision += 1
+        shown = getattr(self.screen, "store_changed", None)
+        if shown is not None:
+            shown()
+
+    def on_trouble(self, event: Trouble) -> None:
+        """Tell what is wrong with the store; what was read stays on the screen."""
+        self.trouble = event.sentence
+        if event.sentence:
+            self.tell(event.sentence, "error")
+
+    def on_answered(self, event: Answered) -> None:
+        """Deliver what a thread found, if who asked is still there."""
+        if event.asker.is_attached:
+            event.deliver()
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """What a thread stumbled over is told, and nothing ends."""
+        if event.state == WorkerState.ERROR:
+            error = event.worker.error
+            self.tell(f"something went wrong: {type(error).__name__}: {one_line(str(error), 300)}", "error")
+
+    # -- keys as they come
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keys go through `TypeAhead`, all else as ever."""
+        if isinstance(event, events.Key) and not event.is_forwarded:
+            await self._type_ahead.typed(event)
+            if self._type_ahead.waiting:
+                self.set_timer(PATIENCE, self._type_ahead.go_on)
+        else:
+            await super().on_event(event)
+
+    async def on_key_done(self, event: KeyDone) -> None:
+        """The next key."""
+        event.stop()
+        await self._type_ahead.done()
+
+    def _receiver(self) -> Widget | None:
+        """Who gets a key now; nobody while a screen is being made."""
+        return (self.focused or self.screen) if self.screen.is_mounted else None
+
+    # -- what screens share
+
+    def tell(self, sentence: str, severity: str = "information") -> None:
+        """A notice."""
+        self.notify(
+            one_line(sentence, 500), severity=cast(Literal["information", "warning", "error"], severity), markup=False
+        )
+
+    def decide(self, *decisions: Callable[[Ledger], Decision]) -> None:
+        """Make decisions in a thread, in the order of the keys, each its own transaction."""
+
+        def make() -> str:
+            with self._deciding, Ledger(self.folder) as ledger:
+                done = [decide(ledger) for decide in decisions]
+            said = done[-1].text if len(done) == 1 else f"{len(done)} decisions, the last: {done[-1].text}"
+            return f"undone: {said}" if done[-1].state == "undone" else f"{said}  (u takes it back)"
+
+        self._decide_in_thread(make)
+
+    @work(thread=True, group="decisions", exit_on_error=False)
+    def _decide_in_thread(self, make: Callable[[], str]) -> None:
+        try:
+            said = make()
+        except BadInput as error:
+            self.call_from_thread(self.tell, str(error), "error")
+        else:
+            self.call_from_thread(self.tell, said)
+        self.post_message(StoreChanged())
+
+    def forget_marks(self) -> None:
+        """The selected rows have become one."""
+        if isinstance(self.screen, ClustersScreen):
+            from opsieve.tui.app.widgets.paged_list import PagedList
+
+            self.screen.query_one("#clusters", PagedList).clear_marks()
+
+    def run_job(self, title: str, *commands: tuple[str, ...], watched: Path | None = None) -> Job:
+        """Begin a job and tell so; exports and replays, which a person waits for, do not queue behind long ones."""
+        quick = title.startswith(("export", "replay"))
+        job = self.board.start(title, *commands, watched=watched, now=quick)
+        if not quick:
+            self.tell(f"job {job.number}: {title} · J shows how far it is")
+        return job
+
+    def _job_said(self, job: Job) -> None:
+        """Called from the job's threads: at most a few messages a second reach the screen, the last one always."""
+        now = time.monotonic()
+        if job.over or now - self._drawn.get(job.number, 0.0) > _DRAWN:
+            self._drawn[job.number] = now
+            with contextlib.suppress(RuntimeError):  # the app has ended
+                self.post_message(JobChanged(job))
+
+    def on_job_changed(self, event: JobChanged) -> None:
+        """Show it where jobs are shown; tell the end of a long one anywhere."""
+        job = event.job
+        for screen in self.screen_stack:
+            changed = getattr(screen, "job_changed", None)
+            if changed is not None and screen.is_attached:
+                changed(job)
+        if isinstance(self.screen, ClustersScreen):
+            self.screen.refresh_figures()
+        if job.over and not job.title.startswith(("export", "replay")):
+            failed = job.state == "failed"
+            said = job.said if failed else job.outcome
+            self.tell(
+                f"job {job.number}: {job.title} {job.state}{said and f': {said}'}", "error" if failed else "information"
+            )
+
+    # -- keys
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that act on a cluster are there where one is; few on the first screen."""
+        if not self.screen_stack:
+            return True
+        shown = next(screen for screen in reversed(self.screen_stack) if not isinstance(screen, ModalScreen))
+        if action in ("undo", "redo", "jobs", "campaign", "help", "jump"):
+            return not isinstance(shown, WelcomeScreen)
+        return action != "deed" or isinstance(shown, HasSubject)
+
+    def action_deed(self, name: str) -> None:
+        """Do something to what is under the cursor."""
+        screen = self.screen
+        subject = screen.subject if isinstance(screen, HasSubject) else None
+        if name not in DEEDS or subject is None:
+            self.tell("there is nothing under the cursor", "warning")
+        elif name == "export":
+            from opsieve.tui.app.screens.export_screen import ExportScreen
+
+            self.push_screen(ExportScreen(subject))
+        elif name == "replay":
+            self._replay(subject)
+        elif name == "copy":
+            text = equivalents(subject, self.folder)[0]
+            self.copy_to_clipboard(text)
+            self.tell(f"copied: {text}")
+        else:
+            getattr(self.deeds, name)(subject)
+
+    def _replay(self, subject: Subject) -> None:
+        beneath = self.screen
+
+        def written(target: str | None) -> None:
+            if target is None:
+                return
+            if isinstance(beneath, CaseScreen):
+                beneath.replay(target)
+            else:
+                member = subject.member or subject.cluster.representative
+                self.push_screen(CaseScreen(subject.cluster, member, replay_on=target))
+
+        if not subject.member and not subject.cluster.representative:
+            self.tell(f"no case of {subject.cluster.id} was kept", "error")
+            return
+        own = subject.cluster.targets[0] if subject.cluster.targets else ""
+        self.push_screen(
+            Line(
+                "Replay on which target?", "", f"empty: its own ({one_line(own, 60)}); or onnxruntime==1.20.1, tvm, …"
+            ),
+            written,
+        )
+
+    def action_undo(self) -> None:
+        """Take back the latest decision."""
+        self.decide(lambda ledger: ledger.undo())
+
+    def action_redo(self) -> None:
+        """Do again what was undone last."""
+        self.decide(lambda ledger: ledger.redo())
+
+    def action_jobs(self) -> None:
+        """What runs beside."""
+        from opsieve.tui.app.screens.jobs_screen import JobsScreen
+
+        if not isinstance(self.screen, JobsScreen):
+            self.push_screen(JobsScreen())
+
+    def action_campaign(self) -> None:
+        """The campaign as it goes."""
+        from opsieve.tui.app.screens.campaign_screen import CampaignScreen
+
+        if not isinstance(self.screen, CampaignScreen):
+            self.push_screen(CampaignScreen())
+
+    def action_help(self) -> None:
+        """The keys of this screen."""
+        from opsieve.tui.app.screens.help_screen import HelpScreen
+
+        self.push_screen(HelpScreen(self.screen))
+
+    def action_jump(self) -> None:
+        """Letters on everything that can have the focus."""
+        from opsieve.tui.app.screens.jump_mode import JumpMode
+
+        self.push_screen(JumpMode(self.screen))
+
+    def action_theme(self) -> None:
+        """The next theme of the short list: dark, light, without colour, the terminal's own colours."""
+        at = CYCLE.index(self.theme) if self.theme in CYCLE else -1
+        self.theme = CYCLE[(at + 1) % len(CYCLE)]
+        self.tell(f"theme {self.theme}")
+
+    async def action_back(self) -> None:
+        """One screen back; out of an input first."""
+        if isinstance(self.focused, Input):
+            self.screen.focus_next()
+        elif len(self.screen_stack) > 2:
+            self.pop_screen()
+
+    def action_leave(self) -> None:
+        """Quit; ask first while jobs run."""
+        active = self.board.active
+        if not active:
+            self.exit()
+            return
+
+        def agreed(yes: bool | None) -> None:
+            if yes:
+                self.exit()
+
+        if not isinstance(self.screen, Agree):
+            self.push_screen(
+                Agree(f"{len(active)} job{'s' * (len(active) != 1)} would end, with the best so far saved. Quit?"),
+                agreed,
+            )
+
+    def on_unmount(self) -> None:
+        """End what runs beside."""
+        if self._watch is not None:
+            self._watch.stop()
+        self.board.close()
+        if self._queries is not None:
+            self._queries.close()
+
+    # -- the palette
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """All that keys do, by name."""
+        yield from super().get_system_commands(screen)
+        for active in screen.active_bindings.values():
+            binding = active.binding
+            if binding.description and binding.action.partition("(")[0] in ("deed", "undo", "redo", "jobs", "campaign", "help", "jump", "leave", "sort", "group", "reverse", "filter", "split", "difference", "open_related", "fuzz", "other", "write", "copy", "theme"):  # fmt: skip
+                run = partial(self.run_action, binding.action, active.node)
+                yield SystemCommand(binding.description, f"key {binding.key}", run)

@@ -1,0 +1,181 @@
+"""A campaign as it goes: how fast, what fails, which clusters are new. Reads the store only, whoever writes it."""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.screen import Screen
+from textual.widgets import Footer, Static
+
+from opsieve.triage.store.rows import AsideRow, CampaignRow, ClusterRow, Counts
+from opsieve.tui.app.actions import Subject
+from opsieve.tui.app.protocol import sieve
+from opsieve.tui.app.screens.cluster_screen import ClusterScreen
+from opsieve.tui.app.services.background import ask
+from opsieve.tui.app.services.job_board import OPSIEVE
+from opsieve.tui.app.views.rows_shown import CLUSTERS, cluster_cells
+from opsieve.tui.app.widgets.dialogs import Line as AskLine
+from opsieve.tui.app.widgets.lines_view import LinesView
+from opsieve.tui.app.widgets.paged_list import PagedList
+from opsieve.tui.app.widgets.visible import Line, one_line
+
+_NEWEST = 200
+_EVERY = 1.0  # seconds between looks
+_WINDOW = 30  # looks over which the rate is measured
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A store at one moment."""
+
+    counts: Counts
+    campaigns: tuple[CampaignRow, ...]
+    newest: tuple[ClusterRow, ...]
+    aside: tuple[AsideRow, ...]
+
+
+class CampaignScreen(Screen[None]):
+    """Figures over, or beside, the newest clusters."""
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012  Textual's declaration
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f", "fuzz", "Start fuzz"),
+        Binding("escape,q", "app.back", "Back"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tests: deque[tuple[float, int]] = deque(maxlen=_WINDOW)
+        self.found: dict[str, ClusterRow] = {}
+
+    @property
+    def subject(self) -> Subject | None:
+        """The cluster under the cursor."""
+        row = self.query_one("#newest", PagedList).row
+        return Subject(self.found[row.key]) if row is not None and row.key in self.found else None
+
+    def compose(self) -> ComposeResult:
+        """A line of figures, all figures, the newest clusters."""
+        yield Static("campaign", id="figures", markup=False)
+        with Container(id="panes"):
+            yield PagedList(CLUSTERS, empty="no clusters yet", id="newest")
+            yield LinesView(wrap=True, id="counts")
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Look, and look again."""
+        self.query_one("#newest").focus()
+        self.load()
+        self.set_interval(_EVERY, self.load)
+
+    def load(self) -> None:
+        """Ask for the figures."""
+        store = sieve(self).store
+
+        def look() -> Snapshot:
+            newest = store.clusters("", sort="first", limit=_NEWEST)
+            return Snapshot(store.counts(), store.campaigns(), newest.rows, store.aside(most=8))
+
+        ask(self, "figures", look, self._show, self._refuse)
+
+    def _refuse(self, sentence: str) -> None:
+        line = self.query_one("#figures", Static)
+        line.add_class("problem")
+        line.update(one_line(sentence))
+
+    def _show(self, found: Snapshot) -> None:
+        now = sieve(self).now()
+        self.tests.append((now, found.counts.tests))
+        self.found = {row.id: row for row in found.newest}
+        self.query_one("#newest", PagedList).show(
+            [cluster_cells(row, now) for row in found.newest], complete=True, keep=True
+        )
+        line = self.query_one("#figures", Static)
+        line.remove_class("problem")
+        speed = rate(tuple(self.tests))
+        going = f"{speed:.1f} tests/s" if speed else "no tests are being done now; f starts a campaign"
+        line.update(
+            f"campaign: {found.counts.tests:,} tests · {going} · {len(found.newest):,} of {found.counts.clusters:,} clusters, newest first"
+        )
+        self.query_one("#counts", LinesView).show(campaign_lines(found), keep=True)
+
+    @on(PagedList.Chosen, "#newest")
+    def open(self, event: PagedList.Chosen) -> None:
+        """Drill into a cluster."""
+        if event.row.key in self.found:
+            self.app.push_screen(ClusterScreen(self.found[event.row.key]))
+
+    def action_fuzz(self) -> None:
+        """Start a campaign on this store, as a job."""
+        app = sieve(self)
+
+        def written(text: str | None) -> None:
+            if text is None:
+                return
+            words = text.split() or ["onnxruntime"]
+            targets = [word for word in words if not word.startswith("-")]
+            command = [*OPSIEVE, "fuzz", "--store", str(app.folder), "--minutes", "60", "--json"]
+            for name in targets:
+                command += ["--target", name]
+            app.run_job("fuzz", tuple(command))
+
+        self.app.push_screen(
+            AskLine(
+                "Targets of a campaign of one hour (J shows it, x ends it there)",
+                "onnxruntime",
+                "onnxruntime tvm openvino",
+            ),
+            written,
+        )
+
+
+def rate(seen: tuple[tuple[float, int], ...]) -> float:
+    """Tests a second between the first and the last look; 0 when nothing was done."""
+    if len(seen) < 2 or seen[-1][0] <= seen[0][0]:
+        return 0.0
+    return (seen[-1][1] - seen[0][1]) / (seen[-1][0] - seen[0][0])
+
+
+def campaign_lines(found: Snapshot) -> list[Line]:
+    """All figures of a store."""
+    counts = found.counts
+    lines: list[Line] = [(("failures", "strong"), (f"  {counts.failures:,} in {counts.clusters:,} clusters", ""))]
+    most = max(counts.failures_by_kind.values(), default=1)
+    for kind, many in sorted(counts.failures_by_kind.items(), key=lambda one: -one[1]):
+        bar = "█" * max(1, round(20 * many / most))
+        clusters = counts.clusters_by_kind.get(kind, 0)
+        lines.append(
+            (
+                (f"  {one_line(kind, 20):16}", ""),
+                (f"{many:9,}", ""),
+                (f"  in {clusters:,} cluster{'s' * (clusters != 1)}  ", "dim"),
+                (bar, "accent"),
+            )
+        )
+    lines += [(), (("clusters by status", "strong"),)]
+    lines += [((f"  {one_line(status, 20):16}", ""), (f"{many:9,}", "")) for status, many in counts.by_status.items()]
+    lines += [(), (("verdicts, test by target", "strong"),)]
+    total = max(1, sum(counts.verdicts.values()))
+    lines += [((f"  {one_line(verdict, 20):16}", ""), (f"{many:9,}", ""), (f"  {100 * many / total:.1f} %", "dim")) for verdict, many in counts.verdicts.items()]  # fmt: skip
+    lines += [(), (("campaigns", "strong"),)]
+    for each in found.campaigns:
+        lines.append(
+            (
+                (f"  seed {each.seed}  {each.done:,} tests  ", ""),
+                (one_line(f"{each.generator} on {', '.join(each.targets)}", 300), "dim"),
+            )
+        )
+    if found.aside:
+        lines += [(), (("no bugs: what targets lack, most frequent first", "strong"),)]
+    for entry in found.aside:
+        lines.append(
+            (
+                (f"  {entry.count:7,} {one_line(entry.verdict, 14)} ", "dim"),
+                (one_line(f"{entry.target}: {entry.what}", 300), ""),
+            )
+        )
+    return lines

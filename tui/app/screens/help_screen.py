@@ -1,0 +1,77 @@
+"""The keys of the screen beneath, and the words of the filter."""
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen, Screen
+from textual.widgets import Static
+
+from opsieve.tui.app.widgets.lines_view import LinesView
+from opsieve.tui.app.widgets.page_bar import PageBar
+from opsieve.tui.app.widgets.visible import Line, visible
+
+FILTER = (
+    ("words", "beginnings of words of titles, messages, operators, notes, issues"),
+    ("kind:crash,error", "one kind or the other"),
+    ("op:Pad  target:tvm", "an operator of the smallest case; a target, or how it begins"),
+    ("status:new  stage:compile", "how things stand; where it fails"),
+    ("pass:Fusion  bad:1.20", "part of the guilty pass; of the first bad release"),
+    ("since:2d", "seen in the last 30m, 12h, 2d, 1w"),
+    ("is:pinned", "also is:reduced, is:known, is:noted, is:merged"),
+    ("-kind:crash", "a - before a field: not"),
+)
+NAMES = {
+    "slash": "/",
+    "question_mark": "?",
+    "right_square_bracket": "]",
+    "left_square_bracket": "[",
+    "escape": "esc",
+}
+_TEXTUALS_OWN = ("screen.copy_text", "page_left", "page_right", "app.help_quit", "app.focus_previous")  # of no use here
+
+
+class HelpScreen(ModalScreen[None]):
+    """Every key that does something on the screen that it was asked on."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark", "dismiss", "Back")]
+
+    def __init__(self, beneath: Screen[object]) -> None:
+        super().__init__()
+        self._lines = help_lines(beneath)
+
+    def compose(self) -> ComposeResult:
+        """The keys, scrolled where they are many."""
+        with Vertical(classes="dialog tall"):
+            yield LinesView(wrap=True, id="help")
+            yield Static("j k scroll · esc back · ctrl+p finds commands by name", classes="hint", markup=False)
+
+    def on_mount(self) -> None:
+        """Show them."""
+        self.query_one("#help", LinesView).show(self._lines)
+        self.query_one("#help").focus()
+
+
+def help_lines(screen: Screen[object]) -> list[Line]:
+    """The active keys of a screen: its own first, then those of the app, then how to move."""
+    groups: dict[str, dict[str, list[str]]] = {"on this screen": {}, "everywhere": {}, "moving": {}}
+    for key, active in screen.active_bindings.items():
+        described = active.binding.description
+        if described and not key.isdigit() and active.binding.action not in _TEXTUALS_OWN:
+            title = (
+                "everywhere" if active.node is screen.app else "on this screen" if active.node is screen else "moving"
+            )
+            groups[title].setdefault(described, []).append(NAMES.get(key, key))
+    found: list[Line] = [((type(screen).__name__.removesuffix("Screen").lower(), "accent"),)]
+    for title, keys in groups.items():
+        if title == "on this screen" and (bar := next(iter(screen.query(PageBar)), None)) is not None:
+            keys[f"The pages: {', '.join(bar.pages)}"] = [f"1-{len(bar.pages)}"]
+        if keys:
+            found += [(), ((title, "strong"),)]
+            found += [
+                ((f"  {visible(' '.join(names)):18}", "accent"), (visible(text), "")) for text, names in keys.items()
+            ]
+    found += [(), (("in the filter", "strong"),)]
+    found += [((f"  {words:26}", "accent"), (meaning, "")) for words, meaning in FILTER]
+    return found

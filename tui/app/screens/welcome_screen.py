@@ -1,0 +1,78 @@
+"""What to do when there is no store yet."""
+
+import shlex
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Footer
+
+from opsieve.tui.app.widgets.lines_view import LinesView
+from opsieve.tui.app.widgets.visible import Line, one_line
+
+DEFAULT = Path("opsieve-store")  # what commands take that are told of no store
+_BESIDE = 36  # characters of a command that leave room beside it
+
+
+class WelcomeScreen(Screen[None]):
+    """Three commands; or what is wrong, and the one that mends it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("d", "app.demo", "Open the samples"),
+        Binding("o", "app.reopen", "Look again"),
+        Binding("q,escape", "app.leave", "Quit"),
+    ]
+
+    def __init__(self, folder: Path, problem: str = "") -> None:
+        super().__init__()
+        self._folder, self._problem = folder, problem
+
+    def compose(self) -> ComposeResult:
+        """All of it as text."""
+        yield LinesView(wrap=True, id="welcome")
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Show it."""
+        self.query_one("#welcome", LinesView).show(welcome_lines(self._folder, self._problem))
+        self.query_one("#welcome").focus()
+
+
+def welcome_lines(folder: Path, problem: str) -> list[Line]:
+    """The text of the first screen."""
+    name = one_line(str(folder), 200)
+    commands: tuple[tuple[str, str], ...]
+    head: list[Line] = [
+        (),
+        (("  opsieve", "accent"), ("  bugs of deep-learning compilers: found, told apart, made small", "")),
+    ]
+    own = "" if folder == DEFAULT else f" --store {shlex.quote(name)}"
+    if problem:
+        head += [(), ((f"  {one_line(problem, 600)}", "bad"),)]
+        commands = ((f"opsieve index{own}", "build it anew"),) if "damaged" in problem else ()
+    else:
+        head += [(), ((f"  There is no store {name} yet. A campaign makes one:", ""),)]
+        commands = (
+            (f"opsieve fuzz --minutes 5{own}", "make programs, run them, keep what fails"),
+            (f"opsieve triage{own}", "rank what was found"),
+            (f"opsieve tui{own}", "come back here, while a campaign runs, too"),
+        )
+    found: list[Line] = [*head, ()]
+    width = max((len(command) for command, _ in commands), default=0)
+    for command, what in commands:
+        if width > _BESIDE:
+            found += [((f"    {command}", "strong"),), ((f"        {what}", "dim"),)]
+        else:
+            found += [((f"    {command:{width}}  ", "strong"), (what, "dim"))]
+    found += [
+        (),
+        (("  Another store: ", ""), ("opsieve tui --store DIR", "strong")),
+        (
+            ("  Nothing to try it on?  ", ""),
+            ("d", "accent"),
+            (" opens the samples: real failures of nine compilers.", ""),
+        ),
+    ]
+    return found

@@ -1,0 +1,68 @@
+"""The store of `opsieve tui --demo`: the samples as failures, with what was observed when samples/observe.py ran. No compiler runs."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from opsieve.gen.model.bad_input import BadInput, shown
+
+SAMPLES = Path(__file__).resolve().parents[3] / "samples"
+OBSERVED = "observed.jsonl"
+_SEED = 1
+
+
+def make_demo(folder: Path) -> Path:
+    """Make the store in `folder`, if it is not there, and give the folder back. BadInput when the samples are not there."""
+    import msgspec
+
+    from opsieve.backends.observation import Observation
+    from opsieve.backends.verdict import Verdict
+    from opsieve.gen.case.open_case import open_case
+    from opsieve.gen.model.files import read_file
+    from opsieve.gen.model.structure import all_nodes
+    from opsieve.triage.fingerprint.evidence import NOTHING
+    from opsieve.triage.fingerprint.fingerprint import fingerprint
+    from opsieve.triage.fingerprint.program_names import given_names
+    from opsieve.triage.review.review import review
+    from opsieve.triage.store.failure_record import Absent
+    from opsieve.triage.store.store import Campaign, Done, Finding, Store
+
+    class Observed(msgspec.Struct):
+        sample: str
+        target: str
+        verdict: Verdict
+        observations: list[Observation]
+        dtype: str
+
+    if (folder / "index.sqlite").is_file():
+        return folder
+    path = SAMPLES / OBSERVED
+    if not path.is_file():
+        raise BadInput(
+            f"the samples are not part of this installation: there is no {shown(path, 200)}; take a checkout of the repository"
+        )
+    lines = [msgspec.json.decode(line, type=Observed, strict=False) for line in read_file(path).splitlines()]
+    campaign = Campaign("samples", "samples", _SEED, tuple(dict.fromkeys(line.target for line in lines)))
+    tests = []
+    for number, line in enumerate(lines):
+        case = open_case(SAMPLES / line.sample)
+        outputs: dict[str, Any] | None = None
+        if line.verdict.mismatch is not None:
+            outputs = {line.verdict.mismatch.output: Absent(line.dtype)}
+        seen = (replace(line.observations[0], outputs=outputs), *line.observations[1:])
+        operators = sorted({node.op_type for node in all_nodes(case.program.proto.graph.node)})
+        finding = Finding(
+            line.target,
+            line.verdict,
+            fingerprint(line.verdict, seen[0], operators, NOTHING, given_names(case.program.proto)),
+            seen,
+        )
+        answers: dict[str, tuple[str, float]] = {
+            line.target: (str(line.verdict.verdict), sum(line.observations[0].seconds.values()))
+        }
+        tests.append(Done(number, replace(case, knobs={**case.knobs, "target": line.target}), answers, (finding,)))
+    with Store(folder) as store:
+        store.begin(campaign)
+        store.record(campaign, tests)
+    review(folder)
+    return folder

@@ -1,0 +1,71 @@
+"""A case judged again here and now, with a map of what is wrong. A process of its own, started by the app.
+
+python -m opsieve.tui.app.services.replay CASE TARGET [--offline]      prints one JSON object
+"""
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def main() -> int:
+    """Judge, print; 0 whatever the verdict is, 2 for bad input."""
+    from opsieve.backends.judge.judge import SECOND_VOICES, judge
+    from opsieve.backends.registry import display, resolve
+    from opsieve.backends.workers.observation_cache import Lab
+    from opsieve.backends.workers.workers import Workers
+    from opsieve.backends.workers.zygote import Limits, Unavailable
+    from opsieve.gen.case.open_case import open_case
+    from opsieve.gen.model.bad_input import BadInput
+    from opsieve.triage.export.export_input import right_outputs
+
+    offline = "--offline" in sys.argv
+    place, name = [word for word in sys.argv[1:] if word != "--offline"]
+    try:
+        case, target = open_case(Path(place)), resolve(name)
+        with Workers(Limits(seconds=60.0), offline=offline, say=lambda text: print(text, file=sys.stderr)) as workers:
+            lab = Lab(workers)
+            voices = [voice for voice in SECOND_VOICES if resolve(voice) != target]
+            judged = judge(case.program, case.inputs, target, lab, expected=case.expected, voices=voices)
+            seen = judged.observations[0]
+            right, source = right_outputs(case, judged.verdict, seen.outputs, lab)
+    except (BadInput, Unavailable) as error:
+        print(str(error), file=sys.stderr)
+        return 2
+    verdict = judged.verdict
+    told: dict[str, Any] = {
+        "target": display(target),
+        "version": seen.version,
+        "verdict": verdict.verdict,
+        "kind": verdict.kind or "",
+        "stage": verdict.stage or "",
+        "reason": verdict.reason,
+        "message": verdict.message[:4000],
+        "blame": verdict.blame,
+        "voices": [str(voice) for voice in verdict.voices],
+        "outcomes": [
+            [each.target, each.version, each.outcome, round(each.total_seconds, 3)] for each in judged.observations
+        ],
+        "source": source,
+        "heats": _heats(seen.outputs or {}, right),
+    }
+    json.dump(told, sys.stdout)
+    return 0
+
+
+def _heats(outputs: dict[str, Any], right: Any) -> list[dict[str, Any]]:
+    from opsieve.tui.app.views.error_map import heat
+
+    found = []
+    for name, wanted in right.items():
+        made = heat(outputs[name], wanted.value, wanted.within) if name in outputs and not isinstance(outputs[name], (list, tuple, type(None))) else None  # fmt: skip
+        if made is not None:
+            worst = made.worst if math.isfinite(made.worst) else None
+            found.append({"output": name, "shape": list(made.shape), "rows": list(made.rows), "fraction": made.fraction, "worst": worst, "within": wanted.within})  # fmt: skip
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+"""A case as pages of lines: what failed, its graph, what each voice said, the trace with what was kept of it. Pure."""
+
+import textwrap
+from collections.abc import Sequence
+
+from opsieve.backends.observation import Frame, Observation
+from opsieve.triage.fingerprint.fingerprint import Component
+from opsieve.triage.fingerprint.stack import read
+from opsieve.triage.store.rows import CaseDetails
+from opsieve.tui.app.views.case_summary import Sheet
+from opsieve.tui.app.views.rows_shown import component_lines, facts
+from opsieve.tui.app.widgets.visible import Line, lines_of, moment, one_line, visible
+
+PAGES = ("overview", "graph", "inputs", "voices", "trace", "why", "origin")
+_TELLING = 3  # frames that a fingerprint takes, as in `opsieve.triage.fingerprint.fingerprint`
+
+
+def overview(case: CaseDetails) -> list[Line]:
+    """The failure in a few lines."""
+    member = case.member
+    size = (
+        f"{member.nodes} nodes"
+        if member.reduced is None
+        else f"{member.reduced} of {member.nodes} nodes left by reduce"
+    )
+    known = {part.name: part.value for part in case.components}
+    wrong = ", ".join(f"{name} {known[name]}" for name in ("mismatch", "dtype", "output", "error") if known.get(name))
+    return [
+        ((one_line(member.name, 300), "accent"),),
+        *facts(
+            ("cluster", case.cluster or "none: it is flaky"),
+            ("verdict", f"{member.verdict}: {member.reason}"),
+            ("kind", f"{member.kind} at {member.stage}" if member.stage else member.kind),
+            ("target", f"{member.target} {member.version}"),
+            ("wrong", wrong),
+            ("blame", member.blame),
+            ("message", member.message),
+            ("fingerprint", member.fingerprint),
+            ("size", size),
+            ("operators", " ".join(member.operators)),
+            ("seen", moment(member.seen)),
+            ("case", str(case.folder or "")),
+            ("reduced", str(case.reduced or "")),
+            ("problem", case.problem),
+        ),
+    ]
+
+
+def graph(sheet: Sheet) -> list[Line]:
+    """The graph drawn, and its operators counted."""
+    found: list[Line] = [
+        ((f"{visible(rails[:80])}  ", "accent"), (one_line(label, 500), "")) for rails, label in sheet.graph
+    ]
+    found += [(), (("operators", "strong"),)]
+    found += [((f"{many:6}  ", "dim"), (one_line(name, 120), "")) for name, many in sheet.operators]
+    return found
+
+
+def inputs(sheet: Sheet) -> list[Line]:
+    """Inputs, and the outputs that were expected."""
+    found: list[Line] = []
+    for title, values in (("inputs", sheet.inputs), ("expected outputs", sheet.expected)):
+        found += [((title, "strong"),)] if values else []
+        for name, kind, text in values:
+            found += [
+                ((f"  {one_line(name, 80)}  ", "accent"), (one_line(kind, 120), "dim")),
+                ((f"    {one_line(text, 1000)}", ""),),
+            ]
+    return found or [(("it has no inputs", "dim"),)]
+
+
+def observed(observations: Sequence[Observation], problem: str, width: int) -> list[Line]:
+    """Observations side by side, as many columns as `width` cells have room for."""
+    if not observations:
+        return [((one_line(problem), "warn"),)]
+    across = max(1, (width - 13) // 26)
+    found: list[Line] = []
+    for begin in range(0, len(observations), across):
+        shown = observations[begin : begin + across]
+        room = max(12, (width - 13) // min(across, len(observations)) - 2)
+        for name, values in _table(shown):
+            if any(values):
+                wrapped = [_wrapped(value, room) for value in values]
+                for at in range(max(map(len, wrapped))):
+                    cells = [lines[at] if at < len(lines) else "" for lines in wrapped]
+                    tones = [_tone(name, value) for value in values]
+                    parts = [(f"{cell:{room}}  ", tone) for cell, tone in zip(cells, tones, strict=True)]
+                    found.append(((f"{name if not at else '':11}  ", "dim"), *parts))
+        found.append(())
+    return [*found, ((one_line(problem), "warn"),)] if problem else found
+
+
+def _table(shown: Sequence[Observation]) -> list[tuple[str, list[str]]]:
+    def row(name: str, values: Sequence[object]) -> tuple[str, list[str]]:
+        return name, [one_line(str(value), 300) for value in values]
+
+    return [
+        row("target", [f"{each.target} {each.version}" for each in shown]),
+        row("outcome", [each.outcome for each in shown]),
+        row("stage", [each.stage if each.outcome != "ok" else "" for each in shown]),
+        row("exception", [each.exception for each in shown]),
+        row("signal", [each.signal or "" for each in shown]),
+        row("message", [each.message for each in shown]),
+        row("seconds", [", ".join(f"{name} {spent:.3f}" for name, spent in each.seconds.items()) for each in shown]),
+        row("memory", [f"{each.peak_memory >> 20} MiB" if each.peak_memory else "" for each in shown]),
+        row("notes", ["; ".join(each.notes) for each in shown]),
+        row("hazards", ["; ".join(f"{each.rule} at {each.operator}" for each in one.hazards) for one in shown]),
+    ]
+
+
+def _tone(name: str, value: str) -> str:
+    if name == "target":
+        return "strong"
+    return {"ok": "good", "crash": "bad", "error": "bad", "hang": "bad"}.get(value, "") if name == "outcome" else ""
+
+
+def _wrapped(text: str, room: int, most: int = 6) -> list[str]:
+    cut = textwrap.wrap(text, room) or [""]
+    return cut if len(cut) <= most else [*cut[: most - 1], f"{cut[most - 1][: room - 1]}…"]
+
+
+def trace(observations: Sequence[Observation], components: Sequence[Component]) -> list[Line]:
+    """Every frame with what became of it, the message's template, then the raw text."""
+    if not observations:
+        return [(("nothing was observed", "dim"),)]
+    seen = observations[0]
+    template = next((part for part in components if part.name == "message"), None)
+    telling = read(seen.frames, _TELLING).names
+    found: list[Line] = [
+        (("frames, innermost first", "strong"), ("  + counts  · telling, but further out  - plumbing", "dim"))
+    ]
+    for frame in reversed(seen.frames[-300:]):
+        names = read((frame,), 1).names
+        sign, tone = ("-", "dim") if not names else ("+", "good") if names[0] in telling else ("·", "")
+        found.append(
+            (
+                (f"{sign} ", tone),
+                (one_line(names[0] if names else frame.function or frame.module, 160), tone),
+                (f"  {_place(frame)}", "dim"),
+            )
+        )
+    if not seen.frames:
+        found.append((("there is no frame", "dim"),))
+    if template is not None:
+        found += [(), (("message, normalised", "strong"),), (("+ " if template.kept else "- ", "good" if template.kept else "dim"), (one_line(template.value, 1000), "")), ((f"  {one_line(template.hint, 300)}", "dim"),)]  # fmt: skip
+    for title, text in (("message", seen.message), ("traceback", seen.traceback), ("log", seen.log)):
+        if text.strip():
+            found += [(), ((title, "strong"),), *lines_of(text)]
+    return found
+
+
+def _place(frame: Frame) -> str:
+    if frame.file:
+        return one_line(f"{frame.file}:{frame.line}", 200)
+    return one_line(f"{frame.module}+{frame.offset:#x} {frame.build_id[:12]}", 200) if frame.module else ""
+
+
+def why(components: Sequence[Component]) -> list[Line]:
+    """Every component of the fingerprint."""
+    head: Line = (("+ counts", "good"), ("   - does not count, and why", "dim"))
+    return [head, (), *component_lines(components)]
+
+
+def environment(case: CaseDetails, sheet: Sheet) -> list[Line]:
+    """Where the case comes from, and under which settings it ran."""
+    found = facts(*sheet.origin, width=28)
+    for each in case.observations:
+        found += [
+            (),
+            ((one_line(f"{each.target} {each.version}", 200), "strong"),),
+            *facts(*each.knobs.items(), width=28),
+        ]
+    return found

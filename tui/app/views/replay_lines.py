@@ -1,0 +1,48 @@
+"""What a replay said, as lines."""
+
+from contextlib import suppress
+from typing import Any
+
+from opsieve.tui.app.services.job_board import Job
+from opsieve.tui.app.views.rows_shown import facts
+from opsieve.tui.app.widgets.visible import Line, one_line, visible
+
+_TONES = {"pass": "good", "fail": "bad"}
+
+
+def replay_lines(job: Job | None) -> list[Line]:
+    """How a replay stands: waiting, its last words, or its verdict with a map of each output."""
+    if job is None:
+        return [(("R runs this case again, on its own target or another one", "dim"),)]
+    if not job.over:
+        return [((f"{job.state} …", "accent"),), ((one_line(job.said), "dim"),)]
+    told = job.told()
+    if job.state != "done" or not told:
+        return [((f"{job.state}", "bad"),), *(((one_line(line, 600), ""),) for line in list(job.log)[-20:])]
+    found: list[Line] = [((one_line(str(told.get("verdict", ""))), _TONES.get(str(told.get("verdict")), "warn")), (f"  {one_line(str(told.get('reason', '')), 600)}", "strong"))]  # fmt: skip
+    names = ("target", "version", "kind", "stage", "message", "blame")
+    found += facts(*((name, str(told.get(name, ""))) for name in names))
+    with suppress(TypeError, ValueError):
+        for target, version, outcome, seconds in told.get("outcomes", []):
+            found.append(
+                (
+                    (f"  {one_line(f'{target} {version}', 100)}: ", "dim"),
+                    (one_line(str(outcome), 40), ""),
+                    (f"  {float(seconds):.3f} s", "dim"),
+                )
+            )
+    for each in told.get("heats", []):
+        with suppress(KeyError, TypeError, ValueError):
+            found += _map(each, str(told.get("source", "")))
+    return found
+
+
+def _map(told: dict[str, Any], source: str) -> list[Line]:
+    worst = (
+        ""
+        if told["worst"] is None
+        else f", by at most {float(told['worst']):.4g} (allowed {float(told['within']):.4g})"
+    )
+    head = f"{told['output']} {told['shape']}: {100 * float(told['fraction']):.3g} % of the elements differ from {source}{worst}"
+    rows = [str(row) for row in told["rows"]]
+    return [(), ((one_line(head, 400), "strong"),), *(((f"  ▕{visible(row[:80])}▏", "bad"),) for row in rows)]

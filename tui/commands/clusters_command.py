@@ -1,0 +1,87 @@
+"""`opsieve clusters`: the bugs of a store, a page at a time."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from opsieve.tui.commands.store_table import JSON, STORE, cluster_facts, cluster_table, many, table
+
+SORTS = ("rank", "members", "last", "first", "size", "severity", "title", "id")
+GROUPINGS = ("kind", "stage", "status", "backend", "target", "pass", "rule")
+
+
+@click.command("clusters")
+@click.argument("words", nargs=-1, metavar="[FILTER]...")
+@STORE
+@click.option("--sort", type=click.Choice(SORTS), default="rank", show_default=True, help="In what order.")
+@click.option("--reverse", is_flag=True, help="In the opposite order.")
+@click.option("-n", "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Clusters at a time.")
+@click.option("--after", default="", help="Go on from the `next` of the page before.")
+@click.option("--group", "by", type=click.Choice(GROUPINGS), help="Count clusters by this instead.")
+@click.option("--aside", is_flag=True, help="List what is no bug (unsupported, environment) and what is flaky instead.")
+@JSON
+def command(
+    words: tuple[str, ...],
+    folder: Path,
+    sort: str,
+    reverse: bool,
+    limit: int,
+    after: str,
+    by: str | None,
+    aside: bool,
+    as_json: bool,
+) -> int:
+    """List clusters: failures believed to be one bug.
+
+    FILTER is words of the title, message or operators, and fields: kind:crash op:Pad target:onnxruntime status:new stage:compile
+    pass:NAME since:2d is:pinned id:c17; values with commas are alternatives, a - before a field negates (write -- before it).
+    """
+    from opsieve.triage.store.queries import Queries
+
+    text = " ".join(words)
+    with Queries(folder) as store:
+        if by is not None:
+            groups = store.groups(by, text)  # type: ignore[arg-type]
+            if as_json:
+                click.echo(json.dumps({"groups": [asdict(group) for group in groups]}))
+            else:
+                rows = [(group.clusters, group.members, group.value or "(none)") for group in groups]
+                table(("clusters", "failures", by), rows, right=("clusters", "failures"), wide=by)
+            return 0
+        if aside:
+            entries = store.aside()
+            if as_json:
+                click.echo(json.dumps({"aside": [asdict(entry) for entry in entries]}))
+            else:
+                shown_rows = [
+                    (entry.count, entry.verdict, entry.target[:24], f"{entry.case}  {entry.what}".strip())
+                    for entry in entries
+                ]
+                table(("tests", "verdict", "target", "what"), shown_rows, right=("tests",), wide="what")
+            return 0
+        page = store.clusters(text, sort=sort, reverse=reverse, after=after, limit=limit)  # type: ignore[arg-type]
+        counts = store.counts()
+    if as_json:
+        told = {
+            "clusters": [cluster_facts(row) for row in page.rows],
+            "total": page.total,
+            "next": page.next,
+            "failures": counts.failures,
+            "unsupported": counts.unsupported,
+            "environment": counts.environment,
+            "flaky": counts.flaky,
+            "unexplained": counts.unexplained,
+            "store": str(folder),
+        }
+        click.echo(json.dumps(told))
+        return 0
+    cluster_table(page.rows)
+    click.echo(
+        f"{len(page.rows)} of {many(page.total, 'cluster')}, {many(counts.failures, 'failure')}; apart: {counts.unsupported:,} unsupported,"
+        f" {counts.environment:,} environment, {counts.flaky:,} flaky"
+    )
+    if page.next:
+        click.echo(f"opsieve: more with --after '{page.next}'.", err=True)
+    return 0

@@ -1,0 +1,44 @@
+"""A folder of models as a corpus to mutate: loaded, checked, their inner types inferred in workers."""
+
+from pathlib import Path
+
+from opsieve.backends.workers.inference import typed
+from opsieve.backends.workers.workers import Workers
+from opsieve.gen.analysis.reading import Unreadable, read
+from opsieve.gen.data.inputs import seeded_inputs
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.files import reason
+from opsieve.gen.model.model import load_program
+from opsieve.gen.model.program import Program
+
+_MOST = 2000  # models of one corpus
+
+
+def corpus(folder: Path, workers: Workers) -> tuple[tuple[Program, ...], list[str]]:
+    """The models under a folder that can be mutated, in order of path, and one line for each that cannot, with the reason.
+
+    BadInput when the folder cannot be listed, or nothing in it can be mutated.
+    """
+    try:
+        paths = sorted(path for path in folder.rglob("*.onnx") if path.is_file())[:_MOST]
+    except OSError as error:
+        raise BadInput(f"the corpus {shown(folder, 160)} cannot be read: {reason(error)}") from None
+    loaded: list[Program] = []
+    refused: list[str] = []
+    for path in paths:
+        try:
+            loaded.append(Program(load_program(path).model, str(path.relative_to(folder))))
+        except BadInput as error:
+            refused.append(str(error))
+    found = []
+    for program, (model, _) in zip(loaded, typed(workers, loaded), strict=True):
+        try:
+            read(model, seeded_inputs(model, 0))
+        except (Unreadable, BadInput) as error:
+            refused.append(f"{shown(program.name, 160)} cannot be mutated, it has {shown(str(error), 120)}")
+            continue
+        found.append(Program(model.SerializeToString(deterministic=True), program.name))
+    if not found:
+        why = f"; {refused[0]}" if refused else ""
+        raise BadInput(f"the corpus {shown(folder, 160)} holds no model that can be mutated{why}")
+    return tuple(found), refused

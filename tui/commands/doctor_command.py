@@ -1,0 +1,65 @@
+"""`opsieve doctor`: which compilers are here, what they accept, how to install the others."""
+
+import json
+import platform
+import sys
+from dataclasses import asdict
+
+import click
+
+from opsieve import __version__
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(as_json: bool) -> None:
+    """Tell which compilers are installed, what they accept, and how to install the others.
+
+    Every figure is measured: each backend is imported in a worker of its own and given small models.
+    """
+    from opsieve.backends.releases.interpreters import find_interpreters
+    from opsieve.backends.releases.releases import ReleaseStore
+    from opsieve.backends.workers import native
+    from opsieve.backends.workers.probe_backend import examine
+    from opsieve.backends.workers.workers import Workers
+
+    with Workers() as workers:
+        backends = examine(workers)
+    pythons = [".".join(map(str, found.version)) for found in find_interpreters()]
+    shim = native.shim()
+    facts = {
+        "opsieve": __version__,
+        "python": platform.python_version(),
+        "platform": f"{sys.platform} {platform.machine()}",
+        "supported_platform": sys.platform == "linux" and platform.machine() == "x86_64",
+        "pythons_for_releases": pythons,
+        "release_store": str(ReleaseStore().root),
+        "native_frames": shim is not None,
+    }
+    if as_json:
+        click.echo(json.dumps({**facts, "backends": [asdict(item) for item in backends]}))
+        return
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(highlight=False)
+    for item in backends:
+        state = (
+            f"{item.version}, IR up to {item.newest_ir}, opset up to {item.newest_opset}" if item.version else "missing"
+        )
+        console.print(f"[bold]{item.name}[/bold]  [{'green' if item.version else 'red'}]{escape(state)}[/]")
+        for name, legal in item.options.items():
+            console.print(f"  {name}: {escape(', '.join(legal) if legal else 'any text')}", soft_wrap=True)
+        for sentence in item.lacks:
+            console.print(f"  lacks: {escape(sentence)}", soft_wrap=True)
+        if item.problem:
+            console.print(f"  {escape(item.problem)}", soft_wrap=True)
+            if item.install:
+                console.print(f"  install it with: {escape(item.install)}", soft_wrap=True)
+    console.print(
+        f"\nPythons for old releases: {', '.join(pythons)}. Releases are kept in {escape(str(facts['release_store']))}."
+    )
+    frames = "whole, by a small C shim" if shim else f"partly: {native.reason()}"
+    console.print(f"Native frames of a crash: {escape(frames)}.")
+    if not facts["supported_platform"]:
+        console.print("This platform is not supported: workers need Linux, releases and native frames Linux on x86-64.")

@@ -1,0 +1,62 @@
+"""`opsieve import`: cases out of what other tools left."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+
+PATH = click.Path(path_type=Path)
+
+
+@click.command("import")
+@click.argument("paths", nargs=-1, required=True, type=PATH)
+@click.option(
+    "-o", "--output", type=PATH, default=Path("opsieve-store/imported"), show_default=True, help="Where the cases go."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(paths: tuple[Path, ...], output: Path, as_json: bool) -> int:
+    """Take models and their values at PATHS, files or folders with anything in them, and write each as a case folder.
+
+    Tells what was taken, what was not, and why. Exit code 2 when nothing was.
+    """
+    from opsieve.gen.case.case import save
+    from opsieve.gen.case.import_folder import Left, gather
+    from opsieve.gen.model.bad_input import BadInput
+
+    taken: list[dict[str, Any]] = []
+    left: list[dict[str, str]] = []
+    used: Counter[str] = Counter()
+    for path in paths:
+        for found in gather(path):
+            if isinstance(found, Left):
+                left.append({"path": str(found.path), "reason": found.reason})
+                continue
+            parts = [part for part in (found.path.parent.name, found.path.stem) if part]
+            name = re.sub(r"[^A-Za-z0-9._-]", "_", "-".join(parts))[:80].lstrip(".-") or "case"
+            name = f"{name}-{found.case.program.digest[:8]}"
+            used[name] += 1  # one model with other values, or in another place
+            folder = output / (name if used[name] == 1 else f"{name}-{used[name]}")
+            try:
+                save(found.case, folder)
+            except BadInput as error:
+                left.append({"path": str(found.path), "reason": str(error)})
+                continue
+            expected = found.case.expected is not None
+            taken.append({"path": str(found.path), "kind": found.kind, "case": str(folder), "expected": expected})
+    if as_json:
+        click.echo(json.dumps({"taken": taken, "left": left}))
+    else:
+        for item in taken:
+            click.echo(_printable(f"{item['kind']:<16} {item['path']} -> {item['case']}"))
+        for item in left:
+            click.echo(_printable(f"{'not taken':<16} {item['path']}: {item['reason']}"))
+        kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(item["kind"] for item in taken).items())
+        click.echo(f"opsieve: {len(taken)} taken ({kinds or 'none'}), {len(left)} left", err=True)
+    return 0 if taken else 2
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)

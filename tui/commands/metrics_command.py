@@ -1,0 +1,151 @@
+"""`opsieve metrics`: how diverse the models in a folder are."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from opsieve.gen.metrics.summary import Metrics
+    from opsieve.gen.model.program import Program
+
+GROUP = 64  # models read before a worker is asked for their types, or so many bytes of them
+GROUP_BYTES = 64 << 20
+MOST_BARS = (
+    300  # the commonest operators in a plot: all of ai.onnx, and a hostile model's made-up names not without end
+)
+PATH = click.Path(path_type=Path)
+
+
+@click.command("metrics")
+@click.argument("folder", type=PATH)
+@click.option("--plot", type=PATH, help="Write plots as SVG into this folder.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(folder: Path, plot: Path | None, as_json: bool) -> int:
+    """Tell how diverse the models in FOLDER are, cases and folders inside it included.
+
+    Isra's eleven metrics over its corpus of 65 operators and over all of ai.onnx, NNSmith's operator instances and edges, HirFuzz's
+    three coverages, and how often every operator is met. What cannot be read is named and passed by.
+    """
+    from opsieve.backends.workers.inference import typed
+    from opsieve.backends.workers.workers import Workers
+    from opsieve.gen.metrics.summary import Metrics
+    from opsieve.gen.model.bad_input import BadInput, shown
+
+    if plot is not None and plot.exists() and not plot.is_dir():
+        raise BadInput(f"--plot {shown(plot, 200)} is there already and is no folder; choose another place")
+    metrics = Metrics()
+    skipped: list[dict[str, str]] = []
+    untyped: list[dict[str, str]] = []
+    with Workers() as workers:
+        for group in _groups(folder, skipped):
+            answers = typed(workers, [program for _, program in group])
+            for (path, _), (model, problem) in zip(group, answers, strict=True):
+                metrics.add(model)
+                if problem:
+                    untyped.append({"path": str(path), "reason": problem})
+    for item in skipped:
+        click.echo(_printable(f"opsieve: passed by {item['path']}: {item['reason']}"), err=True)
+    for item in untyped:
+        click.echo(_printable(f"opsieve: types not inferred of {item['path']}: {item['reason']}"), err=True)
+    if not metrics.coverage.models:
+        raise BadInput(f"there is no model that can be read in {shown(folder, 200)}; give a folder with .onnx files")
+    told = {**metrics.report(), "skipped": skipped, "untyped": untyped}
+    told["plots"] = [] if plot is None else _draw(metrics, told, plot)
+    if as_json:
+        click.echo(json.dumps(told))
+    else:
+        _print(told)
+    return 0
+
+
+def _groups(folder: Path, skipped: list[dict[str, str]]) -> Iterator[list[tuple[Path, "Program"]]]:
+    """The models at `folder`, in the order of paths, some at a time; what cannot be read goes to `skipped`."""
+    from opsieve.gen.model.bad_input import BadInput
+    from opsieve.gen.model.model import load_program
+
+    group: list[tuple[Path, Program]] = []
+    size = 0
+    for path in _models(folder):
+        try:
+            program = load_program(path)
+        except BadInput as error:
+            skipped.append({"path": str(path), "reason": str(error)})
+            continue
+        group.append((path, program))
+        size += len(program.model)
+        if len(group) == GROUP or size > GROUP_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _models(folder: Path) -> Iterator[Path]:
+    """Every `.onnx` file at or below `folder`, in the order of paths; links to folders are not followed."""
+    from opsieve.gen.model.bad_input import BadInput, shown
+    from opsieve.gen.model.files import is_folder
+
+    if not is_folder(folder):
+        if not os.path.lexists(folder):
+            raise BadInput(f"there is no folder {shown(folder, 200)}")
+        yield folder
+        return
+    for here, inner, files in os.walk(folder):
+        inner.sort()
+        yield from (Path(here) / name for name in sorted(files) if name.endswith(".onnx"))
+
+
+def _draw(metrics: "Metrics", told: dict[str, Any], folder: Path) -> list[str]:
+    """The plots, written into `folder`; their paths."""
+    from opsieve.gen.metrics.plots import bar_plot, line_plot
+    from opsieve.gen.model.bad_input import BadInput, shown
+    from opsieve.gen.model.files import reason
+
+    growth = enumerate(metrics.growth, 1)
+    lines: dict[str, list[tuple[float, float]]] = {"operator instances": [(0, 0)], "operator edges": [(0, 0)]}
+    for models, (instances, edges) in growth:
+        lines["operator instances"].append((models, instances))
+        lines["operator edges"].append((models, edges))
+    plots = {
+        "growth.svg": line_plot("Distinct instances and edges by number of models", "models", "distinct", lines),
+        "operators.svg": bar_plot("Nodes by operator", dict(list(told["frequencies"].items())[:MOST_BARS])),
+        "families.svg": bar_plot("Nodes by family", {name: item["nodes"] for name, item in told["families"].items()}),
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, svg in plots.items():
+            (folder / name).write_text(svg, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise BadInput(f"cannot write plots into {shown(folder, 200)}: {reason(error)}") from None
+    return [str(folder / name) for name in plots]
+
+
+def _print(told: dict[str, Any]) -> None:
+    click.echo(f"{told['models']} models, {told['nodes']} nodes, {told['operators']} operators")
+    click.echo(
+        f"{told['instances']} operator instances, {told['edges']} operator edges"
+        f" ({told['edges_without_glue']} without casts, shapes and the like)"
+    )
+    click.echo("HirFuzz: " + ", ".join(f"{name} {count}" for name, count in told["hirfuzz"].items()))
+    click.echo(f"{'Isra':<16}{'65 operators':>14}{'all':>10}")
+    for name, value in told["isra"].items():
+        click.echo(f"{name:<16}{value:>14.4g}{told['isra_all'][name]:>10.4g}")
+    click.echo(f"{'family':<16}{'nodes':>8}{'operators':>12}{'least':>8}{'most':>8}")
+    for name, item in told["families"].items():
+        if item["of"] or item["nodes"]:
+            met = f"{item['operators']}/{item['of']}" if item["of"] else str(item["operators"])
+            click.echo(f"{name:<16}{item['nodes']:>8}{met:>12}{item['least']:>8}{item['most']:>8}")
+    ratio = told["spread"]
+    click.echo(
+        f"most to least frequent: operators {ratio['operators']:.1f} to 1, families {ratio['families']:.1f} to 1"
+    )
+    for path in told["plots"]:
+        click.echo(_printable(f"wrote {path}"))
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)

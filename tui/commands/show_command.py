@@ -1,0 +1,151 @@
+"""`opsieve show`: one cluster, or one case, and why it is where it is."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from opsieve.tui.commands.store_table import JSON, STORE, cluster_facts, day, printable, table
+
+if TYPE_CHECKING:
+    from opsieve.triage.fingerprint.fingerprint import Component
+    from opsieve.triage.store.queries import Queries
+    from opsieve.triage.store.rows import CaseDetails, FingerprintRow
+
+_MEMBERS = 10
+
+
+@click.command("show")
+@click.argument("name", metavar="CLUSTER|CASE")
+@STORE
+@click.option("--why", is_flag=True, help="Every component of the fingerprint: what counts, what does not, and why.")
+@click.option("-n", "--members", "limit", type=click.IntRange(1, 1000), default=_MEMBERS, show_default=True)
+@click.option("--after", default="", help="Members behind the `next` of the page before.")
+@JSON
+def command(name: str, folder: Path, why: bool, limit: int, after: str, as_json: bool) -> int:
+    """Show a cluster (c17, or a fingerprint) with its members, relatives and history, or a case (its folder, or CAMPAIGN:TEST:TARGET)."""
+    from opsieve.triage.store.queries import Queries
+
+    with Queries(folder) as store:
+        if "/" in name or ":" in name:
+            details = store.case(name)
+            if as_json:
+                click.echo(json.dumps(_case_facts(details)))
+            else:
+                _print_case(details, why)
+            return 0
+        told, fingerprints = _cluster_facts(store, name, limit, after)
+    if as_json:
+        click.echo(json.dumps(told))
+    else:
+        _print_cluster(told, fingerprints, why)
+    return 0
+
+
+def _cluster_facts(
+    store: "Queries", name: str, limit: int, after: str
+) -> tuple[dict[str, Any], "Sequence[FingerprintRow]"]:
+    row, fingerprints = store.cluster(name), store.fingerprints(name)
+    members = store.members(name, limit=limit, after=after)
+    told = {
+        **cluster_facts(row),
+        "prints": [asdict(each) for each in fingerprints],
+        "cases": [{**asdict(member), "name": member.name} for member in members.rows],
+        "next": members.next,
+        "related": [
+            {"id": each.cluster.id, "title": each.cluster.title, "score": each.score, "reason": each.reason}
+            for each in store.related(name)
+        ],
+        "history": [asdict(decision) for decision in store.history(name, 20)],
+    }
+    return told, fingerprints
+
+
+def _case_facts(details: "CaseDetails") -> dict[str, Any]:
+    return {
+        **asdict(details.member),
+        "name": details.member.name,
+        "cluster": details.cluster,
+        "case": str(details.folder or ""),
+        "reduced_case": str(details.reduced or ""),
+        "components": [asdict(part) for part in details.components],
+        "problem": details.problem,
+    }
+
+
+def _print_cluster(told: dict[str, Any], fingerprints: "Sequence[FingerprintRow]", why: bool) -> None:
+    click.echo(click.style(f"{told['id']}  {printable(told['title'])}", bold=True))
+    smallest = f"{told['reduced']} nodes, reduced" if told["reduced"] is not None else f"{told['nodes']} nodes"
+    rule = f" (rule {told['rule']})" if told["rule"] else ""
+    _facts(
+        ("status", f"{told['status']}{rule}{', pinned' if told['pinned'] else ''} {told['issue']}"),
+        ("kind", f"{told['kind']} at {told['stage']}" if told["stage"] else told["kind"]),
+        ("failures", f"{told['members']:,} of {told['fingerprints']} fingerprints"),
+        ("seen", f"{day(told['first_seen'])} to {day(told['last_seen'])}"),
+        ("targets", ", ".join(told["targets"])),
+        ("smallest", f"{smallest}: {' '.join(told['operators'])}"),
+        ("guilty pass", told["guilty_pass"]),
+        ("first bad", told["first_bad"]),
+        ("note", told["note"]),
+    )
+    for each in fingerprints:
+        click.echo(f"\n{each.key}  {each.count:,} failures; {printable(each.why)}")
+        if why:
+            print_components(each.components)
+    click.echo()
+    table(
+        ("member", "nodes", "target", "version"),
+        [
+            (case["name"], case["nodes"] if case["reduced"] is None else f"{case['reduced']} of {case['nodes']}", case["target"][:24], case["version"][:12])
+            for case in told["cases"]
+        ],
+        right=("nodes",),
+        wide="member",
+    )  # fmt: skip
+    if told["members"] > len(told["cases"]):
+        more = f"; more with --after '{told['next']}'" if told["next"] else ""
+        click.echo(f"{len(told['cases'])} of {told['members']:,} members{more}")
+    for each in told["related"]:
+        click.echo(printable(f"looks like {each['id']} ({each['score']}): {each['title'][:80]}; {each['reason']}"))
+    for decision in told["history"]:
+        undone = "" if decision["state"] == "done" else f" ({decision['state']})"
+        click.echo(f"{day(decision['at'])}  {printable(decision['text'])}{undone}")
+
+
+def _print_case(details: "CaseDetails", why: bool) -> None:
+    member = details.member
+    click.echo(click.style(f"{member.name}  {details.cluster}", bold=True))
+    _facts(
+        ("verdict", f"{member.verdict}: {member.reason}"),
+        ("kind", f"{member.kind} at {member.stage}" if member.stage else member.kind),
+        ("target", f"{member.target} {member.version}"),
+        ("message", member.message[:600]),
+        ("blame", member.blame),
+        ("fingerprint", member.fingerprint),
+        ("nodes", str(member.nodes) if member.reduced is None else f"{member.reduced} of {member.nodes}"),
+        ("operators", " ".join(member.operators)),
+        ("seen", day(member.seen)),
+        ("case", str(details.folder or "")),
+        ("reduced", str(details.reduced or "")),
+        ("observed", details.problem or ", ".join(f"{seen.target}: {seen.outcome}" for seen in details.observations)),
+    )
+    if why:
+        click.echo()
+        print_components(details.components)
+
+
+def print_components(components: "Sequence[Component]") -> None:
+    """Every component of a fingerprint: whether it counts, and why."""
+    rows = [("+" if part.kept else "-", part.name, part.value, part.hint) for part in components]
+    for sign, name, value, hint in rows:
+        click.echo(f"  {sign} {name:12} {printable(value)[:200]}")
+        click.echo(click.style(f"      {'counts' if sign == '+' else 'does not count'}: {printable(hint)}", dim=True))
+
+
+def _facts(*facts: tuple[str, str]) -> None:
+    for name, value in facts:
+        if value.strip():
+            click.echo(f"  {name:12} {printable(value)}")

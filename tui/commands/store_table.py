@@ -1,0 +1,100 @@
+"""What the commands on a store share: the option that names it, tables of 80 columns, text that cannot act on a terminal."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from opsieve.triage.store.rows import ClusterRow
+
+STORE = click.option(
+    "--store",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=Path("opsieve-store"),
+    show_default=True,
+    help="The store.",
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+def printable(text: str) -> str:
+    """Text on one line, what is not printable as spaces: control codes, line ends, changes of direction."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def many(count: int, what: str) -> str:
+    """`1 cluster`, `1,200 clusters`."""
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = (), wide: str = ""
+) -> None:
+    """Print rows; the column `wide` takes what is left of the width and is cut, with a sign, where it does not fit."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold", expand=bool(wide))
+    for column in columns:
+        made.add_column(
+            column,
+            justify="right" if column in right else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            ratio=1 if column == wide else None,
+        )
+    for row in rows:
+        made.add_row(*(Text(printable(str(cell)), overflow="ellipsis", no_wrap=True) for cell in row))
+    console.print(made)
+
+
+def cluster_table(rows: "Sequence[ClusterRow]") -> None:
+    """Print clusters; `nodes` are those of the smallest case, reduced where one is."""
+    table(
+        ("id", "status", "kind", "failures", "nodes", "title"),
+        [
+            (f"{row.id}{'*' if row.pinned else ''}", row.status, row.kind, row.members, row.nodes if row.reduced is None else row.reduced, row.title)
+            for row in rows
+        ],
+        right=("failures", "nodes"),
+        wide="title",
+    )  # fmt: skip
+
+
+def day(seconds: float) -> str:
+    """A time as a day and a minute of UTC; "" when nobody knows."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M") if 0 < seconds < 1e11 else ""
+
+
+def cluster_facts(row: "ClusterRow") -> dict[str, Any]:
+    """A cluster with the keys of docs/cli.md."""
+    return {
+        "id": row.id,
+        "title": row.title,
+        "kind": row.kind,
+        "stage": row.stage,
+        "status": row.status,
+        "members": row.members,
+        "representative": row.representative,
+        "targets": list(row.targets),
+        "operators": list(row.operators),
+        "guilty_pass": row.guilty_pass,
+        "first_bad": row.first_bad,
+        "backend": row.backend,
+        "issue": row.issue,
+        "note": row.note,
+        "rule": row.rule,
+        "pinned": row.pinned,
+        "fingerprints": row.fingerprints,
+        "nodes": row.nodes,
+        "reduced": row.reduced,
+        "severity": row.severity,
+        "first_seen": row.first_seen,
+        "last_seen": row.last_seen,
+    }

@@ -1,0 +1,251 @@
+"""`opsieve triage`: a round over a store, or over a log of another tool."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from opsieve.tui.commands.store_table import JSON, cluster_table, many, printable, table
+
+PATH = click.Path(path_type=Path)
+_FIRST = 10  # clusters that a round shows
+_TITLE = 60  # characters of a cluster's title beside what moves
+_APART = 3  # entries of what is no bug
+
+
+@click.command("triage")
+@click.argument("place", metavar="[STORE]", type=PATH, required=False)
+@click.option("--store", "folder", type=PATH, default=Path("opsieve-store"), show_default=True, help="The store, too.")
+@click.option("--logs", type=PATH, help="Instead: cluster the failure records of a file (.jsonl, .jsonl.gz, text).")
+@click.option("--reduce", "reduce_", is_flag=True, help="Reduce cases first, and tell failures apart by what is left.")
+@click.option(
+    "--budget",
+    type=click.FloatRange(1, 604800),
+    default=600.0,
+    show_default=True,
+    help="Seconds that --reduce may take.",
+)
+@click.option(
+    "--members",
+    type=click.IntRange(1, 50),
+    default=1,
+    show_default=True,
+    help="Cases of a fingerprint that --reduce takes.",
+)
+@click.option("--refingerprint", is_flag=True, help="Compute every fingerprint anew by the rules of this opsieve.")
+@click.option("--dry-run", is_flag=True, help="With --refingerprint: only tell what would move.")
+@click.option("--offline", is_flag=True, help="Install no release; use those that are there.")
+@JSON
+def command(
+    place: Path | None,
+    folder: Path,
+    logs: Path | None,
+    reduce_: bool,
+    budget: float,
+    members: int,
+    refingerprint: bool,
+    dry_run: bool,
+    offline: bool,
+    as_json: bool,
+) -> int:
+    """Rank the clusters of a STORE, match the rules of known bugs in STORE/known, take up what reduce and bisect found.
+
+    Nothing that a person decided is changed. Exit code 2 when a rule cannot be used.
+    """
+    if logs is not None:
+        return _logs(logs, as_json)
+    folder = place or folder
+    from opsieve.gen.model.bad_input import BadInput
+    from opsieve.triage.review.review import review
+    from opsieve.triage.store.queries import Queries, bring_up
+
+    if dry_run and not refingerprint:
+        raise click.UsageError("--dry-run belongs to --refingerprint")
+    bring_up(folder)
+    moved: dict[str, Any] = {}
+    if refingerprint:
+        moved["moves"] = _refingerprint(folder, dry_run)
+        if dry_run:
+            _print_moves(moved["moves"], as_json)
+            return 0
+    if reduce_:
+        moved |= _reduce(folder, budget, members, offline)
+    done = review(folder)
+    if done.evidence and not refingerprint:
+        try:
+            moved["moves"] = _refingerprint(folder, False, list(done.evidence))
+            done = review(folder) if moved["moves"] else done
+        except BadInput as error:  # a campaign holds the store; the rest of the round is as good without
+            click.echo(f"opsieve: fingerprints stay as they are for now: {error}.", err=True)
+    with Queries(folder) as store:
+        counts, rules, aside = store.counts(), store.rules(), store.aside(most=10)
+        first = store.clusters(limit=_FIRST)
+    for problem in done.problems:
+        click.echo(f"opsieve: {printable(problem)}.", err=True)
+    told: dict[str, Any] = {
+        **asdict(counts),
+        "rules": [asdict(rule) for rule in rules],
+        "explained": done.explained,
+        "aside": [asdict(entry) for entry in aside],
+        **moved,
+        "problems": list(done.problems),
+        "store": str(folder),
+    }
+    if as_json:
+        click.echo(json.dumps(told))
+    else:
+        if moved.get("moves"):
+            _print_moves(moved["moves"], as_json)
+        click.echo(_text(told))
+        cluster_table(first.rows)
+        if first.next:
+            click.echo(
+                f"  and {first.total - len(first.rows):,} more: opsieve clusters --store {printable(str(folder))}"
+            )
+    return 2 if done.problems else 0
+
+
+def _refingerprint(folder: Path, dry_run: bool, places: list[str] | None = None) -> list[dict[str, Any]]:
+    """What moves, or would; a case that cannot be read is told on stderr and stays."""
+    from opsieve.triage.review.refingerprint import refingerprint
+    from opsieve.triage.store.store import Store
+
+    with Store(folder) as store:
+        titles = dict(store.connection.execute("SELECT id, title FROM clusters").fetchall())
+        outcome = refingerprint(store.connection, folder, places=places, dry_run=dry_run)
+    for problem in outcome.problems[:20]:
+        click.echo(f"opsieve: {printable(problem)}.", err=True)
+    return [
+        {
+            "failures": len(group.rows),
+            "fingerprint": group.key,
+            "to": group.to_key,
+            "cluster": f"c{group.cluster}",
+            "to_cluster": f"c{group.to_cluster}" if group.to_cluster else "new",
+            "reason": group.reason,
+            "title": titles.get(group.cluster, ""),
+            "to_title": titles.get(group.to_cluster, ""),
+            "differences": [asdict(part) for part in apart],
+        }
+        for group, apart in zip(outcome.groups, outcome.differences, strict=True)
+    ]
+
+
+def _print_moves(moves: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"moves": moves}))
+        return
+    for move in moves:
+        if move["cluster"] != move["to_cluster"]:
+            for indent, line in _move_lines(move):
+                click.echo(" " * indent + printable(line))
+    total = sum(move["failures"] for move in moves)
+    away = sum(move["failures"] for move in moves if move["cluster"] != move["to_cluster"])
+    stay = total - away
+    click.echo(
+        f"{many(total, 'kept failure')} {'gets' if total == 1 else 'get'} another fingerprint: {stay:,}"
+        f" {'stays' if stay == 1 else 'stay'} in their cluster, {away:,} {'goes' if away == 1 else 'go'} to another"
+    )
+
+
+def _move_lines(move: dict[str, Any]) -> Iterator[tuple[int, str]]:
+    """What goes where and why, and what it was told by before and is now: lines, each with its indent."""
+    to = f"{move['to_cluster']} ({move['to_title'][:_TITLE]})" if move["to_title"] else "a new cluster"
+    yield 0, f"{move['failures']} of {move['cluster']} ({move['title'][:_TITLE]}) to {to}: {move['reason']}"
+    if not move["differences"]:
+        yield 4, "all that counts is as it was, but for the version of the rules"
+    for part in move["differences"]:
+        name = part["name"]
+        if not part["after"]:
+            yield 4, f"{name} counts no more: {part['before']}"
+        elif not part["before"]:
+            yield 4, f"{name} counts now: {part['after']}"
+        else:
+            yield 4, f"{name} was {part['before']}"
+            yield 6 + len(name), f"is {part['after']}"
+
+
+def _reduce(folder: Path, budget: float, members: int, offline: bool) -> dict[str, Any]:
+    from opsieve.triage.review.review import review
+    from opsieve.triage.store.candidates import candidates
+    from opsieve.triage.store.index_file import joined
+    from opsieve.tui.commands.triage_reduce import Reduced, reduce_all
+
+    def say(text: str) -> None:
+        click.echo(f"opsieve: {printable(text)}", err=True)
+
+    review(folder)  # the order in which to reduce
+    with joined(folder) as connection:
+        wanted = candidates(connection, members)
+    clusters = {candidate.place: candidate.cluster for candidate in wanted}
+    done: dict[str, Reduced] = {}
+    say(f"{many(len(wanted), 'case')} to reduce in {budget:g} s")
+    try:
+        for one in reduce_all(folder, wanted, budget, offline):
+            done[one.case] = one
+            after = "" if one.nodes_after is None else f" to {one.nodes_after}"
+            why = f": {one.message}" if one.message else ""
+            what = f"{clusters[one.case]} {one.case} {one.answer}, {one.nodes_before}{after} nodes in {one.seconds:.1f} s{why}"
+            say(f"[{len(done)}/{len(wanted)}] {what}")
+    except KeyboardInterrupt:
+        say("what was reduced so far is kept; the next opsieve triage takes it up")
+        raise
+    answers = Counter(one.answer for one in done.values())
+    left = len(wanted) - len(done) + answers["unfinished"]
+    told = [f"{count} {answer}" for answer, count in answers.items() if answer != "unfinished"]
+    told += [f"{left} left; the same command goes on"] * bool(left)
+    if wanted:
+        say(", ".join(told))
+    return {"reductions": [asdict(one) for one in done.values()], "left": left}
+
+
+def _text(told: dict[str, Any]) -> str:
+    kinds = ", ".join(
+        f"{count:,} {kind} in {told['clusters_by_kind'][kind]:,}" for kind, count in told["failures_by_kind"].items()
+    )
+    status = ", ".join(f"{count:,} {name}" for name, count in told["by_status"].items())
+    apart = told["aside"][:_APART]
+    lines = [
+        f"{many(told['failures'], 'failure')} of {many(told['tests'], 'test')} in {many(told['clusters'], 'cluster')}: {kinds or 'none'}",
+        f"clusters: {status or 'none'}",
+        f"apart: {told['unsupported']:,} unsupported, {told['environment']:,} environment, {told['flaky']:,} flaky",
+    ]
+    lines += [
+        f"  {entry['count']:,} {entry['verdict']}: {entry['target']}: {printable(entry['what'])[:90]}"
+        for entry in apart
+    ]
+    if len(told["aside"]) > len(apart):
+        lines.append("  ... (opsieve clusters --aside)")
+    if told["rules"]:
+        lines.append(f"rules explain {told['explained']:,} failures, none {told['unexplained']:,}")
+        lines += [f"  {rule['count']:,} {rule['name']}: {printable(rule['title'])[:90]}" for rule in told["rules"]]
+    return "\n".join(lines)
+
+
+def _logs(path: Path, as_json: bool) -> int:
+    """Records without models: every one is assigned to a cluster."""
+    from opsieve.triage.external.external_logs import read_and_cluster
+
+    found = read_and_cluster(path)
+    for number, why in found.skipped[:20]:
+        click.echo(f"opsieve: record {number} is left out: {printable(why)}.", err=True)
+    if as_json:
+        told = {
+            "assignments": [asdict(one) for one in found.assignments],
+            "skipped": [{"number": number, "why": why} for number, why in found.skipped],
+        }
+        click.echo(json.dumps(told))
+        return 0
+    found_in: dict[str, tuple[int, str, str]] = {}
+    for one in found.assignments:
+        found_in[one.cluster] = (found_in.get(one.cluster, (0, "", ""))[0] + 1, one.kind, one.title)
+    rows = sorted(((count, kind, title) for count, kind, title in found_in.values()), key=lambda row: (-row[0], row[2]))
+    table(("failures", "kind", "title"), rows, right=("failures",), wide="title")
+    click.echo(
+        f"{many(len(found.assignments), 'failure')} in {many(len(rows), 'cluster')}; {many(len(found.skipped), 'record')} left out"
+    )
+    return 0
