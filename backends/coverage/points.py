@@ -1,0 +1,136 @@
+"""Where probes stand in a library: at the entries of its functions, or at its basic blocks; kept by build-id.
+
+Blocks are found by a linear sweep over each function: its entry, targets of its jumps, what follows a jump or a return. Code that
+only a jump table reaches gets no block of its own. A function that cannot be swept to its end has its entry alone.
+"""
+
+import hashlib
+import importlib
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from opsieve.backends.coverage.elf import Addresses, Library, Unreadable
+from opsieve.backends.coverage.sources import source_files
+from opsieve.gen.bad_input import BadInput
+
+GRANULARITIES = ("functions", "blocks")
+_EDITION = 1  # of what is kept; another one is made again
+_TRAP = 0xCC
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """The probes of one library: addresses in it (i64, ascending), and the file that a worker reads them from.
+
+    The file holds the addresses as u32 and then the byte that stands at each.
+    """
+
+    library: Path
+    build_id: str
+    granularity: str
+    addresses: Addresses
+    file: Path
+
+
+def points_of(path: Path, granularity: str, cache: Path, root: str = "") -> Points:
+    """The probes of a library, from the folder `cache` where it has them.
+
+    With `root`, the beginning of its own source files' paths, only the stretch of code between the first and the last function that
+    names such a file: what is linked in statically behind it is left out. Unreadable for a library that cannot be traced, BadInput
+    where blocks are asked for without capstone.
+    """
+    library = Library(path)
+    identity = library.build_id or hashlib.sha256(path.read_bytes()).hexdigest()[:40]
+    name = hashlib.sha256(f"{_EDITION} {root}".encode()).hexdigest()[:8]
+    file = cache / f"{identity}-{granularity}-{name}.points"
+    if not file.exists():
+        starts, sizes = own_functions(library, root)
+        found = starts if granularity == "functions" else _blocks(library, starts, sizes)
+        stands = library.bytes_of(".text")[found - library.text.address]
+        found, stands = found[stands != _TRAP], stands[stands != _TRAP]
+        if len(found) and found[-1] >= 1 << 32:
+            raise Unreadable(f"{path.name} is too large")
+        _keep(file, found.astype("<u4").tobytes() + stands.tobytes())
+    data = file.read_bytes()
+    addresses = np.frombuffer(data, "<u4", len(data) // 5).astype(np.int64)
+    return Points(path, identity, granularity, addresses, file)
+
+
+def own_functions(library: Library, root: str) -> tuple[Addresses, Addresses]:
+    """Addresses and sizes of the functions from the first to the last that names a source file under `root`; "": all."""
+    starts, sizes = library.functions
+    if not root:
+        return starts, sizes
+    named = [at for at, file in source_files(library).items() if file.startswith(root)]
+    if not named:
+        return starts, sizes
+    inside = (starts >= min(named)) & (starts <= max(named))
+    return starts[inside], sizes[inside]
+
+
+def unstable_file(points: Points) -> Path:
+    """Where the probes are kept that come and go between equal runs."""
+    return points.file.with_suffix(".unstable")
+
+
+def unstable(points: Points) -> npt.NDArray[np.int64]:
+    """Positions in `points.addresses` of the probes that were seen to come and go between equal runs, ascending."""
+    try:
+        found = np.frombuffer(unstable_file(points).read_bytes(), "<u4").astype(np.int64)
+    except (FileNotFoundError, ValueError):
+        return np.zeros(0, np.int64)
+    return found[found < len(points.addresses)]
+
+
+def add_unstable(points: Points, positions: npt.NDArray[np.int64]) -> None:
+    """Keep more probes as unstable."""
+    both = np.union1d(unstable(points), positions).astype("<u4")
+    _keep(unstable_file(points), both.tobytes())
+
+
+def _keep(file: Path, data: bytes) -> None:
+    """Written at once or not at all: other processes read it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=file.parent)
+    with os.fdopen(handle, "wb") as out:
+        out.write(data)
+    Path(name).replace(file)
+
+
+def _blocks(library: Library, starts: Addresses, sizes: Addresses) -> Addresses:
+    try:
+        capstone: Any = importlib.import_module("capstone")  # an extra: no types where it is not installed
+    except ImportError:
+        raise BadInput(
+            "coverage of blocks needs capstone (pip install 'opsieve[coverage]'); functions need nothing"
+        ) from None
+    reader = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+    text, base = library.bytes_of(".text"), library.text.address
+    found: list[int] = []
+    for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
+        code = text[start - base : start - base + size].tobytes()
+        found += leaders(reader.disasm_lite(code, start), start, start + size)
+    return np.unique(np.array(found, np.int64))
+
+
+def leaders(code: Iterator[tuple[int, int, str, str]] | Any, start: int, end: int) -> list[int]:
+    """Where blocks begin in one function, given (address, size, mnemonic, operands) of its instructions."""
+    first_bytes, found = set(), {start}
+    follows, last = False, start
+    for address, size, name, operands in code:
+        first_bytes.add(address)
+        last = address + size
+        if follows:
+            found.add(address)
+        jumps = name[0] == "j" or name.startswith("loop")
+        follows = jumps or name.startswith("ret")
+        if jumps and operands.startswith("0x") and start <= (target := int(operands, 16)) < end:
+            found.add(target)
+    return sorted(found & first_bytes) if last == end else [start]

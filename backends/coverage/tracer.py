@@ -1,0 +1,202 @@
+"""Probes in the native code of this process: which functions or blocks were reached, at no cost once they were.
+
+Loaded by the zygote and its workers (`child.py`), never by the main process: the standard library and ctypes only, Python 3.8. x86-64 Linux.
+
+This is coverage-guided tracing (Nagy and Hicks, "Full-speed Fuzzing", S&P 2019) inside the process: an int3 stands at each point and
+goes at the first hit. Where the points are is the main process's business (`points.py`); here they are a file. Two things are shared
+memory, so that what a worker reached is known however it ends: `hits`, one byte a probe for the whole campaign, and a worker's own
+`notes`, the numbers of the probes in the order in which it reached them.
+"""
+
+# ruff: noqa: UP006, UP031, UP035 -- runs under Python 3.8 too
+
+import ctypes
+import mmap
+import os
+import signal
+from typing import Dict, List, Sequence, Tuple
+
+REGIONS = 16  # as in trap.c
+HEAD = 4096  # bytes before the notes: how many there are, traps, foreign traps
+NEW = 0x80000000  # a note's top bit: no worker of the campaign had been there before
+PAGE = 4096
+# Compiled from trap.c: `python -m opsieve.backends.coverage.machine_code` prints these.
+TRAP = bytes.fromhex(
+    "41564989d1415541545589fd5349bb8877665544332211488b82a80000004c8d40ff498b4310f04883400801498b134885d2"
+    "747b498d433831db4c3b000f82cd0000004c3940080f82c30000004c8d2cdd000000004589c231c94c89e84829d8498d3cc3"
+    "4c8b7748442b57304c89f2eb1f0f1f8000000000488d04114c8b675048d1e8453914840f829b0000004889c24839d172e34c"
+    "39f174154929dd4b8d04eb488b50504439148a0f84a1000000498b4310f04883401001498b43284883f801777548c74424e0"
+    "00000000488d7424e031d241ba0800000048c74424e800000000b80d000000bf0500000048c74424f00000000048c74424f8"
+    "000000000f054d8981a80000005b5d415c415d415ec34883c3014883c0384839da0f8519ffffffeb8c0f1f440000488d4801"
+    "e95fffffff0f1f80000000005b89ef4c89ca5d415c415d415effe0660f1f840000000000488b50580fb6140a80facc0f844e"
+    "ffffff4186104d8981a800000080facc7597034860498b7308b80100000089ca86041689ca81ca0000008084c0498b43100f"
+    "44caba01000000f0480fc110493b53200f8361ffffff498b4318890c90e955ffffff"
+)
+PLANT = bytes.fromhex(
+    "4c8b0f4d85c90f84ab000000554989f2488d4f3031ed534531c94889fb0f1f0048837918004c8b014c8b5b08488b5130746e"
+    "31c04901d3eb1b0f1f80000000004080ffcc75044983c1014883c001483b4118734c488b5120488b71288b14820fb634064c"
+    "01c24080fecc74de0fb63a4d85d2740741803c0300750d4038fe75c0c602ccebc10f1f004080ffcc75bc4088324883c00148"
+    "3b411872b90f1f4400004883c5014883c138483b2b0f826fffffff4c89c85b5dc34c89c8c3"
+)
+CLEAR = bytes.fromhex(
+    "48833f00744b488d4f304531c00f1f0031c04883791800742b0f1f8000000000488b51208b1482480311803acc750b488b71"
+    "280fb634064088324883c001483b411872dc4983c0014883c1384c3b0772bfc3"
+)
+STATE_MARK = bytes.fromhex("8877665544332211")  # where TRAP has the address of its state
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+class Region(ctypes.Structure):
+    """`struct region` of trap.c."""
+
+    _fields_ = [(name, ctypes.c_uint64) for name in ("base", "first", "last", "count", "points", "bytes", "index")]
+
+
+class State(ctypes.Structure):
+    """`struct state` of trap.c."""
+
+    _fields_ = [
+        *((name, ctypes.c_uint64) for name in ("regions", "hits", "counts", "notes", "room", "earlier")),
+        ("region", Region * REGIONS),
+    ]
+
+
+class Action(ctypes.Structure):
+    """glibc's `struct sigaction` on x86-64."""
+
+    _fields_ = [
+        ("handler", ctypes.c_void_p),
+        ("mask", ctypes.c_ulong * 16),
+        ("flags", ctypes.c_int),
+        ("restorer", ctypes.c_void_p),
+    ]
+
+
+class Tracer:
+    """The probes of this process, and of what it forks.
+
+    `hits` is the descriptor of a file with a byte for each of `total` probes.
+    """
+
+    def __init__(self, hits: int, total: int):
+        self.total = total
+        block = mapped(PAGE, -1, writable=True)
+        self.state = State.from_address(block)
+        self.state.hits = mapped(max(total, 1), hits, writable=True)
+        self.watch(-1)
+        code = TRAP.replace(STATE_MARK, block.to_bytes(8, "little"))
+        self.trap, plant, clear = (install(item) for item in (code, PLANT, CLEAR))
+        self._plant = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64)(plant)
+        self._clear = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(clear)
+        self.block = block
+        self.arm()
+
+    def arm(self) -> None:
+        """Install the handler of SIGTRAP; what was there before is called for traps that are not ours."""
+        action, before = Action(self.trap), Action()
+        action.flags = 4 | 0x08000000 | 0x40000000  # SIGINFO, ONSTACK, NODEFER
+        if libc.sigaction(signal.SIGTRAP, ctypes.byref(action), ctypes.byref(before)):
+            raise OSError(ctypes.get_errno(), "no handler of SIGTRAP can be installed")
+        if before.handler != self.trap:
+            self.state.earlier = before.handler or 0
+
+    def add(self, path: str, points: str, count: int) -> None:
+        """Probes in the loaded library at `path`; the file `points` has `count` offsets (u32, ascending) and the bytes that stand there."""
+        if not count:
+            return
+        if self.state.regions >= REGIONS:
+            raise ValueError("more than %d libraries cannot be traced" % REGIONS)
+        base = load_address(path)
+        fd = os.open(points, os.O_RDONLY)
+        try:
+            table = mapped(5 * count, fd)
+        finally:
+            os.close(fd)
+        ends = ctypes.c_uint32.from_address(table), ctypes.c_uint32.from_address(table + 4 * (count - 1))
+        first, last = (base + end.value for end in ends)
+        region = self.state.region[self.state.regions]
+        region.base, region.first, region.last, region.count = base, first, last, count
+        region.points, region.bytes = table, table + 4 * count
+        region.index = sum(self.state.region[at].count for at in range(self.state.regions))
+        begin = first & -PAGE
+        if libc.mprotect(begin, (last + PAGE & -PAGE) - begin, mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC):
+            raise OSError(ctypes.get_errno(), "this system does not let a program's text be written")
+        self.state.regions += 1
+
+    def plant(self, unknown_only: bool = True) -> int:
+        """Put probes where nobody of the campaign has been, or everywhere; returns how many there are now."""
+        return int(self._plant(self.block, int(unknown_only)))
+
+    def clear(self) -> None:
+        """Take every probe away."""
+        self._clear(self.block)
+
+    def watch(self, notes: int) -> None:
+        """Note what is reached in the file of that descriptor (of `HEAD` bytes and 4 a probe); -1: in memory of this process's own."""
+        size = HEAD + 4 * max(self.total, 1)
+        at = mapped(size, notes, writable=True)
+        self.state.counts, self.state.room, self.state.notes = at, self.total, at + HEAD
+        self.counts = (ctypes.c_uint64 * 3).from_address(at)
+
+    @property
+    def position(self) -> int:
+        """How many notes there are."""
+        return min(int(self.counts[0]), self.total)
+
+    @property
+    def foreign(self) -> int:
+        """Traps that were not ours."""
+        return int(self.counts[2])
+
+    def notes(self, begin: int = 0) -> Sequence[int]:
+        """The notes from `begin` on."""
+        every = (ctypes.c_uint32 * self.position).from_address(self.state.notes)
+        return every[begin:]
+
+    def begin_again(self) -> None:
+        """Plant every probe and forget the notes: what is noted from now on is all that is reached, not only what is new."""
+        self.plant(unknown_only=False)
+        self.counts[0] = 0
+
+
+def mapped(size: int, fd: int, writable: bool = False) -> int:
+    """The address of a file in memory: shared when it is `writable`, else private; fresh private memory for -1."""
+    protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+    flags = (mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) if fd < 0 else mmap.MAP_SHARED if writable else mmap.MAP_PRIVATE
+    at = libc.mmap(None, size, protection, flags, fd, 0)
+    if at in (None, 2**64 - 1):
+        raise OSError(ctypes.get_errno(), "no memory for the probes")
+    return int(at)
+
+
+def install(code: bytes) -> int:
+    """The address of machine code, ready to be called."""
+    at = mapped(PAGE, -1, writable=True)
+    ctypes.memmove(at, code, len(code))
+    if libc.mprotect(at, PAGE, mmap.PROT_READ | mmap.PROT_EXEC):
+        raise OSError(ctypes.get_errno(), "this system does not let a program make code")
+    return at
+
+
+def modules() -> List[Tuple[str, int]]:
+    """Every library that is loaded here: its path and where its address 0 is."""
+    found: Dict[str, int] = {}
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            fields = line.rstrip("\n").split(None, 5)
+            if len(fields) == 6 and fields[5].startswith("/") and fields[2].strip("0") == "":
+                found.setdefault(fields[5], int(fields[0].partition("-")[0], 16))
+    return list(found.items())
+
+
+def load_address(path: str) -> int:
+    """Where the address 0 of a loaded library is; OSError when it is not loaded."""
+    wanted = os.path.realpath(path)
+    for name, base in modules():
+        if os.path.realpath(name) == wanted:
+            return base
+    raise OSError("%s is not loaded" % path)
