@@ -9,8 +9,16 @@ from pathlib import Path
 SOURCE = Path(__file__).with_name("trap.c")
 SECTIONS = ("trap", "plant", "clear")
 # No vector registers and no stack protector: the handler may run anywhere, and nothing may be referred to outside a section.
-FLAGS = "-O2 -c -fPIC -fno-stack-protector -mgeneral-regs-only -fno-jump-tables -fcf-protection=none".split()
-FLAGS += "-fno-tree-loop-distribute-patterns -fno-asynchronous-unwind-tables".split()
+FLAGS = [
+    "-O2",
+    "-c",
+    "-fPIC",
+    "-fno-stack-protector",
+    "-mgeneral-regs-only",
+    "-fno-jump-tables",
+    "-fcf-protection=none",
+]
+FLAGS += ["-fno-tree-loop-distribute-patterns", "-fno-asynchronous-unwind-tables"]
 
 
 def compiled(compiler: str = "gcc") -> dict[str, bytes]:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from opsieve.backends.coverage.elf import Addresses, Library, Unreadable
 from opsieve.backends.coverage.sources import source_files
-from opsieve.gen.bad_input import BadInput
+from opsieve.gen.model.bad_input import BadInput
 
 GRANULARITIES = ("functions", "blocks")
 _EDITION = 1  # of what is kept; another one is made again

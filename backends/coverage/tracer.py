@@ -8,8 +8,6 @@ memory, so that what a worker reached is known however it ends: `hits`, one byte
 `notes`, the numbers of the probes in the order in which it reached them.
 """
 
-# ruff: noqa: UP006, UP031, UP035 -- runs under Python 3.8 too
-
 import ctypes
 import mmap
 import os
