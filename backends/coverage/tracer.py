@@ -44,7 +44,7 @@ STATE_MARK = bytes.fromhex("8877665544332211")  # where TRAP has the address of 
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
-libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
 libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
@@ -57,10 +57,15 @@ class Region(ctypes.Structure):
 class State(ctypes.Structure):
     """`struct state` of trap.c."""
 
-    _fields_ = [
-        *((name, ctypes.c_uint64) for name in ("regions", "hits", "counts", "notes", "room", "earlier")),
+    _fields_ = (
+        ("regions", ctypes.c_uint64),
+        ("hits", ctypes.c_uint64),
+        ("counts", ctypes.c_uint64),
+        ("notes", ctypes.c_uint64),
+        ("room", ctypes.c_uint64),
+        ("earlier", ctypes.c_uint64),
         ("region", Region * REGIONS),
-    ]
+    )
 
 
 class Action(ctypes.Structure):
