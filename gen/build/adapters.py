@@ -5,8 +5,8 @@ import math
 from typing import TYPE_CHECKING
 
 from opsieve.gen.spec.declaration import Attributes, Tensor
-from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, NUMBER, USUAL, is_float
+from opsieve.gen.spec.schema import form
 
 if TYPE_CHECKING:
     from opsieve.gen.build.graph_builder import Choice, Sketch

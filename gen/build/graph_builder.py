@@ -11,13 +11,13 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from opsieve.gen.build.adapters import glued
+from opsieve.gen.build.rng import Draw
 from opsieve.gen.spec.declaration import ANY, OUTPUTS, Attributes, Bounds, Operator, Tensor, Typed
 from opsieve.gen.spec.domains import Domain
-from opsieve.gen.build.rng import Draw
-from opsieve.gen.build.adapters import glued
-from opsieve.gen.spec.symbolic_arith import broadcast
-from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, USUAL, is_float
+from opsieve.gen.spec.schema import form
+from opsieve.gen.spec.symbolic_arith import broadcast
 
 Shape = tuple[int, ...]
 Named = tuple[int | str, ...]  # a shape with names of sizes in it

@@ -10,9 +10,9 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
-from opsieve.gen.spec.declaration import ANY, Tensor
-from opsieve.gen.data.inputs import Stream
 from opsieve.gen.build.graph_builder import Body, Named, Node, Sketch, leaf_range
+from opsieve.gen.data.inputs import Stream
+from opsieve.gen.spec.declaration import ANY, Tensor
 from opsieve.gen.spec.dtype_facts import FLOATS, NUMBER
 
 Array: TypeAlias = np.ndarray[Any, Any]
