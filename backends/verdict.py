@@ -37,8 +37,8 @@ class Verdict:
     """The answer for one program on one target.
 
     `reason` is a sentence for a person. `rules` are the names of the tolerance and undefined-behaviour rules that decided
-    (docs/oracles.md explains each). `voices` are the targets whose answers were heard. `blame` is where the fault lies as far as
-    the voices tell: `optimiser` when the unoptimised build of the same compiler is right, `compiler` otherwise, "" when unknown.
+    (docs/oracles.md explains each). `oracles` are the targets whose answers were consulted. `blame` is where the fault lies as far as
+    the oracles tell: `optimiser` when the unoptimised build of the same compiler is right, `compiler` otherwise, "" when unknown.
     """
 
     verdict: Judgement
@@ -47,6 +47,6 @@ class Verdict:
     stage: Stage | None = None
     message: str = ""
     rules: tuple[str, ...] = ()
-    voices: tuple[str, ...] = ()
+    oracles: tuple[str, ...] = ()
     mismatch: Mismatch | None = None
     blame: str = ""

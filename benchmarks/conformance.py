@@ -15,7 +15,8 @@ import numpy as np
 from onnx import TensorProto
 from onnx.backend.test.loader import load_node_model_tests
 
-from opsieve.backends.judge.judge import FLOAT64, SECOND_VOICES, judge
+from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES
 from opsieve.backends.registry import display, resolve
 from opsieve.backends.target import Target
 from opsieve.backends.workers.observation_cache import Lab
@@ -76,7 +77,7 @@ def main() -> None:
                 lab.foresee([(target, foreseen), (FLOAT64, foreseen)])
                 for name, test, wanted in chunk:
                     verdict = judge(
-                        test.program, test.inputs, target, lab, expected=wanted, voices=SECOND_VOICES
+                        test.program, test.inputs, target, lab, expected=wanted, oracles=SECOND_ORACLES
                     ).verdict
                     counts[verdict.verdict] += 1
                     if verdict.verdict not in ("pass", "fail"):

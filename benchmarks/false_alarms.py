@@ -17,7 +17,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from opsieve.backends.compare import error
 from opsieve.backends.compilers import ort
-from opsieve.backends.judge.judge import FLOAT64, NATIVE, judge
+from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.oracles import FLOAT64, NATIVE
 from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.protocol import Request
 from opsieve.backends.reference import reference

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from opsieve.backends.judge.judge import FLOAT64
+from opsieve.backends.judge.oracles import FLOAT64
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.observation_cache import Lab
 from opsieve.backends.workers.workers import Workers

@@ -3,7 +3,7 @@
 import subprocess
 from dataclasses import replace
 
-from opsieve.backends.judge.judging_session import told
+from opsieve.backends.judge.judging_session import describe
 from opsieve.backends.registry import display
 from opsieve.backends.workers.observation_cache import Lab
 from opsieve.backends.workers.workers import Workers
@@ -11,7 +11,7 @@ from opsieve.gen.case.case import Case
 from opsieve.reducer.oracle.discover import Premise
 from opsieve.reducer.oracle.interestingness import compared, program, runs_for
 from opsieve.reducer.problem.subject import Subject
-from opsieve.triage.export.export_input import VOICES, Exhibit, right_outputs
+from opsieve.triage.export.export_input import ORACLES, Exhibit, right_outputs
 from opsieve.triage.export.script import script as written
 from opsieve.triage.export.text import ModelText, model_text, printer
 
@@ -49,20 +49,20 @@ def script(subject: Subject, premise: Premise, workers: Workers, texts: Printer)
     case, lab = Case(program(subject), subject.inputs), Lab(workers)
     seen = lab.observe(premise.target, case.program, case.inputs)
     arbiter = () if premise.arbiter is None else (premise.arbiter,)
-    voices = arbiter if premise.named else (*VOICES, *arbiter)
+    oracles = arbiter if premise.named else (*ORACLES, *arbiter)
     verdict = replace(premise.failure.verdict, reason=premise.reason)
     if verdict.kind == "mismatch" and premise.arbiter is not None:
         worst = compared(subject, seen, lab.observe(premise.arbiter, case.program, case.inputs)).worst
-        reason = f"{display(premise.target)} differs from {display(premise.arbiter)}: {told(worst)}"
+        reason = f"{display(premise.target)} differs from {display(premise.arbiter)}: {describe(worst)}"
         verdict = replace(verdict, mismatch=worst, reason=reason)
     if verdict.kind == "accepts-invalid":  # nobody can say what its outputs should be
         exhibit = Exhibit(case, premise.target, verdict, seen)
     elif premise.chance < 1:  # this run need not have shown it
-        right, source = right_outputs(case, verdict, None, lab, voices)
+        right, source = right_outputs(case, verdict, None, lab, oracles)
         exhibit = Exhibit(
             case, premise.target, verdict, premise.observation, right, source, premise.replays, runs_for(premise.chance)
         )
     else:
-        right, source = right_outputs(case, verdict, seen.outputs, lab, voices)
+        right, source = right_outputs(case, verdict, seen.outputs, lab, oracles)
         exhibit = Exhibit(case, premise.target, verdict, seen, right, source)
     return written(exhibit, texts.text(exhibit.model))

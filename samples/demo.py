@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from opsieve.backends.judge.judge import SECOND_VOICES, judge
+from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.oracles import SECOND_ORACLES
 from opsieve.backends.registry import names, resolve
 from opsieve.backends.target import Target
 from opsieve.backends.verdict import Verdict
@@ -118,7 +119,7 @@ def replay(console: Console, workers: Workers, installed: dict[str, str]) -> lis
         cells, told = [], ""
         for target, wanted in ((failing, "fail"), (resolve(sample["passes"]), "pass")):
             verdict = judge(
-                case.program, case.inputs, target, lab, expected=case.expected, voices=SECOND_VOICES
+                case.program, case.inputs, target, lab, expected=case.expected, oracles=SECOND_ORACLES
             ).verdict
             options = "".join(f":{name}={value}" for name, value in target.options)
             version = target.release or workers.version(target)

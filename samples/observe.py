@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from demo import SAMPLES, samples
 
-from opsieve.backends.judge.judge import SECOND_VOICES, judge
+from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.oracles import SECOND_ORACLES
 from opsieve.backends.registry import display, resolve
 from opsieve.backends.target import Target
 from opsieve.backends.workers.observation_cache import Lab
@@ -63,7 +64,7 @@ def main() -> int:
 def observe(folder: Path, told: dict[str, str], target: Target, lab: Lab) -> dict[str, Any]:
     """One line: the target as the sample names it, the verdict, the observations without their outputs, the dtype of the wrong one."""
     case = open_case(folder)
-    judged = judge(case.program, case.inputs, target, lab, expected=case.expected, voices=SECOND_VOICES)
+    judged = judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=SECOND_ORACLES)
     mismatch = judged.verdict.mismatch
     value = (judged.observations[0].outputs or {}).get(mismatch.output) if mismatch else None
     return {

@@ -6,7 +6,8 @@ is invalid is not taken from the generator: onnx's checker with full inference, 
 
 from typing import Any
 
-from opsieve.backends.judge.judging_session import NATIVE, Lab, short
+from opsieve.backends.judge.judging_session import short
+from opsieve.backends.judge.oracles import NATIVE, Lab
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import display
 from opsieve.backends.target import Target
@@ -17,7 +18,7 @@ from opsieve.gen.model.program import Program
 CHECKER = Target("checker")
 _ENDS: dict[str, Kind] = {"crash": "crash", "hang": "hang", "out-of-memory": "memory"}
 # These programs have one meaning all the same, without the faulty part or with an element type that the compiler has beyond those of
-# the operator's page: a lenience of the compiler, told but no bug.
+# the operator's page: a lenience of the compiler, breach but no bug.
 LENIENT = {
     "output-dtype": "declared-output-ignored",
     "output-shape": "declared-output-ignored",
@@ -35,21 +36,21 @@ def judge_broken(
     `pass` when it refuses it, `fail` with kind `accepts-invalid` when it runs it (`undecided` where that is lenience, or nobody else
     finds the program invalid), and with kind `crash`, `hang` or `memory` when it dies of it. Every failure is confirmed in a fresh process.
     """
-    told = f"{fault.operator} breaks {fault.kind} ({fault.place})"
+    breach = f"{fault.operator} breaks {fault.kind} ({fault.place})"
     name = display(target)
     first = lab.observe(target, program, inputs)
     seen = [first]
     # An attribute that a release does not know is most often one of a newer opset, so it is called `environment`; here it is a refusal.
     if first.outcome in ("error", "rejected") or (first.outcome, fault.kind) == ("environment", "unknown-attribute"):
-        verdict = Verdict("pass", f"{name} refuses it as it should, {told}: {short(first)}", stage=first.stage)
+        verdict = Verdict("pass", f"{name} refuses it as it should, {breach}: {short(first)}", stage=first.stage)
     elif first.outcome == "environment":
         verdict = Verdict("environment", f"{name} cannot be asked: {short(first)}", None, first.stage, first.message)
     elif first.outcome == "unsupported":
-        verdict = Verdict("unsupported", f"{name} refuses it as a lack of its own, {told}: {short(first)}", None)
+        verdict = Verdict("unsupported", f"{name} refuses it as a lack of its own, {breach}: {short(first)}", None)
     elif first.outcome in _ENDS:
-        verdict = _died(name, told, first, _again(program, inputs, target, lab, seen))
+        verdict = _died(name, breach, first, _again(program, inputs, target, lab, seen))
     else:
-        verdict = _accepted(program, inputs, target, lab, fault, seen, told)
+        verdict = _accepted(program, inputs, target, lab, fault, seen, breach)
     return verdict, tuple(seen)
 
 
@@ -58,12 +59,12 @@ def _again(program: Program, inputs: dict[str, Any], target: Target, lab: Lab, s
     return seen[-1]
 
 
-def _died(name: str, told: str, first: Observation, second: Observation) -> Verdict:
+def _died(name: str, breach: str, first: Observation, second: Observation) -> Verdict:
     kind = _ENDS[first.outcome]
     if second.outcome != first.outcome:
-        reason = f"{name} ended with `{first.outcome}` once and with `{second.outcome}` in a fresh process, {told}"
+        reason = f"{name} ended with `{first.outcome}` once and with `{second.outcome}` in a fresh process, {breach}"
         return Verdict("flaky", reason, kind, first.stage, first.message)
-    reason = f"{name} ended with `{first.outcome}` instead of an error, {told}: {short(first)}"
+    reason = f"{name} ended with `{first.outcome}` instead of an error, {breach}: {short(first)}"
     return Verdict("fail", reason, kind, first.stage, first.message, blame="compiler")
 
 
@@ -74,7 +75,7 @@ def _accepted(
     lab: Lab,
     fault: Broken,
     seen: list[Observation],
-    told: str,
+    breach: str,
 ) -> Verdict:
     name = display(target)
     objector = ""
@@ -85,15 +86,15 @@ def _accepted(
             objector = f"{display(judge)} says {short(answer)}"
             break
     if not objector:
-        return Verdict("undecided", f"{name} runs it, and neither onnx's checker nor its reference objects: {told}")
+        return Verdict("undecided", f"{name} runs it, and neither onnx's checker nor its reference objects: {breach}")
     rule = LENIENT.get(fault.kind)
     if rule is not None:
-        return Verdict("undecided", f"{name} runs it, which is lenient ({rule}): {told}; {objector}", rules=(rule,))
+        return Verdict("undecided", f"{name} runs it, which is lenient ({rule}): {breach}; {objector}", rules=(rule,))
     second = _again(program, inputs, target, lab, seen)
     if second.outcome != "ok":
-        reason = f"{name} ran it once and ended with `{second.outcome}` in a fresh process: {told}"
-        return Verdict("flaky", reason, "accepts-invalid", second.stage, told)
-    reason = f"{name} runs an invalid program, {told}; {objector}"
+        reason = f"{name} ran it once and ended with `{second.outcome}` in a fresh process: {breach}"
+        return Verdict("flaky", reason, "accepts-invalid", second.stage, breach)
+    reason = f"{name} runs an invalid program, {breach}; {objector}"
     return Verdict(
-        "fail", reason, "accepts-invalid", "run", told, voices=(display(CHECKER), display(NATIVE)), blame="compiler"
+        "fail", reason, "accepts-invalid", "run", breach, oracles=(display(CHECKER), display(NATIVE)), blame="compiler"
     )

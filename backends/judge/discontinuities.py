@@ -37,7 +37,7 @@ _MAX_POINTS = 64
 _UNSEEN = 0.01
 
 # fmt: off
-_JUMPS = frozenset({
+_DISCONTINUOUS = frozenset({
     "Floor", "Ceil", "Round", "Sign", "Cast", "CastLike", "ArgMax", "ArgMin", "TopK", "NonZero", "Unique", "Mod", "Equal",
     "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "IsInf", "IsNaN", "Hardmax", "NonMaxSuppression", "QuantizeLinear",
     "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "Resize", "Upsample", "RoiAlign", "MaxRoiPool", "Shrink",
@@ -75,7 +75,7 @@ class Points:
 def points(model: ModelProto, outputs: Iterable[str]) -> Points:
     """Where the outputs' computation can jump: inputs of jumping nodes that carry a rounding error of their own."""
     graph = model.graph
-    jumping = {(f.domain, f.name) for f in model.functions if _any_jump(f.node)}
+    jumping = {(f.domain, f.name) for f in model.functions if _any_discontinuous(f.node)}
     exact = {value.name for value in (*graph.input, *graph.initializer)} | {""}
     needed = _upstream(graph, outputs)
     found: dict[str, None] = {}
@@ -84,12 +84,14 @@ def points(model: ModelProto, outputs: Iterable[str]) -> Points:
         read = list(inputs_of(node))
         if any(name in needed for name in node.output):
             inside = (node.domain, node.op_type) in jumping or any(
-                _any_jump(body.node) for attribute in node.attribute for body in (attribute.g, *attribute.graphs)
+                _any_discontinuous(body.node)
+                for attribute in node.attribute
+                for body in (attribute.g, *attribute.graphs)
             )
             if inside or node.op_type in _COMPUTES:
                 decided = False
                 found.update((name, None) for name in read if name in needed)
-            elif _jumps(node):
+            elif _discontinuous(node):
                 found.update((name, None) for name in read if name not in exact)
         if node.op_type in _EXACT and all(name in exact for name in read):
             exact.update(node.output)
@@ -272,17 +274,19 @@ def _dtype(value: Any) -> str:
     return str(value.dtype.name) if isinstance(value, (np.ndarray, np.generic)) else ""
 
 
-def _jumps(node: NodeProto) -> bool:
+def _discontinuous(node: NodeProto) -> bool:
     if node.op_type == "Cast":
         return not any(attribute.name == "to" and attribute.i in _FLOATS for attribute in node.attribute)
     # The largest value of a window moves smoothly, its place does not.
-    return node.op_type in _JUMPS and (node.op_type != "MaxPool" or len(node.output) > 1)
+    return node.op_type in _DISCONTINUOUS and (node.op_type != "MaxPool" or len(node.output) > 1)
 
 
-def _any_jump(nodes: Iterable[NodeProto]) -> bool:
+def _any_discontinuous(nodes: Iterable[NodeProto]) -> bool:
     return any(
-        _jumps(node)
-        or any(_any_jump(body.node) for attribute in node.attribute for body in (attribute.g, *attribute.graphs))
+        _discontinuous(node)
+        or any(
+            _any_discontinuous(body.node) for attribute in node.attribute for body in (attribute.g, *attribute.graphs)
+        )
         for node in nodes
     )
 

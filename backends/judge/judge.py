@@ -1,6 +1,6 @@
-"""What to say of a program on a target: the order of questions, the voices heard, the rules that decide.
+"""What to say of a program on a target: the order of questions, the oracles consulted, the rules that decide.
 
-Nothing runs here. Every answer is asked of a Lab, which runs the program in a worker of its own; few voices are asked when few
+Nothing runs here. Every answer is asked of a Lab, which runs the program in a worker of its own; few oracles are asked when few
 are enough. docs/oracles.md states the policy and what was measured of it.
 """
 
@@ -11,20 +11,15 @@ from typing import Any
 from opsieve.backends.compare import POLICY, Policy, compare
 from opsieve.backends.judge.acceptance import judge_broken
 from opsieve.backends.judge.judging_session import (
-    EXPECTED,
-    FLOAT64,
-    NATIVE,
-    SECOND_VOICES,
-    Lab,
-    Trial,
-    Values,
+    JudgingSession,
     declared_dtypes,
+    describe,
     open_rules,
     short,
     sum_lengths,
-    told,
 )
-from opsieve.backends.judge.mismatch import Dispute
+from opsieve.backends.judge.mismatch import MismatchJudge
+from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, Lab, Values
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference.reference import REFUSED
 from opsieve.backends.registry import display
@@ -32,8 +27,6 @@ from opsieve.backends.target import Target
 from opsieve.backends.verdict import Judgement, Kind, Verdict
 from opsieve.gen.model.invalid_marker import broken
 from opsieve.gen.model.program import Program
-
-__all__ = ["EXPECTED", "FLOAT64", "NATIVE", "SECOND_VOICES", "Judged", "Lab", "judge"]
 
 _REPEATS = 3  # fresh runs before a failure counts as flaky
 # Where ONNX leaves a result open, raising an exception is as good as any answer; constant folding raises it early.
@@ -59,23 +52,23 @@ def judge(
     lab: Lab,
     *,
     expected: Mapping[str, Any] | None = None,
-    voices: Sequence[Target] = (),
+    oracles: Sequence[Target] = (),
     policy: Policy = POLICY,
 ) -> Judged:
     """The verdict on `program`, fed with `inputs`, on `target`.
 
-    `expected` are outputs that the user vouches for, `voices` further targets that may be asked when there is doubt. A program that
+    `expected` are outputs that the user vouches for, `oracles` further targets that may be asked when there is doubt. A program that
     was made to be wrong (gen/model/invalid_marker.py) is judged by whether it is refused.
     """
     fault = broken(program.proto) if expected is None else None
     if fault is not None:
         return Judged(*judge_broken(program, inputs, target, lab, fault))
-    trial = _Judgement(program, inputs, target, lab, expected, voices, policy)
-    verdict = trial.verdict()
-    return Judged(replace(verdict, voices=tuple(trial.heard)), tuple(trial.observations))
+    session = _Judgement(program, inputs, target, lab, expected, oracles, policy)
+    verdict = session.verdict()
+    return Judged(replace(verdict, oracles=tuple(session.consulted)), tuple(session.observations))
 
 
-class _Judgement(Trial):
+class _Judgement(JudgingSession):
     """The order of questions."""
 
     def verdict(self) -> Verdict:
@@ -125,7 +118,7 @@ class _Judgement(Trial):
         # A program that needs the time or the memory is not the compiler's fault: somebody else must do with less.
         if baseline is not None and self.ask(baseline).outcome == "ok":
             blame = "optimiser"
-        elif self.ask(NATIVE).outcome != first.outcome or any(self.ask(v).outcome == "ok" for v in self.voices):
+        elif self.ask(NATIVE).outcome != first.outcome or any(self.ask(v).outcome == "ok" for v in self.oracles):
             blame = "compiler"
         else:
             return Verdict(
@@ -157,13 +150,13 @@ class _Judgement(Trial):
             acceptor, blame = display(baseline), "optimiser"
         elif self.expected is not None:
             acceptor, blame = EXPECTED, "compiler"
-            self.heard.append(EXPECTED)
+            self.consulted.append(EXPECTED)
         else:
-            for voice in (NATIVE, *self.voices):
-                answer = self.ask(voice)
+            for oracle in (NATIVE, *self.oracles):
+                answer = self.ask(oracle)
                 refused = any(note.startswith(REFUSED) for note in answer.notes)
                 if answer.outcome == "ok" and not refused:
-                    acceptor, blame = display(voice), "compiler"
+                    acceptor, blame = display(oracle), "compiler"
                     break
                 against = against or refused or answer.outcome in ("error", "rejected")
         if acceptor:
@@ -181,7 +174,7 @@ class _Judgement(Trial):
         dtypes = declared_dtypes(self.program.proto)
         if self.expected is not None:
             given = compare(outputs, self.expected, dtypes, self.policy)
-            self.heard.append(EXPECTED)
+            self.consulted.append(EXPECTED)
             if given.agrees:
                 return Verdict("pass", f"{display(self.target)} gives the expected outputs", rules=given.rules)
         arbiter = self.ask(FLOAT64)
@@ -195,15 +188,15 @@ class _Judgement(Trial):
             return Verdict("pass", f"{display(self.target)} agrees with {arbiter.target}", rules=found.rules)
         if found.agrees:
             return self.against_expected(first, outputs, dtypes)
-        return Dispute(self, arbiter, outputs, dtypes, terms).verdict(found)
+        return MismatchJudge(self, arbiter, outputs, dtypes, terms).verdict(found)
 
     def against_expected(self, first: Observation, outputs: Values, dtypes: Mapping[str, str]) -> Verdict:
         """The reference and the candidate agree, the expected outputs are others."""
         worst = compare(outputs, self.expected or {}, dtypes, self.policy).worst
-        others = [voice for voice in dict.fromkeys((self.baseline(), *self.voices)) if voice is not None]
+        others = [oracle for oracle in dict.fromkeys((self.baseline(), *self.oracles)) if oracle is not None]
         agree = [display(v) for v in others if self.agrees(v, outputs, dtypes, tuple(self.expected or {}))]
         who = ", ".join([display(FLOAT64), *agree])
-        reason = f"the expected outputs differ from {display(self.target)}, but {who} agree{'' if agree else 's'} with it: {told(worst)}"
+        reason = f"the expected outputs differ from {display(self.target)}, but {who} agree{'' if agree else 's'} with it: {describe(worst)}"
         return Verdict("undecided", reason, "mismatch", "run", mismatch=worst)
 
     def without_reference(self, outputs: Values, dtypes: Mapping[str, str]) -> Verdict:
@@ -217,28 +210,28 @@ class _Judgement(Trial):
             host = self.host_shares(outputs, names, dtypes)
             if host is not None:
                 return self.fault_of(host, found.worst)
-            against = [v for v in self.voices if self.agrees(v, outputs, dtypes, names)]
+            against = [v for v in self.oracles if self.agrees(v, outputs, dtypes, names)]
             if against:
-                reason = f"{display(against[0])} agrees with {display(self.target)} against the expected outputs: {told(found.worst)}"
+                reason = f"{display(against[0])} agrees with {display(self.target)} against the expected outputs: {describe(found.worst)}"
                 return Verdict("undecided", reason, "mismatch", "run", mismatch=found.worst)
             right = baseline is not None and self.agrees(baseline, self.expected, dtypes, names)
-            reason = f"{display(self.target)} does not give the expected outputs: {told(found.worst)}"
+            reason = f"{display(self.target)} does not give the expected outputs: {describe(found.worst)}"
             return Verdict(
                 "fail", reason, "mismatch", "run", rules=("expected-is-truth",), mismatch=found.worst,
                 blame="optimiser" if right else "compiler",
             )  # fmt: skip
-        for voice in self.voices if baseline is None else (baseline, *self.voices):
-            answer = self.ask(voice)
+        for oracle in self.oracles if baseline is None else (baseline, *self.oracles):
+            answer = self.ask(oracle)
             if answer.outputs is None:
                 continue
             found = compare(outputs, answer.outputs, dtypes, self.policy)
             if found.agrees:
                 return Verdict(
-                    "pass", f"the reference cannot evaluate the program; {display(voice)} agrees", rules=found.rules
+                    "pass", f"the reference cannot evaluate the program; {display(oracle)} agrees", rules=found.rules
                 )
             changed = self.repeats(outputs, tuple(found.mismatches), dtypes)
             if changed is not None:
                 return changed
-            reason = f"the reference cannot evaluate the program, and {display(voice)} differs from {display(self.target)}: {told(found.worst)}"
+            reason = f"the reference cannot evaluate the program, and {display(oracle)} differs from {display(self.target)}: {describe(found.worst)}"
             return Verdict("undecided", reason, "mismatch", "run", mismatch=found.worst)
         return Verdict("undecided", "the reference cannot evaluate the program and nobody else could be asked")

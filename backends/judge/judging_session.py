@@ -1,12 +1,13 @@
-"""One judgement while it is under way: the lab it asks, what each voice answered, and the words for it."""
+"""One judgement while it is under way: the lab it asks, what each oracle answered, and the words for it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import onnx
 from onnx import ModelProto, TypeProto, helper
 
 from opsieve.backends.compare import Policy, compare
+from opsieve.backends.judge.oracles import Lab, Values
 from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.reference.hazards import ACCUMULATION, RANDOM
 from opsieve.backends.registry import display, runtime
@@ -14,28 +15,11 @@ from opsieve.backends.target import Target
 from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.gen.model.program import Program
 
-FLOAT64 = Target("reference", options=(("precision", "float64"),))
-NATIVE = Target("reference", options=(("precision", "native"),))
-EXPECTED = "expected outputs"  # how the outputs that the user gave are called among the voices
-# Asked where the unoptimised build does not settle who is wrong.
-SECOND_VOICES = (Target("onnxruntime", options=(("level", "disable_all"),)), Target("tvm"))
 STRUCTURE = frozenset(["missing", "type", "shape", "dtype"])  # mismatches that no rounding makes
 
-Values = dict[str, Any]
 
-
-class Lab(Protocol):
-    """Runs programs on targets."""
-
-    def observe(self, target: Target, program: Program, inputs: Values, *, fresh: bool = False) -> Observation:
-        """What the program does on the target; in a process forked for it alone when `fresh`."""
-
-    def baseline(self, target: Target) -> Target | None:
-        """The unoptimised build of the same compiler and release; None when there is none."""
-
-
-class Trial:
-    """The program, the target, and who was asked what. Each voice is asked once; fresh runs of the target are extra."""
+class JudgingSession:
+    """The program, the target, and who was asked what. Each oracle is asked once; fresh runs of the target are extra."""
 
     def __init__(
         self,
@@ -44,23 +28,23 @@ class Trial:
         target: Target,
         lab: Lab,
         expected: Mapping[str, Any] | None,
-        voices: Sequence[Target],
+        oracles: Sequence[Target],
         policy: Policy,
     ) -> None:
         self.program, self.inputs, self.target, self.lab = program, inputs, target, lab
         self.expected, self.policy = expected, policy
         self.observations: list[Observation] = []
-        self.heard: list[str] = []
+        self.consulted: list[str] = []
         self.answers: dict[Target, Observation] = {}
-        self.voices = [voice for voice in voices if voice != target]
+        self.oracles = [oracle for oracle in oracles if oracle != target]
 
     def ask(self, target: Target) -> Observation:
-        """What a voice answers."""
+        """What a oracle answers."""
         if target not in self.answers:
             self.answers[target] = self.lab.observe(target, self.program, self.inputs)
             self.observations.append(self.answers[target])
             if target != self.target and self.answers[target].outcome not in ("environment", "unsupported"):
-                self.heard.append(display(target))
+                self.consulted.append(display(target))
         return self.answers[target]
 
     def again(self) -> Observation:
@@ -90,13 +74,13 @@ class Trial:
         """The verdict where the host gives the same wrong outputs."""
         reason = (
             f"{display(host)}, which runs what {display(self.target)} makes, gives the same for the original program, "
-            f"so it is no fault of {display(self.target)}: {told(worst)}"
+            f"so it is no fault of {display(self.target)}: {describe(worst)}"
         )
         return Verdict("undecided", reason, "mismatch", "run", rules=rules, mismatch=worst)
 
-    def agrees(self, voice: Target, truth: Mapping[str, Any], dtypes: Mapping[str, str], names: Sequence[str]) -> bool:
-        """Whether a voice gives the named outputs of `truth`."""
-        answer = self.ask(voice)
+    def agrees(self, oracle: Target, truth: Mapping[str, Any], dtypes: Mapping[str, str], names: Sequence[str]) -> bool:
+        """Whether a oracle gives the named outputs of `truth`."""
+        answer = self.ask(oracle)
         wanted = {name: truth[name] for name in names if name in truth}
         return answer.outputs is not None and compare(answer.outputs, wanted, dtypes, self.policy).agrees
 
@@ -111,7 +95,7 @@ class Trial:
         ).worst
         if worst is None:
             return None
-        reason = f"{display(self.target)} gave other outputs for the same inputs in a second run: {told(worst)}"
+        reason = f"{display(self.target)} gave other outputs for the same inputs in a second run: {describe(worst)}"
         return Verdict("fail", reason, "nondeterminism", "run", mismatch=worst)
 
 
@@ -163,7 +147,7 @@ def short(observation: Observation) -> str:
     return text if len(text) <= 200 else text[:197] + "..."
 
 
-def told(mismatch: Mismatch | None) -> str:
+def describe(mismatch: Mismatch | None) -> str:
     """A mismatch in words, with figures."""
     if mismatch is None:
         return "no difference"

@@ -1,99 +1,25 @@
-"""Two oracles that are off unless asked for: is the optimised build slower, does it need more memory than the unoptimised one?
+"""Who can be asked what a program should give, and what asks them."""
 
-Both compare a target with the unoptimised build of the same compiler, run turn by turn so that what else the machine does hits
-both. Time is judged by a stated margin and a sign test over the pairs; memory by a stated margin over several runs' least.
-"""
+from typing import Any, Protocol
 
-from collections.abc import Sequence
-from math import comb
-from statistics import median
-from typing import Any
-
-from opsieve.backends.judge.judging_session import Lab
+from opsieve.backends.observation import Observation
 from opsieve.backends.target import Target
-from opsieve.backends.verdict import Verdict
 from opsieve.gen.model.program import Program
 
-ROUNDS = 15
-MARGIN = 1.5  # the optimised build may take this many times the time of the unoptimised one
-LEVEL = 0.01  # of the sign test
-MEMORY_MARGIN = 2.0
-MEMORY_FLOOR = 64 << 20  # bytes of difference below which memory is not worth telling
+FLOAT64 = Target("reference", options=(("precision", "float64"),))
+NATIVE = Target("reference", options=(("precision", "native"),))
+EXPECTED = "expected outputs"  # how the outputs that the user gave are called among the oracles
+# Asked where the unoptimised build does not settle who is wrong.
+SECOND_ORACLES = (Target("onnxruntime", options=(("level", "disable_all"),)), Target("tvm"))
+
+Values = dict[str, Any]
 
 
-def slowdown(optimised: Sequence[float], unoptimised: Sequence[float], margin: float = MARGIN) -> Verdict:
-    """The verdict on paired wall times in seconds.
+class Lab(Protocol):
+    """Runs programs on targets."""
 
-    `fail` when the medians are more than `margin` apart and the sign test says that the optimised build takes more than `margin`
-    times the time of its pair (one-sided, level 0.01: with 15 pairs at least 13 must); `pass` otherwise.
-    """
-    if len(optimised) != len(unoptimised) or not optimised:
-        raise ValueError("slowdown needs as many times of one build as of the other, and at least one")
-    slower = sum(a > margin * b for a, b in zip(optimised, unoptimised, strict=True))
-    chance = sign_test(slower, len(optimised))
-    ratio = median(optimised) / max(median(unoptimised), 1e-12)
-    reason = (
-        f"the optimised build takes {ratio:.2f} times the time of the unoptimised one ({1e3 * median(optimised):.3g} for "
-        f"{1e3 * median(unoptimised):.3g} ms; over {margin:g} times in {slower} of {len(optimised)} pairs)"
-    )
-    if ratio > margin and chance <= LEVEL:
-        return Verdict("fail", reason, "slowdown", "run", rules=("slowdown",), blame="optimiser")
-    return Verdict("pass", reason, rules=("slowdown",))
+    def observe(self, target: Target, program: Program, inputs: Values, *, fresh: bool = False) -> Observation:
+        """What the program does on the target; in a process forked for it alone when `fresh`."""
 
-
-def memory(optimised: Sequence[int], unoptimised: Sequence[int], margin: float = MEMORY_MARGIN) -> Verdict:
-    """The verdict on peak memory in bytes: `fail` when even the least of the optimised build is over the margin."""
-    if not optimised or not unoptimised:
-        raise ValueError("memory needs at least one peak of either build")
-    a, b = min(optimised), max(unoptimised)
-    reason = f"the optimised build needs {a / 2**20:.0f} MiB, the unoptimised one {b / 2**20:.0f} MiB"
-    if a > margin * b and a - b > MEMORY_FLOOR:
-        return Verdict("fail", reason, "memory", "run", rules=("memory",), blame="optimiser")
-    return Verdict("pass", reason, rules=("memory",))
-
-
-def sign_test(successes: int, trials: int) -> float:
-    """The chance of at least so many successes among fair coins."""
-    return sum(comb(trials, k) for k in range(successes, trials + 1)) / 2.0**trials
-
-
-def measure_slowdown(
-    program: Program, inputs: dict[str, Any], target: Target, lab: Lab, rounds: int = ROUNDS, margin: float = MARGIN
-) -> Verdict:
-    """Run the target and its unoptimised build turn by turn and judge the run times.
-
-    Every round is a fresh process of each, so nothing is remembered. `undecided` when there is no unoptimised build or a run
-    does not end well.
-    """
-    times = _turns(program, inputs, target, lab, rounds)
-    if isinstance(times, Verdict):
-        return times
-    runs = [[observation.seconds.get("run", 0.0) for observation in side] for side in times]
-    return slowdown(runs[0], runs[1], margin)
-
-
-def measure_memory(
-    program: Program, inputs: dict[str, Any], target: Target, lab: Lab, rounds: int = 3, margin: float = MEMORY_MARGIN
-) -> Verdict:
-    """Run the target and its unoptimised build turn by turn and judge the peaks of resident memory."""
-    times = _turns(program, inputs, target, lab, rounds)
-    if isinstance(times, Verdict):
-        return times
-    peaks = [[observation.peak_memory for observation in side] for side in times]
-    return memory(peaks[0], peaks[1], margin)
-
-
-def _turns(program: Program, inputs: dict[str, Any], target: Target, lab: Lab, rounds: int) -> Any:
-    baseline = lab.baseline(target)
-    if baseline is None or baseline == target:
-        return Verdict("undecided", f"{target} has no unoptimised build to compare with")
-    sides: tuple[list[Any], list[Any]] = ([], [])
-    for turn in range(rounds):
-        # Who goes first alternates: the second of a pair may find warmer caches.
-        order = ((target, sides[0]), (baseline, sides[1]))
-        for who, side in order if turn % 2 == 0 else reversed(order):
-            observation = lab.observe(who, program, inputs, fresh=True)
-            if observation.outcome != "ok":
-                return Verdict("undecided", f"{who} ended with `{observation.outcome}`, so there is nothing to measure")
-            side.append(observation)
-    return sides
+    def baseline(self, target: Target) -> Target | None:
+        """The unoptimised build of the same compiler and release; None when there is none."""

@@ -50,7 +50,7 @@ class ReferenceBackend:
         import onnx
 
         from opsieve.backends.reference.float64_model import promote, promote_value
-        from opsieve.backends.reference.reference_ops import MENDED
+        from opsieve.backends.reference.reference_ops import OPERATORS
 
         request.stage("import")
         model = onnx.load_model_from_string(request.model)
@@ -59,7 +59,7 @@ class ReferenceBackend:
             _check(model, request)
         request.stage("compile")
         watch = _Watch(model, wide)
-        evaluator = _evaluator(watch)(promote(model) if wide else model, new_ops=list(MENDED))
+        evaluator = _evaluator(watch)(promote(model) if wide else model, new_ops=list(OPERATORS))
         known = set(evaluator.input_names)
         names = list(evaluator.output_names)
 

@@ -236,7 +236,7 @@ class Erf(OpRun):
         return (np.asarray(self._erf(x)).astype(x.dtype),)
 
 
-MENDED = (
+OPERATORS = (
     Loop,
     Mean,
     Softsign,

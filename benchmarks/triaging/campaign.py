@@ -13,7 +13,8 @@ from triaging.failure import Failure
 
 from opsieve.backends.compare import compare
 from opsieve.backends.judge.judge import judge
-from opsieve.backends.judge.judging_session import NATIVE, declared_dtypes
+from opsieve.backends.judge.judging_session import declared_dtypes
+from opsieve.backends.judge.oracles import NATIVE
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.observation_cache import Lab

@@ -10,7 +10,8 @@ from typing import Any
 
 from opsieve.backends.compare import POLICY, Policy, compare
 from opsieve.backends.compilers.torch.knobs import PARTS
-from opsieve.backends.judge.judging_session import NATIVE, declared_dtypes
+from opsieve.backends.judge.judging_session import declared_dtypes
+from opsieve.backends.judge.oracles import NATIVE
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import display, names, plugin, resolve
 from opsieve.backends.target import Target

@@ -6,7 +6,7 @@ from typing import Literal
 
 from opsieve.backends.compare import POLICY, Policy
 from opsieve.backends.judge.judge import judge
-from opsieve.backends.judge.judging_session import Lab
+from opsieve.backends.judge.oracles import Lab
 from opsieve.backends.observation import Observation
 from opsieve.backends.target import Target
 from opsieve.backends.verdict import Kind, Verdict

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from opsieve.backends.judge.judge import Judged, judge
-from opsieve.backends.judge.judging_session import FLOAT64, NATIVE, SECOND_VOICES
+from opsieve.backends.judge.oracles import FLOAT64, NATIVE, SECOND_ORACLES
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import display, names, resolve
 from opsieve.backends.target import Target
@@ -26,7 +26,7 @@ REDUCIBLE = frozenset(["crash", "error", "mismatch", "hang", "memory"])
 _SHORT = 6  # replays of every failure before it is reduced
 REPLAYS = 30  # of a failure that shows sometimes
 _HEAVY = 64 << 20  # bytes of a model that is not replayed beyond the one confirmation
-_LARGE = 10_000  # bytes of a model for which the judge's voices cost more than a reduction
+_LARGE = 10_000  # bytes of a model for which the judge's oracles cost more than a reduction
 _NO_COMPILERS = frozenset(["checker", "fake", "reference"])
 
 
@@ -38,7 +38,7 @@ class NotReproduced(Exception):
 class Premise:
     """The failure to keep: on which target, against whom, and what the target showed.
 
-    `named` says that a user named the arbiter. `right` is what he showed, where he was heard. `chance` is how often it shows: 1.0
+    `named` says that a user named the arbiter. `right` is what he showed, where he was consulted. `chance` is how often it shows: 1.0
     for a failure that always does, else what its `replays` make sure of (the lower end of Wilson's interval at 90 %): in how many
     runs it was seen, of how many.
     """
@@ -86,7 +86,7 @@ def still(subject: Subject, premise: Premise, workers: Workers) -> bool:
 def _asked(
     case: Case, target: Target, against: Target | None, workers: Workers, doubtful: bool
 ) -> tuple[Premise | None, str]:
-    """The failure on one target, or why there is none; `doubtful` takes one that no second voice confirms."""
+    """The failure on one target, or why there is none; `doubtful` takes one that no second oracle confirms."""
     subject = Subject(case.program.proto, case.inputs, {})
     if against is not None:
         return _compared(case, subject, target, against, workers)
@@ -98,7 +98,7 @@ def _asked(
         if steady(case, target, plain.failure.verdict, workers):
             return plain, ""
         return sometimes(case, target, plain.failure.verdict, workers)
-    judged = judge(case.program, case.inputs, target, lab, expected=case.expected, voices=_voices(target))
+    judged = judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=_oracles(target))
     verdict = judged.verdict
     if verdict.verdict == "flaky" and verdict.kind in ENDS.values():
         return sometimes(case, target, verdict, workers)
@@ -106,7 +106,7 @@ def _asked(
         ends = [ENDS[answer.outcome] for answer in _replayed(case, target, _SHORT, workers) if answer.outcome in ENDS]
         if ends:
             return sometimes(case, target, Verdict("flaky", "", ends[0]), workers)
-    # Who names the target has made up his mind: one voice against it is enough to reduce by.
+    # Who names the target has made up his mind: one oracle against it is enough to reduce by.
     enough = ("fail", "undecided") if doubtful else ("fail",)
     if verdict.verdict not in enough or verdict.kind not in REDUCIBLE:
         return None, shown(f"{verdict.verdict}: {verdict.reason}", 300)
@@ -115,8 +115,8 @@ def _asked(
         return None, "its outputs are wrong, but nobody who could be asked again gives the right ones; use --against"
     observation = judged.observations[0]
     failure = _failure(verdict, observation, subject)
-    heard = [each for each in judged.observations if arbiter is not None and each.target == display(arbiter)]
-    premise = Premise(target, arbiter, failure, observation, verdict.reason, next(iter(heard), None))
+    consulted = [each for each in judged.observations if arbiter is not None and each.target == display(arbiter)]
+    premise = Premise(target, arbiter, failure, observation, verdict.reason, next(iter(consulted), None))
     if not steady(case, target, verdict, workers):
         return sometimes(case, target, verdict, workers)
     return premise, ""
@@ -140,8 +140,8 @@ def _not_refused(
     failure = _failure(verdict, observation, subject)
     if verdict.kind != "accepts-invalid":  # it dies of it, whoever objects
         return Premise(target, None, failure, observation, verdict.reason), ""
-    heard = ((voice, lab.observe(voice, case.program, case.inputs)) for voice in (CHECKER, NATIVE))
-    objector, said = next((voice, answer) for voice, answer in heard if answer.outcome in ("error", "rejected"))
+    consulted = ((oracle, lab.observe(oracle, case.program, case.inputs)) for oracle in (CHECKER, NATIVE))
+    objector, said = next((oracle, answer) for oracle, answer in consulted if answer.outcome in ("error", "rejected"))
     return Premise(target, objector, failure, observation, verdict.reason, said), ""
 
 
@@ -223,9 +223,9 @@ def _compared(
     return Premise(target, against, failure, got, reason, wanted, named=True), ""
 
 
-def _voices(target: Target) -> list[Target]:
+def _oracles(target: Target) -> list[Target]:
     """Whom else the judge may ask, as in `run`."""
-    return [voice for voice in map(resolve, SECOND_VOICES) if voice != target]
+    return [oracle for oracle in map(resolve, SECOND_ORACLES) if oracle != target]
 
 
 def _arbiter(case: Case, target: Target, judged: Judged, workers: Workers) -> Target | None:
@@ -234,8 +234,8 @@ def _arbiter(case: Case, target: Target, judged: Judged, workers: Workers) -> Ta
     if judged.verdict.blame == "optimiser":
         return baseline
     test = Test(case.program, case.inputs)
-    voices = (FLOAT64, NATIVE) if judged.verdict.kind == "mismatch" else (baseline, NATIVE)
-    for voice in (*voices, *_voices(target)):
-        if voice is not None and workers.observe(voice, test.program, test.inputs).outcome == "ok":
-            return voice
+    oracles = (FLOAT64, NATIVE) if judged.verdict.kind == "mismatch" else (baseline, NATIVE)
+    for oracle in (*oracles, *_oracles(target)):
+        if oracle is not None and workers.observe(oracle, test.program, test.inputs).outcome == "ok":
+            return oracle
     return None

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from opsieve.backends.judge.judging_session import NATIVE, SECOND_VOICES
+from opsieve.backends.judge.oracles import NATIVE, SECOND_ORACLES
 from opsieve.backends.registry import resolve
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Workers
@@ -89,9 +89,9 @@ class _Tape:
 
 def _third(source: Target | None) -> Iterator[Target]:
     """Who is asked for what neither the compiler under test nor the reference can compute."""
-    for voice in SECOND_VOICES:
-        if voice.backend == "onnxruntime" and (source is None or source.backend != voice.backend):
-            yield resolve(voice)
+    for oracle in SECOND_ORACLES:
+        if oracle.backend == "onnxruntime" and (source is None or source.backend != oracle.backend):
+            yield resolve(oracle)
 
 
 def _bytes(values: Mapping[str, Any]) -> int:

@@ -11,7 +11,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from opsieve.backends.compare import POLICY
 from opsieve.backends.judge.discontinuities import excuses, points, severed, shifted, tapped
-from opsieve.backends.judge.judging_session import FLOAT64, NATIVE
+from opsieve.backends.judge.oracles import FLOAT64, NATIVE
 from opsieve.backends.observation import Observation
 from opsieve.gen.model.program import Program
 

@@ -10,7 +10,8 @@ from in_process import InProcessLab, TableLab
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from opsieve.backends.compare import Policy
-from opsieve.backends.judge.judge import EXPECTED, Judged, judge
+from opsieve.backends.judge.judge import Judged, judge
+from opsieve.backends.judge.oracles import EXPECTED
 from opsieve.backends.observation import Hazard, Observation, Outcome
 from opsieve.backends.reference.reference import REFUSED
 from opsieve.backends.target import Target
@@ -56,8 +57,8 @@ HOSTED, HOST = "onnxsim", "onnxruntime:level=disable_all"
 
 def hosted(answers: dict[str, Observation | Callable[[int], Observation]], **options: Any) -> tuple[Judged, TableLab]:
     lab = TableLab(answers)
-    voices = [Target.parse(HOST), Target.parse(OTHER)]
-    return judge(program(), {"x": np.float32([1])}, Target.parse(HOSTED), lab, voices=voices, **options), lab
+    oracles = [Target.parse(HOST), Target.parse(OTHER)]
+    return judge(program(), {"x": np.float32([1])}, Target.parse(HOSTED), lab, oracles=oracles, **options), lab
 
 
 def test_what_the_host_gets_wrong_on_the_original_too_is_no_fault_of_the_transformer() -> None:
@@ -88,7 +89,7 @@ def test_an_output_that_the_host_gets_wrong_too_hides_no_other() -> None:
     )
     two = Program(graph.SerializeToString())
     verdict = judge(
-        two, {"x": np.float32([1])}, Target.parse(HOSTED), lab, voices=[Target.parse(HOST), Target.parse(OTHER)]
+        two, {"x": np.float32([1])}, Target.parse(HOSTED), lab, oracles=[Target.parse(HOST), Target.parse(OTHER)]
     ).verdict
     assert verdict.verdict == "fail"
     assert verdict.mismatch is not None
@@ -115,7 +116,7 @@ def test_agreement_with_the_reference_asks_nobody_else() -> None:
 def test_agreement_with_expected_outputs_asks_nobody() -> None:
     result, lab = judged({FAKE: gives(1, 2)}, expected={"y": np.float32([1, 2])})
     assert (result.verdict.verdict, lab.asked) == ("pass", [FAKE])
-    assert result.verdict.voices == (EXPECTED,)
+    assert result.verdict.oracles == (EXPECTED,)
 
 
 # -- a mismatch
@@ -128,14 +129,14 @@ def test_the_optimiser_is_blamed_when_the_unoptimised_build_is_right() -> None:
     assert verdict.mismatch is not None
     assert verdict.mismatch.index == (1,)
     assert f"{FAKE} fresh" in lab.asked
-    assert set(verdict.voices) == {"reference:float64", "reference:native", BASE}
+    assert set(verdict.oracles) == {"reference:float64", "reference:native", BASE}
     assert "is 3 for 2" in verdict.reason
 
 
 def test_without_a_second_voice_nobody_is_blamed() -> None:
     answers = {FAKE: gives(1, 3), REF: truth(1, 2), NATIVE: gives(1, 2), BASE: gives(1, 3)}
     assert judged(dict(answers))[0].verdict.verdict == "undecided"
-    with_other, _ = judged({**answers, OTHER: gives(1, 2)}, voices=[Target.parse(OTHER)])
+    with_other, _ = judged({**answers, OTHER: gives(1, 2)}, oracles=[Target.parse(OTHER)])
     assert (with_other.verdict.verdict, with_other.verdict.blame) == ("fail", "compiler")
     with_expected, _ = judged(dict(answers), expected={"y": np.float32([1, 2])})
     assert (with_expected.verdict.verdict, with_expected.verdict.blame) == ("fail", "compiler")
@@ -232,7 +233,7 @@ def test_without_a_reference_expected_outputs_are_the_truth_unless_contradicted(
     assert (result.verdict.verdict, result.verdict.blame) == ("fail", "optimiser")
     kernel, _ = judged({**answers, BASE: gives(1, 3)}, expected=expected)
     assert (kernel.verdict.verdict, kernel.verdict.blame) == ("fail", "compiler")
-    contradicted, _ = judged({**answers, OTHER: gives(1, 3)}, expected=expected, voices=[Target.parse(OTHER)])
+    contradicted, _ = judged({**answers, OTHER: gives(1, 3)}, expected=expected, oracles=[Target.parse(OTHER)])
     assert contradicted.verdict.verdict == "undecided"
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from repository import SAMPLES as FOLDER
 
-from opsieve.backends.judge.judge import SECOND_VOICES, judge
+from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.oracles import SECOND_ORACLES
 from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.target import Target
@@ -40,7 +41,7 @@ def verdict(workers: Workers, folder: Path, target: Target) -> Verdict:
     case = open_case(folder)
     assert case.expected, "a sample brings the outputs that it should give"
     lab = Lab(workers)
-    return judge(case.program, case.inputs, target, lab, expected=case.expected, voices=SECOND_VOICES).verdict
+    return judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=SECOND_ORACLES).verdict
 
 
 @pytest.mark.parametrize("folder", SAMPLES, ids=lambda folder: folder.name)
@@ -55,7 +56,7 @@ def test_a_sample_fails_where_it_says(workers: Workers, folder: Path) -> None:
         assert found.mismatch is not None
         what = "value" if found.mismatch.what == "nan" else found.mismatch.what
         assert what == folder.name.rpartition("-")[2]
-        assert "reference:float64" in found.voices
+        assert "reference:float64" in found.oracles
 
 
 @pytest.mark.parametrize("folder", SAMPLES, ids=lambda folder: folder.name)

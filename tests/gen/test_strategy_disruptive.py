@@ -13,7 +13,7 @@ from operator_soak import LENIENT
 
 from opsieve.backends.judge.acceptance import CHECKER, judge_broken
 from opsieve.backends.judge.judge import judge
-from opsieve.backends.judge.judging_session import NATIVE
+from opsieve.backends.judge.oracles import NATIVE
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
 from opsieve.backends.target import Target

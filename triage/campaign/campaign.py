@@ -17,8 +17,9 @@ from contextlib import ExitStack, closing
 from queue import SimpleQueue
 
 from opsieve.backends.compare import compare
-from opsieve.backends.judge.judge import FLOAT64, SECOND_VOICES, Judged, judge
+from opsieve.backends.judge.judge import Judged, judge
 from opsieve.backends.judge.judging_session import declared_dtypes
+from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import display, resolve
 from opsieve.backends.target import Target
@@ -180,8 +181,8 @@ def do_tests(campaign: Campaign, cases: Mapping[int, Case], lab: Lab) -> list[Do
 
 
 def _judged(case: Case, target: Target, builds: Sequence[Target], lab: Lab) -> Judged:
-    voices = [voice for voice in dict.fromkeys([*builds, *map(resolve, SECOND_VOICES)]) if voice != target]
-    return judge(case.program, case.inputs, target, lab, voices=voices)
+    oracles = [oracle for oracle in dict.fromkeys([*builds, *map(resolve, SECOND_ORACLES)]) if oracle != target]
+    return judge(case.program, case.inputs, target, lab, oracles=oracles)
 
 
 def _finding(case: Case, name: str, judged: Judged) -> Finding:

@@ -1,4 +1,4 @@
-"""All that an export tells of one failure, gathered from the voices that judged it."""
+"""All that an export tells of one failure, gathered from the oracles that judged it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,15 +7,8 @@ from typing import Any
 import numpy as np
 
 from opsieve.backends.compare import LARGEST, POLICY, compare
-from opsieve.backends.judge.judging_session import (
-    FLOAT64,
-    NATIVE,
-    Lab,
-    Values,
-    declared_dtypes,
-    open_rules,
-    sum_lengths,
-)
+from opsieve.backends.judge.judging_session import declared_dtypes, open_rules, sum_lengths
+from opsieve.backends.judge.oracles import FLOAT64, NATIVE, Lab, Values
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import display
 from opsieve.backends.target import Target
@@ -25,7 +18,7 @@ from opsieve.gen.model.lowering import lower_ir, lower_opset
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import Value
 
-VOICES = (FLOAT64, NATIVE)  # who is asked what is right
+ORACLES = (FLOAT64, NATIVE)  # who is asked what is right
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +64,19 @@ class Exhibit:
 
 
 def right_outputs(
-    case: Case, verdict: Verdict, got: Values | None, lab: Lab, voices: Sequence[Target] = VOICES
+    case: Case, verdict: Verdict, got: Values | None, lab: Lab, oracles: Sequence[Target] = ORACLES
 ) -> tuple[dict[str, Right], str]:
     """The outputs that an export may ask for, and who told them; `got` are those of the target, None when it gave none.
 
-    The first of `voices` that can evaluate the program is believed; of a mismatch, the first that `got` differs from. What a user
+    The first of `oracles` that can evaluate the program is believed; of a mismatch, the first that `got` differs from. What a user
     expects comes in where nobody else can tell, or where the judge took it for the truth. Of the outputs that were not found
     wrong only those count that the native evaluator gives as well: another that is ill-conditioned would fail in any compiler.
     Where ONNX leaves an output open nobody is right.
     """
     dtypes = declared_dtypes(case.program.proto)
-    asked = () if case.expected is not None and "expected-is-truth" in verdict.rules else voices
-    for voice in asked:
-        answer = lab.observe(voice, case.program, case.inputs)
+    asked = () if case.expected is not None and "expected-is-truth" in verdict.rules else oracles
+    for oracle in asked:
+        answer = lab.observe(oracle, case.program, case.inputs)
         if answer.outputs is None:
             continue
         terms = sum_lengths(answer.hazards)
@@ -91,7 +84,7 @@ def right_outputs(
         if verdict.kind == "mismatch" and differing is not None and differing.agrees:
             continue
         wanted = set(answer.outputs)
-        if voice == FLOAT64:
+        if oracle == FLOAT64:
             native = lab.observe(NATIVE, case.program, case.inputs).outputs
             steady = None if native is None else compare(native, answer.outputs, dtypes, POLICY, terms)
             wanted -= set(answer.outputs if steady is None else steady.mismatches)
@@ -103,7 +96,7 @@ def right_outputs(
         right = {
             name: _right(answer.outputs[name], dtypes.get(name, ""), terms.get(name, 0)) for name in wanted - open_
         }
-        return dict(sorted(right.items())), display(voice)
+        return dict(sorted(right.items())), display(oracle)
     if case.expected is not None:
         return {name: _right(value, dtypes.get(name, "")) for name, value in case.expected.items()}, "expected outputs"
     return {}, ""

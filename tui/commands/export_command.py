@@ -102,7 +102,8 @@ def shown_again(
 
     `place` is where the case lies: what `bisect` and `attribute` left beside it is told too.
     """
-    from opsieve.backends.judge.judge import SECOND_VOICES, judge
+    from opsieve.backends.judge.judge import judge
+    from opsieve.backends.judge.oracles import SECOND_ORACLES
     from opsieve.backends.registry import resolve
     from opsieve.backends.workers.observation_cache import Lab
     from opsieve.reducer.oracle.discover import steady
@@ -111,8 +112,8 @@ def shown_again(
     told = _beside(place, "reduction.json").get("target", "")
     chosen = resolve(target or case.knobs.get("target", "") or (told if isinstance(told, str) else "") or "onnxruntime")
     lab = Lab(workers)
-    voices = [voice for voice in SECOND_VOICES if resolve(voice) != chosen]
-    judged = judge(case.program, case.inputs, chosen, lab, expected=case.expected, voices=voices)
+    oracles = [oracle for oracle in SECOND_ORACLES if resolve(oracle) != chosen]
+    judged = judge(case.program, case.inputs, chosen, lab, expected=case.expected, oracles=oracles)
     verdict, stored = judged.verdict, _stored(_case_of(place), chosen)
     doubted: Verdict | None = None  # a failure that may show only sometimes
     if verdict.verdict == "flaky":

@@ -170,8 +170,9 @@ def _judged(
 ) -> Iterator[dict[str, Any]]:
     """A result for every case on every target."""
     from opsieve.backends.compare import POLICY
-    from opsieve.backends.judge.judge import FLOAT64, SECOND_VOICES, Judged, judge
-    from opsieve.backends.judge.oracles import measure_memory, measure_slowdown
+    from opsieve.backends.judge.judge import Judged, judge
+    from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES
+    from opsieve.backends.judge.performance import measure_memory, measure_slowdown
     from opsieve.backends.registry import resolve
     from opsieve.backends.workers.workers import Test
 
@@ -180,8 +181,10 @@ def _judged(
     lab.foresee([(target, tests) for target in dict.fromkeys([*targets, FLOAT64])])
     for path, case in cases:
         for target in targets:
-            voices = [voice for voice in SECOND_VOICES if resolve(voice) != target]
-            judged = judge(case.program, case.inputs, target, lab, expected=case.expected, voices=voices, policy=policy)
+            others = [oracle for oracle in SECOND_ORACLES if resolve(oracle) != target]
+            judged = judge(
+                case.program, case.inputs, target, lab, expected=case.expected, oracles=others, policy=policy
+            )
             for name in oracles if judged.verdict.verdict == "pass" else ():
                 measure = measure_slowdown if name == "slowdown" else measure_memory
                 verdict = measure(case.program, case.inputs, target, lab)
@@ -216,7 +219,9 @@ def _result(path: str, case: "Case", target: "Target", judged: "Judged") -> dict
         "reason": verdict.reason,
         "blame": verdict.blame,
         "rules": list(verdict.rules),
-        "voices": list(verdict.voices),
+        "oracles": list(verdict.oracles),
+        # The name that this key had before 0.2, for one minor version.
+        "voices": list(verdict.oracles),
         "version": observation.version,
         "notes": list(observation.notes),
         "inputs": case.origin.inputs,

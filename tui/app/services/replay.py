@@ -12,7 +12,8 @@ from typing import Any
 
 def main() -> int:
     """Judge, print; 0 whatever the verdict is, 2 for bad input."""
-    from opsieve.backends.judge.judge import SECOND_VOICES, judge
+    from opsieve.backends.judge.judge import judge
+    from opsieve.backends.judge.oracles import SECOND_ORACLES
     from opsieve.backends.registry import display, resolve
     from opsieve.backends.workers.observation_cache import Lab
     from opsieve.backends.workers.workers import Workers
@@ -27,8 +28,8 @@ def main() -> int:
         case, target = open_case(Path(place)), resolve(name)
         with Workers(Limits(seconds=60.0), offline=offline, say=lambda text: print(text, file=sys.stderr)) as workers:
             lab = Lab(workers)
-            voices = [voice for voice in SECOND_VOICES if resolve(voice) != target]
-            judged = judge(case.program, case.inputs, target, lab, expected=case.expected, voices=voices)
+            oracles = [oracle for oracle in SECOND_ORACLES if resolve(oracle) != target]
+            judged = judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=oracles)
             seen = judged.observations[0]
             right, source = right_outputs(case, judged.verdict, seen.outputs, lab)
     except (BadInput, Unavailable) as error:
@@ -44,7 +45,9 @@ def main() -> int:
         "reason": verdict.reason,
         "message": verdict.message[:4000],
         "blame": verdict.blame,
-        "voices": [str(voice) for voice in verdict.voices],
+        "oracles": [str(oracle) for oracle in verdict.oracles],
+        # The name that this key had before 0.2, for one minor version.
+        "voices": [str(oracle) for oracle in verdict.oracles],
         "outcomes": [
             [each.target, each.version, each.outcome, round(each.total_seconds, 3)] for each in judged.observations
         ],

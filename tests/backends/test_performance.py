@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from in_process import TableLab
 
-from opsieve.backends.judge.oracles import MEMORY_FLOOR, measure_memory, measure_slowdown, memory, sign_test, slowdown
+from opsieve.backends.judge.performance import (
+    MEMORY_FLOOR,
+    measure_memory,
+    measure_slowdown,
+    memory,
+    sign_test,
+    slowdown,
+)
 from opsieve.backends.observation import Observation
 from opsieve.backends.target import Target
 from opsieve.gen.model.program import Program
