@@ -50,6 +50,7 @@ class Observation:
     `outputs` maps output names to values (see `opsieve.backends.workers.wire`); None unless the outcome is `ok`. `exception` is the
     qualified name of the exception's class. `signal` is the number of the signal that killed the process, 0 otherwise.
     `seconds` is wall time by stage; `peak_memory` the worker's resident peak in bytes. `log` is what was printed, bounded.
+    `reached` holds the numbers of the probes that this run was the first of its campaign to reach, None where none were planted.
     `notes` say what was altered to be able to ask (an IR version lowered, say). `knobs` are the determinism settings in force.
     """
 
@@ -69,6 +70,7 @@ class Observation:
     notes: tuple[str, ...] = ()
     hazards: tuple[Hazard, ...] = ()
     knobs: dict[str, str] = field(default_factory=dict)
+    reached: tuple[int, ...] | None = None
 
     @property
     def total_seconds(self) -> float:

@@ -31,6 +31,7 @@ class Request:
     stage: Callable[[str], None]
     notes: list[str] = field(default_factory=list)
     hazards: list[dict[str, Any]] = field(default_factory=list)
+    effects: list[str] = field(default_factory=list)  # names of what the compiler did, for `--coverage passes`
 
 
 class Backend(Protocol):
@@ -73,6 +74,14 @@ class Lodger(Protocol):
     """What a backend has besides when it needs no zygote of its own: what it imports is nearly what another one imports."""
 
     lodges_with: str  # the backend whose zygote forks its workers; they call its `load` after the fork
+
+
+class Traced(Protocol):
+    """What a backend may have besides for `--coverage`: which libraries are its compiler's own code."""
+
+    native_sources: Mapping[
+        str, str
+    ]  # how a library's file name begins -> the root of its source files' paths ("": all of it)
 
 
 class Scripted(Protocol):

@@ -114,6 +114,7 @@ class Onnxruntime:
     extra = ""
     options: Mapping[str, Tuple[str, ...]] = {"level": tuple(LEVELS), "disabled_optimizers": (), "trace": ("off", "on")}
     main_option = "level"
+    native_sources: Mapping[str, str] = {"onnxruntime_pybind11_state": "/onnxruntime_src/"}
     baseline: Mapping[str, str] = {"level": "disable_all", "disabled_optimizers": "", "trace": "off"}
     environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"}
     lacks: Tuple[str, ...] = ("kernels for some operators and types: it says so, operator by operator",)

@@ -93,6 +93,7 @@ class TvmRelax:
         "trace": ("off", "on"),
     }
     main_option = "pipeline"
+    native_sources: Mapping[str, str] = {"libtvm_compiler": "/project/", "libtvm_runtime": ""}
     counts_applications = True  # `disabled` takes `PASS@2` for the second application
     baseline: Mapping[str, str] = {
         "pipeline": "default",

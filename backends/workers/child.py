@@ -58,6 +58,7 @@ class Request:
         self.model, self.options, self.inputs, self.stage = model, options, inputs, stage
         self.notes: List[str] = []
         self.hazards: List[Dict[str, Any]] = []
+        self.effects: List[str] = []
 
 
 def clip(text: str, limit: int = TEXT_LIMIT) -> str:
@@ -117,9 +118,16 @@ class Worker:
     """One forked process that serves tests until its socket closes."""
 
     def __init__(
-        self, wire: Any, backend: Any, connection: socket.socket, log: int, state: int, limits: Dict[str, int]
+        self,
+        wire: Any,
+        backend: Any,
+        connection: socket.socket,
+        log: int,
+        state: int,
+        limits: Dict[str, int],
+        tracer: Any = None,
     ):
-        self.wire, self.backend, self.connection, self.log = wire, backend, connection, log
+        self.wire, self.backend, self.connection, self.log, self.tracer = wire, backend, connection, log, tracer
         os.ftruncate(state, STATE_SIZE)
         self.state = mmap.mmap(state, STATE_SIZE)
         self.output_limit = limits["output"]
@@ -153,6 +161,9 @@ class Worker:
             self.state[:] = (b"%d %s" % (index, name.encode())).ljust(STATE_SIZE)
 
         size = test["model"]
+        if self.tracer is not None and test.get("again"):  # all that this test reaches is wanted, not only what is new
+            self.tracer.begin_again()
+        since_note = self.tracer.position if self.tracer is not None else 0
         request = Request(bytes(body[:size]), test["options"], {}, stage)
         reply: Dict[str, Any] = {"ok": True, "seconds": seconds}
         try:
@@ -177,8 +188,10 @@ class Worker:
             reply.update(describe(error), ok=False)
             reply["stage"] = current if current != "done" else "run"
             stage("done")
+        if self.tracer is not None:
+            reply.update(reached=[since_note, self.tracer.position], again=bool(test.get("again")))
         reply["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-        extra = {"notes": request.notes, "hazards": request.hazards, "log": self.printed()}
+        extra = {"notes": request.notes, "hazards": request.hazards, "effects": request.effects, "log": self.printed()}
         reply.update((name, value) for name, value in extra.items() if value)
         return reply
 
@@ -221,6 +234,7 @@ class Zygote:
         self.libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self.wire: Any = None
         self.backend: Any = None
+        self.tracer: Any = None
         self.workers: Dict[int, Tuple[int, str]] = {}  # pid -> the pipe that awaits its end, and its scratch folder
         self.count = 0
         self.pid = os.getpid()  # a forked child finds its parent's here
@@ -239,7 +253,8 @@ class Zygote:
             sys.exit(1)
         gc.collect()
         gc.freeze()  # keeps collections in the workers from copying the pages they share with this process
-        self.control.send(json.dumps({"ready": True, "version": version}).encode())
+        ready = {"ready": True, "version": version, "modules": native_modules() if self.config.get("tracer") else []}
+        self.control.send(json.dumps(ready).encode())
 
     def serve(self) -> None:
         """Fork on request and reap until the main process is gone."""
@@ -255,13 +270,30 @@ class Zygote:
                 self.reap()
             if self.control.fileno() in ready:
                 fds = array.array("i")
-                message, ancillary, _, _ = self.control.recvmsg(65536, socket.CMSG_LEN(4 * fds.itemsize))
+                message, ancillary, _, _ = self.control.recvmsg(65536, socket.CMSG_LEN(8 * fds.itemsize))
                 if not message:
                     break
                 for _, _, data in ancillary:
                     fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
                 request = json.loads(message.decode())
-                (self.fork_zygote if self.config["nursery"] else self.fork)(request, list(fds))
+                if "trace" in request:
+                    self.trace(request["trace"], list(fds))
+                else:
+                    (self.fork_zygote if self.config["nursery"] else self.fork)(request, list(fds))
+
+    def trace(self, wanted: Dict[str, Any], fds: List[int]) -> None:
+        """Plant probes in what is loaded, for all workers forked from now on; how many, or why none, is the answer."""
+        try:
+            tracer = load_module("opsieve_tracer", self.config["tracer"])
+            self.tracer = tracer.Tracer(fds[0], wanted["total"])
+            for path, points, count in wanted["libraries"]:
+                self.tracer.add(path, points, count)
+            answer: Dict[str, Any] = {"planted": self.tracer.plant()}
+        except (OSError, ValueError) as error:
+            self.tracer = None
+            answer = {"planted": 0, "why": str(error)}
+        os.close(fds[0])
+        self.control.send(json.dumps(answer).encode())
 
     def fork_zygote(self, config: Dict[str, Any], fds: List[int]) -> None:
         """Fork a zygote; the nursery tells its pid, and how it ended, as a zygote does of its workers."""
@@ -305,7 +337,9 @@ class Zygote:
 
     def fork(self, limits: Dict[str, Any], fds: List[int]) -> None:
         """Fork one worker. Its pid is the first line it can be known by: the zygote writes it to the status pipe."""
-        data, log, state, status = fds
+        data, log, state, status = fds[:4]
+        if self.tracer is not None:
+            self.tracer.plant()  # what earlier workers reached needs no probe any more
         self.count += 1
         scratch = os.path.join(self.config["scratch"], "%d-%d" % (os.getpid(), self.count))
         os.mkdir(scratch, 0o700)
@@ -313,11 +347,14 @@ class Zygote:
         if pid == 0:
             code = 1
             try:
+                if self.tracer is not None and len(fds) > 4:
+                    self.tracer.watch(fds[4])
+                    os.close(fds[4])
                 self.become_worker(limits, data, log, state, status, scratch)
                 code = 0
             finally:
                 os._exit(code)
-        for fd in (data, log, state):
+        for fd in [data, log, state] + fds[4:]:
             os.close(fd)
         self.workers[pid] = (status, scratch)
         os.write(status, b'{"pid": %d}\n' % pid)
@@ -346,7 +383,7 @@ class Zygote:
             file, attribute = limits["guest"]
             backend = getattr(load_module("opsieve_guest", file), attribute)
             backend.load()
-        Worker(self.wire, backend, socket.socket(fileno=data), log, state, limits).serve()
+        Worker(self.wire, backend, socket.socket(fileno=data), log, state, limits, self.tracer).serve()
 
     def reap(self) -> None:
         """Collect every child that has ended; a worker's end is told with its exit status and resident peak."""
@@ -392,6 +429,13 @@ class Zygote:
                 break
         for scratch in [self.config["scratch"]] + [place for _, place in self.workers.values()]:
             shutil.rmtree(scratch, ignore_errors=True)
+
+
+def native_modules() -> List[str]:
+    """The paths of the libraries that are loaded."""
+    with open("/proc/self/maps") as maps:
+        paths = [line.rstrip("\n").split(None, 5)[5:] for line in maps]
+    return sorted({path[0] for path in paths if path and ".so" in os.path.basename(path[0])})
 
 
 def kill(pid: int) -> None:

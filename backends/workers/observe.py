@@ -56,6 +56,7 @@ def _from_reply(target: Target, version: str, reply: dict[str, Any], body: memor
         notes=tuple(reply.get("notes", ())),
         hazards=hazards,
         knobs={**KNOBS, **source.environment},
+        reached=tuple(reply["reached"]) if "reached" in reply else None,
     )
     if reply["ok"]:
         outputs, _ = wire.unpack_values(reply["outputs"], body, 0)
@@ -104,4 +105,5 @@ def from_death(target: Target, version: str, death: Death, limits: Limits) -> Ob
         peak_memory=death.peak,
         log=death.log,
         knobs={**KNOBS, **plugin(target.backend).backend.environment},
+        reached=death.reached,
     )

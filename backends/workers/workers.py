@@ -28,6 +28,7 @@ from opsieve.gen.model.bad_input import BadInput
 if (
     TYPE_CHECKING
 ):  # numpy and onnx come in when a question is asked: compilers start while the main process imports them
+    from opsieve.backends.coverage.coverage import Coverage
     from opsieve.gen.model.program import Program
 
 BATCH_TESTS = 32
@@ -71,11 +72,13 @@ class Workers:
         store: "Environments | None" = None,
         offline: bool = False,
         say: Callable[[str], None] = lambda sentence: None,
+        coverage: "Coverage | None" = None,
     ):
         self.limits = limits or Limits()
         self._store: Environments = store or ReleaseStore()
         self._offline = offline
         self._say = say
+        self._coverage = coverage
         self._zygotes: dict[tuple[str, str], Zygote] = {}
         self._nurseries: dict[tuple[str, Path], Nursery] = {}
         self._missing: dict[tuple[str, str], str] = {}
@@ -202,12 +205,19 @@ class Workers:
                 ):
                     worker.close()
                     worker = None
-                yield test, from_reply(target, zygote.version, *answer)
+                yield test, self._noticed(target, from_reply(target, zygote.version, *answer), answer[0])
         finally:
             if worker is not None and sent:  # the caller stopped listening in the middle of a frame
                 worker.close()
             elif worker is not None:
                 self._workers[target] = worker
+
+    def _noticed(self, target: Target, observation: Observation, reply: dict[str, Any]) -> Observation:
+        """The observation with what is new of what the compiler said it did, where that is the coverage wanted."""
+        if self._coverage is None or self._coverage.kind != "passes" or target.backend not in self._coverage.backends:
+            return observation
+        effects = self._coverage.effects(_place(target))
+        return replace(observation, reached=effects.new([str(name) for name in reply.get("effects", ())]))
 
     def _take(self, target: Target, zygote: Zygote) -> Worker:
         """The target's worker, a new one when there is none; it is put back when its answers are read."""
@@ -238,6 +248,13 @@ class Workers:
             except (Unavailable, BadInput) as error:
                 self._missing[place] = str(error)
                 raise
+            if self._coverage is not None and self._coverage.traces(place[0]):
+                try:
+                    probes = self._coverage.probes(place, plugin(place[0]).backend, found.modules)
+                    found.trace(probes.file, probes.libraries())
+                except (Unavailable, BadInput):
+                    found.close()
+                    raise
         with self._guard:
             self._zygotes[place] = found
         self._close_unused()
@@ -261,12 +278,14 @@ class Workers:
         source = plugin(_place(target)[0])
         environment = {**os.environ, **KNOBS, **source.backend.environment}
         facts = (source.file, source.attribute)
+        traced = self._coverage is not None and self._coverage.traces(source.backend.name)
         try:
             if not target.release:
-                return Zygote(*facts, Path(sys.executable), [], environment, native.shim())
+                return Zygote(*facts, Path(sys.executable), [], environment, native.shim(), traced=traced)
             home = self._store.environment(source.backend, target.release, offline=self._offline, say=self._say)
             nursery = self._nursery(source, home.python, environment)
-            return Zygote(*facts, home.python, [str(entry) for entry in home.path], environment, native.shim(), nursery)
+            path = [str(entry) for entry in home.path]
+            return Zygote(*facts, home.python, path, environment, native.shim(), nursery, traced=traced)
         except Unavailable as error:
             name = f"{source.backend.name} {target.release}".strip()
             hint = (

@@ -11,14 +11,17 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from opsieve.backends.coverage.notes import Notes
 from opsieve.gen.model.scratch import Scratch
 
 CHILD = Path(__file__).resolve().parent / "child.py"
 WIRE = Path(__file__).resolve().parent / "wire.py"
+TRACER = Path(__file__).resolve().parent.parent / "coverage" / "tracer.py"
 START_SECONDS = 180.0  # the first import of a large compiler from a cold disk
 LOG_LIMIT = 256 << 10
 
@@ -48,6 +51,9 @@ class Death:
     closed: bool  # it closed its channel while it lived
     log: str
     peak: int
+    reached: "tuple[int, ...] | None" = (
+        None  # numbers of the probes that nobody had reached before, where it was traced
+    )
 
 
 class Nursery:
@@ -135,6 +141,7 @@ class Zygote:
         environment: dict[str, str],
         shim: Path | None,
         nursery: Nursery | bool = False,
+        traced: bool = False,
     ):
         if sys.platform != "linux":
             raise Unavailable(
@@ -153,7 +160,10 @@ class Zygote:
             "shim": str(shim) if shim else "",
             "scratch": str(self._scratch.path),
             "nursery": nursery is True,
+            "tracer": str(TRACER) if traced else "",
         }
+        self.modules: list[str] = []  # the libraries that it has loaded, where it is to be traced
+        self._notes = 0  # how many notes of probes a worker may make
         self._process: subprocess.Popen[bytes] | Offspring
         with theirs:
             if isinstance(nursery, Nursery):
@@ -186,7 +196,22 @@ class Zygote:
             raise Unavailable(
                 f"{answer['exception']}: {answer['message'].splitlines()[0][:300] if answer['message'] else ''}"
             )
+        self.modules = [str(path) for path in answer.get("modules", ())]
         return str(answer["version"])
+
+    def trace(self, hits: int, libraries: Sequence[tuple[str, str, int]]) -> int:
+        """Plant probes for all workers forked from now on: (path, file of points, how many) of each library; returns how many stand.
+
+        `hits` is the descriptor of the file in which a byte for each tells that it was reached. Unavailable when none can be planted.
+        """
+        total = sum(count for _, _, count in libraries)
+        self.send({"trace": {"total": total, "libraries": list(libraries)}}, array.array("i", [hits]))
+        told = self._control.recv(1 << 16) if wait_readable(self._control.fileno(), START_SECONDS) else b""
+        answer: dict[str, Any] = json.loads(told) if told else {"planted": 0, "why": "its process ended"}
+        if "why" in answer:
+            raise Unavailable(f"coverage cannot be traced: {answer['why']}")
+        self._notes = total
+        return int(answer["planted"])
 
     def fork(self, limits: Limits, guest: tuple[Path, str] | None = None) -> "Worker":
         """A new worker under `limits`; it serves the zygote's backend, or the `guest` whose file and attribute these are."""
@@ -197,12 +222,15 @@ class Zygote:
         if guest is not None:
             config["guest"] = [str(guest[0]), guest[1]]
         fds = array.array("i", [theirs.fileno(), log, state, status_write])
+        notes = Notes(self._notes) if self._notes else None
+        if notes is not None:
+            fds.append(notes.file)
         try:
             self.send(config, fds)
         finally:
             theirs.close()
             os.close(status_write)
-        return Worker(ours, log, state, status_read, limits)
+        return Worker(ours, log, state, status_read, limits, notes)
 
     def send(self, request: dict[str, Any], fds: "array.array[int]") -> None:
         """Ask for a fork that gets these descriptors."""
@@ -243,9 +271,11 @@ class Zygote:
 class Worker:
     """A forked process that answers tests one after the other."""
 
-    def __init__(self, connection: socket.socket, log: int, state: int, status: int, limits: Limits):
+    def __init__(
+        self, connection: socket.socket, log: int, state: int, status: int, limits: Limits, notes: Notes | None = None
+    ):
         self._connection, self._log, self._state, self._status = connection, log, state, status
-        self._limits = limits
+        self._limits, self.notes = limits, notes
         self._told = b""
         self.tests = 0
         told = self._line(START_SECONDS)
@@ -276,6 +306,9 @@ class Worker:
             told = json.loads(bytes(text).decode("utf-8", "surrogatepass"))
             if not isinstance(told, dict) or not isinstance(told.get("peak"), int):
                 raise ValueError("not an answer")
+            if self.notes and "reached" in told:
+                begin, end = map(int, told["reached"])
+                told["reached"] = self.notes.every(begin, end) if told.get("again") else self.notes.new(begin, end)
             return told, memoryview(body)
         except TimeoutError:
             self._dump_stack()
@@ -325,6 +358,7 @@ class Worker:
             closed=closed,
             log=read_log(self._log),
             peak=int(told["peak"]),
+            reached=self.notes.new() if self.notes else None,
         )
         self._release()
         return death
@@ -348,6 +382,8 @@ class Worker:
         self._connection.close()
         for fd in (self._log, self._state, self._status):
             os.close(fd)
+        if self.notes:
+            self.notes.close()
 
     def _line(self, seconds: float) -> dict[str, Any] | None:
         """The zygote's next word on this worker, None when none comes in time."""

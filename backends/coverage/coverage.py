@@ -1,0 +1,187 @@
+"""What a campaign has reached of its compilers' native code: one map of probes for each, shared by all workers."""
+
+import os
+import platform
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import platformdirs
+
+from opsieve.backends.coverage.elf import Unreadable
+from opsieve.backends.coverage.points import GRANULARITIES, Points, add_unstable, points_of, unstable
+from opsieve.gen.model.bad_input import BadInput
+
+EFFECTS = "passes"  # the fallback: which passes changed what, told by the compiler itself
+KINDS = (*GRANULARITIES, EFFECTS)
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What was reached of one library: addresses in it (ascending), of how many probes that can be told from one run to the next."""
+
+    library: Path
+    build_id: str
+    addresses: Numbers
+    probes: int
+
+
+class Probes:
+    """The probes of one compiler, numbered through its libraries, and which of them any worker has reached."""
+
+    def __init__(self, points: Sequence[Points]):
+        self.points = tuple(points)
+        self.total = sum(len(item.addresses) for item in points)
+        self.file = os.memfd_create("opsieve-hits")
+        os.ftruncate(self.file, max(self.total, 1))
+        import mmap
+
+        self._memory = mmap.mmap(self.file, max(self.total, 1))
+        self._hits = np.frombuffer(self._memory, np.uint8)
+        self._firsts = np.cumsum([0, *(len(item.addresses) for item in points)])
+        self._stable = np.ones(self.total, bool)
+        for first, item in zip(self._firsts.tolist(), points, strict=False):
+            self._set_aside(unstable(item) + first)
+
+    def libraries(self) -> list[tuple[str, str, int]]:
+        """What `Zygote.trace` takes."""
+        return [(str(item.library), str(item.file), len(item.addresses)) for item in self.points]
+
+    @property
+    def count(self) -> int:
+        """How many were reached, of the stable ones."""
+        return int(np.count_nonzero(self._hits[: self.total] & self._stable))
+
+    def numbers(self) -> Numbers:
+        """The numbers of those that were reached, of the stable ones, ascending."""
+        return np.flatnonzero(self._hits[: self.total] & self._stable).astype(np.int64)
+
+    def stable(self, numbers: Sequence[int]) -> tuple[int, ...]:
+        """Those of these that can be told from one run to the next, as far as is known."""
+        return tuple(number for number in numbers if self._stable[number])
+
+    def reached(self) -> tuple[Reached, ...]:
+        """The same by library."""
+        every, found = self.numbers(), []
+        for at, item in enumerate(self.points):
+            first, end = int(self._firsts[at]), int(self._firsts[at + 1])
+            here = every[(every >= first) & (every < end)] - first
+            count = int(np.count_nonzero(self._stable[first:end]))
+            found.append(Reached(item.library, item.build_id, item.addresses[here], count))
+        return tuple(found)
+
+    def disregard(self, numbers: Sequence[int] | Numbers) -> None:
+        """These come and go between equal runs: they count no more, here and in later campaigns."""
+        numbers = np.unique(np.asarray(numbers, np.int64))
+        if not len(numbers):
+            return
+        self._set_aside(numbers)
+        for at, item in enumerate(self.points):
+            first, end = self._firsts[at], self._firsts[at + 1]
+            here = numbers[(numbers >= first) & (numbers < end)] - first
+            if len(here):
+                add_unstable(item, here)
+
+    def _set_aside(self, numbers: Numbers) -> None:
+        self._stable[numbers] = False
+        self._hits[numbers] = 1  # no worker has a probe planted there
+
+
+class Effects:
+    """The fallback without probes: names of what compilers say that they did, numbered as they come."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._guard = threading.Lock()
+
+    @property
+    def count(self) -> int:
+        """How many different ones there were."""
+        return len(self._numbers)
+
+    def new(self, names: Sequence[str]) -> tuple[int, ...]:
+        """The numbers of those that had not been seen before."""
+        with self._guard:
+            before = len(self._numbers)
+            return tuple(at for name in names if (at := self._numbers.setdefault(name, len(self._numbers))) >= before)
+
+    def names(self) -> list[str]:
+        """All of them, sorted."""
+        return sorted(self._numbers)
+
+
+class Coverage:
+    """The coverage of a campaign: for the compilers named, what of them was reached. Thread-safe.
+
+    `kind` is `functions`, `blocks` or `passes`. BadInput where this machine cannot trace.
+    """
+
+    def __init__(self, kind: str, backends: Sequence[str], cache: Path | None = None):
+        if kind not in KINDS:
+            raise BadInput(f"coverage is of {', '.join(KINDS)}, not of {kind!r}")
+        if kind != EFFECTS and (sys.platform != "linux" or platform.machine() != "x86_64"):
+            raise BadInput(
+                f"coverage of {kind} needs Linux on x86-64; --coverage passes needs nothing (TVM alone has it)"
+            )
+        self.kind = kind
+        self.backends = frozenset(backends)
+        self.cache = cache or Path(platformdirs.user_cache_dir("opsieve")) / "coverage"
+        self._maps: dict[tuple[str, str], Probes] = {}
+        self._effects: dict[tuple[str, str], Effects] = {}
+        self._guard = threading.Lock()
+
+    def traces(self, backend: str) -> bool:
+        """Whether probes are wanted in this compiler."""
+        return self.kind != EFFECTS and backend in self.backends
+
+    def probes(self, place: tuple[str, str], backend: Any, modules: Sequence[str]) -> Probes:
+        """The probes of the compiler at a place (name and release) that has these libraries loaded.
+
+        BadInput where it has no native code of its own, or none that can be traced.
+        """
+        with self._guard:
+            if place not in self._maps:
+                points = []
+                for path, root in own_libraries(backend, modules):
+                    try:
+                        points.append(points_of(path, self.kind, self.cache, root))
+                    except Unreadable as error:
+                        raise BadInput(f"coverage of {backend.name} cannot be traced: {error}") from None
+                if not points:
+                    raise BadInput(
+                        f"{backend.name} has no native code of its own to trace; leave --coverage out for it"
+                    )
+                self._maps[place] = Probes(points)
+            return self._maps[place]
+
+    def effects(self, place: tuple[str, str]) -> Effects:
+        """The names of what the compiler at a place did."""
+        with self._guard:
+            return self._effects.setdefault(place, Effects())
+
+    def maps(self) -> Mapping[tuple[str, str], Probes | Effects]:
+        """All of it, by place."""
+        with self._guard:
+            return {**self._maps, **self._effects}
+
+
+def own_libraries(backend: Any, modules: Sequence[str]) -> list[tuple[Path, str]]:
+    """The libraries that are the compiler's own code, and the root of its source files where it is known ("" else).
+
+    A backend can say which they are (`protocol.Traced`); by default they are what lies in the folder of its package.
+    """
+    told: Mapping[str, str] = getattr(backend, "native_sources", {})
+    if told:
+        pairs = [
+            (Path(path), root) for path in modules for name, root in told.items() if Path(path).name.startswith(name)
+        ]
+        return sorted(set(pairs))
+    package = backend.package.replace("-", "_")
+    folders = {backend.name, package, package.rpartition("_")[2]} - {""}
+    return [(Path(path), "") for path in sorted(modules) if folders & set(Path(path).parts[:-1])]
