@@ -41,13 +41,17 @@ TESTS_PER_WORKER = 5000  # then it is replaced, whatever it leaked
 
 @dataclass(frozen=True)
 class Test:
-    """A program and the values of its inputs, by name; `as_is` keeps the IR version that the model states."""
+    """A program and the values of its inputs, by name; `as_is` keeps the IR version that the model states.
+
+    With `again`, `reached` of its observation is every probe on its way, not only those that nobody had reached before.
+    """
 
     __test__ = False  # pytest: not a test class
 
     program: "Program"
     inputs: dict[str, Any]
     as_is: bool = False
+    again: bool = False
 
 
 class Environments(Protocol):
@@ -148,7 +152,8 @@ class Workers:
                 yield Observation(display(target), target.release, "environment", "import", message=str(error))
             return
         with self._lock(target):
-            batches = _batches(tests, all_options(target), 1 if fresh else BATCH_TESTS, repeat)
+            alone = fresh or any(test.again for test in tests)
+            batches = _batches(tests, all_options(target), 1 if alone else BATCH_TESTS, repeat)
             for test, observation in self._answers(target, zygote, batches, fresh):
                 yield self._again_lowered(target, zygote, test, observation, fresh)
 
@@ -180,13 +185,17 @@ class Workers:
         sent: deque[_Batch] = deque()
         held = next(batches, None)
         worker: Worker | None = None
+        # What such a test reaches is noted over what the one before it did.
+        again = held is not None and any(test.again for test in held.tests)
         try:
             while sent or held:
                 if worker is None:
                     worker = self._forked(target, zygote) if fresh else self._take(target, zygote)
                     for batch in sent:
                         worker.submit(batch.frame(), batch.left)
-                while held and (not sent or (len(sent) < 2 and held.size < PIPELINED_BYTES and not fresh)):
+                while held and (
+                    not sent or (len(sent) < 2 and held.size < PIPELINED_BYTES and not fresh and not again)
+                ):
                     sent.append(held)
                     worker.submit(held.frame(), held.left)
                     held = next(batches, None)
@@ -345,6 +354,7 @@ def _batches(tests: Sequence[Test], options: dict[str, str], most: int, repeat: 
         chunks = [test.program.model if test.as_is else _lowered(test.program)]
         header = {"model": len(chunks[0]), "options": options, "repeat": repeat}
         header["inputs"] = wire.pack_values(test.inputs, chunks)
+        header["again"] = test.again
         header["span"] = span = sum(len(chunk) + (-len(chunk)) % wire.ALIGN for chunk in chunks)
         if batch.tests and (len(batch.tests) >= most or batch.size + span > BATCH_BYTES):
             yield batch
