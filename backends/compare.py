@@ -1,4 +1,4 @@
-"""Whether two sets of outputs agree, by a policy that was measured (docs/oracles.md).
+"""Whether two sets of outputs agree, by a policy that was measured (docs/explanation/oracles.md).
 
 An error is the largest absolute difference over the largest magnitude of the expected output, never a relative one and never
 in ULPs. Integers, booleans and strings are equal or not. Everything is pure.

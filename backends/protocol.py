@@ -3,7 +3,7 @@
 The main process reads its facts (name, package, options) and asks `classify`; a worker calls `load`, `prepare` and the
 function that `prepare` returns. The file runs inside workers of old releases, so at module level it imports only the standard
 library (numpy is there too), keeps to Python 3.8, and imports nothing of opsieve except under `TYPE_CHECKING`. Being a
-protocol, nothing is inherited. It is found by its entry point in the group `opsieve.backends`; docs/add-a-backend.md walks
+protocol, nothing is inherited. It is found by its entry point in the group `opsieve.backends`; docs/how-to/add-a-backend.md walks
 through a real one.
 """
 

@@ -37,7 +37,7 @@ class Verdict:
     """The answer for one program on one target.
 
     `reason` is a sentence for a person. `rules` are the names of the tolerance and undefined-behaviour rules that decided
-    (docs/oracles.md explains each). `oracles` are the targets whose answers were consulted. `blame` is where the fault lies as far as
+    (docs/explanation/oracles.md explains each). `oracles` are the targets whose answers were consulted. `blame` is where the fault lies as far as
     the oracles tell: `optimiser` when the unoptimised build of the same compiler is right, `compiler` otherwise, "" when unknown.
     """
 

@@ -1,4 +1,4 @@
-"""What docs/generator.md says of the generator, measured: validity, picking rate, guidance, the balance of operators.
+"""What docs/benchmarks/generator.md says of the generator, measured: validity, picking rate, guidance, the balance of operators.
 
     python benchmarks/generator.py validity [--models 10000] [--nodes 5-60] [--strategies NAME,...]
     python benchmarks/generator.py picking | guided | bins [--images DIR]

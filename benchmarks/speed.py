@@ -1,6 +1,6 @@
 """How fast the generator is, in CPU time on one core: models a second and microseconds a node, by strategy and size; where the time goes.
 
-    python benchmarks/speed.py [NAME ...] [--nodes 10,30,100,300,1000] [--rounds 3]     # all figures of docs/generator.md: two to three minutes
+    python benchmarks/speed.py [NAME ...] [--nodes 10,30,100,300,1000] [--rounds 3]     # all figures of docs/benchmarks/generator.md: two to three minutes
     python benchmarks/speed.py NAME --nodes 100 --profile
 
 A round makes programs of seeds that no other round has, from the seed to serialised bytes with values for the inputs; of `mix` always

@@ -1,4 +1,4 @@
-"""The pictures of docs/tui.md: the terminal app on the samples, as SVG, and a session as an asciinema recording.
+"""The pictures of docs/how-to/tui.md: the terminal app on the samples, as SVG, and a session as an asciinema recording.
 
     python samples/tui_pictures.py [--session]
 

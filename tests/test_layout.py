@@ -1,4 +1,4 @@
-"""The layout that keeps the six packages at the top of the repository (docs/architecture.md, Layout)."""
+"""The layout that keeps the six packages at the top of the repository (docs/explanation/architecture.md, Layout)."""
 
 import ast
 import os

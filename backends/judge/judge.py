@@ -1,7 +1,7 @@
 """What to say of a program on a target: the order of questions, the oracles consulted, the rules that decide.
 
 Nothing runs here. Every answer is asked of a Lab, which runs the program in a worker of its own; few oracles are asked when few
-are enough. docs/oracles.md states the policy and what was measured of it.
+are enough. docs/explanation/oracles.md states the policy and what was measured of it.
 """
 
 from collections.abc import Mapping, Sequence

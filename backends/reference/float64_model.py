@@ -4,7 +4,7 @@ Every float16, bfloat16 and float32 tensor of a model becomes float64: graph inp
 constants, the targets of casts and the dtype attributes, in bodies and local functions too. What rounds on purpose stays:
 float8 and integer quantisation still quantise, and an attribute that ONNX stores as a float32 (epsilon, alpha) keeps that value.
 A cast to float16 in the middle of a model no longer rounds: the result is the mathematical one, and a compiler's distance from it
-is judged against its peers (docs/oracles.md).
+is judged against its peers (docs/explanation/oracles.md).
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,7 @@
 """Places where ONNX leaves a result open, found from the values that the reference run met.
 
 A mismatch on an output that such a place reaches is nobody's fault: the verdict is `invalid` and names the rule. Each rule
-below looks at one node's inputs and outputs; docs/oracles.md tells why it is there. What ONNX does define is not here: a Clip whose
+below looks at one node's inputs and outputs; docs/explanation/oracles.md tells why it is there. What ONNX does define is not here: a Clip whose
 minimum is above its maximum, ties of TopK and ArgMax, integer casts that drop high bits, TopK of equal values.
 """
 

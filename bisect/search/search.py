@@ -34,7 +34,7 @@ Mask = npt.NDArray[np.bool_]
 GRAPH_LIMIT = 40_000  # versions: the ancestry is a square of bits, 200 MB for as many
 _CERTAIN = 1 - 1e-9
 _BLOCK = 512
-_NEAR = 1.09  # times the bound: what a noisy search takes (measured, docs/bisect.md)
+_NEAR = 1.09  # times the bound: what a noisy search takes (measured, docs/benchmarks/bisect.md)
 
 
 class Answer(Enum):

@@ -1,7 +1,7 @@
 """Sources of versions: what a case can be bisected over, found by entry point in the group `opsieve.version_sources`.
 
 An entry is a function `open_source(case, target, argument, offline)` that returns a context manager of a `VersionSource`; `opsieve bisect
-CASE --source NAME:ARGUMENT` opens it. docs/bisect.md shows a whole one. Commits are no row, and have a search of their own.
+CASE --source NAME:ARGUMENT` opens it. docs/how-to/bisect.md shows a whole one. Commits are no row, and have a search of their own.
 """
 
 import importlib.metadata

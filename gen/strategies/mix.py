@@ -16,7 +16,7 @@ from opsieve.gen.strategies.registry import names, strategy
 
 BATCH = 256
 # Places of each strategy, of 1000; one that is not installed has none. By what they found in equal CPU time, and what only they found
-# (docs/generator.md, "Yield"), by the balance of operators (`pattern` would drown the rest in Add and Mul), and by cost.
+# (docs/benchmarks/generator.md, "Yield"), by the balance of operators (`pattern` would drown the rest in Add and Mul), and by cost.
 WEIGHTS = {"isra": 330, "hirfuzz": 380, "pattern": 120, "function-rewrite": 76, "mutate": 90, "nnsmith": 4}
 
 

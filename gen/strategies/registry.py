@@ -1,6 +1,6 @@
 """Strategies by name: each a small policy over the same core (gen/generation/random_graph.py), a function of a wish and a seed.
 
-Found by entry point (`opsieve.strategies`), so that a user's own is one function and one line; docs/write-a-generator.md walks
+Found by entry point (`opsieve.strategies`), so that a user's own is one function and one line; docs/how-to/write-a-strategy.md walks
 through one. Equal wishes and seeds give equal bytes.
 """
 

@@ -1,7 +1,7 @@
 """Searches for a small set of items that passes a test, when the whole set does. Pure: the test is all they know.
 
 A test is asked of a list of items and is taken to be monotone where that saves questions; what comes back always passed the test.
-Bisection of a prefix and growing over an order are those of the measured prototype (docs/reduce.md); finding the needed items one
+Bisection of a prefix and growing over an order are those of the measured prototype (docs/benchmarks/reduce.md); finding the needed items one
 after the other is the linear form of QuickXplain (Junker 2004), each by bisection.
 """
 

@@ -95,7 +95,7 @@ def test_a_sampler_that_runs_on_open_sizes_is_seldom_refused() -> None:
 
 
 def test_bins_make_sizes_differ() -> None:
-    """The ablation of docs/generator.md in small: how many shapes there are with and without bins."""
+    """The ablation of docs/benchmarks/generator.md in small: how many shapes there are with and without bins."""
     told = []
     for bins in (0, 7):
         shapes = set()

@@ -99,7 +99,7 @@ def say(sentence: str) -> None:
 
 
 def _answer(found: Found) -> dict[str, Any]:
-    """The keys of docs/cli.md."""
+    """The keys of docs/reference/cli.md."""
     one = found.culprits[0] if len(found.culprits) == 1 else None
     change = "regression" if found.direction.value == "regression" else "fix"
     transitions = []

@@ -190,7 +190,7 @@ def _progress(tests: int | None) -> Iterator[Any]:
 
 
 def _summary(store: "Store", campaign: "Campaign", now: int, seconds: float, folder: Path) -> dict[str, Any]:
-    """The keys of docs/cli.md."""
+    """The keys of docs/reference/cli.md."""
     totals, spent = store.totals(campaign), store.seconds(campaign)
 
     def many(verdict: str) -> int:

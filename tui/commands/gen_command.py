@@ -149,7 +149,7 @@ class _Made:
         self.last: bytes | None = None
 
     def told(self, checked: bool, out: Path | None) -> dict[str, Any]:
-        """The keys of docs/cli.md."""
+        """The keys of docs/reference/cli.md."""
         return {
             "models": self.models,
             "nodes": self.nodes,

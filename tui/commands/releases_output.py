@@ -131,7 +131,7 @@ def _timeline(
 
 
 def _answer(timeline: Timeline, package: str) -> dict[str, Any]:
-    """The keys of docs/cli.md."""
+    """The keys of docs/reference/cli.md."""
     changes = transitions(timeline.versions, timeline.seen)
     outcome = timeline.outcome
     wanted = timeline.wanted

@@ -196,7 +196,7 @@ def _judged(
 
 
 def _result(path: str, case: "Case", target: "Target", judged: "Judged") -> dict[str, Any]:
-    """The keys of docs/cli.md."""
+    """The keys of docs/reference/cli.md."""
     from opsieve.backends.registry import display
     from opsieve.gen.model.structure import all_nodes
     from opsieve.triage.fingerprint.evidence import NOTHING

@@ -73,7 +73,7 @@ def day(seconds: float) -> str:
 
 
 def cluster_facts(row: "ClusterRow") -> dict[str, Any]:
-    """A cluster with the keys of docs/cli.md."""
+    """A cluster with the keys of docs/reference/cli.md."""
     return {
         "id": row.id,
         "title": row.title,

@@ -1,0 +1,31 @@
+"""The pages: every link leads somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).parents[1]
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_PAGES = sorted(page for page in _ROOT.rglob("*.md") if not {".venv", "src"} & set(page.relative_to(_ROOT).parts))
+
+
+def _anchors(page: Path) -> set[str]:
+    """The names that GitHub gives the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: str(page.relative_to(_ROOT)))
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for link in _LINK.findall(text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{link} of {page.relative_to(_ROOT)}"
+        if anchor and target.suffix == ".md":
+            assert anchor in _anchors(target), f"{link} of {page.relative_to(_ROOT)}"
