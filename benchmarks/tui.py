@@ -27,7 +27,7 @@ from triage_scale import CAMPAIGN, enter, failures
 from opsieve.triage.review.review import review
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import Store
-from opsieve.tui.app.app import SieveApp
+from opsieve.tui.app.app import OpsieveApp
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
 from opsieve.tui.app.widgets.lines_view import LinesView
@@ -116,7 +116,7 @@ def summary(times: list[float]) -> dict[str, float]:
 async def scale(store: Path) -> dict[str, Any]:
     """First paint, filters, scrolling and drilling in, on a store that nobody writes."""
     began = time.perf_counter()
-    app = SieveApp(store, offline=True)
+    app = OpsieveApp(store, offline=True)
     told: dict[str, Any] = {}
     async with app.run_test(size=(120, 40)) as pilot:
         await until(lambda: isinstance(app.screen, ClustersScreen) and app.screen.found)
@@ -177,7 +177,7 @@ def watched(answer: Callable[..., None], done: asyncio.Event) -> Callable[..., N
 
 async def beside(store: Path, rate: int, minutes: float) -> dict[str, Any]:
     """Filter and mark for a while beside a writer; the heartbeat, and whether all decisions and failures are there."""
-    app = SieveApp(store, offline=True)
+    app = OpsieveApp(store, offline=True)
     late: list[float] = []
     busy: list[float] = []
     troubles: list[str] = []

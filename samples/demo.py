@@ -97,8 +97,8 @@ def quick_targets(workers: Workers, installed: dict[str, str]) -> list[str]:
 
 def prepare(workers: Workers) -> None:
     """Install the releases of onnxruntime that the samples name: set-up, not part of the time."""
-    for _, told in samples():
-        for text in (told["fails"], told["passes"]):
+    for _, sample in samples():
+        for text in (sample["fails"], sample["passes"]):
             if resolve(text).backend == "onnxruntime":
                 workers.version(resolve(text))
 
@@ -116,7 +116,7 @@ def replay(console: Console, workers: Workers, installed: dict[str, str]) -> lis
                 continue
             failing = Target(failing.backend, "", failing.options)
         case = open_case(folder)
-        cells, told = [], ""
+        cells, message = [], ""
         for target, wanted in ((failing, "fail"), (resolve(sample["passes"]), "pass")):
             verdict = judge(
                 case.program, case.inputs, target, lab, expected=case.expected, oracles=SECOND_ORACLES
@@ -126,10 +126,10 @@ def replay(console: Console, workers: Workers, installed: dict[str, str]) -> lis
             cells.append(
                 f"{escape(f'{target.backend} {version}{options}')} [{COLOURS.get(verdict.verdict, 'yellow')}]{verdict.verdict}[/]"
             )
-            told = told or summary(verdict)
+            message = message or summary(verdict)
             if verdict.verdict != wanted:
                 wrong.append(f"{folder.name} on {target}: {verdict.verdict}, not {wanted} ({verdict.reason})")
-        table.add_row(folder.name, *cells, escape(told))
+        table.add_row(folder.name, *cells, escape(message))
     console.print(table)
     if left:
         console.print(f"[dim]Not replayed, for these are not installed: {', '.join(sorted(set(left)))}.[/dim]")
@@ -185,14 +185,16 @@ def hunt(console: Console, quick: list[str], slow: list[str], seconds: float) ->
             console.print("[dim]The time is over: the campaign is interrupted, and stores what it has done.[/dim]")
             going.send_signal(signal.SIGINT)
             out, _ = going.communicate()
-    told = json.loads(out)
+    summary = json.loads(out)
     table = Table("target", "tests", "pass", "fail", "unsupported", "tests a second", box=None, pad_edge=False)
-    for name, one in told["targets"].items():
+    for name, one in summary["targets"].items():
         counts = one["verdicts"]
         cells = [sum(counts.values()), *(counts.get(word, 0) for word in ("pass", "fail", "unsupported"))]
         table.add_row(escape(name), *map(str, cells), f"{one['tests_per_second']:.0f}")
     console.print(table)
-    console.print(f"[dim]tests a second: of a target's own time; {told['tests_per_second']:.0f} for all together[/dim]")
+    console.print(
+        f"[dim]tests a second: of a target's own time; {summary['tests_per_second']:.0f} for all together[/dim]"
+    )
     if slow:
         console.print(f"[dim]Left out, for they are slow: {', '.join(slow)}.[/dim]")
     console.print("\n[bold]What it found[/bold]\n")
@@ -207,9 +209,9 @@ def findings() -> Table | str:
         return "Nothing, this time. Longer: .venv/bin/opsieve fuzz --minutes 60 -j 2"
     table = Table("failure", "times", "nodes", "what is said", box=None, pad_edge=False)
     for key, count in sorted(counts.items()):
-        told = json.loads((STORE / "cases" / key / "1" / "failure.json").read_text())
-        said = "".join(c if c.isprintable() else " " for c in told["message"] or told["reason"])
-        table.add_row(f"[red]{escape(key)}[/red]", str(count), str(told["nodes"]), escape(said[:100]))
+        record = json.loads((STORE / "cases" / key / "1" / "failure.json").read_text())
+        said = "".join(c if c.isprintable() else " " for c in record["message"] or record["reason"])
+        table.add_row(f"[red]{escape(key)}[/red]", str(count), str(record["nodes"]), escape(said[:100]))
     return table
 
 

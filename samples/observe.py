@@ -24,7 +24,7 @@ from opsieve.backends.workers.observation_cache import Lab
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Unavailable
 from opsieve.gen.case.open_case import open_case
-from opsieve.triage.store.failure_record import told_mismatch
+from opsieve.triage.store.failure_record import mismatch_of
 
 OBSERVED = SAMPLES / "observed.jsonl"
 PATH = re.compile(r"(?:/[\w.+@-]++)++")
@@ -42,14 +42,14 @@ def main() -> int:
     wrong = 0
     with Workers(say=lambda sentence: print(sentence, file=sys.stderr)) as workers:
         lab = Lab(workers)
-        for folder, told in samples():
-            target = resolve(told["fails"])
+        for folder, sample in samples():
+            target = resolve(sample["fails"])
             try:
                 if target.backend != "onnxruntime":
                     if workers.version(Target(target.backend)) != target.release:
                         raise Unavailable(f"{target} is not what is installed")
                     target = Target(target.backend, "", target.options)
-                line = observe(folder, told, target, lab)
+                line = observe(folder, sample, target, lab)
             except Unavailable as error:
                 print(f"{folder.name}: {error}", file=sys.stderr)
                 continue
@@ -61,7 +61,7 @@ def main() -> int:
     return int(wrong > 0)
 
 
-def observe(folder: Path, told: dict[str, str], target: Target, lab: Lab) -> dict[str, Any]:
+def observe(folder: Path, sample: dict[str, str], target: Target, lab: Lab) -> dict[str, Any]:
     """One line: the target as the sample names it, the verdict, the observations without their outputs, the dtype of the wrong one."""
     case = open_case(folder)
     judged = judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=SECOND_ORACLES)
@@ -69,8 +69,8 @@ def observe(folder: Path, told: dict[str, str], target: Target, lab: Lab) -> dic
     value = (judged.observations[0].outputs or {}).get(mismatch.output) if mismatch else None
     return {
         "sample": folder.name,
-        "target": display(resolve(told["fails"])),
-        "verdict": {**asdict(judged.verdict), "mismatch": told_mismatch(mismatch) if mismatch else None},
+        "target": display(resolve(sample["fails"])),
+        "verdict": {**asdict(judged.verdict), "mismatch": mismatch_of(mismatch) if mismatch else None},
         "observations": [seen_of(asdict(each)) for each in judged.observations],
         "dtype": "" if value is None else str(np.asarray(value).dtype),
     }

@@ -22,7 +22,7 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from opsieve.triage.store.decisions import Ledger
-from opsieve.tui.app.app import SieveApp
+from opsieve.tui.app.app import OpsieveApp
 from opsieve.tui.app.screens.case_screen import CaseScreen
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
@@ -55,7 +55,7 @@ def main() -> int:
 
 async def pictures(store: Path) -> None:
     """One picture after the other, of one run of the app."""
-    app = SieveApp(store)
+    app = OpsieveApp(store)
     async with app.run_test(size=(WIDTH, HEIGHT)) as pilot:
         await until(pilot, lambda: isinstance(app.screen, ClustersScreen) and app.screen.found)
         screen = app.screen
@@ -68,7 +68,7 @@ async def pictures(store: Path) -> None:
         await pilot.press("2")
         await take(pilot, "cluster")
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, CaseScreen) and app.screen.sheet)
+        await until(pilot, lambda: isinstance(app.screen, CaseScreen) and app.screen.summary)
         for key, name in (("2", "graph"), ("4", "voices")):
             await pilot.press(key)
             await take(pilot, name)

@@ -12,7 +12,7 @@ from textual.screen import Screen
 
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import Aside, Done
-from opsieve.tui.app.app import SieveApp
+from opsieve.tui.app.app import OpsieveApp
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
 from opsieve.tui.app.widgets.paged_list import PagedList
 
@@ -41,12 +41,12 @@ def store_at(folder: Path) -> Path:
     return filled(folder, made_tests())
 
 
-def app_of(folder: Path, **options: object) -> SieveApp:
+def app_of(folder: Path, **options: object) -> OpsieveApp:
     """The app on a store, an hour after its failures were seen."""
-    return SieveApp(folder, offline=True, clock=lambda: NOW + 3600, **options)  # type: ignore[arg-type]
+    return OpsieveApp(folder, offline=True, clock=lambda: NOW + 3600, **options)  # type: ignore[arg-type]
 
 
-def text_of(app: SieveApp) -> str:
+def text_of(app: OpsieveApp) -> str:
     """What is on the screen."""
     strips = app.screen._compositor.render_strips()
     return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
@@ -82,7 +82,7 @@ async def on_screen(pilot: Pilot[None], kind: type[S]) -> S:
     return screen
 
 
-def drive(app: SieveApp, journey: Callable[[Pilot[None]], Awaitable[None]], size: tuple[int, int] = (80, 24)) -> None:
+def drive(app: OpsieveApp, journey: Callable[[Pilot[None]], Awaitable[None]], size: tuple[int, int] = (80, 24)) -> None:
     """Run the app and the journey through it."""
 
     async def run() -> None:

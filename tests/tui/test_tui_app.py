@@ -23,14 +23,14 @@ from tui_driving import (
 
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.store import Store
-from opsieve.tui.app.app import SieveApp
+from opsieve.tui.app.app import OpsieveApp
 from opsieve.tui.app.screens.campaign_screen import CampaignScreen
 from opsieve.tui.app.screens.case_screen import CaseScreen
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
 from opsieve.tui.app.screens.help_screen import HelpScreen
 from opsieve.tui.app.screens.jump_mode import JumpMode
-from opsieve.tui.app.widgets.dialogs import Choice, Line
+from opsieve.tui.app.widgets.dialogs import ChoiceDialog, LineDialog
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.page_bar import PageBar
 from opsieve.tui.app.widgets.paged_list import PagedList
@@ -76,7 +76,7 @@ def test_marking_is_a_decision_that_undo_and_redo_follow(store: Path) -> None:
         screen = await opened(pilot)
         name = cursor_on(screen)
         await pilot.press("m")
-        await on_screen(pilot, Choice)
+        await on_screen(pilot, ChoiceDialog)
         await pilot.press("w")
         await until(pilot, lambda: screen.found[name].status == "wontfix")
         assert status(store, name) == "wontfix"
@@ -92,12 +92,12 @@ def test_a_choice_is_made_by_cursor_and_left_by_escape(store: Path) -> None:
     async def journey(pilot: Pilot[None]) -> None:
         screen = await opened(pilot)
         await pilot.press("m")
-        dialog = await on_screen(pilot, Choice)
+        dialog = await on_screen(pilot, ChoiceDialog)
         assert dialog.query_one(OptionList).highlighted == 0
         await pilot.press("escape")
         await on_screen(pilot, ClustersScreen)
         await pilot.press("m")
-        await on_screen(pilot, Choice)
+        await on_screen(pilot, ChoiceDialog)
         await pilot.press("j", "enter")
         await until(pilot, lambda: screen.found[cursor_on(screen)].status == "confirmed")
 
@@ -116,7 +116,7 @@ def test_pin_note_title_and_issue(store: Path) -> None:
             ("i", "https://example.org/1", lambda: screen.found[name].issue),
         ):
             await pilot.press(key)
-            line = await on_screen(pilot, Line)
+            line = await on_screen(pilot, LineDialog)
             line.query_one(Input).value = text
             await pilot.press("enter")
             await until(pilot, lambda get=get, text=text: get() == text, text)
@@ -124,7 +124,7 @@ def test_pin_note_title_and_issue(store: Path) -> None:
         await pilot.press("p")
         await until(pilot, lambda: not screen.found[name].pinned)
         await pilot.press("i")
-        line = await on_screen(pilot, Line)
+        line = await on_screen(pilot, LineDialog)
         line.query_one(Input).value = "not an address"
         await pilot.press("enter")
         await shows(pilot, "no address of an issue")
@@ -140,7 +140,7 @@ def test_selected_clusters_are_merged_into_the_one_under_the_cursor_and_marked_t
         await pilot.press("space", "space")
         await shows(pilot, "2 selected")
         await pilot.press("m")
-        await on_screen(pilot, Choice)
+        await on_screen(pilot, ChoiceDialog)
         await pilot.press("c")
         await until(
             pilot, lambda: [screen.found[name].status for name in names[:3]] == ["confirmed", "confirmed", "new"]
@@ -151,7 +151,7 @@ def test_selected_clusters_are_merged_into_the_one_under_the_cursor_and_marked_t
         await pilot.press("u")
         await until(pilot, lambda: len(screen.found) == 7)
         await pilot.press("M")
-        line = await on_screen(pilot, Line)
+        line = await on_screen(pilot, LineDialog)
         line.query_one(Input).value = names[0]
         await pilot.press("enter")
         await until(pilot, lambda: len(screen.found) == 6)
@@ -163,13 +163,13 @@ def test_sorting_reversing_and_grouping(store: Path) -> None:
     async def journey(pilot: Pilot[None]) -> None:
         screen = await opened(pilot)
         await pilot.press("s")
-        await on_screen(pilot, Choice)
+        await on_screen(pilot, ChoiceDialog)
         await pilot.press("i")
         await until(pilot, lambda: list(screen.found) == [f"c{number}" for number in range(1, 8)])
         await pilot.press("S")
         await until(pilot, lambda: list(screen.found) == [f"c{number}" for number in range(7, 0, -1)])
         await pilot.press("v")
-        await on_screen(pilot, Choice)
+        await on_screen(pilot, ChoiceDialog)
         dialog = pilot.app.screen
         options = dialog.query_one(OptionList)
         options.highlighted = next(
@@ -226,14 +226,14 @@ def test_a_fingerprint_and_a_member_are_split_out(store: Path) -> None:
         cluster = await on_screen(pilot, ClusterScreen)
         await until(pilot, lambda: cluster.members)
         await pilot.press("s")
-        dialog = await on_screen(pilot, Choice)
+        dialog = await on_screen(pilot, ChoiceDialog)
         options = dialog.query_one(OptionList)
         assert options.option_count == 3
         options.highlighted = 2
         await pilot.press("enter")
         await until(pilot, lambda: cluster.row.fingerprints == 1)
         await pilot.press("s")
-        await on_screen(pilot, Choice)
+        await on_screen(pilot, ChoiceDialog)
         await pilot.press("enter")
         await until(pilot, lambda: cluster.row.members == 2)
         await pilot.press("escape")
@@ -342,7 +342,7 @@ def test_themes_go_round_and_an_unknown_one_is_refused(store: Path) -> None:
 
     drive(app_of(store), journey)
     with pytest.raises(ValueError, match="there is no theme mauve"):
-        SieveApp(store, theme="mauve")
+        OpsieveApp(store, theme="mauve")
 
 
 def test_it_follows_a_resize(store: Path) -> None:

@@ -18,9 +18,9 @@ from opsieve.gen.model.bad_input import BadInput
 from opsieve.tui.app.screens.campaign_screen import rate
 from opsieve.tui.app.screens.export_screen import preview
 from opsieve.tui.app.screens.jobs_screen import typed
+from opsieve.tui.app.services.error_map import COLUMNS, ROWS, error_map
 from opsieve.tui.app.services.job_board import OPSIEVE, REDUCE, Job, JobBoard
-from opsieve.tui.app.views.case_summary import read_sheet
-from opsieve.tui.app.views.error_map import COLUMNS, ROWS, heat
+from opsieve.tui.app.views.case_summary import read_summary
 from opsieve.tui.app.views.graph_text import Box, drawn
 from opsieve.tui.app.views.replay_lines import replay_lines
 from opsieve.tui.app.views.rows_shown import CLUSTERS, MEMBERS
@@ -126,31 +126,31 @@ def test_heat_marks_the_block_of_the_wrong_element_and_no_other(rows: int, colum
     wrong = right.copy()
     at = (data.draw(st.integers(0, rows - 1)), data.draw(st.integers(0, columns - 1)))
     wrong[at] = np.nan if data.draw(st.booleans()) else 3
-    made = heat(wrong, right)
+    made = error_map(wrong, right)
     assert made is not None
     assert (len(made.rows), {len(row) for row in made.rows}) == (min(rows, ROWS), {min(columns, COLUMNS)})
     assert sum(character != " " for row in made.rows for character in row) == 1
     assert made.fraction == pytest.approx(1 / (rows * columns))
-    assert heat(right, right).fraction == 0  # type: ignore[union-attr]
-    assert heat(wrong[:1], right) is None or rows == 1
+    assert error_map(right, right).fraction == 0  # type: ignore[union-attr]
+    assert error_map(wrong[:1], right) is None or rows == 1
 
 
 def test_heat_allows_what_the_policy_allows_and_takes_text() -> None:
-    assert heat(np.array([1.0, 2.0]), np.array([1.05, 2.5]), within=0.1).fraction == 0.5  # type: ignore[union-attr]
-    assert heat(np.array(["a", "b"], object), np.array(["a", "c"], object)).fraction == 0.5  # type: ignore[union-attr]
+    assert error_map(np.array([1.0, 2.0]), np.array([1.05, 2.5]), within=0.1).fraction == 0.5  # type: ignore[union-attr]
+    assert error_map(np.array(["a", "b"], object), np.array(["a", "c"], object)).fraction == 0.5  # type: ignore[union-attr]
 
 
 def test_a_sample_is_read_in_a_process_of_its_own() -> None:
-    sheet = read_sheet(SAMPLES / "pad-avgpool-wrong-value")
-    assert [label.split()[0] for _, label in sheet.graph][-3:] == ["Pad", "AveragePool", "y"]
-    assert dict(sheet.operators) == {"AveragePool": 1, "Pad": 1}
-    assert sheet.inputs[0][1].startswith("float32")
-    assert dict(sheet.origin)["digest"]
+    summary = read_summary(SAMPLES / "pad-avgpool-wrong-value")
+    assert [label.split()[0] for _, label in summary.graph][-3:] == ["Pad", "AveragePool", "y"]
+    assert dict(summary.operators) == {"AveragePool": 1, "Pad": 1}
+    assert summary.inputs[0][1].startswith("float32")
+    assert dict(summary.origin)["digest"]
 
 
 def test_a_case_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"case\.json"):
-        read_sheet(tmp_path)
+        read_summary(tmp_path)
 
 
 def test_the_preview_of_a_zip_lists_it_and_text_is_shown_to_the_last_byte() -> None:
@@ -185,7 +185,7 @@ def finished(board: JobBoard) -> None:
 def test_a_job_runs_its_commands_in_a_row_and_keeps_what_they_say(board: JobBoard) -> None:
     job = board.start("two", python("import sys; print('one', file=sys.stderr)"), python("print('{\"nodes\": 2}')"))
     finished(board)
-    assert (job.state, list(job.log), job.told(), job.said) == ("done", ["one"], {"nodes": 2}, "one")
+    assert (job.state, list(job.log), job.report(), job.said) == ("done", ["one"], {"nodes": 2}, "one")
     assert job.seconds > 0
 
 
@@ -238,7 +238,7 @@ def test_a_replay_tells_verdict_voices_and_a_map() -> None:
     told = json.dumps(
         {
             "verdict": "fail", "reason": "y is wrong", "target": "fake", "outcomes": [["fake", "1.0", "ok", 0.5]], "source": "reference",
-            "heats": [{"output": "y", "shape": [2, 2], "rows": [" █", "  "], "fraction": 0.25, "worst": 3.0, "within": 0.1}],
+            "error_maps": [{"output": "y", "shape": [2, 2], "rows": [" █", "  "], "fraction": 0.25, "worst": 3.0, "within": 0.1}],
         }
     ).encode()  # fmt: skip
     job.results = [told]

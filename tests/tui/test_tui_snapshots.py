@@ -18,7 +18,7 @@ from textual.widgets import Footer
 from tui_driving import app_of, on_screen, store_at, text_of, until
 
 from opsieve.triage.store.decisions import Ledger
-from opsieve.tui.app.app import SieveApp
+from opsieve.tui.app.app import OpsieveApp
 from opsieve.tui.app.screens.campaign_screen import CampaignScreen
 from opsieve.tui.app.screens.case_screen import CaseScreen
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
@@ -28,7 +28,7 @@ from opsieve.tui.app.screens.help_screen import HelpScreen
 from opsieve.tui.app.screens.jobs_screen import JobsScreen
 from opsieve.tui.app.screens.jump_mode import JumpMode
 from opsieve.tui.app.screens.welcome_screen import WelcomeScreen
-from opsieve.tui.app.widgets.dialogs import Choice
+from opsieve.tui.app.widgets.dialogs import ChoiceDialog
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.paged_list import PagedList
 
@@ -47,7 +47,7 @@ def normalised(svg: str) -> str:
     return re.sub(r"terminal-\d++", "terminal", svg)
 
 
-def compare(app: SieveApp, name: str, wrong: list[str], tmp_path: Path) -> None:
+def compare(app: OpsieveApp, name: str, wrong: list[str], tmp_path: Path) -> None:
     """Hold what is on the screen against the picture of that name."""
     svg = normalised(app.export_screenshot(title="opsieve"))
     path = SNAPSHOTS / f"{name}.svg"
@@ -79,7 +79,7 @@ async def settled(pilot: Pilot[None]) -> None:
 async def tour(pilot: Pilot[None], size: str, theme: str, wrong: list[str], tmp_path: Path) -> None:
     """Through every screen."""
     app = pilot.app
-    assert isinstance(app, SieveApp)
+    assert isinstance(app, OpsieveApp)
 
     async def picture(name: str) -> None:
         await settled(pilot)
@@ -90,7 +90,7 @@ async def tour(pilot: Pilot[None], size: str, theme: str, wrong: list[str], tmp_
     await pilot.press("j", "space")
     await picture("clusters")
     await pilot.press("m")
-    await on_screen(pilot, Choice)
+    await on_screen(pilot, ChoiceDialog)
     await picture("mark")
     await pilot.press("escape", "question_mark")
     await on_screen(pilot, HelpScreen)
@@ -109,7 +109,7 @@ async def tour(pilot: Pilot[None], size: str, theme: str, wrong: list[str], tmp_
     await picture("cluster")
     await pilot.press("enter")
     case = await on_screen(pilot, CaseScreen)
-    await until(pilot, lambda: case.sheet)
+    await until(pilot, lambda: case.summary)
     for key, name in (("2", "graph"), ("4", "voices"), ("5", "trace")):
         await pilot.press(key)
         await picture(f"case-{name}")

@@ -24,14 +24,14 @@ from tui_driving import (
 
 from opsieve.triage.store.index_file import INDEX
 from opsieve.triage.store.store import Store
-from opsieve.tui.app.app import SieveApp
+from opsieve.tui.app.app import OpsieveApp
 from opsieve.tui.app.screens.case_screen import CaseScreen
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
 from opsieve.tui.app.screens.jobs_screen import JobsScreen
 from opsieve.tui.app.screens.welcome_screen import WelcomeScreen
 from opsieve.tui.app.services.job_board import Job
-from opsieve.tui.app.widgets.dialogs import Agree, Line
+from opsieve.tui.app.widgets.dialogs import ConfirmDialog, LineDialog
 from opsieve.tui.app.widgets.lines_view import LinesView
 
 
@@ -40,7 +40,7 @@ def test_a_job_runs_is_shown_and_is_cancelled(store: Path) -> None:
 
     async def journey(pilot: Pilot[None]) -> None:
         app = pilot.app
-        assert isinstance(app, SieveApp)
+        assert isinstance(app, OpsieveApp)
         await opened(pilot)
         talk = (sys.executable, "-c", "import sys; print('half of it', file=sys.stderr, flush=True); sys.stdin.read(); import time; time.sleep(600)")  # fmt: skip
         job = app.run_job("reduce c1", talk)
@@ -62,16 +62,16 @@ def test_quitting_while_a_job_runs_asks_first(store: Path) -> None:
 
     async def journey(pilot: Pilot[None]) -> None:
         app = pilot.app
-        assert isinstance(app, SieveApp)
+        assert isinstance(app, OpsieveApp)
         await opened(pilot)
         job = app.run_job("reduce c1", (sys.executable, "-c", "import time; time.sleep(600)"))
         await until(pilot, lambda: job.state == "running")
         await pilot.press("q")
-        await on_screen(pilot, Agree)
+        await on_screen(pilot, ConfirmDialog)
         await pilot.press("n")
         await on_screen(pilot, ClustersScreen)
         await pilot.press("ctrl+q")
-        await on_screen(pilot, Agree)
+        await on_screen(pilot, ConfirmDialog)
         await pilot.press("y")
         jobs.append(job)
 
@@ -97,7 +97,7 @@ def test_a_failure_that_was_only_counted_says_so(store: Path) -> None:
         await pilot.press("r")
         await shows(pilot, "was not kept")
         await pilot.press("R")
-        await on_screen(pilot, Line)
+        await on_screen(pilot, LineDialog)
         await pilot.press("enter")
         await shows(pilot, "cannot be replayed")
 
@@ -133,7 +133,7 @@ def test_a_broken_case_folder_is_a_message(store: Path) -> None:
 def test_an_index_that_vanishes_is_told_and_what_was_read_stays(store: Path) -> None:
     async def journey(pilot: Pilot[None]) -> None:
         app = pilot.app
-        assert isinstance(app, SieveApp)
+        assert isinstance(app, OpsieveApp)
         screen = await opened(pilot)
         (store / INDEX).unlink()
         await until(pilot, lambda: "vanished" in app.trouble)

@@ -16,12 +16,12 @@ from tui_driving import app_of, drive, on_screen, shows, until
 
 from opsieve.gen.case.case import Case
 from opsieve.triage.store.store import Done, Store
-from opsieve.tui.app.app import SieveApp
+from opsieve.tui.app.app import OpsieveApp
 from opsieve.tui.app.screens.case_screen import CaseScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
 from opsieve.tui.app.screens.export_screen import ExportScreen
 from opsieve.tui.app.services.job_board import Job
-from opsieve.tui.app.widgets.dialogs import Agree, Line
+from opsieve.tui.app.widgets.dialogs import ConfirmDialog, LineDialog
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.page_bar import PageBar
 
@@ -76,12 +76,12 @@ def test_two_keys_write_a_script_and_what_was_shown_is_what_is_written(
         await until(pilot, lambda: pilot.app.clipboard == written.decode())
         (tmp_path / "repro.py").write_text("mine")
         await pilot.press("w")
-        await on_screen(pilot, Agree)
+        await on_screen(pilot, ConfirmDialog)
         await pilot.press("n")
         await on_screen(pilot, ExportScreen)
         assert (tmp_path / "repro.py").read_text() == "mine"
         await pilot.press("w")
-        await on_screen(pilot, Agree)
+        await on_screen(pilot, ConfirmDialog)
         await pilot.press("y")
         await until(pilot, lambda: (tmp_path / "repro.py").read_bytes() == written)
 
@@ -143,7 +143,7 @@ def test_a_replay_shows_the_verdict_and_where_it_is_wrong(store: Path) -> None:
     async def journey(pilot: Pilot[None]) -> None:
         await listed(pilot)
         await pilot.press("R")
-        await on_screen(pilot, Line)
+        await on_screen(pilot, LineDialog)
         await pilot.press("enter")
         screen = await on_screen(pilot, CaseScreen)
         page = screen.query_one("#page", LinesView)
@@ -151,7 +151,7 @@ def test_a_replay_shows_the_verdict_and_where_it_is_wrong(store: Path) -> None:
         assert screen.query_one(PageBar).name_of_page == "replay"
         assert page.text.startswith("fail")
         await pilot.press("R")
-        line = await on_screen(pilot, Line)
+        line = await on_screen(pilot, LineDialog)
         line.query_one(Input).value = "fake"
         await pilot.press("enter")
         await until(pilot, lambda: page.text.startswith("pass"))
@@ -162,7 +162,7 @@ def test_a_replay_shows_the_verdict_and_where_it_is_wrong(store: Path) -> None:
 def test_a_reduction_is_taken_up_by_the_store(store: Path) -> None:
     async def journey(pilot: Pilot[None]) -> None:
         app = pilot.app
-        assert isinstance(app, SieveApp)
+        assert isinstance(app, OpsieveApp)
         screen = await listed(pilot)
         await pilot.press("r")
         await until(pilot, lambda: app.board.jobs and app.board.jobs[0].over)
@@ -189,7 +189,7 @@ def test_attribute_bisect_and_fuzz_are_the_commands_that_one_would_type(store: P
 
     async def journey(pilot: Pilot[None]) -> None:
         app = pilot.app
-        assert isinstance(app, SieveApp)
+        assert isinstance(app, OpsieveApp)
         app.board.start = start  # type: ignore[method-assign, assignment]
         await listed(pilot)
         await pilot.press("a")
@@ -203,7 +203,7 @@ def test_attribute_bisect_and_fuzz_are_the_commands_that_one_would_type(store: P
         await pilot.press("b")
         await shows(pilot, "releases of fake cannot")
         await pilot.press("C", "f")
-        line = await on_screen(pilot, Line)
+        line = await on_screen(pilot, LineDialog)
         line.query_one(Input).value = "tvm onnxsim"
         await pilot.press("enter")
         await until(pilot, lambda: len(started) == 2)
@@ -234,7 +234,7 @@ def test_bisect_searches_the_releases_of_the_target(tmp_path: Path) -> None:
         return Job(1, title, tuple(commands), state="done")
 
     async def journey(pilot: Pilot[None]) -> None:
-        assert isinstance(pilot.app, SieveApp)
+        assert isinstance(pilot.app, OpsieveApp)
         pilot.app.board.start = start  # type: ignore[method-assign, assignment]
         await listed(pilot)
         await pilot.press("b")

@@ -5,18 +5,18 @@ A screen that shows something to act on has a `subject`. Every deed is a command
 
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from opsieve.gen.model.bad_input import BadInput
+from opsieve.tui.app.protocol import ActionSubject, TriageApp
+from opsieve.tui.app.services.background import in_background
 from opsieve.tui.app.services.job_board import OPSIEVE, REDUCE
-from opsieve.tui.app.widgets.dialogs import Choice, Line
+from opsieve.tui.app.widgets.dialogs import ChoiceDialog, LineDialog
 from opsieve.tui.app.widgets.visible import one_line
 
 if TYPE_CHECKING:
-    from opsieve.triage.store.rows import CaseDetails, ClusterRow
-    from opsieve.tui.app.app import SieveApp
+    from opsieve.triage.store.rows import CaseDetails
 
 STATUSES = (
     ("new", "new: nobody looked at it"),
@@ -28,36 +28,13 @@ STATUSES = (
 BACKENDS_WITH_RELEASES = ("onnxruntime", "onnxoptimizer", "onnxsim", "onnxscript", "onnxslim")
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What a deed is done to: a cluster, those marked beside it, and a member ("": the representative)."""
-
-    cluster: "ClusterRow"
-    marked: tuple[str, ...] = ()
-    member: str = ""
-
-    @property
-    def name(self) -> str:
-        """What commands that take a case or a cluster are called with."""
-        return self.member or self.cluster.id
-
-
-@runtime_checkable
-class HasSubject(Protocol):
-    """A screen with something to act on."""
-
-    @property
-    def subject(self) -> Subject | None:
-        """What the keys act on now."""
-
-
-class Deeds:
+class Actions:
     """The deeds of one app. Questions and decisions run in threads; what they did is told by a notice."""
 
-    def __init__(self, app: "SieveApp") -> None:
+    def __init__(self, app: TriageApp) -> None:
         self._app = app
 
-    def mark(self, subject: Subject) -> None:
+    def mark(self, subject: ActionSubject) -> None:
         """Choose a status for the cluster, or for all that are marked."""
         names = subject.marked or (subject.cluster.id,)
 
@@ -65,25 +42,27 @@ class Deeds:
             if status is not None:
                 self._app.decide(*(lambda ledger, name=name: ledger.mark(name, status) for name in names))
 
-        self._app.push_screen(Choice(f"Mark {', '.join(names)[:60]} as", STATUSES, subject.cluster.status), chosen)
+        self._app.push_screen(
+            ChoiceDialog(f"Mark {', '.join(names)[:60]} as", STATUSES, subject.cluster.status), chosen
+        )
 
-    def pin(self, subject: Subject) -> None:
+    def pin(self, subject: ActionSubject) -> None:
         """Put the cluster before all others, or no longer."""
         row = subject.cluster
         self._app.decide(lambda ledger: ledger.pin(row.id, not row.pinned))
 
-    def note(self, subject: Subject) -> None:
+    def note(self, subject: ActionSubject) -> None:
         """Write the cluster's note."""
         row = subject.cluster
         self._line(f"Note on {row.id}", row.note, "empty removes it", lambda text: self._app.decide(lambda ledger: ledger.note(row.id, text)))  # fmt: skip
 
-    def rename(self, subject: Subject) -> None:
+    def rename(self, subject: ActionSubject) -> None:
         """Write a title of one's own."""
         row = subject.cluster
         own = row.title if row.title != row.own_title else ""
         self._line(f"Title of {row.id}", own, one_line(row.own_title, 200), lambda text: self._app.decide(lambda ledger: ledger.rename(row.id, text)))  # fmt: skip
 
-    def issue(self, subject: Subject) -> None:
+    def issue(self, subject: ActionSubject) -> None:
         """Link the cluster to an issue, which makes it known; an empty address takes the link away."""
         row = subject.cluster
         status = row.status if row.status in ("confirmed", "fixed", "wontfix") else "known"
@@ -94,7 +73,7 @@ class Deeds:
 
         self._line(f"Address of the issue of {row.id}", row.issue, "https://… (empty removes it)", written)
 
-    def merge(self, subject: Subject) -> None:
+    def merge(self, subject: ActionSubject) -> None:
         """Make the marked clusters part of the one under the cursor; without marks ask for one."""
         row = subject.cluster
         others = [name for name in subject.marked if name != row.id]
@@ -118,11 +97,11 @@ class Deeds:
             if answer is not None:
                 use(answer)
 
-        self._app.push_screen(Line(question, one_line(text, 2000), hint), written)
+        self._app.push_screen(LineDialog(question, one_line(text, 2000), hint), written)
 
     # -- jobs
 
-    def reduce(self, subject: Subject) -> None:
+    def reduce(self, subject: ActionSubject) -> None:
         """Make the case small, then tell failures apart by what is left."""
 
         def found(case: "CaseDetails") -> None:
@@ -135,7 +114,7 @@ class Deeds:
 
         self._with_case(subject, found)
 
-    def attribute(self, subject: Subject) -> None:
+    def attribute(self, subject: ActionSubject) -> None:
         """Find the guilty pass, then take it up."""
 
         def found(case: "CaseDetails") -> None:
@@ -144,7 +123,7 @@ class Deeds:
 
         self._with_case(subject, found)
 
-    def bisect(self, subject: Subject) -> None:
+    def bisect(self, subject: ActionSubject) -> None:
         """Find the first bad release, then take it up."""
 
         def found(case: "CaseDetails") -> None:
@@ -164,19 +143,17 @@ class Deeds:
     def _offline(self) -> tuple[str, ...]:
         return ("--offline",) if self._app.offline else ()
 
-    def _with_case(self, subject: Subject, use: "Callable[[CaseDetails], None]") -> None:
-        from opsieve.tui.app.services.background import ask
-
+    def _with_case(self, subject: ActionSubject, use: "Callable[[CaseDetails], None]") -> None:
         def answered(case: "CaseDetails") -> None:
             try:
                 use(case)
             except BadInput as error:
-                self._app.tell(str(error), "error")
+                self._app.show_notice(str(error), "error")
 
-        ask(self._app.screen, "case-of-subject", lambda: self._app.store.case(subject.name), answered)
+        in_background(self._app.screen, "case-of-subject", lambda: self._app.store.case(subject.name), answered)
 
 
-def equivalents(subject: Subject, folder: Path) -> list[str]:
+def equivalents(subject: ActionSubject, folder: Path) -> list[str]:
     """The commands that do what the keys do, to copy."""
     store, name = shlex.quote(str(folder)), shlex.quote(subject.name)
     return [

@@ -22,46 +22,60 @@ from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.store.decision_log import Decision
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.queries import Queries
-from opsieve.tui.app.actions import Deeds, HasSubject, Subject, equivalents
+from opsieve.tui.app.actions import Actions, equivalents
+from opsieve.tui.app.protocol import ActionSubject, HasSubject
 from opsieve.tui.app.screens.case_screen import CaseScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
 from opsieve.tui.app.screens.welcome_screen import WelcomeScreen
-from opsieve.tui.app.services.background import Answered, ask
+from opsieve.tui.app.services.background import BackgroundDone, in_background
 from opsieve.tui.app.services.job_board import Job, JobBoard
 from opsieve.tui.app.services.messages import JobChanged, StoreChanged, Trouble
 from opsieve.tui.app.services.store_watcher import Watch
 from opsieve.tui.app.services.type_ahead import PATIENCE, KeyDone, TypeAhead
 from opsieve.tui.app.themes import CYCLE, DARK, NO_COLOUR
-from opsieve.tui.app.widgets.dialogs import Agree, Line
+from opsieve.tui.app.widgets.dialogs import ConfirmDialog, LineDialog
 from opsieve.tui.app.widgets.visible import one_line
 
 _DRAWN = 0.2  # seconds between two drawings of what jobs say
-DEEDS = ("mark", "pin", "note", "rename", "issue", "merge", "export", "reduce", "attribute", "bisect", "replay", "copy")
+ACTIONS = (
+    "mark",
+    "pin",
+    "note",
+    "rename",
+    "issue",
+    "merge",
+    "export",
+    "reduce",
+    "attribute",
+    "bisect",
+    "replay",
+    "copy",
+)
 
 
-class SieveApp(App[None]):
+class OpsieveApp(App[None]):
     """Triage of one store. `clock` gives seconds since 1970; `demo` makes the store of the samples and returns its folder."""
 
     CSS_PATH = "app.tcss"
     TITLE = "opsieve"
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("m", "deed('mark')", "Mark"),
-        Binding("x", "deed('export')", "Export"),
-        Binding("r", "deed('reduce')", "Reduce"),
+        Binding("m", "act('mark')", "Mark"),
+        Binding("x", "act('export')", "Export"),
+        Binding("r", "act('reduce')", "Reduce"),
         Binding("u", "undo", "Undo"),
         Binding("J", "jobs", "Jobs"),
         Binding("question_mark", "help", "Help", key_display="?"),
         Binding("q", "leave", "Quit"),
-        Binding("p", "deed('pin')", "Pin, or no longer", show=False),
-        Binding("n", "deed('note')", "Note", show=False),
-        Binding("t", "deed('rename')", "Title", show=False),
-        Binding("i", "deed('issue')", "Link an issue", show=False),
-        Binding("M", "deed('merge')", "Merge selected into this", show=False),
-        Binding("a", "deed('attribute')", "Attribute to a pass", show=False),
-        Binding("b", "deed('bisect')", "Bisect releases", show=False),
-        Binding("R", "deed('replay')", "Replay", show=False),
-        Binding("y", "deed('copy')", "Copy the command for this", show=False),
+        Binding("p", "act('pin')", "Pin, or no longer", show=False),
+        Binding("n", "act('note')", "Note", show=False),
+        Binding("t", "act('rename')", "Title", show=False),
+        Binding("i", "act('issue')", "Link an issue", show=False),
+        Binding("M", "act('merge')", "Merge selected into this", show=False),
+        Binding("a", "act('attribute')", "Attribute to a pass", show=False),
+        Binding("b", "act('bisect')", "Bisect releases", show=False),
+        Binding("R", "act('replay')", "Replay", show=False),
+        Binding("y", "act('copy')", "Copy the command for this", show=False),
         Binding("ctrl+r", "redo", "Redo", show=False),
         Binding("C", "campaign", "Campaign", show=False),
         Binding("T", "theme", "Next theme", show=False),
@@ -89,7 +103,7 @@ class SieveApp(App[None]):
         self.offline = offline
         self.revision = 0
         self.board = JobBoard(self._job_said)
-        self.deeds = Deeds(self)
+        self.actions = Actions(self)
         self.trouble = ""
         self._demo, self.now = demo, clock
         self._queries: Queries | None = None
@@ -137,12 +151,12 @@ class SieveApp(App[None]):
         if not (self.folder / "index.sqlite").exists():
             refused("")
         else:
-            ask(self.screen, "open", lambda: Queries(self.folder), opened, refused)
+            in_background(self.screen, "open", lambda: Queries(self.folder), opened, refused)
 
     def action_demo(self) -> None:
         """Open the samples."""
         if self._demo is None:
-            self.tell("the samples are not part of this installation", "error")
+            self.show_notice("the samples are not part of this installation", "error")
             return
         made = self._demo
 
@@ -150,7 +164,7 @@ class SieveApp(App[None]):
             self.folder = folder
             self.action_reopen()
 
-        ask(self.screen, "demo", made, opened)
+        in_background(self.screen, "demo", made, opened)
 
     def _store_written(self) -> None:
         self.post_message(StoreChanged())
@@ -169,9 +183,9 @@ class SieveApp(App[None]):
         """Tell what is wrong with the store; what was read stays on the screen."""
         self.trouble = event.sentence
         if event.sentence:
-            self.tell(event.sentence, "error")
+            self.show_notice(event.sentence, "error")
 
-    def on_answered(self, event: Answered) -> None:
+    def on_background_done(self, event: BackgroundDone) -> None:
         """Deliver what a thread found, if who asked is still there."""
         if event.asker.is_attached:
             event.deliver()
@@ -180,7 +194,7 @@ class SieveApp(App[None]):
         """What a thread stumbled over is told, and nothing ends."""
         if event.state == WorkerState.ERROR:
             error = event.worker.error
-            self.tell(f"something went wrong: {type(error).__name__}: {one_line(str(error), 300)}", "error")
+            self.show_notice(f"something went wrong: {type(error).__name__}: {one_line(str(error), 300)}", "error")
 
     # -- keys as they come
 
@@ -204,7 +218,7 @@ class SieveApp(App[None]):
 
     # -- what screens share
 
-    def tell(self, sentence: str, severity: str = "information") -> None:
+    def show_notice(self, sentence: str, severity: str = "information") -> None:
         """A notice."""
         self.notify(
             one_line(sentence, 500), severity=cast(Literal["information", "warning", "error"], severity), markup=False
@@ -226,9 +240,9 @@ class SieveApp(App[None]):
         try:
             said = make()
         except BadInput as error:
-            self.call_from_thread(self.tell, str(error), "error")
+            self.call_from_thread(self.show_notice, str(error), "error")
         else:
-            self.call_from_thread(self.tell, said)
+            self.call_from_thread(self.show_notice, said)
         self.post_message(StoreChanged())
 
     def forget_marks(self) -> None:
@@ -243,7 +257,7 @@ class SieveApp(App[None]):
         quick = title.startswith(("export", "replay"))
         job = self.board.start(title, *commands, watched=watched, now=quick)
         if not quick:
-            self.tell(f"job {job.number}: {title} · J shows how far it is")
+            self.show_notice(f"job {job.number}: {title} · J shows how far it is")
         return job
 
     def _job_said(self, job: Job) -> None:
@@ -266,7 +280,7 @@ class SieveApp(App[None]):
         if job.over and not job.title.startswith(("export", "replay")):
             failed = job.state == "failed"
             said = job.said if failed else job.outcome
-            self.tell(
+            self.show_notice(
                 f"job {job.number}: {job.title} {job.state}{said and f': {said}'}", "error" if failed else "information"
             )
 
@@ -279,14 +293,14 @@ class SieveApp(App[None]):
         shown = next(screen for screen in reversed(self.screen_stack) if not isinstance(screen, ModalScreen))
         if action in ("undo", "redo", "jobs", "campaign", "help", "jump"):
             return not isinstance(shown, WelcomeScreen)
-        return action != "deed" or isinstance(shown, HasSubject)
+        return action != "act" or isinstance(shown, HasSubject)
 
-    def action_deed(self, name: str) -> None:
+    def action_act(self, name: str) -> None:
         """Do something to what is under the cursor."""
         screen = self.screen
         subject = screen.subject if isinstance(screen, HasSubject) else None
-        if name not in DEEDS or subject is None:
-            self.tell("there is nothing under the cursor", "warning")
+        if name not in ACTIONS or subject is None:
+            self.show_notice("there is nothing under the cursor", "warning")
         elif name == "export":
             from opsieve.tui.app.screens.export_screen import ExportScreen
 
@@ -296,11 +310,11 @@ class SieveApp(App[None]):
         elif name == "copy":
             text = equivalents(subject, self.folder)[0]
             self.copy_to_clipboard(text)
-            self.tell(f"copied: {text}")
+            self.show_notice(f"copied: {text}")
         else:
-            getattr(self.deeds, name)(subject)
+            getattr(self.actions, name)(subject)
 
-    def _replay(self, subject: Subject) -> None:
+    def _replay(self, subject: ActionSubject) -> None:
         beneath = self.screen
 
         def written(target: str | None) -> None:
@@ -313,11 +327,11 @@ class SieveApp(App[None]):
                 self.push_screen(CaseScreen(subject.cluster, member, replay_on=target))
 
         if not subject.member and not subject.cluster.representative:
-            self.tell(f"no case of {subject.cluster.id} was kept", "error")
+            self.show_notice(f"no case of {subject.cluster.id} was kept", "error")
             return
         own = subject.cluster.targets[0] if subject.cluster.targets else ""
         self.push_screen(
-            Line(
+            LineDialog(
                 "Replay on which target?", "", f"empty: its own ({one_line(own, 60)}); or onnxruntime==1.20.1, tvm, …"
             ),
             written,
@@ -361,7 +375,7 @@ class SieveApp(App[None]):
         """The next theme of the short list: dark, light, without colour, the terminal's own colours."""
         at = CYCLE.index(self.theme) if self.theme in CYCLE else -1
         self.theme = CYCLE[(at + 1) % len(CYCLE)]
-        self.tell(f"theme {self.theme}")
+        self.show_notice(f"theme {self.theme}")
 
     async def action_back(self) -> None:
         """One screen back; out of an input first."""
@@ -381,9 +395,11 @@ class SieveApp(App[None]):
             if yes:
                 self.exit()
 
-        if not isinstance(self.screen, Agree):
+        if not isinstance(self.screen, ConfirmDialog):
             self.push_screen(
-                Agree(f"{len(active)} job{'s' * (len(active) != 1)} would end, with the best so far saved. Quit?"),
+                ConfirmDialog(
+                    f"{len(active)} job{'s' * (len(active) != 1)} would end, with the best so far saved. Quit?"
+                ),
                 agreed,
             )
 
@@ -402,6 +418,6 @@ class SieveApp(App[None]):
         yield from super().get_system_commands(screen)
         for active in screen.active_bindings.values():
             binding = active.binding
-            if binding.description and binding.action.partition("(")[0] in ("deed", "undo", "redo", "jobs", "campaign", "help", "jump", "leave", "sort", "group", "reverse", "filter", "split", "difference", "open_related", "fuzz", "other", "write", "copy", "theme"):  # fmt: skip
+            if binding.description and binding.action.partition("(")[0] in ("act", "undo", "redo", "jobs", "campaign", "help", "jump", "leave", "sort", "group", "reverse", "filter", "split", "difference", "open_related", "fuzz", "other", "write", "copy", "theme"):  # fmt: skip
                 run = partial(self.run_action, binding.action, active.node)
                 yield SystemCommand(binding.description, f"key {binding.key}", run)

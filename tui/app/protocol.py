@@ -1,32 +1,74 @@
 """What screens ask of the app that they are on, so that they need not import it."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
+from textual.screen import Screen
 from textual.widget import Widget
 
 if TYPE_CHECKING:
     from opsieve.triage.store.decision_log import Decision
     from opsieve.triage.store.decisions import Ledger
     from opsieve.triage.store.queries import Queries
+    from opsieve.triage.store.rows import ClusterRow
     from opsieve.tui.app.services.job_board import Job, JobBoard
 
 
-class Sieve(Protocol):
+@dataclass(frozen=True, slots=True)
+class ActionSubject:
+    """What an action is applied to: a cluster, those marked beside it, and a member ("": the representative)."""
+
+    cluster: "ClusterRow"
+    marked: tuple[str, ...] = ()
+    member: str = ""
+
+    @property
+    def name(self) -> str:
+        """What commands that take a case or a cluster are called with."""
+        return self.member or self.cluster.id
+
+
+@runtime_checkable
+class HasSubject(Protocol):
+    """A screen with something to act on."""
+
+    @property
+    def subject(self) -> ActionSubject | None:
+        """What the keys act on now."""
+
+
+class TriageApp(Protocol):
     """The app, to its screens."""
 
     folder: Path
-    store: "Queries"
     board: "JobBoard"
     revision: int
     offline: bool
-    title_of_store: str
+
+    @property
+    def store(self) -> "Queries":
+        """The store, to look at."""
+
+    @property
+    def title_of_store(self) -> str:
+        """What to call the store on the screen."""
+
+    @property
+    def screen(self) -> Screen[Any]:
+        """The screen on top."""
+
+    def push_screen(self, screen: Screen[Any], callback: Callable[[Any], None]) -> object:
+        """Show a screen; `callback` gets what it is dismissed with."""
+
+    def forget_marks(self) -> None:
+        """The selected rows have become one."""
 
     def now(self) -> float:
         """Seconds since 1970."""
 
-    def tell(self, sentence: str, severity: str = "information") -> None:
+    def show_notice(self, sentence: str, severity: str = "information") -> None:
         """A notice."""
 
     def decide(self, *decisions: "Callable[[Ledger], Decision]") -> None:
@@ -36,6 +78,6 @@ class Sieve(Protocol):
         """Begin a job and tell so."""
 
 
-def sieve(widget: Widget) -> Sieve:
+def app_of(widget: Widget) -> TriageApp:
     """The app that a widget is on."""
-    return cast(Sieve, widget.app)
+    return cast(TriageApp, widget.app)

@@ -64,7 +64,7 @@ def command(
         page = store.clusters(text, sort=sort, reverse=reverse, after=after, limit=limit)  # type: ignore[arg-type]
         counts = store.counts()
     if as_json:
-        told = {
+        summary = {
             "clusters": [cluster_facts(row) for row in page.rows],
             "total": page.total,
             "next": page.next,
@@ -75,7 +75,7 @@ def command(
             "unexplained": counts.unexplained,
             "store": str(folder),
         }
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(summary))
         return 0
     cluster_table(page.rows)
     click.echo(

@@ -135,21 +135,21 @@ def _answer(found: Found) -> dict[str, Any]:
 
 
 def _sentence(found: Found) -> str:
-    told = [f"the end {sha[:12]} is {answer}, not what it was named for" for sha, answer in found.wrong_ends]
+    sentences = [f"the end {sha[:12]} is {answer}, not what it was named for" for sha, answer in found.wrong_ends]
     if found.base:
-        told.append(f"the ends lie on two branches: their merge base {found.base[:12]} is the good end")
+        sentences.append(f"the ends lie on two branches: their merge base {found.base[:12]} is the good end")
     change = "bad" if found.direction.value == "regression" else "good"
     if found.trouble == "untestable":
-        told.append("neither end can be tested")
+        sentences.append("neither end can be tested")
     elif found.trouble == "elsewhere":
-        told.append("none of the commits that touch the paths: the change came from elsewhere")
+        sentences.append("none of the commits that touch the paths: the change came from elsewhere")
     elif found.trouble:
-        told.append(f"no commit that was tested is {'good' if found.trouble == 'always' else 'bad'}")
+        sentences.append(f"no commit that was tested is {'good' if found.trouble == 'always' else 'bad'}")
     elif len(found.culprits) == 1:
-        told.append(f"first {change} commit {found.culprits[0].sha}")
+        sentences.append(f"first {change} commit {found.culprits[0].sha}")
     else:
-        told.append(f"the first {change} commit is one of {len(found.culprits)}: those between cannot be tested")
-    return "; ".join(told)
+        sentences.append(f"the first {change} commit is one of {len(found.culprits)}: those between cannot be tested")
+    return "; ".join(sentences)
 
 
 def _lines(found: Found, answer: dict[str, Any]) -> list[str]:

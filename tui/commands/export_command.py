@@ -82,7 +82,7 @@ def command(
     if path.is_dir():
         path = path / made.name
     write(path, made.data)
-    told = {
+    summary = {
         "kind": kind,
         "output": str(path),
         "bytes": len(made.data),
@@ -91,7 +91,7 @@ def command(
         "failure": exhibit.verdict.kind,
         "message": exhibit.verdict.reason,
     }
-    click.echo(json.dumps(told) if as_json else _plain(f"{path}  {exhibit.verdict.kind}: {exhibit.verdict.reason}"))
+    click.echo(json.dumps(summary) if as_json else _plain(f"{path}  {exhibit.verdict.kind}: {exhibit.verdict.reason}"))
     return 0
 
 
@@ -109,8 +109,10 @@ def shown_again(
     from opsieve.reducer.oracle.discover import steady
     from opsieve.triage.export.export_input import Exhibit, right_outputs
 
-    told = _beside(place, "reduction.json").get("target", "")
-    chosen = resolve(target or case.knobs.get("target", "") or (told if isinstance(told, str) else "") or "onnxruntime")
+    summary = _beside(place, "reduction.json").get("target", "")
+    chosen = resolve(
+        target or case.knobs.get("target", "") or (summary if isinstance(summary, str) else "") or "onnxruntime"
+    )
     lab = Lab(workers)
     oracles = [oracle for oracle in SECOND_ORACLES if resolve(oracle) != chosen]
     judged = judge(case.program, case.inputs, chosen, lab, expected=case.expected, oracles=oracles)
@@ -146,8 +148,8 @@ def _stored(folder: Path, target: "Target") -> "Verdict | None":
     from opsieve.triage.store.failure_record import read_told, verdict_of
 
     try:
-        told = read_told(folder)
-        return verdict_of(told) if told.kind in ENDS.values() and resolve(told.target) == target else None
+        summary = read_told(folder)
+        return verdict_of(summary) if summary.kind in ENDS.values() and resolve(summary.target) == target else None
     except BadInput:  # it lies in no store
         return None
 
@@ -164,10 +166,10 @@ def _seen_sometimes(
     found, reason = sometimes(case, target, replace(verdict, verdict="flaky"), workers)
     if found is None:
         return None, reason
-    told = replace(found.failure.verdict, reason=found.reason)
-    right, source = right_outputs(case, told, None, Lab(workers))
+    summary = replace(found.failure.verdict, reason=found.reason)
+    right, source = right_outputs(case, summary, None, Lab(workers))
     runs = runs_for(found.chance, sightings=1)
-    return Exhibit(case, target, told, found.observation, right, source, found.replays, runs, seconds), ""
+    return Exhibit(case, target, summary, found.observation, right, source, found.replays, runs, seconds), ""
 
 
 def folder_of(what: str, store: Path) -> Path:

@@ -90,12 +90,12 @@ def command(
             interrupted = True
         finally:
             going.close()
-        told = _summary(store, campaign, done - before, time.monotonic() - started, folder)
-        click.echo(json.dumps(told) if as_json else _text(told))
+        summary = _summary(store, campaign, done - before, time.monotonic() - started, folder)
+        click.echo(json.dumps(summary) if as_json else _text(summary))
     if interrupted:
         click.echo(f"opsieve: interrupted; opsieve fuzz --store {folder} --resume goes on.", err=True)
         return 130
-    return 1 if told["failures"] else 0
+    return 1 if summary["failures"] else 0
 
 
 def _campaign(
@@ -220,16 +220,16 @@ def _summary(store: "Store", campaign: "Campaign", now: int, seconds: float, fol
     }
 
 
-def _text(told: dict[str, Any]) -> str:
+def _text(summary: dict[str, Any]) -> str:
     """The summary for a person."""
-    lines = [f"{told['tests']} tests, {told['tests_now']} of them now at {told['tests_per_second']} a second"]
-    for name, of_target in told["targets"].items():
+    lines = [f"{summary['tests']} tests, {summary['tests_now']} of them now at {summary['tests_per_second']} a second"]
+    for name, of_target in summary["targets"].items():
         verdicts = ", ".join(f"{count} {verdict}" for verdict, count in of_target["verdicts"].items())
         lines.append(
             f"  {name}: {verdicts or 'nothing'} ({of_target['tests_per_second']} tests a second of its own time)"
         )
-    found = ", ".join(f"{count} {kind}" for kind, count in told["failures"].items()) or "none"
+    found = ", ".join(f"{count} {kind}" for kind, count in summary["failures"].items()) or "none"
     lines.append(
-        f"failures: {found}; different: {told['fingerprints']}, in {told['clusters']} clusters; store: {told['store']}"
+        f"failures: {found}; different: {summary['fingerprints']}, in {summary['clusters']} clusters; store: {summary['store']}"
     )
     return "\n".join(lines)

@@ -77,7 +77,7 @@ def command(
         _refuse_used(out)
     kept: Case | None = None
     if origin is not None:
-        kept, strategy, seed, wish = _told(origin)
+        kept, strategy, seed, wish = _read_origin(origin)
         targets, models = _named(wish.target), 1
     else:
         low, high = wishes.nodes(nodes)
@@ -124,16 +124,16 @@ def command(
                     show(made.models)
         except KeyboardInterrupt:
             interrupted = True
-    told = made.told(check, out)
+    summary = made.summary(check, out)
     if origin is not None:
-        told["identical"] = kept is not None and made.last is not None and made.last == kept.program.model
-    click.echo(json.dumps(told) if as_json else _text(told))
+        summary["identical"] = kept is not None and made.last is not None and made.last == kept.program.model
+    click.echo(json.dumps(summary) if as_json else _text(summary))
     for name, complaint in made.complaints[:20]:
         click.echo(f"opsieve: {name} was refused: {complaint}", err=True)
     if interrupted:
         click.echo("opsieve: interrupted; what was made is whole.", err=True)
         return 130
-    return 1 if made.complaints or told.get("identical") is False else 0
+    return 1 if made.complaints or summary.get("identical") is False else 0
 
 
 class _Made:
@@ -148,7 +148,7 @@ class _Made:
         self.complaints: list[tuple[str, str]] = []
         self.last: bytes | None = None
 
-    def told(self, checked: bool, out: Path | None) -> dict[str, Any]:
+    def summary(self, checked: bool, out: Path | None) -> dict[str, Any]:
         """The keys of docs/reference/cli.md."""
         return {
             "models": self.models,
@@ -239,7 +239,7 @@ def _corpus(strategy: str, folder: Path, workers: "Workers") -> "tuple[Program, 
     return found
 
 
-def _told(origin: Path) -> tuple["Case", str, int, "Wish"]:
+def _read_origin(origin: Path) -> tuple["Case", str, int, "Wish"]:
     """The case that a case.json, or its folder, belongs to, and how it was asked for."""
     from opsieve.gen.case.case import load
     from opsieve.gen.generation import request as wishes
@@ -247,12 +247,12 @@ def _told(origin: Path) -> tuple["Case", str, int, "Wish"]:
     from opsieve.gen.strategies import registry as strategies
 
     case = load(origin.parent if origin.name == "case.json" else origin)
-    told = case.origin
-    if told.generator not in strategies.names() or told.seed is None:
+    summary = case.origin
+    if summary.generator not in strategies.names() or summary.seed is None:
         raise BadInput(
-            f"{shown(origin, 200)} tells of no generator and seed that it was made by ({shown(told.generator)})"
+            f"{shown(origin, 200)} tells of no generator and seed that it was made by ({shown(summary.generator)})"
         )
-    return case, told.generator, told.seed, wishes.wished(told.wish)
+    return case, summary.generator, summary.seed, wishes.wished(summary.wish)
 
 
 def _named(target: str) -> tuple[str, ...]:
@@ -264,20 +264,20 @@ def _explain(supports: Sequence["Support"], as_json: bool) -> int:
     from opsieve.backends.probing.operator_support import explained
 
     if as_json:
-        told = [
+        summary = [
             {
                 "target": item.target,
                 "version": item.version,
                 "known": len(item.known),
                 "refused": dict(item.reasons),
                 "refused_by_rank": [
-                    {"what": told, "rank": rank, "reason": why} for (told, rank), why in item.by_rank.items()
+                    {"what": summary, "rank": rank, "reason": why} for (summary, rank), why in item.by_rank.items()
                 ],
                 "broken": dict(item.broken),
             }
             for item in supports
         ]
-        click.echo(json.dumps({"supports": told}))
+        click.echo(json.dumps({"supports": summary}))
         return 0
     for item in supports:
         lacks = len(item.reasons) + len(item.by_rank)
@@ -300,19 +300,19 @@ def _progress(models: int) -> Iterator[Any]:
         yield lambda done: bar.update(task, completed=done)
 
 
-def _text(told: dict[str, Any]) -> str:
+def _text(summary: dict[str, Any]) -> str:
     """The summary for a person."""
     line = (
-        f"{told['models']} models, {told['nodes']} nodes, {told['models_per_cpu_second']} models a CPU second"
-        f" ({', '.join(f'{count} {name}' for name, count in told['strategies'].items())})"
+        f"{summary['models']} models, {summary['nodes']} nodes, {summary['models_per_cpu_second']} models a CPU second"
+        f" ({', '.join(f'{count} {name}' for name, count in summary['strategies'].items())})"
     )
-    if told["values"] is not None:
-        line += f"; values: {', '.join(f'{count} {how}' for how, count in told['values'].items())}"
-    if told["valid"] is not None:
-        line += f"; {told['valid']} valid"
-    if "identical" in told:
-        line += "; equal to the case" if told["identical"] else "; not equal to the case"
-    return line + (f"; written into {told['out']}" if told["out"] else "")
+    if summary["values"] is not None:
+        line += f"; values: {', '.join(f'{count} {how}' for how, count in summary['values'].items())}"
+    if summary["valid"] is not None:
+        line += f"; {summary['valid']} valid"
+    if "identical" in summary:
+        line += "; equal to the case" if summary["identical"] else "; not equal to the case"
+    return line + (f"; written into {summary['out']}" if summary["out"] else "")
 
 
 @contextmanager

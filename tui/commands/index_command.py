@@ -23,7 +23,7 @@ def command(folder: Path, as_json: bool) -> int:
     aside = set_aside(folder)
     with Store(folder) as store:
         added, problems = store.adopt()
-        told = {
+        summary = {
             "added": added,
             "failures": store.many(),
             "fingerprints": store.fingerprints(),
@@ -36,8 +36,8 @@ def command(folder: Path, as_json: bool) -> int:
     if aside:
         click.echo(f"opsieve: the damaged index lies in {aside}.", err=True)
     click.echo(
-        json.dumps(told)
+        json.dumps(summary)
         if as_json
-        else f"{added} failures added; {told['failures']} of {told['fingerprints']} fingerprints in all"
+        else f"{added} failures added; {summary['failures']} of {summary['fingerprints']} fingerprints in all"
     )
     return 0

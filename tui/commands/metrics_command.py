@@ -53,12 +53,12 @@ def command(folder: Path, plot: Path | None, as_json: bool) -> int:
         click.echo(_printable(f"opsieve: types not inferred of {item['path']}: {item['reason']}"), err=True)
     if not metrics.coverage.models:
         raise BadInput(f"there is no model that can be read in {shown(folder, 200)}; give a folder with .onnx files")
-    told = {**metrics.report(), "skipped": skipped, "untyped": untyped}
-    told["plots"] = [] if plot is None else _draw(metrics, told, plot)
+    summary = {**metrics.report(), "skipped": skipped, "untyped": untyped}
+    summary["plots"] = [] if plot is None else _draw(metrics, summary, plot)
     if as_json:
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(summary))
     else:
-        _print(told)
+        _print(summary)
     return 0
 
 
@@ -99,7 +99,7 @@ def _models(folder: Path) -> Iterator[Path]:
         yield from (Path(here) / name for name in sorted(files) if name.endswith(".onnx"))
 
 
-def _draw(metrics: "Metrics", told: dict[str, Any], folder: Path) -> list[str]:
+def _draw(metrics: "Metrics", summary: dict[str, Any], folder: Path) -> list[str]:
     """The plots, written into `folder`; their paths."""
     from opsieve.gen.metrics.plots import bar_plot, line_plot
     from opsieve.gen.model.bad_input import BadInput, shown
@@ -112,8 +112,10 @@ def _draw(metrics: "Metrics", told: dict[str, Any], folder: Path) -> list[str]:
         lines["operator edges"].append((models, edges))
     plots = {
         "growth.svg": line_plot("Distinct instances and edges by number of models", "models", "distinct", lines),
-        "operators.svg": bar_plot("Nodes by operator", dict(list(told["frequencies"].items())[:MOST_BARS])),
-        "families.svg": bar_plot("Nodes by family", {name: item["nodes"] for name, item in told["families"].items()}),
+        "operators.svg": bar_plot("Nodes by operator", dict(list(summary["frequencies"].items())[:MOST_BARS])),
+        "families.svg": bar_plot(
+            "Nodes by family", {name: item["nodes"] for name, item in summary["families"].items()}
+        ),
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -124,26 +126,26 @@ def _draw(metrics: "Metrics", told: dict[str, Any], folder: Path) -> list[str]:
     return [str(folder / name) for name in plots]
 
 
-def _print(told: dict[str, Any]) -> None:
-    click.echo(f"{told['models']} models, {told['nodes']} nodes, {told['operators']} operators")
+def _print(summary: dict[str, Any]) -> None:
+    click.echo(f"{summary['models']} models, {summary['nodes']} nodes, {summary['operators']} operators")
     click.echo(
-        f"{told['instances']} operator instances, {told['edges']} operator edges"
-        f" ({told['edges_without_glue']} without casts, shapes and the like)"
+        f"{summary['instances']} operator instances, {summary['edges']} operator edges"
+        f" ({summary['edges_without_glue']} without casts, shapes and the like)"
     )
-    click.echo("HirFuzz: " + ", ".join(f"{name} {count}" for name, count in told["hirfuzz"].items()))
+    click.echo("HirFuzz: " + ", ".join(f"{name} {count}" for name, count in summary["hirfuzz"].items()))
     click.echo(f"{'Isra':<16}{'65 operators':>14}{'all':>10}")
-    for name, value in told["isra"].items():
-        click.echo(f"{name:<16}{value:>14.4g}{told['isra_all'][name]:>10.4g}")
+    for name, value in summary["isra"].items():
+        click.echo(f"{name:<16}{value:>14.4g}{summary['isra_all'][name]:>10.4g}")
     click.echo(f"{'family':<16}{'nodes':>8}{'operators':>12}{'least':>8}{'most':>8}")
-    for name, item in told["families"].items():
+    for name, item in summary["families"].items():
         if item["of"] or item["nodes"]:
             met = f"{item['operators']}/{item['of']}" if item["of"] else str(item["operators"])
             click.echo(f"{name:<16}{item['nodes']:>8}{met:>12}{item['least']:>8}{item['most']:>8}")
-    ratio = told["spread"]
+    ratio = summary["spread"]
     click.echo(
         f"most to least frequent: operators {ratio['operators']:.1f} to 1, families {ratio['families']:.1f} to 1"
     )
-    for path in told["plots"]:
+    for path in summary["plots"]:
         click.echo(_printable(f"wrote {path}"))
 
 

@@ -165,9 +165,9 @@ def _answer(timeline: Timeline, package: str) -> dict[str, Any]:
 
 def _evidence(timeline: Timeline, followed: list[Transition]) -> list[dict[str, str]]:
     """The two runs beside each change: what was seen, in a sentence."""
-    told = dict(zip(timeline.versions, timeline.seen, strict=True))
+    sentences = dict(zip(timeline.versions, timeline.seen, strict=True))
     beside = dict.fromkeys(version for change in followed for version in (change.last_before, change.first_after))
-    seen = [(version, told[version]) for version in beside]
+    seen = [(version, sentences[version]) for version in beside]
     return [
         {"version": version, "symptom": item.symptom, "text": item.text} for version, item in seen if item is not None
     ]
@@ -192,23 +192,23 @@ def _sentence(
     wrong: list[str],
 ) -> str:
     outcome = timeline.outcome
-    told = [f"the end {release} is not what it was named for" for release in wrong]
+    sentences = [f"the end {release} is not what it was named for" for release in wrong]
     if outcome is not None and outcome.ends.trouble == "untestable":
-        told.append("no release could be tested")
+        sentences.append("no release could be tested")
     if outcome is not None and outcome.finding is not None and not outcome.exact:
         names = ", ".join(timeline.versions[place] for place in outcome.first)
-        told.append(f"one of {names}: those between cannot be tested")
-    told += [f"first bad release {change.first_after} (last good {change.last_before})" for change in regressions]
-    told += [f"first good release {change.first_after} (last bad {change.last_before})" for change in fixes]
-    told += [f"from {change.first_after} on it fails otherwise: {change.after}" for change in turned]
-    if not told:
+        sentences.append(f"one of {names}: those between cannot be tested")
+    sentences += [f"first bad release {change.first_after} (last good {change.last_before})" for change in regressions]
+    sentences += [f"first good release {change.first_after} (last bad {change.last_before})" for change in fixes]
+    sentences += [f"from {change.first_after} on it fails otherwise: {change.after}" for change in turned]
+    if not sentences:
         testable = [item for item in timeline.seen if item is not None and item.state != "untestable"]
-        told.append(
+        sentences.append(
             "no release could be tested"
             if not testable
             else f"{'it fails' if testable[0].state == 'fails' else 'it is fine'} in every release that can be tested"
         )
-    return "; ".join(told)
+    return "; ".join(sentences)
 
 
 def _guilty(case: Case, source: Releases, release: str, workers: Any, policy: Policy) -> dict[str, Any]:

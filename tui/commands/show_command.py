@@ -37,11 +37,11 @@ def command(name: str, folder: Path, why: bool, limit: int, after: str, as_json:
             else:
                 _print_case(details, why)
             return 0
-        told, fingerprints = _cluster_facts(store, name, limit, after)
+        summary, fingerprints = _cluster_facts(store, name, limit, after)
     if as_json:
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(summary))
     else:
-        _print_cluster(told, fingerprints, why)
+        _print_cluster(summary, fingerprints, why)
     return 0
 
 
@@ -50,7 +50,7 @@ def _cluster_facts(
 ) -> tuple[dict[str, Any], "Sequence[FingerprintRow]"]:
     row, fingerprints = store.cluster(name), store.fingerprints(name)
     members = store.members(name, limit=limit, after=after)
-    told = {
+    summary = {
         **cluster_facts(row),
         "prints": [asdict(each) for each in fingerprints],
         "cases": [{**asdict(member), "name": member.name} for member in members.rows],
@@ -61,7 +61,7 @@ def _cluster_facts(
         ],
         "history": [asdict(decision) for decision in store.history(name, 20)],
     }
-    return told, fingerprints
+    return summary, fingerprints
 
 
 def _case_facts(details: "CaseDetails") -> dict[str, Any]:
@@ -76,20 +76,20 @@ def _case_facts(details: "CaseDetails") -> dict[str, Any]:
     }
 
 
-def _print_cluster(told: dict[str, Any], fingerprints: "Sequence[FingerprintRow]", why: bool) -> None:
-    click.echo(click.style(f"{told['id']}  {printable(told['title'])}", bold=True))
-    smallest = f"{told['reduced']} nodes, reduced" if told["reduced"] is not None else f"{told['nodes']} nodes"
-    rule = f" (rule {told['rule']})" if told["rule"] else ""
+def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintRow]", why: bool) -> None:
+    click.echo(click.style(f"{summary['id']}  {printable(summary['title'])}", bold=True))
+    smallest = f"{summary['reduced']} nodes, reduced" if summary["reduced"] is not None else f"{summary['nodes']} nodes"
+    rule = f" (rule {summary['rule']})" if summary["rule"] else ""
     _facts(
-        ("status", f"{told['status']}{rule}{', pinned' if told['pinned'] else ''} {told['issue']}"),
-        ("kind", f"{told['kind']} at {told['stage']}" if told["stage"] else told["kind"]),
-        ("failures", f"{told['members']:,} of {told['fingerprints']} fingerprints"),
-        ("seen", f"{day(told['first_seen'])} to {day(told['last_seen'])}"),
-        ("targets", ", ".join(told["targets"])),
-        ("smallest", f"{smallest}: {' '.join(told['operators'])}"),
-        ("guilty pass", told["guilty_pass"]),
-        ("first bad", told["first_bad"]),
-        ("note", told["note"]),
+        ("status", f"{summary['status']}{rule}{', pinned' if summary['pinned'] else ''} {summary['issue']}"),
+        ("kind", f"{summary['kind']} at {summary['stage']}" if summary["stage"] else summary["kind"]),
+        ("failures", f"{summary['members']:,} of {summary['fingerprints']} fingerprints"),
+        ("seen", f"{day(summary['first_seen'])} to {day(summary['last_seen'])}"),
+        ("targets", ", ".join(summary["targets"])),
+        ("smallest", f"{smallest}: {' '.join(summary['operators'])}"),
+        ("guilty pass", summary["guilty_pass"]),
+        ("first bad", summary["first_bad"]),
+        ("note", summary["note"]),
     )
     for each in fingerprints:
         click.echo(f"\n{each.key}  {each.count:,} failures; {printable(each.why)}")
@@ -100,17 +100,17 @@ def _print_cluster(told: dict[str, Any], fingerprints: "Sequence[FingerprintRow]
         ("member", "nodes", "target", "version"),
         [
             (case["name"], case["nodes"] if case["reduced"] is None else f"{case['reduced']} of {case['nodes']}", case["target"][:24], case["version"][:12])
-            for case in told["cases"]
+            for case in summary["cases"]
         ],
         right=("nodes",),
         wide="member",
     )  # fmt: skip
-    if told["members"] > len(told["cases"]):
-        more = f"; more with --after '{told['next']}'" if told["next"] else ""
-        click.echo(f"{len(told['cases'])} of {told['members']:,} members{more}")
-    for each in told["related"]:
+    if summary["members"] > len(summary["cases"]):
+        more = f"; more with --after '{summary['next']}'" if summary["next"] else ""
+        click.echo(f"{len(summary['cases'])} of {summary['members']:,} members{more}")
+    for each in summary["related"]:
         click.echo(printable(f"looks like {each['id']} ({each['score']}): {each['title'][:80]}; {each['reason']}"))
-    for decision in told["history"]:
+    for decision in summary["history"]:
         undone = "" if decision["state"] == "done" else f" ({decision['state']})"
         click.echo(f"{day(decision['at'])}  {printable(decision['text'])}{undone}")
 

@@ -86,7 +86,7 @@ def command(
         first = store.clusters(limit=_FIRST)
     for problem in done.problems:
         click.echo(f"opsieve: {printable(problem)}.", err=True)
-    told: dict[str, Any] = {
+    summary: dict[str, Any] = {
         **asdict(counts),
         "rules": [asdict(rule) for rule in rules],
         "explained": done.explained,
@@ -96,11 +96,11 @@ def command(
         "store": str(folder),
     }
     if as_json:
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(summary))
     else:
         if moved.get("moves"):
             _print_moves(moved["moves"], as_json)
-        click.echo(_text(told))
+        click.echo(_text(summary))
         cluster_table(first.rows)
         if first.next:
             click.echo(
@@ -196,33 +196,34 @@ def _reduce(folder: Path, budget: float, members: int, offline: bool) -> dict[st
         raise
     answers = Counter(one.answer for one in done.values())
     left = len(wanted) - len(done) + answers["unfinished"]
-    told = [f"{count} {answer}" for answer, count in answers.items() if answer != "unfinished"]
-    told += [f"{left} left; the same command goes on"] * bool(left)
+    summary = [f"{count} {answer}" for answer, count in answers.items() if answer != "unfinished"]
+    summary += [f"{left} left; the same command goes on"] * bool(left)
     if wanted:
-        say(", ".join(told))
+        say(", ".join(summary))
     return {"reductions": [asdict(one) for one in done.values()], "left": left}
 
 
-def _text(told: dict[str, Any]) -> str:
+def _text(summary: dict[str, Any]) -> str:
     kinds = ", ".join(
-        f"{count:,} {kind} in {told['clusters_by_kind'][kind]:,}" for kind, count in told["failures_by_kind"].items()
+        f"{count:,} {kind} in {summary['clusters_by_kind'][kind]:,}"
+        for kind, count in summary["failures_by_kind"].items()
     )
-    status = ", ".join(f"{count:,} {name}" for name, count in told["by_status"].items())
-    apart = told["aside"][:_APART]
+    status = ", ".join(f"{count:,} {name}" for name, count in summary["by_status"].items())
+    apart = summary["aside"][:_APART]
     lines = [
-        f"{many(told['failures'], 'failure')} of {many(told['tests'], 'test')} in {many(told['clusters'], 'cluster')}: {kinds or 'none'}",
+        f"{many(summary['failures'], 'failure')} of {many(summary['tests'], 'test')} in {many(summary['clusters'], 'cluster')}: {kinds or 'none'}",
         f"clusters: {status or 'none'}",
-        f"apart: {told['unsupported']:,} unsupported, {told['environment']:,} environment, {told['flaky']:,} flaky",
+        f"apart: {summary['unsupported']:,} unsupported, {summary['environment']:,} environment, {summary['flaky']:,} flaky",
     ]
     lines += [
         f"  {entry['count']:,} {entry['verdict']}: {entry['target']}: {printable(entry['what'])[:90]}"
         for entry in apart
     ]
-    if len(told["aside"]) > len(apart):
+    if len(summary["aside"]) > len(apart):
         lines.append("  ... (opsieve clusters --aside)")
-    if told["rules"]:
-        lines.append(f"rules explain {told['explained']:,} failures, none {told['unexplained']:,}")
-        lines += [f"  {rule['count']:,} {rule['name']}: {printable(rule['title'])[:90]}" for rule in told["rules"]]
+    if summary["rules"]:
+        lines.append(f"rules explain {summary['explained']:,} failures, none {summary['unexplained']:,}")
+        lines += [f"  {rule['count']:,} {rule['name']}: {printable(rule['title'])[:90]}" for rule in summary["rules"]]
     return "\n".join(lines)
 
 
@@ -234,11 +235,11 @@ def _logs(path: Path, as_json: bool) -> int:
     for number, why in found.skipped[:20]:
         click.echo(f"opsieve: record {number} is left out: {printable(why)}.", err=True)
     if as_json:
-        told = {
+        summary = {
             "assignments": [asdict(one) for one in found.assignments],
             "skipped": [{"number": number, "why": why} for number, why in found.skipped],
         }
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(summary))
         return 0
     found_in: dict[str, tuple[int, str, str]] = {}
     for one in found.assignments:

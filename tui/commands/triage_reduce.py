@@ -72,7 +72,7 @@ def _reduce(case: Path, candidate: "Candidate", seconds: float, before: float, o
         errors="replace",
     )
 
-    def told(answer: str, after: int | None, message: str) -> Reduced:
+    def reduced(answer: str, after: int | None, message: str) -> Reduced:
         return Reduced(candidate.place, answer, candidate.nodes, after, before + time.monotonic() - began, message)
 
     try:
@@ -85,7 +85,7 @@ def _reduce(case: Path, candidate: "Candidate", seconds: float, before: float, o
             child.kill()
             out, err = child.communicate()
         if child.returncode != 0:  # else it was done at that moment
-            return told("unfinished", _nodes_so_far(output), "its time is over, the best so far is kept")
+            return reduced("unfinished", _nodes_so_far(output), "its time is over, the best so far is kept")
     except BaseException:
         child.terminate()
         child.wait()
@@ -93,10 +93,10 @@ def _reduce(case: Path, candidate: "Candidate", seconds: float, before: float, o
     if child.returncode == 0:
         facts = json.loads(out)
         after = facts["nodes_after"] + facts["inner_nodes_after"]
-        return told("reduced", after, "") if facts["same"] else told("failed", after, "the failure changed")
+        return reduced("reduced", after, "") if facts["same"] else reduced("failed", after, "the failure changed")
     shutil.rmtree(output, ignore_errors=True)
     said = (err.strip().splitlines() or [""])[-1].removeprefix("reduce: ")
-    return told("not-reproduced" if child.returncode == 3 else "failed", None, said[:300])
+    return reduced("not-reproduced" if child.returncode == 3 else "failed", None, said[:300])
 
 
 def _nodes_so_far(output: Path) -> int | None:

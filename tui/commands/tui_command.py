@@ -24,7 +24,7 @@ def command(place: Path | None, folder: Path, demo: bool, theme: str, offline: b
 
     from opsieve.gen.model.bad_input import BadInput
     from opsieve.gen.model.scratch import Scratch
-    from opsieve.tui.app.app import SieveApp
+    from opsieve.tui.app.app import OpsieveApp
     from opsieve.tui.app.services.demo_store import make_demo
     from opsieve.tui.app.themes import DARK
 
@@ -37,6 +37,6 @@ def command(place: Path | None, folder: Path, demo: bool, theme: str, offline: b
             return make_demo(stack.enter_context(Scratch("demo")) / "samples")
 
         chosen = demo_store() if demo else place or folder
-        app = SieveApp(chosen, theme=theme or DARK, offline=offline, demo=demo_store)
+        app = OpsieveApp(chosen, theme=theme or DARK, offline=offline, demo=demo_store)
         app.run()
     return app.return_code or 0

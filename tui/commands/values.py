@@ -35,7 +35,7 @@ def chosen(
     for (name, case), found in zip(
         cases, searched([case for _, case in cases], [seed] * len(cases), workers, Effort()), strict=True
     ):
-        say(f"{name}: {told(found)}")
+        say(f"{name}: {described(found)}")
         same = found.how in KEPT
         if not same and case.expected is not None:
             say(f"{name}: the expected outputs are those of other inputs and are left out")
@@ -60,7 +60,7 @@ def with_found(case: "Case", found: "Found", expected: "dict[str, object] | None
     return replace(case, program=found.program, inputs=found.inputs, expected=expected, origin=origin)
 
 
-def told(found: "Found") -> str:
+def described(found: "Found") -> str:
     """A sentence for a person."""
     if found.how in _HOW:
         return _HOW[found.how]

@@ -12,13 +12,12 @@ from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from opsieve.triage.store.rows import AsideRow, CampaignRow, ClusterRow, Counts
-from opsieve.tui.app.actions import Subject
-from opsieve.tui.app.protocol import sieve
+from opsieve.tui.app.protocol import ActionSubject, app_of
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
-from opsieve.tui.app.services.background import ask
+from opsieve.tui.app.services.background import in_background
 from opsieve.tui.app.services.job_board import OPSIEVE
 from opsieve.tui.app.views.rows_shown import CLUSTERS, cluster_cells
-from opsieve.tui.app.widgets.dialogs import Line as AskLine
+from opsieve.tui.app.widgets.dialogs import LineDialog
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.paged_list import PagedList
 from opsieve.tui.app.widgets.visible import Line, one_line
@@ -53,10 +52,10 @@ class CampaignScreen(Screen[None]):
         self.found: dict[str, ClusterRow] = {}
 
     @property
-    def subject(self) -> Subject | None:
+    def subject(self) -> ActionSubject | None:
         """The cluster under the cursor."""
         row = self.query_one("#newest", PagedList).row
-        return Subject(self.found[row.key]) if row is not None and row.key in self.found else None
+        return ActionSubject(self.found[row.key]) if row is not None and row.key in self.found else None
 
     def compose(self) -> ComposeResult:
         """A line of figures, all figures, the newest clusters."""
@@ -74,13 +73,13 @@ class CampaignScreen(Screen[None]):
 
     def load(self) -> None:
         """Ask for the figures."""
-        store = sieve(self).store
+        store = app_of(self).store
 
         def look() -> Snapshot:
             newest = store.clusters("", sort="first", limit=_NEWEST)
             return Snapshot(store.counts(), store.campaigns(), newest.rows, store.aside(most=8))
 
-        ask(self, "figures", look, self._show, self._refuse)
+        in_background(self, "figures", look, self._show, self._refuse)
 
     def _refuse(self, sentence: str) -> None:
         line = self.query_one("#figures", Static)
@@ -88,7 +87,7 @@ class CampaignScreen(Screen[None]):
         line.update(one_line(sentence))
 
     def _show(self, found: Snapshot) -> None:
-        now = sieve(self).now()
+        now = app_of(self).now()
         self.tests.append((now, found.counts.tests))
         self.found = {row.id: row for row in found.newest}
         self.query_one("#newest", PagedList).show(
@@ -111,7 +110,7 @@ class CampaignScreen(Screen[None]):
 
     def action_fuzz(self) -> None:
         """Start a campaign on this store, as a job."""
-        app = sieve(self)
+        app = app_of(self)
 
         def written(text: str | None) -> None:
             if text is None:
@@ -124,7 +123,7 @@ class CampaignScreen(Screen[None]):
             app.run_job("fuzz", tuple(command))
 
         self.app.push_screen(
-            AskLine(
+            LineDialog(
                 "Targets of a campaign of one hour (J shows it, x ends it there)",
                 "onnxruntime",
                 "onnxruntime tvm openvino",

@@ -10,12 +10,11 @@ from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from opsieve.triage.store.rows import CaseDetails, ClusterRow
-from opsieve.tui.app.actions import Subject
-from opsieve.tui.app.protocol import sieve
-from opsieve.tui.app.services.background import ask
+from opsieve.tui.app.protocol import ActionSubject, app_of
+from opsieve.tui.app.services.background import in_background
 from opsieve.tui.app.services.job_board import OPSIEVE, Job
 from opsieve.tui.app.views import case_pages
-from opsieve.tui.app.views.case_summary import Sheet, read_sheet
+from opsieve.tui.app.views.case_summary import CaseSummary, read_summary
 from opsieve.tui.app.views.replay_lines import replay_lines
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.page_bar import PageBar
@@ -42,15 +41,15 @@ class CaseScreen(Screen[None]):
         self.cluster, self.member = cluster, member
         self._replay_on = replay_on  # a target to run it on once it is known
         self.case: CaseDetails | None = None
-        self.sheet: Sheet | None = None
-        self.sheet_problem = ""
+        self.summary: CaseSummary | None = None
+        self.summary_problem = ""
         self.original = False  # show the case as it was found though a reduced one is there
         self.replayed: Job | None = None
 
     @property
-    def subject(self) -> Subject:
+    def subject(self) -> ActionSubject:
         """The case."""
-        return Subject(self.cluster, (), self.member)
+        return ActionSubject(self.cluster, (), self.member)
 
     def compose(self) -> ComposeResult:
         """A line that says what it is, the pages, one of them."""
@@ -71,8 +70,8 @@ class CaseScreen(Screen[None]):
 
     def load(self) -> None:
         """Ask for the failure as the store has it, then for what its folder holds."""
-        store, member, name = sieve(self).store, self.member, self.cluster.id
-        ask(self, "case", lambda: (store.case(member), store.cluster(name)), self._found, self._refuse)
+        store, member, name = app_of(self).store, self.member, self.cluster.id
+        in_background(self, "case", lambda: (store.case(member), store.cluster(name)), self._found, self._refuse)
 
     def _found(self, found: tuple[CaseDetails, ClusterRow]) -> None:
         case, self.cluster = found
@@ -81,30 +80,30 @@ class CaseScreen(Screen[None]):
         self._figures()
         self._show_page(keep=same)
         if not same:
-            self._ask_for_sheet()
+            self._load_summary()
         if self._replay_on is not None:
             target, self._replay_on = self._replay_on, None
             self.replay(target)
 
-    def _ask_for_sheet(self) -> None:
+    def _load_summary(self) -> None:
         case = self.case
-        self.sheet, self.sheet_problem = None, ""
+        self.summary, self.summary_problem = None, ""
         if case is None:
             return
         folder = case.folder if self.original or case.reduced is None else case.reduced
         if folder is None:
-            self.sheet_problem = case.problem
+            self.summary_problem = case.problem
             return
 
         def refused(sentence: str) -> None:
-            self.sheet_problem = sentence
+            self.summary_problem = sentence
             self._show_page()
 
-        def found(sheet: Sheet) -> None:
-            self.sheet = sheet
+        def found(summary: CaseSummary) -> None:
+            self.summary = summary
             self._show_page()
 
-        ask(self, "sheet", lambda: read_sheet(folder), found, refused)
+        in_background(self, "sheet", lambda: read_summary(folder), found, refused)
 
     def _refuse(self, sentence: str) -> None:
         line = self.query_one("#figures", Static)
@@ -141,11 +140,13 @@ class CaseScreen(Screen[None]):
             return case_pages.why(case.components)
         if name == "replay":
             return replay_lines(self.replayed)
-        if self.sheet is None:
-            return [((one_line(self.sheet_problem) or "reading the case …", "warn" if self.sheet_problem else "dim"),)]
+        if self.summary is None:
+            return [
+                ((one_line(self.summary_problem) or "reading the case …", "warn" if self.summary_problem else "dim"),)
+            ]
         if name == "graph":
-            return case_pages.graph(self.sheet)
-        return case_pages.inputs(self.sheet) if name == "inputs" else case_pages.environment(case, self.sheet)
+            return case_pages.graph(self.summary)
+        return case_pages.inputs(self.summary) if name == "inputs" else case_pages.environment(case, self.summary)
 
     def action_page(self, at: int) -> None:
         """Show a page."""
@@ -158,17 +159,17 @@ class CaseScreen(Screen[None]):
     def action_other(self) -> None:
         """The case as it was found, or as reduced."""
         if self.case is None or self.case.reduced is None:
-            sieve(self).tell("there is no reduced case yet; r reduces it")
+            app_of(self).show_notice("there is no reduced case yet; r reduces it")
             return
         self.original = not self.original
         self._figures()
-        self._ask_for_sheet()
+        self._load_summary()
         self._show_page()
 
     def action_split(self) -> None:
         """Take this member out of its cluster."""
         member = self.member
-        sieve(self).decide(lambda ledger: ledger.split(member))
+        app_of(self).decide(lambda ledger: ledger.split(member))
 
     # -- replay
 
@@ -177,11 +178,11 @@ class CaseScreen(Screen[None]):
         case = self.case
         folder = None if case is None else case.folder if self.original or case.reduced is None else case.reduced
         if case is None or folder is None:
-            sieve(self).tell("it cannot be replayed: its case was not kept", "error")
+            app_of(self).show_notice("it cannot be replayed: its case was not kept", "error")
             return
         module = ("-m", "opsieve.tui.app.services.replay", str(folder), target or case.member.target)
-        command = (OPSIEVE[0], *module, *(["--offline"] if sieve(self).offline else []))
-        self.replayed = sieve(self).run_job(f"replay {self.cluster.id}", command)
+        command = (OPSIEVE[0], *module, *(["--offline"] if app_of(self).offline else []))
+        self.replayed = app_of(self).run_job(f"replay {self.cluster.id}", command)
         self.query_one(PageBar).current = PAGES.index("replay")
         self._show_page()
 

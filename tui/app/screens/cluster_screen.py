@@ -12,10 +12,9 @@ from textual.widgets import Footer, Static
 
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.rows import ClusterRow, MemberPage, MemberRow, RelatedRow
-from opsieve.tui.app.actions import Subject
-from opsieve.tui.app.protocol import sieve
+from opsieve.tui.app.protocol import ActionSubject, app_of
 from opsieve.tui.app.screens.case_screen import CaseScreen
-from opsieve.tui.app.services.background import ask
+from opsieve.tui.app.services.background import in_background
 from opsieve.tui.app.views.rows_shown import (
     MEMBERS,
     cluster_lines,
@@ -25,7 +24,7 @@ from opsieve.tui.app.views.rows_shown import (
     member_difference,
     related_lines,
 )
-from opsieve.tui.app.widgets.dialogs import Choice
+from opsieve.tui.app.widgets.dialogs import ChoiceDialog
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.page_bar import PageBar
 from opsieve.tui.app.widgets.paged_list import PagedList
@@ -59,10 +58,10 @@ class ClusterScreen(Screen[None]):
         self._seen = -1
 
     @property
-    def subject(self) -> Subject:
+    def subject(self) -> ActionSubject:
         """The cluster, and the member under the cursor."""
         under = self.query_one("#members", PagedList).row
-        return Subject(self.row, (), under.key if under is not None else "")
+        return ActionSubject(self.row, (), under.key if under is not None else "")
 
     def compose(self) -> ComposeResult:
         """A line of figures, the members, the pages."""
@@ -77,28 +76,28 @@ class ClusterScreen(Screen[None]):
     def on_mount(self) -> None:
         """Ask for the members."""
         self.query_one("#members").focus()
-        self._seen = sieve(self).revision
+        self._seen = app_of(self).revision
         self.load()
 
     def on_screen_resume(self) -> None:
         """What changed while another screen was there is shown now."""
-        if self._seen not in (-1, sieve(self).revision):
+        if self._seen not in (-1, app_of(self).revision):
             self.store_changed()
 
     def store_changed(self) -> None:
         """Somebody wrote to the store: load it again, in place."""
-        self._seen = sieve(self).revision
+        self._seen = app_of(self).revision
         self.load(keep=True)
 
     def load(self, keep: bool = False) -> None:
         """Ask for the cluster and its members."""
-        store, name = sieve(self).store, self.row.id
+        store, name = app_of(self).store, self.row.id
         wanted = max(FIRST, len(self.members)) if keep else FIRST
 
         def found() -> tuple[ClusterRow, MemberPage]:
             return store.cluster(name), pages(store, name, "", wanted)
 
-        ask(self, "rows", found, lambda both: self._first(both, keep), self._refuse)
+        in_background(self, "rows", found, lambda both: self._first(both, keep), self._refuse)
 
     def _first(self, found: tuple[ClusterRow, MemberPage], keep: bool) -> None:
         self.problem = ""
@@ -107,7 +106,7 @@ class ClusterScreen(Screen[None]):
         self.next = page.next
         table = self.query_one("#members", PagedList)
         table.empty = "no members"
-        table.show([member_cells(row, sieve(self).now()) for row in page.rows], complete=not page.next, keep=keep)
+        table.show([member_cells(row, app_of(self).now()) for row in page.rows], complete=not page.next, keep=keep)
         self._figures()
         self._show_page(keep=keep)
 
@@ -118,19 +117,19 @@ class ClusterScreen(Screen[None]):
     @on(PagedList.More, "#members")
     def more(self, event: PagedList.More) -> None:
         """The next members."""
-        store, name, after, far = sieve(self).store, self.row.id, self.next, event.far
+        store, name, after, far = app_of(self).store, self.row.id, self.next, event.far
 
         def further(page: MemberPage) -> None:
             table = self.query_one("#members", PagedList)
             self.members |= {row.name: row for row in page.rows}
             self.next = page.next
-            table.extend([member_cells(row, sieve(self).now()) for row in page.rows], complete=not page.next)
+            table.extend([member_cells(row, app_of(self).now()) for row in page.rows], complete=not page.next)
             if far:
                 table.cursor = len(table.rows) - 1
             self._figures()
 
         if after:
-            ask(self, "rows", lambda: pages(store, name, after, FAR if far else PAGE), further, self._refuse)
+            in_background(self, "rows", lambda: pages(store, name, after, FAR if far else PAGE), further, self._refuse)
 
     def _figures(self) -> None:
         line = self.query_one("#figures", Static)
@@ -148,7 +147,7 @@ class ClusterScreen(Screen[None]):
 
     @on(PageBar.Picked)
     def _show_page(self, keep: bool = False) -> None:
-        store, row, now = sieve(self).store, self.row, sieve(self).now()
+        store, row, now = app_of(self).store, self.row, app_of(self).now()
         view = self.query_one("#page", LinesView)
         name = self.query_one(PageBar).name_of_page
 
@@ -159,9 +158,9 @@ class ClusterScreen(Screen[None]):
             show([((one_line(sentence), "bad"),)])
 
         if name == "about":
-            ask(self, "page", lambda: store.fingerprints(row.id), lambda found: show([*cluster_lines(row, now), *fingerprint_lines(found, components=False)]), refused)  # fmt: skip
+            in_background(self, "page", lambda: store.fingerprints(row.id), lambda found: show([*cluster_lines(row, now), *fingerprint_lines(found, components=False)]), refused)  # fmt: skip
         elif name == "why":
-            ask(
+            in_background(
                 self,
                 "page",
                 lambda: store.fingerprints(row.id),
@@ -169,9 +168,11 @@ class ClusterScreen(Screen[None]):
                 refused,
             )
         elif name == "related":
-            ask(self, "page", lambda: store.related(row.id), self._relate, refused)
+            in_background(self, "page", lambda: store.related(row.id), self._relate, refused)
         elif name == "history":
-            ask(self, "page", lambda: store.history(row.id), lambda found: show(history_lines(found)), refused)
+            in_background(
+                self, "page", lambda: store.history(row.id), lambda found: show(history_lines(found)), refused
+            )
         else:
             show(self._difference())
 
@@ -211,11 +212,11 @@ class ClusterScreen(Screen[None]):
 
     def action_open_related(self) -> None:
         """Choose a related cluster to open."""
-        store, name = sieve(self).store, self.row.id
+        store, name = app_of(self).store, self.row.id
 
         def found(related: tuple[RelatedRow, ...]) -> None:
             if not related:
-                sieve(self).tell("no other cluster looks like this one")
+                app_of(self).show_notice("no other cluster looks like this one")
                 return
             rows = {each.cluster.id: each.cluster for each in related}
             options = [
@@ -227,17 +228,17 @@ class ClusterScreen(Screen[None]):
                 if other:
                     self.app.push_screen(ClusterScreen(rows[other]))
 
-            self.app.push_screen(Choice(f"Open a cluster like {name}", options), chosen)
+            self.app.push_screen(ChoiceDialog(f"Open a cluster like {name}", options), chosen)
 
-        ask(self, "related", lambda: store.related(name), found)
+        in_background(self, "related", lambda: store.related(name), found)
 
     def action_split(self) -> None:
         """Choose what leaves: a fingerprint, or the member under the cursor."""
-        store, row, member = sieve(self).store, self.row, self.subject.member
+        store, row, member = app_of(self).store, self.row, self.subject.member
 
         def chosen(name: str | None) -> None:
             if name:
-                sieve(self).decide(lambda ledger: ledger.split(name))
+                app_of(self).decide(lambda ledger: ledger.split(name))
 
         def found(fingerprints: Sequence[object]) -> None:
             from opsieve.triage.store.rows import FingerprintRow
@@ -249,11 +250,11 @@ class ClusterScreen(Screen[None]):
                     (each.key, f"fingerprint {one_line(each.key, 80)}, {each.count:,} failures") for each in rows[:100]
                 ]
             if row.members < 2 or not options:
-                sieve(self).tell(f"{row.id} has one member; there is nothing to split")
+                app_of(self).show_notice(f"{row.id} has one member; there is nothing to split")
                 return
-            self.app.push_screen(Choice(f"What leaves {row.id}?", options), chosen)
+            self.app.push_screen(ChoiceDialog(f"What leaves {row.id}?", options), chosen)
 
-        ask(self, "split", lambda: store.fingerprints(row.id), found)
+        in_background(self, "split", lambda: store.fingerprints(row.id), found)
 
     @on(PagedList.Chosen, "#members")
     def open(self, event: PagedList.Chosen) -> None:

@@ -12,10 +12,9 @@ from textual.widgets import Footer, Input, Static
 
 from opsieve.triage.store.queries import GROUPINGS, SORTS, Grouping, Queries, Sort
 from opsieve.triage.store.rows import ClusterPage, ClusterRow, Counts, FingerprintRow
-from opsieve.tui.app.actions import Subject
-from opsieve.tui.app.protocol import sieve
+from opsieve.tui.app.protocol import ActionSubject, app_of
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
-from opsieve.tui.app.services.background import ask
+from opsieve.tui.app.services.background import in_background
 from opsieve.tui.app.views.rows_shown import (
     CLUSTERS,
     GROUPS,
@@ -24,7 +23,7 @@ from opsieve.tui.app.views.rows_shown import (
     fingerprint_lines,
     group_cells,
 )
-from opsieve.tui.app.widgets.dialogs import Choice
+from opsieve.tui.app.widgets.dialogs import ChoiceDialog
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.paged_list import PagedList, Row
 from opsieve.tui.app.widgets.visible import one_line
@@ -60,11 +59,11 @@ class ClustersScreen(Screen[None]):
         self._seen = -1  # the revision of the store that is shown
 
     @property
-    def subject(self) -> Subject | None:
+    def subject(self) -> ActionSubject | None:
         """The cluster under the cursor, and those marked."""
         table = self.query_one("#clusters", PagedList)
         row = self.found.get(table.row.key) if table.row is not None and self.grouping is None else None
-        return None if row is None else Subject(row, tuple(table.marked))
+        return None if row is None else ActionSubject(row, tuple(table.marked))
 
     def compose(self) -> ComposeResult:
         """A line of figures, the filter, the list beside or above the preview."""
@@ -84,31 +83,31 @@ class ClustersScreen(Screen[None]):
         """Ask for the first page."""
         self.query_one("#groups").display = False
         self.set_focus(self.query_one("#clusters"))
-        self._seen = sieve(self).revision
+        self._seen = app_of(self).revision
         self.load()
 
     def on_screen_resume(self) -> None:
         """What changed while another screen was there is shown now."""
-        if self._seen not in (-1, sieve(self).revision):
+        if self._seen not in (-1, app_of(self).revision):
             self.store_changed()
 
     def store_changed(self) -> None:
         """Somebody wrote to the store: load what is shown again, in place."""
-        self._seen = sieve(self).revision
+        self._seen = app_of(self).revision
         self.load(keep=True)
 
     # -- loading
 
     def load(self, keep: bool = False) -> None:
         """Ask for the rows and the figures; with `keep` as many as there are, and the cursor stays."""
-        store, text, sort, down = sieve(self).store, self.filter_text, self.sort, self.reversed
-        ask(self, "figures", store.counts, self._count)
+        store, text, sort, down = app_of(self).store, self.filter_text, self.sort, self.reversed
+        in_background(self, "figures", store.counts, self._count)
         if self.grouping is not None:
             grouping = self.grouping
-            ask(self, "rows", lambda: store.groups(grouping, text), self._group, self._refuse)
+            in_background(self, "rows", lambda: store.groups(grouping, text), self._group, self._refuse)
             return
         wanted = max(FIRST, len(self.found)) if keep else FIRST
-        ask(
+        in_background(
             self,
             "rows",
             lambda: pages(store, text, sort, down, "", wanted),
@@ -119,10 +118,10 @@ class ClustersScreen(Screen[None]):
     @on(PagedList.More, "#clusters")
     def more(self, event: PagedList.More) -> None:
         """The next rows."""
-        store, text, sort, down, after = sieve(self).store, self.filter_text, self.sort, self.reversed, self.next
+        store, text, sort, down, after = app_of(self).store, self.filter_text, self.sort, self.reversed, self.next
         wanted = FAR if event.far else PAGE
         if after:
-            ask(self, "rows", lambda: pages(store, text, sort, down, after, wanted), lambda page: self._further(page, event.far), self._refuse)  # fmt: skip
+            in_background(self, "rows", lambda: pages(store, text, sort, down, after, wanted), lambda page: self._further(page, event.far), self._refuse)  # fmt: skip
 
     def _first(self, page: ClusterPage, keep: bool) -> None:
         self.problem = ""
@@ -150,7 +149,7 @@ class ClustersScreen(Screen[None]):
         self._figures()
 
     def _cells(self, rows: Sequence[ClusterRow]) -> list[Row]:
-        now = sieve(self).now()
+        now = app_of(self).now()
         return [cluster_cells(row, now) for row in rows]
 
     def _group(self, groups: Sequence[object]) -> None:
@@ -171,7 +170,7 @@ class ClustersScreen(Screen[None]):
 
     def _figures(self) -> None:
         """The line of figures: what is shown of how many, and what stands apart; or what is wrong."""
-        app = sieve(self)
+        app = app_of(self)
         line = self.query_one("#figures", Static)
         line.set_class(bool(self.problem), "problem")
         if self.problem:
@@ -184,11 +183,11 @@ class ClustersScreen(Screen[None]):
         words[1] += f", {marked} selected" if marked else ""
         words.append(f"· by {self.sort}{' reversed' if self.reversed else ''}")
         if self.counts is not None:
-            told = self.counts
-            words.append(f"· {told.failures:,} failures")
+            counts = self.counts
+            words.append(f"· {counts.failures:,} failures")
             if self.app.size.width >= 110:
                 words.append(
-                    f"· apart: {told.unsupported:,} unsupported, {told.environment:,} environment, {told.flaky:,} flaky"
+                    f"· apart: {counts.unsupported:,} unsupported, {counts.environment:,} environment, {counts.flaky:,} flaky"
                 )
         if jobs := len(app.board.active):
             words.append(f"· {jobs} job{'s' * (jobs != 1)}")
@@ -211,7 +210,7 @@ class ClustersScreen(Screen[None]):
         if subject is None:
             view.show([])
             return
-        row, store, now = subject.cluster, sieve(self).store, sieve(self).now()
+        row, store, now = subject.cluster, app_of(self).store, app_of(self).now()
 
         def shown(fingerprints: tuple[FingerprintRow, ...]) -> None:
             view.show([*cluster_lines(row, now), *fingerprint_lines(fingerprints[:20])])
@@ -219,7 +218,7 @@ class ClustersScreen(Screen[None]):
         def refused(sentence: str) -> None:
             view.show([*cluster_lines(row, now), ((one_line(sentence), "bad"),)])
 
-        ask(self, "preview", lambda: store.fingerprints(row.id), shown, refused)
+        in_background(self, "preview", lambda: store.fingerprints(row.id), shown, refused)
 
     @on(PagedList.Marked)
     def marks_changed(self) -> None:
@@ -280,7 +279,7 @@ class ClustersScreen(Screen[None]):
             "title": "title",
             "id": "id",
         }
-        self.app.push_screen(Choice("Sort by", [(name, names[name]) for name in SORTS], self.sort), chosen)
+        self.app.push_screen(ChoiceDialog("Sort by", [(name, names[name]) for name in SORTS], self.sort), chosen)
 
     def action_reverse(self) -> None:
         """The opposite order."""
@@ -303,7 +302,7 @@ class ClustersScreen(Screen[None]):
             self.load()
 
         options = [("", "nothing: the list of clusters"), *((name, name) for name in GROUPINGS)]
-        self.app.push_screen(Choice("Group by", options, self.grouping or ""), chosen)
+        self.app.push_screen(ChoiceDialog("Group by", options, self.grouping or ""), chosen)
 
     def _ungroup(self) -> None:
         self.grouping = None

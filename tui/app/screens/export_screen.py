@@ -12,11 +12,10 @@ from textual.screen import Screen
 from textual.widgets import Footer, Input, Static
 
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.tui.app.actions import Subject
-from opsieve.tui.app.protocol import sieve
-from opsieve.tui.app.services.background import ask
+from opsieve.tui.app.protocol import ActionSubject, app_of
+from opsieve.tui.app.services.background import in_background
 from opsieve.tui.app.services.job_board import OPSIEVE, Job
-from opsieve.tui.app.widgets.dialogs import Agree
+from opsieve.tui.app.widgets.dialogs import ConfirmDialog
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.page_bar import PageBar
 from opsieve.tui.app.widgets.visible import Line, lines_of, one_line
@@ -40,7 +39,7 @@ class ExportScreen(Screen[None]):
         Binding("escape,q", "leave", "Back"),
     ]
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: ActionSubject) -> None:
         super().__init__()
         self._subject = subject
         self.jobs: dict[str, Job] = {}
@@ -77,7 +76,7 @@ class ExportScreen(Screen[None]):
 
     def _show(self) -> None:
         if self.job is None:
-            app = sieve(self)
+            app = app_of(self)
             command = [*OPSIEVE, "export", self._place(), "--as", self.kind, "-o", "-", "--store", str(app.folder)]
             command += ["--offline"] if app.offline else []
             self.jobs[self.kind] = app.run_job(f"export {self._subject.cluster.id}", tuple(command))
@@ -89,7 +88,7 @@ class ExportScreen(Screen[None]):
     def _place(self) -> str:
         """A case folder by its path, anything else by its name."""
         name = self._subject.name
-        folder = sieve(self).folder / name
+        folder = app_of(self).folder / name
         if not name.startswith("cases/"):
             return name
         reduced = folder / "reduced"
@@ -152,7 +151,7 @@ class ExportScreen(Screen[None]):
             self.named()
             return
         for job in self.jobs.values():
-            sieve(self).board.cancel(job)
+            app_of(self).board.cancel(job)
         self.app.pop_screen()
 
     def _target(self) -> Path:
@@ -162,7 +161,7 @@ class ExportScreen(Screen[None]):
     def action_write(self) -> None:
         """Write the file; where there is one already ask first."""
         if not self.ready or self.job is None:
-            sieve(self).tell("it is not ready yet; wait for the preview", "warning")
+            app_of(self).show_notice("it is not ready yet; wait for the preview", "warning")
             return
         path, data = self._target(), self.job.output
 
@@ -170,11 +169,11 @@ class ExportScreen(Screen[None]):
             if agreed:
                 from opsieve.reducer.output import write as write_whole
 
-                ask(self, "write", lambda: write_whole(path, data), lambda _: self._wrote(path))
+                in_background(self, "write", lambda: write_whole(path, data), lambda _: self._wrote(path))
 
         if path.is_file() and path.read_bytes() != data:
             self.app.push_screen(
-                Agree(f"{one_line(str(path), 200)} is there already and is something else. Replace it?"), write
+                ConfirmDialog(f"{one_line(str(path), 200)} is there already and is something else. Replace it?"), write
             )
         else:
             write(True)
@@ -182,17 +181,17 @@ class ExportScreen(Screen[None]):
     def _wrote(self, path: Path) -> None:
         self.written = str(path)
         run = {"script": f"python {path}", "pytest": f"pytest {path}"}.get(self.kind, "")
-        sieve(self).tell(f"wrote {path}" + (f" · try: {run}" if run else ""))
+        app_of(self).show_notice(f"wrote {path}" + (f" · try: {run}" if run else ""))
 
     def action_copy(self) -> None:
         """To the clipboard of the terminal (OSC 52), over ssh too."""
         if not self.ready or self.job is None:
-            sieve(self).tell("it is not ready yet; wait for the preview", "warning")
+            app_of(self).show_notice("it is not ready yet; wait for the preview", "warning")
         elif self.kind == "case" or len(self.job.output) > _MOST_COPIED:
-            sieve(self).tell("too much, or not text: write it instead", "warning")
+            app_of(self).show_notice("too much, or not text: write it instead", "warning")
         else:
             self.app.copy_to_clipboard(self.job.output.decode("utf-8", "replace"))
-            sieve(self).tell(f"{len(self.job.output):,} bytes sent to the terminal's clipboard")
+            app_of(self).show_notice(f"{len(self.job.output):,} bytes sent to the terminal's clipboard")
 
 
 def preview(data: bytes, kind: str) -> list[Line]:

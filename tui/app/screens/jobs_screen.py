@@ -12,7 +12,7 @@ from textual.containers import Container
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
-from opsieve.tui.app.protocol import sieve
+from opsieve.tui.app.protocol import app_of
 from opsieve.tui.app.services.job_board import OPSIEVE, REDUCE, Job
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.paged_list import Column, PagedList, Row
@@ -62,11 +62,11 @@ class JobsScreen(Screen[None]):
     def chosen(self) -> Job | None:
         """The job under the cursor."""
         row = self.query_one("#jobs", PagedList).row
-        return next((job for job in sieve(self).board.jobs if row is not None and row.key == str(job.number)), None)
+        return next((job for job in app_of(self).board.jobs if row is not None and row.key == str(job.number)), None)
 
     def draw(self) -> None:
         """All anew."""
-        jobs = sieve(self).board.jobs
+        jobs = app_of(self).board.jobs
         active = sum(not job.over for job in jobs)
         self.query_one("#figures", Static).update(f"jobs: {active} active of {len(jobs)}")
         table = self.query_one("#jobs", PagedList)
@@ -81,8 +81,8 @@ class JobsScreen(Screen[None]):
     def action_cancel(self) -> None:
         """End the job under the cursor."""
         if (job := self.chosen) is not None and not job.over:
-            sieve(self).board.cancel(job)
-            sieve(self).tell(f"job {job.number} is asked to end")
+            app_of(self).board.cancel(job)
+            app_of(self).show_notice(f"job {job.number} is asked to end")
 
 
 def job_row(job: Job) -> Row:
@@ -121,9 +121,9 @@ def log_lines(job: Job) -> list[Line]:
 def _result_lines(result: bytes) -> list[Line]:
     """What a command wrote: the fields of a JSON object, else text."""
     with suppress(ValueError, RecursionError):
-        told = json.loads(result)
-        if isinstance(told, dict):
+        report = json.loads(result)
+        if isinstance(report, dict):
             return [
-                ((f"{one_line(name, 40)}: ", "dim"), (one_line(str(value), 600), "")) for name, value in told.items()
+                ((f"{one_line(name, 40)}: ", "dim"), (one_line(str(value), 600), "")) for name, value in report.items()
             ]
     return lines_of(result[:_MOST_SHOWN].decode("utf-8", "replace"), most=200)

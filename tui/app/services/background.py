@@ -12,7 +12,7 @@ from opsieve.gen.model.bad_input import BadInput
 T = TypeVar("T")
 
 
-class Answered(Message):
+class BackgroundDone(Message):
     """What a thread found; the app delivers it to whoever asked, if that is still there."""
 
     def __init__(self, asker: Widget, deliver: Callable[[], None]) -> None:
@@ -21,7 +21,7 @@ class Answered(Message):
         self.deliver = deliver
 
 
-def ask(
+def in_background(
     asker: Widget,
     group: str,
     question: Callable[[], T],
@@ -43,10 +43,10 @@ def ask(
         except (BadInput, OSError) as error:
             sentence = str(error)
             if not worker.is_cancelled:
-                tell = refused or (lambda text: app.notify(text, severity="error", markup=False))
-                app.post_message(Answered(asker, lambda: tell(sentence)))
+                show_notice = refused or (lambda text: app.notify(text, severity="error", markup=False))
+                app.post_message(BackgroundDone(asker, lambda: show_notice(sentence)))
             return
         if not worker.is_cancelled:
-            app.post_message(Answered(asker, lambda: answer(found)))
+            app.post_message(BackgroundDone(asker, lambda: answer(found)))
 
     asker.run_worker(run, group=group, exclusive=True, thread=True, exit_on_error=False)

@@ -59,7 +59,7 @@ class Job:
         """What the last command wrote."""
         return self.results[-1] if self.results else b""
 
-    def told(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """The first JSON object that a command wrote; {} when there is none."""
         for result in self.results:
             with contextlib.suppress(ValueError, RecursionError):
@@ -73,18 +73,18 @@ class Job:
         """What was found, in a few words; "" while it is not over, or when that says nothing."""
         if self.state != "done":
             return ""
-        told = self.told()
-        if "nodes_after" in told:
-            left = f"{told['nodes_after']} of {told.get('nodes_before')} nodes left"
-            return left if told.get("same", True) else f"{left}, but the failure changed"
-        if "transitions" in told:
-            bad = told.get("culprit_commit") or told.get("first_bad")
-            return f"first bad: {bad}" if bad else f"answer: {told.get('answer')}"
-        if "passes" in told:
+        report = self.report()
+        if "nodes_after" in report:
+            left = f"{report['nodes_after']} of {report.get('nodes_before')} nodes left"
+            return left if report.get("same", True) else f"{left}, but the failure changed"
+        if "transitions" in report:
+            bad = report.get("culprit_commit") or report.get("first_bad")
+            return f"first bad: {bad}" if bad else f"answer: {report.get('answer')}"
+        if "passes" in report:
             return (
-                f"{told.get('answer')}: {' '.join(map(str, told['passes']))}"
-                if told["passes"]
-                else str(told.get("answer"))
+                f"{report.get('answer')}: {' '.join(map(str, report['passes']))}"
+                if report["passes"]
+                else str(report.get("answer"))
             )
         return ""
 
@@ -223,9 +223,9 @@ class JobBoard:
             for line in whole.splitlines():
                 attempts += 1
                 with contextlib.suppress(ValueError, AttributeError, RecursionError):
-                    told = json.loads(line)
-                    if told.get("answer") == "same" and isinstance(told.get("nodes"), int):
-                        smallest = told["nodes"]
+                    report = json.loads(line)
+                    if report.get("answer") == "same" and isinstance(report.get("nodes"), int):
+                        smallest = report["nodes"]
             text = f"{attempts:,} attempts" + (f", {smallest} nodes" if smallest else "")
             if text != job.progress and attempts:
                 job.progress = text

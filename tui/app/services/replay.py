@@ -36,7 +36,7 @@ def main() -> int:
         print(str(error), file=sys.stderr)
         return 2
     verdict = judged.verdict
-    told: dict[str, Any] = {
+    report: dict[str, Any] = {
         "target": display(target),
         "version": seen.version,
         "verdict": verdict.verdict,
@@ -52,18 +52,18 @@ def main() -> int:
             [each.target, each.version, each.outcome, round(each.total_seconds, 3)] for each in judged.observations
         ],
         "source": source,
-        "heats": _heats(seen.outputs or {}, right),
+        "heats": _error_maps(seen.outputs or {}, right),
     }
-    json.dump(told, sys.stdout)
+    json.dump(report, sys.stdout)
     return 0
 
 
-def _heats(outputs: dict[str, Any], right: Any) -> list[dict[str, Any]]:
-    from opsieve.tui.app.views.error_map import heat
+def _error_maps(outputs: dict[str, Any], right: Any) -> list[dict[str, Any]]:
+    from opsieve.tui.app.services.error_map import error_map
 
     found = []
     for name, wanted in right.items():
-        made = heat(outputs[name], wanted.value, wanted.within) if name in outputs and not isinstance(outputs[name], (list, tuple, type(None))) else None  # fmt: skip
+        made = error_map(outputs[name], wanted.value, wanted.within) if name in outputs and not isinstance(outputs[name], (list, tuple, type(None))) else None  # fmt: skip
         if made is not None:
             worst = made.worst if math.isfinite(made.worst) else None
             found.append({"output": name, "shape": list(made.shape), "rows": list(made.rows), "fraction": made.fraction, "worst": worst, "within": wanted.within})  # fmt: skip

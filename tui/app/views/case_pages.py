@@ -7,7 +7,7 @@ from opsieve.backends.observation import Frame, Observation
 from opsieve.triage.fingerprint.fingerprint import Component
 from opsieve.triage.fingerprint.stack import read
 from opsieve.triage.store.rows import CaseDetails
-from opsieve.tui.app.views.case_summary import Sheet
+from opsieve.tui.app.views.case_summary import CaseSummary
 from opsieve.tui.app.views.rows_shown import component_lines, facts
 from opsieve.tui.app.widgets.visible import Line, lines_of, moment, one_line, visible
 
@@ -46,20 +46,20 @@ def overview(case: CaseDetails) -> list[Line]:
     ]
 
 
-def graph(sheet: Sheet) -> list[Line]:
+def graph(summary: CaseSummary) -> list[Line]:
     """The graph drawn, and its operators counted."""
     found: list[Line] = [
-        ((f"{visible(rails[:80])}  ", "accent"), (one_line(label, 500), "")) for rails, label in sheet.graph
+        ((f"{visible(rails[:80])}  ", "accent"), (one_line(label, 500), "")) for rails, label in summary.graph
     ]
     found += [(), (("operators", "strong"),)]
-    found += [((f"{many:6}  ", "dim"), (one_line(name, 120), "")) for name, many in sheet.operators]
+    found += [((f"{many:6}  ", "dim"), (one_line(name, 120), "")) for name, many in summary.operators]
     return found
 
 
-def inputs(sheet: Sheet) -> list[Line]:
+def inputs(summary: CaseSummary) -> list[Line]:
     """Inputs, and the outputs that were expected."""
     found: list[Line] = []
-    for title, values in (("inputs", sheet.inputs), ("expected outputs", sheet.expected)):
+    for title, values in (("inputs", summary.inputs), ("expected outputs", summary.expected)):
         found += [((title, "strong"),)] if values else []
         for name, kind, text in values:
             found += [
@@ -161,9 +161,9 @@ def why(components: Sequence[Component]) -> list[Line]:
     return [head, (), *component_lines(components)]
 
 
-def environment(case: CaseDetails, sheet: Sheet) -> list[Line]:
+def environment(case: CaseDetails, summary: CaseSummary) -> list[Line]:
     """Where the case comes from, and under which settings it ran."""
-    found = facts(*sheet.origin, width=28)
+    found = facts(*summary.origin, width=28)
     for each in case.observations:
         found += [
             (),

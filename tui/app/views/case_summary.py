@@ -25,7 +25,7 @@ _MAX_OUTPUT = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class CaseSummary:
     """`graph`: (rails, label) lines; `operators`: (operator, how many); `inputs` and `expected`: (name, type, values); `origin`: (name, value)."""
 
     graph: tuple[tuple[str, str], ...]
@@ -35,20 +35,20 @@ class Sheet:
     origin: tuple[tuple[str, str], ...]
 
 
-def read_sheet(folder: Path) -> Sheet:
+def read_summary(folder: Path) -> CaseSummary:
     """The sheet of a case folder; BadInput, one sentence, when it cannot be read, or takes too long or too much."""
     command = [sys.executable, "-I", "-m", "opsieve.tui.app.views.case_summary", str(folder)]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False)
-        told = json.loads(done.stdout[:_MAX_OUTPUT])
-        if "problem" in told:
-            raise BadInput(str(told["problem"]))
-        return Sheet(
-            tuple((str(rails), str(label)) for rails, label in told["graph"]),
-            tuple((str(name), int(many)) for name, many in told["operators"]),
-            _triples(told["inputs"]),
-            _triples(told["expected"]),
-            tuple((str(name), str(value)) for name, value in told["origin"]),
+        reply = json.loads(done.stdout[:_MAX_OUTPUT])
+        if "problem" in reply:
+            raise BadInput(str(reply["problem"]))
+        return CaseSummary(
+            tuple((str(rails), str(label)) for rails, label in reply["graph"]),
+            tuple((str(name), int(many)) for name, many in reply["operators"]),
+            _triples(reply["inputs"]),
+            _triples(reply["expected"]),
+            tuple((str(name), str(value)) for name, value in reply["origin"]),
         )
     except BadInput:
         raise
@@ -58,11 +58,11 @@ def read_sheet(folder: Path) -> Sheet:
         raise BadInput(f"the case {shown(folder, 160)} cannot be read; the process that tried has died") from None
 
 
-def _triples(told: Any) -> tuple[tuple[str, str, str], ...]:
-    return tuple((str(name), str(kind), str(values)) for name, kind, values in told)
+def _triples(rows: Any) -> tuple[tuple[str, str, str], ...]:
+    return tuple((str(name), str(kind), str(values)) for name, kind, values in rows)
 
 
-def sheet_of(folder: Path) -> Sheet:
+def summarize(folder: Path) -> CaseSummary:
     """The same, read here. BadInput for a case that `opsieve.gen.case.case.load` refuses."""
     from opsieve.gen.case.case import load
     from opsieve.gen.model.structure import all_nodes
@@ -84,21 +84,25 @@ def sheet_of(folder: Path) -> Sheet:
         lines.append(("", f"… {len(graph.node) - _NODES:,} more nodes are not drawn"))
     many = Counter(f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in all_nodes(graph.node))
     origin = case.origin
-    told = [
+    origin_rows = [
         ("generator", origin.generator),
         ("seed", "" if origin.seed is None else str(origin.seed)),
         ("inputs", origin.inputs),
     ]
-    told += [(f"version of {name}", version) for name, version in sorted(origin.versions.items())]
-    told += [(name, value) for name, value in sorted(case.knobs.items())]
+    origin_rows += [(f"version of {name}", version) for name, version in sorted(origin.versions.items())]
+    origin_rows += [(name, value) for name, value in sorted(case.knobs.items())]
     opsets = ", ".join(f"{entry.domain or 'ai.onnx'} {entry.version}" for entry in case.program.proto.opset_import)
-    told += [("opsets", opsets), ("IR version", str(case.program.proto.ir_version)), ("digest", case.program.digest)]
-    return Sheet(
+    origin_rows += [
+        ("opsets", opsets),
+        ("IR version", str(case.program.proto.ir_version)),
+        ("digest", case.program.digest),
+    ]
+    return CaseSummary(
         tuple(lines),
         tuple(sorted(many.items(), key=lambda one: (-one[1], one[0]))),
         tuple((name, *_value(value)) for name, value in case.inputs.items()),
         tuple((name, *_value(value)) for name, value in (case.expected or {}).items()),
-        tuple(told),
+        tuple(origin_rows),
     )
 
 
@@ -168,7 +172,7 @@ def _value(value: Any) -> tuple[str, str]:
 def _main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     try:
-        json.dump(asdict(sheet_of(Path(sys.argv[1]))), sys.stdout)
+        json.dump(asdict(summarize(Path(sys.argv[1]))), sys.stdout)
     except (BadInput, OSError) as error:
         json.dump({"problem": str(error)}, sys.stdout)
 

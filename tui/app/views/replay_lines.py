@@ -16,14 +16,14 @@ def replay_lines(job: Job | None) -> list[Line]:
         return [(("R runs this case again, on its own target or another one", "dim"),)]
     if not job.over:
         return [((f"{job.state} …", "accent"),), ((one_line(job.said), "dim"),)]
-    told = job.told()
-    if job.state != "done" or not told:
+    report = job.report()
+    if job.state != "done" or not report:
         return [((f"{job.state}", "bad"),), *(((one_line(line, 600), ""),) for line in list(job.log)[-20:])]
-    found: list[Line] = [((one_line(str(told.get("verdict", ""))), _TONES.get(str(told.get("verdict")), "warn")), (f"  {one_line(str(told.get('reason', '')), 600)}", "strong"))]  # fmt: skip
+    found: list[Line] = [((one_line(str(report.get("verdict", ""))), _TONES.get(str(report.get("verdict")), "warn")), (f"  {one_line(str(report.get('reason', '')), 600)}", "strong"))]  # fmt: skip
     names = ("target", "version", "kind", "stage", "message", "blame")
-    found += facts(*((name, str(told.get(name, ""))) for name in names))
+    found += facts(*((name, str(report.get(name, ""))) for name in names))
     with suppress(TypeError, ValueError):
-        for target, version, outcome, seconds in told.get("outcomes", []):
+        for target, version, outcome, seconds in report.get("outcomes", []):
             found.append(
                 (
                     (f"  {one_line(f'{target} {version}', 100)}: ", "dim"),
@@ -31,18 +31,18 @@ def replay_lines(job: Job | None) -> list[Line]:
                     (f"  {float(seconds):.3f} s", "dim"),
                 )
             )
-    for each in told.get("heats", []):
+    for each in report.get("error_maps", []):
         with suppress(KeyError, TypeError, ValueError):
-            found += _map(each, str(told.get("source", "")))
+            found += _map(each, str(report.get("source", "")))
     return found
 
 
-def _map(told: dict[str, Any], source: str) -> list[Line]:
+def _map(report: dict[str, Any], source: str) -> list[Line]:
     worst = (
         ""
-        if told["worst"] is None
-        else f", by at most {float(told['worst']):.4g} (allowed {float(told['within']):.4g})"
+        if report["worst"] is None
+        else f", by at most {float(report['worst']):.4g} (allowed {float(report['within']):.4g})"
     )
-    head = f"{told['output']} {told['shape']}: {100 * float(told['fraction']):.3g} % of the elements differ from {source}{worst}"
-    rows = [str(row) for row in told["rows"]]
+    head = f"{report['output']} {report['shape']}: {100 * float(report['fraction']):.3g} % of the elements differ from {source}{worst}"
+    rows = [str(row) for row in report["rows"]]
     return [(), ((one_line(head, 400), "strong"),), *(((f"  ▕{visible(row[:80])}▏", "bad"),) for row in rows)]

@@ -14,7 +14,7 @@ from textual.widgets.option_list import Option
 from opsieve.tui.app.widgets.visible import visible
 
 
-class Choice(ModalScreen[str | None]):
+class ChoiceDialog(ModalScreen[str | None]):
     """Choose one of a few by its first letter, the cursor or the mouse; None when nothing was chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -71,7 +71,7 @@ class Choice(ModalScreen[str | None]):
         self.dismiss(event.option.id)
 
 
-class Line(ModalScreen[str | None]):
+class LineDialog(ModalScreen[str | None]):
     """Write one line; None when it was left, "" is an answer."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Cancel")]
@@ -93,7 +93,7 @@ class Line(ModalScreen[str | None]):
         self.dismiss(event.value.strip())
 
 
-class Agree(ModalScreen[bool]):
+class ConfirmDialog(ModalScreen[bool]):
     """A yes or a no to what cannot be taken back."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

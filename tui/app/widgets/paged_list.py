@@ -122,7 +122,7 @@ class PagedList(ScrollView, can_focus=True):
         self.complete = True
         self.marked: dict[str, None] = {}  # keys, in the order in which they were marked
         self.empty = empty
-        self._asked = False
+        self._requested = False
 
     # -- what it shows
 
@@ -135,7 +135,7 @@ class PagedList(ScrollView, can_focus=True):
         """Show these rows; with `keep` the cursor stays on its row, where that is still there, else it goes to the first."""
         before, old = self.row, self.cursor
         self.rows = list(rows)
-        self.complete, self._asked = complete, False
+        self.complete, self._requested = complete, False
         at = 0
         if keep and before is not None:
             at = next(
@@ -143,7 +143,7 @@ class PagedList(ScrollView, can_focus=True):
             )
         self._resized()
         if at == self.cursor:
-            self._told()
+            self._post_highlighted()
         self.cursor = at
         if not keep:
             self.scroll_to(y=0, animate=False)
@@ -153,10 +153,10 @@ class PagedList(ScrollView, can_focus=True):
         """Add rows behind those that are there."""
         was_empty = not self.rows
         self.rows += rows
-        self.complete, self._asked = complete, False
+        self.complete, self._requested = complete, False
         self._resized()
         if was_empty:
-            self._told()
+            self._post_highlighted()
         self.refresh()
 
     def clear_marks(self) -> None:
@@ -168,7 +168,7 @@ class PagedList(ScrollView, can_focus=True):
     def _resized(self) -> None:
         self.virtual_size = Size(0, len(self.rows) + 1)
 
-    def _told(self) -> None:
+    def _post_highlighted(self) -> None:
         self.post_message(self.Highlighted(self, self.row))
 
     # -- moving
@@ -185,14 +185,14 @@ class PagedList(ScrollView, can_focus=True):
             self.scroll_to(y=at, animate=False)
         elif at >= top + inner:
             self.scroll_to(y=at - inner + 1, animate=False)
-        self._told()
+        self._post_highlighted()
         self._near()
         self.refresh()
 
     def _near(self) -> None:
         shown = int(self.scroll_offset.y) + self.size.height
-        if not self.complete and not self._asked and max(self.cursor, shown) >= len(self.rows) - _NEAR:
-            self._asked = True
+        if not self.complete and not self._requested and max(self.cursor, shown) >= len(self.rows) - _NEAR:
+            self._requested = True
             self.post_message(self.More(self, False))
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:

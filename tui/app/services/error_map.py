@@ -10,7 +10,7 @@ SHADES = " ·░▒▓█"  # no difference; then by the share of elements of a 
 
 
 @dataclass(frozen=True, slots=True)
-class Heat:
+class ErrorMap:
     """`rows` are blocks, row by row, as shades; `fraction` of all elements differ, by at most `worst` (nan: not comparable numbers)."""
 
     shape: tuple[int, ...]
@@ -19,7 +19,7 @@ class Heat:
     worst: float
 
 
-def heat(got: Any, expected: Any, within: float = 0.0) -> Heat | None:
+def error_map(got: Any, expected: Any, within: float = 0.0) -> ErrorMap | None:
     """The map of two arrays of one shape, None for anything else. An element differs when it is farther than `within`.
 
     The last axis runs across, all others down; each character stands for a block of equal size as far as that can be.
@@ -46,4 +46,4 @@ def heat(got: Any, expected: Any, within: float = 0.0) -> Heat | None:
         rows.append(
             "".join(SHADES[0] if not share else SHADES[max(1, round(share * (len(SHADES) - 1)))] for share in shares)
         )
-    return Heat(tuple(a.shape), tuple(rows), float(differs.mean()), worst)
+    return ErrorMap(tuple(a.shape), tuple(rows), float(differs.mean()), worst)
