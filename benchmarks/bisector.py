@@ -14,8 +14,8 @@ import random
 import time
 from collections.abc import Callable
 
-from opsieve.bisect.search.reproduction_rate import Chance
-from opsieve.bisect.search.search import Answer, Chain, Search, capacity
+from opsieve.bisect.search.reproduction_rate import ReproductionRate
+from opsieve.bisect.search.search import Chain, Search, TestResult, capacity
 
 Way = Callable[[int, float, float, "Test"], tuple[int, int, float]]
 Test = Callable[[int], bool]  # whether the failure shows in one test of a version
@@ -24,9 +24,9 @@ Test = Callable[[int], bool]  # whether the failure shows in one test of a versi
 def ours(count: int, chance: float, confidence: float, test: Test) -> tuple[int, int, float]:
     """The candidate, the tests, the confidence stated."""
     search = Search(Chain(count), chance=chance, confidence=confidence)
-    while versions := search.ask():
-        search.tell(versions[0], Answer.BAD if test(versions[0]) else Answer.GOOD)
-    finding = search.finding
+    while versions := search.next_versions():
+        search.record(versions[0], TestResult.BAD if test(versions[0]) else TestResult.GOOD)
+    finding = search.suspects
     assert finding is not None
     return finding.candidates[0], finding.tests, finding.confidence
 
@@ -114,17 +114,17 @@ def learnt(runs: int, count: int) -> None:
         right = stated = first = tests = 0.0
         for _ in range(runs):
             failures = tried = 0
-            while not Chance(failures, tried).settled:
+            while not ReproductionRate(failures, tried).settled:
                 tried += 1
                 failures += rng.random() < chance
             culprit = rng.randrange(count)
-            search = Search(Chain(count), chance=Chance(failures, tried), confidence=0.99)
-            while versions := search.ask():
+            search = Search(Chain(count), chance=ReproductionRate(failures, tried), confidence=0.99)
+            while versions := search.next_versions():
                 bad = versions[0] >= culprit and rng.random() < chance
-                search.tell(versions[0], Answer.BAD if bad else Answer.GOOD)
-            assert search.finding is not None
-            right += search.finding.candidates == (culprit,)
-            stated += search.finding.confidence
+                search.record(versions[0], TestResult.BAD if bad else TestResult.GOOD)
+            assert search.suspects is not None
+            right += search.suspects.candidates == (culprit,)
+            stated += search.suspects.confidence
             first, tests = first + tried, tests + search.tests
         figures = (
             f"{first / runs:5.1f} + {tests / runs:5.1f} tests, right {right / runs:6.1%}, stated {stated / runs:6.1%}"
@@ -147,15 +147,15 @@ def unbuildable(runs: int, count: int, share: float) -> None:
                     v for at in rng.sample(range(1, count - 21), int(share * count / 20)) for v in range(at, at + 20)
                 }
             search = Search(Chain(count))
-            while versions := search.ask():
+            while versions := search.next_versions():
                 place = versions[0]
-                told = Answer.BAD if place >= culprit else Answer.GOOD
-                search.tell(place, Answer.UNTESTABLE if place in broken else told)
+                result = TestResult.BAD if place >= culprit else TestResult.GOOD
+                search.record(place, TestResult.SKIP if place in broken else result)
             low = max((v for v in range(culprit) if v not in broken), default=-1)
             high = min(v for v in range(culprit, count) if v not in broken)
-            assert search.finding is not None
-            right += search.finding.candidates == tuple(range(low + 1, high + 1))
-            exact += search.finding.candidates == (culprit,)
+            assert search.suspects is not None
+            right += search.suspects.candidates == tuple(range(low + 1, high + 1))
+            exact += search.suspects.candidates == (culprit,)
             tests += search.tests
         print(f"  {kind}: {right} right ({exact} of them one commit), {tests / runs:.1f} tests on average")
 

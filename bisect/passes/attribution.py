@@ -1,9 +1,9 @@
 """Which optimiser passes cause a failure: levels first, then the smallest set of passes whose skipping cures it. Pure.
 
-Passes that acted are asked before those that merely ran. Two passes can mask each other (either alone causes the failure, and
+Passes that acted are tried before those that merely ran. Two passes can mask each other (either alone causes the failure, and
 with one off the other acts), so one at a time is not enough: the set is found by delta debugging (Zeller and Hildebrandt 2002),
 and confirmed the other way round by running each of its passes with all others off. A compiler cannot do without some passes:
-skipping them is an error or a crash, which is no cure. Where that happens the passes are asked one by one to learn which those are.
+skipping them is an error or a crash, which is no cure. Where that happens the passes are tried one by one to learn which those are.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from opsieve.bisect.passes.pass_trace import PassTrace
-from opsieve.bisect.search.search import Answer
+from opsieve.bisect.search.search import TestResult
 
 Blame = Literal["pass", "set", "not-a-pass", "unnamed", "does-not-fail"]
-Probe = Callable[[str, tuple[str, ...]], Answer]
+Probe = Callable[[str, tuple[str, ...]], TestResult]
 Trace = Callable[[str, tuple[str, ...]], PassTrace]
 
 _ROUNDS = 4  # traces: what acts when those that acted before are off
-_APPLICATIONS = 20  # of one pass that are asked one by one
+_APPLICATIONS = 20  # of one pass that are tried one by one
 _PAREING = 60  # probes to find as many passes as possible that can be off together
 
 
@@ -49,10 +49,10 @@ def attribute(
     `levels` go from none to most. `trace(level, passes to skip)` tells which passes ran and which acted. `switches` are parts of
     the compiler that can be off as a pass can, and that no trace tells. With `counted`, `PASS@2` skips the second application.
     """
-    asker = _Asker(probe)
-    told = {level: asker(level, ()) for level in levels}
-    named = {level: answer.value for level, answer in told.items()}
-    failing = [level for level in levels if told[level] is Answer.BAD]
+    asker = _CachedProbe(probe)
+    results = {level: asker(level, ()) for level in levels}
+    named = {level: answer.value for level, answer in results.items()}
+    failing = [level for level in levels if results[level] is TestResult.BAD]
     if not failing:
         return Attribution("does-not-fail", (), (), named, asker.count)
     level = failing[0]
@@ -80,16 +80,16 @@ def attribute(
 def _candidates(case: "_Level", trace: Trace, first: PassTrace, switches: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Sets of passes to suspect, the most likely first: what acted, what acts in its place, what ran, what runs others."""
     suspects: tuple[str, ...] = ()
-    told = first
+    trace_now = first
     for _ in range(_ROUNDS):
-        new = tuple(name for name in told.acted if name not in suspects)
+        new = tuple(name for name in trace_now.acted if name not in suspects)
         if not new:
             break
         suspects += new
         yield suspects
-        if case.ask(suspects) is not Answer.BAD:
+        if case.probe(suspects) is not TestResult.BAD:
             break
-        told = trace(case.level, suspects)
+        trace_now = trace(case.level, suspects)
     most = tuple(dict.fromkeys((*suspects, *first.ran, *switches)))
     if most != suspects:
         yield most
@@ -100,28 +100,28 @@ def _candidates(case: "_Level", trace: Trace, first: PassTrace, switches: Sequen
 class _Level:
     """The probes at one level."""
 
-    def __init__(self, asker: "_Asker", level: str):
+    def __init__(self, asker: "_CachedProbe", level: str):
         self.level, self._asker = level, asker
 
-    def ask(self, off: Sequence[str]) -> Answer:
+    def probe(self, off: Sequence[str]) -> TestResult:
         return self._asker(self.level, tuple(sorted(set(off))))
 
     def cure(self, candidates: Sequence[str]) -> tuple[str, ...]:
         """The smallest part of `candidates` found whose skipping cures; () when skipping them all does not."""
-        together = self.ask(candidates)
-        if together is Answer.GOOD:
-            return _smallest(candidates, lambda off: self.ask(off) is Answer.GOOD)
-        if together is Answer.BAD:
+        together = self.probe(candidates)
+        if together is TestResult.GOOD:
+            return _smallest(candidates, lambda off: self.probe(off) is TestResult.GOOD)
+        if together is TestResult.BAD:
             return ()
         skippable = []
         for name in candidates:
-            told = self.ask([name])
-            if told is Answer.GOOD:
+            result = self.probe([name])
+            if result is TestResult.GOOD:
                 return (name,)
-            if told is Answer.BAD:
+            if result is TestResult.BAD:
                 skippable.append(name)
         off, _, cured = self._most_off(skippable, [])
-        return _smallest(off, lambda part: self.ask(part) is Answer.GOOD) if cured else ()
+        return _smallest(off, lambda part: self.probe(part) is TestResult.GOOD) if cured else ()
 
     def confirm(self, guilty: Sequence[str], every: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Which of the guilty passes cause the failure with the others off, and which others had to stay on."""
@@ -131,11 +131,11 @@ class _Level:
             others = [
                 other
                 for other in every
-                if other not in guilty and self._asker.known(self.level, (other,)) is not Answer.UNTESTABLE
+                if other not in guilty and self._asker.known(self.level, (other,)) is not TestResult.SKIP
             ]
             required = [other for other in every if other not in guilty and other not in others]
             off, stayed, cured = self._most_off(others, partners)
-            if not cured and self.ask((*partners, *off)) is Answer.BAD:
+            if not cured and self.probe((*partners, *off)) is TestResult.BAD:
                 alone.append(name)
                 kept |= dict.fromkeys((*required, *stayed))
         return tuple(alone), tuple(kept)
@@ -145,7 +145,7 @@ class _Level:
         if not 1 < times <= _APPLICATIONS:
             return ()
         others = [other for other in guilty if other != name]
-        return tuple(turn for turn in range(1, times + 1) if self.ask((*others, f"{name}@{turn}")) is Answer.GOOD)
+        return tuple(turn for turn in range(1, times + 1) if self.probe((*others, f"{name}@{turn}")) is TestResult.GOOD)
 
     def _most_off(self, names: Sequence[str], always: Sequence[str]) -> tuple[list[str], list[str], bool]:
         """As many of `names` as can be off together beside `always`, those that cannot, and whether that cures."""
@@ -155,35 +155,35 @@ class _Level:
         budget = _PAREING
         while pending:
             part = pending.pop()
-            told = self.ask((*always, *off, *part)) if budget > 0 else Answer.UNTESTABLE
+            result = self.probe((*always, *off, *part)) if budget > 0 else TestResult.SKIP
             budget -= 1
-            if told is not Answer.UNTESTABLE:
+            if result is not TestResult.SKIP:
                 off += part
             elif len(part) > 1:
                 pending += [part[len(part) // 2 :], part[: len(part) // 2]]
             else:
                 stayed += part
-            if told is Answer.GOOD:
+            if result is TestResult.GOOD:
                 return off, stayed, True
         return off, stayed, False
 
 
-class _Asker:
+class _CachedProbe:
     """Remembers answers and counts the probes."""
 
     def __init__(self, probe: Probe):
         self._probe = probe
-        self._known: dict[tuple[str, tuple[str, ...]], Answer] = {}
+        self._known: dict[tuple[str, tuple[str, ...]], TestResult] = {}
 
     @property
     def count(self) -> int:
         return len(self._known)
 
-    def known(self, level: str, off: tuple[str, ...]) -> Answer | None:
+    def known(self, level: str, off: tuple[str, ...]) -> TestResult | None:
         """An answer that was given before."""
         return self._known.get((level, off))
 
-    def __call__(self, level: str, off: tuple[str, ...]) -> Answer:
+    def __call__(self, level: str, off: tuple[str, ...]) -> TestResult:
         if (level, off) not in self._known:
             self._known[level, off] = self._probe(level, off)
         return self._known[level, off]

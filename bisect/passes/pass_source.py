@@ -1,7 +1,7 @@
 """The passes of a backend as something to attribute a failure to.
 
 A backend takes part by its options alone: one of `disabled_optimizers`, `disabled` or `skip` takes names of passes joined with
-`+`, and `trace=on` prints which ran (`pass_trace.py`); with an attribute `counts_applications` that is true, it takes `PASS@2` too. Options whose values are `on` and `off`, `on` by default, are asked like passes.
+`+`, and `trace=on` prints which ran (`pass_trace.py`); with an attribute `counts_applications` that is true, it takes `PASS@2` too. Options whose values are `on` and `off`, `on` by default, are tried like passes.
 """
 
 from collections.abc import Mapping
@@ -19,8 +19,8 @@ from opsieve.backends.workers.observation_cache import Lab
 from opsieve.backends.workers.workers import COMPILED
 from opsieve.bisect.passes.attribution import Attribution, attribute
 from opsieve.bisect.passes.pass_trace import PassTrace, read_trace
-from opsieve.bisect.search.search import Answer
-from opsieve.bisect.sources.outcome import Sighting, answer, ending, look
+from opsieve.bisect.search.search import TestResult
+from opsieve.bisect.sources.outcome import VersionOutcome, ending, evaluate, result_for
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import Program
@@ -41,8 +41,8 @@ class Blamed:
     """What is said of the passes, the failure that it is about, and another failure that is left with all optimisation off."""
 
     attribution: Attribution
-    wanted: Sighting
-    beneath: Sighting | None
+    wanted: VersionOutcome
+    beneath: VersionOutcome | None
 
 
 def skip_option(backend: str) -> str:
@@ -70,38 +70,38 @@ def blame_passes(case: Case, target: Target, lab: Lab, policy: Policy = POLICY) 
 
     Each probe runs in a process of its own, so a pass whose skipping crashes the compiler costs no more than any other. The judge
     says what the target shows, where that is not plain. A compiler that dies or raises is known again by that alone, and one that gives outputs is past it;
-    then the reference, slow on a large model, is asked once at most.
+    then the reference, slow on a large model, runs once at most.
     BadInput for a backend whose passes cannot be switched off from here, or when the case does not fail on the target.
     """
     target = resolve(target)
     if not (skip_option(target.backend) or switches(target.backend)):
         raise BadInput(
-            f"passes of {target.backend} cannot be switched off from here; {', '.join(attributable())} can be asked"
+            f"passes of {target.backend} cannot be switched off from here; {', '.join(attributable())} can be"
         )
     variants = _Variants(case, target, lab)
     plain = _plain(case, target, variants, lab)
-    wanted = plain or look(case, target, variants, policy)
-    if wanted.state != "fails":
+    wanted = plain or evaluate(case, target, variants, policy)
+    if wanted.state != "bad":
         raise BadInput(f"the case does not fail on {display(target)} ({wanted.text}); name a target where it does")
 
     compiling = variants.only_compiles(wanted)
-    unoptimised: list[Sighting] = []
+    unoptimised: list[VersionOutcome] = []
 
-    def probe(level: str, off: tuple[str, ...]) -> Answer:
+    def probe(level: str, off: tuple[str, ...]) -> TestResult:
         variant, lowest = variants.at(level, off), level == variants.levels[0]
         seen = _compiled(case, variant, wanted, variants) if compiling and not lowest else None
         seen = seen or _seen(case, variant, wanted, variants, policy, lowest and plain is None)
         if level == variants.levels[0] and len(variants.levels) > 1:
             unoptimised.append(seen)
-        return answer(seen, wanted)
+        return result_for(seen, wanted)
 
     counted = bool(getattr(plugin(target.backend).backend, "counts_applications", False))
     found = attribute(variants.levels, probe, variants.trace, variants.switches, counted)
-    beneath = next((seen for seen in unoptimised if seen.state == "fails" and seen.trait != wanted.trait), None)
+    beneath = next((seen for seen in unoptimised if seen.state == "bad" and seen.trait != wanted.trait), None)
     return Blamed(found, wanted, beneath)
 
 
-def _plain(case: Case, target: Target, variants: "_Variants", lab: Lab) -> Sighting | None:
+def _plain(case: Case, target: Target, variants: "_Variants", lab: Lab) -> VersionOutcome | None:
     """A failure that needs no judge: a large model on which the compiler dies or raises, twice, where its unoptimised build is well.
 
     The judge would have the reference look for operations that ONNX leaves open, which takes seconds on a large model.
@@ -117,35 +117,35 @@ def _plain(case: Case, target: Target, variants: "_Variants", lab: Lab) -> Sight
 
 
 def _seen(
-    case: Case, target: Target, wanted: Sighting, variants: "_Variants", policy: Policy, unoptimised: bool
-) -> Sighting:
-    """What a variant shows, with the judge where a run of it alone does not tell.
+    case: Case, target: Target, wanted: VersionOutcome, variants: "_Variants", policy: Policy, unoptimised: bool
+) -> VersionOutcome:
+    """What a variant shows, with the judge where a run of it alone does not say.
 
     Whether outputs are right is of interest only `unoptimised`: a failure of another kind may lie beneath the wanted one. On a
     large model nobody looks.
     """
     if wanted.stage == "done" or wanted.flaky:
-        return look(case, target, variants, policy)
+        return evaluate(case, target, variants, policy)
     got = variants.observe(target, case.program, case.inputs)
     ended = ending(case, got)
     if ended is not None and ended.trait == wanted.trait:
         return ended
     if got.outputs is None:
-        return look(case, target, variants, policy)
+        return evaluate(case, target, variants, policy)
     if unoptimised:
         right = variants.observe(NATIVE, case.program, case.inputs).outputs if case.expected is None else case.expected
         if right is None or not compare(got.outputs, right, declared_dtypes(case.program.proto), policy).agrees:
-            return look(case, target, variants, policy)
-    return Sighting("fine", symptom="ok", text=f"{display(target)} gives outputs")
+            return evaluate(case, target, variants, policy)
+    return VersionOutcome("good", symptom="ok", text=f"{display(target)} gives outputs")
 
 
-def _compiled(case: Case, target: Target, wanted: Sighting, variants: "_Variants") -> Sighting | None:
-    """What a variant shows that is compiled and not run; None when that does not tell."""
+def _compiled(case: Case, target: Target, wanted: VersionOutcome, variants: "_Variants") -> VersionOutcome | None:
+    """What a variant shows that is compiled and not run; None when that does not say."""
     got = variants.compiled(target)
     ended = ending(case, got)
     if ended is not None:
         return ended if ended.trait == wanted.trait else None
-    return None if got.outputs is None else Sighting("fine", symptom="ok", text=f"{display(target)} compiles it")
+    return None if got.outputs is None else VersionOutcome("good", symptom="ok", text=f"{display(target)} compiles it")
 
 
 class _Variants:
@@ -183,7 +183,7 @@ class _Variants:
         return resolve(self._steps[level].with_options(**changes))
 
     def trace(self, level: str, off: tuple[str, ...]) -> PassTrace:
-        """Which passes run and act at a level; nothing for a backend that cannot tell."""
+        """Which passes run and act at a level; nothing for a backend that has no trace."""
         if not self._skip or self._target.backend in _NAMES:
             return PassTrace(_NAMES.get(self._target.backend, ()))
         target = resolve(self.at(level, off).with_options(trace="on"))
@@ -202,7 +202,7 @@ class _Variants:
         """What the compiler makes of the case when it is only compiled."""
         return self._lab.observe(target, self._case.program, self._case.inputs, fresh=True, repeat=COMPILED)
 
-    def only_compiles(self, wanted: Sighting) -> bool:
+    def only_compiles(self, wanted: VersionOutcome) -> bool:
         """Whether the failure shows in a program that is compiled and not run: probes need not run it then."""
         if wanted.stage != "compile" or wanted.flaky:
             return False

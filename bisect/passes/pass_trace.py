@@ -1,4 +1,4 @@
-"""What a compiler told of its passes while it was traced. Pure.
+"""What a compiler printed of its passes while it was traced. Pure.
 
 Backends that can be attributed have an option `trace`; with `trace=on` they print a line `opsieve pass ran NAME` as a pass
 begins, `opsieve pass acted NAME` when it has changed the program, and `opsieve pass host NAME` for one that only runs others.
@@ -17,9 +17,9 @@ _MOST = 2000  # names that are believed
 
 @dataclass(frozen=True, slots=True)
 class PassTrace:
-    """Names of passes, each once, in the order in which they were first told; hosts are in neither `ran` nor `acted`.
+    """Names of passes, each once, in the order in which they were first named; hosts are in neither `ran` nor `acted`.
 
-    `times` counts how often each was told to run.
+    `times` counts how often each was said to run.
     """
 
     ran: tuple[str, ...] = ()
@@ -30,16 +30,16 @@ class PassTrace:
 
 def read_trace(log: str, died: bool) -> PassTrace:
     """The trace in a log; of a compiler that `died` the pass that ran last counts as one that acted, and comes first."""
-    told: dict[str, list[str]] = {"ran": [], "acted": [], "host": []}
+    named: dict[str, list[str]] = {"ran": [], "acted": [], "host": []}
     for what, name in _LINE.findall(log):
-        told[what].append(name)
-    told["acted"] += [name for name, changed in _MODIFIED.findall(log) if changed == "1"]
+        named[what].append(name)
+    named["acted"] += [name for name, changed in _MODIFIED.findall(log) if changed == "1"]
     if died:
-        begun = _BEGINS.findall(log)[-1:] or told["ran"][-1:]
-        told["acted"] = begun + told["acted"]
-    hosts = tuple(dict.fromkeys(told["host"]))
+        begun = _BEGINS.findall(log)[-1:] or named["ran"][-1:]
+        named["acted"] = begun + named["acted"]
+    hosts = tuple(dict.fromkeys(named["host"]))
     ran, acted = (
         tuple(name for name in dict.fromkeys(names) if name not in hosts)[:_MOST]
-        for names in (told["ran"] + told["acted"], told["acted"])
+        for names in (named["ran"] + named["acted"], named["acted"])
     )
-    return PassTrace(ran, acted, hosts, dict(Counter(told["ran"])))
+    return PassTrace(ran, acted, hosts, dict(Counter(named["ran"])))

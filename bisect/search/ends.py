@@ -9,11 +9,11 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from opsieve.bisect.search.search import Answer, Direction
+from opsieve.bisect.search.search import Direction, TestResult
 
-Round = Generator[list[int], list[Answer], "Ends"]
-Asking = Generator[list[int], list[Answer], None]
-Moving = Generator[list[int], list[Answer], tuple[int, int]]
+Round = Generator[list[int], list[TestResult], "Ends"]
+Testing = Generator[list[int], list[TestResult], None]
+Moving = Generator[list[int], list[TestResult], tuple[int, int]]
 Trouble = Literal["always", "never", "untestable", ""]
 
 
@@ -22,15 +22,15 @@ class Ends:
     """Two versions that were tested and differ, `old` before `new`; or `trouble` says why there are none.
 
     `always`: bad in every version tested; `never`: good in every one; `untestable`: no version could be tested. `wrong` holds the versions that were named an end and are not what they were named for, with
-    their answers. `answers` is all that was asked.
+    their answers. `answers` is all that was tested.
     """
 
     old: int = -1
     new: int = -1
     direction: Direction = Direction.REGRESSION
     trouble: Trouble = ""
-    wrong: tuple[tuple[int, Answer], ...] = ()
-    answers: dict[int, Answer] = field(default_factory=dict)
+    wrong: tuple[tuple[int, TestResult], ...] = ()
+    answers: dict[int, TestResult] = field(default_factory=dict)
 
 
 def settle_ends(
@@ -55,14 +55,14 @@ def settle_ends(
 class _Settling:
     def __init__(self, count: int, good: int | None, bad: int | None, most: int, once: bool):
         self.good, self.bad, self.last, self.most, self.once = good, bad, count - 1, most, once
-        self.answers: dict[int, Answer] = {}
+        self.answers: dict[int, TestResult] = {}
 
     def run(self) -> Round:
         pairs = self.pairs()
         for number, (old, new) in enumerate(pairs, 1):
-            yield from self.ask(old, new)
+            yield from self.test(old, new)
             old, new = yield from self.testable(old, new)
-            if self.answers[old] is Answer.UNTESTABLE:
+            if self.answers[old] is TestResult.SKIP:
                 return self.outcome(old, new, "untestable")
             if self.answers[old] is not self.answers[new]:
                 return self.outcome(old, new)
@@ -80,7 +80,7 @@ class _Settling:
             return [(self.good, self.last), (0, self.good)]
         return [(0, self.last)]
 
-    def ask(self, *versions: int) -> Asking:
+    def test(self, *versions: int) -> Testing:
         """Have the answers of these versions; one that may be bad though it looked good is asked again."""
         wanted = [version for version in dict.fromkeys(versions) if version not in self.answers]
         if wanted:
@@ -88,13 +88,13 @@ class _Settling:
             self.answers.update(zip(wanted, answers, strict=True))
         for version in wanted:
             for _ in range(self.most - 1):
-                if self.answers[version] is not Answer.GOOD or (self.once and version == self.good):
+                if self.answers[version] is not TestResult.GOOD or (self.once and version == self.good):
                     break
                 (self.answers[version],) = yield [version]
 
     def testable(self, old: int, new: int) -> Moving:
         """Move an untestable end inward; the same version twice when all testable ones give one answer."""
-        if self.answers[old] is Answer.UNTESTABLE and self.answers[new] is Answer.UNTESTABLE:
+        if self.answers[old] is TestResult.SKIP and self.answers[new] is TestResult.SKIP:
             middle = yield from self.any_testable(old, new)
             if middle is None:
                 return old, new
@@ -103,20 +103,20 @@ class _Settling:
                 return older
             newer = yield from self.inward(new, middle)
             return newer[1], newer[0]
-        if self.answers[old] is Answer.UNTESTABLE:
+        if self.answers[old] is TestResult.SKIP:
             return (yield from self.inward(old, new))
-        if self.answers[new] is Answer.UNTESTABLE:
+        if self.answers[new] is TestResult.SKIP:
             new, old = yield from self.inward(new, old)
         return old, new
 
-    def any_testable(self, old: int, new: int) -> Generator[list[int], list[Answer], int | None]:
+    def any_testable(self, old: int, new: int) -> Generator[list[int], list[TestResult], int | None]:
         """A version between that can be tested: halves first, then quarters, and so on."""
         step = new - old
         while step > 1:
             half = step // 2
             for version in range(old + half, new, step):
-                yield from self.ask(version)
-                if self.answers[version] is not Answer.UNTESTABLE:
+                yield from self.test(version)
+                if self.answers[version] is not TestResult.SKIP:
                     return version
             step = half
         return None
@@ -129,8 +129,8 @@ class _Settling:
         furthest = known
         while abs(furthest - bare) > 1:
             middle = (furthest + bare) // 2
-            yield from self.ask(middle)
-            if self.answers[middle] is Answer.UNTESTABLE:
+            yield from self.test(middle)
+            if self.answers[middle] is TestResult.SKIP:
                 bare = middle
             elif self.answers[middle] is not self.answers[known]:
                 return middle, furthest
@@ -140,7 +140,7 @@ class _Settling:
 
     def outward(self, old: int, new: int) -> Moving:
         """From two equal ends, the one that is not what it was named for moves on until its answer differs."""
-        bad = self.answers[old] is Answer.BAD
+        bad = self.answers[old] is TestResult.BAD
         wrong = self.good if bad else self.bad
         if wrong is None:
             return old, new
@@ -152,32 +152,32 @@ class _Settling:
         while place != stop:
             place = max(stop, place - step) if older else min(stop, place + step)
             step *= 2
-            yield from self.ask(place)
-            if self.answers[place] is Answer.UNTESTABLE:
+            yield from self.test(place)
+            if self.answers[place] is TestResult.SKIP:
                 if place != stop:
                     continue
                 place, known = yield from self.inward(stop, known)
             if self.answers[place] is not self.answers[known]:
                 return min(place, known), max(place, known)
             known = place
-            if self.answers.get(stop) is Answer.UNTESTABLE:
+            if self.answers.get(stop) is TestResult.SKIP:
                 break
         return known, known
 
     def outcome(self, old: int, new: int, trouble: Trouble = "") -> Ends:
         answers = self.answers
-        named = ((self.good, Answer.GOOD), (self.bad, Answer.BAD))
+        named = ((self.good, TestResult.GOOD), (self.bad, TestResult.BAD))
         wrong = tuple((end, answers[end]) for end, right in named if end is not None and answers[end] is not right)
         if not trouble and answers[old] is answers[new]:
-            trouble = "always" if answers[old] is Answer.BAD else "never"
+            trouble = "always" if answers[old] is TestResult.BAD else "never"
         if not trouble:
             old, new = self.nearest(old, new)
-        direction = Direction.REGRESSION if answers[old] is Answer.GOOD else Direction.FIX
+        direction = Direction.REGRESSION if answers[old] is TestResult.GOOD else Direction.FIX
         return Ends(old, new, direction, trouble, wrong, answers)
 
     def nearest(self, old: int, new: int) -> tuple[int, int]:
         """Of two ends that differ, the newest two in between that differ and have no other testable version known between."""
-        known = [v for v in range(old, new + 1) if self.answers.get(v, Answer.UNTESTABLE) is not Answer.UNTESTABLE]
+        known = [v for v in range(old, new + 1) if self.answers.get(v, TestResult.SKIP) is not TestResult.SKIP]
         return next(
             (a, b) for a, b in zip(known[-2::-1], known[::-1], strict=False) if self.answers[a] is not self.answers[b]
         )

@@ -16,7 +16,7 @@ _POINTS = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Chance:
+class ReproductionRate:
     """What repeated runs of a failing version showed."""
 
     failures: int

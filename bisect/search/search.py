@@ -13,7 +13,7 @@ has the weight that was asked for. The lower bound on the mean number of tests i
 log2(1 + p (1 - p)^((1 - p) / p)) bits. Horstein 1963 (probabilistic bisection), Burnashev and Zigangirov
 1974; Ealdwulf Wuffinga's bbchop applied it to commits.
 
-Untestable versions give no answer and are not asked again; candidates that only untestable versions could tell apart form one
+Skipped versions give no answer and are not tested again; candidates that only untestable versions could tell apart form one
 group, and the group is the answer: the smallest set that can be proven.
 """
 
@@ -26,7 +26,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from opsieve.bisect.search.reproduction_rate import Chance
+from opsieve.bisect.search.reproduction_rate import ReproductionRate
 from opsieve.gen.model.bad_input import BadInput
 
 Weights = npt.NDArray[np.float64]
@@ -37,12 +37,14 @@ _BLOCK = 512
 _NEAR = 1.09  # times the bound: what a noisy search takes (measured, docs/benchmarks/bisect.md)
 
 
-class Answer(Enum):
-    """What a test says of a version: never `BAD` for anything but the failure that is looked for."""
+class TestResult(Enum):
+    """What a test says of a version: never `BAD` for anything but the failure that is looked for. The terms are git bisect's."""
+
+    __test__ = False  # pytest: not a test class
 
     BAD = "bad"
     GOOD = "good"
-    UNTESTABLE = "untestable"  # it cannot be installed, built or asked the question
+    SKIP = "skip"  # it cannot be installed, built or tested
 
 
 class Direction(Enum):
@@ -128,7 +130,7 @@ class Graph:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Suspects:
     """The answer: the culprit is one of `candidates` (one, unless untestable versions hide which) with this probability."""
 
     candidates: tuple[int, ...]
@@ -153,18 +155,18 @@ def telling_share(chance: float) -> float:
     return 1 / (chance * (1 + 2 ** (entropy(chance) / chance)))
 
 
-def foreseen(candidates: int, chance: float) -> int:
+def expected_tests(candidates: int, chance: float) -> int:
     """About how many tests a search of so many candidates takes, one of each end counted."""
     bits = math.log2(max(2, candidates))
     return 2 + (math.ceil(bits) if chance >= 1 else math.ceil(_NEAR * bits / capacity(chance)))
 
 
 class Search:
-    """One search: `ask` for the versions to test, `tell` what each said, until `finding` is not None.
+    """One search: `next_versions` to test, `record` what each said (the ask and tell of an optimiser), until `suspects` is not None.
 
     `prior` weighs the candidates (equal by default; 0 takes one out), shape (history.size,). `chance` is the probability
-    that a failing version shows its failure in one test, or what is believed of it; below 1 the same version is asked several
-    times. `confidence` is the probability at which a noisy search may stop. `width` versions are asked at once, for as many workers.
+    that a failing version shows its failure in one test, or what is believed of it; below 1 the same version is tested several
+    times. `confidence` is the probability at which a noisy search may stop. `width` versions are tested at once, for as many workers.
     """
 
     def __init__(
@@ -173,11 +175,11 @@ class Search:
         *,
         direction: Direction = Direction.REGRESSION,
         prior: Sequence[float] | Weights | None = None,
-        chance: float | Chance = 1.0,
+        chance: float | ReproductionRate = 1.0,
         confidence: float = 0.99,
         width: int = 1,
     ):
-        belief = chance.belief if isinstance(chance, Chance) else ((chance, 1.0),)
+        belief = chance.belief if isinstance(chance, ReproductionRate) else ((chance, 1.0),)
         if any(not 0 < value <= 1 for value, _ in belief) or not 0 < confidence < 1 or width < 1:
             raise ValueError("chance lies in (0, 1], confidence in (0, 1), width is at least 1")
         self.history, self.direction = history, direction
@@ -192,7 +194,6 @@ class Search:
         self._joint: Weights = np.outer([share for _, share in belief], weights / weights.sum())
         self._testable = np.ones(history.size, np.bool_)
         self._tested = np.zeros(history.size, np.bool_)
-        self._told: dict[int, Answer] = {}
         self._groups = history.groups(self._testable)
 
     @property
@@ -207,7 +208,7 @@ class Search:
         return float(self._chances @ self._joint.sum(axis=1))
 
     @property
-    def finding(self) -> Finding | None:
+    def suspects(self) -> Suspects | None:
         """The answer, None while it is not known to the confidence that was asked for."""
         _, place = np.unique(self._groups, return_inverse=True)
         sums = np.bincount(place, self.weights)
@@ -215,7 +216,7 @@ class Search:
         if sums[best] < self.confidence and self._next():
             return None
         members = np.flatnonzero((place == best) & (self.weights > 0))
-        return Finding(tuple(map(int, members)), min(1.0, float(sums[best])), self.tests)
+        return Suspects(tuple(map(int, members)), min(1.0, float(sums[best])), self.tests)
 
     @property
     def candidates(self) -> tuple[int, ...]:
@@ -233,14 +234,14 @@ class Search:
         """About how many tests are still needed, one at a time."""
         return self.bits / capacity(self.chance)
 
-    def ask(self) -> list[int]:
+    def next_versions(self) -> list[int]:
         """The versions to test now, at most `width`; [] when the search is over."""
-        return [] if self.finding else self._next()
+        return [] if self.suspects else self._next()
 
-    def tell(self, version: int, answer: Answer) -> None:
-        """One test's answer; ValueError when it contradicts the earlier ones, which a search without noise can notice."""
+    def record(self, version: int, result: TestResult) -> None:
+        """The result of one test; ValueError when it contradicts earlier ones, which a search without noise can notice."""
         self.tests += 1
-        if answer is Answer.UNTESTABLE:
+        if result is TestResult.SKIP:
             self._testable[version] = False
             self._groups = self.history.groups(self._testable)
             return
@@ -249,7 +250,7 @@ class Search:
         reach = self.history.reach(version)
         failing = reach if regression else ~reach
         shows = self._chances[:, np.newaxis]
-        if answer is Answer.BAD:
+        if result is TestResult.BAD:
             updated = np.where(
                 failing, self._joint * shows, 0.0
             )  # no false alarms: the culprit is where it explains this

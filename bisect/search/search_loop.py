@@ -1,4 +1,4 @@
-"""Ends, then the search between them, as one conversation: versions out, answers in. Pure: probing is the caller's."""
+"""Ends, then the search between them, as one generator: versions out, results in. Pure: probing is the caller's."""
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from opsieve.bisect.search.ends import Ends, settle_ends
-from opsieve.bisect.search.reproduction_rate import MOST, Chance
-from opsieve.bisect.search.search import Answer, Chain, Direction, Finding, Search
+from opsieve.bisect.search.reproduction_rate import MOST, ReproductionRate
+from opsieve.bisect.search.search import Chain, Direction, Search, Suspects, TestResult
 
 # A noisy search keeps this probability for "the failure is older than the good end", which one good answer does not exclude.
 _OLDER = 0.02
@@ -23,7 +23,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SearchResult:
     """The ends, and what was found between them (None when the ends have trouble).
 
     `first` are the versions one of which is the first with the new answer, `last_before` the newest version known to have the
@@ -31,7 +31,7 @@ class Outcome:
     """
 
     ends: Ends
-    finding: Finding | None
+    suspects: Suspects | None
     first: tuple[int, ...] = ()
     last_before: int = -1
 
@@ -41,7 +41,7 @@ class Outcome:
         return len(self.first) == 1
 
 
-Talk = Generator[tuple[list[int], Progress | None], list[Answer], Outcome]
+SearchProtocol = Generator[tuple[list[int], Progress | None], list[TestResult], SearchResult]
 
 
 def bisection(
@@ -50,15 +50,15 @@ def bisection(
     bad: int | None = None,
     *,
     prior: Sequence[float] | None = None,
-    chance: float | Chance = 1.0,
+    chance: float | ReproductionRate = 1.0,
     confidence: float = 0.99,
     width: int = 1,
-) -> Talk:
+) -> SearchProtocol:
     """Yield versions of a row to test, with the progress, and get their answers; the outcome is returned.
 
     Arguments are those of `settle_ends` and `Search`; `prior` has a weight for each of the `count` versions.
     """
-    mean = chance.mean if isinstance(chance, Chance) else chance
+    mean = chance.mean if isinstance(chance, ReproductionRate) else chance
     settling = settle_ends(count, good, bad, mean, confidence)
     wanted = next(settling)
     while True:
@@ -69,7 +69,7 @@ def bisection(
             ends: Ends = stop.value
             break
     if ends.trouble:
-        return Outcome(ends, None)
+        return SearchResult(ends, None)
     size = ends.new - ends.old + 1
     weights = np.array(prior[ends.old : ends.new + 1] if prior else np.ones(size), dtype=np.float64)
     doubtful = mean < 1 and ends.direction is Direction.REGRESSION
@@ -78,42 +78,42 @@ def bisection(
         Chain(size), direction=ends.direction, prior=weights, chance=chance, confidence=confidence, width=width
     )
     for version, answer in ends.answers.items():
-        if ends.old < version < ends.new and answer is Answer.UNTESTABLE:
-            search.tell(version - ends.old, answer)
+        if ends.old < version < ends.new and answer is TestResult.SKIP:
+            search.record(version - ends.old, answer)
     newest_old = ends.old
-    for version, answer in (yield from hunt(search, ends.old)):
+    for version, answer in (yield from run_search(search, ends.old)):
         if answer is ends.answers[ends.old]:
             newest_old = max(newest_old, version)
-    finding = search.finding
-    assert finding is not None  # ask() gives nothing exactly then
-    if finding.candidates == (0,):
-        wrong = tuple(dict.fromkeys((*ends.wrong, (ends.old, Answer.BAD))))
-        return Outcome(replace(ends, trouble="always", wrong=wrong), None)
-    first = tuple(ends.old + version for version in finding.candidates)
-    return Outcome(ends, finding, first, min(newest_old, first[0] - 1))
+    suspects = search.suspects
+    assert suspects is not None  # next_versions() gives nothing exactly then
+    if suspects.candidates == (0,):
+        wrong = tuple(dict.fromkeys((*ends.wrong, (ends.old, TestResult.BAD))))
+        return SearchResult(replace(ends, trouble="always", wrong=wrong), None)
+    first = tuple(ends.old + version for version in suspects.candidates)
+    return SearchResult(ends, suspects, first, min(newest_old, first[0] - 1))
 
 
-def measure() -> Generator[None, Answer, Chance]:
-    """Ask for runs of a failing version until enough is known of how often it fails; runs that tell nothing do not count."""
+def measure() -> Generator[None, TestResult, ReproductionRate]:
+    """Ask for runs of a failing version until enough is known of how often it fails; runs that say nothing do not count."""
     failures = runs = 0
     for _ in range(2 * MOST):
-        told = yield
-        failures += told is Answer.BAD
-        runs += told is not Answer.UNTESTABLE
-        if Chance(failures, runs).settled:
+        result = yield
+        failures += result is TestResult.BAD
+        runs += result is not TestResult.SKIP
+        if ReproductionRate(failures, runs).settled:
             break
-    return Chance(failures, runs)
+    return ReproductionRate(failures, runs)
 
 
-def hunt(
+def run_search(
     search: Search, offset: int = 0
-) -> Generator[tuple[list[int], Progress | None], list[Answer], list[tuple[int, Answer]]]:
-    """Drive a search to its end; versions are told with `offset` added. Returns all that was answered."""
-    told: list[tuple[int, Answer]] = []
-    while versions := search.ask():
+) -> Generator[tuple[list[int], Progress | None], list[TestResult], list[tuple[int, TestResult]]]:
+    """Drive a search to its end; versions are yielded with `offset` added. Returns all that was recorded."""
+    recorded: list[tuple[int, TestResult]] = []
+    while versions := search.next_versions():
         progress = Progress(len(search.candidates), search.bits, search.expected)
         answers = yield [offset + version for version in versions], progress
         for version, answer in zip(versions, answers, strict=True):
-            search.tell(version, answer)
-            told.append((offset + version, answer))
-    return told
+            search.record(version, answer)
+            recorded.append((offset + version, answer))
+    return recorded

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from opsieve.bisect.sources.outcome import Sighting
+from opsieve.bisect.sources.outcome import VersionOutcome
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import read_file
 from opsieve.gen.model.scratch import Scratch
 
-_UNTESTABLE = 125
+_SKIP = 125
 _LAST_BAD = 127
 _TAIL = 4000
 _LINK = "160000"  # the mode of a submodule among the files of a commit
@@ -38,10 +38,10 @@ class Built:
     kept: Path
 
 
-Check = Path | Callable[[Built], Sighting]  # a script, or what looks at the built commit itself
+Check = Path | Callable[[Built], VersionOutcome]  # a script, or what looks at the built commit itself
 
 
-class Workshop:
+class BuildDir:
     """`jobs` clones of a repository; `probe` builds and checks a commit in the next free one. A context manager.
 
     `repository` is the user's git folder. With `sparse`, only these folders (and the files at the top) are checked out.
@@ -67,7 +67,7 @@ class Workshop:
         for number in range(jobs):
             self._free.put(self._home.path / f"tree{number}")
 
-    def __enter__(self) -> "Workshop":
+    def __enter__(self) -> "BuildDir":
         return self
 
     def __exit__(
@@ -78,8 +78,8 @@ class Workshop:
             _kill(process)
         self._home.close()
 
-    def probe(self, commit: str, tree: str) -> Sighting:
-        """Check one commit: 0 fine, 125 untestable, 1 to 127 it fails. A build that fails, or takes too long, is untestable.
+    def probe(self, commit: str, tree: str) -> VersionOutcome:
+        """Check one commit: 0 good, 125 skip, 1 to 127 bad. A build that fails, or takes too long, is skipped.
 
         BadInput when the check ends otherwise, as by a signal: then it says nothing, and a search must not go on.
         """
@@ -87,7 +87,7 @@ class Workshop:
         try:
             missing = self._check_out(place, commit)
             if missing:
-                return Sighting("untestable", symptom="no submodules", text=missing)
+                return VersionOutcome("skip", symptom="no submodules", text=missing)
             built = self._keep / "builds" / f"{tree}-{_digest(self._build)}"
             built.mkdir(parents=True, exist_ok=True)
             environment = {**os.environ, "OPSIEVE_COMMIT": commit, "OPSIEVE_BUILD": str(built)}
@@ -97,21 +97,23 @@ class Workshop:
                 if code != 0:
                     shutil.rmtree(built, ignore_errors=True)
                     why = "takes too long" if code is None else f"ends with {code}"
-                    return Sighting("untestable", symptom="build fails", text=f"the build {why}: {_last(log)}")
+                    return VersionOutcome("skip", symptom="build fails", text=f"the build {why}: {_last(log)}")
                 if any(built.iterdir()):
                     (built / ".complete").touch()
             if not isinstance(self._check, Path):
                 return self._check(Built(commit, place, built))
             log = self._log(commit, "check")
             code = self._run(self._check, place, environment, log)
-            if code is None or code == _UNTESTABLE:
-                return Sighting("untestable", symptom="check cannot tell", text=_last(log))
+            if code is None or code == _SKIP:
+                return VersionOutcome("skip", symptom="check cannot tell", text=_last(log))
             if not 0 <= code <= _LAST_BAD:
                 raise BadInput(
                     f"the check of commit {commit[:12]} ended with {code}, which says neither good (0) nor bad (1 to 127): "
                     f"see {shown(log, 300)}"
                 )
-            return Sighting("fine" if code == 0 else "fails", symptom="good" if code == 0 else "bad", text=_last(log))
+            return VersionOutcome(
+                "good" if code == 0 else "bad", symptom="good" if code == 0 else "bad", text=_last(log)
+            )
         finally:
             self._free.put(place)
 

@@ -14,7 +14,7 @@ from opsieve.backends.workers.observation_cache import Lab
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.sources.build_sandbox import Built
 from opsieve.bisect.sources.journal import case_digest
-from opsieve.bisect.sources.outcome import Sighting, look
+from opsieve.bisect.sources.outcome import VersionOutcome, evaluate
 from opsieve.gen.case.case import Case
 from opsieve.triage.fingerprint.fingerprint import VERSION
 
@@ -53,12 +53,12 @@ class CaseCheck:
             "fingerprints": VERSION,
         }
 
-    def __call__(self, built: Built) -> Sighting:
+    def __call__(self, built: Built) -> VersionOutcome:
         """What the commit shows. Its workers end with the probe, for the work tree will hold another commit."""
         target = replace(self.target, release=built.commit)
         self._trees.places[built.commit] = (built.kept, *(built.folder / name for name in _FOLDERS), built.folder)
         try:
-            return look(self._case, target, Lab(self._workers), self._policy)
+            return evaluate(self._case, target, Lab(self._workers), self._policy)
         finally:
             self._workers.dismiss(target)
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from types import TracebackType
 
 from opsieve.bisect.search.ends import Ends, settle_ends
-from opsieve.bisect.search.reproduction_rate import Chance, Given
-from opsieve.bisect.search.search import Answer, Chain, Direction, Finding, Graph, Search
-from opsieve.bisect.search.search_loop import Progress, hunt, measure
-from opsieve.bisect.sources.build_sandbox import Workshop, script_digest
+from opsieve.bisect.search.reproduction_rate import Given, ReproductionRate
+from opsieve.bisect.search.search import Chain, Direction, Graph, Search, Suspects, TestResult
+from opsieve.bisect.search.search_loop import Progress, measure, run_search
+from opsieve.bisect.sources.build_sandbox import BuildDir, script_digest
 from opsieve.bisect.sources.case_check import CaseCheck
 from opsieve.bisect.sources.git_history import (
     Commit,
@@ -27,21 +27,21 @@ from opsieve.bisect.sources.git_history import (
     tree_of,
 )
 from opsieve.bisect.sources.journal import Journal
-from opsieve.bisect.sources.outcome import Sighting, answer
+from opsieve.bisect.sources.outcome import VersionOutcome, result_for
 from opsieve.bisect.sources.pool import in_order
 from opsieve.gen.model.bad_input import BadInput
 
 Say = Callable[[str], None]
-Talk = Generator[tuple[list[str], Progress | None], list[Answer], "Found"]
+SearchProtocol = Generator[tuple[list[str], Progress | None], list[TestResult], "CommitResult"]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CommitResult:
     """`culprits` holds one commit, or the smallest set that can be proven; none when there is `trouble`: that of the ends, or
     `elsewhere` when no commit that touches the paths asked for brought the change.
 
     `wrong_ends` are the commits that were named an end and are not what they were named for, with their answers. `seen` maps
-    every commit that was asked to what it showed; `base` is the merge base that stands for a good end beside the history.
+    every commit that was tested to what it showed; `base` is the merge base that stands for a good end beside the history.
     """
 
     direction: Direction
@@ -53,8 +53,8 @@ class Found:
     confidence: float
     size: int
     base: str
-    seen: dict[str, Sighting]
-    asked: int
+    seen: dict[str, VersionOutcome]
+    probed: int
     recalled: int
 
 
@@ -97,10 +97,10 @@ class Commits:
         self._journal = Journal(
             root, {"source": "commits", "build": script_digest(build), "sparse": sparse, **question}
         )
-        self.wanted: Sighting | None = None
+        self.wanted: VersionOutcome | None = None
         self._turns: Counter[str] = Counter()
-        self.seen: dict[str, Sighting] = {}
-        self.asked = self.recalled = 0
+        self.seen: dict[str, VersionOutcome] = {}
+        self.probed = self.recalled = 0
 
     def __enter__(self) -> "Commits":
         return self
@@ -110,7 +110,7 @@ class Commits:
     ) -> None:
         self._repository.close()
 
-    def recall(self, commit: str) -> Sighting | None:
+    def recall(self, commit: str) -> VersionOutcome | None:
         """What an earlier probe of a commit with the same files saw."""
         return self._journal.get(tree_of(self._repository, commit))
 
@@ -120,34 +120,34 @@ class Commits:
         chance: Given = None,
         confidence: float = 0.99,
         jobs: int = 1,
-        tell: Callable[[Progress], None] = lambda progress: None,
-    ) -> Found:
+        progressed: Callable[[Progress], None] = lambda progress: None,
+    ) -> CommitResult:
         """Find the commit that brought or took away the failure.
 
         A chance of `auto` is measured at the bad end, by running it several times; one that is None when it was seen to be flaky.
         """
-        talk = self._talk(chance, confidence, jobs)
+        steps = self._steps(chance, confidence, jobs)
         with (
-            ThreadPoolExecutor(jobs) as pool,  # left last: the workshop ends the scripts that its threads wait for
-            Workshop(self._path, self._check, self._build, self._journal.folder, jobs, sparse=self._sparse) as workshop,
+            ThreadPoolExecutor(jobs) as pool,  # left last: the builds ends the scripts that its threads wait for
+            BuildDir(self._path, self._check, self._build, self._journal.folder, jobs, sparse=self._sparse) as builds,
         ):
-            wanted, progress = next(talk)
+            wanted, progress = next(steps)
             while True:
                 if progress is not None:
-                    tell(progress)
-                seen = in_order(pool, lambda commit: self._see(workshop, commit), wanted)
+                    progressed(progress)
+                seen = in_order(pool, lambda commit: self._test(builds, commit), wanted)
                 try:
                     self._follow(dict(zip(wanted, seen, strict=True)))
-                    wanted, progress = talk.send([answer(item, self.wanted) for item in seen])
+                    wanted, progress = steps.send([result_for(item, self.wanted) for item in seen])
                 except StopIteration as stop:
-                    found: Found = stop.value
+                    found: CommitResult = stop.value
                     return found
 
-    def _follow(self, seen: dict[str, Sighting]) -> None:
-        """Follow one failure: that of the bad end, else the first that is met. A script tells no failure from another."""
+    def _follow(self, seen: dict[str, VersionOutcome]) -> None:
+        """Follow one failure: that of the bad end, else the first that is met. A script cannot tell one failure from another."""
         if self.wanted is None:
             bad = seen.get(self.plan.row[self.plan.bad])
-            failing = [item for item in (bad, *seen.values()) if item is not None and item.state == "fails"]
+            failing = [item for item in (bad, *seen.values()) if item is not None and item.state == "bad"]
             self.wanted = failing[0] if failing else None
 
     def _planned(self, good: str, bad: str) -> Plan:
@@ -167,27 +167,27 @@ class Commits:
         between = read_range(repository, old, new, self._paths, self._first_parent)
         return Plan(row, place[good], place[bad], base, between)
 
-    def _talk(self, given: Given, confidence: float, width: int) -> Talk:
+    def _steps(self, given: Given, confidence: float, width: int) -> SearchProtocol:
         plan = self.plan
-        chance: float | Chance = given if isinstance(given, float) else 1.0
+        chance: float | ReproductionRate = given if isinstance(given, float) else 1.0
         if given == "auto":
             measuring = measure()
             next(measuring)
             while True:
-                (told,) = yield [plan.row[plan.bad]], None
+                (result,) = yield [plan.row[plan.bad]], None
                 try:
-                    measuring.send(told)
+                    measuring.send(result)
                 except StopIteration as stop:
                     chance = measured = stop.value
                     self._say(f"the bad end showed the failure in {measured.failures} of {measured.runs} runs")
                     break
-        mean = chance.mean if isinstance(chance, Chance) else chance
+        mean = chance.mean if isinstance(chance, ReproductionRate) else chance
         settling = settle_ends(len(plan.row), plan.good, plan.bad, mean, confidence, ask_good_once=False)
         places = next(settling)
         while True:
             answers = yield [plan.row[place] for place in places], None
             if given is None and self.wanted is not None and self.wanted.flaky:
-                return (yield from self._talk("auto", confidence, width))
+                return (yield from self._steps("auto", confidence, width))
             try:
                 places = settling.send(answers)
             except StopIteration as stop:
@@ -208,50 +208,50 @@ class Commits:
             confidence=confidence,
             width=width,
         )
-        inner = hunt(search)
+        inner = run_search(search)
         try:
             places, progress = next(inner)
             while True:
                 answers = yield [between.commits[place] for place in places], progress
                 places, progress = inner.send(answers)
         except StopIteration:
-            return self._found(ends, search.finding, between)
+            return self._found(ends, search.suspects, between)
 
-    def _see(self, workshop: Workshop, commit: str) -> Sighting:
+    def _test(self, builds: BuildDir, commit: str) -> VersionOutcome:
         tree = tree_of(self._repository, commit)
         turn = self._turns[tree]
         self._turns[tree] += 1
         known = self._journal.get(tree, turn)
         if known is None:
             start = time.monotonic()
-            known = workshop.probe(commit, tree)
+            known = builds.probe(commit, tree)
             self._journal.put(tree, known, time.monotonic() - start, turn)
-            self.asked += 1
+            self.probed += 1
             self._say(f"{commit[:12]}: {known.symptom}")
         else:
             self.recalled += 1
-        if commit not in self.seen or known.state == "fails":
+        if commit not in self.seen or known.state == "bad":
             self.seen[commit] = known
         return known
 
-    def _found(self, ends: Ends, finding: Finding | None, between: Range) -> Found:
-        culprits = finding.candidates if finding else ()
+    def _found(self, ends: Ends, suspects: Suspects | None, between: Range) -> CommitResult:
+        culprits = suspects.candidates if suspects else ()
         trouble = str(ends.trouble)
         if between.closed and culprits == (len(between.commits) - 1,):
             culprits, trouble = (), "elsewhere"
         old, new = self.plan.row[ends.old], self.plan.row[ends.new]
         regression = ends.direction is Direction.REGRESSION
-        return Found(
+        return CommitResult(
             ends.direction,
             trouble,
-            tuple((self.plan.row[place], told.value) for place, told in ends.wrong),
+            tuple((self.plan.row[place], result.value) for place, result in ends.wrong),
             old if regression else new,
             new if regression else old,
             tuple(describe(self._repository, between.commits[place]) for place in culprits),
-            finding.confidence if finding else 0.0,
+            suspects.confidence if suspects else 0.0,
             len(between.commits),
             self.plan.base,
             self.seen,
-            self.asked,
+            self.probed,
             self.recalled,
         )

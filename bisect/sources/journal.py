@@ -13,12 +13,12 @@ import msgspec
 
 from opsieve import __version__
 from opsieve.backends.workers import wire
-from opsieve.bisect.sources.outcome import Sighting
+from opsieve.bisect.sources.outcome import VersionOutcome
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import reason
 
-_FORMAT = 1
+_FORMAT = 2  # 2: outcomes are good, bad or skip
 _MAX_BYTES = 1 << 20
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]")
 
@@ -28,7 +28,7 @@ class _Probe(msgspec.Struct):
     version: str
     turn: int
     seconds: float
-    sighting: Sighting
+    outcome: VersionOutcome
 
 
 class Journal:
@@ -43,18 +43,18 @@ class Journal:
         except OSError as error:
             raise BadInput(f"probes cannot be kept in {shown(root, 200)}: {reason(error)}") from None
 
-    def get(self, version: str, turn: int = 0) -> Sighting | None:
+    def get(self, version: str, turn: int = 0) -> VersionOutcome | None:
         """What the `turn`-th probe of a version saw, None when there was none; a file that is damaged counts as none."""
         try:
             data = self._path(version, turn).read_bytes()[:_MAX_BYTES]
             probe = msgspec.json.decode(data, type=_Probe)
         except (OSError, msgspec.DecodeError):
             return None
-        return probe.sighting if (probe.version, probe.turn) == (version, turn) else None
+        return probe.outcome if (probe.version, probe.turn) == (version, turn) else None
 
-    def put(self, version: str, sighting: Sighting, seconds: float, turn: int = 0) -> None:
+    def put(self, version: str, outcome: VersionOutcome, seconds: float, turn: int = 0) -> None:
         """Keep one probe, all or nothing: a reader sees no half of it, whenever this process is killed."""
-        self._write(self._path(version, turn), _Probe(_FORMAT, version, turn, seconds, sighting))
+        self._write(self._path(version, turn), _Probe(_FORMAT, version, turn, seconds, outcome))
 
     def conclusion(self, name: str) -> dict[str, Any] | None:
         """What was concluded under a name, None for nothing or for a damaged file."""

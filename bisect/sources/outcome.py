@@ -1,4 +1,4 @@
-"""What one version shows of a case: fine, failing with which fingerprint, or impossible to ask. And what that means for a search."""
+"""What one version shows of a case: good, bad with which fingerprint, or to be skipped. And what that means for a search."""
 
 import re
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from opsieve.backends.judge.oracles import Lab
 from opsieve.backends.observation import Observation
 from opsieve.backends.target import Target
 from opsieve.backends.verdict import Kind, Verdict
-from opsieve.bisect.search.search import Answer
+from opsieve.bisect.search.search import TestResult
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.structure import all_nodes
 from opsieve.triage.fingerprint.evidence import NOTHING
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
 from opsieve.triage.fingerprint.program_names import given_names
 
-State = Literal["fine", "fails", "untestable"]
+State = Literal["good", "bad", "skip"]
 _ENDS: dict[str, Kind] = {
     "crash": "crash",
     "hang": "hang",
@@ -25,7 +25,7 @@ _ENDS: dict[str, Kind] = {
     "error": "error",
     "rejected": "error",
 }
-_STATES: dict[str, State] = {"pass": "fine", "fail": "fails", "flaky": "fails"}
+_STATES: dict[str, State] = {"pass": "good", "fail": "bad", "flaky": "bad"}
 # How far a failing version got: what fails early hides what would have failed later.
 _PROGRESS = ("import", "compile", "run")
 _TEXT = 500
@@ -33,11 +33,11 @@ _STATUS = re.compile(r"[A-Z_]{2,40}: ")
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class VersionOutcome:
     """`key` is the failure's fingerprint, `symptom` its short name (`error at run`), `text` one sentence for a person.
 
     `trait` is what of the failure survives from one release to another: line numbers, status codes and offsets into a
-    binary do not. `stage` tells how far the version got; a wrong result has the stage `done`. `flaky`: it failed in some of its
+    binary do not. `stage` says how far the version got; a wrong result has the stage `done`. `flaky`: it failed in some of its
     runs only.
     """
 
@@ -50,19 +50,19 @@ class Sighting:
     flaky: bool = False
 
 
-def look(case: Case, target: Target, lab: Lab, policy: Policy = POLICY) -> Sighting:
-    """Judge a case on a target. Only `fail` and `flaky` are failures; what is undecided, invalid or unsupported is untestable."""
+def evaluate(case: Case, target: Target, lab: Lab, policy: Policy = POLICY) -> VersionOutcome:
+    """Judge a case on a target. Only `fail` and `flaky` are failures; what is undecided, invalid or unsupported is skipped."""
     judged = judge(case.program, case.inputs, target, lab, expected=case.expected, policy=policy)
     verdict, observation = judged.verdict, judged.observations[0]
-    state = _STATES.get(verdict.verdict, "untestable")
+    state = _STATES.get(verdict.verdict, "skip")
     text = " ".join(verdict.reason.split())[:_TEXT]
-    if state != "fails":
-        return Sighting(state, symptom="ok" if state == "fine" else verdict.verdict, text=text)
+    if state != "bad":
+        return VersionOutcome(state, symptom="ok" if state == "good" else verdict.verdict, text=text)
     return _failing(case, verdict, observation, text)
 
 
-def ending(case: Case, seen: Observation, blame: str = "") -> Sighting | None:
-    """What one run alone tells of how the compiler ended, nobody else heard; None when it gave outputs or could not be asked.
+def ending(case: Case, seen: Observation, blame: str = "") -> VersionOutcome | None:
+    """What one run alone says of how the compiler ended, no oracle consulted; None when it gave outputs or could not be asked.
 
     `blame` goes into the key, and not into the trait.
     """
@@ -73,42 +73,42 @@ def ending(case: Case, seen: Observation, blame: str = "") -> Sighting | None:
     return _failing(case, Verdict("fail", text, kind, seen.stage, seen.message, blame=blame), seen, text)
 
 
-def _failing(case: Case, verdict: Verdict, observation: Observation, text: str) -> Sighting:
+def _failing(case: Case, verdict: Verdict, observation: Observation, text: str) -> VersionOutcome:
     operators = sorted({node.op_type for node in all_nodes(case.program.proto.graph.node)})
     found = fingerprint(verdict, observation, operators, NOTHING, given_names(case.program.proto))
     kind = verdict.kind or "error"
     stage = "done" if kind == "mismatch" else verdict.stage or observation.stage
     what = f"{verdict.mismatch.what} mismatch" if verdict.mismatch else f"{kind} at {stage}"
-    return Sighting("fails", found.key, _trait(found), what, stage, text, verdict.verdict == "flaky")
+    return VersionOutcome("bad", found.key, _trait(found), what, stage, text, verdict.verdict == "flaky")
 
 
-def answer(seen: Sighting, wanted: Sighting | None) -> Answer:
-    """What a sighting says of the failure `wanted` (any failure for None).
+def result_for(seen: VersionOutcome, wanted: VersionOutcome | None) -> TestResult:
+    """What an outcome says of the failure `wanted` (any failure for None).
 
-    Another failure that comes before the wanted one would have hides it: untestable. One that comes after it proves that the
+    Another failure that comes before the wanted one would have hides it: skip. One that comes after it proves that the
     wanted one is not there: good.
     """
-    if seen.state == "fine":
-        return Answer.GOOD
-    if seen.state == "untestable":
-        return Answer.UNTESTABLE
+    if seen.state == "good":
+        return TestResult.GOOD
+    if seen.state == "skip":
+        return TestResult.SKIP
     if wanted is None or seen.trait == wanted.trait:
-        return Answer.BAD
-    return Answer.GOOD if _reached(seen) > _reached(wanted) else Answer.UNTESTABLE
+        return TestResult.BAD
+    return TestResult.GOOD if _reached(seen) > _reached(wanted) else TestResult.SKIP
 
 
-def _reached(seen: Sighting) -> int:
+def _reached(seen: VersionOutcome) -> int:
     return _PROGRESS.index(seen.stage) if seen.stage in _PROGRESS else len(_PROGRESS)
 
 
 def _trait(found: Fingerprint) -> str:
-    """The place in the source that the message tells, else functions on the stack, else the message without its status code."""
+    """The place in the source that the message names, else functions on the stack, else the message without its status code."""
     frames = found.value("frames")
     place = found.value("place") or ("" if "+0x" in frames else frames)
     message = found.value("message")
     status = _STATUS.match(message)
-    told = place or (message[status.end() :] if status else message)
+    where = place or (message[status.end() :] if status else message)
     parts = [found.value(name) for name in ("kind", "stage", "signal", "mismatch", "dtype")]
     if found.value("mismatch"):
         return " ".join(filter(None, (parts[0], *parts[3:])))
-    return " ".join(filter(None, (*parts[:3], told)))
+    return " ".join(filter(None, (*parts[:3], where)))

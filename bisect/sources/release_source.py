@@ -16,8 +16,8 @@ from opsieve.backends.target import Target
 from opsieve.backends.workers.observation_cache import Lab
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.sources.journal import Journal, case_digest
-from opsieve.bisect.sources.outcome import Sighting, look
-from opsieve.bisect.sources.version_sequence import Row, Say
+from opsieve.bisect.sources.outcome import VersionOutcome, evaluate
+from opsieve.bisect.sources.version_sequence import Say, VersionSequence
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.triage.fingerprint.fingerprint import VERSION
@@ -26,10 +26,10 @@ _FRESH = 3600.0  # seconds
 _MAX_BYTES = 1 << 20
 
 
-class Releases(Row):
+class Releases(VersionSequence):
     """Probes of one case in the releases of a package; `target` gives the backend and its options, its release is ignored.
 
-    A release that cannot be installed or imported is untestable.
+    A release that cannot be installed or imported is skipped.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class Releases(Row):
         self._case, self._workers, self._policy = case, workers, policy
         super().__init__(self.try_release, Journal(root, question), self.target.backend, say)
 
-    def try_release(self, version: str) -> Sighting:
-        """What a release shows, asked now."""
-        return look(self._case, replace(self.target, release=version), Lab(self._workers), self._policy)
+    def try_release(self, version: str) -> VersionOutcome:
+        """What a release shows, tested now."""
+        return evaluate(self._case, replace(self.target, release=version), Lab(self._workers), self._policy)
 
 
 def backend_of(package: str) -> str:
@@ -76,7 +76,7 @@ def releases_of(package: str, offline: bool, store: ReleaseStore | None = None, 
 
 
 def _listed(package: str, store: ReleaseStore, file: Path | None) -> list[str]:
-    """The releases on the index, as it told within the last hour where `file` has that."""
+    """The releases on the index, as it said within the last hour where `file` has that."""
     try:
         if file is not None and 0 <= time.time() - file.stat().st_mtime < _FRESH:
             found = msgspec.json.decode(file.read_bytes()[:_MAX_BYTES], type=list[str])

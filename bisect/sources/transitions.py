@@ -1,10 +1,10 @@
-"""Every change in a row of sightings: regressions, fixes and changes of symptom. Pure."""
+"""Every change in a sequence of outcomes: regressions, fixes and changes of symptom. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from opsieve.bisect.sources.outcome import Sighting
+from opsieve.bisect.sources.outcome import VersionOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,18 +19,18 @@ class Transition:
     after: str
 
 
-def transitions(versions: Sequence[str], seen: Sequence[Sighting | None]) -> list[Transition]:
-    """The changes among `versions`, oldest first; None and untestable ones tell nothing."""
+def transitions(versions: Sequence[str], seen: Sequence[VersionOutcome | None]) -> list[Transition]:
+    """The changes among `versions`, oldest first; None and skipped ones say nothing."""
     found: list[Transition] = []
     last = -1
     for place, now in enumerate(seen):
-        if now is None or now.state == "untestable":
+        if now is None or now.state == "skip":
             continue
         then = seen[last] if last >= 0 else None
         if then is not None and (then.state, then.trait) != (now.state, now.trait):
             kind: Literal["regression", "fix", "symptom"] = "symptom"
             if then.state != now.state:
-                kind = "regression" if now.state == "fails" else "fix"
+                kind = "regression" if now.state == "bad" else "fix"
             exact = place == last + 1
             found.append(Transition(kind, versions[last], versions[place], exact, then.symptom, now.symptom))
         last = place

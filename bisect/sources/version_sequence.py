@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from opsieve.backends.releases.installers import release_key
-from opsieve.bisect.search.reproduction_rate import Chance, Given
-from opsieve.bisect.search.search import Answer
-from opsieve.bisect.search.search_loop import Outcome, Progress, bisection, measure
+from opsieve.bisect.search.reproduction_rate import Given, ReproductionRate
+from opsieve.bisect.search.search import TestResult
+from opsieve.bisect.search.search_loop import Progress, SearchResult, bisection, measure
 from opsieve.bisect.sources.journal import Journal
-from opsieve.bisect.sources.outcome import Sighting, answer
+from opsieve.bisect.sources.outcome import VersionOutcome, result_for
 from opsieve.bisect.sources.pool import in_order
 from opsieve.gen.model.bad_input import BadInput, shown
 
@@ -22,31 +22,31 @@ Say = Callable[[str], None]
 class Timeline:
     """What was seen: `seen` has an entry for each of `versions`, None where none was needed; `wanted` is the failure followed.
 
-    `outcome` is the search's, None after a sweep. `asked` counts the probes that were made, `recalled` those read from disk.
+    `outcome` is the search's, None after a sweep. `probed` counts the probes that were made, `recalled` those read from disk.
     """
 
     versions: tuple[str, ...]
-    seen: tuple[Sighting | None, ...]
-    wanted: Sighting | None
-    outcome: Outcome | None
-    asked: int
+    seen: tuple[VersionOutcome | None, ...]
+    wanted: VersionOutcome | None
+    outcome: SearchResult | None
+    probed: int
     recalled: int
 
 
-class Row:
-    """Probes of one case in a row of versions: `look` tries a version, the journal keeps what it saw, `name` is for the talk."""
+class VersionSequence:
+    """Probes of one case in a row of versions: `look` tries a version, the journal keeps what it saw, `name` is for the log."""
 
-    def __init__(self, look: Callable[[str], Sighting], journal: Journal, name: str, say: Say = print):
-        self._look, self._name, self._say = look, name, say
+    def __init__(self, evaluate: Callable[[str], VersionOutcome], journal: Journal, name: str, say: Say = print):
+        self._evaluate, self._name, self._say = evaluate, name, say
         self.journal = journal
         self._turns: Counter[str] = Counter()
-        self.asked = self.recalled = 0
+        self.probed = self.recalled = 0
 
-    def recall(self, version: str, turn: int = 0) -> Sighting | None:
+    def recall(self, version: str, turn: int = 0) -> VersionOutcome | None:
         """What an earlier probe saw, without making one."""
         return self.journal.get(version, turn)
 
-    def see(self, version: str) -> Sighting:
+    def test(self, version: str) -> VersionOutcome:
         """What a version shows. The same version again is a new turn."""
         turn = self._turns[version]
         self._turns[version] += 1
@@ -55,32 +55,32 @@ class Row:
             self.recalled += 1
             return known
         start = time.monotonic()
-        found = self._look(version)
+        found = self._evaluate(version)
         self.journal.put(version, found, time.monotonic() - start, turn)
-        self.asked += 1
+        self.probed += 1
         self._say(f"{self._name} {version}: {found.symptom}")
         return found
 
-    def _measured(self, version: str, seen: Sighting, wanted: Sighting) -> Chance:
+    def _measured(self, version: str, seen: VersionOutcome, wanted: VersionOutcome) -> ReproductionRate:
         """How often a failing version shows the failure; `seen` is its first probe."""
-        talk = measure()
-        next(talk)
+        steps = measure()
+        next(steps)
         while True:
             try:
-                talk.send(answer(seen, wanted))
+                steps.send(result_for(seen, wanted))
             except StopIteration as stop:
-                found: Chance = stop.value
+                found: ReproductionRate = stop.value
                 self._say(f"{version} showed the failure in {found.failures} of {found.runs} runs")
                 return found
-            seen = self.see(version)
+            seen = self.test(version)
 
     def sweep(self, versions: Sequence[str], jobs: int = 1) -> Timeline:
-        """Every version, `jobs` at a time; those that were seen before are not asked again."""
+        """Every version, `jobs` at a time; those that were seen before are not probed again."""
         self._turns.clear()
         with ThreadPoolExecutor(jobs) as pool:
-            seen = tuple(in_order(pool, self.see, versions))
-        wanted = next((item for item in reversed(seen) if item.state == "fails"), None)
-        return Timeline(tuple(versions), seen, wanted, None, self.asked, self.recalled)
+            seen = tuple(in_order(pool, self.test, versions))
+        wanted = next((item for item in reversed(seen) if item.state == "bad"), None)
+        return Timeline(tuple(versions), seen, wanted, None, self.probed, self.recalled)
 
     def search(
         self,
@@ -91,47 +91,47 @@ class Row:
         chance: Given = None,
         confidence: float = 0.99,
         jobs: int = 1,
-        tell: Callable[[Progress], None] = lambda progress: None,
+        progressed: Callable[[Progress], None] = lambda progress: None,
     ) -> Timeline:
         """Follow one failure: that of the bad end, else of the newest version, else of the oldest.
 
         A chance of `auto` is measured there, by running it several times; one that is None when it was seen to be flaky.
         """
-        seen: dict[int, Sighting] = {}
-        first: dict[int, Sighting] = {}
-        wanted: Sighting | None = None
+        seen: dict[int, VersionOutcome] = {}
+        first: dict[int, VersionOutcome] = {}
+        wanted: VersionOutcome | None = None
 
-        def probe(place: int) -> Sighting:
-            return first.pop(place, None) or self.see(versions[place])
+        def probe(place: int) -> VersionOutcome:
+            return first.pop(place, None) or self.test(versions[place])
 
         for place in [bad] if bad is not None else [len(versions) - 1, 0]:
             if place not in seen:
-                seen[place] = first[place] = self.see(versions[place])
-            if seen[place].state == "fails":
+                seen[place] = first[place] = self.test(versions[place])
+            if seen[place].state == "bad":
                 wanted = seen[place]
                 break
-        belief: float | Chance = chance if isinstance(chance, float) else 1.0
+        belief: float | ReproductionRate = chance if isinstance(chance, float) else 1.0
         if wanted is not None and (chance == "auto" or (chance is None and wanted.flaky)):
             belief = self._measured(versions[place], first.pop(place), wanted)
-        talk = bisection(len(versions), good, bad, chance=belief, confidence=confidence, width=jobs)
-        asked, progress = next(talk)
+        steps = bisection(len(versions), good, bad, chance=belief, confidence=confidence, width=jobs)
+        places, progress = next(steps)
         with ThreadPoolExecutor(jobs) as pool:
             while True:
                 if progress is not None:
-                    tell(progress)
-                answers: list[Answer] = []
-                for place, found in zip(asked, in_order(pool, probe, asked), strict=True):
-                    wanted = wanted or (found if found.state == "fails" else None)
-                    if place not in seen or found.state == "fails":
+                    progressed(progress)
+                answers: list[TestResult] = []
+                for place, found in zip(places, in_order(pool, probe, places), strict=True):
+                    wanted = wanted or (found if found.state == "bad" else None)
+                    if place not in seen or found.state == "bad":
                         seen[place] = found
-                    answers.append(answer(found, wanted))
+                    answers.append(result_for(found, wanted))
                 try:
-                    asked, progress = talk.send(answers)
+                    places, progress = steps.send(answers)
                 except StopIteration as stop:
-                    outcome: Outcome = stop.value
+                    outcome: SearchResult = stop.value
                     break
         row = tuple(seen.get(place) for place in range(len(versions)))
-        return Timeline(tuple(versions), row, wanted, outcome, self.asked, self.recalled)
+        return Timeline(tuple(versions), row, wanted, outcome, self.probed, self.recalled)
 
 
 def place_of(release: str | None, versions: Sequence[str], name: str) -> int | None:
@@ -144,7 +144,7 @@ def place_of(release: str | None, versions: Sequence[str], name: str) -> int | N
 
 
 def _near(release: str, versions: Sequence[str]) -> str:
-    """Where a version that is not there would stand; of versions that are no release numbers only the first and last are told."""
+    """Where a version that is not there would stand; of versions that are no release numbers only the first and last are named."""
     try:
         key = release_key(release)
         near = [version for version in versions if release_key(version) > key][:1] or list(versions[-1:])

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol, cast
 
 from opsieve.backends.target import Target
-from opsieve.bisect.sources.outcome import Sighting
+from opsieve.bisect.sources.outcome import VersionOutcome
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import BadInput, shown
 
@@ -22,8 +22,8 @@ class VersionSource(Protocol):
 
     versions: Sequence[str]
 
-    def look(self, version: str) -> Sighting:
-        """Try the case on a version; `untestable` where it cannot be tried, never an exception for a version that is broken."""
+    def evaluate(self, version: str) -> VersionOutcome:
+        """Try the case on a version; `skip` where it cannot be tried, never an exception for a version that is broken."""
 
 
 class Opener(Protocol):

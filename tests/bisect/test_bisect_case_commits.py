@@ -16,7 +16,7 @@ from histories import BAD, BUILD, CHECK, GOOD, History, row
 from opsieve.backends.registry import resolve
 from opsieve.bisect.culprit import keep_culprit, read_culprit
 from opsieve.bisect.sources.case_check import CaseCheck
-from opsieve.bisect.sources.commit_source import Commits, Found
+from opsieve.bisect.sources.commit_source import CommitResult, Commits
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import Program
@@ -59,7 +59,7 @@ def negations() -> Case:
     return Case(Program(model.SerializeToString()), inputs, {"y": -np.exp(-inputs["x"])})
 
 
-def search(history: History, good: str, bad: str, **options: Any) -> Found:
+def search(history: History, good: str, bad: str, **options: Any) -> CommitResult:
     jobs = options.pop("jobs", 1)
     with (
         CaseCheck(negations(), resolve("onnxslim")) as check,
@@ -74,10 +74,10 @@ def test_the_case_finds_the_commit(tmp_path: Path) -> None:
     history = compiler_history(tmp_path / "repository", [RIGHT] * 9 + [WRONG] * 6)
     found = search(history, history.shas[0], "main")
     assert [commit.sha for commit in found.culprits] == [history.shas[9]]
-    assert found.asked <= 6
+    assert found.probed <= 6
     assert {item.symptom for item in found.seen.values()} == {"ok", "value mismatch"}
     again = search(history, history.shas[0], "main")
-    assert (again.asked, again.culprits) == (0, found.culprits)
+    assert (again.probed, again.culprits) == (0, found.culprits)
 
 
 def test_the_source_may_lie_in_a_folder_and_trees_may_be_many(tmp_path: Path) -> None:

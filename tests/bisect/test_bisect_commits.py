@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from histories import BAD, BROKEN, GOOD, History, row
 
-from opsieve.bisect.sources.commit_source import Commits, Found
+from opsieve.bisect.sources.commit_source import CommitResult, Commits
 from opsieve.bisect.sources.git_history import commit_named, open_repository, tag_of
 from opsieve.gen.model.bad_input import BadInput
 
 
-def search(history: History, good: str, bad: str, **options: Any) -> Found:
+def search(history: History, good: str, bad: str, **options: Any) -> CommitResult:
     scripts = history.folder.parent
     jobs = options.pop("jobs", 1)
     options = {"check": scripts / "check.sh", "build": scripts / "build.sh", **options}
@@ -44,14 +44,14 @@ def test_a_row_of_commits(tmp_path: Path) -> None:
     before = state(history.folder)
     found = search(history, history.shas[0], "main")
     assert [commit.sha for commit in found.culprits] == [history.shas[120]]
-    assert found.asked <= math.ceil(math.log2(199)) + 2
+    assert found.probed <= math.ceil(math.log2(199)) + 2
     assert state(history.folder) == before
     commit = found.culprits[0]
     assert commit.files == ("fold.sh",)
     assert "1 file changed" in commit.diffstat
     assert commit.date.startswith("2021-01-11")
     parent = found.seen[commit.parents[0]]
-    assert (parent.state, found.seen[commit.sha].state) == ("fine", "fails")
+    assert (parent.state, found.seen[commit.sha].state) == ("good", "bad")
     assert found.seen[commit.sha].text == "2*3+4 = 11"
     assert list((tmp_path / "probes").glob("*/logs/*-check.log"))
 
@@ -97,7 +97,7 @@ def test_merges(tmp_path: Path, seed: int) -> None:
     history, culprit = merged(tmp_path / "repository", 150, seed)
     found = search(history, history.shas[0], "main")
     assert [commit.sha for commit in found.culprits] == [history.shas[culprit]]
-    assert found.asked + found.recalled <= math.ceil(math.log2(history.count - 1)) + 2
+    assert found.probed + found.recalled <= math.ceil(math.log2(history.count - 1)) + 2
 
 
 def test_first_parents_blame_the_merge(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_an_unbuildable_stretch_hides_the_commit_in_a_set(tmp_path: Path) -> Non
     history = row(tmp_path / "repository", "gggggggggg---bbbbbbb")
     found = search(history, history.shas[0], "main")
     assert [commit.sha for commit in found.culprits] == history.shas[10:14]
-    assert all(sighting.state != "fails" for sha, sighting in found.seen.items() if sha in history.shas[10:13])
+    assert all(sighting.state != "bad" for sha, sighting in found.seen.items() if sha in history.shas[10:13])
 
 
 def test_an_unbuildable_stretch_elsewhere_does_not(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_revert_has_the_files_of_before_and_costs_no_probe(tmp_path: Path) -> 
     found = search(history, history.shas[0], "main")
     assert [commit.sha for commit in found.culprits] == [history.shas[culprit]]
     again = search(history, history.shas[0], "main")
-    assert (again.asked, again.culprits) == (0, found.culprits)
+    assert (again.probed, again.culprits) == (0, found.culprits)
 
 
 def test_ends_on_two_branches_meet_at_their_merge_base(tmp_path: Path) -> None:
@@ -276,5 +276,5 @@ def test_an_unbuildable_good_end_moves_on(tmp_path: Path) -> None:
         last = history.commit([last], source)
     history.write()
     found = search(history, history.shas[3], "main")
-    assert found.wrong_ends == ((history.shas[3], "untestable"),)
+    assert found.wrong_ends == ((history.shas[3], "skip"),)
     assert [commit.sha for commit in found.culprits] == [history.shas[5]]

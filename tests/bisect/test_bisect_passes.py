@@ -18,20 +18,20 @@ from opsieve.backends.workers.workers import COMPILED, Workers
 from opsieve.bisect.passes.attribution import Attribution, attribute
 from opsieve.bisect.passes.pass_source import attributable, blame_passes, skip_option
 from opsieve.bisect.passes.pass_trace import PassTrace, read_trace
-from opsieve.bisect.search.search import Answer
+from opsieve.bisect.search.search import TestResult
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.program import Program
 
-Probe = Callable[[str, tuple[str, ...]], Answer]
+Probe = Callable[[str, tuple[str, ...]], TestResult]
 
 
 def compiler(needed: list[set[str]], level: str = "basic") -> Probe:
     """A compiler that fails when all passes of one of `needed` are on."""
     levels = ["disable_all", "basic", "extended", "all"]
 
-    def probe(asked: str, off: tuple[str, ...]) -> Answer:
+    def probe(asked: str, off: tuple[str, ...]) -> TestResult:
         fails = levels.index(asked) >= levels.index(level) and any(not group & set(off) for group in needed)
-        return Answer.BAD if fails else Answer.GOOD
+        return TestResult.BAD if fails else TestResult.GOOD
 
     return probe
 
@@ -72,7 +72,7 @@ def test_two_passes_that_need_each_other() -> None:
 
 
 def test_not_a_pass() -> None:
-    found = blame(LEVELS, PASSES, lambda level, off: Answer.BAD)
+    found = blame(LEVELS, PASSES, lambda level, off: TestResult.BAD)
     assert (found.answer, found.passes, found.probes) == ("not-a-pass", (), 4)
 
 
@@ -102,8 +102,8 @@ def test_what_acts_in_the_place_of_another_is_found() -> None:
 def needing(required: set[str], inner: Probe) -> Probe:
     """A compiler that breaks without some passes."""
 
-    def probe(level: str, off: tuple[str, ...]) -> Answer:
-        return Answer.UNTESTABLE if required & set(off) else inner(level, off)
+    def probe(level: str, off: tuple[str, ...]) -> TestResult:
+        return TestResult.SKIP if required & set(off) else inner(level, off)
 
     return probe
 
@@ -124,34 +124,34 @@ def test_a_masking_pair_among_passes_that_cannot_all_be_skipped() -> None:
 def test_passes_that_can_be_skipped_one_by_one_but_not_together() -> None:
     inner = compiler([{"Pass9"}, {"Pass30"}])
 
-    def probe(level: str, off: tuple[str, ...]) -> Answer:
-        return Answer.UNTESTABLE if {"Pass1", "Pass2"} <= set(off) else inner(level, off)
+    def probe(level: str, off: tuple[str, ...]) -> TestResult:
+        return TestResult.SKIP if {"Pass1", "Pass2"} <= set(off) else inner(level, off)
 
     assert set(blame(LEVELS, PASSES, probe).passes) == {"Pass9", "Pass30"}
 
 
 def test_the_guilty_application_is_counted() -> None:
-    def probe(level: str, off: tuple[str, ...]) -> Answer:
+    def probe(level: str, off: tuple[str, ...]) -> TestResult:
         cured = level == "disable_all" or "Fold" in off or "Fold@3" in off
-        return Answer.GOOD if cured else Answer.BAD
+        return TestResult.GOOD if cured else TestResult.BAD
 
     found = blame(LEVELS, ["Fuse", "Fold"], probe, times={"Fuse": 2, "Fold": 5})
     assert (found.passes, found.applications) == (("Fold",), {"Fold": (3,)})
 
 
 def test_without_levels_all_passes_off_decides() -> None:
-    always = lambda level, off: Answer.BAD  # noqa: E731
+    always = lambda level, off: TestResult.BAD  # noqa: E731
     assert blame(["target"], PASSES, always).answer == "unnamed"
     assert blame(["none", "target"], PASSES, always).answer == "not-a-pass"
-    assert blame(["target"], PASSES, lambda level, off: Answer.GOOD).answer == "does-not-fail"
+    assert blame(["target"], PASSES, lambda level, off: TestResult.GOOD).answer == "does-not-fail"
 
 
 def test_skipping_that_breaks_the_compiler_is_no_cure() -> None:
     """Without Pass5 the compiler crashes, which is another failure: untestable."""
     inner = compiler([{"Pass9"}])
 
-    def probe(level: str, off: tuple[str, ...]) -> Answer:
-        return Answer.UNTESTABLE if "Pass5" in off and len(off) < 40 else inner(level, off)
+    def probe(level: str, off: tuple[str, ...]) -> TestResult:
+        return TestResult.SKIP if "Pass5" in off and len(off) < 40 else inner(level, off)
 
     assert blame(LEVELS, PASSES, probe).passes == ("Pass9",)
 
@@ -161,9 +161,9 @@ def test_skipping_that_breaks_the_compiler_is_no_cure() -> None:
 def test_what_is_blamed_cures_and_no_part_of_it_does(needed: list[set[str]]) -> None:
     probe = compiler(needed)
     found = blame(LEVELS, PASSES, probe)
-    assert probe("all", found.passes) is Answer.GOOD
+    assert probe("all", found.passes) is TestResult.GOOD
     for name in found.passes:
-        assert probe("all", tuple(set(found.passes) - {name})) is Answer.BAD
+        assert probe("all", tuple(set(found.passes) - {name})) is TestResult.BAD
 
 
 def test_a_trace_is_read_in_order() -> None:

@@ -11,42 +11,42 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opsieve.bisect.search.ends import Ends, settle_ends
-from opsieve.bisect.search.reproduction_rate import Chance
-from opsieve.bisect.search.search import Answer, Chain, Direction, Graph, Search, capacity, telling_share
-from opsieve.bisect.search.search_loop import Outcome, bisection
+from opsieve.bisect.search.reproduction_rate import ReproductionRate
+from opsieve.bisect.search.search import Chain, Direction, Graph, Search, TestResult, capacity, telling_share
+from opsieve.bisect.search.search_loop import SearchResult, bisection
 from opsieve.gen.model.bad_input import BadInput
 
-BAD, GOOD, UNTESTABLE = Answer.BAD, Answer.GOOD, Answer.UNTESTABLE
+BAD, GOOD, SKIP = TestResult.BAD, TestResult.GOOD, TestResult.SKIP
 SHAPES = st.tuples(st.integers(2, 60), st.randoms(use_true_random=False), st.floats(0, 0.5))
 
 
-def drive(talk: Generator[Any, Any, Any], test: Callable[[int], Answer], asked: list[int] | None = None) -> Any:
-    """Answer a generator's questions until it returns; with `asked`, note them."""
-    wanted = next(talk)
+def drive(steps: Generator[Any, Any, Any], test: Callable[[int], TestResult], asked: list[int] | None = None) -> Any:
+    """TestResult a generator's questions until it returns; with `asked`, note them."""
+    wanted = next(steps)
     while True:
         versions = wanted[0] if isinstance(wanted, tuple) else wanted
         if asked is not None:
             asked += versions
         try:
-            wanted = talk.send([test(version) for version in versions])
+            wanted = steps.send([test(version) for version in versions])
         except StopIteration as stop:
             return stop.value
 
 
-def bisect(timeline: list[Answer], asked: list[int] | None = None, **options: Any) -> Outcome:
+def bisect(timeline: list[TestResult], asked: list[int] | None = None, **options: Any) -> SearchResult:
     outcome = drive(bisection(len(timeline), **options), timeline.__getitem__, asked)
-    assert isinstance(outcome, Outcome)
+    assert isinstance(outcome, SearchResult)
     return outcome
 
 
-def ends(timeline: list[Answer], good: int | None = None, bad: int | None = None) -> Ends:
+def ends(timeline: list[TestResult], good: int | None = None, bad: int | None = None) -> Ends:
     found = drive(settle_ends(len(timeline), good, bad), timeline.__getitem__)
     assert isinstance(found, Ends)
     return found
 
 
-def row(text: str) -> list[Answer]:
-    return [{"g": GOOD, "b": BAD, "-": UNTESTABLE}[letter] for letter in text]
+def row(text: str) -> list[TestResult]:
+    return [{"g": GOOD, "b": BAD, "-": SKIP}[letter] for letter in text]
 
 
 @settings(deadline=None)
@@ -70,13 +70,13 @@ def test_more_workers_take_fewer_rounds(count: int, width: int, data: st.DataObj
     culprit = data.draw(st.integers(1, count - 1))
     search = Search(Chain(count), prior=[0.0] + [1.0] * (count - 1), width=width)
     rounds = 0
-    while versions := search.ask():
+    while versions := search.next_versions():
         rounds += 1
         assert len(versions) <= width
         for version in versions:
-            search.tell(version, BAD if version >= culprit else GOOD)
-    assert search.finding is not None
-    assert search.finding.candidates == (culprit,)
+            search.record(version, BAD if version >= culprit else GOOD)
+    assert search.suspects is not None
+    assert search.suspects.candidates == (culprit,)
     assert rounds <= math.ceil(math.log(count, width + 1)) + 1
 
 
@@ -86,7 +86,7 @@ def test_untestable_versions_leave_the_smallest_provable_set(shape: tuple[int, r
     count, rng, share = shape
     culprit = rng.randrange(1, count)
     timeline = [BAD if v >= culprit else GOOD for v in range(count)]
-    timeline[1:-1] = [UNTESTABLE if rng.random() < share else answer for answer in timeline[1:-1]]
+    timeline[1:-1] = [SKIP if rng.random() < share else answer for answer in timeline[1:-1]]
     last_good = max(v for v in range(culprit) if timeline[v] is GOOD)
     first_bad = min(v for v in range(culprit, count) if timeline[v] is BAD)
     outcome = bisect(timeline)
@@ -107,14 +107,14 @@ def graph(count: int, rng: random.Random) -> list[list[int]]:
     return parents
 
 
-def provable(parents: list[list[int]], timeline: list[Answer], start: list[int]) -> set[int]:
+def provable(parents: list[list[int]], timeline: list[TestResult], start: list[int]) -> set[int]:
     """The candidates that agree with every testable version, by definition."""
     history = Graph(parents)
     reach = [set(np.flatnonzero(history.reach(v)).tolist()) for v in range(len(parents))]
     return {
         c
         for c in start
-        if all(answer is UNTESTABLE or (c in reach[v]) == (answer is BAD) for v, answer in enumerate(timeline))
+        if all(answer is SKIP or (c in reach[v]) == (answer is BAD) for v, answer in enumerate(timeline))
     }
 
 
@@ -130,14 +130,14 @@ def test_merges_and_untestable_versions_leave_the_smallest_provable_set(
     culprit = rng.randrange(1, count)
     timeline = [BAD if history.reach(v)[culprit] else GOOD for v in range(count)]
     if some_untestable:
-        timeline[1:-1] = [UNTESTABLE if rng.random() < share else answer for answer in timeline[1:-1]]
+        timeline[1:-1] = [SKIP if rng.random() < share else answer for answer in timeline[1:-1]]
     search = Search(history, prior=[0.0] + [1.0] * (count - 1))
-    while versions := search.ask():
-        search.tell(versions[0], timeline[versions[0]])
-    assert search.finding is not None
-    assert set(search.finding.candidates) == provable(parents, timeline, list(range(1, count)))
+    while versions := search.next_versions():
+        search.record(versions[0], timeline[versions[0]])
+    assert search.suspects is not None
+    assert set(search.suspects.candidates) == provable(parents, timeline, list(range(1, count)))
     if not some_untestable:
-        assert search.finding.candidates == (culprit,)
+        assert search.suspects.candidates == (culprit,)
 
 
 def test_a_graph_that_is_a_row_is_searched_as_one() -> None:
@@ -159,12 +159,12 @@ def test_a_failure_that_shows_now_and_then(chance: float, direction: Direction) 
     for _ in range(60):
         culprit = rng.randrange(count)
         search = Search(Chain(count), direction=direction, chance=chance, confidence=0.95)
-        while versions := search.ask():
+        while versions := search.next_versions():
             failing = (versions[0] >= culprit) == (direction is Direction.REGRESSION)
-            search.tell(versions[0], BAD if failing and rng.random() < chance else GOOD)
-        assert search.finding is not None
-        assert search.finding.confidence >= 0.95
-        right += search.finding.candidates == (culprit,)
+            search.record(versions[0], BAD if failing and rng.random() < chance else GOOD)
+        assert search.suspects is not None
+        assert search.suspects.confidence >= 0.95
+        right += search.suspects.candidates == (culprit,)
         tests += search.tests
     assert right >= 53  # 57 expected, binomial: fewer than 53 happens once in 40 such tests, and the seed is fixed
     assert tests / 60 <= 1.5 * math.log2(count) / capacity(chance)
@@ -175,21 +175,21 @@ def test_a_good_end_that_fails_now_and_then_is_named() -> None:
     outcome = drive(
         bisection(100, good=10, bad=90, chance=0.5), lambda v: BAD if v >= 5 and rng.random() < 0.5 else GOOD
     )
-    assert outcome.finding is None or 10 not in outcome.first
+    assert outcome.suspects is None or 10 not in outcome.first
     assert outcome.ends.wrong == ((10, BAD),) or outcome.first == (5,)
 
 
 def test_a_prior_moves_the_first_question() -> None:
     prior = np.ones(1000)
     prior[800:810] = 1000
-    assert 800 <= Search(Chain(1000), prior=prior).ask()[0] < 810
+    assert 800 <= Search(Chain(1000), prior=prior).next_versions()[0] < 810
 
 
 def test_contradicting_answers_are_noticed() -> None:
     search = Search(Chain(10))
-    search.tell(5, BAD)
+    search.record(5, BAD)
     with pytest.raises(ValueError, match="contradict"):
-        search.tell(7, GOOD)
+        search.record(7, GOOD)
 
 
 @pytest.mark.parametrize(
@@ -200,10 +200,10 @@ def test_contradicting_answers_are_noticed() -> None:
         ("gggggggggggbbbb", 0, 4, 4, 12, ((4, GOOD),)),  # the bad end is good: a newer one
         ("bbbbbggggg", 9, 0, 0, 9, ()),  # a fix, named so
         ("bbbbbggggg", 0, 9, 0, 9, ((0, BAD), (9, GOOD))),  # a fix, named the other way round
-        ("bbbbb-----ggggg", 7, 2, 2, 14, ((7, UNTESTABLE),)),
+        ("bbbbb-----ggggg", 7, 2, 2, 14, ((7, SKIP),)),
     ],
 )
-def test_ends(text: str, good: int, bad: int, old: int, new: int, wrong: tuple[tuple[int, Answer], ...]) -> None:
+def test_ends(text: str, good: int, bad: int, old: int, new: int, wrong: tuple[tuple[int, TestResult], ...]) -> None:
     found = ends(row(text), good, bad)
     assert (row(text)[found.old], row(text)[found.new]) == (row(text)[old], row(text)[new])
     assert found.wrong == wrong
@@ -236,13 +236,13 @@ def test_whatever_the_timeline_a_change_that_is_named_is_there(text: str, data: 
     asked: list[int] = []
     outcome = bisect(timeline, asked, good=data.draw(place), bad=data.draw(place))
     assert len(set(asked)) == len(asked)
-    if outcome.finding is None:
+    if outcome.suspects is None:
         assert outcome.ends.trouble
         return
     before, after = timeline[outcome.last_before], timeline[outcome.first[-1]]
     assert {before, after} == {GOOD, BAD}
     assert (after is BAD) == (outcome.ends.direction is Direction.REGRESSION)
-    assert all(timeline[v] is UNTESTABLE for v in outcome.first[:-1])
+    assert all(timeline[v] is SKIP for v in outcome.first[:-1])
     assert outcome.first == tuple(range(outcome.last_before + 1, outcome.first[-1] + 1))
 
 
@@ -275,17 +275,17 @@ def test_a_chance_that_must_be_learnt(chance: float) -> None:
     runs = 40
     for _ in range(runs):
         failures = tried = 0
-        while not Chance(failures, tried).settled:
+        while not ReproductionRate(failures, tried).settled:
             tried += 1
             failures += rng.random() < chance
         culprit = rng.randrange(200)
-        search = Search(Chain(200), chance=Chance(failures, tried), confidence=0.95)
-        while versions := search.ask():
+        search = Search(Chain(200), chance=ReproductionRate(failures, tried), confidence=0.95)
+        while versions := search.next_versions():
             bad = versions[0] >= culprit and rng.random() < chance
-            search.tell(versions[0], Answer.BAD if bad else Answer.GOOD)
-        assert search.finding is not None
-        right += search.finding.candidates == (culprit,)
-        stated += search.finding.confidence
+            search.record(versions[0], TestResult.BAD if bad else TestResult.GOOD)
+        assert search.suspects is not None
+        right += search.suspects.candidates == (culprit,)
+        stated += search.suspects.confidence
         learnt += search.chance
     assert right >= stated - 3 * (runs * 0.05 * 0.95) ** 0.5
     assert abs(learnt / runs - chance) < 0.12
@@ -293,6 +293,8 @@ def test_a_chance_that_must_be_learnt(chance: float) -> None:
 
 def test_a_belief_is_a_distribution_about_what_was_seen() -> None:
     for failures, runs in ((0, 0), (4, 4), (4, 13), (1, 40)):
-        belief = Chance(failures, runs).belief
+        belief = ReproductionRate(failures, runs).belief
         assert sum(share for _, share in belief) == pytest.approx(1)
-        assert sum(value * share for value, share in belief) == pytest.approx(Chance(failures, runs).mean, abs=0.01)
+        assert sum(value * share for value, share in belief) == pytest.approx(
+            ReproductionRate(failures, runs).mean, abs=0.01
+        )

@@ -19,9 +19,9 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Workers
-from opsieve.bisect.search.search import Answer
+from opsieve.bisect.search.search import TestResult
 from opsieve.bisect.sources.journal import Journal, case_digest
-from opsieve.bisect.sources.outcome import Sighting, answer
+from opsieve.bisect.sources.outcome import VersionOutcome, result_for
 from opsieve.bisect.sources.release_source import Releases, backend_of, releases_of
 from opsieve.bisect.sources.transitions import monotone, transitions
 from opsieve.bisect.sources.version_sequence import place_of
@@ -29,27 +29,29 @@ from opsieve.gen.case.case import Case, save
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import Program
 
-FINE, LOST = Sighting("fine", symptom="ok"), Sighting("untestable", symptom="environment")
-WRONG = Sighting("fails", "k1", "mismatch value", "value mismatch", "done")
-RAISES = Sighting("fails", "k2", "error run x", "error at run", "run")
-STOPS = Sighting("fails", "k3", "error compile y", "error at compile", "compile")
+FINE, LOST = VersionOutcome("good", symptom="ok"), VersionOutcome("skip", symptom="environment")
+WRONG = VersionOutcome("bad", "k1", "mismatch value", "value mismatch", "done")
+RAISES = VersionOutcome("bad", "k2", "error run x", "error at run", "run")
+STOPS = VersionOutcome("bad", "k3", "error compile y", "error at compile", "compile")
 
 
 @pytest.mark.parametrize(
     ("seen", "wanted", "expected"),
     [
-        (FINE, WRONG, Answer.GOOD),
-        (LOST, WRONG, Answer.UNTESTABLE),
-        (WRONG, WRONG, Answer.BAD),
-        (RAISES, WRONG, Answer.UNTESTABLE),  # it ends before a wrong result could be seen
-        (STOPS, RAISES, Answer.UNTESTABLE),
-        (WRONG, RAISES, Answer.GOOD),  # it got past the place of the error
-        (RAISES, STOPS, Answer.GOOD),
-        (STOPS, None, Answer.BAD),
+        (FINE, WRONG, TestResult.GOOD),
+        (LOST, WRONG, TestResult.SKIP),
+        (WRONG, WRONG, TestResult.BAD),
+        (RAISES, WRONG, TestResult.SKIP),  # it ends before a wrong result could be seen
+        (STOPS, RAISES, TestResult.SKIP),
+        (WRONG, RAISES, TestResult.GOOD),  # it got past the place of the error
+        (RAISES, STOPS, TestResult.GOOD),
+        (STOPS, None, TestResult.BAD),
     ],
 )
-def test_another_failure_is_never_bad(seen: Sighting, wanted: Sighting | None, expected: Answer) -> None:
-    assert answer(seen, wanted) is expected
+def test_another_failure_is_never_bad(
+    seen: VersionOutcome, wanted: VersionOutcome | None, expected: TestResult
+) -> None:
+    assert result_for(seen, wanted) is expected
 
 
 def test_every_change_is_told_once() -> None:
@@ -66,7 +68,7 @@ def test_every_change_is_told_once() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from([FINE, LOST, WRONG, RAISES, None]), max_size=20))
-def test_transitions_lead_from_one_to_the_next(row: list[Sighting | None]) -> None:
+def test_transitions_lead_from_one_to_the_next(row: list[VersionOutcome | None]) -> None:
     found = transitions([str(place) for place in range(len(row))], row)
     assert all(a.after == b.before and int(a.first_after) <= int(b.last_before) for a, b in itertools.pairwise(found))
     known = [item for item in row if item is not None and item is not LOST]
@@ -114,11 +116,11 @@ def test_a_killed_search_goes_on_where_it_was(tmp_path: Path) -> None:
         "import os, signal, sys\n"
         "from pathlib import Path\n"
         "from opsieve.bisect.sources.journal import Journal\n"
-        "from opsieve.bisect.sources.outcome import Sighting\n"
+        "from opsieve.bisect.sources.outcome import VersionOutcome\n"
         "journal = Journal(Path(sys.argv[1]), {})\n"
         "for turn in range(9):\n"
         "    if turn == 4: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    journal.put('1.0', Sighting('fine'), 0.1, turn)\n"
+        "    journal.put('1.0', VersionOutcome('good'), 0.1, turn)\n"
     )
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
     assert done.returncode == -signal.SIGKILL
@@ -237,4 +239,4 @@ def test_released_wheels(tmp_path: Path) -> None:
     assert [(t.kind, t.last_before, t.first_after) for t in transitions(versions, swept.seen)] == [
         ("regression", "1.19.2", "1.20.0")
     ]
-    assert swept.recalled == found.asked
+    assert swept.recalled == found.probed

@@ -17,7 +17,7 @@ from opsieve.gen.model.program import Program
 
 PLUGIN = """
 from contextlib import contextmanager
-from opsieve.bisect.sources.outcome import Sighting
+from opsieve.bisect.sources.outcome import VersionOutcome
 
 
 class Nightlies:
@@ -25,11 +25,11 @@ class Nightlies:
         self.versions = [f"2026-01-{day:02}" for day in range(1, 29)]
         self.first_bad = first_bad
 
-    def look(self, version):
+    def evaluate(self, version):
         if version == "2026-01-10":
-            return Sighting("untestable", symptom="no such nightly")
+            return VersionOutcome("skip", symptom="no such nightly")
         bad = version >= self.first_bad
-        return Sighting("fails", "key", "trait", "value mismatch", "done") if bad else Sighting("fine", symptom="ok")
+        return VersionOutcome("bad", "key", "trait", "value mismatch", "done") if bad else VersionOutcome("good", symptom="ok")
 
 
 @contextmanager

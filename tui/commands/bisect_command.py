@@ -16,7 +16,7 @@ PATH = click.Path(path_type=Path)
 @click.option("--good", help="A release, tag, date or commit that does not fail.")
 @click.option("--bad", help="One that fails.")
 @click.option("-t", "--target", default="", help="backend[:option,...] for the probes; by default the case's own.")
-@click.option("--sweep", is_flag=True, help="Look at every release and tell every change.")
+@click.option("--sweep", is_flag=True, help="Test every release and report every transition.")
 @click.option("--build", type=PATH, help="Commits: a script run in each work tree before the check.")
 @click.option(
     "--check",
@@ -32,14 +32,16 @@ PATH = click.Path(path_type=Path)
     help="After a release answer, go on between its tags in this repository (with --build or --check; else tell how).",
 )
 @click.option(
-    "--chance",
-    help="Probability that a failing version shows it in a run; auto: measured at the bad end (as it is when that is flaky).",
+    "--repro-rate",
+    "chance",
+    help="Probability that a bad version fails in one run; auto: estimate it at the bad end (default for flaky failures).",
 )
-@click.option("--confidence", default=0.99, show_default=True, help="Where a search for a chance below 1 may stop.")
+@click.option("--chance", "old_chance", hidden=True, help="The same, as it was called before.")
+@click.option("--confidence", default=0.99, show_default=True, help="Required confidence for flaky failures.")
 @click.option("-j", "--jobs", default=1, show_default=True, help="Versions tested at once.")
 @click.option("--inputs", type=PATH, help="Inputs: an .npz file, an ONNX data set, or a folder that holds one of them.")
 @click.option("--expected", type=PATH, help="Expected outputs: the same kinds.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the inputs that nobody gave.")
+@click.option("--seed", default=0, show_default=True, help="Random seed for inputs that were not supplied.")
 @click.option("--rtol", type=float, help="Relative tolerance of your own, for every element, in place of the policy.")
 @click.option("--atol", type=float, help="Absolute tolerance of your own, added to the relative one.")
 @click.option("--no-attribute", is_flag=True, help="Do not look for the guilty pass in the first bad release.")
@@ -58,12 +60,14 @@ def command(case: Path | None, **options: Any) -> int:
 
     if [options["package"], options["source"], options["repository"]].count(None) != 2:
         raise BadInput("name either --releases PACKAGE or --commits REPOSITORY (or --source NAME, for a plug-in)")
+    old = options.pop("old_chance")
+    options["chance"] = options["chance"] if old is None else old
     try:
         options["chance"] = options["chance"] if options["chance"] in (None, "auto") else float(options["chance"])
     except ValueError:
-        raise BadInput("--chance is a number, or auto") from None
+        raise BadInput("--repro-rate is a number, or auto") from None
     if isinstance(options["chance"], float) and not 0 < options["chance"] <= 1:
-        raise BadInput("--chance lies above 0 and at most at 1")
+        raise BadInput("--repro-rate lies above 0 and at most at 1")
     if not 0 < options["confidence"] < 1:
         raise BadInput("--confidence lies between 0 and 1")
     if not 1 <= options["jobs"] <= 64:

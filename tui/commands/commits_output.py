@@ -12,9 +12,9 @@ import click
 from opsieve.backends.compare import POLICY, Policy
 from opsieve.backends.registry import resolve
 from opsieve.bisect.culprit import keep_culprit
-from opsieve.bisect.search.search import foreseen
+from opsieve.bisect.search.search import expected_tests
 from opsieve.bisect.sources.case_check import CaseCheck
-from opsieve.bisect.sources.commit_source import Commits, Found
+from opsieve.bisect.sources.commit_source import CommitResult, Commits
 from opsieve.bisect.sources.journal import default_root
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.model.bad_input import BadInput
@@ -56,7 +56,9 @@ def bisect_commits(
             chance=options["chance"],
             confidence=options["confidence"],
             jobs=options["jobs"],
-            tell=lambda progress: say(f"{progress.candidates} commits left, about {progress.expected:.0f} probes"),
+            progressed=lambda progress: say(
+                f"{progress.candidates} commits left, about {progress.expected:.0f} probes"
+            ),
         )
         answer = _answer(found) | {"seconds": round(time.monotonic() - started, 2)}
     if source.wanted is not None and source.wanted.key:
@@ -94,11 +96,11 @@ def policy_of(options: dict[str, Any]) -> Policy:
 
 
 def say(sentence: str) -> None:
-    """Talk, on stderr, without control characters."""
+    """SearchProtocol, on stderr, without control characters."""
     click.echo(f"opsieve: {''.join(c if c.isprintable() else ' ' for c in sentence)}", err=True)
 
 
-def _answer(found: Found) -> dict[str, Any]:
+def _answer(found: CommitResult) -> dict[str, Any]:
     """The keys of docs/reference/cli.md."""
     one = found.culprits[0] if len(found.culprits) == 1 else None
     change = "regression" if found.direction.value == "regression" else "fix"
@@ -129,12 +131,12 @@ def _answer(found: Found) -> dict[str, Any]:
         "wrong_ends": [list(item) for item in found.wrong_ends],
         "commits": found.size,
         "seen": {sha: asdict(item) for sha, item in found.seen.items()},
-        "probes": found.asked + found.recalled,
+        "probes": found.probed + found.recalled,
         "recalled": found.recalled,
     }
 
 
-def _sentence(found: Found) -> str:
+def _sentence(found: CommitResult) -> str:
     sentences = [f"the end {sha[:12]} is {answer}, not what it was named for" for sha, answer in found.wrong_ends]
     if found.base:
         sentences.append(f"the ends lie on two branches: their merge base {found.base[:12]} is the good end")
@@ -152,7 +154,7 @@ def _sentence(found: Found) -> str:
     return "; ".join(sentences)
 
 
-def _lines(found: Found, answer: dict[str, Any]) -> list[str]:
+def _lines(found: CommitResult, answer: dict[str, Any]) -> list[str]:
     sentence = answer["answer"]
     lines = [sentence[:1].upper() + sentence[1:]]
     for commit in found.culprits[:20]:
@@ -170,7 +172,7 @@ def _lines(found: Found, answer: dict[str, Any]) -> list[str]:
 def _dry_run(source: Commits, chance: object, as_json: bool) -> int:
     plan = source.plan
     size = len(plan.between.commits)
-    most = foreseen(size, chance if isinstance(chance, float) else 1.0)
+    most = expected_tests(size, chance if isinstance(chance, float) else 1.0)
     known = sum(source.recall(sha) is not None for sha in (plan.row[plan.good], plan.row[plan.bad]))
     facts = {
         "commits": size,

@@ -16,12 +16,12 @@ from opsieve.backends.workers.observation_cache import Lab
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.culprit import keep_culprit
 from opsieve.bisect.passes.pass_source import attributable, blame_passes
-from opsieve.bisect.search.search import foreseen
+from opsieve.bisect.search.search import expected_tests
 from opsieve.bisect.sources.git_history import open_repository, tag_of
 from opsieve.bisect.sources.journal import Journal, case_digest, default_root
 from opsieve.bisect.sources.release_source import Releases, backend_of, releases_of
 from opsieve.bisect.sources.transitions import Transition, monotone, transitions
-from opsieve.bisect.sources.version_sequence import Row, Timeline, place_of
+from opsieve.bisect.sources.version_sequence import Timeline, VersionSequence, place_of
 from opsieve.bisect.sources.version_source import opener
 from opsieve.gen.case.case import Case
 from opsieve.gen.case.open_case import open_case
@@ -53,7 +53,7 @@ def bisect_releases(case: Path, package: str, good: str | None, bad: str | None,
         answer = _answer(timeline, package)
         if not options["no_attribute"] and answer["first_bad"]:
             answer |= _guilty(opened, source, answer["first_bad"], workers, policy)
-    answer |= {"probes": timeline.asked + timeline.recalled, "recalled": timeline.recalled}
+    answer |= {"probes": timeline.probed + timeline.recalled, "recalled": timeline.recalled}
     answer |= {"seconds": round(time.monotonic() - started, 2), "target": display(source.target)}
     goes_on = options["then_commits"] is not None and bool(answer["first_bad"])
     if goes_on:
@@ -83,13 +83,13 @@ def bisect_source(case: Path, source: str, good: str | None, bad: str | None, **
             raise BadInput(f"the source {shown(source)} has no versions")
         ends = place_of(good, versions, "--good"), place_of(bad, versions, "--bad")
         question = {"source": source, "case": case_digest(opened), "target": display(target), "fingerprints": VERSION}
-        row = Row(found.look, Journal(default_root(), question), name, say)
+        row = VersionSequence(found.evaluate, Journal(default_root(), question), name, say)
         if options["dry_run"]:
             return _dry_run(row, versions, ends, options)
         started = time.monotonic()
         timeline = _timeline(row, versions, ends, options)
     answer = _answer(timeline, source) | {"target": display(target)}
-    answer |= {"probes": timeline.asked + timeline.recalled, "recalled": timeline.recalled}
+    answer |= {"probes": timeline.probed + timeline.recalled, "recalled": timeline.recalled}
     answer |= {"seconds": round(time.monotonic() - started, 2)}
     keep_culprit(case, "releases", answer)
     _print(answer, options["as_json"])
@@ -106,13 +106,13 @@ def _then_commits(case: Path, answer: dict[str, Any], options: dict[str, Any]) -
 
 
 def _timeline(
-    source: Row, versions: list[str], ends: tuple[int | None, int | None], options: dict[str, Any]
+    source: VersionSequence, versions: list[str], ends: tuple[int | None, int | None], options: dict[str, Any]
 ) -> Timeline:
     """A search, or a sweep when one was asked for or the two ends do not differ."""
     if options["sweep"]:
         return source.sweep(versions, options["jobs"])
 
-    def tell(progress: Any) -> None:
+    def progressed(progress: Any) -> None:
         say(f"{progress.candidates} releases left, about {progress.expected:.0f} probes")
 
     found = source.search(
@@ -121,7 +121,7 @@ def _timeline(
         chance=options["chance"],
         confidence=options["confidence"],
         jobs=options["jobs"],
-        tell=tell,
+        progressed=progressed,
     )
     assert found.outcome is not None
     if found.outcome.ends.trouble in ("always", "never"):
@@ -136,7 +136,7 @@ def _answer(timeline: Timeline, package: str) -> dict[str, Any]:
     outcome = timeline.outcome
     wanted = timeline.wanted
     followed = [change for change in changes if change.kind != "symptom"]
-    if outcome is not None and outcome.finding is not None:
+    if outcome is not None and outcome.suspects is not None:
         first = [timeline.versions[place] for place in outcome.first]
         followed = [
             c for c in changes if c.first_after == first[-1] and c.last_before == timeline.versions[outcome.last_before]
@@ -179,8 +179,8 @@ def _appears(change: Transition, timeline: Timeline) -> bool:
 
 
 def _confidence(timeline: Timeline, changes: list[Transition]) -> float:
-    if timeline.outcome is not None and timeline.outcome.finding is not None:
-        return timeline.outcome.finding.confidence
+    if timeline.outcome is not None and timeline.outcome.suspects is not None:
+        return timeline.outcome.suspects.confidence
     return 1.0 if changes else 0.0
 
 
@@ -195,18 +195,18 @@ def _sentence(
     sentences = [f"the end {release} is not what it was named for" for release in wrong]
     if outcome is not None and outcome.ends.trouble == "untestable":
         sentences.append("no release could be tested")
-    if outcome is not None and outcome.finding is not None and not outcome.exact:
+    if outcome is not None and outcome.suspects is not None and not outcome.exact:
         names = ", ".join(timeline.versions[place] for place in outcome.first)
         sentences.append(f"one of {names}: those between cannot be tested")
     sentences += [f"first bad release {change.first_after} (last good {change.last_before})" for change in regressions]
     sentences += [f"first good release {change.first_after} (last bad {change.last_before})" for change in fixes]
     sentences += [f"from {change.first_after} on it fails otherwise: {change.after}" for change in turned]
     if not sentences:
-        testable = [item for item in timeline.seen if item is not None and item.state != "untestable"]
+        testable = [item for item in timeline.seen if item is not None and item.state != "skip"]
         sentences.append(
             "no release could be tested"
             if not testable
-            else f"{'it fails' if testable[0].state == 'fails' else 'it is fine'} in every release that can be tested"
+            else f"{'it fails' if testable[0].state == 'bad' else 'it is fine'} in every release that can be tested"
         )
     return "; ".join(sentences)
 
@@ -235,13 +235,15 @@ def _next(repository: Path, answer: dict[str, Any]) -> dict[str, str]:
     return {"repository": str(repository), "good": good, "bad": bad}
 
 
-def _dry_run(source: Row, versions: list[str], ends: tuple[int | None, int | None], options: dict[str, Any]) -> int:
+def _dry_run(
+    source: VersionSequence, versions: list[str], ends: tuple[int | None, int | None], options: dict[str, Any]
+) -> int:
     known = [version for version in versions if source.recall(version) is not None]
     good, bad = ends
     last = len(versions) - 1 if bad is None else bad
     first = versions if options["sweep"] else list(dict.fromkeys((versions[good or 0], versions[last])))
     chance = options["chance"] if isinstance(options["chance"], float) else 1.0
-    most = len(versions) if options["sweep"] else foreseen(len(versions) - 1, chance)
+    most = len(versions) if options["sweep"] else expected_tests(len(versions) - 1, chance)
     facts = {"versions": versions, "known": known, "first": first, "expected_probes": most}
     if options["as_json"]:
         click.echo(json.dumps(facts))
