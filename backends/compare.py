@@ -274,7 +274,7 @@ def _exact(name: str, got: Any, want: Any, bad: Any) -> Mismatch:
     away = scale = 0.0
     if got.dtype.kind not in "OUS" and want.dtype.kind not in "OUS":
         difference = np.abs(got.astype(np.float64) - want.astype(np.float64))
-        # Neighbours of 2**53 and above have one float64, so at least one is told.
+        # Neighbours of 2**53 and above have one float64, so at least one is seen.
         away, scale = max(float(difference.max()), 1.0), float(np.abs(want.astype(np.float64)).max())
         if difference.max():
             index = tuple(int(i) for i in np.unravel_index(int(np.argmax(difference)), bad.shape))

@@ -62,7 +62,7 @@ class Backend(Protocol):
         """What an exception means: `rejected`, `unsupported`, `environment`, `out-of-memory` or `error`."""
 
 
-class Hosted(Protocol):
+class RunsElsewhere(Protocol):
     """What a backend has besides when another compiler runs its result."""
 
     runs_on: (
@@ -70,10 +70,10 @@ class Hosted(Protocol):
     )
 
 
-class Lodger(Protocol):
+class SharesZygote(Protocol):
     """What a backend has besides when it needs no zygote of its own: what it imports is nearly what another one imports."""
 
-    lodges_with: str  # the backend whose zygote forks its workers; they call its `load` after the fork
+    shares_zygote_of: str  # the backend whose zygote forks its workers; they call its `load` after the fork
 
 
 class Traced(Protocol):

@@ -20,10 +20,10 @@ def write_observations(folder: Path, observations: Sequence[Observation]) -> Non
         place.mkdir(exist_ok=True)
         for number, observation in enumerate(observations):
             stem = f"{number:02d}-{re.sub(r'[^A-Za-z0-9._=-]', '_', observation.target)[:80]}"
-            told = {
+            record = {
                 name: value for name, value in asdict(observation).items() if name not in ("outputs", "log", "reached")
             }
-            (place / f"{stem}.json").write_text(json.dumps(told, indent=2) + "\n")
+            (place / f"{stem}.json").write_text(json.dumps(record, indent=2) + "\n")
             if observation.log:
                 (place / f"{stem}.log").write_text(observation.log)
     except OSError as error:

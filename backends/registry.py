@@ -83,7 +83,7 @@ def baseline(target: Target) -> Target | None:
 
 
 def runtime(target: Target) -> Target | None:
-    """The compiler that runs what the target makes of a program, None where the target runs it itself (`protocol.Hosted`)."""
+    """The compiler that runs what the target makes of a program, None where the target runs it itself (`protocol.RunsElsewhere`)."""
     if target.backend not in names():
         return None
     text = getattr(plugin(target.backend).backend, "runs_on", "")

@@ -19,7 +19,7 @@ from opsieve.backends.judge.judge import judge
 from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES
 from opsieve.backends.registry import display, resolve
 from opsieve.backends.target import Target
-from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.model.program import Program
@@ -65,7 +65,7 @@ def main() -> None:
     print(f"{len(tests)} data sets of the ONNX node tests\n")
     print(f"{'target':<28}" + "".join(f"{word:>13}" for word in ORDER) + f"{'seconds':>10}")
     with Workers(Limits(seconds=30.0)) as workers:
-        lab = Lab(workers)
+        lab = ObservationCache(workers)
         for target in targets:
             counts: Counter[str] = Counter()
             reasons: Counter[tuple[str, str]] = Counter()
@@ -73,8 +73,8 @@ def main() -> None:
             started = time.perf_counter()
             for first in range(0, len(tests), CHUNK):
                 chunk = tests[first : first + CHUNK]
-                foreseen = [test for _, test, _ in chunk]
-                lab.foresee([(target, foreseen), (FLOAT64, foreseen)])
+                tests = [test for _, test, _ in chunk]
+                lab.prefetch([(target, tests), (FLOAT64, tests)])
                 for name, test, wanted in chunk:
                     verdict = judge(
                         test.program, test.inputs, target, lab, expected=wanted, oracles=SECOND_ORACLES

@@ -21,7 +21,7 @@ import onnx
 
 from opsieve.backends.judge.oracles import FLOAT64
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.random_graph import Wish
@@ -62,7 +62,7 @@ def ended(case: Case, operator: str) -> Case:
     return Case(Program(onnx.shape_inference.infer_shapes(model).SerializeToString()), case.inputs)
 
 
-def naive(case: Case, lab: Lab) -> str:
+def naive(case: Case, lab: ObservationCache) -> str:
     """What one tolerance and no questions make of a test: a bug, or ""."""
     seen, right = (lab.observe(resolve(place), case.program, case.inputs) for place in (TARGET, FLOAT64))
     if seen.outputs is None:
@@ -96,7 +96,7 @@ def main() -> None:
                     break
                 numbers = range(first, min(first + CHUNK, options.programs))
                 cases = {number: program(options.seed * 1_000_000 + number) for number in numbers}
-                lab = Lab(workers)
+                lab = ObservationCache(workers)
                 done = do_tests(campaign, cases, lab)
                 store.record(campaign, done)
                 words.update(test.answers[TARGET][0] for test in done)

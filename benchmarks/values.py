@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from opsieve.backends.probing.value_search import Effort, Wanted, broken, exposed, search_values
+from opsieve.backends.probing.value_search import Effort, ValueSearchRequest, broken, exposed, search_values
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.analysis.input_ranges import Guesses, refilled, with_weights
@@ -99,14 +99,16 @@ def lost(program: Program, inputs: Mapping[str, Any], workers: Workers) -> bool:
 def measured(nodes: int, options: argparse.Namespace, workers: Workers) -> list[dict[str, Any]]:
     """A row for each method."""
     chosen = list(islice(programs(nodes, "search", workers), options.models))
-    bad = [Wanted(program, inputs, number) for number, (program, inputs, broke) in enumerate(chosen) if broke]
+    bad = [
+        ValueSearchRequest(program, inputs, number) for number, (program, inputs, broke) in enumerate(chosen) if broke
+    ]
     sound = len(chosen) - len(bad)
     rows: list[dict[str, Any]] = [{"method": "drawn", "nodes": nodes, "models": len(chosen), "sound": sound}]
     solved: dict[str, set[int]] = {}
     for name in options.methods.split(","):
         methods, gradient = METHODS[name]
         effort = Effort(True, options.iterations, methods, gradient)
-        list(search_values([Wanted(*chosen[0][:2], 0), *bad[:1]], workers, effort))  # torch is loaded once
+        list(search_values([ValueSearchRequest(*chosen[0][:2], 0), *bad[:1]], workers, effort))  # torch is loaded once
         start = seconds()
         found = list(search_values(bad, workers, effort))
         spent = seconds() - start

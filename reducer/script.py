@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from opsieve.backends.judge.judging_session import describe
 from opsieve.backends.registry import display
-from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.reducer.oracle.discover import Premise
@@ -46,7 +46,7 @@ def script(subject: Subject, premise: Premise, workers: Workers, texts: Printer)
 
     BadInput for a failure that no script shows.
     """
-    case, lab = Case(program(subject), subject.inputs), Lab(workers)
+    case, lab = Case(program(subject), subject.inputs), ObservationCache(workers)
     seen = lab.observe(premise.target, case.program, case.inputs)
     arbiter = () if premise.arbiter is None else (premise.arbiter,)
     oracles = arbiter if premise.named else (*ORACLES, *arbiter)

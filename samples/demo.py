@@ -25,7 +25,7 @@ from opsieve.backends.judge.oracles import SECOND_ORACLES
 from opsieve.backends.registry import names, resolve
 from opsieve.backends.target import Target
 from opsieve.backends.verdict import Verdict
-from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Unavailable
 from opsieve.gen.case.open_case import open_case
@@ -107,7 +107,7 @@ def replay(console: Console, workers: Workers, installed: dict[str, str]) -> lis
     """Judge each sample on the target that fails and on one that passes; sentences on what is not as documented."""
     console.print("[bold]Real failures[/bold], each judged where the bug is and where it is not.\n")
     table = Table("sample", "with the bug", "without it", "what goes wrong", box=None, pad_edge=False)
-    wrong, left, lab = [], [], Lab(workers)
+    wrong, left, lab = [], [], ObservationCache(workers)
     for folder, sample in samples():
         failing = resolve(sample["fails"])
         if failing.backend != "onnxruntime":

@@ -20,7 +20,7 @@ from opsieve.backends.judge.judge import judge
 from opsieve.backends.judge.oracles import SECOND_ORACLES
 from opsieve.backends.registry import display, resolve
 from opsieve.backends.target import Target
-from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Unavailable
 from opsieve.gen.case.open_case import open_case
@@ -41,7 +41,7 @@ def main() -> int:
     )
     wrong = 0
     with Workers(say=lambda sentence: print(sentence, file=sys.stderr)) as workers:
-        lab = Lab(workers)
+        lab = ObservationCache(workers)
         for folder, sample in samples():
             target = resolve(sample["fails"])
             try:
@@ -61,7 +61,7 @@ def main() -> int:
     return int(wrong > 0)
 
 
-def observe(folder: Path, sample: dict[str, str], target: Target, lab: Lab) -> dict[str, Any]:
+def observe(folder: Path, sample: dict[str, str], target: Target, lab: ObservationCache) -> dict[str, Any]:
     """One line: the target as the sample names it, the verdict, the observations without their outputs, the dtype of the wrong one."""
     case = open_case(folder)
     judged = judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=SECOND_ORACLES)

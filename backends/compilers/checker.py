@@ -22,7 +22,7 @@ class Checker:
     name = "checker"
     package = ""
     extra = ""
-    lodges_with = "reference"
+    shares_zygote_of = "reference"
     options: Mapping[str, tuple[str, ...]] = {"tell": ("verdict", "types")}
     main_option = ""
     baseline: Mapping[str, str] = {}
@@ -52,8 +52,8 @@ class Checker:
         if request.options["tell"] == "types":
             import numpy as np
 
-            told = np.frombuffer(inferred(request.model), np.uint8)
-            return lambda values: {"model": told}
+            types = np.frombuffer(inferred(request.model), np.uint8)
+            return lambda values: {"model": types}
         complaint = check(request.model)
         if complaint:
             raise InvalidModel(complaint)

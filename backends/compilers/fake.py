@@ -77,7 +77,7 @@ class BadFaults(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class NodeChain:
     """Nodes that match a path: where the last one stands (the number of its graph among `scopes`, its first output)."""
 
     scope: int
@@ -102,7 +102,7 @@ class Fault:
         source = _draws.setdefault(self.seed, random.Random(self.seed)) if self.seed else random.SystemRandom()
         return source.random() < self.probability
 
-    def act(self, chain: Chain | None, value: Any = None) -> Any:
+    def act(self, chain: NodeChain | None, value: Any = None) -> Any:
         """Misbehave at the end of `chain` (None: at the program as a whole); gives `value`, altered by a value fault."""
         if self.kind in VALUE_FAULTS:
             return altered(self.kind, value)
@@ -112,7 +112,7 @@ class Fault:
         misbehave(self.kind)
         return value
 
-    def message(self, chain: Chain | None) -> str:
+    def message(self, chain: NodeChain | None) -> str:
         """Worded as compilers do: a place in a source file that is the fault's own, the operators, and nodes by name."""
         text = "&".join(">".join(path) for path in self.paths)
         place = f"{PLACES[self.stage]}:{zlib.crc32(f'{self.kind} {text}'.encode()) % 900 + 40}"
@@ -235,9 +235,9 @@ def parse(text: str, seed: str) -> list[Fault]:
     return faults
 
 
-def matches(graph: Any, fault: Fault) -> list[Chain] | None:
+def matches(graph: Any, fault: Fault) -> list[NodeChain] | None:
     """The chains along the fault's last path, one for each node that ends it; None without a match, [] for `*`."""
-    found: list[Chain] = []
+    found: list[NodeChain] = []
     for path in fault.paths:
         found = [chain for place, scope in enumerate(scopes(graph, {})) for chain in along(path, place, *scope)]
         if not found:
@@ -257,7 +257,7 @@ def scopes(graph: Any, outer: dict[str, Any]) -> Iterator[tuple[Any, dict[str, A
                 yield from scopes(body, producers)
 
 
-def along(path: tuple[str, ...], place: int, graph: Any, producers: dict[str, Any]) -> Iterator[Chain]:
+def along(path: tuple[str, ...], place: int, graph: Any, producers: dict[str, Any]) -> Iterator[NodeChain]:
     """A chain for each node of `graph`, the scope number `place`, that ends the path."""
     dead: set[tuple[int, str]] = set()
 
@@ -279,10 +279,12 @@ def along(path: tuple[str, ...], place: int, graph: Any, producers: dict[str, An
         chain = before(len(path) - 2, node) if node.op_type == path[-1] else None
         output = next(filter(None, node.output), "")
         if chain is not None and output:
-            yield Chain(place, output, tuple((item.op_type, item.name or item.output[0]) for item in (*chain, node)))
+            yield NodeChain(
+                place, output, tuple((item.op_type, item.name or item.output[0]) for item in (*chain, node))
+            )
 
 
-def plant(model: Any, planted: list[tuple[Fault, Chain]]) -> None:
+def plant(model: Any, planted: list[tuple[Fault, NodeChain]]) -> None:
     """Put a node of our own behind the last node of each chain; it takes over the name of that node's first output."""
     from onnx import helper
 
@@ -310,7 +312,7 @@ def plant(model: Any, planted: list[tuple[Fault, Chain]]) -> None:
             graph.node.extend(nodes)
 
 
-def planted_operator(planted: list[tuple[Fault, Chain]]) -> Any:
+def planted_operator(planted: list[tuple[Fault, NodeChain]]) -> Any:
     """The implementation of a planted node: the identity, unless its fault strikes."""
     from onnx.reference.op_run import OpRun
 

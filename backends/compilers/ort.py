@@ -152,7 +152,7 @@ class Onnxruntime:
             refuse_unknown(ort, disabled)
             extra["disabled_optimizers"] = disabled
         if trace:
-            tell_passes(end=False)
+            report_passes(end=False)
         request.stage("compile")
         try:
             session = open_session(ort, request.model, options, extra)
@@ -162,7 +162,7 @@ class Onnxruntime:
             raise
         finally:
             if trace:
-                tell_passes(end=True)
+                report_passes(end=True)
         outputs = session.get_outputs()
         inputs = {item.name: item.type for item in session.get_inputs()}
         names = [item.name for item in outputs]
@@ -246,7 +246,7 @@ def refuse_unknown(ort: Any, names: List[str]) -> None:
             raise ValueError("onnxruntime has no optimizer %r" % name[:80])
 
 
-def tell_passes(end: bool) -> None:
+def report_passes(end: bool) -> None:
     """Before a session: lines `opsieve pass ran NAME` for all that can be disabled, `opsieve pass host NAME` for the hosts.
 
     At its `end`, which passes acted, as `opsieve pass acted NAME`, in place of the verbose log, which can be long. The log is of

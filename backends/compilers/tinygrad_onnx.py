@@ -97,7 +97,7 @@ class TinygradOnnx:
         return metadata.version(self.package)
 
     def prepare(self, request: "Request") -> "Run":
-        """Parse the model and build the lazy graph of it once, so that what the front end refuses is told as `compile`."""
+        """Parse the model and build the lazy graph of it once, so that what the front end refuses counts as `compile`."""
         import onnx
         from tinygrad import Tensor
         from tinygrad.helpers import Context

@@ -93,7 +93,7 @@ class TractCpu:
     environment: Mapping[str, str] = {"RUST_BACKTRACE": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     lacks: Tuple[str, ...] = (
         "strings, sequences, optionals; bfloat16, float8 and 4-bit values that are fed or read",
-        "models whose shapes cannot be told before they run",
+        "models whose shapes are not known before they run",
     )
 
     def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:

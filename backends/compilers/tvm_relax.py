@@ -224,7 +224,7 @@ def watch(tvm: Any, disabled: List[str], trace: bool) -> Any:
     counts: Dict[str, int] = {}
     open_: List[Any] = []  # the passes under way, outermost first: the module before each, and whether others ran in it
 
-    def tell(what: str, name: str) -> None:
+    def report(what: str, name: str) -> None:
         sys.stderr.write("opsieve pass %s %s\n" % (what, name))
         sys.stderr.flush()
 
@@ -243,15 +243,15 @@ def watch(tvm: Any, disabled: List[str], trace: bool) -> Any:
                 if open_:
                     open_[-1][1] = True
                 open_.append([module, False])
-                tell("ran", str(info.name))
+                report("ran", str(info.name))
 
         def run_after_pass(self, module: Any, info: Any) -> None:
             if trace:
                 before, is_host = open_.pop()
                 if is_host:
-                    tell("host", str(info.name))
+                    report("host", str(info.name))
                 elif not structural_equal(before, module):
-                    tell("acted", str(info.name))
+                    report("acted", str(info.name))
 
     return Watcher()
 

@@ -4,7 +4,7 @@ Of every declared operator, form and first dtype instances are drawn until no ne
 are run. A signature is the operator, its form, the dtypes of its inputs, and attributes that choose another kernel. One whose instances
 are refused as unsupported is not generated; where that depends on the rank of the first input alone, those ranks are not. A signature that was
 never drawn is allowed, unless others of the same operator and form were refused. One that the compiler has, but fails at or gives
-another shape for than declared, is broken: a bug, told apart, and left out by `sound` for who wants programs that run. Answers are kept in a
+another shape for than declared, is broken: a bug, kept apart, and left out by `sound` for who wants programs that run. Answers are kept in a
 file for each target, version and state of the declarations, line by line, so that a probe that was interrupted goes on.
 """
 
@@ -84,31 +84,31 @@ def signature(operator: Operator, ins: Sequence[Tensor | None], attrs: Attribute
         dtypes = [dtype for place, dtype in enumerate(dtypes) if not place or dtype != dtypes[place - 1]]
     elif len(dtypes) > 3:  # many of which are left out, in many ways
         dtypes = [dtype for dtype in dtypes if dtype != "-"]
-    told = f"{qualified(operator)} {had.since if had else 0} {','.join(dtypes)}"
+    key = f"{qualified(operator)} {had.since if had else 0} {','.join(dtypes)}"
     for name in _WAYS:
         if name in attrs:
-            told += f" {name}={attrs[name]}"
+            key += f" {name}={attrs[name]}"
     if "dilations" in attrs and max(attrs["dilations"]) > 1:
-        told += " dilated"
+        key += " dilated"
     if "output_padding" in attrs:
         extra = attrs["output_padding"]
         if any(pad >= stride for pad, stride in zip(extra, attrs.get("strides") or [1] * len(extra), strict=True)):
-            told += " padded-beyond-stride"  # where dilations allow it
+            key += " padded-beyond-stride"  # where dilations allow it
     if operator.name == "SequenceMap":  # a function, into which those of its body are inlined in turn
-        told += f" body={attrs['body'].nodes[-1].op}"
-    return told
+        key += f" body={attrs['body'].nodes[-1].op}"
+    return key
 
 
-def kin(told: str) -> str:
+def kin(key: str) -> str:
     """What signatures share of which one is broken and the others are likely to be: `Resize 19 int8 mode=cubic`.
 
     Where an attribute chooses the kernel that is all but the dtypes of further inputs, and where it hangs on sizes all but the dtypes;
     else it is all of it.
     """
-    name, since, dtypes, *ways = told.split(" ")
+    name, since, dtypes, *ways = key.split(" ")
     if _CHOOSY in ways:
         dtypes = "*"
-    return " ".join((name, since, dtypes.partition(",")[0], *ways)) if ways else told
+    return " ".join((name, since, dtypes.partition(",")[0], *ways)) if ways else key
 
 
 def probes(
@@ -162,14 +162,14 @@ class Support:
 
     def allows(self, operator: Operator, ins: Sequence[Tensor | None], attrs: Attributes, opset: int) -> bool:
         """Whether an instance is worth a test."""
-        told = signature(operator, ins, attrs, opset)
-        if self.sound and kin(told) in self.broken:
+        key = signature(operator, ins, attrs, opset)
+        if self.sound and kin(key) in self.broken:
             return False
-        if told in self.known:
-            return told not in self.reasons and (not self.by_rank or (told, _rank(ins)) not in self.by_rank)
-        if self.dtypes is not None and not _plain((*told.split(" ", 3), "", "")[2].partition(",")[0]) <= self.dtypes:
+        if key in self.known:
+            return key not in self.reasons and (not self.by_rank or (key, _rank(ins)) not in self.by_rank)
+        if self.dtypes is not None and not _plain((*key.split(" ", 3), "", "")[2].partition(",")[0]) <= self.dtypes:
             return False
-        return _beginning(told) not in self.doubtful
+        return _beginning(key) not in self.doubtful
 
 
 def both(supports: Sequence[Support]) -> Supports | None:
@@ -182,12 +182,12 @@ def both(supports: Sequence[Support]) -> Supports | None:
     return Support(
         " and ".join(support.target for support in supports),
         "",
-        {told: reason for support in supports for told, reason in support.reasons.items()},
-        {told: reason for support in supports for told, reason in support.by_rank.items()},
+        {key: reason for support in supports for key, reason in support.reasons.items()},
+        {key: reason for support in supports for key, reason in support.by_rank.items()},
         frozenset.intersection(*(support.known for support in supports)),
         frozenset().union(*(support.doubtful for support in supports)),
         frozenset.intersection(*limits) if limits else None,
-        {told: reason for support in supports if support.sound for told, reason in support.broken.items()},
+        {key: reason for support in supports if support.sound for key, reason in support.broken.items()},
         any(support.sound for support in supports),
     ).allows
 
@@ -223,11 +223,11 @@ def tables(supports: Sequence[Support]) -> str:
 def explained(support: Support) -> list[str]:
     """Why operators are dropped, or what is broken: a line for each operator, form and reason, with the dtypes that it is about."""
     of_reason: dict[tuple[str, str], list[str]] = defaultdict(list)
-    refused = [(told, "", reason) for told, reason in support.reasons.items()]
-    refused += [(told, f" of rank {rank}", reason) for (told, rank), reason in support.by_rank.items()]
-    refused += [(told, "", f"broken: {reason}") for told, reason in support.broken.items()]
-    for told, rank, reason in refused:
-        name, since, rest = (*told.split(" ", 2), "")[:3]
+    refused = [(key, "", reason) for key, reason in support.reasons.items()]
+    refused += [(key, f" of rank {rank}", reason) for (key, rank), reason in support.by_rank.items()]
+    refused += [(key, "", f"broken: {reason}") for key, reason in support.broken.items()]
+    for key, rank, reason in refused:
+        name, since, rest = (*key.split(" ", 2), "")[:3]
         plain = re.sub(r"(?<=name )'[^']{0,80}'|\b[nvcx]\d++", "...", " ".join(reason.split()))
         of_reason[f"{name}-{since}", plain[:200]].append((rest or "no inputs") + rank)
     lines = []
@@ -237,9 +237,9 @@ def explained(support: Support) -> list[str]:
     return lines
 
 
-def _beginning(told: str) -> str:
+def _beginning(key: str) -> str:
     """The operator and form of a signature."""
-    return " ".join(told.split(" ", 2)[:2])
+    return " ".join(key.split(" ", 2)[:2])
 
 
 def _plain(dtype: str) -> frozenset[str]:
@@ -283,8 +283,8 @@ class Prober:
             made = [(probe, *instance) for probe in chunk for instance in _instances(probe, 1 if self.slow else _RUNS)]
             answers = self._workers.observe_many(self.target, [test for *_, test in made])
             lines = [
-                _Line(probe.name, told, rank, *_ending(test, answer))
-                for (probe, told, rank, test), answer in zip(made, answers, strict=True)
+                _Line(probe.name, key, rank, *_ending(test, answer))
+                for (probe, key, rank, test), answer in zip(made, answers, strict=True)
             ]
             lines += [_Line(probe.name, "", 0, "done", "") for probe in chunk]
             _append(self._path, lines)
@@ -302,23 +302,23 @@ class Prober:
         refused: dict[str, str] = {}
         by_rank: dict[tuple[str, int], str] = {}
         broken: dict[str, str] = {}
-        for told, lines in outcomes.items():
+        for key, lines in outcomes.items():
             wrong = [line for line in lines if line.outcome in _BROKEN]
             if wrong:
-                broken.setdefault(kin(told), wrong[0].message)
+                broken.setdefault(kin(key), wrong[0].message)
             bad = [line for line in lines if line.outcome in _REFUSED]
             good = {line.rank for line in lines if line.outcome not in _REFUSED}
-            if bad and ("=" in told or not good - {line.rank for line in bad}):
-                refused[told] = bad[0].message
+            if bad and ("=" in key or not good - {line.rank for line in bad}):
+                refused[key] = bad[0].message
             else:
-                by_rank |= {(told, line.rank): line.message for line in bad}
+                by_rank |= {(key, line.rank): line.message for line in bad}
         return Support(
             display(self.target),
             self.version,
             refused,
             by_rank,
             frozenset(outcomes),
-            frozenset(map(_beginning, (*refused, *(told for told, _ in by_rank)))),
+            frozenset(map(_beginning, (*refused, *(key for key, _ in by_rank)))),
             _COMMON if self.slow else None,
             broken,
         )
@@ -350,16 +350,16 @@ def _instances(probe: Probe, runs: int = _RUNS) -> Iterator[tuple[str, int, Test
         if sketch is None or (idle == _PATIENCE and not windows):
             return
         node = sketch.nodes[-1]
-        told, rank = signature(operator, node.ins, node.attrs, probe.opset), _rank(node.ins)
-        idle = idle + 1 if told in met else 0
-        ranks = met.setdefault(told, [])
-        if len(ranks) >= runs and not (_CHOOSY in told and len(ranks) < most):
+        key, rank = signature(operator, node.ins, node.attrs, probe.opset), _rank(node.ins)
+        idle = idle + 1 if key in met else 0
+        ranks = met.setdefault(key, [])
+        if len(ranks) >= runs and not (_CHOOSY in key and len(ranks) < most):
             continue
-        if rank in ranks and _CHOOSY not in told:
+        if rank in ranks and _CHOOSY not in key:
             continue
         ranks.append(rank)
         made = case(sketch, Wish(), "probe", seed)
-        yield told, rank, Test(made.program, made.inputs)
+        yield key, rank, Test(made.program, made.inputs)
 
 
 def _default_folder() -> Path:

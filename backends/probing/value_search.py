@@ -16,7 +16,7 @@ import onnx
 
 from opsieve.backends.observation import Observation
 from opsieve.backends.target import Target
-from opsieve.backends.workers.inference import INFERRING, with_told
+from opsieve.backends.workers.inference import INFERRING, with_inferred_types
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.analysis.input_ranges import Guesses, refilled, repaired, unreached, with_weights
 from opsieve.gen.analysis.typed_graph import outline
@@ -48,7 +48,7 @@ class Effort:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundValues:
     """A program (with other weights, where those were allowed) and inputs.
 
     `how` they were found is `given` (as they were), `repaired`, `gradient` or `guessed`. Else they are those given, with `none`, and
@@ -63,7 +63,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ValueSearchRequest:
     """What values are to be found for: the search begins with those given and draws by the seed."""
 
     program: Program
@@ -71,7 +71,9 @@ class Wanted:
     seed: int
 
 
-def search_values(wanted: Sequence[Wanted], workers: Workers, effort: Effort | None = None) -> Iterator[Found]:
+def search_values(
+    wanted: Sequence[ValueSearchRequest], workers: Workers, effort: Effort | None = None
+) -> Iterator[FoundValues]:
     """For each program, in order, values under which nothing in it is NaN or infinite, or those given.
 
     Equal arguments give equal values. Without torch the gradient search is left out.
@@ -114,8 +116,8 @@ def first_broken(program: Program, inputs: Mapping[str, Any], workers: Workers) 
     return met if met is None or met == "" else str(met.op_type)
 
 
-def _searching(wanted: Wanted, effort: Effort) -> Generator[Question, Observation, Found]:
-    given = Found(wanted.program, dict(wanted.inputs), "given")
+def _searching(wanted: ValueSearchRequest, effort: Effort) -> Generator[Question, Observation, FoundValues]:
+    given = FoundValues(wanted.program, dict(wanted.inputs), "given")
     met = yield from _checked(given.program, given.inputs)
     if met == "":
         return given
@@ -136,7 +138,7 @@ def _searching(wanted: Wanted, effort: Effort) -> Generator[Question, Observatio
                 met = met_again
                 starts.append((moved, changed))
     if met is None:
-        return lost  # nobody runs it: no values can be told from others
+        return lost  # nobody runs it: no values can be distinguished
     for start, typed in starts if "gradient" in effort.methods else ():
         searched = yield from _gradient(start, typed, wanted.seed, effort)
         if searched is not None and (yield from _checked(searched.program, searched.inputs)) == "":
@@ -150,8 +152,8 @@ def _searching(wanted: Wanted, effort: Effort) -> Generator[Question, Observatio
 
 
 def _guessing(
-    best: Found, model: onnx.ModelProto, broken_: str, guesses: Guesses, seed: int
-) -> Generator[Question, Observation, Found | None]:
+    best: FoundValues, model: onnx.ModelProto, broken_: str, guesses: Guesses, seed: int
+) -> Generator[Question, Observation, FoundValues | None]:
     """Leaves that reach the first offending node are drawn anew; what does not offend earlier is what the next guess changes."""
     place = guesses.place(broken_)
     for number in range(GUESSES if place >= 0 else 0):
@@ -181,8 +183,8 @@ def _checked(
 
 
 def _gradient(
-    start: Found, model: onnx.ModelProto, seed: int, effort: Effort
-) -> Generator[Question, Observation, Found | None]:
+    start: FoundValues, model: onnx.ModelProto, seed: int, effort: Effort
+) -> Generator[Question, Observation, FoundValues | None]:
     """What the gradient search finds, unchecked; None where it finds nothing, lacks an operator, or torch is not there."""
     weights = "on" if effort.weights else "off"
     target = Target.parse(f"value-search:weights={weights},iterations={effort.iterations}{effort.gradient}")
@@ -192,7 +194,7 @@ def _gradient(
         return None
     values = {name: answer.outputs.get(name, value) for name, value in start.inputs.items()}
     changed = {name: value for name, value in answer.outputs.items() if name not in start.inputs}
-    return Found(_weighted(start.program, changed), values, "gradient")
+    return FoundValues(_weighted(start.program, changed), values, "gradient")
 
 
 def _concrete(program: Program, inputs: Mapping[str, Any]) -> Generator[Question, Observation, onnx.ModelProto]:
@@ -213,15 +215,15 @@ def _concrete(program: Program, inputs: Mapping[str, Any]) -> Generator[Question
         return model
     bound = _written(model, program)
     answer = yield INFERRING, Test(bound, {}, as_is=True)
-    return with_told(bound, answer)[0]
+    return with_inferred_types(bound, answer)[0]
 
 
 def _drawn(
-    start: Found, model: onnx.ModelProto, ranges: Mapping[str, Bounds], seed: int, how: str
-) -> tuple[Found, onnx.ModelProto]:
-    """Values drawn from ranges in place of those of `start`, and its model (the program with all types told) with them."""
+    start: FoundValues, model: onnx.ModelProto, ranges: Mapping[str, Bounds], seed: int, how: str
+) -> tuple[FoundValues, onnx.ModelProto]:
+    """Values drawn from ranges in place of those of `start`, and its model (the program with all types known) with them."""
     inputs, weights = refilled(model, start.inputs, ranges, seed)
-    return Found(_weighted(start.program, weights), inputs, how), with_weights(model, weights)
+    return FoundValues(_weighted(start.program, weights), inputs, how), with_weights(model, weights)
 
 
 def _weighted(program: Program, weights: Mapping[str, Any]) -> Program:

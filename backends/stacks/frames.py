@@ -42,7 +42,7 @@ _CHAIN = (
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """One exception of a chain as a traceback tells it: its qualified class, its message and its own frames, innermost last."""
+    """One exception of a chain as a traceback shows it: its qualified class, its message and its own frames, innermost last."""
 
     exception: str
     message: str
@@ -53,7 +53,7 @@ def chained(blocks: Sequence[Raised]) -> tuple[Frame, ...]:
     """The frames of a Python traceback, TVM's mixed ones included, as one stack; `blocks` is what `read_tracebacks` reads.
 
     Of a chain of exceptions the frames of the last come first and those of the root cause last, so the innermost frame is where
-    it all began; the frame in which one exception became the next is told once. Of an exception group the first member counts.
+    it all began; the frame in which one exception became the next is listed once. Of an exception group the first member counts.
     """
     frames: list[Frame] = []
     for block in reversed(blocks):
@@ -94,12 +94,12 @@ def _begin(blocks: "list[_Block]", line: str, at: int) -> None:
     if current is not None and current.member:
         current.go_on(before)
         return
-    told = _RAISED.fullmatch(before.strip())
-    if told is not None and current is not None and current.state == "frames":
+    raised = _RAISED.fullmatch(before.strip())
+    if raised is not None and current is not None and current.state == "frames":
         current.name(line[:at].strip())
         current.go_on("")
         return
-    prefix = "" if before.strip() and told is not None else before
+    prefix = "" if before.strip() and raised is not None else before
     blocks.append(_Block(prefix.replace("+", "|"), grouped=_GROUP in line))
 
 

@@ -6,9 +6,9 @@ Python 3.8 and newer, so that it can serve releases that are years old in enviro
 The zygote imports the compiler, says `ready` on its control socket and from then on only forks, reaps and cleans up; it runs
 no kernel and starts no thread, for a fork of a process whose threads have run can hang. A worker gets a socket on which it
 serves frames of tests (`wire.py`), a memory file for all that is printed, a small memory file in which it notes the test and
-stage it is in (read by the main process when it died), and a pipe over which the zygote tells how it ended.
+stage it is in (read by the main process when it died), and a pipe over which the zygote reports how it ended.
 
-For releases there is a step more: a *nursery* is a zygote that imports no compiler, only what all releases of a backend share
+For releases there is a step more: a *template process* is a zygote that imports no compiler, only what all releases of a backend share
 (numpy, above all), and forks zygotes, each of which puts the folder of its release on its path and imports the compiler there.
 
 Every process here ends with the main process: the zygote sees its control socket close, kills the workers' process groups,
@@ -51,7 +51,7 @@ def load_module(name: str, path: str) -> Any:
     return module
 
 
-class Request:
+class TestRequest:
     """What `opsieve.backends.protocol.Request` describes."""
 
     def __init__(self, model: bytes, options: Dict[str, str], inputs: Dict[str, Any], stage: Callable[[str], None]):
@@ -76,7 +76,9 @@ def describe(error: BaseException) -> Dict[str, Any]:
         trace = trace.tb_next
     frames: List[List[Any]] = []
     for walk in [trace] + causes(error):
-        if walk is not None and frames and frames[-1][:2] == place(walk)[:2]:  # where one became the next is told once
+        if (
+            walk is not None and frames and frames[-1][:2] == place(walk)[:2]
+        ):  # where one became the next is listed once
             frames.pop()
         while walk is not None:
             frames.append(place(walk))
@@ -114,7 +116,7 @@ def causes(error: BaseException) -> List[Any]:
     return found
 
 
-class Worker:
+class TestServer:
     """One forked process that serves tests until its socket closes."""
 
     def __init__(
@@ -164,7 +166,7 @@ class Worker:
         if self.tracer is not None and test.get("again"):  # all that this test reaches is wanted, not only what is new
             self.tracer.begin_again()
         since_note = self.tracer.position if self.tracer is not None else 0
-        request = Request(bytes(body[:size]), test["options"], {}, stage)
+        request = TestRequest(bytes(body[:size]), test["options"], {}, stage)
         reply: Dict[str, Any] = {"ok": True, "seconds": seconds}
         try:
             stage("import")
@@ -224,8 +226,8 @@ class Worker:
         return data.decode("utf-8", "replace")
 
 
-class Zygote:
-    """The process that forks workers, reaps them and tells how they ended."""
+class ForkServer:
+    """The process that forks workers, reaps them and reports how they ended."""
 
     def __init__(self, config: Dict[str, Any]):
         self.config = config
@@ -240,14 +242,14 @@ class Zygote:
         self.pid = os.getpid()  # a forked child finds its parent's here
 
     def start(self) -> None:
-        """Import the compiler and say so; on failure tell why and end. A nursery leaves the compiler to its zygotes."""
+        """Import the compiler and say so; on failure report why and end. A template process leaves the compiler to its zygotes."""
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         sys.path[:0] = self.config["path"]
         try:
             if self.backend is None:
                 self.wire = load_module("opsieve_wire", self.config["wire"])
                 self.backend = getattr(load_module("opsieve_backend", self.config["backend"]), self.config["attribute"])
-            version = "" if self.config["nursery"] else self.backend.load()
+            version = "" if self.config["template"] else self.backend.load()
         except BaseException as error:  # noqa: BLE001 -- an import may raise anything, SystemExit too
             self.control.send(json.dumps(dict(describe(error), ready=False)).encode()[:100_000])
             sys.exit(1)
@@ -279,7 +281,7 @@ class Zygote:
                 if "trace" in request:
                     self.trace(request["trace"], list(fds))
                 else:
-                    (self.fork_zygote if self.config["nursery"] else self.fork)(request, list(fds))
+                    (self.fork_zygote if self.config["template"] else self.fork)(request, list(fds))
 
     def trace(self, wanted: Dict[str, Any], fds: List[int]) -> None:
         """Plant probes in what is loaded, for all workers forked from now on; how many, or why none, is the answer."""
@@ -296,7 +298,7 @@ class Zygote:
         self.control.send(json.dumps(answer).encode())
 
     def fork_zygote(self, config: Dict[str, Any], fds: List[int]) -> None:
-        """Fork a zygote; the nursery tells its pid, and how it ended, as a zygote does of its workers."""
+        """Fork a zygote; the template process reports its pid, and how it ended, as a zygote does of its workers."""
         control, log, status = fds
         pid = os.fork()
         if pid == 0:
@@ -312,17 +314,17 @@ class Zygote:
         os.write(status, b'{"pid": %d}\n' % pid)
 
     def become_zygote(self, config: Dict[str, Any], log: int, status: int) -> None:
-        """In the forked child: let go of what is the nursery's, import the compiler and serve."""
+        """In the forked child: let go of what is the template process's, import the compiler and serve."""
         self.leave(status)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        heir = Zygote(config)
-        heir.wire, heir.backend = self.wire, self.backend
+        zygote = ForkServer(config)
+        zygote.wire, zygote.backend = self.wire, self.backend
         try:
-            heir.start()
-            heir.serve()
+            zygote.start()
+            zygote.serve()
         finally:
-            heir.end()
+            zygote.end()
 
     def leave(self, status: int) -> None:
         """In a forked child: a session of its own, no signal handlers and no descriptors of the parent, and its fate."""
@@ -379,14 +381,14 @@ class Zygote:
             ctypes.CDLL(self.config["shim"]).opsieve_install(log)
         faulthandler.register(signal.SIGUSR1, log, all_threads=True)
         backend = self.backend
-        if "guest" in limits:
-            file, attribute = limits["guest"]
-            backend = getattr(load_module("opsieve_guest", file), attribute)
+        if "plugin" in limits:
+            file, attribute = limits["plugin"]
+            backend = getattr(load_module("opsieve_plugin", file), attribute)
             backend.load()
-        Worker(self.wire, backend, socket.socket(fileno=data), log, state, limits, self.tracer).serve()
+        TestServer(self.wire, backend, socket.socket(fileno=data), log, state, limits, self.tracer).serve()
 
     def reap(self) -> None:
-        """Collect every child that has ended; a worker's end is told with its exit status and resident peak."""
+        """Collect every child that has ended; a worker's end is reported with its exit status and resident peak."""
         ended = False
         while True:
             try:
@@ -460,7 +462,7 @@ def children() -> List[int]:
 
 
 if __name__ == "__main__":
-    zygote = Zygote(json.loads(sys.argv[1]))
+    zygote = ForkServer(json.loads(sys.argv[1]))
     try:
         zygote.start()
         zygote.serve()

@@ -25,14 +25,14 @@ def typed(workers: Workers, programs: Sequence[Program]) -> Iterator[tuple[onnx.
         if not lacks_types(program.proto):
             yield program.proto, ""
             continue
-        yield with_told(program, next(answers))
+        yield with_inferred_types(program, next(answers))
 
 
-def with_told(program: Program, answer: Observation) -> tuple[onnx.ModelProto, str]:
-    """The model with the types that a worker's answer to INFERRING tells, or the model itself and why there are none."""
+def with_inferred_types(program: Program, answer: Observation) -> tuple[onnx.ModelProto, str]:
+    """The model with the types that a worker's answer to INFERRING holds, or the model itself and why there are none."""
     if answer.outputs is None:
         return program.proto, answer.message or answer.outcome
-    told = decode(onnx.ModelProto(), answer.outputs["model"].tobytes())
-    if told is None:
+    annotated = decode(onnx.ModelProto(), answer.outputs["model"].tobytes())
+    if annotated is None:
         return program.proto, "the worker's answer is damaged"
-    return with_types(program.proto, told), ""
+    return with_types(program.proto, annotated), ""

@@ -1,4 +1,4 @@
-"""Where judging asks its questions: observations from workers, each asked once, and many at a time when they are foreseen."""
+"""Where judging asks its questions: observations from workers, each asked once, and many at a time when they are known beforehand."""
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,8 +11,8 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.model.program import Program
 
 
-class Lab:
-    """Observations with memory. `foresee` asks for many in batches; `observe` answers from memory where it can.
+class ObservationCache:
+    """Observations with memory. `prefetch` asks for many in batches; `observe` looks into memory where it can.
 
     A `fresh` or repeated question is always asked anew. Memory is by program and inputs object: `forget` empties it
     between groups of models.
@@ -23,16 +23,16 @@ class Lab:
         self._known: dict[tuple[Target, Program, int], Observation] = {}
         self._kept: list[Test] = []  # keeps the inputs alive whose identity is a key
 
-    def foresee(self, wanted: Iterable[tuple[Target, Sequence[Test]]]) -> None:
+    def prefetch(self, wanted: Iterable[tuple[Target, Sequence[Test]]]) -> None:
         """Ask all these questions now, two targets at a time."""
 
-        def ask(item: tuple[Target, Sequence[Test]]) -> None:
+        def observe(item: tuple[Target, Sequence[Test]]) -> None:
             target, tests = resolve(item[0]), list(item[1])
-            for test, answer in zip(tests, self.workers.observe_many(target, tests), strict=True):
-                self._remember(target, test, answer)
+            for test, observation in zip(tests, self.workers.observe_many(target, tests), strict=True):
+                self._remember(target, test, observation)
 
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(ask, wanted))
+            list(pool.map(observe, wanted))
 
     def observe(
         self, target: Target, program: Program, inputs: dict[str, Any], *, fresh: bool = False, repeat: int = 0
@@ -42,20 +42,20 @@ class Lab:
         key = (target, program, id(inputs))
         if not fresh and not repeat and key in self._known:
             return self._known[key]
-        answer = self.workers.observe(target, program, inputs, fresh=fresh, repeat=repeat)
+        observation = self.workers.observe(target, program, inputs, fresh=fresh, repeat=repeat)
         if not fresh and not repeat:
-            self._remember(target, Test(program, inputs), answer)
-        return answer
+            self._remember(target, Test(program, inputs), observation)
+        return observation
 
     def baseline(self, target: Target) -> Target | None:
         """The unoptimised build of the same compiler and release."""
         return self.workers.baseline(target)
 
     def forget(self) -> None:
-        """Drop every answer."""
+        """Drop every observation."""
         self._known.clear()
         self._kept.clear()
 
-    def _remember(self, target: Target, test: Test, answer: Observation) -> None:
-        self._known[target, test.program, id(test.inputs)] = answer
+    def _remember(self, target: Target, test: Test, observation: Observation) -> None:
+        self._known[target, test.program, id(test.inputs)] = observation
         self._kept.append(test)

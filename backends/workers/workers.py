@@ -1,6 +1,6 @@
 """Workers for every target that is asked for: programs in, observations out.
 
-One zygote for each compiler in each environment (those of releases forked from one nursery), one persistent worker for each target; a worker that dies, hangs or grows is
+One zygote for each compiler in each environment (those of releases forked from one template process), one persistent worker for each target; a worker that dies, hangs or grows is
 replaced and the tests behind the culprit go to the next one. Nothing of a compiler runs in the main process.
 """
 
@@ -22,7 +22,7 @@ from opsieve.backends.releases.releases import Environment, ReleaseStore
 from opsieve.backends.target import Target
 from opsieve.backends.workers import native
 from opsieve.backends.workers.observe import KNOBS, from_death, from_reply
-from opsieve.backends.workers.zygote import Death, Limits, Nursery, Unavailable, Worker, Zygote
+from opsieve.backends.workers.zygote import Death, Limits, TemplateProcess, Unavailable, Worker, Zygote
 from opsieve.gen.model.bad_input import BadInput
 
 if (
@@ -84,7 +84,7 @@ class Workers:
         self._say = say
         self._coverage = coverage
         self._zygotes: dict[tuple[str, str], Zygote] = {}
-        self._nurseries: dict[tuple[str, Path], Nursery] = {}
+        self._templates: dict[tuple[str, Path], TemplateProcess] = {}
         self._missing: dict[tuple[str, str], str] = {}
         self._workers: dict[Target, Worker] = {}
         self._locks: dict[object, threading.Lock] = {}
@@ -104,11 +104,11 @@ class Workers:
             zygote.dismiss()
         for zygote in self._zygotes.values():
             zygote.close()
-        for nursery in self._nurseries.values():
-            nursery.close()
+        for template in self._templates.values():
+            template.close()
         self._workers.clear()
         self._zygotes.clear()
-        self._nurseries.clear()
+        self._templates.clear()
 
     def dismiss(self, target: Target) -> None:
         """End what serves a release: its files may change now. Nobody may be asking it."""
@@ -233,7 +233,7 @@ class Workers:
         return self._workers.pop(target, None) or self._forked(target, zygote)
 
     def _forked(self, target: Target, zygote: Zygote) -> Worker:
-        """A new worker of the target's backend; where that lodges with another, the worker loads it."""
+        """A new worker of the target's backend; where that shares another's zygote, the worker loads it."""
         source = plugin(target.backend)
         return zygote.fork(
             self.limits, (source.file, source.attribute) if _place(target)[0] != target.backend else None
@@ -292,9 +292,9 @@ class Workers:
             if not target.release:
                 return Zygote(*facts, Path(sys.executable), [], environment, native.shim(), traced=traced)
             home = self._store.environment(source.backend, target.release, offline=self._offline, say=self._say)
-            nursery = self._nursery(source, home.python, environment)
+            template = self._template(source, home.python, environment)
             path = [str(entry) for entry in home.path]
-            return Zygote(*facts, home.python, path, environment, native.shim(), nursery, traced=traced)
+            return Zygote(*facts, home.python, path, environment, native.shim(), template, traced=traced)
         except Unavailable as error:
             name = f"{source.backend.name} {target.release}".strip()
             hint = (
@@ -304,23 +304,23 @@ class Workers:
             )
             raise Unavailable(f"{name} cannot be imported here: {error}{hint}") from None
 
-    def _nursery(self, source: Plugin, python: Path, environment: dict[str, str]) -> Nursery:
+    def _template(self, source: Plugin, python: Path, environment: dict[str, str]) -> TemplateProcess:
         """The process that forks the zygotes of a backend's releases under one Python."""
         place = (source.backend.name, python)
         with self._lock(place):
-            found = self._nurseries.get(place)
+            found = self._templates.get(place)
             if found is not None and not found.alive:
                 found.close()
                 found = None
             if found is None:
-                found = self._nurseries[place] = Nursery(source.file, source.attribute, python, environment)
+                found = self._templates[place] = TemplateProcess(source.file, source.attribute, python, environment)
             return found
 
 
 def _place(target: Target) -> tuple[str, str]:
-    """The zygote that serves a target: the backend that it is of, or lodges with (`protocol.Lodger`), and the release."""
-    landlord: str = getattr(plugin(target.backend).backend, "lodges_with", "")
-    return (landlord or target.backend, target.release)
+    """The zygote that serves a target: the backend that it is of, or shares with another (`protocol.SharesZygote`), and the release."""
+    owner: str = getattr(plugin(target.backend).backend, "shares_zygote_of", "")
+    return (owner or target.backend, target.release)
 
 
 @dataclass

@@ -56,23 +56,23 @@ class Death:
     )
 
 
-class Nursery:
+class TemplateProcess:
     """A warm process that has imported what all releases of a backend share in one environment; zygotes are forked from it.
 
     Close it after its zygotes: it ends with it what they left.
     """
 
     def __init__(self, backend: Path, attribute: str, python: Path, environment: dict[str, str]):
-        self._zygote = Zygote(backend, attribute, python, [], environment, None, nursery=True)
+        self._zygote = Zygote(backend, attribute, python, [], environment, None, template=True)
 
-    def fork(self, config: dict[str, Any], control: socket.socket, log: int) -> "Offspring":
-        """A process with the state of the nursery; `config` is for `child.py`."""
+    def fork(self, config: dict[str, Any], control: socket.socket, log: int) -> "ChildProcess":
+        """A process with the state of the template process; `config` is for `child.py`."""
         status_read, status_write = os.pipe()
         fds = array.array("i", [control.fileno(), log, status_write])
-        with contextlib.suppress(OSError):  # of a nursery that has ended the offspring learns by the pipe
+        with contextlib.suppress(OSError):  # of a template process that has ended the child's end is learnt by the pipe
             self._zygote.send(config, fds)
         os.close(status_write)
-        return Offspring(status_read)
+        return ChildProcess(status_read)
 
     @property
     def alive(self) -> bool:
@@ -84,12 +84,12 @@ class Nursery:
         self._zygote.close()
 
 
-class Offspring:
-    """What `Popen` is to a child of this process, for one that a nursery forked: all that is known of it comes by a pipe."""
+class ChildProcess:
+    """What `Popen` is to a child of this process, for one that a template process forked: all that is known of it comes by a pipe."""
 
     def __init__(self, status: int):
         self._status = status
-        self._told = b""
+        self._unread = b""
         self._code: int | None = None
         self.pid = int((self._line(START_SECONDS) or {"pid": 0})["pid"])
         if not self.pid:
@@ -105,10 +105,10 @@ class Offspring:
         """Its status; TimeoutExpired when it has not ended by then."""
         if self._code is not None:
             return self._code
-        told = self._line(timeout)
-        if told is None:
+        ending = self._line(timeout)
+        if ending is None:
             raise subprocess.TimeoutExpired("zygote", timeout)
-        return self._end(int(told["status"]))
+        return self._end(int(ending["status"]))
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -121,15 +121,15 @@ class Offspring:
         return code
 
     def _line(self, seconds: float) -> dict[str, Any] | None:
-        """The nursery's next word, None when none comes in time; a nursery that is gone knows no status."""
-        word, self._told = read_line(self._status, self._told, seconds)
+        """The template's next word, None when none comes in time; a template process that is gone knows no status."""
+        word, self._unread = read_line(self._status, self._unread, seconds)
         return {"pid": 0, "status": -1} if word == {} else word
 
 
 class Zygote:
     """A warm process that has imported one compiler; `fork` gives workers. Close it: it ends its workers with it.
 
-    It is a program of its own, or forked from a `nursery` (True: it is to be one).
+    It is a program of its own, or forked from a `template` (True: it is to be one).
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Zygote:
         path: list[str],
         environment: dict[str, str],
         shim: Path | None,
-        nursery: Nursery | bool = False,
+        template: TemplateProcess | bool = False,
         traced: bool = False,
     ):
         if sys.platform != "linux":
@@ -159,15 +159,15 @@ class Zygote:
             "path": path,
             "shim": str(shim) if shim else "",
             "scratch": str(self._scratch.path),
-            "nursery": nursery is True,
+            "template": template is True,
             "tracer": str(TRACER) if traced else "",
         }
         self.modules: list[str] = []  # the libraries that it has loaded, where it is to be traced
         self._notes = 0  # how many notes of probes a worker may make
-        self._process: subprocess.Popen[bytes] | Offspring
+        self._process: subprocess.Popen[bytes] | ChildProcess
         with theirs:
-            if isinstance(nursery, Nursery):
-                self._process = nursery.fork(config, theirs, self._log)
+            if isinstance(template, TemplateProcess):
+                self._process = template.fork(config, theirs, self._log)
             else:
                 self._process = subprocess.Popen(
                     [str(python), "-I", str(CHILD), json.dumps(config)],
@@ -206,21 +206,21 @@ class Zygote:
         """
         total = sum(count for _, _, count in libraries)
         self.send({"trace": {"total": total, "libraries": list(libraries)}}, array.array("i", [hits]))
-        told = self._control.recv(1 << 16) if wait_readable(self._control.fileno(), START_SECONDS) else b""
-        answer: dict[str, Any] = json.loads(told) if told else {"planted": 0, "why": "its process ended"}
+        message = self._control.recv(1 << 16) if wait_readable(self._control.fileno(), START_SECONDS) else b""
+        answer: dict[str, Any] = json.loads(message) if message else {"planted": 0, "why": "its process ended"}
         if "why" in answer:
             raise Unavailable(f"coverage cannot be traced: {answer['why']}")
         self._notes = total
         return int(answer["planted"])
 
-    def fork(self, limits: Limits, guest: tuple[Path, str] | None = None) -> "Worker":
-        """A new worker under `limits`; it serves the zygote's backend, or the `guest` whose file and attribute these are."""
+    def fork(self, limits: Limits, plugin: tuple[Path, str] | None = None) -> "Worker":
+        """A new worker under `limits`; it serves the zygote's backend, or the `plugin` whose file and attribute these are."""
         ours, theirs = socket.socketpair()
         log, state = memory_file("log", append=True), memory_file("state")
         status_read, status_write = os.pipe()
         config: dict[str, Any] = {key: int(value) for key, value in asdict(limits).items()}
-        if guest is not None:
-            config["guest"] = [str(guest[0]), guest[1]]
+        if plugin is not None:
+            config["plugin"] = [str(plugin[0]), plugin[1]]
         fds = array.array("i", [theirs.fileno(), log, state, status_write])
         notes = Notes(self._notes) if self._notes else None
         if notes is not None:
@@ -276,13 +276,13 @@ class Worker:
     ):
         self._connection, self._log, self._state, self._status = connection, log, state, status
         self._limits, self.notes = limits, notes
-        self._told = b""
+        self._unread = b""
         self.tests = 0
-        told = self._line(START_SECONDS)
-        if told is None:
+        ending = self._line(START_SECONDS)
+        if ending is None:
             self._release()
             raise Unavailable("its process ended")
-        self.pid = int(told["pid"])
+        self.pid = int(ending["pid"])
 
     def submit(self, frame: bytes, tests: int) -> None:
         """Send one frame that holds `tests` tests; a worker that has died is noticed by `reply`."""
@@ -303,13 +303,13 @@ class Worker:
             header, size = wire.frame_size(bytes(head), self._limits.output + (64 << 20))
             text = self._read(header, deadline)
             body = self._read(size, deadline)
-            told = json.loads(bytes(text).decode("utf-8", "surrogatepass"))
-            if not isinstance(told, dict) or not isinstance(told.get("peak"), int):
+            reply = json.loads(bytes(text).decode("utf-8", "surrogatepass"))
+            if not isinstance(reply, dict) or not isinstance(reply.get("peak"), int):
                 raise ValueError("not an answer")
-            if self.notes and "reached" in told:
-                begin, end = map(int, told["reached"])
-                told["reached"] = self.notes.every(begin, end) if told.get("again") else self.notes.new(begin, end)
-            return told, memoryview(body)
+            if self.notes and "reached" in reply:
+                begin, end = map(int, reply["reached"])
+                reply["reached"] = self.notes.every(begin, end) if reply.get("again") else self.notes.new(begin, end)
+            return reply, memoryview(body)
         except TimeoutError:
             self._dump_stack()
             return self._end(timed_out=True)
@@ -344,20 +344,20 @@ class Worker:
 
     def _end(self, timed_out: bool) -> Death:
         """Kill what is left of the worker, and tell how it ended."""
-        told = None if timed_out else self._line(1.0)
-        closed = told is None and not timed_out
-        if told is None:
+        ending = None if timed_out else self._line(1.0)
+        closed = ending is None and not timed_out
+        if ending is None:
             self._kill()
-            told = self._line(10.0) or {"status": 0, "peak": 0}
+            ending = self._line(10.0) or {"status": 0, "peak": 0}
         index, _, stage = os.pread(self._state, 64, 0).decode(errors="replace").strip("\0 ").partition(" ")
         death = Death(
             index=int(index) if index.isdigit() else 0,
             stage=stage if stage in ("import", "compile", "run") else "import" if not stage else "run",
-            status=int(told["status"]),
+            status=int(ending["status"]),
             timed_out=timed_out,
             closed=closed,
             log=read_log(self._log),
-            peak=int(told["peak"]),
+            peak=int(ending["peak"]),
             reached=self.notes.new() if self.notes else None,
         )
         self._release()
@@ -387,23 +387,23 @@ class Worker:
 
     def _line(self, seconds: float) -> dict[str, Any] | None:
         """The zygote's next word on this worker, None when none comes in time."""
-        word, self._told = read_line(self._status, self._told, seconds)
+        word, self._unread = read_line(self._status, self._unread, seconds)
         return word or None
 
 
-def read_line(pipe: int, told: bytes, seconds: float) -> tuple[dict[str, Any] | None, bytes]:
-    """The next JSON object of a pipe on which `told` came before, and what came after it; {} at its end, None when none comes in time."""
+def read_line(pipe: int, unread: bytes, seconds: float) -> tuple[dict[str, Any] | None, bytes]:
+    """The next JSON object of a pipe on which `unread` came before, and what came after it; {} at its end, None when none comes in time."""
     deadline = time.monotonic() + seconds
-    while b"\n" not in told:
+    while b"\n" not in unread:
         if not wait_readable(pipe, max(0.0, deadline - time.monotonic())):
-            return None, told
+            return None, unread
         data = os.read(pipe, 4096)
         if not data:
-            return {}, told
-        told += data
-    line, _, told = told.partition(b"\n")
+            return {}, unread
+        unread += data
+    line, _, unread = unread.partition(b"\n")
     word: dict[str, Any] = json.loads(line)
-    return word, told
+    return word, unread
 
 
 def wait_readable(fd: int, seconds: float) -> bool:

@@ -17,7 +17,7 @@ from opsieve.backends.judge.judging_session import declared_dtypes
 from opsieve.backends.judge.oracles import NATIVE
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.bisect.passes.pass_source import blame_passes
 from opsieve.gen.case.case import Case
@@ -115,7 +115,7 @@ def failing(seeds: Sequence[Seed], known: Sequence[tuple[Case, frozenset[str]]],
 
 
 def _shown(seed: Seed, cases: list[Case], most: int, workers: Workers) -> Iterator[Failure]:
-    target, lab = resolve(seed.target), Lab(workers)
+    target, lab = resolve(seed.target), ObservationCache(workers)
     random.Random(seed.target).shuffle(cases)
     shown = 0
     for turn, case in enumerate(cases[: 3 * FIRST]):
@@ -181,7 +181,7 @@ def _reduced(one: Failure, workers: Workers) -> Failure:
     guilty: tuple[str, ...] = ()
     if one.seed.layer == "onnxscript":
         try:
-            guilty = blame_passes(case, target, Lab(workers)).attribution.passes
+            guilty = blame_passes(case, target, ObservationCache(workers)).attribution.passes
         except BadInput:  # it does not fail any more: nothing to attribute
             guilty = ()
     evidence = Evidence(signature=signature_of(best), guilty_passes=guilty)

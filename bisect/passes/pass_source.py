@@ -15,7 +15,7 @@ from opsieve.backends.judge.oracles import NATIVE
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import display, names, plugin, resolve
 from opsieve.backends.target import Target
-from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import COMPILED
 from opsieve.bisect.passes.attribution import Attribution, attribute
 from opsieve.bisect.passes.pass_trace import PassTrace, read_trace
@@ -65,7 +65,7 @@ def attributable() -> tuple[str, ...]:
     return tuple(name for name in names() if skip_option(name) or switches(name))
 
 
-def blame_passes(case: Case, target: Target, lab: Lab, policy: Policy = POLICY) -> Blamed:
+def blame_passes(case: Case, target: Target, lab: ObservationCache, policy: Policy = POLICY) -> Blamed:
     """The guilty passes for the failure that a case shows on a target.
 
     Each probe runs in a process of its own, so a pass whose skipping crashes the compiler costs no more than any other. The judge
@@ -101,7 +101,7 @@ def blame_passes(case: Case, target: Target, lab: Lab, policy: Policy = POLICY) 
     return Blamed(found, wanted, beneath)
 
 
-def _plain(case: Case, target: Target, variants: "_Variants", lab: Lab) -> VersionOutcome | None:
+def _plain(case: Case, target: Target, variants: "_Variants", lab: ObservationCache) -> VersionOutcome | None:
     """A failure that needs no judge: a large model on which the compiler dies or raises, twice, where its unoptimised build is well.
 
     The judge would have the reference look for operations that ONNX leaves open, which takes seconds on a large model.
@@ -151,7 +151,7 @@ def _compiled(case: Case, target: Target, wanted: VersionOutcome, variants: "_Va
 class _Variants:
     """A target with passes off, and a lab that asks each such variant in a fork of its own, so that no worker is left waiting."""
 
-    def __init__(self, case: Case, target: Target, lab: Lab):
+    def __init__(self, case: Case, target: Target, lab: ObservationCache):
         self._case, self._target, self._lab = case, target, lab
         self._skip = skip_option(target.backend)
         self._known: dict[Target, Observation] = {}

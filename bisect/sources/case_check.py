@@ -10,7 +10,7 @@ from opsieve.backends.protocol import Backend
 from opsieve.backends.registry import display, resolve
 from opsieve.backends.releases.releases import Environment
 from opsieve.backends.target import Target
-from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.sources.build_sandbox import Built
 from opsieve.bisect.sources.journal import case_digest
@@ -58,7 +58,7 @@ class CaseCheck:
         target = replace(self.target, release=built.commit)
         self._trees.places[built.commit] = (built.kept, *(built.folder / name for name in _FOLDERS), built.folder)
         try:
-            return evaluate(self._case, target, Lab(self._workers), self._policy)
+            return evaluate(self._case, target, ObservationCache(self._workers), self._policy)
         finally:
             self._workers.dismiss(target)
 

@@ -13,7 +13,7 @@ from opsieve.backends.registry import display, names, plugin, resolve
 from opsieve.backends.releases.installers import release_key
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.target import Target
-from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.sources.journal import Journal, case_digest
 from opsieve.bisect.sources.outcome import VersionOutcome, evaluate
@@ -48,7 +48,9 @@ class Releases(VersionSequence):
 
     def try_release(self, version: str) -> VersionOutcome:
         """What a release shows, tested now."""
-        return evaluate(self._case, replace(self.target, release=version), Lab(self._workers), self._policy)
+        return evaluate(
+            self._case, replace(self.target, release=version), ObservationCache(self._workers), self._policy
+        )
 
 
 def backend_of(package: str) -> str:

@@ -1,6 +1,6 @@
 """A test case, in memory and as a folder that a person can read and `cp -r`.
 
-    case.json           format, origin, knobs
+    case.json           format, origin, parameters (`knobs`)
     model.onnx          the program, without external data
     test_data_set_0/    input_K.pb and output_K.pb in the graph's order: ONNX's own layout, which other tools run too
 
@@ -46,16 +46,16 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A program, values for its inputs by name, the outputs it should give (None when nobody said), origin and knobs.
+    """A program, values for its inputs by name, the outputs it should give (None when nobody said), origin and parameters.
 
-    `knobs` are the determinism settings that belong to the case: thread counts, seeds, environment variables.
+    `parameters` are the determinism settings that belong to the case: thread counts, seeds, environment variables.
     """
 
     program: Program
     inputs: dict[str, Value]
     expected: dict[str, Value] | None = None
     origin: Origin = field(default_factory=Origin)
-    knobs: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Origin(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -120,8 +120,8 @@ def load(folder: Path) -> Case:
     expected = None
     if any(data.glob("output_*.pb")):
         expected = read_folder(data, graph_outputs(program.proto), "output")
-    told = file.origin
-    origin = Origin(told.generator, told.seed, told.versions, told.inputs, told.wish)
+    found = file.origin
+    origin = Origin(found.generator, found.seed, found.versions, found.inputs, found.wish)
     return Case(program, inputs, expected, origin, file.knobs)
 
 
@@ -137,7 +137,7 @@ def _encoded(case: Case) -> bytes:
             origin.inputs,
             dict(sorted(origin.wish.items())),
         ),
-        dict(sorted(case.knobs.items())),
+        dict(sorted(case.parameters.items())),
     )
     return msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
 

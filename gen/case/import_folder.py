@@ -1,4 +1,4 @@
-"""Cases out of whatever lies in a folder: what other tools leave behind, each told apart by the files that it consists of."""
+"""Cases out of whatever lies in a folder: what other tools leave behind, recognised by the files that it consists of."""
 
 import os
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ _FOREIGN = {
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Imported:
     """A case that was found, its kind in words, and where."""
 
     path: Path
@@ -36,17 +36,17 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class Skipped:
     """Something that was found and not taken, and why."""
 
     path: Path
     reason: str
 
 
-Found = Taken | Left
+ImportResult = Imported | Skipped
 
 
-def gather(path: Path) -> Iterator[Found]:
+def gather(path: Path) -> Iterator[ImportResult]:
     """Every case at `path` or below it, in the order of names, and what was left.
 
     A case folder; an NNSmith bug folder (a model and `oracle.pkl`); a folder with a model and ONNX data sets, as ONNX's and
@@ -65,7 +65,7 @@ def gather(path: Path) -> Iterator[Found]:
         seen += len(files) + 1
         if seen > _MOST or len(here.relative_to(path).parts) >= _DEPTH:
             inner.clear()
-            yield Left(here, "it lies too deep or there is too much: import a part")
+            yield Skipped(here, "it lies too deep or there is too much: import a part")
             continue
         astray = _astray(here, [*inner, *sorted(files)], root)
         yield from astray.values()
@@ -77,11 +77,11 @@ def gather(path: Path) -> Iterator[Found]:
         if not found:
             for name in sorted(files):
                 if name not in astray and (not name.endswith(_PASSED_BY) or name.endswith((".npz", ".pb"))):
-                    yield Left(here / name, _stranger(name))
-    yield from (Left(Path(error.filename), f"it cannot be read: {error.strerror}") for error in unread)
+                    yield Skipped(here / name, _stranger(name))
+    yield from (Skipped(Path(error.filename), f"it cannot be read: {error.strerror}") for error in unread)
 
 
-def _astray(folder: Path, names: list[str], root: str) -> dict[str, Left]:
+def _astray(folder: Path, names: list[str], root: str) -> dict[str, Skipped]:
     """The links among these names that are not followed."""
     found = {}
     for name in names:
@@ -91,11 +91,15 @@ def _astray(folder: Path, names: list[str], root: str) -> dict[str, Left]:
         try:
             outside = not _inside(path, root)
             if is_folder(path):
-                found[name] = Left(path, "it is a link to a folder, which is not followed: import that folder itself")
+                found[name] = Skipped(
+                    path, "it is a link to a folder, which is not followed: import that folder itself"
+                )
             elif outside:
-                found[name] = Left(path, "it is a link out of the folder that is imported: put the file itself there")
+                found[name] = Skipped(
+                    path, "it is a link out of the folder that is imported: put the file itself there"
+                )
         except (OSError, RuntimeError):  # a link to itself
-            found[name] = Left(path, "it is a link that leads nowhere")
+            found[name] = Skipped(path, "it is a link that leads nowhere")
     return found
 
 
@@ -111,7 +115,7 @@ def _stranger(name: str) -> str:
     return "it is no model, and there is none beside it"
 
 
-def _folder(folder: Path, files: list[str], root: str) -> tuple[list[Found], set[str]]:
+def _folder(folder: Path, files: list[str], root: str) -> tuple[list[ImportResult], set[str]]:
     """What a folder itself holds, and the names of the folders inside that belong to it."""
     if is_case(folder):
         return [_taken(folder, "case", folder)], set()
@@ -125,12 +129,12 @@ def _folder(folder: Path, files: list[str], root: str) -> tuple[list[Found], set
     saved = [path for path in saved if is_polygraphy(path)]
     if saved:
         found = [one for path in saved for one in _polygraphy(path, models[0])]
-        beside = [] if any(isinstance(one, Taken) for one in found) else [_alone(models[0], True)]
+        beside = [] if any(isinstance(one, Imported) for one in found) else [_alone(models[0], True)]
         return found + beside, set()
     return [_alone(model, len(models) == 1) for model in models], set()
 
 
-def _alone(model: Path, only: bool = False) -> Found:
+def _alone(model: Path, only: bool = False) -> ImportResult:
     """A model, with values of its own name beside it if there are any."""
     own = model.with_suffix(".npz")
     if own.exists():
@@ -141,36 +145,38 @@ def _alone(model: Path, only: bool = False) -> Found:
     return _taken(model, "model", model)
 
 
-def _data_set(folder: Path, model: Path, root: str) -> Found:
+def _data_set(folder: Path, model: Path, root: str) -> ImportResult:
     try:
         astray = _astray(folder, sorted(entry.name for entry in folder.iterdir()), root)
     except OSError as error:
-        return Left(folder, f"it cannot be read: {error.strerror}")
+        return Skipped(folder, f"it cannot be read: {error.strerror}")
     return next(iter(astray.values()), None) or _taken(folder, "ONNX data set", model, folder)
 
 
-def _taken(path: Path, kind: str, model: Path, inputs: Path | None = None, expected: Path | None = None) -> Found:
+def _taken(
+    path: Path, kind: str, model: Path, inputs: Path | None = None, expected: Path | None = None
+) -> ImportResult:
     try:
         given = expected if expected is not None and expected.exists() else None
-        return Taken(path, kind, open_case(model, inputs, given))
+        return Imported(path, kind, open_case(model, inputs, given))
     except BadInput as error:
-        return Left(path, str(error))
+        return Skipped(path, str(error))
 
 
-def _polygraphy(path: Path, model: Path) -> list[Found]:
-    """A case for each iteration whose inputs are saved at `path`; what did not fit is told for the first of them only."""
+def _polygraphy(path: Path, model: Path) -> list[ImportResult]:
+    """A case for each iteration whose inputs are saved at `path`; what did not fit is reported for the first of them only."""
     try:
         program = load_program(model)
         feeds = read_polygraphy_inputs(path)
         types = graph_inputs(program.proto)
         values = [fitted(feed, types, "input", shown(path, 120)) for feed in feeds]
     except BadInput as error:
-        return [Left(path, str(error))]
+        return [Skipped(path, str(error))]
     origin = Origin("user", None, {}, path.name)
-    return [Taken(path, "Polygraphy inputs", Case(program, dict(feed), None, origin)) for feed in values]
+    return [Imported(path, "Polygraphy inputs", Case(program, dict(feed), None, origin)) for feed in values]
 
 
-def _nnsmith(folder: Path, model: Path) -> Found:
+def _nnsmith(folder: Path, model: Path) -> ImportResult:
     try:
         program = load_program(model)
         oracle = read_oracle(folder / "oracle.pkl")
@@ -184,9 +190,9 @@ def _nnsmith(folder: Path, model: Path) -> Found:
         if expected is not None:
             check_values(expected, outputs, "output", "oracle.pkl")
     except BadInput as error:
-        return Left(folder, str(error))
+        return Skipped(folder, str(error))
     program = replace(program, name=folder.name)
-    return Taken(
+    return Imported(
         folder,
         "NNSmith bug",
         Case(program, dict(values), expected and dict(expected), Origin("nnsmith", None, {}, "oracle.pkl")),

@@ -125,11 +125,11 @@ def read_oracle(path: Path) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
     """
     data = read_file(path, _LIMIT)
     try:
-        told = _Reader(io.BytesIO(data)).load()
+        dump = _Reader(io.BytesIO(data)).load()
         return {
-            role: {name: value.numpy() for name, value in told[role].items() if isinstance(name, str)}
+            role: {name: value.numpy() for name, value in dump[role].items() if isinstance(name, str)}
             for role in ("input", "output")
-            if told.get(role) is not None
+            if dump.get(role) is not None
         }
     except Exception as error:  # noqa: BLE001  bytes that a stranger chose can make the reader raise anything
         said = shown(str(error) or type(error).__name__, 120)

@@ -36,17 +36,18 @@ def read_polygraphy_inputs(path: Path) -> list[Arrays]:
     """The arrays by name of each iteration; BadInput for results of runners, and for anything that is not plain arrays."""
     where = shown(path, 160)
     try:
-        told = msgspec.json.decode(read_file(path, _LIMIT))
+        feeds = msgspec.json.decode(read_file(path, _LIMIT))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"{where} is no readable JSON: {shown(str(error), 120)}") from None
-    if isinstance(told, dict) and told.get(_CLASS) == "RunResults":
+    if isinstance(feeds, dict) and feeds.get(_CLASS) == "RunResults":
         raise BadInput(
             f"{where} holds the results of some runners, and nobody says that they are right: import their inputs"
         )
-    if not isinstance(told, list) or not told or not all(isinstance(feed, dict) for feed in told):
+    if not isinstance(feeds, list) or not feeds or not all(isinstance(feed, dict) for feed in feeds):
         raise BadInput(f"{where} holds no list of inputs as Polygraphy saves them")
     return [
-        {name: _array(value, f"the value of {shown(name)} in {where}") for name, value in feed.items()} for feed in told
+        {name: _array(value, f"the value of {shown(name)} in {where}") for name, value in feed.items()}
+        for feed in feeds
     ]
 
 

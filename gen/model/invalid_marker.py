@@ -1,4 +1,4 @@
-"""What a program with a fault on purpose says of itself: the name of its graph tells what is broken (gen/strategies/disruptive.py)."""
+"""What a program with a fault on purpose says of itself: the name of its graph says what is broken (gen/strategies/disruptive.py)."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ KINDS = (
     *("relation", "dtype", "mixed-dtypes", "rank", "missing-input", "extra-input", "attribute-value"),
     *("attribute-type", "missing-attribute", "unknown-attribute", "output-dtype", "output-shape"),
 )
-_TOLD = re.compile(r"disruptive ([A-Za-z0-9]{1,60}) ([a-z-]{1,24}): ([ -~]{1,80})", re.ASCII)
+_MARK = re.compile(r"disruptive ([A-Za-z0-9]{1,60}) ([a-z-]{1,24}): ([ -~]{1,80})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,5 +26,5 @@ class Broken:
 
 def broken(model: onnx.ModelProto) -> Broken | None:
     """What is wrong with a program that was made to be wrong; None for any other program."""
-    found = _TOLD.fullmatch(model.graph.name)
+    found = _MARK.fullmatch(model.graph.name)
     return Broken(found[1], found[2], found[3]) if found is not None and found[2] in KINDS else None

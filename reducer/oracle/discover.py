@@ -10,7 +10,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import display, names, resolve
 from opsieve.backends.target import Target
 from opsieve.backends.verdict import Verdict
-from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import shown
@@ -90,7 +90,7 @@ def _asked(
     subject = Subject(case.program.proto, case.inputs, {})
     if against is not None:
         return _compared(case, subject, target, against, workers)
-    lab = Lab(workers)
+    lab = ObservationCache(workers)
     if case.expected is None and broken(case.program.proto) is not None:
         return _not_refused(case, subject, target, workers, lab)
     plain = _plain(case, subject, target, workers, lab)
@@ -128,7 +128,7 @@ def _failure(verdict: Verdict, observation: Observation, subject: Subject) -> Fa
 
 
 def _not_refused(
-    case: Case, subject: Subject, target: Target, workers: Workers, lab: Lab
+    case: Case, subject: Subject, target: Target, workers: Workers, lab: ObservationCache
 ) -> tuple[Premise | None, str]:
     """The failure on a program that was broken on purpose: the target dies of it, or runs it though somebody objects."""
     judged = judge(case.program, case.inputs, target, lab)
@@ -183,7 +183,7 @@ def wilson(seen: int, runs: int, z: float = 1.645) -> float:
     return max(0.01, (middle - spread) / (1 + square))
 
 
-def _plain(case: Case, subject: Subject, target: Target, workers: Workers, lab: Lab) -> Premise | None:
+def _plain(case: Case, subject: Subject, target: Target, workers: Workers, lab: ObservationCache) -> Premise | None:
     """A failure that needs no judge yet: the compiler dies or raises, twice, where its own unoptimised build is well.
 
     A judge hears the reference too, which is slow on a large model; `still` has him look at the small one.

@@ -1,4 +1,4 @@
-"""Zygotes forked from a nursery: each sees its own release, and all end with their parent or with the main process."""
+"""Zygotes forked from a template process: each sees its own release, and all end with their parent or with the main process."""
 
 import os
 import select
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from opsieve.backends.workers import wire
-from opsieve.backends.workers.zygote import Death, Limits, Nursery, Unavailable, Zygote
+from opsieve.backends.workers.zygote import Death, Limits, TemplateProcess, Unavailable, Zygote
 
 BACKEND = """
 class Compiler:
@@ -35,7 +35,7 @@ RELEASES = {
 
 
 class Releases:
-    """A nursery of a made-up compiler, and zygotes of its releases."""
+    """A template process of a made-up compiler, and zygotes of its releases."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -44,11 +44,11 @@ class Releases:
         for name, text in RELEASES.items():
             (folder / name).mkdir()
             (folder / name / "compiler_under_test.py").write_text(text)
-        self.nursery = Nursery(self.file, "BACKEND", Path(sys.executable), dict(os.environ))
+        self.template = TemplateProcess(self.file, "BACKEND", Path(sys.executable), dict(os.environ))
 
     def zygote(self, name: str) -> Zygote:
         return Zygote(
-            self.file, "BACKEND", Path(sys.executable), [str(self.folder / name)], dict(os.environ), None, self.nursery
+            self.file, "BACKEND", Path(sys.executable), [str(self.folder / name)], dict(os.environ), None, self.template
         )
 
 
@@ -59,7 +59,7 @@ def releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Releas
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     found = Releases(tmp_path)
     yield found
-    found.nursery.close()
+    found.template.close()
     assert os.listdir(scratch) == []
 
 
@@ -96,13 +96,13 @@ def test_a_release_that_cannot_be_imported_harms_no_other(releases: Releases) ->
     one.close()
 
 
-def test_zygotes_end_with_their_nursery(releases: Releases) -> None:
+def test_zygotes_end_with_their_template_process(releases: Releases) -> None:
     one = releases.zygote("one")
     worker = one.fork(Limits())
     watched = [os.pidfd_open(pid) for pid in (one._process.pid, worker.pid)]
-    nursery = releases.nursery._zygote._process
-    nursery.kill()
-    nursery.wait(timeout=15)
+    template = releases.template._zygote._process
+    template.kill()
+    template.wait(timeout=15)
     for ended in watched:
         assert select.select([ended], [], [], 10)[0]
         os.close(ended)
@@ -117,13 +117,13 @@ def test_nothing_is_left_when_the_main_process_is_killed(releases: Releases) -> 
     script = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from opsieve.backends.workers.zygote import Limits, Nursery, Zygote\n"
+        "from opsieve.backends.workers.zygote import Limits, TemplateProcess, Zygote\n"
         "file, release = map(Path, sys.argv[1:])\n"
         "facts = (file, 'BACKEND', Path(sys.executable))\n"
-        "nursery = Nursery(*facts, dict(os.environ))\n"
-        "zygotes = [Zygote(*facts, [str(release)], dict(os.environ), None, nursery) for _ in range(5)]\n"
+        "template = TemplateProcess(*facts, dict(os.environ))\n"
+        "zygotes = [Zygote(*facts, [str(release)], dict(os.environ), None, template) for _ in range(5)]\n"
         "workers = [zygote.fork(Limits()) for zygote in zygotes]\n"
-        "ours = [item._process.pid for item in (nursery._zygote, *zygotes)]\n"
+        "ours = [item._process.pid for item in (template._zygote, *zygotes)]\n"
         "print(*ours, *[worker.pid for worker in workers], flush=True)\n"
         "sys.stdin.read()\n"
     )

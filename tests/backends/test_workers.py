@@ -368,7 +368,7 @@ def test_compilers_unused_for_long_are_closed_and_come_back(tmp_path: Path, monk
             assert len(os.listdir(tmp_path)) == 1
 
 
-def test_the_checker_lodges_with_the_reference() -> None:
+def test_the_checker_shares_the_zygote_of_the_reference() -> None:
     with Workers() as workers:
         assert workers.observe(Target("reference"), RELU, X).outputs is not None
         assert workers.observe(Target("checker"), RELU, X).outputs == {}

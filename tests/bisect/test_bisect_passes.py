@@ -13,7 +13,7 @@ from onnx import parser
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.target import Target
-from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import COMPILED, Workers
 from opsieve.bisect.passes.attribution import Attribution, attribute
 from opsieve.bisect.passes.pass_source import attributable, blame_passes, skip_option
@@ -273,12 +273,12 @@ def test_a_rewrite_rule_is_blamed(workers: Workers) -> None:
     """Clip with its minimum above its maximum gives the maximum; onnxscript's rule takes a Relu behind it for another minimum."""
     pytest.importorskip("onnxscript")
     case = Case(parsed(CLIPPED), {"x": np.ones(2, np.float32)}, {"y": np.zeros(2, np.float32)})
-    blamed = blame_passes(case, resolve("onnxscript"), Lab(workers))
+    blamed = blame_passes(case, resolve("onnxscript"), ObservationCache(workers))
     assert (blamed.attribution.answer, blamed.attribution.passes) == ("pass", ("FuseSuccessiveReluClip",))
     assert blamed.beneath is None
 
 
-class Overheard(Lab):
+class Overheard(ObservationCache):
     """A lab that keeps the questions."""
 
     def __init__(self, workers: Workers):

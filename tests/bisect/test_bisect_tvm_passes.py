@@ -8,7 +8,7 @@ import pytest
 from onnx import parser
 
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.passes.pass_source import Blamed, blame_passes
 from opsieve.gen.case.case import Case
@@ -78,7 +78,7 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[s
         x = np.array([0.5, -1.0, 2.0], np.float32)
         case = Case(Program(model.SerializeToString()), {"x": x}, {"y": np.maximum(x, 0) + x})
         with Workers() as workers:
-            return blame_passes(case, resolve(f"{name}:zero"), Lab(workers))
+            return blame_passes(case, resolve(f"{name}:zero"), ObservationCache(workers))
 
     return install
 

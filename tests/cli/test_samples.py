@@ -14,7 +14,7 @@ from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.target import Target
 from opsieve.backends.verdict import Verdict
-from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.open_case import open_case
 
@@ -40,7 +40,7 @@ def here(text: str) -> Target:
 def verdict(workers: Workers, folder: Path, target: Target) -> Verdict:
     case = open_case(folder)
     assert case.expected, "a sample brings the outputs that it should give"
-    lab = Lab(workers)
+    lab = ObservationCache(workers)
     return judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=SECOND_ORACLES).verdict
 
 

@@ -73,7 +73,12 @@ def test_a_case_of_every_type_comes_back(tmp_path):
     case = Case(Program(model.SerializeToString(), "wide"), inputs, outputs, origin, {"threads": "1"})
     save(case, tmp_path / "case")
     back = load(tmp_path / "case")
-    assert (back.program, back.program.name, back.origin, back.knobs) == (case.program, "wide", origin, case.knobs)
+    assert (back.program, back.program.name, back.origin, back.parameters) == (
+        case.program,
+        "wide",
+        origin,
+        case.parameters,
+    )
     assert list(back.inputs) == list(inputs)
     assert all(equal(value, back.inputs[name]) for name, value in inputs.items())
     assert back.expected is not None
@@ -81,8 +86,8 @@ def test_a_case_of_every_type_comes_back(tmp_path):
 
 
 def test_equal_cases_give_equal_bytes(tmp_path):
-    one = plain_case(origin=Origin("g", 1, {"a": "1", "b": "2"}), knobs={"x": "1", "y": "2"})
-    two = plain_case(origin=Origin("g", 1, {"b": "2", "a": "1"}), knobs={"y": "2", "x": "1"})
+    one = plain_case(origin=Origin("g", 1, {"a": "1", "b": "2"}), parameters={"x": "1", "y": "2"})
+    two = plain_case(origin=Origin("g", 1, {"b": "2", "a": "1"}), parameters={"y": "2", "x": "1"})
     save(one, tmp_path / "one")
     save(two, tmp_path / "two")
     save(load(tmp_path / "one"), tmp_path / "three")
@@ -140,10 +145,10 @@ def test_a_full_disk_leaves_the_old_case_whole(tmp_path):
     save(plain_case(), tmp_path / "case")
     before = files(tmp_path / "case")
     program = (
-        "import resource, signal, sys; sys.path.insert(0, 'tests'); signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "import resource, signal, sys; sys.path.insert(0, 'tests/gen'); signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "import test_case\n"
         "from pathlib import Path\n"
-        "case = test_case.plain_case(knobs={str(number): 'x' * 100 for number in range(100)})\n"
+        "case = test_case.plain_case(parameters={str(number): 'x' * 100 for number in range(100)})\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
         "for name in ('case', 'new'):\n"
         "    try: test_case.save(case, Path(sys.argv[1]) / name)\n"

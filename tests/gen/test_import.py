@@ -18,7 +18,7 @@ from stores import CAMPAIGN, done, finding
 from test_cli import opsieve
 
 from opsieve.gen.case.case import load
-from opsieve.gen.case.import_folder import Taken, gather
+from opsieve.gen.case.import_folder import Imported, gather
 from opsieve.gen.case.plain_pickle import read_oracle
 from opsieve.gen.case.polygraphy_json import read_polygraphy_inputs
 from opsieve.gen.model.bad_input import BadInput
@@ -114,7 +114,7 @@ def test_what_lay_beside_a_model_is_what_it_is_fed_with(tmp_path: Path) -> None:
     for name, (_, _, make) in GOOD.items():
         (tmp_path / name).mkdir()
         make(tmp_path / name)
-    found = {name: [one.case for one in gather(tmp_path / name) if isinstance(one, Taken)] for name in GOOD}
+    found = {name: [one.case for one in gather(tmp_path / name) if isinstance(one, Imported)] for name in GOOD}
     for name in ("case", "onnx_test", "onnxruntime_test", "nnsmith_mismatch", "nnsmith_crash", "own_npz", "inputs_npz"):
         for case in found[name]:
             assert case.inputs["x"].tolist() == X["x"].tolist(), name

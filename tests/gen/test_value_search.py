@@ -6,7 +6,14 @@ import numpy as np
 import onnx
 import pytest
 
-from opsieve.backends.probing.value_search import Effort, Wanted, exposed, finite, first_broken, search_values
+from opsieve.backends.probing.value_search import (
+    Effort,
+    ValueSearchRequest,
+    exposed,
+    finite,
+    first_broken,
+    search_values,
+)
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.analysis.input_ranges import unreached
 from opsieve.gen.analysis.typed_graph import outline
@@ -29,7 +36,7 @@ def program(body, opset=21):
 
 
 def search(given, inputs, workers, **effort):
-    return next(search_values([Wanted(given, inputs, 0)], workers, Effort(**effort)))
+    return next(search_values([ValueSearchRequest(given, inputs, 0)], workers, Effort(**effort)))
 
 
 def by_gradient(given, inputs, workers, **effort):
@@ -117,7 +124,12 @@ def test_programs_searched_together_have_the_values_they_have_alone(workers):
     """LOG is repaired, the second is sound, the third hopeless, the fourth has symbolic sizes: they need different questions."""
     open_ = program("g (float[n] x) => (float[n] z) { y = Neg(x) z = Log(y) }")
     sound = {"x": np.float32([-1, -2, -3, -4])}
-    wanted = [Wanted(LOG, X, 3), Wanted(LOG, sound, 4), Wanted(NEVER, X, 5), Wanted(open_, X, 6)]
+    wanted = [
+        ValueSearchRequest(LOG, X, 3),
+        ValueSearchRequest(LOG, sound, 4),
+        ValueSearchRequest(NEVER, X, 5),
+        ValueSearchRequest(open_, X, 6),
+    ]
     together = list(search_values(wanted, workers, Effort(iterations=5)))
     assert [found.how for found in together] == ["repaired", "given", "none", "repaired"]
     for item, found in zip(wanted, together, strict=True):

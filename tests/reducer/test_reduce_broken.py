@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 from opsieve.backends.judge.judge import judge
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.model.invalid_marker import broken
@@ -51,7 +51,7 @@ def test_an_invalid_program_that_is_run_is_reduced_to_its_fault(workers: Workers
     assert str(broken(result.best.model)) == "disruptive Concat mixed-dtypes: T"
     assert (result.same, result.minimal) == (True, True)
     small = Program(result.best.model.SerializeToString())
-    verdict = judge(small, result.best.inputs, resolve("fake"), Lab(workers)).verdict
+    verdict = judge(small, result.best.inputs, resolve("fake"), ObservationCache(workers)).verdict
     assert (verdict.verdict, verdict.kind) == ("fail", "accepts-invalid")
 
 

@@ -16,7 +16,7 @@ from failing import host
 
 from opsieve.backends.judge.judge import judge
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.model.bad_input import BadInput
@@ -159,7 +159,7 @@ def test_a_case_of_a_store_is_reduced_on_its_own_target_by_its_folder_or_its_id(
     campaign = Campaign("c", "tests", 0, ("fake:faults=crash@Tanh>Exp",))
     whole, target = load(case), resolve("fake:crash@Tanh>Exp")
     with Workers() as workers, Store(tmp_path / "store") as store:
-        judged = judge(whole.program, whole.inputs, target, Lab(workers))
+        judged = judge(whole.program, whole.inputs, target, ObservationCache(workers))
         key = fingerprint(judged.verdict, judged.observations[0], ["Tanh"])
         found = Finding(str(target), judged.verdict, key, judged.observations)
         store.begin(campaign)

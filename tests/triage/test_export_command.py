@@ -29,7 +29,7 @@ def exported(*arguments: object) -> tuple[int, str, str]:
 
 @pytest.fixture
 def case(tmp_path: Path) -> Path:
-    made = Case(Program(model().SerializeToString()), {"x": X}, knobs={"target": "fake:wrong@Relu"})
+    made = Case(Program(model().SerializeToString()), {"x": X}, parameters={"target": "fake:wrong@Relu"})
     save(made, tmp_path / "case")
     return tmp_path / "case"
 

@@ -274,7 +274,7 @@ def test_an_archive_is_a_case_and_always_the_same(tmp_path: Path) -> None:
         file.extractall(tmp_path)
         assert all(name.startswith("case/") and ".." not in name for name in file.namelist())
     case = load(tmp_path / "case")
-    assert case.knobs["target"] == "onnxruntime"
+    assert case.parameters["target"] == "onnxruntime"
     assert case.program.model == made.case.program.model
     assert run(tmp_path / "case" / "repro.py")[0] == 0
 

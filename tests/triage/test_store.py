@@ -51,7 +51,7 @@ def test_tests_and_failures_are_counted_and_the_first_cases_kept(tmp_path: Path)
     assert len(places) == KEPT + 1
     case = load(tmp_path / places[0])
     assert case.program == chain("Relu", "Tanh")
-    assert case.knobs["target"] == "fake"
+    assert case.parameters["target"] == "fake"
     assert (tmp_path / places[0] / "observations" / "00-fake.log").read_text() == "printed\n"
 
 

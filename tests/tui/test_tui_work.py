@@ -40,7 +40,9 @@ else:
 def store(tmp_path: Path) -> Path:
     """A failure that really fails: the fake compiler is wrong about Tanh."""
     case = Case(
-        chain("Relu", "Tanh", "Neg"), {name: np.asarray(value) for name, value in X.items()}, knobs={"target": TARGET}
+        chain("Relu", "Tanh", "Neg"),
+        {name: np.asarray(value) for name, value in X.items()},
+        parameters={"target": TARGET},
     )
     wrong = finding("", kind="mismatch", target=TARGET, operators=("Neg", "Relu", "Tanh"))
     campaign = type(CAMPAIGN)("real", "small-1", 7, (TARGET,))

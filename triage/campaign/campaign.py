@@ -23,7 +23,7 @@ from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import display, resolve
 from opsieve.backends.target import Target
-from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.case.case import Case
@@ -94,9 +94,9 @@ def run(
     end = time.monotonic() + seconds if seconds else float("inf")
     first = begun = store.done(campaign)
     with ExitStack() as stack:
-        idle: SimpleQueue[Lab] = SimpleQueue()
+        idle: SimpleQueue[ObservationCache] = SimpleQueue()
         for _ in range(lanes):
-            idle.put(Lab(stack.enter_context(LaneWorkers(limits, stop))))
+            idle.put(ObservationCache(stack.enter_context(LaneWorkers(limits, stop))))
         pool = stack.enter_context(ThreadPoolExecutor(lanes, "lane"))
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         stack.callback(stop.set)  # called first, before the pool waits for its threads
@@ -136,13 +136,13 @@ def run(
             yield first
 
 
-def do_tests(campaign: Campaign, cases: Mapping[int, Case], lab: Lab) -> list[Done]:
+def do_tests(campaign: Campaign, cases: Mapping[int, Case], lab: ObservationCache) -> list[Done]:
     """Tests by number, done: run on every target, judged."""
     targets = {name: resolve(name) for name in campaign.targets}
     tests = {number: Test(case.program, case.inputs) for number, case in cases.items()}
     unoptimised = [base for target in targets.values() if (base := lab.baseline(target)) is not None]
     builds = list(dict.fromkeys([*targets.values(), *unoptimised]))
-    lab.foresee([(build, list(tests.values())) for build in builds])
+    lab.prefetch([(build, list(tests.values())) for build in builds])
     # Builds that agree on a program that was made to be wrong are no sign that all is well.
     passed = {
         number: set() if broken(case.program.proto) else _agreeing(tests[number], builds, lab)
@@ -158,7 +158,7 @@ def do_tests(campaign: Campaign, cases: Mapping[int, Case], lab: Lab) -> list[Do
         )
     ]
     if in_doubt:
-        lab.foresee([(FLOAT64, [tests[number] for number in in_doubt])])
+        lab.prefetch([(FLOAT64, [tests[number] for number in in_doubt])])
     done = []
     for number, case in cases.items():
         answers: dict[str, tuple[str, float]] = {}
@@ -180,7 +180,7 @@ def do_tests(campaign: Campaign, cases: Mapping[int, Case], lab: Lab) -> list[Do
     return done
 
 
-def _judged(case: Case, target: Target, builds: Sequence[Target], lab: Lab) -> Judged:
+def _judged(case: Case, target: Target, builds: Sequence[Target], lab: ObservationCache) -> Judged:
     oracles = [oracle for oracle in dict.fromkeys([*builds, *map(resolve, SECOND_ORACLES)]) if oracle != target]
     return judge(case.program, case.inputs, target, lab, oracles=oracles)
 
@@ -201,11 +201,11 @@ def _aside(name: str, judged: Judged) -> Aside:
     return Aside(name, judged.verdict.verdict, what, message)
 
 
-def _seen(target: Target, test: Test, lab: Lab) -> Observation:
+def _seen(target: Target, test: Test, lab: ObservationCache) -> Observation:
     return lab.observe(target, test.program, test.inputs)
 
 
-def _agreeing(test: Test, builds: Sequence[Target], lab: Lab) -> set[Target]:
+def _agreeing(test: Test, builds: Sequence[Target], lab: ObservationCache) -> set[Target]:
     """The builds that give the same outputs as some other one."""
     given = [(build, outputs) for build in builds if (outputs := _seen(build, test, lab).outputs) is not None]
     dtypes = declared_dtypes(test.program.proto)

@@ -19,10 +19,10 @@ _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip file can tell
 
 def archive(exhibit: Exhibit) -> bytes:
     """The zip: `case/` with model, inputs, what was observed, and `repro.py` where the failure can be shown by one."""
-    knobs = {**exhibit.case.knobs, **exhibit.observation.knobs, "target": display(exhibit.target)}
+    parameters = {**exhibit.case.parameters, **exhibit.observation.knobs, "target": display(exhibit.target)}
     with Scratch() as scratch:
         folder = scratch / "case"
-        save(replace(exhibit.case, knobs=knobs), folder)
+        save(replace(exhibit.case, parameters=parameters), folder)
         write_observations(folder, [exhibit.observation])
         files = {str(path.relative_to(scratch)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with contextlib.suppress(BadInput):  # a kind of failure without a script, or a case too large for one

@@ -340,11 +340,11 @@ class Store:
 
     def _stage(self, told: Told, case: Case, finding: Finding, seen: float) -> None:
         first = finding.observations[0]
-        knobs = {**case.knobs, **first.knobs, "target": finding.target}
+        parameters = {**case.parameters, **first.knobs, "target": finding.target}
         origin = replace(case.origin, versions={**case.origin.versions, finding.target: first.version})
         folder = self._staged(told)
         shutil.rmtree(folder, ignore_errors=True)
-        save(replace(case, knobs=knobs, origin=origin), folder)
+        save(replace(case, parameters=parameters, origin=origin), folder)
         write_observations(folder, finding.observations)
         write_told(folder, told)
         # When it was seen is told by the file's date alone: equal campaigns leave equal files.

@@ -25,17 +25,17 @@ def command(
     CASE is an .onnx file, a case folder, or a folder that holds model.onnx and its data. "Not a pass" is an answer.
     """
     from opsieve.backends.registry import display, resolve
-    from opsieve.backends.workers.observation_cache import Lab
+    from opsieve.backends.workers.observation_cache import ObservationCache
     from opsieve.backends.workers.workers import Workers
     from opsieve.bisect.culprit import keep_culprit
     from opsieve.bisect.passes.pass_source import blame_passes
     from opsieve.gen.case.open_case import open_case
 
     opened = open_case(case, inputs, expected, seed)
-    place = resolve(target or opened.knobs.get("target", "onnxruntime"))
+    place = resolve(target or opened.parameters.get("target", "onnxruntime"))
     started = time.process_time()
     with Workers(offline=offline, say=lambda sentence: click.echo(f"opsieve: {sentence}", err=True)) as workers:
-        blamed = blame_passes(opened, place, Lab(workers))
+        blamed = blame_passes(opened, place, ObservationCache(workers))
     found, wanted = blamed.attribution, blamed.wanted
     spent = children_seconds() + time.process_time() - started
     answer = {

@@ -83,7 +83,7 @@ def _case_check(case: Path | None, options: dict[str, Any]) -> CaseCheck:
             "name the CASE that tells good from bad, or --check, a script that exits 0 for good, 125 for untestable, else 1 to 127"
         )
     opened = open_case(case, options["inputs"], options["expected"], options["seed"])
-    target = options["target"] or opened.knobs.get("target", "")
+    target = options["target"] or opened.parameters.get("target", "")
     if not target:
         raise BadInput("name --target, the backend that is built: onnxscript, say")
     return CaseCheck(opened, resolve(target), policy_of(options))

@@ -105,15 +105,15 @@ def shown_again(
     from opsieve.backends.judge.judge import judge
     from opsieve.backends.judge.oracles import SECOND_ORACLES
     from opsieve.backends.registry import resolve
-    from opsieve.backends.workers.observation_cache import Lab
+    from opsieve.backends.workers.observation_cache import ObservationCache
     from opsieve.reducer.oracle.discover import steady
     from opsieve.triage.export.export_input import Exhibit, right_outputs
 
     summary = _beside(place, "reduction.json").get("target", "")
     chosen = resolve(
-        target or case.knobs.get("target", "") or (summary if isinstance(summary, str) else "") or "onnxruntime"
+        target or case.parameters.get("target", "") or (summary if isinstance(summary, str) else "") or "onnxruntime"
     )
-    lab = Lab(workers)
+    lab = ObservationCache(workers)
     oracles = [oracle for oracle in SECOND_ORACLES if resolve(oracle) != chosen]
     judged = judge(case.program, case.inputs, chosen, lab, expected=case.expected, oracles=oracles)
     verdict, stored = judged.verdict, _stored(_case_of(place), chosen)
@@ -158,7 +158,7 @@ def _seen_sometimes(
     case: "Case", target: "Target", verdict: "Verdict", workers: "Workers", seconds: float
 ) -> "tuple[Exhibit | None, str]":
     """An exhibit of a failure that shows sometimes, run until it is known how often; None and the reason when it is not seen."""
-    from opsieve.backends.workers.observation_cache import Lab
+    from opsieve.backends.workers.observation_cache import ObservationCache
     from opsieve.reducer.oracle.discover import sometimes
     from opsieve.reducer.oracle.interestingness import runs_for
     from opsieve.triage.export.export_input import Exhibit, right_outputs
@@ -167,7 +167,7 @@ def _seen_sometimes(
     if found is None:
         return None, reason
     summary = replace(found.failure.verdict, reason=found.reason)
-    right, source = right_outputs(case, summary, None, Lab(workers))
+    right, source = right_outputs(case, summary, None, ObservationCache(workers))
     runs = runs_for(found.chance, sightings=1)
     return Exhibit(case, target, summary, found.observation, right, source, found.replays, runs, seconds), ""
 

@@ -23,7 +23,7 @@ def command(paths: tuple[Path, ...], output: Path, as_json: bool) -> int:
     Tells what was taken, what was not, and why. Exit code 2 when nothing was.
     """
     from opsieve.gen.case.case import save
-    from opsieve.gen.case.import_folder import Left, gather
+    from opsieve.gen.case.import_folder import Skipped, gather
     from opsieve.gen.model.bad_input import BadInput
 
     taken: list[dict[str, Any]] = []
@@ -31,7 +31,7 @@ def command(paths: tuple[Path, ...], output: Path, as_json: bool) -> int:
     used: Counter[str] = Counter()
     for path in paths:
         for found in gather(path):
-            if isinstance(found, Left):
+            if isinstance(found, Skipped):
                 left.append({"path": str(found.path), "reason": found.reason})
                 continue
             parts = [part for part in (found.path.parent.name, found.path.stem) if part]

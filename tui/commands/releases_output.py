@@ -12,7 +12,7 @@ import click
 from opsieve.backends.compare import Policy
 from opsieve.backends.registry import display, resolve
 from opsieve.backends.target import Target
-from opsieve.backends.workers.observation_cache import Lab
+from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.culprit import keep_culprit
 from opsieve.bisect.passes.pass_source import attributable, blame_passes
@@ -36,7 +36,7 @@ def bisect_releases(case: Path, package: str, good: str | None, bad: str | None,
         open_repository(options["then_commits"]).close()
     opened = open_case(case, options["inputs"], options["expected"], options["seed"])
     backend = backend_of(package)
-    named = options["target"] or opened.knobs.get("target", "")
+    named = options["target"] or opened.parameters.get("target", "")
     target = resolve(named) if named else Target(backend)
     if target.backend != backend:
         raise BadInput(f"--target is {display(target)}, but {package} belongs to the backend {backend}")
@@ -73,7 +73,7 @@ def bisect_source(case: Path, source: str, good: str | None, bad: str | None, **
     """The same over versions of a plug-in, `NAME` or `NAME:ARGUMENT`."""
     name, _, argument = source.partition(":")
     opened = open_case(case, options["inputs"], options["expected"], options["seed"])
-    named = options["target"] or opened.knobs.get("target", "")
+    named = options["target"] or opened.parameters.get("target", "")
     if not named:
         raise BadInput("name --target, the backend and its options")
     target = resolve(named)
@@ -219,7 +219,9 @@ def _guilty(case: Case, source: Releases, release: str, workers: Any, policy: Po
     if known is not None:
         return known
     try:
-        found = blame_passes(case, replace(source.target, release=release), Lab(workers), policy).attribution
+        found = blame_passes(
+            case, replace(source.target, release=release), ObservationCache(workers), policy
+        ).attribution
     except BadInput as error:
         say(str(error))
         return {}

@@ -13,7 +13,7 @@ import click
 if TYPE_CHECKING:
     from opsieve.backends.judge.judge import Judged
     from opsieve.backends.target import Target
-    from opsieve.backends.workers.observation_cache import Lab
+    from opsieve.backends.workers.observation_cache import ObservationCache
     from opsieve.gen.case.case import Case
 
 GROUP = 64  # models judged together: enough to fill the workers' frames, few enough to keep in memory
@@ -63,7 +63,7 @@ def command(
     """
     from opsieve.backends.registry import resolve
     from opsieve.backends.target import BadTarget
-    from opsieve.backends.workers.observation_cache import Lab
+    from opsieve.backends.workers.observation_cache import ObservationCache
     from opsieve.backends.workers.workers import Workers
     from opsieve.backends.workers.zygote import Limits
     from opsieve.tui.commands.values import chosen, voice
@@ -86,7 +86,7 @@ def command(
         with Workers(
             limits, offline=offline, say=lambda sentence: click.echo(f"opsieve: {sentence}", err=True)
         ) as workers:
-            lab = Lab(workers)
+            lab = ObservationCache(workers)
             for first in range(0, len(models), GROUP):
                 cases = list(_cases(models[first : first + GROUP], inputs, expected, seed, lab, not no_check, bad))
                 if word:
@@ -124,7 +124,7 @@ def _cases(
     inputs: Path | None,
     expected: Path | None,
     seed: int,
-    lab: "Lab",
+    lab: "ObservationCache",
     check: bool,
     bad: list[str],
 ) -> Iterator[tuple[str, "Case"]]:
@@ -145,7 +145,7 @@ def _cases(
             complain(str(error))
     checker = Target("checker")
     if check:
-        lab.foresee([(checker, [Test(case.program, case.inputs) for _, case in opened])])
+        lab.prefetch([(checker, [Test(case.program, case.inputs) for _, case in opened])])
     for name, case in opened:
         wrong_on_purpose = broken(case.program.proto) is not None
         answer = lab.observe(checker, case.program, case.inputs) if check and not wrong_on_purpose else None
@@ -163,7 +163,7 @@ def _cases(
 def _judged(
     cases: Sequence[tuple[str, "Case"]],
     targets: "Sequence[Target]",
-    lab: "Lab",
+    lab: "ObservationCache",
     oracles: Sequence[str],
     tolerance: tuple[float, float] | None,
     save: Path | None,
@@ -178,7 +178,7 @@ def _judged(
 
     policy = replace(POLICY, tolerance=tolerance)
     tests = [Test(case.program, case.inputs) for _, case in cases]
-    lab.foresee([(target, tests) for target in dict.fromkeys([*targets, FLOAT64])])
+    lab.prefetch([(target, tests) for target in dict.fromkeys([*targets, FLOAT64])])
     for path, case in cases:
         for target in targets:
             others = [oracle for oracle in SECOND_ORACLES if resolve(oracle) != target]
@@ -229,16 +229,16 @@ def _result(path: str, case: "Case", target: "Target", judged: "Judged") -> dict
 
 
 def _save(folder: Path, path: str, case: "Case", target: "Target", judged: "Judged") -> None:
-    """Write a failure as a case folder: the case, what was observed, and under which knobs."""
+    """Write a failure as a case folder: the case, what was observed, and under which settings."""
     from opsieve.backends.record import write_observations
     from opsieve.backends.registry import display
     from opsieve.gen.case.case import save
 
-    knobs = {**case.knobs, **judged.observations[0].knobs, "target": display(target)}
+    parameters = {**case.parameters, **judged.observations[0].knobs, "target": display(target)}
     name = "".join(c if c.isalnum() or c in "-." else "_" for c in f"{Path(path).stem or 'model'}-{display(target)}")[
         :120
     ]
-    save(replace(case, knobs=knobs), folder / name)
+    save(replace(case, parameters=parameters), folder / name)
     write_observations(folder / name, judged.observations)
 
 

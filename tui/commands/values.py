@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from opsieve.backends.probing.value_search import Effort, Found
+    from opsieve.backends.probing.value_search import Effort, FoundValues
     from opsieve.backends.workers.workers import Workers
     from opsieve.gen.case.case import Case
 
@@ -43,15 +43,17 @@ def chosen(
     return made
 
 
-def searched(cases: "Sequence[Case]", seeds: Sequence[int], workers: "Workers", effort: "Effort") -> "list[Found]":
+def searched(
+    cases: "Sequence[Case]", seeds: Sequence[int], workers: "Workers", effort: "Effort"
+) -> "list[FoundValues]":
     """What the search finds for each case."""
-    from opsieve.backends.probing.value_search import Wanted, search_values
+    from opsieve.backends.probing.value_search import ValueSearchRequest, search_values
 
-    wanted = [Wanted(case.program, case.inputs, seed) for case, seed in zip(cases, seeds, strict=True)]
+    wanted = [ValueSearchRequest(case.program, case.inputs, seed) for case, seed in zip(cases, seeds, strict=True)]
     return list(search_values(wanted, workers, effort))
 
 
-def with_found(case: "Case", found: "Found", expected: "dict[str, object] | None" = None) -> "Case":
+def with_found(case: "Case", found: "FoundValues", expected: "dict[str, object] | None" = None) -> "Case":
     """The case with what was found; its origin tells how: `search: repaired`, `seeded, search: none (Log)`."""
     inputs = f"search: {found.how}" + (f" ({found.broken})" if found.broken else "")
     if found.how in KEPT:
@@ -60,7 +62,7 @@ def with_found(case: "Case", found: "Found", expected: "dict[str, object] | None
     return replace(case, program=found.program, inputs=found.inputs, expected=expected, origin=origin)
 
 
-def described(found: "Found") -> str:
+def described(found: "FoundValues") -> str:
     """A sentence for a person."""
     if found.how in _HOW:
         return _HOW[found.how]

@@ -1,4 +1,4 @@
-"""Control flow: If, Loop and Scan run their bodies in Python, which is told what decides. See table.py."""
+"""Control flow: If, Loop and Scan run their bodies in Python, which reads the values that decide. See table.py."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import torch
 
 
 def _if(step: Any, values: list[Any], env: Mapping[str, Any], tape: Any) -> Any:
-    taken = tape.ask(step.key, values[0].reshape(()))
+    taken = tape.read(step.key, values[0].reshape(()))
     return tuple(step.blocks["then_branch" if taken else "else_branch"](env, tape))
 
 
 def _loop(step: Any, values: list[Any], env: Mapping[str, Any], tape: Any) -> Any:
     body = step.blocks["body"]
-    trips = None if values[0] is None else tape.ask(step.key, values[0].reshape(()))
-    going = values[1] is None or tape.ask(step.key, values[1].reshape(()))
+    trips = None if values[0] is None else tape.read(step.key, values[0].reshape(()))
+    going = values[1] is None or tape.read(step.key, values[1].reshape(()))
     state, turn = values[2:], 0
     scanned: list[list[Any]] = [[] for _ in body.outputs[1 + len(state) :]]
     while going and (trips is None or turn < trips):
         inner = dict(env)
         inner.update(zip(body.inputs, [torch.tensor(turn), torch.tensor(True), *state]))
         made = body(inner, tape)
-        going = tape.ask(step.key, made[0].reshape(()))
+        going = tape.read(step.key, made[0].reshape(()))
         state = made[1 : 1 + len(state)]
         for rows, row in zip(scanned, made[1 + len(state) :]):
             rows.append(row)

@@ -56,7 +56,7 @@ VALUES = beside("values.py")
 Unsupported, to_tensor, to_value = VALUES.Unsupported, VALUES.to_tensor, VALUES.to_value
 
 
-class Node:
+class NodeView:
     """What a rule sees of its node: `n("axis", 0)` is an attribute with its default, `opset` that of its domain."""
 
     def __init__(self, op: str, opset: int, attributes: Mapping[str, Any], wanted: int) -> None:
@@ -86,28 +86,28 @@ class Node:
 
 
 class Tape:
-    """The operands that Python was told: asked of tensors the first time, kept by the place where they were asked."""
+    """The operands that Python reads: taken from tensors the first time, kept by the place where they were read."""
 
     def __init__(self, kept: dict[int, list[Any]] | None = None) -> None:
         self.recording = kept is None
         self.kept: dict[int, list[Any]] = {} if kept is None else kept
         self.places: dict[int, int] = {}
 
-    def ask(self, key: int, value: Any) -> Any:
+    def read(self, key: int, value: Any) -> Any:
         """The value as a Python number, or as nested lists of them."""
         place = self.places.get(key, 0)
         self.places[key] = place + 1
         if not self.recording:
             return self.kept[key][place]
-        told = None if value is None else value.tolist()
-        self.kept.setdefault(key, []).append(told)
-        return told
+        plain = None if value is None else value.tolist()
+        self.kept.setdefault(key, []).append(plain)
+        return plain
 
 
-class Step:
+class LoweredNode:
     """A node with its rule; `asks` are the positions of its inputs that Python has to know, `also` those it wants twice."""
 
-    def __init__(self, key: int, node: Node, rule: Rule, inputs: list[str], outputs: list[str]) -> None:
+    def __init__(self, key: int, node: NodeView, rule: Rule, inputs: list[str], outputs: list[str]) -> None:
         self.key, self.node, self.rule, self.inputs, self.outputs = key, node, rule, inputs, outputs
         self.asks: tuple[int, ...] = ()
         self.also: tuple[int, ...] = ()
@@ -119,12 +119,12 @@ class Step:
         values = []
         for position, name in enumerate(self.inputs):
             if name and position in self.asks:
-                values.append(tape.ask(self.key, env.get(name)))  # a pruned block no longer makes it
+                values.append(tape.read(self.key, env.get(name)))  # a pruned block no longer makes it
             else:
                 values.append(env[name] if name else None)
         if self.flow is not None:
             return self.flow(self, values, env, tape)
-        values += [tape.ask(self.key, values[position]) for position in self.also]
+        values += [tape.read(self.key, values[position]) for position in self.also]
         return self.rule(self.node, *values)
 
 
@@ -134,7 +134,7 @@ class Block(torch.nn.Module):  # type: ignore[misc]  # torch is not there when t
     def __init__(self, inputs: Iterable[str], outputs: Iterable[str]) -> None:
         super().__init__()
         self.inputs, self.outputs = list(inputs), list(outputs)
-        self.steps: list[Step] = []
+        self.steps: list[LoweredNode] = []
         self.constants: dict[str, str] = {}
 
     def constant(self, name: str, value: torch.Tensor) -> None:
@@ -211,7 +211,7 @@ class Lowering:
         self.nodes(block, graph.node, opsets, bound or {})
         return block
 
-    def function(self, function: Any, opsets: Mapping[str, int], node: Node, named: Sequence[bool]) -> Block:
+    def function(self, function: Any, opsets: Mapping[str, int], node: NodeView, named: Sequence[bool]) -> Block:
         """A block for one call of a FunctionProto; `named` tells which of its outputs the node names."""
         self.depth += 1
         if self.depth > 100:
@@ -235,21 +235,21 @@ class Lowering:
             domain = "" if proto.domain in STANDARD else proto.domain
             opset = opsets.get(domain, opsets.get("ai.onnx", 0) if not domain else 0)
             given, bodies = VALUES.attributes(proto, bound)
-            node = Node(proto.op_type, opset, given, len(outputs))
+            node = NodeView(proto.op_type, opset, given, len(outputs))
             if not domain and opset < OLDEST:
                 raise Unsupported("opset %d, which is older than %d" % (opset, OLDEST))
             if not domain and proto.op_type == "Constant":
                 block.constant(outputs[0], VALUES.constant(node))
                 continue
             self.count += 1
-            step = Step(self.count, node, _unruled, list(proto.input), outputs)
+            step = LoweredNode(self.count, node, _unruled, list(proto.input), outputs)
             step.blocks = {name: self.graph(body, opsets, bound) for name, body in bodies.items()}
             self.choose(step, proto, domain, opsets)
             block.steps.append(step)
             for name, body in step.blocks.items():
                 block.add_module("b%d_%s" % (step.key, name), body)
 
-    def choose(self, step: Step, proto: Any, domain: str, opsets: Mapping[str, int]) -> None:
+    def choose(self, step: LoweredNode, proto: Any, domain: str, opsets: Mapping[str, int]) -> None:
         """Give a step its rule."""
         op = proto.op_type
         local = self.functions.get((proto.domain, op)) or self.functions.get((domain, op))
@@ -272,12 +272,12 @@ class _Defined:
     def __init__(self, lowering: Lowering, schema: Any, proto: Any, domain: str, opsets: dict[str, int]) -> None:
         self.lowering, self.schema, self.proto, self.domain, self.opsets = lowering, schema, proto, domain, opsets
 
-    def __call__(self, step: Step, values: list[Any], env: Mapping[str, Any], tape: Tape) -> Any:
+    def __call__(self, step: LoweredNode, values: list[Any], env: Mapping[str, Any], tape: Tape) -> Any:
         if "definition" not in step.blocks:
             step.blocks["definition"] = self.lower(step, values)
         return _call(step, values, env, tape)
 
-    def lower(self, step: Step, values: list[Any]) -> Block:
+    def lower(self, step: LoweredNode, values: list[Any]) -> Block:
         """The block of the definition, for inputs of these types."""
         schema, opset = self.schema, step.node.opset
         if schema.has_function:
@@ -316,11 +316,11 @@ def schema_of(op: str, opset: int, domain: str) -> Any:
     return schema
 
 
-def _unruled(node: Node, *_: Any) -> Any:
+def _unruled(node: NodeView, *_: Any) -> Any:
     node.refuse("no rule")
 
 
-def _call(step: Step, values: list[Any], env: Mapping[str, Any], tape: Tape) -> Any:
+def _call(step: LoweredNode, values: list[Any], env: Mapping[str, Any], tape: Tape) -> Any:
     body = step.blocks["definition"]
     padded = values + [None] * (len(body.inputs) - len(values))
     return tuple(body(dict(zip(body.inputs, padded)), tape))

@@ -169,8 +169,8 @@ class Compiled(Torch):
         """What torch alone does not run is not the compiler's fault."""
         kind, text = exception.rpartition(".")[2], message[:4000]
         if kind == "NotRun":
-            cause, _, told = text.partition(": ")
-            meaning = Torch.classify(self, stage, cause, told)
+            cause, _, rest = text.partition(": ")
+            meaning = Torch.classify(self, stage, cause, rest)
             # A bug of torch itself is no answer about the compiler: `torch` is a target of its own.
             return "environment" if meaning in ("error", "rejected") else meaning
         if kind in ("MemoryError", "_ArrayMemoryError") or MEMORY.search(text):
@@ -233,7 +233,7 @@ class Inductor(Compiled):
         return version
 
     def prepare(self, request: Request) -> Run:
-        """The compiled module. torch compiles at the first call, which is told as the stage `compile` until it runs."""
+        """The compiled module. torch compiles at the first call, which counts as the stage `compile` until it runs."""
         import torch
         import torch._dynamo
         import torch._inductor.config as config

@@ -78,7 +78,7 @@ class ValueSearch:
 
         options = request.options
         model = onnx.load_model_from_string(request.model)
-        search = Search(
+        search = InputSearch(
             model,
             {name: value for name, value in request.inputs.items() if name},
             int(request.inputs.get("", 0)),
@@ -104,7 +104,7 @@ class ValueSearch:
         return "unsupported" if kind in ("Unsupported", "NotImplementedError", "RuntimeError") else "error"
 
 
-class Search:
+class InputSearch:
     """One model, lowered, and the leaves that may move."""
 
     def __init__(
@@ -293,7 +293,7 @@ def _lowering(table: Any, kinds: Mapping[str, Any]) -> Any:
     """The table's lowering, in which a stand-in without derivatives serves where the table has no rule or its rule fails."""
     import onnx
 
-    class Lowering(table.Lowering):  # type: ignore[misc]  # the table is a file that workers load by name
+    class SearchLowering(table.Lowering):  # type: ignore[misc]  # the table is a file that workers load by name
         def choose(self, step: Any, proto: Any, domain: str, opsets: Mapping[str, int]) -> None:
             alone = onnx.NodeProto()
             alone.CopyFrom(proto)
@@ -305,7 +305,7 @@ def _lowering(table: Any, kinds: Mapping[str, Any]) -> Any:
                     raise
                 step.rule = step.stand_in
 
-    return Lowering
+    return SearchLowering
 
 
 def stand_in(table: Any, proto: Any, opsets: dict[str, int], kinds: Mapping[str, Any]) -> Callable[..., Any]:

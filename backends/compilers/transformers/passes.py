@@ -1,7 +1,7 @@
-"""Passes of the transformers: left out by name, and told which ran and which acted.
+"""Passes of the transformers: left out by name, and reports of which ran and which acted.
 
 Loaded by `transformed.py` next to it, so it runs inside workers too: the standard library only, Python 3.8. A trace is printed,
-so that what was told before a crash is there after it: lines `opsieve pass ran NAME`, `opsieve pass acted NAME`, and `opsieve pass host NAME` for
+so that what was reported before a crash is there after it: lines `opsieve pass ran NAME`, `opsieve pass acted NAME`, and `opsieve pass host NAME` for
 one that only runs others.
 """
 
@@ -33,7 +33,7 @@ def known(package: str, names: List[str], every: Iterable[str]) -> List[str]:
     return names
 
 
-def tell(what: str, names: Iterable[str]) -> None:
+def report(what: str, names: Iterable[str]) -> None:
     """Print lines of a trace, each at once."""
     for name in names:
         sys.stderr.write("opsieve pass %s %s\n" % (what, "_".join(name.split())))
@@ -57,10 +57,10 @@ def onnxoptimizer_passes(module: Any, named: str, skipped: str) -> Optional[List
 def trace_onnxoptimizer(module: Any, model: Any, passes: Optional[List[str]]) -> None:
     """Run the passes one by one on the model as it then is; `model` itself is left alone."""
     for name in passes or []:
-        tell("ran", [name])
+        report("ran", [name])
         after = module.optimize(model, [name])
         if after.SerializeToString(deterministic=True) != model.SerializeToString(deterministic=True):
-            tell("acted", [name])
+            report("acted", [name])
         model = after
 
 
@@ -113,9 +113,9 @@ def onnxscript_passes(skipped: str, trace: bool) -> Iterator[None]:
             name = name_of(self)
             if trace and open_ and open_[-1] not in hosts:
                 hosts.add(open_[-1])
-                tell("host", open_[-1:])
+                report("host", open_[-1:])
             if trace and name not in seen:
-                tell("ran", [name])
+                report("ran", [name])
             seen.setdefault(name, False)
             if name in off:
                 return nothing(arguments)
@@ -126,7 +126,7 @@ def onnxscript_passes(skipped: str, trace: bool) -> Iterator[None]:
                 open_.pop()
             if trace and not seen[name] and acted(result):
                 seen[name] = True
-                tell("acted", [name])
+                report("acted", [name])
             return result
 
         kept.append((owner, method, original))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Options = Mapping[str, str]
 SWITCH = ("on", "off")
-TRACE = ("off", "on")  # passes are told as `transformed_passes.py` says
+TRACE = ("off", "on")  # passes are reported as `transformed_passes.py` says
 MEMORY = re.compile(r"bad_alloc|[Ff]ailed to allocate|bad allocation|[Cc]annot allocate memory|Unable to allocate")
 # A release that is too old for one of the options.
 NO_SWITCH = re.compile(
@@ -239,7 +239,7 @@ def inspect(before: Any, after: Any, request: "Request") -> None:
                 "the transformed model no longer declares the whole shape of %s" % PASSES.listed([item.name])
             )
         elif len(now) != len(was) or any(a and b and a != b for a, b in zip(was, now)):
-            shapes = "%s where the original has %s" % (told(now), told(was))
+            shapes = "%s where the original has %s" % (listed_shape(now), listed_shape(was))
             raise BrokenModel("the transformed model declares %s as %s" % (PASSES.listed([item.name]), shapes))
 
 
@@ -263,7 +263,7 @@ def dimensions(info: Any) -> Optional[List[int]]:
     return [dim.dim_value for dim in tensor.shape.dim]
 
 
-def told(shape: List[int]) -> str:
+def listed_shape(shape: List[int]) -> str:
     """A shape for people."""
     return "[%s]" % ", ".join(str(dim or "?") for dim in shape)
 
@@ -295,7 +295,7 @@ def run_onnxsim(model: Any, options: Options) -> Any:
     skipped = PASSES.known_to_onnxsim(PASSES.split(options["skip"]))
     chosen: Dict[str, Any] = {"skipped_optimizers": skipped} if skipped else {}
     if options["trace"] == "on":
-        PASSES.tell("ran", [name for name in PASSES.onnxsim_passes() if name not in skipped])
+        PASSES.report("ran", [name for name in PASSES.onnxsim_passes() if name not in skipped])
     if options["passes"] == "off":
         chosen["perform_optimization"] = False
     if options["folding"] == "off":
@@ -351,7 +351,7 @@ def run_onnxslim(model: Any, options: Options) -> Any:
         every = steps + list(DEFAULT_FUSION_PATTERNS)
         skipped = PASSES.known("onnxslim", PASSES.split(options["skip"]), every)
         if options["trace"] == "on":
-            PASSES.tell("ran", [name for name in every if name not in skipped])
+            PASSES.report("ran", [name for name in every if name not in skipped])
         chosen["skip_optimizations"] = [name for name in skipped if name in steps]
         chosen["skip_fusion_patterns"] = [name for name in skipped if name not in steps]
     return onnxslim.slim(model, **chosen)

@@ -60,7 +60,9 @@ def make_demo(folder: Path) -> Path:
         answers: dict[str, tuple[str, float]] = {
             line.target: (str(line.verdict.verdict), sum(line.observations[0].seconds.values()))
         }
-        tests.append(Done(number, replace(case, knobs={**case.knobs, "target": line.target}), answers, (finding,)))
+        tests.append(
+            Done(number, replace(case, parameters={**case.parameters, "target": line.target}), answers, (finding,))
+        )
     with Store(folder) as store:
         store.begin(campaign)
         store.record(campaign, tests)

@@ -15,7 +15,7 @@ def main() -> int:
     from opsieve.backends.judge.judge import judge
     from opsieve.backends.judge.oracles import SECOND_ORACLES
     from opsieve.backends.registry import display, resolve
-    from opsieve.backends.workers.observation_cache import Lab
+    from opsieve.backends.workers.observation_cache import ObservationCache
     from opsieve.backends.workers.workers import Workers
     from opsieve.backends.workers.zygote import Limits, Unavailable
     from opsieve.gen.case.open_case import open_case
@@ -27,7 +27,7 @@ def main() -> int:
     try:
         case, target = open_case(Path(place)), resolve(name)
         with Workers(Limits(seconds=60.0), offline=offline, say=lambda text: print(text, file=sys.stderr)) as workers:
-            lab = Lab(workers)
+            lab = ObservationCache(workers)
             oracles = [oracle for oracle in SECOND_ORACLES if resolve(oracle) != target]
             judged = judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=oracles)
             seen = judged.observations[0]

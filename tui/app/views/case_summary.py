@@ -90,7 +90,7 @@ def summarize(folder: Path) -> CaseSummary:
         ("inputs", origin.inputs),
     ]
     origin_rows += [(f"version of {name}", version) for name, version in sorted(origin.versions.items())]
-    origin_rows += [(name, value) for name, value in sorted(case.knobs.items())]
+    origin_rows += [(name, value) for name, value in sorted(case.parameters.items())]
     opsets = ", ".join(f"{entry.domain or 'ai.onnx'} {entry.version}" for entry in case.program.proto.opset_import)
     origin_rows += [
         ("opsets", opsets),
