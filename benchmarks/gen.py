@@ -26,7 +26,7 @@ from opsieve.backends.workers.inference import typed
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.data.inputs import seeded_inputs
-from opsieve.gen.generation.random_graph import Wish
+from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.metrics.summary import Metrics
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.model import load_program
@@ -41,7 +41,7 @@ def generators() -> dict[str, Generate]:
     """Every strategy by name."""
 
     def of_core(name: str) -> Generate:
-        return lambda seed, nodes: strategies.generate(name, seed, Wish(nodes=nodes))
+        return lambda seed, nodes: strategies.generate(name, seed, GenRequest(nodes=nodes))
 
     return {name: of_core(name) for name in strategies.names()}
 

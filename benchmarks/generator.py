@@ -23,8 +23,8 @@ from opsieve.backends.target import Target
 from opsieve.backends.workers.inference import typed
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.generation import request as wishes
-from opsieve.gen.generation.random_graph import Wish, begun, case, grown
+from opsieve.gen.generation import request as gen_request
+from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
 from opsieve.gen.metrics.plots import line_plot
 from opsieve.gen.metrics.summary import Metrics
 from opsieve.gen.model.program import Program
@@ -79,18 +79,18 @@ def agree(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
 
 
 def validity(models: int, nodes: str, names: list[str]) -> None:
-    low, high = wishes.nodes(nodes)
+    low, high = gen_request.nodes(nodes)
     print(
         f"{'strategy':<18}{'models':>8}{'nodes':>8}{'checker':>9}{'inferred':>10}{'runs':>9}{'finite':>9}{'found':>9}"
     )
     totals: Counter[str] = Counter()
     with Workers() as workers:
         supports = probed(workers, [ORT])
-        wish = Wish(
+        request = GenRequest(
             nodes=low, between=(low, high), types=True, supports=both([support.soundly() for support in supports])
         )
         for name in names:
-            told, reasons = one_strategy(workers, name, wish, models // len(names))
+            told, reasons = one_strategy(workers, name, request, models // len(names))
             totals.update(told)
             row(name, told)
             for reason, count in reasons.most_common(12):
@@ -98,11 +98,11 @@ def validity(models: int, nodes: str, names: list[str]) -> None:
     row("all", totals)
 
 
-def one_strategy(workers: Workers, name: str, wish: Wish, models: int) -> tuple[Counter[str], Counter[str]]:
+def one_strategy(workers: Workers, name: str, request: GenRequest, models: int) -> tuple[Counter[str], Counter[str]]:
     told: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
-    for start in range(0, models, GROUP):
-        cases = [strategies.generate(name, seed, wish) for seed in range(start, min(start + GROUP, models))]
+    for begin in range(0, models, GROUP):
+        cases = [strategies.generate(name, seed, request) for seed in range(begin, min(begin + GROUP, models))]
         told["models"] += len(cases)
         told["nodes"] += sum(len(item.program.proto.graph.node) for item in cases)
         tests = [Test(item.program, item.inputs) for item in cases]
@@ -148,10 +148,10 @@ def row(name: str, told: Counter[str]) -> None:
 
 def grown_at(pick: float, bins: int, seed: int, nodes: int) -> Case:
     """isra's program with another picking rate or number of bins."""
-    wish = Wish(nodes=nodes, bins=bins, types=True)
-    sketch = begun(wish, seed, "isra", pick)
-    grown(sketch, wish)
-    return case(sketch, wish, "isra", seed)
+    request = GenRequest(nodes=nodes, bins=bins, types=True)
+    builder = start(request, seed, "isra", pick)
+    fill(builder, request)
+    return finish(builder, request, "isra", seed)
 
 
 def picking() -> None:
@@ -179,7 +179,7 @@ def guided(images: Path, models: int = 1000) -> None:
     for name in ("hirfuzz", "isra"):
         metrics = Metrics()
         for seed in range(models):
-            metrics.add(strategies.generate(name, seed, Wish(types=True)).program.proto)
+            metrics.add(strategies.generate(name, seed, GenRequest(types=True)).program.proto)
             if seed % 10 == 9:
                 for kind in kinds:
                     told = metrics.coverage.hirfuzz[kind]
@@ -207,7 +207,7 @@ def balance(models: int, name: str) -> None:
     """How often each operator is met under a strategy."""
     met: Counter[str] = Counter()
     for seed in range(models):
-        model = strategies.generate(name, seed, Wish(nodes=5, between=(5, 30))).program.proto
+        model = strategies.generate(name, seed, GenRequest(nodes=5, between=(5, 30))).program.proto
         met.update(
             f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in all_nodes(model.graph.node)
         )

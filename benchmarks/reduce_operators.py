@@ -17,8 +17,8 @@ import onnx
 
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.build.graph_builder import Choice
-from opsieve.gen.generation.random_graph import SUPPORTED, Wish, case, single
+from opsieve.gen.build.graph_builder import OpChoice
+from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, finish, single_node
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import read_tensor
 from opsieve.gen.operators.catalogue import first_dtypes, operators
@@ -54,13 +54,13 @@ def subjects(op: Operator, seeds: int, workers: Workers) -> Iterator[Subject]:
     """The first instances that run."""
     known = first_dtypes(op, SUPPORTED)
     dtypes = [dtype for dtype in _LIKED if dtype in known] or sorted(known)
-    choice = Choice(op, frozenset(dtypes[:1]), tuple(dtypes[:1]), *op.ranks, op.safe[0] if op.safe else ANY)
+    choice = OpChoice(op, frozenset(dtypes[:1]), tuple(dtypes[:1]), *op.ranks, op.safe[0] if op.safe else ANY)
     found = 0
     for seed in range(4 * seeds if dtypes else 0):
-        sketch = single(choice, SUPPORTED, seed)
-        if sketch is None or found == seeds:
+        builder = single_node(choice, SUPPORTED, seed)
+        if builder is None or found == seeds:
             continue
-        made = case(sketch, Wish(), "single", seed)
+        made = finish(builder, GenRequest(), "single", seed)
         if workers.observe(PLAIN, made.program, made.inputs).outputs is not None:
             found += 1
             yield Subject(made.program.proto, made.inputs, {})

@@ -24,7 +24,7 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.gen.generation.random_graph import Wish
+from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.program import Program
 from opsieve.gen.strategies.registry import generate
 from opsieve.triage.campaign.campaign import do_tests
@@ -41,10 +41,10 @@ CHUNK = 16
 def program(seed: int) -> Case:
     """The program of a seed; one of every three has Erf in float64."""
     if seed % 3 == 0:
-        wish = Wish(between=(8, 20), only=PLAIN | {"Erf"}, dtypes=frozenset(["float64"]))
-        return generate("isra", seed, wish)
-    wish = Wish(between=(8, 20), only=PLAIN, dtypes=frozenset(["float16"]))
-    return ended(generate("isra", seed, wish), random.Random(seed).choice(SHOWING))
+        request = GenRequest(between=(8, 20), only=PLAIN | {"Erf"}, dtypes=frozenset(["float64"]))
+        return generate("isra", seed, request)
+    request = GenRequest(between=(8, 20), only=PLAIN, dtypes=frozenset(["float16"]))
+    return ended(generate("isra", seed, request), random.Random(seed).choice(SHOWING))
 
 
 def ended(case: Case, operator: str) -> Case:

@@ -6,7 +6,7 @@
 A round makes programs of seeds that no other round has, from the seed to serialised bytes with values for the inputs; of `mix` always
 whole batches of 256 seeds, so that every strategy has exactly its share of them at every size (the one program of `nnsmith` in it
 is costly). The quickest and the slowest round are told: they differ as much as the machine was disturbed. A node is one that was asked for;
-`onnx` is how many there are in a program with plumbing, bodies and constants. Programs of many nodes have room for them: the wish's
+`onnx` is how many there are in a program with plumbing, bodies and constants. Programs of many nodes have room for them: the request's
 budget of elements and work is 32 and 16 times the usual one.
 """
 
@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from opsieve.gen.build.graph_builder import Budget
-from opsieve.gen.generation.random_graph import Wish
+from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies import registry as strategies
 from opsieve.gen.strategies.mix import BATCH, WEIGHTS
@@ -50,16 +50,16 @@ def models_at(name: str, nodes: int) -> int:
 
 def measured(name: str, nodes: int, rounds: int) -> Row:
     """Time some rounds."""
-    wish, models = Wish(nodes=nodes, budget=ROOMY), models_at(name, nodes)
+    request, models = GenRequest(nodes=nodes, budget=ROOMY), models_at(name, nodes)
     for seed in range(BATCH if name == "mix" else 16):  # imports z3, reads schemas
-        strategies.generate(name, WARM + seed, Wish(nodes=5))
+        strategies.generate(name, WARM + seed, GenRequest(nodes=5))
     seconds, by_generator, onnx_nodes = [], Counter[str](), 0
     for number in range(rounds):
         gc.collect()
         start = BATCH * 1000 * number
         began = last = time.process_time()
         for seed in range(start, start + models):
-            made = strategies.generate(name, seed, wish)
+            made = strategies.generate(name, seed, request)
             if not number:
                 now = time.process_time()
                 by_generator[made.origin.generator] += round((now - last) * 1e9)
@@ -85,13 +85,13 @@ def told(name: str, nodes: int, row: Row) -> None:
 
 def profiled(name: str, nodes: int) -> None:
     """Where the time goes, by functions that do not count what they call."""
-    wish, models = Wish(nodes=nodes, budget=ROOMY), 4 * models_at(name, nodes)
+    request, models = GenRequest(nodes=nodes, budget=ROOMY), 4 * models_at(name, nodes)
     for seed in range(models):
-        strategies.generate(name, WARM + seed, wish)
+        strategies.generate(name, WARM + seed, request)
     meter = cProfile.Profile()
     meter.enable()
     for seed in range(models):
-        strategies.generate(name, seed, wish)
+        strategies.generate(name, seed, request)
     meter.disable()
     pstats.Stats(meter).sort_stats("tottime").print_stats(24)
 

@@ -27,8 +27,8 @@ from opsieve.backends.probing.value_search import Effort, ValueSearchRequest, br
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.analysis.input_ranges import Guesses, refilled, with_weights
-from opsieve.gen.analysis.typed_graph import outline
-from opsieve.gen.generation.random_graph import Wish
+from opsieve.gen.analysis.typed_graph import read_graph
+from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.program import Program
 from opsieve.gen.strategies.registry import generate
 
@@ -46,9 +46,9 @@ GROUP = 32
 
 def programs(nodes: int, values: str, workers: Workers) -> Iterator[tuple[Program, dict[str, Any], str]]:
     """Programs that onnxruntime runs, with their values, and the first operator whose result is not finite under them."""
-    wish = Wish(nodes=nodes, types=True, dtypes=frozenset(("float32",)), values=values)
+    request = GenRequest(nodes=nodes, types=True, dtypes=frozenset(("float32",)), values=values)
     for start in range(0, 1 << 30, GROUP):
-        made = [generate("isra", seed, wish) for seed in range(start, start + GROUP)]
+        made = [generate("isra", seed, request) for seed in range(start, start + GROUP)]
         tests = [Test(exposed(case.program), dict(case.inputs)) for case in made]
         for case, answer in zip(made, workers.observe_many(ORT, tests), strict=True):
             if answer.outputs is not None:
@@ -80,7 +80,7 @@ def seconds() -> float:
 
 def lost(program: Program, inputs: Mapping[str, Any], workers: Workers) -> bool:
     """Whether some element of some result is not finite in each of 64 draws of all leaves that may move."""
-    graph = outline(program.proto, inputs)
+    graph = read_graph(program.proto, inputs)
     tests = []
     guesses = Guesses(graph, 0, True)
     for number in range(DRAWS):

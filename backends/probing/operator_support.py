@@ -23,9 +23,9 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import display, resolve
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.build.graph_builder import Choice, Supports
-from opsieve.gen.generation.generator_version import edition
-from opsieve.gen.generation.random_graph import SUPPORTED, Wish, case, single
+from opsieve.gen.build.graph_builder import OpChoice, Supports
+from opsieve.gen.generation.generator_version import generator_version
+from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, finish, single_node
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.tensors import TensorType, read_type
 from opsieve.gen.operators.catalogue import first_dtypes, operators, qualified
@@ -339,17 +339,17 @@ def _instances(probe: Probe, runs: int = _RUNS) -> Iterator[tuple[str, int, Test
     """Signature, rank and program of the instances to run."""
     operator = probe.operator
     safe = operator.safe[0] if operator.safe else ANY
-    choice = Choice(operator, frozenset((probe.dtype,)), (probe.dtype,), *operator.ranks, safe)
+    choice = OpChoice(operator, frozenset((probe.dtype,)), (probe.dtype,), *operator.ranks, safe)
     had = None if operator.domain else form(operator.name, probe.opset)
     windows = had is not None and "dilations" in had.attributes
     most = _RUNS_CHOOSY if runs > 1 else runs + 1
     met: dict[str, list[int]] = {}
     idle = 0
     for seed in range(_DRAWS_CHOOSY if windows else _DRAWS):
-        sketch = single(choice, probe.opset, seed, palette=PLAIN if seed % 2 else ())
-        if sketch is None or (idle == _PATIENCE and not windows):
+        builder = single_node(choice, probe.opset, seed, palette=PLAIN if seed % 2 else ())
+        if builder is None or (idle == _PATIENCE and not windows):
             return
-        node = sketch.nodes[-1]
+        node = builder.nodes[-1]
         key, rank = signature(operator, node.ins, node.attrs, probe.opset), _rank(node.ins)
         idle = idle + 1 if key in met else 0
         ranks = met.setdefault(key, [])
@@ -358,7 +358,7 @@ def _instances(probe: Probe, runs: int = _RUNS) -> Iterator[tuple[str, int, Test
         if rank in ranks and _CHOOSY not in key:
             continue
         ranks.append(rank)
-        made = case(sketch, Wish(), "probe", seed)
+        made = finish(builder, GenRequest(), "probe", seed)
         yield key, rank, Test(made.program, made.inputs)
 
 
@@ -372,7 +372,7 @@ def _default_folder() -> Path:
 
 def _slug(target: str, version: str) -> str:
     """A file's name for a target and version as the declarations are now: other declarations make other instances."""
-    digest = hashlib.sha256(f"{target} {version} {edition()}".encode() + Path(__file__).read_bytes())
+    digest = hashlib.sha256(f"{target} {version} {generator_version()}".encode() + Path(__file__).read_bytes())
     readable = "".join(c if c.isalnum() else "-" for c in f"{target}-{version}")[:60]
     return f"{readable}-{digest.hexdigest()[:12]}"
 

@@ -18,8 +18,8 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.target import Target
 from opsieve.backends.workers.inference import INFERRING, with_inferred_types
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.analysis.input_ranges import Guesses, refilled, repaired, unreached, with_weights
-from opsieve.gen.analysis.typed_graph import outline
+from opsieve.gen.analysis.input_ranges import Guesses, refilled, repair, unreached, with_weights
+from opsieve.gen.analysis.typed_graph import read_graph
 from opsieve.gen.metrics.graph import lacks_types
 from opsieve.gen.model.program import Program
 from opsieve.gen.spec.declaration import Bounds
@@ -123,12 +123,12 @@ def _searching(wanted: ValueSearchRequest, effort: Effort) -> Generator[Question
         return given
     lost = replace(given, how="unchecked") if met is None else replace(given, how="none", broken=met.op_type)
     model = yield from _concrete(wanted.program, wanted.inputs)
-    graph = outline(model, wanted.inputs)
+    graph = read_graph(model, wanted.inputs)
     if isinstance(met, onnx.NodeProto) and unreached(graph, met.output[0], effort.weights):
         return lost
     starts = [(given, model)]
     if "repaired" in effort.methods:
-        ranges = repaired(graph, wanted.seed, effort.weights).ranges
+        ranges = repair(graph, wanted.seed, effort.weights).ranges
         if ranges:
             moved, changed = _drawn(given, model, ranges, wanted.seed, "repaired")
             met_again = yield from _checked(moved.program, moved.inputs)

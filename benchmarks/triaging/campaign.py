@@ -21,7 +21,7 @@ from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.bisect.passes.pass_source import blame_passes
 from opsieve.gen.case.case import Case
-from opsieve.gen.generation.random_graph import Wish
+from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.structure import all_nodes
@@ -59,8 +59,8 @@ def programs(seed: int, generated: int) -> list[Case]:
         if plain and inputs and many.setdefault(operator, 0) < 6:
             many[operator] += 1
             found.append(Case(Program(model.SerializeToString()), inputs))
-    wish = Wish(between=(5, 15), dtypes=frozenset(["float32", "int64", "bool"]))
-    return found + [generate(("isra", "pattern")[at % 2], seed * 1000 + at, wish) for at in range(generated)]
+    request = GenRequest(between=(5, 15), dtypes=frozenset(["float32", "int64", "bool"]))
+    return found + [generate(("isra", "pattern")[at % 2], seed * 1000 + at, request) for at in range(generated)]
 
 
 _DTYPES = ("float32", "float64", "int64", "int32", "bool")

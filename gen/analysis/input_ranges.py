@@ -1,7 +1,7 @@
 """Leaf ranges under which every declared domain holds: input values without a NaN or an infinity, and without a run.
 
-Where the intervals (gen/analysis/intervals.py) show a breach, the leaves that reach it are narrowed or moved, one at a time, to whatever interval
-brings the breach off, or nearest to it, without raising one before it: coordinate descent over a fixed menu of intervals, then all
+Where the intervals (gen/analysis/intervals.py) show a violation, the leaves that reach it are narrowed or moved, one at a time, to whatever interval
+brings the violation off, or nearest to it, without raising one before it: coordinate descent over a fixed menu of intervals, then all
 leaves together, then seeded restarts. A point is the last resort: of points, interval arithmetic is exact for most operators. What no
 choice mends is told and left.
 """
@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import onnx
 
-from opsieve.gen.analysis.intervals import Breach, first_breach, push
-from opsieve.gen.analysis.typed_graph import Outline, movable, outline
-from opsieve.gen.build.rng import Draw
-from opsieve.gen.build.writing import filled
+from opsieve.gen.analysis.intervals import DomainViolation, first_violation, push
+from opsieve.gen.analysis.typed_graph import TypedGraph, movable, read_graph
+from opsieve.gen.build.rng import Rng
+from opsieve.gen.build.writing import fill_array
 from opsieve.gen.model.tensors import write_tensor
 from opsieve.gen.spec.declaration import Bounds, Tensor
 from opsieve.gen.spec.dtype_facts import LARGEST
@@ -40,38 +40,38 @@ _MENU: tuple[Bounds, ...] = (
     (100.0, 400.0),
 )
 _POINTS = (0.0, 0.5, 1.0, -0.5, 1.5, -1.0, 3.0, -3.0, 0.1, 20.0, -20.0, 200.0, -200.0)
-_ROUNDS = 6  # of coordinate descent for one breach
+_ROUNDS = 6  # of coordinate descent for one violation
 _RESTARTS = 12
-_MOST_LEAVES = 16  # of those that reach a breach, the nearest
+_MOST_LEAVES = 16  # of those that reach a violation, the nearest
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """`ranges` are the leaves that were narrowed or moved, by name; `left` the breaches that no choice mended, in the graph's order."""
+    """`ranges` are the leaves that were narrowed or moved, by name; `left` the violations that no choice mended, in the graph's order."""
 
     ranges: Mapping[str, Bounds]
-    left: tuple[Breach, ...]
+    left: tuple[DomainViolation, ...]
 
 
-def repaired(graph: Outline, seed: int, weights: bool = False) -> Repair:
+def repair(graph: TypedGraph, seed: int, weights: bool = False) -> Repair:
     """Narrow the leaves of a graph until every declared domain holds, as far as it can be done; `weights` may move too.
 
     The graph's tensors hold the new intervals afterwards. Equal seeds give equal repairs.
     """
     leaves = movable(graph, weights)
-    search = _Search(graph, leaves, Draw(f"repair {seed}"))
-    left: list[Breach] = []
-    while (breach := first_breach(graph, {item.place for item in left})) is not None:
-        if not search.mend(breach, {item.place for item in left}):
-            left.append(breach)
+    search = _Search(graph, leaves, Rng(f"repair {seed}"))
+    left: list[DomainViolation] = []
+    while (violation := first_violation(graph, {item.place for item in left})) is not None:
+        if not search.mend(violation, {item.place for item in left}):
+            left.append(violation)
     return Repair(search.moved(), tuple(left))
 
 
 class Guesses:
     """Ranges for float leaves, drawn from the menu. Intervals can be too wide to show that values are sound: a run may show what they cannot."""
 
-    def __init__(self, graph: Outline, seed: int, weights: bool = False) -> None:
-        self._search = _Search(graph, movable(graph, weights), Draw(f"guesses {seed}"))
+    def __init__(self, graph: TypedGraph, seed: int, weights: bool = False) -> None:
+        self._search = _Search(graph, movable(graph, weights), Rng(f"guesses {seed}"))
         self._places = {tensor.name: place for place, step in enumerate(graph.nodes) for tensor in step.outs}
 
     def place(self, output: str) -> int:
@@ -84,11 +84,11 @@ class Guesses:
         names = search.floats(search.reach[place])
         if not names:
             return {}
-        way = search.draw.random()
+        way = search.rng.random()
         if way < 1 / 3:
             return dict.fromkeys(names, search.anywhere())
         if way < 2 / 3:
-            names = [search.draw.choice(names)]
+            names = [search.rng.choice(names)]
         return {name: search.anywhere() for name in names}
 
     def everywhere(self) -> dict[str, Bounds]:
@@ -96,7 +96,7 @@ class Guesses:
         return {name: self._search.anywhere() for name in self._search.floats(list(self._search.tensors))}
 
 
-def unreached(graph: Outline, output: str, weights: bool = False) -> bool:
+def unreached(graph: TypedGraph, output: str, weights: bool = False) -> bool:
     """Whether no leaf that may move reaches the node that makes a tensor: then no choice of values changes it."""
     reach = _reaching(graph, {tensor.name: tensor for tensor in movable(graph, weights)})
     places = [place for place, step in enumerate(graph.nodes) if any(tensor.name == output for tensor in step.outs)]
@@ -110,14 +110,14 @@ def refilled(
 
     The other inputs are as they were; other weights are not told.
     """
-    draw = Draw(f"refilled {seed}")
+    rng = Rng(f"refilled {seed}")
     values = dict(inputs)
     for name in [name for name in inputs if name in ranges]:
         array = inputs[name]
-        values[name] = filled(array.dtype.name, array.shape, *ranges[name], draw.random())
+        values[name] = fill_array(array.dtype.name, array.shape, *ranges[name], rng.random())
     weights = {
-        tensor.name: filled(tensor.dtype, tensor.shape, *ranges[tensor.name], draw.random())
-        for tensor in outline(model).leaves.values()
+        tensor.name: fill_array(tensor.dtype, tensor.shape, *ranges[tensor.name], rng.random())
+        for tensor in read_graph(model).leaves.values()
         if tensor.name in ranges and tensor.name not in inputs and tensor.leaf != "input"
     }
     return values, weights
@@ -141,9 +141,9 @@ def with_weights(model: onnx.ModelProto, weights: Mapping[str, "np.ndarray[Any, 
 
 
 class _Search:
-    def __init__(self, graph: Outline, leaves: Sequence[Tensor], draw: Draw) -> None:
+    def __init__(self, graph: TypedGraph, leaves: Sequence[Tensor], rng: Rng) -> None:
         self.graph = graph
-        self.draw = draw
+        self.rng = rng
         self.first = {tensor.name: (tensor.low, tensor.high) for tensor in leaves}
         self.tensors = {tensor.name: tensor for tensor in leaves}
         self.reach = _reaching(graph, self.tensors)
@@ -151,7 +151,7 @@ class _Search:
         for place, names in enumerate(self.reach):
             for name in names:
                 self.fed[name].add(place)
-        self.met: list[Breach | None] = []  # by place, up to the one that is to be mended
+        self.met: list[DomainViolation | None] = []  # by place, up to the one that is to be mended
 
     def moved(self) -> dict[str, Bounds]:
         return {
@@ -160,14 +160,14 @@ class _Search:
             if (tensor.low, tensor.high) != self.first[name]
         }
 
-    def mend(self, breach: Breach, excused: set[int]) -> bool:
-        """Whether leaves were found under which the breach is gone; else they are as before."""
-        names = self.reach[breach.place][-_MOST_LEAVES:]
+    def mend(self, violation: DomainViolation, excused: set[int]) -> bool:
+        """Whether leaves were found under which the violation is gone; else they are as before."""
+        names = self.reach[violation.place][-_MOST_LEAVES:]
         before = {name: (self.tensors[name].low, self.tensors[name].high) for name in names}
         starts: Iterator[dict[str, Bounds]] = iter((before, *self.together(names), *self.anyhow(names)))
         for start in starts:
             self.place(start)
-            if self.descend(names, breach.place, excused):
+            if self.descend(names, violation.place, excused):
                 return True
         self.place(before)
         return False
@@ -207,9 +207,9 @@ class _Search:
             self.met[place] = push(self.graph.nodes[place], place)
 
     def score(self, name: str, place: int, excused: set[int]) -> tuple[float, float]:
-        """How far the push comes without a breach, and by how little the first one misses; more is better.
+        """How far the push comes without a violation, and by how little the first one misses; more is better.
 
-        Only what the leaf of that name reaches is pushed anew; what is behind the first breach is stale until `push`.
+        Only what the leaf of that name reaches is pushed anew; what is behind the first violation is stale until `push`.
         """
         changed = self.fed.get(name, ())
         for at in range(place + 1):
@@ -239,7 +239,7 @@ class _Search:
         return [name for name in names if "float" in self.tensors[name].dtype]
 
     def anywhere(self) -> Bounds:
-        return self.draw.choice(_MENU if self.draw.random() < 0.5 else _POINT_RANGES)
+        return self.rng.choice(_MENU if self.rng.random() < 0.5 else _POINT_RANGES)
 
     def together(self, names: Sequence[str]) -> Iterator[dict[str, Bounds]]:
         """All leaves at the same place."""
@@ -261,7 +261,7 @@ class _Search:
 _POINT_RANGES = tuple((point, point) for point in _POINTS)
 
 
-def _reaching(graph: Outline, leaves: Mapping[str, Tensor]) -> list[list[str]]:
+def _reaching(graph: TypedGraph, leaves: Mapping[str, Tensor]) -> list[list[str]]:
     """For each node the names of the leaves that reach it, in the order in which they are met."""
     reach: dict[int, dict[str, None]] = {id(tensor): {name: None} for name, tensor in leaves.items()}
     found: list[list[str]] = []

@@ -2,30 +2,30 @@
 
 For every tensor an interval that holds all its elements (one interval a tensor, in float64; rounding of a narrower type may leave it by a
 few units in the last place), as long as nothing before it left the domain where its operator is defined. Where an operator's `safe`
-domain does not hold all of an operand, or a result may leave its type, there is a `Breach`; behind it the push goes on as if the
+domain does not hold all of an operand, or a result may leave its type, there is a `DomainViolation`; behind it the push goes on as if the
 operand had stayed inside. Interval arithmetic: R. E. Moore, Interval Analysis, 1966; nothing is said of how elements hang together,
-so a breach means "may", no breach means "cannot".
+so a violation means "may", no violation means "cannot".
 """
 
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from opsieve.gen.analysis.typed_graph import ODD, Outline, Step, span
+from opsieve.gen.analysis.typed_graph import ODD, TypedGraph, TypedNode, span
 from opsieve.gen.spec.declaration import Bounds, Tensor
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.dtype_facts import LARGEST
 
 # The largest finite number of each floating-point type.
 FINITE = {"float64": 1.7e308, "float32": 3.4e38, "bfloat16": 3.3e38, "float16": 65504.0}
-RESULT = -1  # the place of a breach that is no operand's: the result may leave its type
+RESULT = -1  # the place of a violation that is no operand's: the result may leave its type
 RELATION = -2  # operands that do not go together
 _ROUNDS = 4  # turns of a loop after which a state that still grows can be anything
 _GRAPHS = ("If", "Loop", "Scan", "SequenceMap")
 
 
 @dataclass(frozen=True, slots=True)
-class Breach:
+class DomainViolation:
     """A node (`place` in the graph's order) where numbers may be undefined or infinite.
 
     `position` is the operand that may leave `domain`, RESULT or RELATION; `tensor`, `low` and `high` tell what may leave.
@@ -94,19 +94,21 @@ def _times(a: float, b: float) -> float:
     return 0.0 if a == 0 or b == 0 else a * b  # zero times whatever an end stands for
 
 
-def breaches(graph: Outline) -> list[Breach]:
-    """Push the leaves' intervals through a graph; every breach, in order. The graph's tensors hold their intervals afterwards."""
+def domain_violations(graph: TypedGraph) -> list[DomainViolation]:
+    """Push the leaves' intervals through a graph; every violation, in order. The graph's tensors hold their intervals afterwards."""
     return list(_pushed(graph, frozenset()))
 
 
-def first_breach(graph: Outline, excused: Collection[int] = (), upto: int | None = None) -> Breach | None:
-    """The same up to the first breach of a node that is not excused; None when there is none among the first `upto` + 1 nodes."""
-    for breach in _pushed(graph, excused, upto):
-        return breach
+def first_violation(
+    graph: TypedGraph, excused: Collection[int] = (), upto: int | None = None
+) -> DomainViolation | None:
+    """The same up to the first violation of a node that is not excused; None when there is none among the first `upto` + 1 nodes."""
+    for violation in _pushed(graph, excused, upto):
+        return violation
     return None
 
 
-def unknown(graph: Outline) -> list[str]:
+def unknown(graph: TypedGraph) -> list[str]:
     """After a push: float tensors of which nothing can be said (an operator without a declaration, a missing type)."""
     return [
         tensor.name
@@ -116,7 +118,7 @@ def unknown(graph: Outline) -> list[str]:
     ]
 
 
-def _pushed(graph: Outline, excused: Collection[int], upto: int | None = None) -> Iterator[Breach]:
+def _pushed(graph: TypedGraph, excused: Collection[int], upto: int | None = None) -> Iterator[DomainViolation]:
     for place, step in enumerate(graph.nodes):
         if upto is not None and place > upto:
             return
@@ -125,7 +127,7 @@ def _pushed(graph: Outline, excused: Collection[int], upto: int | None = None) -
             yield met
 
 
-def push(step: Step, place: int) -> Breach | None:
+def push(step: TypedNode, place: int) -> DomainViolation | None:
     """Set the intervals of a step's outputs from those of its inputs; what may leave a domain."""
     if step.bodies and step.operator in _GRAPHS:
         return _bodies(step, place)
@@ -159,10 +161,10 @@ def push(step: Step, place: int) -> Breach | None:
     return met
 
 
-def _set(step: Step, found: Bounds | Sequence[Bounds] | None, finite: bool) -> tuple[Tensor, float, float] | None:
+def _set(step: TypedNode, found: Bounds | Sequence[Bounds] | None, finite: bool) -> tuple[Tensor, float, float] | None:
     """Give the outputs their intervals; the first float output that may leave its type, with the interval it would have had.
 
-    With operands that are not `finite` that is no news: a breach before told it, or nothing is known.
+    With operands that are not `finite` that is no news: a violation before told it, or nothing is known.
     """
     left = None
     for place, tensor in enumerate(step.outs):
@@ -204,15 +206,15 @@ def _nonzero(tensor: Tensor, low: float, high: float) -> Bounds:
     return (low, -least) if low <= -least else (least, least)
 
 
-def _operand(step: Step, place: int, position: int, tensor: Tensor, domain: Domain) -> Breach:
+def _operand(step: TypedNode, place: int, position: int, tensor: Tensor, domain: Domain) -> DomainViolation:
     low, high = tensor.low, tensor.high
     amount = _measure(max(domain.low - low, 0.0)) + _measure(max(high - domain.high, 0.0))
     if domain.nonzero and low <= 0 <= high:
         amount += _measure(min(-low, high) + 1e-3)
-    return Breach(place, step.name, step.operator, position, tensor.name, domain, low, high, amount)
+    return DomainViolation(place, step.name, step.operator, position, tensor.name, domain, low, high, amount)
 
 
-def _result(step: Step, place: int, left: tuple[Tensor, float, float]) -> Breach:
+def _result(step: TypedNode, place: int, left: tuple[Tensor, float, float]) -> DomainViolation:
     """What tells of a result that may leave its type: the declaration's relation if it has one, else the sizes of the operands."""
     tensor, low, high = left
     limit = FINITE[tensor.dtype]
@@ -222,11 +224,13 @@ def _result(step: Step, place: int, left: tuple[Tensor, float, float]) -> Breach
         asked = op.relation(*(Interval(t.low, t.high) for t in given))
         amount = sum(_measure(-found.low) for found in asked if found.low < 0)
         if amount:
-            return Breach(
+            return DomainViolation(
                 place, step.name, step.operator, RELATION, tensor.name, Domain(-limit, limit), low, high, amount
             )
     amount = sum(_measure(t.high - t.low) + _measure(t.size) for t in given if "float" in t.dtype)
-    return Breach(place, step.name, step.operator, RESULT, tensor.name, Domain(-limit, limit), low, high, amount + 1)
+    return DomainViolation(
+        place, step.name, step.operator, RESULT, tensor.name, Domain(-limit, limit), low, high, amount + 1
+    )
 
 
 def _measure(distance: float) -> float:
@@ -237,10 +241,10 @@ def _measure(distance: float) -> float:
 # Bodies: their inputs take the intervals of what they are handed, states are joined turn by turn until they no longer grow.
 
 
-def _bodies(step: Step, place: int) -> Breach | None:
-    met: list[Breach] = []
+def _bodies(step: TypedNode, place: int) -> DomainViolation | None:
+    met: list[DomainViolation] = []
 
-    def turn(body: Outline) -> None:
+    def turn(body: TypedGraph) -> None:
         met.extend(_pushed(body, ()))
 
     if step.operator == "If":
@@ -260,7 +264,7 @@ def _bodies(step: Step, place: int) -> Breach | None:
     if not met:
         return None
     inner = met[0]
-    return Breach(
+    return DomainViolation(
         place,
         step.name,
         step.operator,
@@ -273,7 +277,7 @@ def _bodies(step: Step, place: int) -> Breach | None:
     )
 
 
-def _looped(step: Step, turn: "Callable[[Outline], None]") -> None:
+def _looped(step: TypedNode, turn: "Callable[[TypedGraph], None]") -> None:
     body = step.bodies["body"]
     if step.operator == "Loop":
         skipped, states = 2, len(step.ins) - 2

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, helper, numpy_helper
 
-from opsieve.gen.build.graph_builder import Body, Node
+from opsieve.gen.build.graph_builder import BodyGraph, Node
 from opsieve.gen.model.tensors import DTYPES, OptionalType, SequenceType, TensorType, Value, read_type
 from opsieve.gen.operators.catalogue import operators
 from opsieve.gen.spec.declaration import Attributes, Bounds, Operator, Tensor, Typed
@@ -25,7 +25,7 @@ _DOMAINS = ("", "ai.onnx", "com.microsoft")
 _DEPTH = 8  # bodies within bodies
 
 
-class Unreadable(Exception):
+class UnreadableModel(Exception):
     """The model has something that the generator has no notion of; the message says what."""
 
 
@@ -41,16 +41,16 @@ class Source:
 def read(model: onnx.ModelProto, inputs: Mapping[str, Value]) -> Source:
     """A model of sound structure (gen/model/structure.py), with a value for every input: they bind symbolic dimensions.
 
-    Unreadable for opsets before 13, local functions, other domains than ONNX's and onnxruntime's, sparse tensors, inputs that
+    UnreadableModel for opsets before 13, local functions, other domains than ONNX's and onnxruntime's, sparse tensors, inputs that
     are no tensors, and values of which neither a declaration nor the model tells element type and rank.
     """
     versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
     opset = versions[0] if versions else 0
     if not OLDEST <= opset <= NEWEST:
-        raise Unreadable(f"opset {opset}")
+        raise UnreadableModel(f"opset {opset}")
     if model.functions or model.graph.sparse_initializer:
-        raise Unreadable("local functions or sparse tensors")
-    reader = _Reader()
+        raise UnreadableModel("local functions or sparse tensors")
+    reader = _SourceReader()
     scope: dict[str, Tensor] = {}
     for tensor in model.graph.initializer:
         scope[tensor.name] = leaf(tensor.name, numpy_helper.to_array(tensor), DTYPES[tensor.data_type], "initializer")
@@ -58,7 +58,7 @@ def read(model: onnx.ModelProto, inputs: Mapping[str, Value]) -> Source:
         if info.name not in scope:
             type_ = read_type(info.type)
             if not isinstance(type_, TensorType) or info.name not in inputs:
-                raise Unreadable("an input that is no tensor")
+                raise UnreadableModel("an input that is no tensor")
             scope[info.name] = leaf(info.name, np.asarray(inputs[info.name]), type_.dtype, "input")
     nodes = reader.nodes(model.graph, scope, 0)
     outputs = tuple(scope[info.name] for info in model.graph.output if info.name in scope)
@@ -68,7 +68,7 @@ def read(model: onnx.ModelProto, inputs: Mapping[str, Value]) -> Source:
 def leaf(name: str, array: Any, dtype: str, kind: str) -> Tensor:
     """A leaf with the type and interval of an array, and its elements when they are few and no input's."""
     if dtype not in LARGEST:
-        raise Unreadable(f"elements of type {dtype}")
+        raise UnreadableModel(f"elements of type {dtype}")
     shape = tuple(int(side) for side in array.shape)
     values: tuple[Any, ...] | None = None
     if kind != "input" and array.size <= _KEPT:
@@ -85,7 +85,7 @@ def _interval(array: Any, dtype: str) -> Bounds:
     return (low, high) if math.isfinite(low) and math.isfinite(high) else USUAL[dtype]
 
 
-class _Reader:
+class _SourceReader:
     """Reads graphs; names of unknown sizes are counted over all of them."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class _Reader:
         found = []
         for proto in graph.node:
             if proto.domain not in _DOMAINS or proto.overload:
-                raise Unreadable(f"the domain {proto.domain}")
+                raise UnreadableModel(f"the domain {proto.domain}")
             domain = proto.domain if proto.domain != "ai.onnx" else ""
             attrs = {attribute.name: self._attribute(attribute, scope, depth) for attribute in proto.attribute}
             if proto.op_type == "Constant" and not domain:
@@ -132,7 +132,7 @@ class _Reader:
             if known is not None and (typed is None or not _agree(typed, known)):
                 typed = known
             if typed is None:
-                raise Unreadable(f"the type of what {proto.op_type} gives")
+                raise UnreadableModel(f"the type of what {proto.op_type} gives")
             low, high = bounds[place] if place < len(bounds) else _widest(typed[0])
             outs.append(Tensor(name, typed[0], typed[1], low, high))
         return outs
@@ -163,18 +163,18 @@ class _Reader:
             try:
                 return proto.s.decode() if proto.type == AttributeProto.STRING else [s.decode() for s in proto.strings]
             except UnicodeDecodeError:
-                raise Unreadable("an attribute that is no UTF-8") from None
-        raise Unreadable(f"the attribute {proto.name}")
+                raise UnreadableModel("an attribute that is no UTF-8") from None
+        raise UnreadableModel(f"the attribute {proto.name}")
 
-    def _body(self, graph: onnx.GraphProto, outer: Mapping[str, Tensor], depth: int) -> Body:
+    def _body(self, graph: onnx.GraphProto, outer: Mapping[str, Tensor], depth: int) -> BodyGraph:
         if depth > _DEPTH or graph.sparse_initializer:
-            raise Unreadable("bodies too deep, or sparse tensors")
+            raise UnreadableModel("bodies too deep, or sparse tensors")
         scope = dict(outer)
         inputs = []
         for info in graph.input:
             typed = self._typed(info.type)
             if typed is None:
-                raise Unreadable("a body's input without a type")
+                raise UnreadableModel("a body's input without a type")
             inputs.append(Tensor(info.name, *typed, *_widest(typed[0])))
             scope[info.name] = inputs[-1]
         constants = []
@@ -184,7 +184,7 @@ class _Reader:
             scope[tensor.name] = made
             constants.append(Node("Constant", "", [], [made], {"value": array}, f"constant_{tensor.name}"))
         nodes = [*constants, *self.nodes(graph, scope, depth)]
-        return Body(inputs, nodes, [scope[info.name] for info in graph.output])
+        return BodyGraph(inputs, nodes, [scope[info.name] for info in graph.output])
 
 
 def _widest(dtype: str) -> Bounds:
@@ -219,7 +219,7 @@ def _agree(typed: Typed, known: Typed) -> bool:
 
 def _constant(name: str, attrs: Attributes, depth: int) -> Tensor:
     if len(attrs) != 1:
-        raise Unreadable("a Constant without a value")
+        raise UnreadableModel("a Constant without a value")
     ((kind, value),) = attrs.items()
     kinds = {"value_int": np.int64, "value_ints": np.int64, "value_float": np.float32, "value_floats": np.float32}
     if kind in kinds:
@@ -227,6 +227,6 @@ def _constant(name: str, attrs: Attributes, depth: int) -> Tensor:
     elif kind in ("value_string", "value_strings"):
         value = np.array(value, object)
     elif kind != "value":
-        raise Unreadable("a sparse Constant")
+        raise UnreadableModel("a sparse Constant")
     dtype = "string" if value.dtype == object else value.dtype.name
     return leaf(name, value, dtype, "" if depth else "constant")

@@ -37,7 +37,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NumberPlace:
     """Where a number stands: `size` of a leaf's axis, element (`value`) of a leaf, or in the `attribute` of a node.
 
     `owner` is the leaf, or the node's `key`; `index` the axis, the element, or the item of a list (-1: it is no list).
@@ -49,9 +49,9 @@ class Place:
     index: int
 
 
-Numbers: TypeAlias = dict[Place, int]
-_Told: TypeAlias = tuple[tuple[int, ...], tuple[Typed | None, ...]]  # broken rules, types of outputs
-_Broken: TypeAlias = frozenset[tuple[int, int]]  # a part and a rule of it, each
+Numbers: TypeAlias = dict[NumberPlace, int]
+_Reading: TypeAlias = tuple[tuple[int, ...], tuple[Typed | None, ...]]  # broken rules, types of outputs
+_BrokenRules: TypeAlias = frozenset[tuple[int, int]]  # a part and a rule of it, each
 
 
 class System:
@@ -63,7 +63,7 @@ class System:
         self.opset = opset
         self.numbers: Numbers = dict(_numbers(parts, leaves))
         self._trials = 0
-        self._known: dict[tuple[object, ...], _Told | None] = {}
+        self._known: dict[tuple[object, ...], _Reading | None] = {}
         self._above = _above(parts)
         answers = [told for told, _ in self._walk({})]
         self._spoken = frozenset(
@@ -71,11 +71,11 @@ class System:
         )  # parts that have rules
         self.sound = all(not told[0] for told in answers if told is not None)
 
-    def together(self, place: Place, target: int) -> Numbers | None:
+    def together(self, place: NumberPlace, target: int) -> Numbers | None:
         """A number set to a target, and what must follow it; None when nothing is found, or the system is not sound itself."""
         old = self.numbers[place]
         new = {place: target}
-        met: set[_Broken] = set()
+        met: set[_BrokenRules] = set()
         for _ in range(_REPAIRS):
             broken, near = self._broken(new)
             if not broken:
@@ -90,8 +90,14 @@ class System:
         return None
 
     def _mended(
-        self, new: Numbers, near: list[Place], met: set[_Broken], most: int, move: tuple[int, int], wide: bool
-    ) -> tuple[Place, int, _Broken] | None:
+        self,
+        new: Numbers,
+        near: list[NumberPlace],
+        met: set[_BrokenRules],
+        most: int,
+        move: tuple[int, int],
+        wide: bool,
+    ) -> tuple[NumberPlace, int, _BrokenRules] | None:
         """The change of one more number that leaves the fewest rules broken, `most` at most and not those met before; None for none."""
         found = None
         for other in near:
@@ -107,7 +113,7 @@ class System:
                         return found
         return found
 
-    def _broken(self, new: Numbers) -> tuple[_Broken, list[Place]]:
+    def _broken(self, new: Numbers) -> tuple[_BrokenRules, list[NumberPlace]]:
         """The rules that are broken under new numbers, and the numbers on which the first node with one depends."""
         self._trials += 1
         found: set[tuple[int, int]] = set()
@@ -121,7 +127,7 @@ class System:
         owners = self._above[min(found)[0]]
         return frozenset(found), [place for place in self.numbers if place.owner in owners]
 
-    def _walk(self, new: Numbers) -> Iterator[tuple[_Told | None, Part]]:
+    def _walk(self, new: Numbers) -> Iterator[tuple[_Reading | None, Part]]:
         changed = {place.owner for place in new}
         scope: dict[str, Typing | None] = {
             name: self._leaf(name, typing, new) if name in changed else typing for name, typing in self.leaves.items()
@@ -140,7 +146,9 @@ class System:
                 scope[name] = None if typed is None else (*typed, None)
             yield told, part
 
-    def _told(self, part: Part, ins: Sequence[Typing | None], own: Sequence[tuple[Place, int]]) -> _Told | None:
+    def _told(
+        self, part: Part, ins: Sequence[Typing | None], own: Sequence[tuple[NumberPlace, int]]
+    ) -> _Reading | None:
         if any(typing is None and name for typing, name in zip(ins, part.inputs, strict=True)):
             return None
         attrs = dict(part.attrs)
@@ -167,26 +175,26 @@ class System:
         return dtype, tuple(sides), None if numbers is None else tuple(numbers)
 
 
-def _numbers(parts: Sequence[Part], leaves: Mapping[str, Typing]) -> Iterator[tuple[Place, int]]:
+def _numbers(parts: Sequence[Part], leaves: Mapping[str, Typing]) -> Iterator[tuple[NumberPlace, int]]:
     read = {name for part in parts for name in part.inputs}
     for name, (dtype, shape, values) in leaves.items():
         if name not in read:
             continue
         for axis, side in enumerate(shape):
             if side > 1:
-                yield Place("size", name, "", axis), side
+                yield NumberPlace("size", name, "", axis), side
         if values is not None and len(shape) < 2 and dtype in ("int64", "int32"):
             for index, value in enumerate(values):
                 if value:
-                    yield Place("value", name, "", index), value
+                    yield NumberPlace("value", name, "", index), value
     for part in parts:
         for name, held in part.attrs.items():
             if type(held) is int and held:
-                yield Place("attribute", part.key, name, -1), held
+                yield NumberPlace("attribute", part.key, name, -1), held
             elif isinstance(held, list):
                 for index, item in enumerate(held):
                     if type(item) is int and item:
-                        yield Place("attribute", part.key, name, index), item
+                        yield NumberPlace("attribute", part.key, name, index), item
 
 
 def _above(parts: Sequence[Part]) -> list[frozenset[str]]:
@@ -200,7 +208,7 @@ def _above(parts: Sequence[Part]) -> list[frozenset[str]]:
     return found
 
 
-def _likely(place: Place, now: int, old: int, target: int, wide: bool) -> Iterator[int]:
+def _likely(place: NumberPlace, now: int, old: int, target: int, wide: bool) -> Iterator[int]:
     """What a number may become beside one that went from `old` to `target`: in proportion, by as much less, the same, the least."""
     least = 1 if place.kind == "size" else 0
     if wide:

@@ -31,7 +31,7 @@ _RIGID_HERE = frozenset(("Dropout", "Clip"))  # a ratio, two bounds in order
 
 
 @dataclass(slots=True, eq=False)
-class Step:
+class TypedNode:
     """One node. `bodies` are its graphs by the attribute that holds them; they are in `attrs` too, as Outlines."""
 
     name: str
@@ -40,7 +40,7 @@ class Step:
     ins: list[Tensor | None]
     attrs: Attributes
     outs: list[Tensor]
-    bodies: dict[str, "Outline"] = field(default_factory=dict)
+    bodies: dict[str, "TypedGraph"] = field(default_factory=dict)
     _typed: bool = False
 
     @property
@@ -54,12 +54,12 @@ class Step:
 
 
 @dataclass(slots=True, eq=False)
-class Outline:
+class TypedGraph:
     """A graph or a body. `leaves` are the inputs and constants of this graph by name, in its order; `inputs` those that it is given."""
 
     inputs: list[Tensor]
     outputs: list[Tensor]
-    nodes: list[Step]
+    nodes: list[TypedNode]
     leaves: dict[str, Tensor]
 
     def tensors(self) -> Iterator[Tensor]:
@@ -77,14 +77,14 @@ class Outline:
         yield from self.outputs
 
 
-def outline(model: onnx.ModelProto, values: Mapping[str, Any] | None = None) -> Outline:
+def read_graph(model: onnx.ModelProto, values: Mapping[str, Any] | None = None) -> TypedGraph:
     """A model's steps. Leaves have the extremes of their elements: of `values` for inputs, which are usual ones elsewhere unknown.
 
     Types are those that the model tells (`value_info`; backends/workers/inference.py finds the missing ones in a worker).
     """
     opset = next((item.version for item in model.opset_import if item.domain in ("", "ai.onnx")), 0)
     own = {(item.domain, item.name) for item in model.functions}
-    reader = _Reader(opset, own)
+    reader = _GraphReader(opset, own)
     made = reader.graph(model.graph, {}, 0)
     for name, value in (values or {}).items():
         if name in made.leaves and isinstance(value, np.ndarray):
@@ -92,7 +92,7 @@ def outline(model: onnx.ModelProto, values: Mapping[str, Any] | None = None) -> 
     return made
 
 
-def movable(graph: Outline, weights: bool) -> list[Tensor]:
+def movable(graph: TypedGraph, weights: bool) -> list[Tensor]:
     """Leaves whose elements a search may choose: inputs, and with `weights` the float parameters that are no more than numbers.
 
     An integer stays within the range that it has: it may be an index.
@@ -118,7 +118,7 @@ def _plain_float(tensor: Tensor) -> bool:
     return tensor.dtype in ("float32", "float64", "float16", "bfloat16")
 
 
-def _rests_on(step: Step, position: int, tensor: Tensor) -> bool:
+def _rests_on(step: TypedNode, position: int, tensor: Tensor) -> bool:
     """Whether the types of a step's outputs rest on the elements of a constant, or it is a parameter of a rigid family."""
     if step.op is None or (position and (step.op.family in _RIGID or step.operator in _RIGID_HERE)):
         return True
@@ -134,7 +134,7 @@ def _rests_on(step: Step, position: int, tensor: Tensor) -> bool:
     return False
 
 
-def _infer(step: Step) -> None:
+def _infer(step: TypedNode) -> None:
     """Types that the model does not tell (within bodies it seldom does), by the declaration."""
     if step.op is None or step.bodies or not step.typed:
         return
@@ -147,12 +147,12 @@ def _infer(step: Step) -> None:
             tensor.dtype, tensor.shape = typed
 
 
-class _Reader:
+class _GraphReader:
     def __init__(self, opset: int, own: set[tuple[str, str]]) -> None:
         self.opset = opset
         self.own = own  # functions of the model: they may have the names of operators
 
-    def graph(self, graph: onnx.GraphProto, around: Mapping[str, Tensor], depth: int) -> Outline:
+    def graph(self, graph: onnx.GraphProto, around: Mapping[str, Tensor], depth: int) -> TypedGraph:
         types = {info.name: read_type(info.type) for info in (*graph.value_info, *graph.output, *graph.input)}
         scope, leaves = dict(around), dict[str, Tensor]()
         constants = {tensor.name for tensor in graph.initializer}
@@ -173,7 +173,7 @@ class _Reader:
                 continue
             steps.append(self.step(node, scope, types, depth))
         outputs = [scope.get(info.name) or _declared(info.name, types.get(info.name)) for info in graph.output]
-        return Outline(inputs, outputs, steps, leaves)
+        return TypedGraph(inputs, outputs, steps, leaves)
 
     def constant(self, node: onnx.NodeProto, types: Mapping[str, ValueType]) -> Tensor:
         name = node.output[0]
@@ -190,14 +190,16 @@ class _Reader:
         made.low, made.high = span(made.dtype)
         return made
 
-    def step(self, node: onnx.NodeProto, scope: dict[str, Tensor], types: Mapping[str, ValueType], depth: int) -> Step:
+    def step(
+        self, node: onnx.NodeProto, scope: dict[str, Tensor], types: Mapping[str, ValueType], depth: int
+    ) -> TypedNode:
         ins = [scope.get(name) or _declared(name, types.get(name)) if name else None for name in node.input]
         domain = "" if node.domain == "ai.onnx" else node.domain
         op = operators().get(f"{domain}::{node.op_type}" if domain else node.op_type)
         if (node.domain, node.op_type) in self.own or (op and not domain and self.opset < max(op.since, OLDEST)):
             op = None
         attrs: Attributes = {}
-        bodies: dict[str, Outline] = {}
+        bodies: dict[str, TypedGraph] = {}
         for attribute in node.attribute:
             if attribute.type == AttributeProto.GRAPH:
                 if depth < _MOST_DEEP:
@@ -205,7 +207,7 @@ class _Reader:
                 continue
             attrs[attribute.name] = _attribute(attribute)
         outs = [_declared(name, types.get(name)) for name in node.output]
-        made = Step(node.name, node.op_type, op, ins, attrs, outs, bodies)
+        made = TypedNode(node.name, node.op_type, op, ins, attrs, outs, bodies)
         if any(tensor.name and not tensor.dtype for tensor in outs):
             _infer(made)
         scope.update((tensor.name, tensor) for tensor in outs if tensor.name)

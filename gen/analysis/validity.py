@@ -41,7 +41,7 @@ Typing: TypeAlias = tuple[str, tuple[int, ...], tuple[Any, ...] | None]  # dtype
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
+class NodeCheck:
     """What a declaration says of one node. `fault` tells the broken rule, "" when none is certain.
 
     `types` are those of the outputs as far as they are told; None for one of which nothing is known.
@@ -52,14 +52,14 @@ class Ruling:
 
 
 @dataclass(frozen=True, slots=True)
-class Review:
+class ModelCheck:
     """What the declarations say of a model's main graph: the first fault ("" for none), and every type that is told, by name."""
 
     fault: str
     types: Mapping[str, Typed]
 
 
-_SILENT = Ruling("", ())
+_SILENT = NodeCheck("", ())
 
 
 def _named(*names: str) -> Callable[[Ins, Attributes], bool]:
@@ -106,7 +106,9 @@ _BEYOND: Mapping[str, _Beyond] = {
 }
 
 
-def review(model: onnx.ModelProto, inputs: Mapping[str, Value], told: Mapping[str, Typed] | None = None) -> Review:
+def check_model(
+    model: onnx.ModelProto, inputs: Mapping[str, Value], told: Mapping[str, Typed] | None = None
+) -> ModelCheck:
     """A model's nodes in order, as far as their types are told by its leaves; values that are fed bind open dimensions.
 
     The model's structure need not be sound. What is declared of values that nodes make is not looked at; `told` has types of
@@ -116,7 +118,7 @@ def review(model: onnx.ModelProto, inputs: Mapping[str, Value], told: Mapping[st
     local = frozenset((function.domain, function.name) for function in model.functions)
     scope = leaves(model.graph, inputs)
     fault = _walked(model.graph, scope, opsets.get("", opsets.get("ai.onnx", 0)), local, told or {}, 0)
-    return Review(fault, {name: typing[:2] for name, typing in scope.items()})
+    return ModelCheck(fault, {name: typing[:2] for name, typing in scope.items()})
 
 
 def _walked(
@@ -144,11 +146,11 @@ def _walked(
                 fault = _walked(body, inner, opset, local, {}, depth + 1)
                 if fault:
                     return fault
-        ruling = ruled(node, [scope.get(name) if name else None for name in node.input], opset)
-        if ruling.fault:
-            return ruling.fault
+        check = check_node(node, [scope.get(name) if name else None for name in node.input], opset)
+        if check.fault:
+            return check.fault
         for place, name in enumerate(node.output):
-            typed = ruling.types[place] if place < len(ruling.types) else None
+            typed = check.types[place] if place < len(check.types) else None
             typed = typed or told.get(name)
             if name and typed is not None:
                 scope[name] = (*typed, None)
@@ -205,7 +207,7 @@ def qualified_name(node: onnx.NodeProto) -> str:
     return f"{node.domain}::{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
 
 
-def ruled(node: onnx.NodeProto, ins: Sequence[Typing | None], opset: int) -> Ruling:
+def check_node(node: onnx.NodeProto, ins: Sequence[Typing | None], opset: int) -> NodeCheck:
     """What the operator's declaration says of a node on such inputs; None stands for one of which nothing is known."""
     name = qualified_name(node)
     if name not in operators() or any(attribute.ByteSize() > _LARGE for attribute in node.attribute):
@@ -218,7 +220,7 @@ def ruled(node: onnx.NodeProto, ins: Sequence[Typing | None], opset: int) -> Rul
 @functools.lru_cache(maxsize=8192)
 def _ruled(
     name: str, opset: int, given: tuple[tuple[Typing | None, bool], ...], attributes: tuple[bytes, ...], outputs: int
-) -> Ruling:
+) -> NodeCheck:
     attrs = read_attributes([AttributeProto.FromString(data) for data in attributes])
     if attrs is None:
         return _SILENT
@@ -226,7 +228,7 @@ def _ruled(
     if (
         name == "Split" and parts != outputs
     ):  # even where nothing else is known: inference reads past the end (onnx 1.23)
-        return Ruling(f"Split has {outputs} outputs and num_outputs {parts}", ())
+        return NodeCheck(f"Split has {outputs} outputs and num_outputs {parts}", ())
     if any(there and typing is None for typing, there in given):
         return _SILENT
     ins = [None if typing is None else Tensor("", *typing[:2], values=typing[2]) for typing, _ in given]
@@ -234,7 +236,7 @@ def _ruled(
     if found is None:
         return _SILENT
     broken, types = found
-    return Ruling(f"{name} breaks rule {broken[0]}", ()) if broken else Ruling("", types)
+    return NodeCheck(f"{name} breaks rule {broken[0]}", ()) if broken else NodeCheck("", types)
 
 
 def settled(

@@ -9,27 +9,27 @@ from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, NUMBER, USUAL, is_float
 from opsieve.gen.spec.schema import form
 
 if TYPE_CHECKING:
-    from opsieve.gen.build.graph_builder import Choice, Sketch
+    from opsieve.gen.build.graph_builder import GraphBuilder, OpChoice
 
 
-def glued(sketch: "Sketch", choice: "Choice") -> Tensor | None:
+def adapt(builder: "GraphBuilder", choice: "OpChoice") -> Tensor | None:
     """A tensor that nobody reads yet, as a first input of an operator; None when it cannot be made one."""
-    if not sketch.loose:
+    if not builder.loose:
         return None
-    tensor = sketch.draw.choice(sketch.loose)
-    if tensor.dtype not in _taken(sketch.opset):
+    tensor = builder.rng.choice(builder.loose)
+    if tensor.dtype not in _taken(builder.opset):
         return None
     if not choice.low <= len(tensor.shape) <= choice.high:
-        ranked = _ranked(sketch, tensor, choice.low, choice.high)
+        ranked = _ranked(builder, tensor, choice.low, choice.high)
         if ranked is None:
             return None
         tensor = ranked
     if tensor.dtype not in choice.dtypes:
-        cast = _cast(sketch, tensor, choice)
+        cast = _cast(builder, tensor, choice)
         if cast is None:
             return None
         tensor = cast
-    return tensor if not sketch.style.ranged or tensor.within(choice.safe) else None
+    return tensor if not builder.style.ranged or tensor.within(choice.safe) else None
 
 
 @functools.cache
@@ -42,34 +42,34 @@ def _taken(opset: int) -> frozenset[str]:
     return taken
 
 
-def _ranked(sketch: "Sketch", tensor: Tensor, low: int, high: int) -> Tensor | None:
+def _ranked(builder: "GraphBuilder", tensor: Tensor, low: int, high: int) -> Tensor | None:
     """The tensor with `low` dimensions where it has fewer, `high` where it has more."""
     if len(tensor.shape) < low:
         axes = list(range(low - len(tensor.shape)))
-        op, sides, second = "Unsqueeze", (*(1 for _ in axes), *tensor.shape), sketch.ints(axes)
+        op, sides, second = "Unsqueeze", (*(1 for _ in axes), *tensor.shape), builder.ints(axes)
     elif high:
         op, sides = "Reshape", (*tensor.shape[: high - 1], math.prod(tensor.shape[high - 1 :]))
-        second = sketch.ints(sides)
+        second = builder.ints(sides)
     else:
         return None
-    if not sketch.has(op, [tensor, second], {}):
+    if not builder.has(op, [tensor, second], {}):
         return None
-    return sketch.emit(op, "", [tensor, second], {}, [(tensor.dtype, sides)], (tensor.low, tensor.high))[0]
+    return builder.emit(op, "", [tensor, second], {}, [(tensor.dtype, sides)], (tensor.low, tensor.high))[0]
 
 
-def _cast(sketch: "Sketch", tensor: Tensor, choice: "Choice") -> Tensor | None:
+def _cast(builder: "GraphBuilder", tensor: Tensor, choice: "OpChoice") -> Tensor | None:
     """The tensor in a dtype that holds all its values, one of the palette rather than another."""
-    targets = [dtype for dtype in choice.leaves if dtype in sketch.style.palette]
+    targets = [dtype for dtype in choice.leaves if dtype in builder.style.palette]
     targets = targets or [dtype for dtype in choice.leaves if dtype in USUAL and dtype != "string"]
     if not targets:
         return None
-    dtype = sketch.draw.choice(targets)
+    dtype = builder.rng.choice(targets)
     low, high = tensor.low, tensor.high
     if dtype == "bool":
         low, high = 0.0, 1.0
     elif not is_float(dtype) and math.isfinite(high - low):
         low, high = math.floor(low), math.ceil(high)
     attrs: Attributes = {"to": NUMBER[dtype]}
-    if low < LEAST[dtype] or high > LARGEST[dtype] or not sketch.has("Cast", [tensor], attrs):
+    if low < LEAST[dtype] or high > LARGEST[dtype] or not builder.has("Cast", [tensor], attrs):
         return None
-    return sketch.emit("Cast", "", [tensor], attrs, [(dtype, tensor.shape)], (low, high))[0]
+    return builder.emit("Cast", "", [tensor], attrs, [(dtype, tensor.shape)], (low, high))[0]

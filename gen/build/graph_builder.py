@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from opsieve.gen.build.adapters import glued
-from opsieve.gen.build.rng import Draw
+from opsieve.gen.build.adapters import adapt
+from opsieve.gen.build.rng import Rng
 from opsieve.gen.spec.declaration import ANY, OUTPUTS, Attributes, Bounds, Operator, Tensor, Typed
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, USUAL, is_float
@@ -68,7 +68,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class BodyGraph:
     """A graph as an attribute: the inputs it is called with, its nodes, what it gives."""
 
     inputs: Sequence[Tensor]
@@ -77,7 +77,7 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class OpChoice:
     """An operator as one opset has it, prepared for drawing: the dtypes and ranks that its first input may have."""
 
     op: Operator
@@ -88,16 +88,18 @@ class Choice:
     safe: Domain
 
 
-class Sketch:
+class GraphBuilder:
     """The growing program. `nodes` are in order of evaluation; `leaves` are inputs, initializers and constants."""
 
-    def __init__(self, draw: Draw, opset: int, style: Style, budget: Budget, outer: "Sketch | None" = None) -> None:
-        self.draw = draw
+    def __init__(self, rng: Rng, opset: int, style: Style, budget: Budget, outer: "GraphBuilder | None" = None) -> None:
+        self.rng = rng
         self.opset = opset
         self.style = style
         self.budget = budget
         self.outer = outer
-        self._root: Sketch | None = outer.root if outer else None  # None for itself: no cycle, so it is freed at once
+        self._root: GraphBuilder | None = (
+            outer.root if outer else None
+        )  # None for itself: no cycle, so it is freed at once
         self.nodes: list[Node] = []
         self.leaves: list[Tensor] = []
         self.loose: list[Tensor] = []  # read by no node yet; some have been since they were entered
@@ -106,7 +108,7 @@ class Sketch:
         self.numbers: dict[tuple[str, Shape, tuple[float, ...]], Tensor] = {}
         self.supports: Supports | None = None  # asked of the root: whether the compilers under test have this instance
         self.only: frozenset[str] | None = None  # of the root: the operators that are wished for, None for all
-        self.choices: tuple[Choice, ...] = ()  # of the root: what bodies are grown from
+        self.choices: tuple[OpChoice, ...] = ()  # of the root: what bodies are grown from
         self.count = 0
         self.inner = 0  # of the root: nodes inside bodies
         self.exposed: list[Tensor] = []  # of the root: tensors that are to be outputs although they are read
@@ -115,8 +117,8 @@ class Sketch:
         self._held: list[Tensor] | None = None  # leaves of instances that may not be taken
 
     @property
-    def root(self) -> "Sketch":
-        """The sketch of the program, when this is one of a body."""
+    def root(self) -> "GraphBuilder":
+        """The builder of the program, when this is one of a body."""
         return self._root or self
 
     # Leaves
@@ -134,7 +136,7 @@ class Sketch:
         low, high = USUAL[dtype] if domain is ANY else leaf_range(dtype, domain)
         root = self._root or self
         root.count = count = root.count + 1
-        tensor = Tensor(f"x{count}", dtype, shape, low, high, None, self.draw.choice(kinds))
+        tensor = Tensor(f"x{count}", dtype, shape, low, high, None, self.rng.choice(kinds))
         root.leaves.append(tensor)
         if not root.inputs_begun:
             tensor.leaf = "input"  # a program without inputs would be folded away whole
@@ -171,9 +173,9 @@ class Sketch:
         elements = tuple(values)
         key = (dtype, (len(elements),) if shape is None else shape, elements)
         known = root.numbers.get(key)
-        if known is not None and self.draw.random() < 0.5:  # else the program has identical constants
+        if known is not None and self.rng.random() < 0.5:  # else the program has identical constants
             return known
-        kind = "constant" if self.draw.random() < 0.25 else "initializer"
+        kind = "constant" if self.rng.random() < 0.25 else "initializer"
         low, high = (min(elements), max(elements)) if elements else (0.0, 0.0)
         root.count = count = root.count + 1
         tensor = Tensor(f"c{count}", dtype, key[1], low, high, elements, kind)
@@ -215,14 +217,14 @@ class Sketch:
 
     # Finding tensors
 
-    def first(self, choice: Choice) -> Tensor:
+    def first(self, choice: OpChoice) -> Tensor:
         """A first input for an operator: an existing tensor at the picking rate, glued to fit if need be, else a leaf."""
-        if self.draw.random() < self.style.pick:
+        if self.rng.random() < self.style.pick:
             found = self.pick(choice.dtypes, choice.low, choice.high, choice.safe)
             if found is not None:
                 return found
-            if self.draw.random() < self.style.glue:
-                found = glued(self, choice)
+            if self.rng.random() < self.style.glue:
+                found = adapt(self, choice)
                 if found is not None:
                     return found
         return self.leaf(
@@ -237,7 +239,7 @@ class Sketch:
 
         One that nobody reads yet is preferred: graphs hang together so.
         """
-        random, loose, ranged = self.draw.random, self.loose, self.style.ranged and safe is not ANY
+        random, loose, ranged = self.rng.random, self.loose, self.style.ranged and safe is not ANY
         tries = _TRIES
         while loose and tries:
             tries -= 1
@@ -261,25 +263,25 @@ class Sketch:
                 return tensor
         return None
 
-    def leaf_dtype(self, choice: Choice) -> str:
+    def leaf_dtype(self, choice: OpChoice) -> str:
         """A dtype of the palette that the operator takes; any that it takes when there is none, or now and then."""
-        if self.draw.random() < 0.9:
-            dtype = self.draw.choice(self.style.palette)
+        if self.rng.random() < 0.9:
+            dtype = self.rng.choice(self.style.palette)
             if dtype in choice.dtypes:
                 return dtype
             for dtype in self.style.palette:
                 if dtype in choice.dtypes:
                     return dtype
-        return self.draw.choice(choice.leaves)
+        return self.rng.choice(choice.leaves)
 
     def liked(self, allowed: frozenset[str]) -> str:
         """A dtype of the palette among those allowed; any of them when there is none, or now and then."""
         liked = [dtype for dtype in self.style.palette if dtype in allowed]
-        return self.draw.choice(liked if liked and self.draw.random() < 0.9 else sorted(allowed & LARGEST.keys()))
+        return self.rng.choice(liked if liked and self.rng.random() < 0.9 else sorted(allowed & LARGEST.keys()))
 
     def match(self, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor:
         """A tensor of this dtype and shape inside the domain; where a size is FREE anything goes. Existing or new."""
-        found = self.matching(dtype, shape, domain) if self.draw.random() < self.style.pick else None
+        found = self.matching(dtype, shape, domain) if self.rng.random() < self.style.pick else None
         if found is not None:
             return found
         sides = tuple(self.side() if side == FREE else side for side in shape)
@@ -293,7 +295,7 @@ class Sketch:
         if not pool:
             return self.outer.matching(dtype, shape, domain) if self.outer else None
         for _ in range(_TRIES):
-            tensor = pool[int(self.draw.random() * len(pool))]
+            tensor = pool[int(self.rng.random() * len(pool))]
             if ranged and not tensor.within(domain):
                 continue
             if not free or all(a in (FREE, b) for a, b in zip(shape, tensor.shape, strict=True)):
@@ -302,7 +304,7 @@ class Sketch:
 
     def partner(self, x: Tensor, domain: Domain = ANY, dtype: str = "", oneway: bool = False) -> Tensor:
         """A tensor that broadcasts with `x` (to the very shape of `x` if `oneway`), of its dtype or the one given. Existing or new."""
-        random, shape = self.draw.random, x.shape
+        random, shape = self.rng.random, x.shape
         dtype = dtype or x.dtype
         if random() < self.style.pick:
             if random() < 0.6:
@@ -342,23 +344,23 @@ class Sketch:
 
     def side(self) -> int:
         """A size of a dimension."""
-        return self.draw.binned(1, 9)
+        return self.rng.binned(1, 9)
 
     def shape(self, low: int = 0, high: int = 5) -> Shape:
         """A shape of `low` to `high` dimensions that fits the budget; often one that exists already."""
-        draw = self.draw
-        if self.shapes and draw.random() < 0.4:
-            pool = draw.choice(list(self.pools.values()))
+        rng = self.rng
+        if self.shapes and rng.random() < 0.4:
+            pool = rng.choice(list(self.pools.values()))
             if pool:
-                shape = draw.choice(pool).shape
+                shape = rng.choice(pool).shape
                 if low <= len(shape) <= high:
                     return shape
-        rank = draw.choice(_RANKS)
+        rank = rng.choice(_RANKS)
         rank = low if rank < low else high if rank > high else rank
         sides: list[int] = []
         room = self.budget.tensor // 4
         for _ in range(rank):
-            side = draw.binned(1, 12 if rank < 4 else 8)
+            side = rng.binned(1, 12 if rank < 4 else 8)
             side = min(side, max(room, 1))
             room //= side
             sides.append(side)
@@ -446,7 +448,7 @@ class Sketch:
         root.work += work
         return self.emit(op.name, op.domain, ins, attrs, types, bounds)
 
-    def grow(self, choice: Choice) -> list[Tensor] | None:
+    def grow(self, choice: OpChoice) -> list[Tensor] | None:
         """Draw an instance of an operator and add it; None when this draw did not fit (rare, and cheap)."""
         root = self._root or self
         inner = root.inner
@@ -456,15 +458,15 @@ class Sketch:
             root.inner = inner  # bodies that nobody has do not count
         return added
 
-    def child(self) -> "Sketch":
-        """A sketch for a body: it may use what is known here, and its nodes are its own."""
-        return Sketch(self.draw, self.opset, self.style, self.budget, self)
+    def child(self) -> "GraphBuilder":
+        """A builder for a body: it may use what is known here, and its nodes are its own."""
+        return GraphBuilder(self.rng, self.opset, self.style, self.budget, self)
 
 
 @functools.cache
 def _named(op: str) -> Operator:
     """An operator that is added without its declaration: what is asked whether the compilers have it."""
-    return Operator(op, lambda _sketch, _x: None)
+    return Operator(op, lambda _builder, _x: None)
 
 
 def leaf_range(dtype: str, domain: Domain) -> Bounds:

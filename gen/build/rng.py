@@ -8,7 +8,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Draw:
+class Rng:
     """Choices for one program. Python promises that `random()` of a seeded generator gives the same numbers for good.
 
     `bins` is NNSmith's k (section 4.3): numbers are drawn from bins of exponential width, [1, 2), [2, 4), ... k of them, so that small

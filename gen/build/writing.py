@@ -1,4 +1,4 @@
-"""A finished sketch as ONNX's bytes and values for its inputs. Messages are filled directly: `onnx.helper` takes twice as long."""
+"""A finished builder as ONNX's bytes and values for its inputs. Messages are filled directly: `onnx.helper` takes twice as long."""
 
 import functools
 import math
@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
-from opsieve.gen.build.graph_builder import Body, Named, Node, Sketch, leaf_range
+from opsieve.gen.build.graph_builder import BodyGraph, GraphBuilder, Named, Node, leaf_range
 from opsieve.gen.data.inputs import Stream
 from opsieve.gen.spec.declaration import ANY, Tensor
 from opsieve.gen.spec.dtype_facts import FLOATS, NUMBER
@@ -33,8 +33,8 @@ _PLAIN = frozenset(
 _FED = _PLAIN | {"bool", "string"}
 
 
-def written(
-    sketch: Sketch,
+def serialize(
+    builder: GraphBuilder,
     outputs: Sequence[Tensor],
     name: str,
     types: bool = False,
@@ -46,20 +46,20 @@ def written(
     names in them, by tensor (gen/generation/symbolic.py).
     """
     model = onnx.ModelProto()
-    model.ir_version = helper.OP_SET_ID_VERSION_MAP.get(("ai.onnx", sketch.opset), 8)
+    model.ir_version = helper.OP_SET_ID_VERSION_MAP.get(("ai.onnx", builder.opset), 8)
     model.producer_name = "opsieve"
     version = model.opset_import.add()
-    version.version = sketch.opset
+    version.version = builder.opset
     graph = model.graph
     graph.name = name
     values: dict[str, Any] = {}
     domains: set[str] = set()
-    _part_texts(sketch.leaves, outputs)
-    _give_an_input(sketch.leaves)
-    for leaf in sketch.leaves:
+    _part_texts(builder.leaves, outputs)
+    _give_an_input(builder.leaves)
+    for leaf in builder.leaves:
         if not leaf.reads:
             continue
-        array = _elements(sketch, leaf)
+        array = _elements(builder, leaf)
         if leaf.leaf == "input":
             _declare(graph.input.add(), leaf, opened.get(leaf.name))
             values[leaf.name] = array
@@ -72,13 +72,13 @@ def written(
             held = node.attribute.add()
             held.name, held.type = "value", AttributeProto.TENSOR
             _tensor(held.t, array, leaf.dtype, "")
-    for made in sketch.nodes:
+    for made in builder.nodes:
         _node(graph.node.add(), made, domains)
     for output in outputs:
         _declare(graph.output.add(), output, opened.get(output.name))
     if types:
         given = {output.name for output in outputs}
-        for made in sketch.nodes:
+        for made in builder.nodes:
             for tensor in made.outs:
                 if tensor.name and tensor.name not in given:
                     _declare(graph.value_info.add(), tensor, opened.get(tensor.name))
@@ -130,7 +130,7 @@ def _attribute(proto: AttributeProto, name: str, value: Any, domains: set[str]) 
         proto.type, proto.f = AttributeProto.FLOAT, value
     elif kind is str:
         proto.type, proto.s = AttributeProto.STRING, value.encode()
-    elif isinstance(value, Body):
+    elif isinstance(value, BodyGraph):
         proto.type = AttributeProto.GRAPH
         graph = proto.g
         graph.name = name
@@ -192,7 +192,7 @@ def _tensor(proto: TensorProto, array: Any, dtype: str, name: str) -> None:
         proto.name = name
 
 
-def _elements(sketch: Sketch, leaf: Tensor) -> Array:
+def _elements(builder: GraphBuilder, leaf: Tensor) -> Array:
     """An array of a leaf's own."""
     shape = leaf.shape
     if leaf.values is not None:
@@ -200,9 +200,9 @@ def _elements(sketch: Sketch, leaf: Tensor) -> Array:
     low, high = leaf.low, leaf.high
     if not math.isfinite(high - low):  # it stands for a tensor of a program that is grown without ranges
         low, high = leaf_range(leaf.dtype, ANY)
-    place, count = sketch.draw.random(), math.prod(shape)
+    place, count = builder.rng.random(), math.prod(shape)
     if count > _BLOCK // 2:
-        return filled(leaf.dtype, shape, low, high, place)
+        return fill_array(leaf.dtype, shape, low, high, place)
     start = int(place * (_BLOCK - count))
     return _block(leaf.dtype, low, high)[start : start + count].copy().reshape(shape)
 
@@ -210,10 +210,10 @@ def _elements(sketch: Sketch, leaf: Tensor) -> Array:
 @functools.lru_cache(maxsize=256)
 def _block(dtype: str, low: float, high: float) -> Array:
     """Elements between two bounds, for leaves to take slices of: most leaves have the bounds of others."""
-    return filled(dtype, (_BLOCK,), low, high, 0.0)
+    return fill_array(dtype, (_BLOCK,), low, high, 0.0)
 
 
-def filled(dtype: str, shape: Iterable[int], low: float, high: float, place: float) -> Array:
+def fill_array(dtype: str, shape: Iterable[int], low: float, high: float, place: float) -> Array:
     """An array of a dtype with elements between two bounds, both included; `place` in [0, 1) tells which numbers."""
     shape = tuple(shape)
     count = math.prod(shape)

@@ -70,7 +70,7 @@ class _Scope:
         return _Scope(dict(self.roots), dict(self.shapes), dict(self.constants))
 
 
-class Trace:
+class InputFlow:
     """Collects, over one model, what is asked of each input.
 
     `shapes` are the shapes that the inputs will have; `sizes` those that symbolic dimensions are bound to.

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from opsieve.gen.data.input_flow import Trace
+from opsieve.gen.data.input_flow import InputFlow
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import NUMBERS, OptionalType, SequenceType, TensorType, Value, ValueType, graph_inputs
@@ -76,7 +76,7 @@ def seeded_inputs(model: onnx.ModelProto, seed: int) -> dict[str, Value]:
             f"the model's inputs hold {shown(total)} elements, too many to make up (at most {MAX_ELEMENTS}); give --inputs"
         )
     known = {name: shape if isinstance(types[name], TensorType) else None for name, shape in shapes.items()}
-    domains = Trace(model, known, sizes).domains
+    domains = InputFlow(model, known, sizes).domains
     return {name: _value(type_, shapes[name], domains[name], Stream(seed, name)) for name, type_ in types.items()}
 
 

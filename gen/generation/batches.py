@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Generic, TypeVar
 
-from opsieve.gen.generation.random_graph import Wish
-from opsieve.gen.generation.request import sized
+from opsieve.gen.generation.random_graph import GenRequest
+from opsieve.gen.generation.request import draw_nodes
 
 Memory = TypeVar("Memory")
 Made = TypeVar("Made")
@@ -18,17 +18,17 @@ Made = TypeVar("Made")
 class Batches(Generic[Memory, Made]):
     """Batches of `size` seeds. `blank` gives the memory that a batch begins with, `make` one program, and notes it in the memory."""
 
-    def __init__(self, size: int, blank: Callable[[], Memory], make: Callable[[Wish, int, Memory], Made]) -> None:
+    def __init__(self, size: int, blank: Callable[[], Memory], make: Callable[[GenRequest, int, Memory], Made]) -> None:
         self.size = size
         self._blank = blank
         self._make = make
-        self._last: tuple[Wish, int, Memory] | None = (
-            None  # the wish, the seed that comes next, the memory of those before it
+        self._last: tuple[GenRequest, int, Memory] | None = (
+            None  # the request, the seed that comes next, the memory of those before it
         )
 
-    def made(self, wish: Wish, seed: int) -> Made:
+    def made(self, request: GenRequest, seed: int) -> Made:
         """What `make` gives for a seed after those before it in its batch, each with its own number of nodes."""
-        same = wish if wish.between is None else replace(wish, nodes=0)
+        same = request if request.between is None else replace(request, nodes=0)
         last, self._last = self._last, None  # what ends in an exception leaves no memory behind
         coming = seed - seed % self.size
         if last is not None and last[0] == same and coming < last[1] <= seed:
@@ -36,8 +36,8 @@ class Batches(Generic[Memory, Made]):
         else:
             memory = self._blank()
         while coming < seed:
-            self._make(sized(wish, coming), coming, memory)
+            self._make(draw_nodes(request, coming), coming, memory)
             coming += 1
-        found = self._make(sized(wish, seed), seed, memory)
+        found = self._make(draw_nodes(request, seed), seed, memory)
         self._last = same, seed + 1, memory
         return found

@@ -1,6 +1,6 @@
 """Ways to make one node of a sound program wrong: each breaks one thing that the operator's page or its declaration asks for.
 
-`breaches` lists what can be broken at a node; a `Breach` has a kind (which sort of rule), a place (which relation, input or attribute)
+`violations` lists what can be broken at a node; a `Violation` has a kind (which sort of rule), a place (which relation, input or attribute)
 and the node as it would be. Relations of a declaration's `requires` are broken by trying: one size, element or attribute is moved
 a little or far until exactly one relation is false and all others still hold. Sources: HirFuzz, section 3.1.5 (disruptive generation), which breaks
 types and shapes of calls; the further kinds are rules of ONNX's IR page (arity, attributes, declared types).
@@ -12,7 +12,7 @@ from typing import Any
 
 from onnx.defs import OpSchema
 
-from opsieve.gen.build.graph_builder import Node, Sketch
+from opsieve.gen.build.graph_builder import GraphBuilder, Node
 from opsieve.gen.spec.declaration import Attributes, Operator, Tensor
 from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, PLAIN
 from opsieve.gen.spec.schema import Form, form
@@ -35,10 +35,10 @@ _NUMBERED = frozenset((OpSchema.AttrType.INT, OpSchema.AttrType.INTS))
 
 
 @dataclass(frozen=True, slots=True)
-class Breach:
+class Violation:
     """One rule broken: the inputs and attributes that the node would have, or the type that its first output would be declared with.
 
-    Inputs that are new are tensors without a name: whoever takes the breach makes leaves of them.
+    Inputs that are new are tensors without a name: whoever takes the violation makes leaves of them.
     """
 
     kind: str
@@ -48,17 +48,17 @@ class Breach:
     declared: tuple[str, tuple[Any, ...]] | None = None
 
 
-def breaches(sketch: Sketch, node: Node, op: Operator) -> Iterator[Breach]:
-    """All that can be broken at a node of ONNX's own domain, one breach for each kind and place."""
-    had = form(node.op, sketch.opset)
+def violations(builder: GraphBuilder, node: Node, op: Operator) -> Iterator[Violation]:
+    """All that can be broken at a node of ONNX's own domain, one violation for each kind and place."""
+    had = form(node.op, builder.opset)
     if had is None:
         return
     yield from _relations(node, op)
-    yield from _dtypes(sketch, node, had)
+    yield from _dtypes(builder, node, had)
     yield from _ranks(node, op)
     yield from _arity(node, had)
     yield from _attributes(node, had)
-    yield from _outputs(sketch, node)
+    yield from _outputs(builder, node)
 
 
 def false_relations(op: Operator, ins: Ins, attrs: Attributes) -> list[int] | None:
@@ -74,7 +74,7 @@ def false_relations(op: Operator, ins: Ins, attrs: Attributes) -> list[int] | No
         return None
 
 
-def _relations(node: Node, op: Operator) -> Iterator[Breach]:
+def _relations(node: Node, op: Operator) -> Iterator[Violation]:
     if false_relations(op, node.ins, node.attrs) != []:
         return
     met: set[int] = set()
@@ -82,7 +82,7 @@ def _relations(node: Node, op: Operator) -> Iterator[Breach]:
         false = false_relations(op, ins, attrs)
         if false is not None and len(false) == 1 and false[0] not in met:
             met.add(false[0])
-            yield Breach("relation", f"{false[0]} by {place}", ins, attrs)
+            yield Violation("relation", f"{false[0]} by {place}", ins, attrs)
 
 
 def _moved(node: Node) -> Iterator[tuple[str, Ins, Attributes]]:
@@ -127,7 +127,7 @@ def _retyped(tensor: Tensor, dtype: str) -> tuple[str, tuple[Any, ...], tuple[fl
     return dtype, tensor.shape, values
 
 
-def _dtypes(sketch: Sketch, node: Node, had: Form) -> Iterator[Breach]:
+def _dtypes(builder: GraphBuilder, node: Node, had: Form) -> Iterator[Violation]:
     for position, tensor in enumerate(node.ins[: len(had.inputs)]):
         if tensor is None or tensor.dtype not in PLAIN or any(isinstance(side, str) for side in tensor.shape):
             continue
@@ -135,37 +135,37 @@ def _dtypes(sketch: Sketch, node: Node, had: Form) -> Iterator[Breach]:
         allowed = had.types[slot.type]
         outside = [dtype for dtype in PLAIN if dtype not in allowed]
         if outside:
-            ins = _with(node.ins, position, *_retyped(tensor, sketch.draw.choice(outside)))
-            yield Breach("dtype", f"input {position}", ins, node.attrs)
+            ins = _with(node.ins, position, *_retyped(tensor, builder.rng.choice(outside)))
+            yield Violation("dtype", f"input {position}", ins, node.attrs)
         same = sum(
             other is not None and had.inputs[min(n, len(had.inputs) - 1)].type == slot.type
             for n, other in enumerate(node.ins)
         )
         others = [dtype for dtype in PLAIN if dtype in allowed and dtype != tensor.dtype]
         if same > 1 and others:
-            ins = _with(node.ins, position, *_retyped(tensor, sketch.draw.choice(others)))
-            yield Breach("mixed-dtypes", f"input {position}", ins, node.attrs)
+            ins = _with(node.ins, position, *_retyped(tensor, builder.rng.choice(others)))
+            yield Violation("mixed-dtypes", f"input {position}", ins, node.attrs)
 
 
-def _ranks(node: Node, op: Operator) -> Iterator[Breach]:
+def _ranks(node: Node, op: Operator) -> Iterator[Violation]:
     tensor = node.ins[0] if node.ins else None
     if tensor is None or tensor.values is not None or tensor.dtype not in LARGEST:
         return
     low, high = op.ranks
     if op.name in _LEAST_RANK:
-        yield Breach("rank", "below", _with(node.ins, 0, tensor.dtype, tensor.shape[: low - 1]), node.attrs)
+        yield Violation("rank", "below", _with(node.ins, 0, tensor.dtype, tensor.shape[: low - 1]), node.attrs)
     if op.name in _LARGEST_RANK:
         shape = (*tensor.shape, *(1 for _ in range(high + 1 - tensor.rank)))
-        yield Breach("rank", "above", _with(node.ins, 0, tensor.dtype, shape), node.attrs)
+        yield Violation("rank", "above", _with(node.ins, 0, tensor.dtype, shape), node.attrs)
 
 
-def _arity(node: Node, had: Form) -> Iterator[Breach]:
+def _arity(node: Node, had: Form) -> Iterator[Violation]:
     for position, slot in enumerate(had.inputs):
         if not slot.optional and not slot.variadic and position < len(node.ins):
-            yield Breach("missing-input", f"input {position}", _left_out(node.ins, position), node.attrs)
+            yield Violation("missing-input", f"input {position}", _left_out(node.ins, position), node.attrs)
     if had.inputs and not had.inputs[-1].variadic:
         filled = [*node.ins, *(None for _ in range(len(had.inputs) - len(node.ins)))]
-        yield Breach("extra-input", "the last", [*filled, Tensor("", "float32", (2,))], node.attrs)
+        yield Violation("extra-input", "the last", [*filled, Tensor("", "float32", (2,))], node.attrs)
 
 
 def _left_out(ins: Ins, position: int) -> list[Tensor | None]:
@@ -175,15 +175,15 @@ def _left_out(ins: Ins, position: int) -> list[Tensor | None]:
     return left
 
 
-def _attributes(node: Node, had: Form) -> Iterator[Breach]:
+def _attributes(node: Node, had: Form) -> Iterator[Violation]:
     for name, value in node.attrs.items():
         known = had.attributes.get(name)
         if known is None:
             continue
         if known.required:
-            yield Breach("missing-attribute", name, node.ins, {k: v for k, v in node.attrs.items() if k != name})
+            yield Violation("missing-attribute", name, node.ins, {k: v for k, v in node.attrs.items() if k != name})
         wrong: Any = "text" if known.type in _NUMBERED else 7
-        yield Breach("attribute-type", name, node.ins, {**node.attrs, name: wrong})
+        yield Violation("attribute-type", name, node.ins, {**node.attrs, name: wrong})
         outlandish: Any = None
         if name == "axis":
             outlandish = 40
@@ -194,17 +194,17 @@ def _attributes(node: Node, had: Form) -> Iterator[Breach]:
         elif name in ("to", "dtype"):
             outlandish = 4000
         if outlandish is not None:
-            yield Breach("attribute-value", name, node.ins, {**node.attrs, name: outlandish})
-    yield Breach("unknown-attribute", "any", node.ins, {**node.attrs, "not_an_attribute": 1})
+            yield Violation("attribute-value", name, node.ins, {**node.attrs, name: outlandish})
+    yield Violation("unknown-attribute", "any", node.ins, {**node.attrs, "not_an_attribute": 1})
 
 
-def _outputs(sketch: Sketch, node: Node) -> Iterator[Breach]:
+def _outputs(builder: GraphBuilder, node: Node) -> Iterator[Violation]:
     out = node.outs[0]
     if out.dtype not in PLAIN or any(isinstance(side, str) for side in out.shape):
         return
-    other = sketch.draw.choice([dtype for dtype in PLAIN if dtype != out.dtype])
-    yield Breach("output-dtype", "output 0", node.ins, node.attrs, (other, out.shape))
+    other = builder.rng.choice([dtype for dtype in PLAIN if dtype != out.dtype])
+    yield Violation("output-dtype", "output 0", node.ins, node.attrs, (other, out.shape))
     if out.shape:
-        axis = sketch.draw.below(out.rank)
+        axis = builder.rng.below(out.rank)
         shape = (*out.shape[:axis], out.shape[axis] + 1, *out.shape[axis + 1 :])
-        yield Breach("output-shape", "output 0", node.ins, node.attrs, (out.dtype, shape))
+        yield Violation("output-shape", "output 0", node.ins, node.attrs, (out.dtype, shape))

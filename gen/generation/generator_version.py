@@ -1,4 +1,4 @@
-"""What the generator is made of, as a digest: while it is the same, equal seeds and wishes give equal bytes."""
+"""What the generator is made of, as a digest: while it is the same, equal seeds and requests give equal bytes."""
 
 import functools
 import hashlib
@@ -10,7 +10,7 @@ import onnx
 
 
 @functools.cache
-def edition() -> str:
+def generator_version() -> str:
     """Twelve digits of a digest of the sources of `gen`, of the modules that strategies and operators come from, and of onnx's version."""
     digest = hashlib.sha256(onnx.__version__.encode())
     gen = Path(__file__).resolve().parent.parent

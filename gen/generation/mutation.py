@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from opsieve.gen.analysis.reading import Source
-from opsieve.gen.build.graph_builder import Body, Node, Shape, Sketch
-from opsieve.gen.generation.pattern_builder import Misfit, Weaver
+from opsieve.gen.build.graph_builder import BodyGraph, GraphBuilder, Node, Shape
+from opsieve.gen.generation.pattern_builder import Misfit, PatternBuilder
 from opsieve.gen.generation.symbolic import tells_sizes
 from opsieve.gen.operators.catalogue import first_dtypes, operators
 from opsieve.gen.spec.declaration import OUTPUTS, Attributes, Operator, Tensor
@@ -57,12 +57,12 @@ class Changes:
     doubled: frozenset[int] = frozenset()
 
 
-class Replay:
-    """Lays the nodes of a model on a sketch, changed. `now` has what became of each of the model's tensors."""
+class ModelReplay:
+    """Lays the nodes of a model on a builder, changed. `now` has what became of each of the model's tensors."""
 
-    def __init__(self, sketch: Sketch, changes: Changes) -> None:
-        self.sketch = sketch
-        self.weaver = Weaver(sketch)
+    def __init__(self, builder: GraphBuilder, changes: Changes) -> None:
+        self.builder = builder
+        self.build = PatternBuilder(builder)
         self.changes = changes
         self.now: dict[str, Tensor] = {}
 
@@ -72,7 +72,7 @@ class Replay:
             self._step(place, node)
         for tensor in source.outputs:
             if tensor.name in self.now:
-                self.sketch.exposed.append(self.now[tensor.name])
+                self.builder.exposed.append(self.now[tensor.name])
 
     def _step(self, place: int, node: Node) -> None:
         changes = self.changes
@@ -85,7 +85,7 @@ class Replay:
             return
         there = [spot for spot, tensor in enumerate(ins) if tensor is not None and tensor.values is None]
         if there and (place in changes.inserted or place in changes.swapped):
-            spot = self.sketch.draw.choice(there)
+            spot = self.builder.rng.choice(there)
             before = ins[spot]
             assert before is not None
             ins[spot] = self._between(before) if place in changes.inserted else self._other(before)
@@ -104,7 +104,7 @@ class Replay:
         found = self.now.get(old.name)
         if found is not None or not old.leaf:
             return found
-        root = self.sketch.root
+        root = self.builder.root
         dtype, shape = self.changes.leaves.get(old.name, (old.dtype, old.shape))
         if (dtype, shape) == (old.dtype, old.shape):
             made = Tensor(root.named("x"), dtype, shape, old.low, old.high, old.values, old.leaf)
@@ -116,7 +116,7 @@ class Replay:
         if made.leaf == "input":
             root.inputs_begun = True
         if made.values is None:
-            self.sketch.enter(made)
+            self.builder.enter(made)
         self.now[old.name] = made
         return made
 
@@ -140,7 +140,7 @@ class Replay:
         try:
             if same and not _foretold(operator, node):
                 return self._copied(node, ins)
-            return self.weaver.ops(_name(node), *ins, **attrs)
+            return self.build.ops(_name(node), *ins, **attrs)
         except Misfit:
             # Of what a body gives the model does not tell how large it is: where nothing changed, it is as it was.
             return self._copied(node, ins) if same and self._kept(node, ins) else None
@@ -149,7 +149,7 @@ class Replay:
 
     def _typed(self, operator: Operator, node: Node, ins: Sequence[Tensor | None]) -> bool:
         """Whether the operator's schema has the dtypes, and its declaration the rank; False where there is no schema."""
-        had = None if node.domain else form(node.op, self.sketch.opset)
+        had = None if node.domain else form(node.op, self.builder.opset)
         low, high = operator.ranks
         return (
             had is not None
@@ -162,20 +162,20 @@ class Replay:
         """Whether every input is what became of the node's own, in no wider an interval."""
         if any(old is not None and self.now.get(old.name) is not new for new, old in zip(ins, node.ins, strict=True)):
             return False
-        return not self.sketch.style.ranged or _no_wider(node, ins)
+        return not self.builder.style.ranged or _no_wider(node, ins)
 
     def _copied(self, node: Node, ins: Sequence[Tensor | None]) -> Sequence[Tensor] | None:
         """A node that only the model knows, or with bodies: as it was, when all that it reads is as it was."""
-        sketch = self.sketch
-        only = sketch.root.only
+        builder = self.builder
+        only = builder.root.only
         if only is not None and _name(node) not in only:
             return None
-        if sketch.style.ranged and not _no_wider(node, ins):
+        if builder.style.ranged and not _no_wider(node, ins):
             return None
         names: dict[str, Tensor] = {}
         attrs: Attributes = {}
         for name, value in node.attrs.items():
-            if isinstance(value, Body):
+            if isinstance(value, BodyGraph):
                 body = self._body(value, names)
                 if body is None:
                     return None
@@ -184,17 +184,17 @@ class Replay:
                 attrs[name] = value
         operator = _declared(node)
         if (
-            sketch.supports is not None
+            builder.supports is not None
             and operator is not None
-            and not sketch.supports(operator, ins, attrs, sketch.opset)
+            and not builder.supports(operator, ins, attrs, builder.opset)
         ):
             return None
         types = [(out.dtype, out.shape) if out.name else None for out in node.outs]
-        return sketch.emit(node.op, node.domain, ins, attrs, types, [(out.low, out.high) for out in node.outs])
+        return builder.emit(node.op, node.domain, ins, attrs, types, [(out.low, out.high) for out in node.outs])
 
-    def _body(self, body: Body, made: dict[str, Tensor]) -> Body | None:
+    def _body(self, body: BodyGraph, made: dict[str, Tensor]) -> BodyGraph | None:
         """A body under new names; None when something that it takes from around it is not there as it was."""
-        root = self.sketch.root
+        root = self.builder.root
 
         def fresh(old: Tensor) -> Tensor:
             made[old.name] = Tensor(root.named("b"), old.dtype, old.shape, old.low, old.high, old.values)
@@ -208,7 +208,7 @@ class Replay:
             if (
                 not same
                 or new is None
-                or (self.sketch.style.ranged and not (old.low <= new.low and new.high <= old.high))
+                or (self.builder.style.ranged and not (old.low <= new.low and new.high <= old.high))
             ):
                 return None
             return new
@@ -221,7 +221,7 @@ class Replay:
                 return None
             attrs: Attributes = {}
             for name, value in node.attrs.items():
-                inner = self._body(value, made) if isinstance(value, Body) else value
+                inner = self._body(value, made) if isinstance(value, BodyGraph) else value
                 if inner is None:
                     return None
                 attrs[name] = inner
@@ -233,14 +233,14 @@ class Replay:
             root.inner += 1
         outputs = [found(tensor) for tensor in body.outputs]
         kept = [tensor for tensor in outputs if tensor is not None]
-        return Body(inputs, nodes, kept) if len(kept) == len(outputs) else None
+        return BodyGraph(inputs, nodes, kept) if len(kept) == len(outputs) else None
 
     def _mended(self, node: Node, ins: Sequence[Tensor | None]) -> Sequence[Tensor] | None:
         """Another instance of the node's operator with the first input that it has now; None when there is none."""
         operator = _declared(node)
         if operator is None or operator.family in _SEPARATE or not ins or ins[0] is None:
             return None
-        only = self.sketch.root.only
+        only = self.builder.root.only
         if only is not None and _name(node) not in only:
             return None
         return self._instance(operator, ins[0], [(out.dtype, out.shape) for out in node.outs if out.name], must=False)
@@ -249,37 +249,37 @@ class Replay:
         self, operator: Operator, x: Tensor, wanted: Sequence[tuple[str, Shape]], must: bool
     ) -> Sequence[Tensor] | None:
         """Of some instances with this first input one that gives the wanted types; if none `must` give them, the last."""
-        sketch = self.sketch
+        builder = self.builder
         safe = operator.safe[0] if operator.safe else None
         low, high = operator.ranks
         if (
-            x.dtype not in first_dtypes(operator, sketch.opset)
+            x.dtype not in first_dtypes(operator, builder.opset)
             or not low <= x.rank <= high
-            or (safe is not None and sketch.style.ranged and not x.within(safe))
+            or (safe is not None and builder.style.ranged and not x.within(safe))
         ):
             return None
         kept = None
         for _ in range(_DRAWS):
-            made = operator.sample(sketch, x)
+            made = operator.sample(builder, x)
             if made is None:
                 continue
             ins, attrs = made
             given = [typed for typed in operator.infer(ins, attrs) if typed is not None]  # type: ignore[arg-type]
             if list(wanted) == given[: len(wanted)]:
-                return sketch.add(operator, ins, attrs)
+                return builder.add(operator, ins, attrs)
             kept = made
-        return sketch.add(operator, *kept) if kept is not None and not must else None
+        return builder.add(operator, *kept) if kept is not None and not must else None
 
     def _leave_out(self, node: Node) -> None:
         for old in node.outs:
             if old.name and old.dtype in LARGEST and all(type(side) is int for side in old.shape):
-                self.now[old.name] = self.sketch.match(old.dtype, old.shape)
+                self.now[old.name] = self.builder.match(old.dtype, old.shape)
 
     def _between(self, tensor: Tensor) -> Tensor:
         """Something new computed from a tensor, of its type; the tensor itself when a few draws gave nothing."""
-        sketch = self.sketch
+        builder = self.builder
         for _ in range(2 * _DRAWS):
-            operator = sketch.draw.choice(sketch.choices).op
+            operator = builder.rng.choice(builder.choices).op
             if operator.family in _SEPARATE:
                 continue
             outs = self._instance(operator, tensor, [(tensor.dtype, tensor.shape)], must=True)
@@ -289,7 +289,7 @@ class Replay:
 
     def _other(self, tensor: Tensor) -> Tensor:
         """Another tensor of the same type, when there is one: a typed subtree in the place of another."""
-        found = self.sketch.matching(tensor.dtype, tensor.shape)
+        found = self.builder.matching(tensor.dtype, tensor.shape)
         return found if found is not None else tensor
 
 
@@ -319,4 +319,4 @@ def _declared(node: Node) -> Operator | None:
 
 
 def _has_body(node: Node) -> bool:
-    return any(isinstance(value, Body) for value in node.attrs.values())
+    return any(isinstance(value, BodyGraph) for value in node.attrs.values())

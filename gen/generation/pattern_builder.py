@@ -1,6 +1,6 @@
-"""Laying operators by name on a sketch: what strategies that plant known structures stand on.
+"""Laying operators by name on a builder: what strategies that plant known structures stand on.
 
-    y = weaver.op("Relu", weaver.op("MatMul", x, weaver.weight(x.dtype, (x.shape[-1], 4))))
+    y = build.op("Relu", build.op("MatMul", x, build.weight(x.dtype, (x.shape[-1], 4))))
 
 Types and intervals come from the operators' declarations, and what a declaration does not allow is not laid (`Misfit`).
 """
@@ -8,7 +8,7 @@ Types and intervals come from the operators' declarations, and what a declaratio
 from collections.abc import Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import Shape, Sketch
+from opsieve.gen.build.graph_builder import GraphBuilder, Shape
 from opsieve.gen.operators.catalogue import first_dtypes, operators
 from opsieve.gen.spec.declaration import ANY, Tensor
 from opsieve.gen.spec.domains import Domain
@@ -20,40 +20,40 @@ class Misfit(Exception):
     """An operator does not take these inputs here, or its result would be too large: the structure is left unfinished."""
 
 
-class Weaver:
-    """A hand that lays operators on a sketch. With `twisted` a structure is to come out slightly wrong for who looks for it."""
+class PatternBuilder:
+    """Lays operators on a builder. With `twisted` a structure is to come out slightly wrong for who looks for it."""
 
-    def __init__(self, sketch: Sketch, twisted: bool = False) -> None:
-        self.sketch = sketch
-        self.draw = sketch.draw
+    def __init__(self, builder: GraphBuilder, twisted: bool = False) -> None:
+        self.builder = builder
+        self.rng = builder.rng
         self.twisted = twisted
 
     def ops(self, name: str, *ins: Tensor | None, **attrs: Any) -> list[Tensor]:
         """Lay an operator; all its outputs. Misfit when it cannot stand here. An attribute that is None is left out."""
-        only = self.sketch.root.only
+        only = self.builder.root.only
         if only is not None and name not in only:
             raise Misfit
         operator = operators()[name]
         given = {key: value for key, value in attrs.items() if value is not None}
         first = next((tensor for tensor in ins if tensor is not None), None)
-        if first is not None and first.dtype not in first_dtypes(operator, self.sketch.opset):
+        if first is not None and first.dtype not in first_dtypes(operator, self.builder.opset):
             raise Misfit
-        if not first_dtypes(operator, self.sketch.opset) or not all(operator.requires(ins, given)):  # type: ignore[arg-type]
+        if not first_dtypes(operator, self.builder.opset) or not all(operator.requires(ins, given)):  # type: ignore[arg-type]
             raise Misfit
         if not self._one_type(name, ins):
             raise Misfit
-        if self.sketch.style.ranged:
+        if self.builder.style.ranged:
             for tensor, safe in zip(ins, operator.safe, strict=False):
                 if tensor is not None and not tensor.within(safe):
                     raise Misfit
-        made = self.sketch.add(operator, ins, given)
+        made = self.builder.add(operator, ins, given)
         if made is None:
             raise Misfit
         return made
 
     def _one_type(self, name: str, ins: Sequence[Tensor | None]) -> bool:
         """Whether every type variable stands for one dtype."""
-        had, meant = form(name, self.sketch.opset), dict[str, str]()
+        had, meant = form(name, self.builder.opset), dict[str, str]()
         if had is None:
             return True
         for place, tensor in enumerate(ins):
@@ -70,51 +70,51 @@ class Weaver:
         """A float tensor (or one of the dtype) of so many dimensions: one that is there rather than a new input."""
         high = low if high is None else high
         wanted = dtype or self.real()
-        found = self.sketch.pick(frozenset((wanted,)), low, high, domain) if self.draw.random() < 0.8 else None
-        return found or self.sketch.leaf(wanted, self.sketch.shape(low, high), domain, ("input",))
+        found = self.builder.pick(frozenset((wanted,)), low, high, domain) if self.rng.random() < 0.8 else None
+        return found or self.builder.leaf(wanted, self.builder.shape(low, high), domain, ("input",))
 
     def real(self) -> str:
         """A float dtype of the palette, float32 when it has none."""
-        floats = [dtype for dtype in self.sketch.style.palette if is_float(dtype)]
-        return self.draw.choice(floats) if floats else "float32"
+        floats = [dtype for dtype in self.builder.style.palette if is_float(dtype)]
+        return self.rng.choice(floats) if floats else "float32"
 
     def weight(self, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor:
         """A parameter: a new initializer, now and then not constant at all in a twisted structure."""
-        kinds = ("input",) if self.twisted and self.draw.random() < 0.15 else ("initializer", "initializer", "constant")
-        return self.sketch.leaf(dtype, shape, domain, kinds)
+        kinds = ("input",) if self.twisted and self.rng.random() < 0.15 else ("initializer", "initializer", "constant")
+        return self.builder.leaf(dtype, shape, domain, kinds)
 
     def ints(self, *values: int) -> Tensor:
         """A constant vector of int64."""
-        return self.sketch.ints(values)
+        return self.builder.ints(values)
 
     def scalar(self, value: float, dtype: str) -> Tensor:
         """A constant of one element; in a twisted structure perhaps another number, or a vector of one."""
-        if self.twisted and self.draw.random() < 0.2:
+        if self.twisted and self.rng.random() < 0.2:
             value = value + 1
-        shape = (1,) if self.draw.random() < (0.5 if self.twisted else 0.2) else ()
-        return self.sketch.ints([value], dtype, shape)
+        shape = (1,) if self.rng.random() < (0.5 if self.twisted else 0.2) else ()
+        return self.builder.ints([value], dtype, shape)
 
     def tap(self, tensor: Tensor) -> Tensor:
         """An inner tensor of a structure: in a twisted one it may be read from outside, or be an output."""
-        if self.twisted and self.draw.random() < 0.3:
-            self.sketch.root.exposed.append(tensor)
+        if self.twisted and self.rng.random() < 0.3:
+            self.builder.root.exposed.append(tensor)
         return tensor
 
     def order(self, *axes: int) -> list[int]:
         """A permutation; in a twisted structure perhaps another."""
-        if self.twisted and self.draw.random() < 0.3:
-            return self.draw.shuffled(axes)
+        if self.twisted and self.rng.random() < 0.3:
+            return self.rng.shuffled(axes)
         return list(axes)
 
     def axis(self, axis: int, rank: int) -> int:
         """An axis; in a twisted structure perhaps its neighbour."""
-        if self.twisted and rank > 1 and self.draw.random() < 0.3:
+        if self.twisted and rank > 1 and self.rng.random() < 0.3:
             return (axis + 1) % rank
         return axis
 
     def one_of(self, *names: str) -> str:
         """One of some operators."""
-        return self.draw.choice(names)
+        return self.rng.choice(names)
 
     def chain(self, tensor: Tensor, names: Sequence[str]) -> Tensor:
         """Unary operators one after the other; those that do not take the tensor are passed over."""

@@ -9,11 +9,11 @@ from types import MappingProxyType
 import onnx
 
 from opsieve import __version__
-from opsieve.gen.build.graph_builder import Budget, Choice, Sketch, Style, Supports
-from opsieve.gen.build.rng import Draw
-from opsieve.gen.build.writing import written
+from opsieve.gen.build.graph_builder import Budget, GraphBuilder, OpChoice, Style, Supports
+from opsieve.gen.build.rng import Rng
+from opsieve.gen.build.writing import serialize
 from opsieve.gen.case.case import Case, Origin
-from opsieve.gen.generation.symbolic import opened
+from opsieve.gen.generation.symbolic import open_sizes
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import Program
 from opsieve.gen.operators.catalogue import choices, first_dtypes, operators
@@ -44,7 +44,7 @@ _OPENERS = {"sequence": ("SequenceAt", "SequenceLength"), "optional": ("Optional
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class GenRequest:
     """What programs are asked for. `only` names operators (None: all of ONNX's own), `dtypes` limits first inputs and leaves.
 
     `opset` 0 draws one from 13 to the newest that onnxruntime takes, every second time that one. `between` has the number of `nodes`
@@ -68,30 +68,34 @@ class Wish:
     values: str = "ranged"
 
 
-def begun(
-    wish: Wish,
+def start(
+    request: GenRequest,
     seed: int,
     name: str,
     pick: float = 0.95,
     ranged: bool = True,
     palettes: Sequence[tuple[str, ...]] = _PALETTES,
-) -> Sketch:
-    """An empty sketch for a seed: its opset and palette are drawn."""
-    draw = Draw(f"{name} {seed}", wish.bins)
-    opset = wish.opset or (SUPPORTED if draw.random() < _NEWEST_SHARE else draw.between(OLDEST, SUPPORTED))
-    if not choices(opset, wish.only, wish.dtypes):
-        having = () if wish.opset else _having(wish.only, wish.dtypes)
+) -> GraphBuilder:
+    """An empty builder for a seed: its opset and palette are drawn."""
+    rng = Rng(f"{name} {seed}", request.bins)
+    opset = request.opset or (SUPPORTED if rng.random() < _NEWEST_SHARE else rng.between(OLDEST, SUPPORTED))
+    if not choices(opset, request.only, request.dtypes):
+        having = () if request.opset else _having(request.only, request.dtypes)
         if not having:
-            where = f"opset {wish.opset} has no" if wish.opset else f"no opset from {OLDEST} to {SUPPORTED} has an"
+            where = (
+                f"opset {request.opset} has no" if request.opset else f"no opset from {OLDEST} to {SUPPORTED} has an"
+            )
             raise BadInput(f"{where} operator as wished; ask for other operators or dtypes, or another --opset")
-        opset = draw.choice(having)
-    palette = draw.choice(palettes)
-    if wish.dtypes is not None:
-        palette = tuple(dtype for dtype in palette if dtype in wish.dtypes) or tuple(sorted(wish.dtypes))
-    sketch = Sketch(draw, opset, Style(pick, ranged and wish.values != "search", palette=palette), wish.budget)
-    sketch.supports = wish.supports
-    sketch.only = wish.only
-    return sketch
+        opset = rng.choice(having)
+    palette = rng.choice(palettes)
+    if request.dtypes is not None:
+        palette = tuple(dtype for dtype in palette if dtype in request.dtypes) or tuple(sorted(request.dtypes))
+    builder = GraphBuilder(
+        rng, opset, Style(pick, ranged and request.values != "search", palette=palette), request.budget
+    )
+    builder.supports = request.supports
+    builder.only = request.only
+    return builder
 
 
 @functools.cache
@@ -101,7 +105,9 @@ def _having(only: frozenset[str] | None, dtypes: frozenset[str] | None) -> tuple
 
 
 @functools.cache
-def plenty(opset: int, only: frozenset[str] | None, dtypes: frozenset[str] | None, drawn: bool) -> tuple[Choice, ...]:
+def weighted_choices(
+    opset: int, only: frozenset[str] | None, dtypes: frozenset[str] | None, drawn: bool
+) -> tuple[OpChoice, ...]:
     """What may be drawn at an opset; where opsets are `drawn`, operators that few opsets have stand in it several times."""
     from_all = choices(opset, only, dtypes)
     if not drawn:
@@ -115,42 +121,42 @@ def plenty(opset: int, only: frozenset[str] | None, dtypes: frozenset[str] | Non
     return tuple(found)
 
 
-def grown(sketch: Sketch, wish: Wish) -> None:
+def fill(builder: GraphBuilder, request: GenRequest) -> None:
     """Add nodes until there are as many as wished: operators uniformly (Isra), every instance valid by construction.
 
     Nodes inside bodies count.
     """
-    sketch.choices = choices(sketch.opset, wish.only, wish.dtypes)
-    from_all = plenty(sketch.opset, wish.only, wish.dtypes, not wish.opset)
-    draw = sketch.draw
-    nodes = sketch.nodes
-    while len(nodes) + sketch.inner < wish.nodes and sketch.elements < wish.budget.elements:
-        sketch.grow(from_all[int(draw.random() * len(from_all))])
+    builder.choices = choices(builder.opset, request.only, request.dtypes)
+    from_all = weighted_choices(builder.opset, request.only, request.dtypes, not request.opset)
+    rng = builder.rng
+    nodes = builder.nodes
+    while len(nodes) + builder.inner < request.nodes and builder.elements < request.budget.elements:
+        builder.grow(from_all[int(rng.random() * len(from_all))])
 
 
-def outputs(sketch: Sketch) -> list[Tensor]:
+def outputs(builder: GraphBuilder) -> list[Tensor]:
     """What a program gives: every tensor of a node that no node reads, now and then one that is read, seldom all but one of them."""
-    draw, exposed = sketch.draw, {tensor.name for tensor in sketch.exposed}
+    rng, exposed = builder.rng, {tensor.name for tensor in builder.exposed}
     given = [
         tensor
-        for node in sketch.nodes
+        for node in builder.nodes
         for tensor in node.outs
-        if tensor.name and (not tensor.reads or draw.random() < 0.04 or tensor.name in exposed)
+        if tensor.name and (not tensor.reads or rng.random() < 0.04 or tensor.name in exposed)
     ]
-    if len(given) > 1 and draw.random() < 0.1:
-        given.pop(draw.below(len(given)))  # a dead branch
+    if len(given) > 1 and rng.random() < 0.1:
+        given.pop(rng.below(len(given)))  # a dead branch
     # A body that was drawn and not taken can have read the last of them: a program gives something.
-    return given or [tensor for node in sketch.nodes[-1:] for tensor in node.outs if tensor.name][:1]
+    return given or [tensor for node in builder.nodes[-1:] for tensor in node.outs if tensor.name][:1]
 
 
-def unpacked(sketch: Sketch) -> None:
+def open_containers(builder: GraphBuilder) -> None:
     """Open the sequences and optionals that nobody reads, but for one program in seven.
 
     Compilers that fail on a container at the border fail on each such program, which hides all else that is in it.
     """
-    if not sketch.choices or sketch.draw.random() < 1 / 7:
+    if not builder.choices or builder.rng.random() < 1 / 7:
         return
-    for node in list(sketch.nodes):
+    for node in list(builder.nodes):
         for tensor in node.outs:
             if tensor.reads or not tensor.name or tensor.dtype.partition("(")[0] not in _OPENERS:
                 continue
@@ -158,58 +164,58 @@ def unpacked(sketch: Sketch) -> None:
             opener, asker = _OPENERS[kind]
             whole = rest in NUMBER and str not in map(type, tensor.shape) and node.op != "SequenceEmpty"
             name = opener if whole else asker
-            if sketch.only is not None and name not in sketch.only:
+            if builder.only is not None and name not in builder.only:
                 continue
-            ins = [tensor, sketch.ints([0], "int64", ())] if name == "SequenceAt" else [tensor]
-            sketch.add(operators()[name], ins, {})
+            ins = [tensor, builder.ints([0], "int64", ())] if name == "SequenceAt" else [tensor]
+            builder.add(operators()[name], ins, {})
 
 
-def case(sketch: Sketch, wish: Wish, generator: str, seed: int) -> Case:
-    """The finished sketch as a case: a program and values for its inputs."""
-    unpacked(sketch)
-    given = outputs(sketch)
-    free = opened(sketch, sketch.draw) if wish.dynamic and sketch.draw.random() < wish.dynamic else {}
-    model, inputs = written(sketch, given, generator, wish.types, free)
-    origin = Origin(generator, seed, _VERSIONS, "generated", recorded(wish))
+def finish(builder: GraphBuilder, request: GenRequest, generator: str, seed: int) -> Case:
+    """The finished builder as a case: a program and values for its inputs."""
+    open_containers(builder)
+    given = outputs(builder)
+    free = open_sizes(builder, builder.rng) if request.dynamic and builder.rng.random() < request.dynamic else {}
+    model, inputs = serialize(builder, given, generator, request.types, free)
+    origin = Origin(generator, seed, _VERSIONS, "generated", to_record(request))
     return Case(Program(model, f"{generator}-{seed}"), inputs, None, origin)
 
 
 @functools.lru_cache(maxsize=256)
-def recorded(wish: Wish) -> Mapping[str, str]:
-    """A wish as text by field, what is as usual left out; gen/generation/request.py reads it back."""
-    usual = Wish()
+def to_record(request: GenRequest) -> Mapping[str, str]:
+    """A request as text by field, what is as usual left out; gen/generation/request.py reads it back."""
+    usual = GenRequest()
     found: dict[str, str] = {}
     for name in ("only", "dtypes"):
-        given: frozenset[str] | None = getattr(wish, name)
+        given: frozenset[str] | None = getattr(request, name)
         if given is not None:
             found[name] = ",".join(sorted(given))
     for name in ("opset", "bins", "target", "values"):
-        if getattr(wish, name) != getattr(usual, name):
-            found[name] = str(getattr(wish, name))
-    if wish.types:
+        if getattr(request, name) != getattr(usual, name):
+            found[name] = str(getattr(request, name))
+    if request.types:
         found["types"] = "yes"
-    if wish.dynamic:
-        found["dynamic"] = repr(wish.dynamic)
-    if wish.corpus:
-        digests = "".join(program.digest for program in wish.corpus)
-        found["corpus"] = f"{len(wish.corpus)} models, {hashlib.sha256(digests.encode()).hexdigest()[:12]}"
-    if wish.budget != usual.budget:
-        found["budget"] = f"{wish.budget.tensor},{wish.budget.elements},{wish.budget.work}"
-    found["nodes"] = f"{wish.between[0]}-{wish.between[1]}" if wish.between else str(wish.nodes)
+    if request.dynamic:
+        found["dynamic"] = repr(request.dynamic)
+    if request.corpus:
+        digests = "".join(program.digest for program in request.corpus)
+        found["corpus"] = f"{len(request.corpus)} models, {hashlib.sha256(digests.encode()).hexdigest()[:12]}"
+    if request.budget != usual.budget:
+        found["budget"] = f"{request.budget.tensor},{request.budget.elements},{request.budget.work}"
+    found["nodes"] = f"{request.between[0]}-{request.between[1]}" if request.between else str(request.nodes)
     return MappingProxyType(found)
 
 
-def single(
-    choice: Choice, opset: int, seed: int, budget: Budget | None = None, palette: tuple[str, ...] = ()
-) -> Sketch | None:
-    """A sketch around one instance of an operator, with leaves for its inputs; None when 20 draws gave none.
+def single_node(
+    choice: OpChoice, opset: int, seed: int, budget: Budget | None = None, palette: tuple[str, ...] = ()
+) -> GraphBuilder | None:
+    """A builder around one instance of an operator, with leaves for its inputs; None when 20 draws gave none.
 
     For probing, soaks and tests: `choice` says which dtypes and ranks the first input may have, `palette` the likely dtypes of other
     inputs (those of the first unless given).
     """
-    draw = Draw(f"single {choice.op.domain} {choice.op.name} {','.join(choice.leaves)} {opset} {seed}")
+    rng = Rng(f"single {choice.op.domain} {choice.op.name} {','.join(choice.leaves)} {opset} {seed}")
     for _ in range(20):
-        sketch = Sketch(draw, opset, Style(pick=0.3, palette=palette or choice.leaves), budget or Budget())
-        if sketch.grow(choice) is not None:
-            return sketch
+        builder = GraphBuilder(rng, opset, Style(pick=0.3, palette=palette or choice.leaves), budget or Budget())
+        if builder.grow(choice) is not None:
+            return builder
     return None

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from opsieve.gen.build.graph_builder import Budget
-from opsieve.gen.build.rng import Draw
-from opsieve.gen.generation.random_graph import Wish
+from opsieve.gen.build.rng import Rng
+from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.operators.catalogue import operators
 from opsieve.gen.spec.dtype_facts import LARGEST
@@ -18,11 +18,11 @@ MOST_NODES = 5000
 _NODES = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)
 
 
-def sized(wish: Wish, seed: int) -> Wish:
-    """The wish for one seed: where it leaves the number of nodes open, that is drawn."""
-    if wish.between is None:
-        return wish
-    return replace(wish, nodes=Draw(f"nodes {seed}").between(*wish.between))
+def draw_nodes(request: GenRequest, seed: int) -> GenRequest:
+    """The request for one seed: where it leaves the number of nodes open, that is drawn."""
+    if request.between is None:
+        return request
+    return replace(request, nodes=Rng(f"nodes {seed}").between(*request.between))
 
 
 def nodes(text: str) -> tuple[int, int]:
@@ -74,8 +74,8 @@ def checked_opset(number: int) -> int:
     return number
 
 
-def wished(record: Mapping[str, str]) -> Wish:
-    """The wish that a case tells of, without the answers of its `target`; BadInput when it makes no sense."""
+def from_record(record: Mapping[str, str]) -> GenRequest:
+    """The request that a case tells of, without the answers of its `target`; BadInput when it makes no sense."""
     if "corpus" in record:
         told = shown(record["corpus"])
         raise BadInput(f"the case was made from a corpus of {told}; it can only be made again with those, by its seed")
@@ -92,8 +92,8 @@ def wished(record: Mapping[str, str]) -> Wish:
             raise ValueError
     except ValueError:
         told = ", ".join(f"{name}={value}" for name, value in record.items())
-        raise BadInput(f"the wish {shown(told, 200)} cannot be read; was it written by a newer opsieve?") from None
-    return Wish(
+        raise BadInput(f"the request {shown(told, 200)} cannot be read; was it written by a newer opsieve?") from None
+    return GenRequest(
         nodes=low,
         only=frozenset(record["only"].split(",")) if "only" in record else None,
         dtypes=named_dtypes(record["dtypes"].split(",")) if "dtypes" in record else None,

@@ -1,16 +1,16 @@
-"""Symbolic dimensions: which sizes of a finished sketch's inputs may be left open, and what that makes of every other size.
+"""Symbolic dimensions: which sizes of a finished builder's inputs may be left open, and what that makes of every other size.
 
 A size is left open where the program stays valid with others in its place. That is tried, not proven: the sizes are replaced by two
 sets of larger ones, and every node behind them is checked and inferred anew by its declaration. A dimension that is of an open size
 each time gets its name; one that varies otherwise gets a name that nothing else has, so that no equality is claimed that may not
-hold. The sketch itself, and the values of its inputs, keep the sizes that they have: they bind the names.
+hold. The builder itself, and the values of its inputs, keep the sizes that they have: they bind the names.
 """
 
 from collections.abc import Mapping, Sequence, Set
 from typing import TypeAlias
 
-from opsieve.gen.build.graph_builder import Body, Named, Node, Sketch
-from opsieve.gen.build.rng import Draw
+from opsieve.gen.build.graph_builder import BodyGraph, GraphBuilder, Named, Node
+from opsieve.gen.build.rng import Rng
 from opsieve.gen.operators.catalogue import operators
 from opsieve.gen.spec.declaration import Operator, Tensor, Typed, nothing
 from opsieve.gen.spec.dtype_facts import LARGEST, is_float
@@ -32,11 +32,11 @@ _CLOSED = frozenset(
 _PARTLY_CLOSED = ("recurrent", "attention", "quantised", "contrib")
 
 
-def opened(sketch: Sketch, draw: Draw) -> dict[str, Named]:
+def open_sizes(builder: GraphBuilder, rng: Rng) -> dict[str, Named]:
     """Shapes with names in them, by the name of the tensor; of a tensor that is not among them all sizes are fixed."""
     places = [
         (leaf, axis)
-        for leaf in sketch.leaves
+        for leaf in builder.leaves
         if leaf.leaf == "input"
         and leaf.reads
         and leaf.values is None
@@ -49,22 +49,22 @@ def opened(sketch: Sketch, draw: Draw) -> dict[str, Named]:
     for _ in range(_TRIES):
         if not free or len(groups) == _MOST:
             break
-        group = _group(free, draw)
-        if all(_resized(sketch, trial) is not None for trial in ([(group, 1)], _trial([*groups, group], 0))):
+        group = _group(free, rng)
+        if all(_resized(builder, trial) is not None for trial in ([(group, 1)], _trial([*groups, group], 0))):
             groups.append(group)
             free = [place for place in free if place not in group]
-    names = draw.shuffled(_NAMES)[: len(groups)]
-    return _named(sketch, groups, names) if groups else {}
+    names = rng.shuffled(_NAMES)[: len(groups)]
+    return _named(builder, groups, names) if groups else {}
 
 
-def _group(free: Sequence[_Place], draw: Draw) -> tuple[_Place, ...]:
+def _group(free: Sequence[_Place], rng: Rng) -> tuple[_Place, ...]:
     """Dimensions that are to have one name: a single one, or several of the same size."""
-    tensor, axis = first = draw.choice(free)
-    if draw.random() < 0.5:
+    tensor, axis = first = rng.choice(free)
+    if rng.random() < 0.5:
         return (first,)
     alike = [place for place in free if place[0].shape[place[1]] == tensor.shape[axis] and place != first]
-    share = draw.choice((0.5, 1.0))
-    return (first, *(place for place in alike if draw.random() < share))
+    share = rng.choice((0.5, 1.0))
+    return (first, *(place for place in alike if rng.random() < share))
 
 
 _Trial: TypeAlias = Sequence[tuple[Sequence[_Place], int]]  # how much larger each group is to be
@@ -75,7 +75,7 @@ def _trial(groups: Sequence[Sequence[_Place]], round_: int) -> _Trial:
     return [(group, 2 + 3 * place + 7 * round_ * (place + 1)) for place, group in enumerate(groups)]
 
 
-def _resized(sketch: Sketch, trial: _Trial) -> _Sizes | None:
+def _resized(builder: GraphBuilder, trial: _Trial) -> _Sizes | None:
     """Every shape that is another in a trial, by name; None when the program is not valid then, or that cannot be said."""
     there: dict[str, Tensor] = {}  # everything that is computed from what is larger
     changed: set[str] = set()
@@ -84,7 +84,7 @@ def _resized(sketch: Sketch, trial: _Trial) -> _Sizes | None:
             now = there.get(tensor.name, tensor)
             there[tensor.name] = _of_shape(tensor, (*now.shape[:axis], now.shape[axis] + more, *now.shape[axis + 1 :]))
             changed.add(tensor.name)
-    for node in sketch.nodes:
+    for node in builder.nodes:
         if not changed.isdisjoint(_captured(node)):
             return None  # what a body is declared to give is of fixed size
         if not any(tensor is not None and tensor.name in there for tensor in node.ins):
@@ -108,7 +108,7 @@ def _inferred(node: Node, ins: Sequence[Tensor | None], changed: Set[str]) -> Se
     operator = operators().get(f"{node.domain}::{node.op}" if node.domain else node.op)
     if operator is None or not tells_sizes(operator, ins):
         return None
-    if any(isinstance(value, Body) for value in node.attrs.values()):
+    if any(isinstance(value, BodyGraph) for value in node.attrs.values()):
         if any(tensor is not None and tensor.name in changed for tensor in node.ins):
             return None
         return [(out.dtype, out.shape) for out in node.outs]
@@ -143,25 +143,25 @@ def _of_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
 def _captured(node: Node) -> set[str]:
     """The names that bodies of a node read; what they make themselves among them, which does no harm."""
     found: set[str] = set()
-    left = [value for value in node.attrs.values() if isinstance(value, Body)]
+    left = [value for value in node.attrs.values() if isinstance(value, BodyGraph)]
     while left:
         body = left.pop()
         found |= {tensor.name for tensor in body.outputs}
         for inner in body.nodes:
             found |= {tensor.name for tensor in inner.ins if tensor is not None}
-            left += [value for value in inner.attrs.values() if isinstance(value, Body)]
+            left += [value for value in inner.attrs.values() if isinstance(value, BodyGraph)]
     return found
 
 
-def _named(sketch: Sketch, groups: Sequence[Sequence[_Place]], names: Sequence[str]) -> dict[str, Named]:
+def _named(builder: GraphBuilder, groups: Sequence[Sequence[_Place]], names: Sequence[str]) -> dict[str, Named]:
     """Every shape that depends on the groups, their names in the place of their sizes."""
     trials = [_trial(groups, round_) for round_ in (0, 1)]
-    rounds = [_resized(sketch, trial) for trial in trials]
+    rounds = [_resized(builder, trial) for trial in trials]
     first, second = rounds
     if first is None or second is None:
         return {}
-    shapes = {leaf.name: leaf.shape for leaf in sketch.leaves}
-    shapes |= {out.name: out.shape for node in sketch.nodes for out in node.outs}
+    shapes = {leaf.name: leaf.shape for leaf in builder.leaves}
+    shapes |= {out.name: out.shape for node in builder.nodes for out in node.outs}
     seen: dict[tuple[int, ...], str] = {}
     for place, (group, name) in enumerate(zip(groups, names, strict=True)):
         tensor, axis = group[0]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import onnx
 from onnx import AttributeProto, FunctionProto, NodeProto
 
-from opsieve.gen.build.rng import Draw
+from opsieve.gen.build.rng import Rng
 from opsieve.gen.model.structure import all_nodes, bodies
 
 _LIFTED = frozenset(
@@ -64,7 +64,7 @@ def parts(model: onnx.ModelProto) -> Parts:
     return Parts(own, list(graph.node), {info.name for info in graph.output}, versions, types)
 
 
-def put_together(taken: Parts) -> onnx.ModelProto:
+def assemble(taken: Parts) -> onnx.ModelProto:
     """The model with these nodes and functions, and every operator set that is called; the parts are used up."""
     made = taken.model
     del made.graph.node[:]
@@ -102,15 +102,15 @@ def _captured(node: NodeProto) -> Iterator[str]:
         yield from (info.name for info in body.output if info.name not in made)
 
 
-def chosen(taken: Parts, draw: Draw, most: int) -> list[int] | None:
+def choose_part(taken: Parts, rng: Rng, most: int) -> list[int] | None:
     """Places of up to `most` nodes that hang together and that no path leaves and comes back to; None when a draw gave none."""
     if not taken.nodes:
         return None
-    first = draw.below(len(taken.nodes))
+    first = rng.below(len(taken.nodes))
     near_by = range(max(0, first - _REACH), min(len(taken.nodes), first + _REACH))
     reading, making = _reading(taken, near_by), _making(taken, near_by)
     part = {first}
-    for _ in range(draw.below(most)):
+    for _ in range(rng.below(most)):
         made = {name for place in part for name in making[place]}
         read = {name for place in part for name in reading[place]}
         joined = [
@@ -120,11 +120,11 @@ def chosen(taken: Parts, draw: Draw, most: int) -> list[int] | None:
         ]
         if not joined:
             break
-        part.add(draw.choice(joined))
+        part.add(rng.choice(joined))
     return sorted(part) if _follows(part, reading, making) is not None else None
 
 
-def composed(taken: Parts, part: Sequence[int], domain: str, draw: Draw) -> NodeProto:
+def composed(taken: Parts, part: Sequence[int], domain: str, rng: Rng) -> NodeProto:
     """Make nodes a function, put a call in their place, and give the call. `part` is what `chosen` gave."""
     nodes = [taken.nodes[place] for place in part]
     made = {name for node in nodes for name in node.output if name}
@@ -138,26 +138,26 @@ def composed(taken: Parts, part: Sequence[int], domain: str, draw: Draw) -> Node
     inputs = list(dict.fromkeys(name for node in nodes for name in reads(node) if name not in made))
     every = [name for node in nodes for name in node.output if name]
     outputs = [name for name in every if name in outside or name in taken.given]
-    if not outputs or draw.random() < 0.1:
+    if not outputs or rng.random() < 0.1:
         outputs = every  # results that nobody asks for are results too
     function = FunctionProto(domain=domain, name=taken.new_name(), input=inputs, output=outputs)
     function.node.extend(nodes)
     call = NodeProto(op_type=function.name, domain=domain, name=f"call_{function.name}", input=inputs, output=outputs)
-    _lift(taken, function, call, draw)
+    _lift(taken, function, call, rng)
     _import(taken, function)
-    if draw.random() < 0.5:
+    if rng.random() < 0.5:
         _rename(function)
     taken.functions[function.name] = function
     _replace(taken, within, call)
     return call
 
 
-def _lift(taken: Parts, function: FunctionProto, call: NodeProto, draw: Draw) -> None:
+def _lift(taken: Parts, function: FunctionProto, call: NodeProto, rng: Rng) -> None:
     """Make attributes of the function's nodes its own, given by the call or by a default."""
     named: set[str] = set()
     for node in function.node:
         for attribute in node.attribute:
-            if attribute.type not in _LIFTED or attribute.ref_attr_name or draw.random() < 0.5:
+            if attribute.type not in _LIFTED or attribute.ref_attr_name or rng.random() < 0.5:
                 continue
             name = attribute.name
             while name in named:
@@ -169,10 +169,10 @@ def _lift(taken: Parts, function: FunctionProto, call: NodeProto, draw: Draw) ->
             inner, kind = attribute.name, attribute.type
             attribute.Clear()
             attribute.name, attribute.type, attribute.ref_attr_name = inner, kind, name
-            if draw.random() < 0.3:
+            if rng.random() < 0.3:
                 function.attribute_proto.append(value)
                 taken.ir = max(taken.ir, _DEFAULTS_IR)
-                if draw.random() < 0.5:
+                if rng.random() < 0.5:
                     continue  # the call leaves it to the default
             else:
                 function.attribute.append(name)

@@ -47,7 +47,7 @@ def operations(model: onnx.ModelProto) -> list[Operation]:
 
     Types are those that the model declares, in its inputs, outputs, initializers and `value_info`; no inference is run.
     """
-    reader = _Reader()
+    reader = _GraphKeys()
     reader.graph(model.graph, ())
     for function in model.functions:
         reader.function(function)
@@ -107,7 +107,7 @@ _Scope: TypeAlias = dict[str, _Value]
 _Scopes: TypeAlias = tuple[_Scope, ...]  # the innermost first; not merged, which would copy all names for every body
 
 
-class _Reader:
+class _GraphKeys:
     """Reads graphs into one list of operations."""
 
     def __init__(self) -> None:

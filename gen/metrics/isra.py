@@ -36,7 +36,7 @@ _MOST_READERS = 12
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Counts:
     """What was seen of one operator."""
 
     inputs: set[int] = field(default_factory=set)
@@ -52,7 +52,7 @@ class Isra:
 
     def __init__(self, corpus: Corpus) -> None:
         self._corpus = corpus
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _Counts] = {}
         self._totals: Counter[str] = Counter()
         self._graphs = 0
 
@@ -73,7 +73,7 @@ class Isra:
             if not inside[place]:
                 continue
             operator = node.operator
-            seen = self._seen.setdefault(operator, _Seen())
+            seen = self._seen.setdefault(operator, _Counts())
             low, high = corpus[operator]
             seen.inputs.add(min(max(len(node.inputs), low), high))
             outside = sum(not inside[reader] for reader in node.consumers)

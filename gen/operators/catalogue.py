@@ -7,7 +7,7 @@ a declaration to a family's module, or a module with an entry point.
 import functools
 from importlib.metadata import entry_points
 
-from opsieve.gen.build.graph_builder import Choice
+from opsieve.gen.build.graph_builder import OpChoice
 from opsieve.gen.spec.declaration import ANY, Operator
 from opsieve.gen.spec.dtype_facts import LARGEST
 from opsieve.gen.spec.schema import OLDEST, form
@@ -28,7 +28,9 @@ def qualified(operator: Operator) -> str:
 
 
 @functools.cache
-def choices(opset: int, only: frozenset[str] | None = None, dtypes: frozenset[str] | None = None) -> tuple[Choice, ...]:
+def choices(
+    opset: int, only: frozenset[str] | None = None, dtypes: frozenset[str] | None = None
+) -> tuple[OpChoice, ...]:
     """What may be drawn at an opset: the operators that it has, with the dtypes their first input may have.
 
     `only` limits the operators by qualified name (None: all of ONNX's own domain), `dtypes` those of first inputs.
@@ -42,7 +44,7 @@ def choices(opset: int, only: frozenset[str] | None = None, dtypes: frozenset[st
             allowed &= dtypes
         if allowed:
             safe = operator.safe[0] if operator.safe else ANY
-            found.append(Choice(operator, allowed, tuple(sorted(allowed)), *operator.ranks, safe))
+            found.append(OpChoice(operator, allowed, tuple(sorted(allowed)), *operator.ranks, safe))
     return tuple(found)
 
 

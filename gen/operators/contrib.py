@@ -6,7 +6,7 @@ Facts: onnxruntime's schemas and its document of contrib operators, checked by r
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.gen.build.graph_builder import FREE, Sketch
+from opsieve.gen.build.graph_builder import FREE, GraphBuilder
 from opsieve.gen.operators.conv_pool import _conv, _conv_bounds, _conv_cost, _conv_fits, _conv_type
 from opsieve.gen.operators.data_movement import Instance, with_zero
 from opsieve.gen.operators.matmul import _gemm, _gemm_bounds, _gemm_fits, _gemm_type, _matrix_shape
@@ -27,7 +27,7 @@ def contrib(name: str, sample: Any, **more: Any) -> Operator:
     return Operator(name, sample, domain=DOMAIN, family="contrib", dtypes=more.pop("dtypes", ("float32",)), **more)
 
 
-def _alone(sketch: Sketch, x: Tensor) -> Instance:
+def _alone(builder: GraphBuilder, x: Tensor) -> Instance:
     return [x], {}
 
 
@@ -36,24 +36,24 @@ def _soft(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return -0.5, max(ins[0].high, 0.0) + bias
 
 
-def _biased(sketch: Sketch, x: Tensor) -> Instance:
-    return [x, sketch.match(x.dtype, x.shape[-1:])], {}
+def _biased(builder: GraphBuilder, x: Tensor) -> Instance:
+    return [x, builder.match(x.dtype, x.shape[-1:])], {}
 
 
-def _fused_matmul(sketch: Sketch, x: Tensor) -> Instance:
-    draw, attrs = sketch.draw, Attributes()
+def _fused_matmul(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng, attrs = builder.rng, Attributes()
     inner = x.shape[-1]
-    if draw.random() < 0.4:
+    if rng.random() < 0.4:
         attrs["transA"] = 1
         inner = x.shape[-2]
     lead = x.shape[:-2]
     shape = (*lead, inner, FREE)
-    if draw.random() < 0.4:
+    if rng.random() < 0.4:
         attrs["transB"] = 1
         shape = (*lead, FREE, inner)
-    if draw.random() < 0.5:
-        attrs["alpha"] = draw.choice((0.5, 2.0, -1.0))
-    return [x, sketch.match(x.dtype, shape)], attrs
+    if rng.random() < 0.5:
+        attrs["alpha"] = rng.choice((0.5, 2.0, -1.0))
+    return [x, builder.match(x.dtype, shape)], attrs
 
 
 def _fused_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -68,42 +68,45 @@ def _fused_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 
 def _activated(sample: Any) -> Any:
-    def activated(sketch: Sketch, x: Tensor) -> Instance:
-        ins, attrs = sample(sketch, x)
-        return ins, {**attrs, "activation": sketch.draw.choice(("Relu", "Sigmoid", "Tanh"))}
+    def activated(builder: GraphBuilder, x: Tensor) -> Instance:
+        ins, attrs = sample(builder, x)
+        return ins, {**attrs, "activation": builder.rng.choice(("Relu", "Sigmoid", "Tanh"))}
 
     return activated
 
 
-def _skip(sketch: Sketch, x: Tensor, simple: bool) -> Instance:
-    draw = sketch.draw
+def _skip(builder: GraphBuilder, x: Tensor, simple: bool) -> Instance:
+    rng = builder.rng
     width = x.shape[-1:]
-    ins: list[Tensor | None] = [x, sketch.match(x.dtype, x.shape), sketch.match(x.dtype, width, Domain(0.2, 2))]
+    ins: list[Tensor | None] = [x, builder.match(x.dtype, x.shape), builder.match(x.dtype, width, Domain(0.2, 2))]
     if not simple:
-        ins.append(sketch.match(x.dtype, width) if draw.random() < 0.6 else None)
-    if draw.random() < 0.4:
-        ins.append(sketch.match(x.dtype, width))
+        ins.append(builder.match(x.dtype, width) if rng.random() < 0.6 else None)
+    if rng.random() < 0.4:
+        ins.append(builder.match(x.dtype, width))
     while ins[-1] is None:
         ins.pop()
-    return ins, {"epsilon": draw.choice((1e-3, 1e-5)), OUTPUTS: 1}
+    return ins, {"epsilon": rng.choice((1e-3, 1e-5)), OUTPUTS: 1}
 
 
 def _skip_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return normal([ins[0], *ins[2:4]], ins[0].shape[-1])
 
 
-def _quantised_pair(sketch: Sketch, x: Tensor) -> Instance:
-    y = sketch.partner(x)
+def _quantised_pair(builder: GraphBuilder, x: Tensor) -> Instance:
+    y = builder.partner(x)
     ins = [
-        *(x, _scales(sketch, "float32", ()), _zero_points(sketch, x.dtype, ())),
-        *(y, _scales(sketch, "float32", ()), _zero_points(sketch, x.dtype, ())),
-        *(_scales(sketch, "float32", ()), _zero_points(sketch, x.dtype, ())),
+        *(x, _scales(builder, "float32", ()), _zero_points(builder, x.dtype, ())),
+        *(y, _scales(builder, "float32", ()), _zero_points(builder, x.dtype, ())),
+        *(_scales(builder, "float32", ()), _zero_points(builder, x.dtype, ())),
     ]
     return ins, {}
 
 
-def _quantised_one(sketch: Sketch, x: Tensor) -> Instance:
-    ins = [x, *(part for _ in range(2) for part in (_scales(sketch, "float32", ()), _zero_points(sketch, x.dtype, ())))]
+def _quantised_one(builder: GraphBuilder, x: Tensor) -> Instance:
+    ins = [
+        x,
+        *(part for _ in range(2) for part in (_scales(builder, "float32", ()), _zero_points(builder, x.dtype, ()))),
+    ]
     return ins, {}
 
 
@@ -111,17 +114,17 @@ def _range_of(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return full(ins[0].dtype)
 
 
-def _quantised_softmax(sketch: Sketch, x: Tensor) -> Instance:
-    ins, _ = _quantised_one(sketch, x)
-    return ins, {"axis": axis_of(sketch, x), "opset": sketch.draw.choice((12, 13))}
+def _quantised_softmax(builder: GraphBuilder, x: Tensor) -> Instance:
+    ins, _ = _quantised_one(builder, x)
+    return ins, {"axis": axis_of(builder, x), "opset": builder.rng.choice((12, 13))}
 
 
-def _quantised_concat(sketch: Sketch, x: Tensor) -> Instance:
-    axis = axis_of(sketch, x)
+def _quantised_concat(builder: GraphBuilder, x: Tensor) -> Instance:
+    axis = axis_of(builder, x)
     wanted = tuple(FREE if place == axis % x.rank else side for place, side in enumerate(x.shape))
-    ins = [_scales(sketch, "float32", ()), _zero_points(sketch, x.dtype, ())]
-    for tensor in (x, *(sketch.match(x.dtype, wanted) for _ in range(sketch.draw.between(1, 2)))):
-        ins += [tensor, _scales(sketch, "float32", ()), _zero_points(sketch, x.dtype, ())]
+    ins = [_scales(builder, "float32", ()), _zero_points(builder, x.dtype, ())]
+    for tensor in (x, *(builder.match(x.dtype, wanted) for _ in range(builder.rng.between(1, 2)))):
+        ins += [tensor, _scales(builder, "float32", ()), _zero_points(builder, x.dtype, ())]
     return ins, {"axis": axis}
 
 
@@ -133,15 +136,15 @@ def _concat_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(parts[0].dtype, tuple(shape))]
 
 
-def _dynamic_matmul(sketch: Sketch, x: Tensor) -> Instance:
-    draw = sketch.draw
-    dtype = draw.choice(_BYTES)
-    b = sketch.match(dtype, (x.shape[-1], FREE))
-    ins: list[Tensor | None] = [x, b, _scales(sketch, "float32", ())]
-    if draw.random() < 0.6:
-        ins.append(_zero_points(sketch, dtype, ()))
-        if draw.random() < 0.5:
-            ins.append(sketch.match("float32", (b.shape[1],)))
+def _dynamic_matmul(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng = builder.rng
+    dtype = rng.choice(_BYTES)
+    b = builder.match(dtype, (x.shape[-1], FREE))
+    ins: list[Tensor | None] = [x, b, _scales(builder, "float32", ())]
+    if rng.random() < 0.6:
+        ins.append(_zero_points(builder, dtype, ()))
+        if rng.random() < 0.5:
+            ins.append(builder.match("float32", (b.shape[1],)))
     return ins, {}
 
 
@@ -151,18 +154,18 @@ def _dynamic_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return -size, size
 
 
-def _to_float(sketch: Sketch, x: Tensor) -> Instance:
-    draw = sketch.draw
-    dtype = "int8" if x.dtype == "int8" else draw.choice(_BYTES)
-    b = sketch.match(dtype, (x.shape[-1], FREE))
-    ins: list[Tensor | None] = [x, b, _scales(sketch, "float32", ()), _scales(sketch, "float32", ())]
-    if draw.random() < 0.6:
-        ins += [_zero_points(sketch, x.dtype, ()), _zero_points(sketch, dtype, ())]
+def _to_float(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng = builder.rng
+    dtype = "int8" if x.dtype == "int8" else rng.choice(_BYTES)
+    b = builder.match(dtype, (x.shape[-1], FREE))
+    ins: list[Tensor | None] = [x, b, _scales(builder, "float32", ()), _scales(builder, "float32", ())]
+    if rng.random() < 0.6:
+        ins += [_zero_points(builder, x.dtype, ()), _zero_points(builder, dtype, ())]
     return ins, {}
 
 
-def _expand(sketch: Sketch, x: Tensor) -> Instance:
-    return [x, sketch.ints([sketch.draw.between(0, x.rank)], "int32", ())], {}
+def _expand(builder: GraphBuilder, x: Tensor) -> Instance:
+    return [x, builder.ints([builder.rng.between(0, x.rank)], "int32", ())], {}
 
 
 def _expanded(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -172,27 +175,27 @@ def _expanded(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (*shape[:at], 1, *shape[at:]))]
 
 
-def _trilu(sketch: Sketch, x: Tensor) -> Instance:
-    ins = [x] if sketch.draw.random() < 0.5 else [x, sketch.ints([sketch.draw.between(-2, 2)], "int64", ())]
-    return ins, {"upper": sketch.draw.below(2)}
+def _trilu(builder: GraphBuilder, x: Tensor) -> Instance:
+    ins = [x] if builder.rng.random() < 0.5 else [x, builder.ints([builder.rng.between(-2, 2)], "int64", ())]
+    return ins, {"upper": builder.rng.below(2)}
 
 
-def _distance(sketch: Sketch, x: Tensor) -> Instance:
-    return [x, sketch.match(x.dtype, (FREE, x.shape[1]))], {"metric": sketch.draw.choice(("euclidean", "sqeuclidean"))}
+def _distance(builder: GraphBuilder, x: Tensor) -> Instance:
+    return [x, builder.match(x.dtype, (FREE, x.shape[1]))], {"metric": builder.rng.choice(("euclidean", "sqeuclidean"))}
 
 
-def _heads(sketch: Sketch, q: Tensor) -> Instance:
-    draw = sketch.draw
-    heads = draw.choice([n for n in range(1, q.shape[2] + 1) if q.shape[2] % n == 0])
-    keys = draw.between(1, 5)
-    value = heads * draw.between(1, 3)
+def _heads(builder: GraphBuilder, q: Tensor) -> Instance:
+    rng = builder.rng
+    heads = rng.choice([n for n in range(1, q.shape[2] + 1) if q.shape[2] % n == 0])
+    keys = rng.between(1, 5)
+    value = heads * rng.between(1, 3)
     ins: list[Tensor | None] = [
         q,
-        sketch.match(q.dtype, (q.shape[0], keys, q.shape[2]), Domain(-4, 4)),
-        sketch.match(q.dtype, (q.shape[0], keys, value)),
+        builder.match(q.dtype, (q.shape[0], keys, q.shape[2]), Domain(-4, 4)),
+        builder.match(q.dtype, (q.shape[0], keys, value)),
     ]
     attrs: Attributes = {"num_heads": heads, OUTPUTS: 1}
-    if draw.random() < 0.3:
+    if rng.random() < 0.3:
         attrs["scale"] = 0.5
     return ins, attrs
 
@@ -205,11 +208,11 @@ OPERATORS = (
     contrib("Gelu", _alone, bounds=_soft),
     contrib(
         "FastGelu",
-        lambda sketch, x: _biased(sketch, x) if sketch.draw.random() < 0.5 else _alone(sketch, x),
+        lambda builder, x: _biased(builder, x) if builder.rng.random() < 0.5 else _alone(builder, x),
         bounds=_soft,
         ranks=(1, 4),
     ),
-    contrib("QuickGelu", lambda sketch, x: ([x], {"alpha": sketch.draw.choice((1.0, 1.702))}), bounds=_soft),
+    contrib("QuickGelu", lambda builder, x: ([x], {"alpha": builder.rng.choice((1.0, 1.702))}), bounds=_soft),
     contrib("BiasGelu", _biased, bounds=_soft, ranks=(1, 4)),
     contrib("FusedMatMul", _fused_matmul, infer=_fused_type, bounds=_fused_bounds, ranks=(2, 4)),
     contrib("FusedGemm", _activated(_gemm), infer=_gemm_type, requires=_gemm_fits, bounds=_gemm_bounds, ranks=(2, 2)),
@@ -222,16 +225,19 @@ OPERATORS = (
         cost=_conv_cost,
         ranks=(4, 4),
     ),
-    contrib("SkipLayerNormalization", lambda sketch, x: _skip(sketch, x, False), bounds=_skip_bounds, ranks=(3, 3)),
+    contrib("SkipLayerNormalization", lambda builder, x: _skip(builder, x, False), bounds=_skip_bounds, ranks=(3, 3)),
     contrib(
-        "SkipSimplifiedLayerNormalization", lambda sketch, x: _skip(sketch, x, True), bounds=_skip_bounds, ranks=(3, 3)
+        "SkipSimplifiedLayerNormalization",
+        lambda builder, x: _skip(builder, x, True),
+        bounds=_skip_bounds,
+        ranks=(3, 3),
     ),
     contrib("QLinearAdd", _quantised_pair, infer=_pairwise, bounds=_range_of, dtypes=_BYTES),
     contrib("QLinearMul", _quantised_pair, infer=_pairwise, bounds=_range_of, dtypes=_BYTES),
     contrib("QLinearSigmoid", _quantised_one, bounds=_range_of, dtypes=_BYTES),
     contrib(
         "QLinearLeakyRelu",
-        lambda sketch, x: (_quantised_one(sketch, x)[0], {"alpha": 0.1}),
+        lambda builder, x: (_quantised_one(builder, x)[0], {"alpha": 0.1}),
         bounds=_range_of,
         dtypes=_BYTES,
     ),

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import Body, Choice, Sketch
+from opsieve.gen.build.graph_builder import BodyGraph, GraphBuilder, OpChoice
 from opsieve.gen.operators.data_movement import Instance
 from opsieve.gen.operators.elementwise import OPERATORS as ELEMENTWISE
 from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed
@@ -20,7 +20,7 @@ from opsieve.gen.spec.schema import form
 _DEPTH = 2  # bodies within bodies
 _DTYPES = (*NUMERIC, "bool")
 _SIMPLE = tuple(
-    Choice(
+    OpChoice(
         operator,
         frozenset(("float32",)),
         ("float32",),
@@ -32,15 +32,15 @@ _SIMPLE = tuple(
 )
 
 
-def _grow(body: Sketch) -> None:
+def _grow(body: GraphBuilder) -> None:
     """A few nodes, of the operators that the program may have."""
-    draw, root = body.draw, body.root
+    rng, root = body.rng, body.root
     from_all = root.choices or _SIMPLE
-    for _ in range(draw.between(1, 3)):
-        body.grow(from_all[draw.below(len(from_all))])
+    for _ in range(rng.between(1, 3)):
+        body.grow(from_all[rng.below(len(from_all))])
 
 
-def _given(body: Sketch, tensor: Tensor) -> Tensor:
+def _given(body: GraphBuilder, tensor: Tensor) -> Tensor:
     """The tensor under a name that the body itself makes: a body cannot give what lies outside, or what it was handed."""
     made = {id(out) for node in body.nodes for out in node.outs}
     if id(tensor) in made:
@@ -53,7 +53,7 @@ def _distinct(given: Sequence[Tensor]) -> bool:
     return len({id(tensor) for tensor in given}) == len(given)
 
 
-def _own(body: Sketch, dtypes: tuple[str, ...] = _DTYPES) -> list[Tensor]:
+def _own(body: GraphBuilder, dtypes: tuple[str, ...] = _DTYPES) -> list[Tensor]:
     """What the body's nodes made, of known size and of a dtype that can go on."""
     return [
         out
@@ -63,13 +63,13 @@ def _own(body: Sketch, dtypes: tuple[str, ...] = _DTYPES) -> list[Tensor]:
     ]
 
 
-def _typed_like(body: Sketch, dtype: str, shape: tuple[int, ...]) -> Tensor:
+def _typed_like(body: GraphBuilder, dtype: str, shape: tuple[int, ...]) -> Tensor:
     """A tensor of a type: one of the body's own rather than another."""
     own = [tensor for tensor in _own(body) if tensor.dtype == dtype and tensor.shape == shape]
-    return body.draw.choice(own) if own else body.match(dtype, shape)
+    return body.rng.choice(own) if own else body.match(dtype, shape)
 
 
-def _clipped(body: Sketch, tensor: Tensor, low: float, high: float) -> Tensor | None:
+def _clipped(body: GraphBuilder, tensor: Tensor, low: float, high: float) -> Tensor | None:
     """The tensor inside an interval; None where no Clip of its type is to be had."""
     if low <= tensor.low and tensor.high <= high:
         return tensor
@@ -80,29 +80,32 @@ def _clipped(body: Sketch, tensor: Tensor, low: float, high: float) -> Tensor | 
     return body.emit("Clip", "", [tensor, *bounds], {}, [(tensor.dtype, tensor.shape)], (low, high))[0]
 
 
-def depth(sketch: Sketch) -> int:
-    """How many bodies a sketch lies in."""
-    return 0 if sketch.outer is None else 1 + depth(sketch.outer)
+def depth(builder: GraphBuilder) -> int:
+    """How many bodies a builder lies in."""
+    return 0 if builder.outer is None else 1 + depth(builder.outer)
 
 
-def _if(sketch: Sketch, condition: Tensor) -> Instance | None:
-    if depth(sketch) >= _DEPTH:
+def _if(builder: GraphBuilder, condition: Tensor) -> Instance | None:
+    if depth(builder) >= _DEPTH:
         return None
-    draw = sketch.draw
-    first, second = sketch.child(), sketch.child()
+    rng = builder.rng
+    first, second = builder.child(), builder.child()
     _grow(first)
-    if draw.random() < 0.7:  # else a branch that only hands something on
+    if rng.random() < 0.7:  # else a branch that only hands something on
         _grow(second)
-    allowed = sketch.takes("If", "V")
+    allowed = builder.takes("If", "V")
     own = [tensor for tensor in _own(first) if tensor.dtype in allowed]
-    chosen = [tensor for tensor in own if draw.random() < 0.5][:3] or own[-1:]
+    chosen = [tensor for tensor in own if rng.random() < 0.5][:3] or own[-1:]
     if not chosen:
-        chosen = [first.match(draw.choice(("float32", "int64")), sketch.shape(0, 3))]
+        chosen = [first.match(rng.choice(("float32", "int64")), builder.shape(0, 3))]
     others = [_given(second, _typed_like(second, tensor.dtype, tensor.shape)) for tensor in chosen]
     chosen = [_given(first, tensor) for tensor in chosen]
     if not (_distinct(others) and _distinct(chosen)):
         return None
-    return [condition], {"then_branch": Body((), first.nodes, chosen), "else_branch": Body((), second.nodes, others)}
+    return [condition], {
+        "then_branch": BodyGraph((), first.nodes, chosen),
+        "else_branch": BodyGraph((), second.nodes, others),
+    }
 
 
 def _branch_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -114,28 +117,30 @@ def _branch_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
     return [(min(a.low, b.low), max(a.high, b.high)) for a, b in pairs]
 
 
-def _handed(sketch: Sketch, body: Sketch, dtype: str, shape: tuple[int, ...], low: float, high: float) -> Tensor:
+def _handed(
+    builder: GraphBuilder, body: GraphBuilder, dtype: str, shape: tuple[int, ...], low: float, high: float
+) -> Tensor:
     """A new input of a body, known to it."""
-    tensor = Tensor(sketch.root.named("b"), dtype, shape, low, high)
+    tensor = Tensor(builder.root.named("b"), dtype, shape, low, high)
     body.enter(tensor)
     return tensor
 
 
-def _carried(sketch: Sketch, body: Sketch, name: str) -> tuple[list[Tensor], list[Tensor]]:
+def _carried(builder: GraphBuilder, body: GraphBuilder, name: str) -> tuple[list[Tensor], list[Tensor]]:
     """Values that go round a loop: what they are at first, and the body's inputs for them, in an interval for every turn."""
     starts, inputs = [], []
-    allowed = sketch.takes(name, "V") & frozenset(_DTYPES)
-    for _ in range(sketch.draw.choice((0, 1, 1, 2))):
-        start = sketch.pick(allowed, 0, 4) or sketch.leaf(sketch.liked(allowed), sketch.shape(0, 3))
+    allowed = builder.takes(name, "V") & frozenset(_DTYPES)
+    for _ in range(builder.rng.choice((0, 1, 1, 2))):
+        start = builder.pick(allowed, 0, 4) or builder.leaf(builder.liked(allowed), builder.shape(0, 3))
         if math.prod(start.shape) == 0:
             continue
         low, high = max(LEAST[start.dtype], min(start.low, -4.0)), min(LARGEST[start.dtype], max(start.high, 4.0))
         starts.append(start)
-        inputs.append(_handed(sketch, body, start.dtype, start.shape, math.ceil(low), math.floor(high)))
+        inputs.append(_handed(builder, body, start.dtype, start.shape, math.ceil(low), math.floor(high)))
     return starts, inputs
 
 
-def _turned(body: Sketch, inputs: Sequence[Tensor]) -> list[Tensor] | None:
+def _turned(body: GraphBuilder, inputs: Sequence[Tensor]) -> list[Tensor] | None:
     """What goes into the next turn, for each body input; None where one cannot be brought into its interval."""
     outputs = []
     for tensor in inputs:
@@ -146,22 +151,22 @@ def _turned(body: Sketch, inputs: Sequence[Tensor]) -> list[Tensor] | None:
     return outputs
 
 
-def _scanned(body: Sketch, taken: Sequence[Tensor], name: str) -> list[Tensor]:
+def _scanned(body: GraphBuilder, taken: Sequence[Tensor], name: str) -> list[Tensor]:
     """Tensors of the body that are collected over all turns."""
     used = {id(tensor) for tensor in taken}
     allowed = body.takes(name, "V")
     free = [tensor for tensor in _own(body) if tensor.dtype in allowed and id(tensor) not in used]
-    return [tensor for tensor in free if body.draw.random() < 0.5][:2]
+    return [tensor for tensor in free if body.rng.random() < 0.5][:2]
 
 
-def _loop(sketch: Sketch, x: Tensor) -> Instance | None:
-    if depth(sketch) >= _DEPTH:
+def _loop(builder: GraphBuilder, x: Tensor) -> Instance | None:
+    if depth(builder) >= _DEPTH:
         return None
-    draw, body = sketch.draw, sketch.child()
-    trips = draw.between(1, 4)
-    number = _handed(sketch, body, "int64", (), 0.0, trips - 1.0)
-    going = _handed(sketch, body, "bool", (), 0.0, 1.0)
-    starts, inputs = _carried(sketch, body, "Loop")
+    rng, body = builder.rng, builder.child()
+    trips = rng.between(1, 4)
+    number = _handed(builder, body, "int64", (), 0.0, trips - 1.0)
+    going = _handed(builder, body, "bool", (), 0.0, 1.0)
+    starts, inputs = _carried(builder, body, "Loop")
     _grow(body)
     outputs = _turned(body, inputs)
     if outputs is None:
@@ -173,9 +178,9 @@ def _loop(sketch: Sketch, x: Tensor) -> Instance | None:
     given = [go_on, *outputs, *collected]
     if not _distinct(given):
         return None
-    condition = sketch.ints([1], "bool", ()) if draw.random() < 0.4 else None
-    attrs: Attributes = {"body": Body((number, going, *inputs), body.nodes, given)}
-    return [sketch.ints([trips], "int64", draw.choice(((), (1,)))), condition, *starts], attrs
+    condition = builder.ints([1], "bool", ()) if rng.random() < 0.4 else None
+    attrs: Attributes = {"body": BodyGraph((number, going, *inputs), body.nodes, given)}
+    return [builder.ints([trips], "int64", rng.choice(((), (1,)))), condition, *starts], attrs
 
 
 def _loop_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -188,25 +193,25 @@ def _loop_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     ]
 
 
-def _turn_bounds(states: int, skipped: int, body: Body) -> list[Bounds]:
+def _turn_bounds(states: int, skipped: int, body: BodyGraph) -> list[Bounds]:
     inputs = body.inputs[len(body.inputs) - states :] if states else ()
     kept = [(tensor.low, tensor.high) for tensor in inputs]
     return [*kept, *((tensor.low, tensor.high) for tensor in body.outputs[skipped + states :])]
 
 
-def _scan(sketch: Sketch, x: Tensor) -> Instance | None:
+def _scan(builder: GraphBuilder, x: Tensor) -> Instance | None:
     """States first, then tensors that are taken apart along an axis, forwards or backwards."""
-    if depth(sketch) >= _DEPTH:
+    if depth(builder) >= _DEPTH:
         return None
-    draw, body = sketch.draw, sketch.child()
-    starts, states = _carried(sketch, body, "Scan")
-    axis = draw.below(x.rank) if draw.random() < 0.5 else 0
+    rng, body = builder.rng, builder.child()
+    starts, states = _carried(builder, body, "Scan")
+    axis = rng.below(x.rank) if rng.random() < 0.5 else 0
     length = x.shape[axis]
     apart = [(x, axis)]
-    if draw.random() < 0.3:
-        apart.append((sketch.match(x.dtype, (length, *x.shape[:axis], *x.shape[axis + 1 :])), 0))
+    if rng.random() < 0.3:
+        apart.append((builder.match(x.dtype, (length, *x.shape[:axis], *x.shape[axis + 1 :])), 0))
     slices = [
-        _handed(sketch, body, tensor.dtype, (*tensor.shape[:at], *tensor.shape[at + 1 :]), tensor.low, tensor.high)
+        _handed(builder, body, tensor.dtype, (*tensor.shape[:at], *tensor.shape[at + 1 :]), tensor.low, tensor.high)
         for tensor, at in apart
     ]
     _grow(body)
@@ -219,15 +224,15 @@ def _scan(sketch: Sketch, x: Tensor) -> Instance | None:
     given = [*outputs, *collected]
     if not _distinct(given):
         return None
-    attrs: Attributes = {"num_scan_inputs": len(apart), "body": Body((*states, *slices), body.nodes, given)}
+    attrs: Attributes = {"num_scan_inputs": len(apart), "body": BodyGraph((*states, *slices), body.nodes, given)}
     if axis or len(apart) > 1:
         attrs["scan_input_axes"] = [at for _, at in apart]
-    if draw.random() < 0.4:
-        attrs["scan_input_directions"] = [draw.below(2) for _ in apart]
-    if collected and draw.random() < 0.4:
-        attrs["scan_output_directions"] = [draw.below(2) for _ in collected]
-    if collected and draw.random() < 0.3:
-        attrs["scan_output_axes"] = [draw.between(0, tensor.rank) for tensor in collected]
+    if rng.random() < 0.4:
+        attrs["scan_input_directions"] = [rng.below(2) for _ in apart]
+    if collected and rng.random() < 0.4:
+        attrs["scan_output_directions"] = [rng.below(2) for _ in collected]
+    if collected and rng.random() < 0.3:
+        attrs["scan_output_axes"] = [rng.between(0, tensor.rank) for tensor in collected]
     return [*starts, *(tensor for tensor, _ in apart)], attrs
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import Shape, Sketch
+from opsieve.gen.build.graph_builder import GraphBuilder, Shape
 from opsieve.gen.operators.data_movement import Instance, with_zero
 from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed
 from opsieve.gen.spec.domains import Domain
@@ -46,24 +46,24 @@ def strides_fit(attrs: Mapping[str, Any], count: int) -> bool:
 
 
 def place_windows(
-    sketch: Sketch, sides: Shape, kernel: Sequence[int], attrs: Attributes, dilates: bool, keeps: bool = False
+    builder: GraphBuilder, sides: Shape, kernel: Sequence[int], attrs: Attributes, dilates: bool, keeps: bool = False
 ) -> None:
     """Draw strides, dilations and paddings under which every window lies where the operator page allows; into `attrs`.
 
     With `keeps` paddings are smaller than the kernel, as poolings ask.
     """
-    draw, count = sketch.draw, len(sides)
+    rng, count = builder.rng, len(sides)
     dilations = [1] * count
-    if dilates and draw.random() < 0.3:
+    if dilates and rng.random() < 0.3:
         dilations = [
-            draw.between(1, max(1, min(3, (side - 1) // (k - 1) if k > 1 else 3)))
+            rng.between(1, max(1, min(3, (side - 1) // (k - 1) if k > 1 else 3)))
             for side, k in zip(sides, kernel, strict=True)
         ]
         attrs["dilations"] = dilations
-    if draw.random() < 0.6:
-        attrs["strides"] = [draw.choice((1, 1, 2, 3)) for _ in sides]
-    if draw.random() < 0.2:
-        attrs["auto_pad"] = draw.choice(_AUTO)
+    if rng.random() < 0.6:
+        attrs["strides"] = [rng.choice((1, 1, 2, 3)) for _ in sides]
+    if rng.random() < 0.2:
+        attrs["auto_pad"] = rng.choice(_AUTO)
         if (
             attrs["auto_pad"] != "VALID" and "strides" in attrs
         ):  # a stride beyond the window would ask for a negative padding
@@ -71,39 +71,39 @@ def place_windows(
                 min(stride, (k - 1) * d + 1) for stride, k, d in zip(attrs["strides"], kernel, dilations, strict=True)
             ]
         return
-    if draw.random() < 0.5:
+    if rng.random() < 0.5:
         most = [k - 1 if keeps else k for k in kernel]
-        attrs["pads"] = [draw.between(0, min(most[axis], 3)) for axis in range(count)] * 2
-        if draw.random() < 0.4:  # uneven ones
-            attrs["pads"] = [draw.between(0, min(most[axis % count], 3)) for axis in range(2 * count)]
+        attrs["pads"] = [rng.between(0, min(most[axis], 3)) for axis in range(count)] * 2
+        if rng.random() < 0.4:  # uneven ones
+            attrs["pads"] = [rng.between(0, min(most[axis % count], 3)) for axis in range(2 * count)]
 
 
-def kernel_for(sketch: Sketch, sides: Sequence[int]) -> list[int]:
+def kernel_for(builder: GraphBuilder, sides: Sequence[int]) -> list[int]:
     """A kernel that is no larger than the image."""
-    return [sketch.draw.binned(1, min(side, 5)) for side in sides]
+    return [builder.rng.binned(1, min(side, 5)) for side in sides]
 
 
-def _image(sketch: Sketch, x: Tensor) -> Tensor:
+def _image(builder: GraphBuilder, x: Tensor) -> Tensor:
     """The tensor, or one with smaller sides where its sides would make the node dear."""
-    if math.prod(x.shape) <= sketch.budget.tensor:
+    if math.prod(x.shape) <= builder.budget.tensor:
         return x
-    return sketch.leaf(x.dtype, (*x.shape[:2], *(min(side, 6) for side in x.shape[2:])))
+    return builder.leaf(x.dtype, (*x.shape[:2], *(min(side, 6) for side in x.shape[2:])))
 
 
-def _conv(sketch: Sketch, x: Tensor) -> Instance:
-    draw, attrs = sketch.draw, Attributes()
+def _conv(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng, attrs = builder.rng, Attributes()
     channels, sides = x.shape[1], x.shape[2:]
-    group = draw.choice(divisors(channels)) if draw.random() < 0.4 else 1
-    kernel = kernel_for(sketch, sides)
-    features = group * draw.between(1, 4 if group < 4 else 1)
-    place_windows(sketch, sides, kernel, attrs, True)
+    group = rng.choice(divisors(channels)) if rng.random() < 0.4 else 1
+    kernel = kernel_for(builder, sides)
+    features = group * rng.between(1, 4 if group < 4 else 1)
+    place_windows(builder, sides, kernel, attrs, True)
     if group > 1:
         attrs["group"] = group
-    w = sketch.match(x.dtype, (features, channels // group, *kernel), Domain(-1, 1))
-    if draw.random() < 0.6:
+    w = builder.match(x.dtype, (features, channels // group, *kernel), Domain(-1, 1))
+    if rng.random() < 0.6:
         attrs["kernel_shape"] = kernel
-    if draw.random() < 0.5:
-        return [x, w, sketch.match(x.dtype, (features,))], attrs
+    if rng.random() < 0.5:
+        return [x, w, builder.match(x.dtype, (features,))], attrs
     return [x, w], attrs
 
 
@@ -137,32 +137,32 @@ def _conv_cost(ins: Ins, attrs: Mapping[str, Any], outs: Sequence[Typed]) -> int
     return math.prod(outs[0][1]) * math.prod(ins[1].shape[1:])
 
 
-def _transposed(sketch: Sketch, x: Tensor) -> Instance:
-    draw, attrs = sketch.draw, Attributes()
+def _transposed(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng, attrs = builder.rng, Attributes()
     channels, sides = x.shape[1], x.shape[2:]
     count = len(sides)
-    group = draw.choice(divisors(channels)) if draw.random() < 0.3 else 1
-    kernel = [draw.binned(1, 4) for _ in sides]
-    strides = [draw.choice((1, 1, 2, 3)) for _ in sides]
+    group = rng.choice(divisors(channels)) if rng.random() < 0.3 else 1
+    kernel = [rng.binned(1, 4) for _ in sides]
+    strides = [rng.choice((1, 1, 2, 3)) for _ in sides]
     if set(strides) != {1}:
         attrs["strides"] = strides
-    if draw.random() < 0.2:
-        attrs["dilations"] = [draw.between(1, 2) for _ in sides]
+    if rng.random() < 0.2:
+        attrs["dilations"] = [rng.between(1, 2) for _ in sides]
     dilations = spatial(attrs, "dilations", count)
     full = [(side - 1) * s + (k - 1) * d + 1 for side, s, k, d in zip(sides, strides, kernel, dilations, strict=True)]
-    if draw.random() < 0.5:
+    if rng.random() < 0.5:
         most = [min(2, (size - 1) // 2, k - 1) for size, k in zip(full, kernel, strict=True)]
-        attrs["pads"] = [draw.between(0, max(0, most[axis % count])) for axis in range(2 * count)]
-    if draw.random() < 0.3:
-        attrs["output_padding"] = [draw.between(0, max(s, d) - 1) for s, d in zip(strides, dilations, strict=True)]
+        attrs["pads"] = [rng.between(0, max(0, most[axis % count])) for axis in range(2 * count)]
+    if rng.random() < 0.3:
+        attrs["output_padding"] = [rng.between(0, max(s, d) - 1) for s, d in zip(strides, dilations, strict=True)]
     if group > 1:
         attrs["group"] = group
-    each = draw.between(1, 3)
-    w = sketch.match(x.dtype, (channels, each, *kernel), Domain(-1, 1))
-    if draw.random() < 0.6:
+    each = rng.between(1, 3)
+    w = builder.match(x.dtype, (channels, each, *kernel), Domain(-1, 1))
+    if rng.random() < 0.6:
         attrs["kernel_shape"] = kernel
-    if draw.random() < 0.5:
-        return [x, w, sketch.match(x.dtype, (each * group,))], attrs
+    if rng.random() < 0.5:
+        return [x, w, builder.match(x.dtype, (each * group,))], attrs
     return [x, w], attrs
 
 
@@ -206,11 +206,11 @@ def _transposed_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return -size, size
 
 
-def _pool(sketch: Sketch, x: Tensor, dilates: bool, ceils: bool) -> tuple[list[int], Attributes]:
-    draw, attrs = sketch.draw, Attributes()
-    kernel = kernel_for(sketch, x.shape[2:])
-    place_windows(sketch, x.shape[2:], kernel, attrs, dilates, keeps=True)
-    if ceils and draw.random() < 0.3 and "auto_pad" not in attrs:
+def _pool(builder: GraphBuilder, x: Tensor, dilates: bool, ceils: bool) -> tuple[list[int], Attributes]:
+    rng, attrs = builder.rng, Attributes()
+    kernel = kernel_for(builder, x.shape[2:])
+    place_windows(builder, x.shape[2:], kernel, attrs, dilates, keeps=True)
+    if ceils and rng.random() < 0.3 and "auto_pad" not in attrs:
         # Opsets and compilers differ over a window that would begin in the padding at the end: there is none here.
         strides, pads = spatial(attrs, "strides", len(kernel)), spatial(attrs, "pads", 2 * len(kernel), 0)
         ends = placed(x.shape[2:], kernel, attrs, True)
@@ -219,22 +219,22 @@ def _pool(sketch: Sketch, x: Tensor, dilates: bool, ceils: bool) -> tuple[list[i
     return kernel, {"kernel_shape": kernel, **attrs}
 
 
-def _max_pool(sketch: Sketch, x: Tensor) -> Instance:
-    _, attrs = _pool(sketch, x, True, True)
+def _max_pool(builder: GraphBuilder, x: Tensor) -> Instance:
+    _, attrs = _pool(builder, x, True, True)
     return [x], attrs
 
 
-def _average_pool(sketch: Sketch, x: Tensor) -> Instance:
-    _, attrs = _pool(sketch, x, sketch.opset >= 19, True)
-    if sketch.draw.random() < 0.5:
-        attrs["count_include_pad"] = sketch.draw.below(2)
+def _average_pool(builder: GraphBuilder, x: Tensor) -> Instance:
+    _, attrs = _pool(builder, x, builder.opset >= 19, True)
+    if builder.rng.random() < 0.5:
+        attrs["count_include_pad"] = builder.rng.below(2)
     return [x], attrs
 
 
-def _lp_pool(sketch: Sketch, x: Tensor) -> Instance:
-    _, attrs = _pool(sketch, x, sketch.opset >= 18, sketch.opset >= 18)
-    if sketch.draw.random() < 0.5:
-        attrs["p"] = sketch.draw.choice((1, 2, 3))
+def _lp_pool(builder: GraphBuilder, x: Tensor) -> Instance:
+    _, attrs = _pool(builder, x, builder.opset >= 18, builder.opset >= 18)
+    if builder.rng.random() < 0.5:
+        attrs["p"] = builder.rng.choice((1, 2, 3))
     return [x], attrs
 
 
@@ -278,38 +278,38 @@ def _global(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (*x[:2], *(1 for _ in x[2:])))]
 
 
-def _alone(sketch: Sketch, x: Tensor) -> Instance:
+def _alone(builder: GraphBuilder, x: Tensor) -> Instance:
     return [x], {}
 
 
-def _global_lp(sketch: Sketch, x: Tensor) -> Instance:
-    return [x], {"p": sketch.draw.choice((1, 2, 3))} if sketch.draw.random() < 0.5 else {}
+def _global_lp(builder: GraphBuilder, x: Tensor) -> Instance:
+    return [x], {"p": builder.rng.choice((1, 2, 3))} if builder.rng.random() < 0.5 else {}
 
 
 def _global_lp_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return 0.0, product(ins[0].shape[2:]) * max(ins[0].size, ins[0].size ** attrs.get("p", 2))
 
 
-def _deform(sketch: Sketch, x: Tensor) -> Instance:
-    draw, attrs = sketch.draw, Attributes()
+def _deform(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng, attrs = builder.rng, Attributes()
     n, channels, *sides = x.shape
-    kernel = [draw.between(1, min(3, side)) for side in sides]
-    features = draw.between(1, 3)
-    if draw.random() < 0.5:
-        attrs["strides"] = [draw.choice((1, 2)) for _ in sides]
-    attrs["pads"] = [draw.between(0, k - 1) for k in kernel] * 2
+    kernel = [rng.between(1, min(3, side)) for side in sides]
+    features = rng.between(1, 3)
+    if rng.random() < 0.5:
+        attrs["strides"] = [rng.choice((1, 2)) for _ in sides]
+    attrs["pads"] = [rng.between(0, k - 1) for k in kernel] * 2
     attrs["kernel_shape"] = kernel
     out = placed(sides, kernel, attrs)
-    w = sketch.match(x.dtype, (features, channels, *kernel), Domain(-1, 1))
+    w = builder.match(x.dtype, (features, channels, *kernel), Domain(-1, 1))
     taps = math.prod(kernel)
-    offset = sketch.match(x.dtype, (n, 2 * taps, *out), Domain(-1.4, 1.4))
+    offset = builder.match(x.dtype, (n, 2 * taps, *out), Domain(-1.4, 1.4))
     ins: list[Tensor | None] = [x, w, offset]
-    if draw.random() < 0.5:
-        ins.append(sketch.match(x.dtype, (features,)))
-    if draw.random() < 0.4:
+    if rng.random() < 0.5:
+        ins.append(builder.match(x.dtype, (features,)))
+    if rng.random() < 0.4:
         if len(ins) == 3:
             ins.append(None)
-        ins.append(sketch.match(x.dtype, (n, taps, *out), Domain(0, 1)))
+        ins.append(builder.match(x.dtype, (n, taps, *out), Domain(0, 1)))
     return ins, attrs
 
 

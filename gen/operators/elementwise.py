@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import Sketch
+from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.gen.spec.declaration import ANY, Attributes, Bounds, Ins, Operator, Tensor, Typed
 from opsieve.gen.spec.domains import Domain
@@ -19,7 +19,7 @@ Interval = Callable[[float, float], Bounds]
 _NONZERO = Domain(nonzero=True)
 
 
-def alone(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+def alone(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
     """An instance with one input and no attributes."""
     return [x], {}
 
@@ -75,12 +75,16 @@ def _softplus(x: float) -> float:
 
 
 def unary(
-    name: str, interval: Interval, safe: Domain = ANY, attrs: Callable[[Sketch], Attributes] | None = None, **more: Any
+    name: str,
+    interval: Interval,
+    safe: Domain = ANY,
+    attrs: Callable[[GraphBuilder], Attributes] | None = None,
+    **more: Any,
 ) -> Operator:
     """An operator with one input, whose result has the same type."""
 
-    def sample(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
-        return [x], attrs(sketch) if attrs else {}
+    def sample(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+        return [x], attrs(builder) if attrs else {}
 
     def bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
         return interval(ins[0].low, ins[0].high)
@@ -90,9 +94,9 @@ def unary(
     )
 
 
-def _optional(name: str, values: Sequence[Any]) -> Callable[[Sketch], Attributes]:
+def _optional(name: str, values: Sequence[Any]) -> Callable[[GraphBuilder], Attributes]:
     """An attribute that is left at its default half of the time."""
-    return lambda sketch: {name: sketch.draw.choice(values)} if sketch.draw.random() < 0.5 else {}
+    return lambda builder: {name: builder.rng.choice(values)} if builder.rng.random() < 0.5 else {}
 
 
 def _leaky(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -135,7 +139,7 @@ UNARY = (
     unary("Gelu", above(-0.2, 0.5), attrs=_optional("approximate", ("tanh", "none"))),
     Operator(
         "HardSigmoid",
-        lambda sketch, x: ([x], _optional("alpha", (0.1, 0.5))(sketch)),
+        lambda builder, x: ([x], _optional("alpha", (0.1, 0.5))(builder)),
         bounds=_hard_sigmoid,
         family="unary",
     ),
@@ -162,7 +166,7 @@ UNARY = (
     unary("BitwiseNot", lambda low, high: (-high - 1, -low - 1), dtypes=SIGNED),
     Operator(
         "LeakyRelu",
-        lambda sketch, x: ([x], _optional("alpha", (0.1, 0.5, 1.5))(sketch)),
+        lambda builder, x: ([x], _optional("alpha", (0.1, 0.5, 1.5))(builder)),
         bounds=_leaky,
         family="unary",
     ),
@@ -197,9 +201,9 @@ def binary(
     """An operator with two inputs of one type that broadcast."""
     second = safe[1] if safe else ANY
 
-    def sample(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
-        y = sketch.partner(x, second)
-        return ([x, y] if safe or sketch.draw.random() < 0.6 else [y, x]), {}
+    def sample(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+        y = builder.partner(x, second)
+        return ([x, y] if safe or builder.rng.random() < 0.6 else [y, x]), {}
 
     return Operator(
         name,
@@ -231,30 +235,30 @@ def _divided(a: Tensor, b: Tensor) -> Bounds:
     return (math.floor(low), math.ceil(high)) if not is_float(a.dtype) else (low, high)
 
 
-def _difference(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+def _difference(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
     if x.dtype in UNSIGNED:
-        return [x, sketch.partner(x, Domain(0, x.low))], {}
-    return [x, sketch.partner(x)], {}
+        return [x, builder.partner(x, Domain(0, x.low))], {}
+    return [x, builder.partner(x)], {}
 
 
-def _modulo(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
-    y = sketch.partner(x, _NONZERO)
-    return [x, y], {"fmod": 1} if is_float(x.dtype) or sketch.draw.random() < 0.3 else {}
+def _modulo(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+    y = builder.partner(x, _NONZERO)
+    return [x, y], {"fmod": 1} if is_float(x.dtype) or builder.rng.random() < 0.3 else {}
 
 
-def _power(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
-    draw = sketch.draw
-    if draw.random() < 0.5 and x.low >= 0.1 and x.dtype in sketch.takes("Pow", "T1"):
-        y = sketch.partner(x, Domain(-2, 2))
+def _power(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+    rng = builder.rng
+    if rng.random() < 0.5 and x.low >= 0.1 and x.dtype in builder.takes("Pow", "T1"):
+        y = builder.partner(x, Domain(-2, 2))
         return [x, y], {}
     exponents = (0.5, 1.0, 2.0, -1.0, 1.5) if x.low >= 0.1 and is_float(x.dtype) else (1, 2, 2, 3)
-    dtype = x.dtype if draw.random() < 0.7 else draw.choice(("float32", "int64", "int32"))
-    if dtype not in sketch.takes("Pow", "T1"):  # bfloat16 is no exponent
+    dtype = x.dtype if rng.random() < 0.7 else rng.choice(("float32", "int64", "int32"))
+    if dtype not in builder.takes("Pow", "T1"):  # bfloat16 is no exponent
         dtype = "float32"
-    exponent = draw.choice(exponents)
+    exponent = rng.choice(exponents)
     if not is_float(dtype):
         exponent = max(1, int(exponent))
-    return [x, sketch.ints([exponent], dtype, ())], {}
+    return [x, builder.ints([exponent], dtype, ())], {}
 
 
 def _powered(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -277,9 +281,9 @@ def _bits(a: Tensor, b: Tensor) -> Bounds:
     return (-size if a.low < 0 or b.low < 0 else 0.0, size - 1)
 
 
-def _compared(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
-    y = sketch.partner(x)
-    return ([x, y] if sketch.draw.random() < 0.6 else [y, x]), {}
+def _compared(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+    y = builder.partner(x)
+    return ([x, y] if builder.rng.random() < 0.6 else [y, x]), {}
 
 
 def comparison(name: str, **more: Any) -> Operator:
@@ -295,8 +299,8 @@ def comparison(name: str, **more: Any) -> Operator:
     )
 
 
-def _prelu(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
-    return [x, sketch.partner(x, Domain(-1, 2), oneway=True)], {}
+def _prelu(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+    return [x, builder.partner(x, Domain(-1, 2), oneway=True)], {}
 
 
 def _fits_first(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -332,7 +336,10 @@ BINARY = (
     binary("BitwiseXor", _bits, family="bits"),
     Operator(
         "BitShift",
-        lambda sketch, x: ([x, sketch.partner(x, Domain(0, 3))], {"direction": sketch.draw.choice(("LEFT", "RIGHT"))}),
+        lambda builder, x: (
+            [x, builder.partner(x, Domain(0, 3))],
+            {"direction": builder.rng.choice(("LEFT", "RIGHT"))},
+        ),
         infer=_together,
         requires=_go_together,
         bounds=_shifted,
@@ -357,11 +364,11 @@ BINARY = (
 )
 
 
-def _variadic(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+def _variadic(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
     ins = [x]
-    for _ in range(sketch.draw.choice((0, 1, 1, 1, 2, 3))):
-        other = sketch.partner(x)
-        if sketch.fits(_all(ins), other.shape, False):
+    for _ in range(builder.rng.choice((0, 1, 1, 1, 2, 3))):
+        other = builder.partner(x)
+        if builder.fits(_all(ins), other.shape, False):
             ins.append(other)
     return ins, {}
 
@@ -401,14 +408,14 @@ VARIADIC = (
 )
 
 
-def _clip(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor | None], Attributes]:
-    draw = sketch.draw
+def _clip(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor | None], Attributes]:
+    rng = builder.rng
     least = 0 if x.dtype in UNSIGNED else -4
-    low = draw.between(least, 0)
-    ends = (low, low + draw.between(1, 6))
-    kept = draw.choice((0, 1, 2, 3, 3, 3))  # which of the two bounds are given
+    low = rng.between(least, 0)
+    ends = (low, low + rng.between(1, 6))
+    kept = rng.choice((0, 1, 2, 3, 3, 3))  # which of the two bounds are given
     given: list[Tensor | None] = [
-        sketch.ints([end], x.dtype, ()) if kept >> place & 1 else None for place, end in enumerate(ends)
+        builder.ints([end], x.dtype, ()) if kept >> place & 1 else None for place, end in enumerate(ends)
     ]
     while given and given[-1] is None:
         given.pop()
@@ -424,18 +431,18 @@ def _clipped(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return low, high
 
 
-def _where(sketch: Sketch, condition: Tensor) -> tuple[Sequence[Tensor], Attributes]:
-    a = sketch.partner(condition, dtype=sketch.liked(sketch.takes("Where", "T")))
-    b = sketch.partner(a)
-    if not sketch.fits(condition.shape, _all([a, b]), False) or not sketch.fits(a.shape, b.shape, False):
-        b = a = sketch.match(a.dtype, condition.shape)
+def _where(builder: GraphBuilder, condition: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+    a = builder.partner(condition, dtype=builder.liked(builder.takes("Where", "T")))
+    b = builder.partner(a)
+    if not builder.fits(condition.shape, _all([a, b]), False) or not builder.fits(a.shape, b.shape, False):
+        b = a = builder.match(a.dtype, condition.shape)
     return [condition, a, b], {}
 
 
-def _cast(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes] | None:
-    draw, had = sketch.draw, form("Cast", sketch.opset)
+def _cast(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes] | None:
+    rng, had = builder.rng, form("Cast", builder.opset)
     assert had is not None
-    dtype = draw.choice(sketch.style.palette) if draw.random() < 0.5 else draw.choice(CAST_TARGETS)
+    dtype = rng.choice(builder.style.palette) if rng.random() < 0.5 else rng.choice(CAST_TARGETS)
     if dtype not in had.types["T2"] or dtype == x.dtype:
         return None
     if dtype != "bool" and not (LEAST[dtype] <= x.low and x.high <= LARGEST[dtype]):

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import Shape, Sketch
+from opsieve.gen.build.graph_builder import GraphBuilder, Shape
 from opsieve.gen.operators.data_movement import Instance
 from opsieve.gen.operators.reductions import axis_of
 from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed, hull
@@ -18,20 +18,22 @@ from opsieve.gen.spec.symbolic_arith import Truth
 _PLAIN = (*NUMERIC, "bool")
 
 
-def index(sketch: Sketch, shape: Shape, side: int, dtypes: tuple[str, ...] = ("int64", "int64", "int32")) -> Tensor:
+def index(
+    builder: GraphBuilder, shape: Shape, side: int, dtypes: tuple[str, ...] = ("int64", "int64", "int32")
+) -> Tensor:
     """A tensor of indices into an axis of size `side`; now and then they count from the back too."""
-    least = -side if sketch.draw.random() < 0.3 else 0
-    return sketch.match(sketch.draw.choice(dtypes), shape, Domain(least, side - 1))
+    least = -side if builder.rng.random() < 0.3 else 0
+    return builder.match(builder.rng.choice(dtypes), shape, Domain(least, side - 1))
 
 
-def _side(sketch: Sketch) -> int:
-    return sketch.draw.binned(1, 5)
+def _side(builder: GraphBuilder) -> int:
+    return builder.rng.binned(1, 5)
 
 
-def _gather(sketch: Sketch, x: Tensor) -> Instance:
-    axis = axis_of(sketch, x)
-    shape = tuple(_side(sketch) for _ in range(sketch.draw.choice((0, 1, 1, 2))))
-    return [x, index(sketch, shape, x.shape[axis])], {"axis": axis} if axis or sketch.draw.random() < 0.5 else {}
+def _gather(builder: GraphBuilder, x: Tensor) -> Instance:
+    axis = axis_of(builder, x)
+    shape = tuple(_side(builder) for _ in range(builder.rng.choice((0, 1, 1, 2))))
+    return [x, index(builder, shape, x.shape[axis])], {"axis": axis} if axis or builder.rng.random() < 0.5 else {}
 
 
 def _gathered(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -45,23 +47,23 @@ def _axis_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [-rank <= axis, axis < rank]
 
 
-def _gather_elements(sketch: Sketch, x: Tensor) -> Instance:
-    axis = axis_of(sketch, x)
+def _gather_elements(builder: GraphBuilder, x: Tensor) -> Instance:
+    axis = axis_of(builder, x)
     sides = [
-        _side(sketch) if place == axis % x.rank else sketch.draw.between(1, side) for place, side in enumerate(x.shape)
+        _side(builder) if place == axis % x.rank else builder.rng.between(1, side) for place, side in enumerate(x.shape)
     ]
-    return [x, index(sketch, tuple(sides), x.shape[axis])], {"axis": axis}
+    return [x, index(builder, tuple(sides), x.shape[axis])], {"axis": axis}
 
 
 def _same_rank(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [len(ins[0].shape) == len(ins[1].shape), *_axis_inside(ins, attrs)]
 
 
-def _coordinates(sketch: Sketch, x: Tensor, depth: int, batch: int, lead: Shape) -> Tensor:
+def _coordinates(builder: GraphBuilder, x: Tensor, depth: int, batch: int, lead: Shape) -> Tensor:
     """Indices whose last axis holds `depth` coordinates: all inside the smallest of the sides that they go to."""
     side = min(x.shape[batch : batch + depth], default=1)
-    least = -side if sketch.draw.random() < 0.2 else 0
-    return sketch.match("int64", (*lead, depth), Domain(least, side - 1))
+    least = -side if builder.rng.random() < 0.2 else 0
+    return builder.match("int64", (*lead, depth), Domain(least, side - 1))
 
 
 def _elements_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -77,12 +79,12 @@ def _elements_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return found
 
 
-def _gather_nd(sketch: Sketch, x: Tensor) -> Instance:
-    draw = sketch.draw
-    batch = draw.between(0, x.rank - 1) if draw.random() < 0.3 else 0
-    depth = draw.between(1, x.rank - batch)
-    lead = (*x.shape[:batch], *(_side(sketch) for _ in range(draw.choice((0, 1, 1, 2)))))
-    return [x, _coordinates(sketch, x, depth, batch, lead)], {"batch_dims": batch} if batch else {}
+def _gather_nd(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng = builder.rng
+    batch = rng.between(0, x.rank - 1) if rng.random() < 0.3 else 0
+    depth = rng.between(1, x.rank - batch)
+    lead = (*x.shape[:batch], *(_side(builder) for _ in range(rng.choice((0, 1, 1, 2)))))
+    return [x, _coordinates(builder, x, depth, batch, lead)], {"batch_dims": batch} if batch else {}
 
 
 def _gathered_nd(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -105,50 +107,50 @@ def _rows_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [len(updates) == len(wanted), *(p == q for p, q in zip(updates, wanted, strict=False))]
 
 
-def _distinct(sketch: Sketch, count: int, side: int) -> list[int]:
-    return sketch.draw.shuffled(range(side))[:count]
+def _distinct(builder: GraphBuilder, count: int, side: int) -> list[int]:
+    return builder.rng.shuffled(range(side))[:count]
 
 
-def _scatter_elements(sketch: Sketch, x: Tensor) -> Instance:
+def _scatter_elements(builder: GraphBuilder, x: Tensor) -> Instance:
     """Without a reduction indices must not repeat: along the axis they are distinct, and the same for every other place."""
-    draw, attrs = sketch.draw, Attributes()
-    axis = draw.below(x.rank)
+    rng, attrs = builder.rng, Attributes()
+    axis = rng.below(x.rank)
     side = x.shape[axis]
-    count = draw.between(1, side)
-    sides = [count if place == axis else draw.between(1, each) for place, each in enumerate(x.shape)]
-    along = _distinct(sketch, count, side)
+    count = rng.between(1, side)
+    sides = [count if place == axis else rng.between(1, each) for place, each in enumerate(x.shape)]
+    along = _distinct(builder, count, side)
     before, after = math.prod(sides[:axis]), math.prod(sides[axis + 1 :])
-    at = sketch.ints(
+    at = builder.ints(
         [value for _ in range(before) for value in along for _ in range(after)],
-        draw.choice(("int64", "int32")),
+        rng.choice(("int64", "int32")),
         tuple(sides),
     )
-    if sketch.opset >= 16 and x.dtype not in ("bool", "string") and draw.random() < 0.4:
-        kinds = ("add", "mul") if sketch.opset < 18 else ("add", "mul", "max", "min")
-        attrs["reduction"] = draw.choice(kinds)
-    updates = sketch.match(x.dtype, tuple(sides))
-    if axis or draw.random() < 0.5:
-        attrs["axis"] = axis - x.rank if draw.random() < 0.3 else axis
+    if builder.opset >= 16 and x.dtype not in ("bool", "string") and rng.random() < 0.4:
+        kinds = ("add", "mul") if builder.opset < 18 else ("add", "mul", "max", "min")
+        attrs["reduction"] = rng.choice(kinds)
+    updates = builder.match(x.dtype, tuple(sides))
+    if axis or rng.random() < 0.5:
+        attrs["axis"] = axis - x.rank if rng.random() < 0.3 else axis
     return [x, at, updates], attrs
 
 
-def _scatter_nd(sketch: Sketch, x: Tensor) -> Instance:
-    draw, attrs = sketch.draw, Attributes()
-    depth = draw.between(1, x.rank)
+def _scatter_nd(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng, attrs = builder.rng, Attributes()
+    depth = rng.between(1, x.rank)
     places = math.prod(x.shape[:depth])
-    count = draw.between(1, min(places, 4))
+    count = rng.between(1, min(places, 4))
     rows = []
-    for place in _distinct(sketch, count, places):
+    for place in _distinct(builder, count, places):
         row = []
         for side in reversed(x.shape[:depth]):
             row.append(place % side)
             place //= side
         rows += row[::-1]
-    at = sketch.ints(rows, "int64", (count, depth))
-    if sketch.opset >= 16 and x.dtype not in ("bool", "string") and draw.random() < 0.4:
-        kinds = ("add", "mul") if sketch.opset < 18 else ("add", "mul", "max", "min")
-        attrs["reduction"] = draw.choice(kinds)
-    return [x, at, sketch.match(x.dtype, (count, *x.shape[depth:]))], attrs
+    at = builder.ints(rows, "int64", (count, depth))
+    if builder.opset >= 16 and x.dtype not in ("bool", "string") and rng.random() < 0.4:
+        kinds = ("add", "mul") if builder.opset < 18 else ("add", "mul", "max", "min")
+        attrs["reduction"] = rng.choice(kinds)
+    return [x, at, builder.match(x.dtype, (count, *x.shape[depth:]))], attrs
 
 
 def _scattered(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -162,15 +164,13 @@ def _scattered(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return min(x.low, y.low), max(x.high, y.high)
 
 
-def _one_hot(sketch: Sketch, x: Tensor) -> Instance:
-    draw = sketch.draw
-    depth = draw.between(2, 6)
-    pairs = [dtype for dtype in ("float32", "int64", "int32", "float64") if dtype in sketch.takes("OneHot", "T3")]
-    values = sketch.ints(
-        [0, 1] if draw.random() < 0.6 else [draw.between(-2, 0), draw.between(1, 3)], draw.choice(pairs)
-    )
-    depth_in = sketch.ints([depth], draw.choice(("int64", "int32")), draw.choice(((), (1,))))
-    attrs = {"axis": draw.between(-x.rank - 1, x.rank)} if draw.random() < 0.6 else {}
+def _one_hot(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng = builder.rng
+    depth = rng.between(2, 6)
+    pairs = [dtype for dtype in ("float32", "int64", "int32", "float64") if dtype in builder.takes("OneHot", "T3")]
+    values = builder.ints([0, 1] if rng.random() < 0.6 else [rng.between(-2, 0), rng.between(1, 3)], rng.choice(pairs))
+    depth_in = builder.ints([depth], rng.choice(("int64", "int32")), rng.choice(((), (1,))))
+    attrs = {"axis": rng.between(-x.rank - 1, x.rank)} if rng.random() < 0.6 else {}
     return [x, depth_in, values], attrs
 
 
@@ -186,14 +186,14 @@ def _hot_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [-rank - 1 <= axis, axis <= rank, len(ins[2].shape) == 1, *(side == 2 for side in ins[2].shape[:1])]
 
 
-def _compress(sketch: Sketch, x: Tensor) -> Instance:
-    draw = sketch.draw
-    axis = axis_of(sketch, x) if draw.random() < 0.7 else None
+def _compress(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng = builder.rng
+    axis = axis_of(builder, x) if rng.random() < 0.7 else None
     side = math.prod(x.shape) if axis is None else x.shape[axis]
-    length = draw.between(1, min(side, 12))
-    kept = [draw.below(2) for _ in range(length)]
-    kept[draw.below(length)] = 1
-    return [x, sketch.ints(kept, "bool")], {} if axis is None else {"axis": axis}
+    length = rng.between(1, min(side, 12))
+    kept = [rng.below(2) for _ in range(length)]
+    kept[rng.below(length)] = 1
+    return [x, builder.ints(kept, "bool")], {} if axis is None else {"axis": axis}
 
 
 def _compressed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from opsieve.gen.build.graph_builder import Sketch
+from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.gen.operators.data_movement import Instance, values_of
 from opsieve.gen.operators.reductions import axis_of
@@ -20,14 +20,14 @@ from opsieve.gen.spec.symbolic_arith import Truth
 _UNKNOWN = "?"  # written as a symbolic size of its own name
 
 
-def _filled(sketch: Sketch, x: Tensor) -> Instance:
-    draw = sketch.draw
-    shape = sketch.shape(0, 4)
-    asked = sketch.ints(shape)
-    if draw.random() < 0.2:
+def _filled(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng = builder.rng
+    shape = builder.shape(0, 4)
+    asked = builder.ints(shape)
+    if rng.random() < 0.2:
         return [asked], {}
-    dtype = draw.choice(("float32", "float16", "float64", "int64", "int32", "uint8", "bool"))
-    return [asked], {"value": np.array([draw.between(0, 3)]).astype(dtype)}
+    dtype = rng.choice(("float32", "float16", "float64", "int64", "int32", "uint8", "bool"))
+    return [asked], {"value": np.array([rng.between(0, 3)]).astype(dtype)}
 
 
 def _filled_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -48,11 +48,11 @@ def _boxes_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [len(scores) == 3, boxes[2] == 4, boxes[0] == scores[0], boxes[1] == scores[2]]
 
 
-def _range(sketch: Sketch, x: Tensor) -> Instance:
-    draw = sketch.draw
-    start, count, step = draw.between(-4, 4), draw.between(1, 12), draw.choice((1, 1, 2, 3, -1, -2))
+def _range(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng = builder.rng
+    start, count, step = rng.between(-4, 4), rng.between(1, 12), rng.choice((1, 1, 2, 3, -1, -2))
     dtype = x.dtype
-    ins = [sketch.ints([value], dtype, ()) for value in (start, start + count * step, step)]
+    ins = [builder.ints([value], dtype, ()) for value in (start, start + count * step, step)]
     return ins, {}
 
 
@@ -61,13 +61,13 @@ def _range_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (max(0, math.ceil((end - start) / step)),))]
 
 
-def _taper(sketch: Sketch, x: Tensor) -> Instance:
-    draw, attrs = sketch.draw, Attributes()
-    if draw.random() < 0.5:
-        attrs["periodic"] = draw.below(2)
-    if draw.random() < 0.3:
-        attrs["output_datatype"] = NUMBER[draw.choice(("float32", "float64", "float16"))]
-    return [sketch.ints([draw.between(2, 16)], draw.choice(("int64", "int32")), ())], attrs
+def _taper(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng, attrs = builder.rng, Attributes()
+    if rng.random() < 0.5:
+        attrs["periodic"] = rng.below(2)
+    if rng.random() < 0.3:
+        attrs["output_datatype"] = NUMBER[rng.choice(("float32", "float64", "float16"))]
+    return [builder.ints([rng.between(2, 16)], rng.choice(("int64", "int32")), ())], attrs
 
 
 def _taper_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -87,13 +87,13 @@ def taper(name: str) -> Operator:
     )
 
 
-def _mel(sketch: Sketch, x: Tensor) -> Instance:
-    draw = sketch.draw
+def _mel(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng = builder.rng
     dtype = "int64"
-    numbers = [draw.between(3, 8), draw.choice((8, 16, 32)), draw.choice((8000, 16000))]
-    ends = [float(draw.choice((0, 20))), float(draw.choice((3000, 4000)))]
-    ins = [sketch.ints([value], dtype, ()) for value in numbers]
-    return [*ins, *(sketch.ints([value], "float32", ()) for value in ends)], {}
+    numbers = [rng.between(3, 8), rng.choice((8, 16, 32)), rng.choice((8000, 16000))]
+    ends = [float(rng.choice((0, 20))), float(rng.choice((3000, 4000)))]
+    ins = [builder.ints([value], dtype, ()) for value in numbers]
+    return [*ins, *(builder.ints([value], "float32", ()) for value in ends)], {}
 
 
 def _mel_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -104,13 +104,13 @@ def _nonzero_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return 0.0, max(ins[0].shape, default=1) - 1
 
 
-def _unique(sketch: Sketch, x: Tensor) -> Instance:
-    draw, attrs = sketch.draw, Attributes()
-    if x.rank and draw.random() < 0.5:
-        attrs["axis"] = axis_of(sketch, x)
-    if draw.random() < 0.4:
-        attrs["sorted"] = draw.below(2)
-    return [x], {OUTPUTS: draw.between(1, 4), **attrs}
+def _unique(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng, attrs = builder.rng, Attributes()
+    if x.rank and rng.random() < 0.5:
+        attrs["axis"] = axis_of(builder, x)
+    if rng.random() < 0.4:
+        attrs["sorted"] = rng.below(2)
+    return [x], {OUTPUTS: rng.between(1, 4), **attrs}
 
 
 def _unique_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -129,21 +129,21 @@ def _unique_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
     return [(ins[0].low, ins[0].high), (0.0, count), (0.0, count), (0.0, count)]
 
 
-def _boxes(sketch: Sketch, x: Tensor) -> Instance:
-    draw, attrs = sketch.draw, Attributes()
-    batch, count, classes = draw.between(1, 2), draw.between(1, 6), draw.between(1, 3)
+def _boxes(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng, attrs = builder.rng, Attributes()
+    batch, count, classes = rng.between(1, 2), rng.between(1, 6), rng.between(1, 3)
     rows: list[float] = []
     for _ in range(batch * count):
-        top, left = draw.random(), draw.random()
-        rows += [top, left, top + 0.05 + draw.random(), left + 0.05 + draw.random()]
-    boxes = sketch.ints([round(value, 3) for value in rows], "float32", (batch, count, 4))
-    scores = sketch.match("float32", (batch, classes, count))
-    ins: list[Tensor | None] = [boxes, scores, sketch.ints([draw.between(1, 4)], "int64", draw.choice(((), (1,))))]
-    if draw.random() < 0.6:
-        ins.append(sketch.ints([draw.choice((0.3, 0.5, 0.7))], "float32", ()))
-        if draw.random() < 0.5:
-            ins.append(sketch.ints([draw.choice((-1.0, 0.0, 0.4))], "float32", ()))
-    if draw.random() < 0.3:
+        top, left = rng.random(), rng.random()
+        rows += [top, left, top + 0.05 + rng.random(), left + 0.05 + rng.random()]
+    boxes = builder.ints([round(value, 3) for value in rows], "float32", (batch, count, 4))
+    scores = builder.match("float32", (batch, classes, count))
+    ins: list[Tensor | None] = [boxes, scores, builder.ints([rng.between(1, 4)], "int64", rng.choice(((), (1,))))]
+    if rng.random() < 0.6:
+        ins.append(builder.ints([rng.choice((0.3, 0.5, 0.7))], "float32", ()))
+        if rng.random() < 0.5:
+            ins.append(builder.ints([rng.choice((-1.0, 0.0, 0.4))], "float32", ()))
+    if rng.random() < 0.3:
         attrs["center_point_box"] = 1
     return ins, attrs
 
@@ -168,7 +168,7 @@ OPERATORS = (
     source("MelWeightMatrix", _mel, _mel_type, lambda ins, attrs: (0.0, 1.01), ranks=(0, 0), dtypes=("int64",)),
     source(
         "NonZero",
-        lambda sketch, x: ([x], {}),
+        lambda builder, x: ([x], {}),
         lambda ins, attrs: [("int64", (len(ins[0].shape), _UNKNOWN))],
         _nonzero_bounds,
         ranks=(1, 5),

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import Sketch
+from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.operators.data_movement import Instance
 from opsieve.gen.spec.declaration import OUTPUTS, Attributes, Bounds, Ins, Operator, Tensor, Typed
 from opsieve.gen.spec.domains import Domain
@@ -17,14 +17,14 @@ from opsieve.gen.spec.symbolic_arith import Truth, divisors
 _WEIGHTS = Domain(0.5, 2)
 
 
-def _loss(sketch: Sketch, x: Tensor, outputs: int) -> Instance:
-    draw, attrs = sketch.draw, Attributes()
-    ins = [x, sketch.match(draw.choice(("int64", "int32")), (x.shape[0], *x.shape[2:]), Domain(0, x.shape[1] - 1))]
-    if draw.random() < 0.4:
-        ins.append(sketch.match(x.dtype, (x.shape[1],), _WEIGHTS))
-    if draw.random() < 0.7:
-        attrs["reduction"] = draw.choice(("none", "sum", "mean"))
-    return ins, {OUTPUTS: draw.between(1, outputs), **attrs}
+def _loss(builder: GraphBuilder, x: Tensor, outputs: int) -> Instance:
+    rng, attrs = builder.rng, Attributes()
+    ins = [x, builder.match(rng.choice(("int64", "int32")), (x.shape[0], *x.shape[2:]), Domain(0, x.shape[1] - 1))]
+    if rng.random() < 0.4:
+        ins.append(builder.match(x.dtype, (x.shape[1],), _WEIGHTS))
+    if rng.random() < 0.7:
+        attrs["reduction"] = rng.choice(("none", "sum", "mean"))
+    return ins, {OUTPUTS: rng.between(1, outputs), **attrs}
 
 
 def _loss_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -70,10 +70,10 @@ def _loss_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
     return [(-size, size), (-spread, 0.0)]
 
 
-def _gated(sketch: Sketch, x: Tensor) -> Instance:
-    return [x, sketch.match(x.dtype, x.shape)], {
-        "alpha": sketch.draw.choice((0.5, 1.702))
-    } if sketch.draw.random() < 0.4 else {}
+def _gated(builder: GraphBuilder, x: Tensor) -> Instance:
+    return [x, builder.match(x.dtype, x.shape)], {
+        "alpha": builder.rng.choice((0.5, 1.702))
+    } if builder.rng.random() < 0.4 else {}
 
 
 def _gated_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -81,24 +81,24 @@ def _gated_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return -size, size
 
 
-def _linear_attention(sketch: Sketch, q: Tensor) -> Instance:
+def _linear_attention(builder: GraphBuilder, q: Tensor) -> Instance:
     """Every head has its own key; a state is carried in half of the time."""
-    draw, attrs = sketch.draw, Attributes()
+    rng, attrs = builder.rng, Attributes()
     batch, length, width = q.shape
-    heads = draw.choice(divisors(width))
-    size, value_size = width // heads, draw.between(1, 3)
-    groups = draw.choice(divisors(heads))
-    rule = draw.choice(("linear", "gated", "delta", "gated_delta"))
-    if rule != "gated_delta" or draw.random() < 0.5:
+    heads = rng.choice(divisors(width))
+    size, value_size = width // heads, rng.between(1, 3)
+    groups = rng.choice(divisors(heads))
+    rule = rng.choice(("linear", "gated", "delta", "gated_delta"))
+    if rule != "gated_delta" or rng.random() < 0.5:
         attrs["update_rule"] = rule
     small = Domain(-1, 1)
     ins: list[Tensor | None] = [
         q,
-        sketch.match(q.dtype, (batch, length, groups * size), small),
-        sketch.match(q.dtype, (batch, length, groups * value_size), small),
-        sketch.match(q.dtype, (batch, groups, size, value_size), small) if draw.random() < 0.5 else None,
-        sketch.match(q.dtype, (batch, length, groups), Domain(-2, 0)) if rule.startswith("gated") else None,
-        sketch.match(q.dtype, (batch, length, groups), Domain(0, 1)) if rule.endswith("delta") else None,
+        builder.match(q.dtype, (batch, length, groups * size), small),
+        builder.match(q.dtype, (batch, length, groups * value_size), small),
+        builder.match(q.dtype, (batch, groups, size, value_size), small) if rng.random() < 0.5 else None,
+        builder.match(q.dtype, (batch, length, groups), Domain(-2, 0)) if rule.startswith("gated") else None,
+        builder.match(q.dtype, (batch, length, groups), Domain(0, 1)) if rule.endswith("delta") else None,
     ]
     while ins[-1] is None:
         ins.pop()
@@ -120,16 +120,16 @@ def _linear_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
     return [(-ins[0].size * size * state, ins[0].size * size * state), (-state, state)]
 
 
-def _causal(sketch: Sketch, x: Tensor) -> Instance:
-    draw = sketch.draw
+def _causal(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng = builder.rng
     batch, channels, _ = x.shape
-    kernel = draw.between(2, 4)
-    bias = sketch.match(x.dtype, (channels,)) if draw.random() < 0.5 else None
-    past = sketch.match(x.dtype, (batch, channels, kernel - 1)) if draw.random() < 0.5 else None
-    ins = [x, sketch.match(x.dtype, (channels, 1, kernel), Domain(-1, 1)), bias, past]
+    kernel = rng.between(2, 4)
+    bias = builder.match(x.dtype, (channels,)) if rng.random() < 0.5 else None
+    past = builder.match(x.dtype, (batch, channels, kernel - 1)) if rng.random() < 0.5 else None
+    ins = [x, builder.match(x.dtype, (channels, 1, kernel), Domain(-1, 1)), bias, past]
     while ins[-1] is None:
         ins.pop()
-    attrs: Attributes = {"activation": draw.choice(("silu", "swish", "none"))} if draw.random() < 0.5 else {}
+    attrs: Attributes = {"activation": rng.choice(("silu", "swish", "none"))} if rng.random() < 0.5 else {}
     return ins, attrs
 
 
@@ -149,7 +149,7 @@ def _causal_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
 OPERATORS = (
     Operator(
         "NegativeLogLikelihoodLoss",
-        lambda sketch, x: _loss(sketch, x, 1),
+        lambda builder, x: _loss(builder, x, 1),
         infer=lambda ins, attrs: _loss_type(ins, attrs)[:1],
         requires=_loss_fits,
         bounds=lambda ins, attrs: _loss_bounds(ins, attrs)[:1],
@@ -159,7 +159,7 @@ OPERATORS = (
     ),
     Operator(
         "SoftmaxCrossEntropyLoss",
-        lambda sketch, x: _loss(sketch, x, 2),
+        lambda builder, x: _loss(builder, x, 2),
         infer=_loss_type,
         requires=_loss_fits,
         bounds=_loss_bounds,

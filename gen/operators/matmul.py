@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import FREE, Shape, Sketch
+from opsieve.gen.build.graph_builder import FREE, GraphBuilder, Shape
 from opsieve.gen.operators.data_movement import Instance
 from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed
 from opsieve.gen.spec.domains import Domain
@@ -17,15 +17,15 @@ from opsieve.gen.spec.symbolic_arith import Truth, broadcast, broadcasts, either
 _MOST_FACTORS, _MOST_FACTOR = 16, 1e9  # of a determinant whose bounds are told; a hostile one has 2**40
 
 
-def _matmul(sketch: Sketch, x: Tensor) -> Instance:
-    draw = sketch.draw
+def _matmul(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng = builder.rng
     if x.rank == 1:
-        shape: Shape = draw.choice(((x.shape[0],), (x.shape[0], FREE)))
+        shape: Shape = rng.choice(((x.shape[0],), (x.shape[0], FREE)))
     else:
-        batch = x.shape[:-2][draw.below(x.rank - 1) :] if draw.random() < 0.6 else ()
-        batch = tuple(1 if draw.random() < 0.2 else side for side in batch)
-        shape = (x.shape[-1],) if draw.random() < 0.1 else (*batch, x.shape[-1], FREE)
-    return [x, sketch.match(x.dtype, shape)], {}
+        batch = x.shape[:-2][rng.below(x.rank - 1) :] if rng.random() < 0.6 else ()
+        batch = tuple(1 if rng.random() < 0.2 else side for side in batch)
+        shape = (x.shape[-1],) if rng.random() < 0.1 else (*batch, x.shape[-1], FREE)
+    return [x, builder.match(x.dtype, shape)], {}
 
 
 def _matrix_shape(a: Shape, b: Shape) -> Shape:
@@ -49,23 +49,23 @@ def _dot_bounds(a: Tensor, b: Tensor, terms: int) -> Bounds:
     return (-size if a.low < 0 or b.low < 0 else 0.0), size
 
 
-def _gemm(sketch: Sketch, x: Tensor) -> Instance:
-    draw, attrs = sketch.draw, Attributes()
-    turned_a, turned_b = draw.random() < 0.3, draw.random() < 0.4
+def _gemm(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng, attrs = builder.rng, Attributes()
+    turned_a, turned_b = rng.random() < 0.3, rng.random() < 0.4
     if turned_a:
         attrs["transA"] = 1
     if turned_b:
         attrs["transB"] = 1
     rows, inner = x.shape[::-1] if turned_a else x.shape
-    b = sketch.match(x.dtype, (FREE, inner) if turned_b else (inner, FREE))
+    b = builder.match(x.dtype, (FREE, inner) if turned_b else (inner, FREE))
     columns = b.shape[0] if turned_b else b.shape[1]
     if x.dtype in FLOATS:
         for name in ("alpha", "beta"):
-            if draw.random() < 0.3:
-                attrs[name] = draw.choice((0.5, 2.0, -1.0))
-    if draw.random() < 0.25:
+            if rng.random() < 0.3:
+                attrs[name] = rng.choice((0.5, 2.0, -1.0))
+    if rng.random() < 0.25:
         return [x, b], attrs
-    c = sketch.match(x.dtype, draw.choice(((), (columns,), (columns,), (1, columns), (rows, columns), (rows, 1))))
+    c = builder.match(x.dtype, rng.choice(((), (columns,), (columns,), (1, columns), (rows, columns), (rows, 1))))
     return [x, b, c], attrs
 
 
@@ -103,13 +103,13 @@ _EQUATIONS = {
 }
 
 
-def _einsum(sketch: Sketch, x: Tensor) -> Instance:
-    draw = sketch.draw
-    equation = draw.choice(_EQUATIONS[x.rank])
+def _einsum(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng = builder.rng
+    equation = rng.choice(_EQUATIONS[x.rank])
     terms = equation.partition("->")[0].split(",")
     ins, sides = [x], _letters(terms[0], x.shape)
     for term in terms[1:]:
-        ins.append(sketch.match(x.dtype, tuple(sides.get(letter, FREE) for letter in term)))
+        ins.append(builder.match(x.dtype, tuple(sides.get(letter, FREE) for letter in term)))
         sides |= _letters(term, ins[-1].shape)
     return ins, {"equation": equation}
 
@@ -161,10 +161,10 @@ def _signed(ins: Ins, size: float) -> Bounds:
     return (0.0 if ins[0].dtype.startswith("u") else -size), size
 
 
-def _square(sketch: Sketch, x: Tensor) -> Instance:
+def _square(builder: GraphBuilder, x: Tensor) -> Instance:
     if x.shape[-1] != x.shape[-2] or x.shape[-1] > 4:
-        side = sketch.draw.between(1, 4)
-        x = sketch.match(x.dtype, (*x.shape[:-2], side, side), Domain(-4, 4))
+        side = builder.rng.between(1, 4)
+        x = builder.match(x.dtype, (*x.shape[:-2], side, side), Domain(-4, 4))
     return [x], {}
 
 

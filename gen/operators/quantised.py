@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import FREE, Shape, Sketch
+from opsieve.gen.build.graph_builder import FREE, GraphBuilder, Shape
 from opsieve.gen.operators.conv_pool import _conv_cost, kernel_for, place_windows, placed
 from opsieve.gen.operators.data_movement import Instance
 from opsieve.gen.operators.matmul import _inner, _matmul, _matrix_shape
@@ -30,42 +30,42 @@ _ZERO = {
 _BYTES = ("uint8", "int8")
 
 
-def _zero_points(sketch: Sketch, dtype: str, shape: Shape) -> Tensor:
+def _zero_points(builder: GraphBuilder, dtype: str, shape: Shape) -> Tensor:
     count = math.prod(shape)
-    return sketch.ints([sketch.draw.choice(_ZERO.get(dtype, (0,))) for _ in range(count)], dtype, shape)
+    return builder.ints([builder.rng.choice(_ZERO.get(dtype, (0,))) for _ in range(count)], dtype, shape)
 
 
-def _scales(sketch: Sketch, dtype: str, shape: Shape) -> Tensor:
-    return sketch.ints([sketch.draw.choice(_SCALES) for _ in range(math.prod(shape))], dtype, shape)
+def _scales(builder: GraphBuilder, dtype: str, shape: Shape) -> Tensor:
+    return builder.ints([builder.rng.choice(_SCALES) for _ in range(math.prod(shape))], dtype, shape)
 
 
-def _grain(sketch: Sketch, x: Tensor) -> tuple[Shape, Attributes]:
+def _grain(builder: GraphBuilder, x: Tensor) -> tuple[Shape, Attributes]:
     """The shape of scales: one for the whole tensor, one for each place of an axis, or since opset 21 one for each block of it."""
-    draw = sketch.draw
-    if not x.rank or draw.random() < 0.5:
+    rng = builder.rng
+    if not x.rank or rng.random() < 0.5:
         return (), {}
-    axis = draw.below(x.rank)
-    attrs: Attributes = {"axis": axis - x.rank if draw.random() < 0.3 else axis}
-    if axis == 1 and draw.random() < 0.3:
+    axis = rng.below(x.rank)
+    attrs: Attributes = {"axis": axis - x.rank if rng.random() < 0.3 else axis}
+    if axis == 1 and rng.random() < 0.3:
         attrs = {}
-    if sketch.opset >= 21 and x.rank > 1 and draw.random() < 0.3:
-        size = draw.between(1, x.shape[axis])
+    if builder.opset >= 21 and x.rank > 1 and rng.random() < 0.3:
+        size = rng.between(1, x.shape[axis])
         blocks = -(-x.shape[axis] // size)
         if -(-x.shape[axis] // blocks) == size:  # the size must be one that this many blocks can have
             return (*x.shape[:axis], blocks, *x.shape[axis + 1 :]), {**attrs, "block_size": size}
     return (x.shape[axis],), attrs
 
 
-def _quantize(sketch: Sketch, x: Tensor) -> Instance | None:
-    had = form("QuantizeLinear", sketch.opset)
+def _quantize(builder: GraphBuilder, x: Tensor) -> Instance | None:
+    had = form("QuantizeLinear", builder.opset)
     assert had is not None
     allowed = [dtype for dtype in _ZERO if dtype in had.types[had.outputs[0].type]]
-    dtype = sketch.draw.choice(("uint8", "int8", *allowed))
-    shape, attrs = _grain(sketch, x)
-    scale = _scales(sketch, x.dtype if x.dtype != "int32" else "float32", shape)
-    if dtype == "uint8" and sketch.draw.random() < 0.3:
+    dtype = builder.rng.choice(("uint8", "int8", *allowed))
+    shape, attrs = _grain(builder, x)
+    scale = _scales(builder, x.dtype if x.dtype != "int32" else "float32", shape)
+    if dtype == "uint8" and builder.rng.random() < 0.3:
         return [x, scale], attrs
-    return [x, scale, _zero_points(sketch, dtype, shape)], attrs
+    return [x, scale, _zero_points(builder, dtype, shape)], attrs
 
 
 def _quantized(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -77,15 +77,15 @@ def full(dtype: str) -> Bounds:
     return LEAST[dtype], LARGEST[dtype]
 
 
-def _dequantize(sketch: Sketch, x: Tensor) -> Instance:
-    had = form("DequantizeLinear", sketch.opset)
+def _dequantize(builder: GraphBuilder, x: Tensor) -> Instance:
+    had = form("DequantizeLinear", builder.opset)
     assert had is not None
-    shape, attrs = _grain(sketch, x)
+    shape, attrs = _grain(builder, x)
     floats = had.types[had.inputs[1].type] & {"float32", "float16"}
-    scale = _scales(sketch, sketch.liked(frozenset(floats)) if sketch.draw.random() < 0.3 else "float32", shape)
-    if x.dtype == "int32" or is_float(x.dtype) or sketch.draw.random() < 0.3:
+    scale = _scales(builder, builder.liked(frozenset(floats)) if builder.rng.random() < 0.3 else "float32", shape)
+    if x.dtype == "int32" or is_float(x.dtype) or builder.rng.random() < 0.3:
         return [x, scale], attrs
-    return [x, scale, _zero_points(sketch, x.dtype, shape)], attrs
+    return [x, scale, _zero_points(builder, x.dtype, shape)], attrs
 
 
 def _dequantized_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -109,22 +109,22 @@ def _dynamic(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [("uint8", ins[0].shape), ("float32", ()), ("uint8", ())]
 
 
-def _pair(sketch: Sketch) -> tuple[str, str]:
+def _pair(builder: GraphBuilder) -> tuple[str, str]:
     """Element types of an activation and a weight, as kernels have them."""
-    return sketch.draw.choice((("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8")))
+    return builder.rng.choice((("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8")))
 
 
-def _integer_matmul(sketch: Sketch, x: Tensor) -> Instance:
-    draw = sketch.draw
-    other = "int8" if x.dtype == "int8" else draw.choice(_BYTES)
-    (_, shaped), _ = _matmul(sketch, x)
+def _integer_matmul(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng = builder.rng
+    other = "int8" if x.dtype == "int8" else rng.choice(_BYTES)
+    (_, shaped), _ = _matmul(builder, x)
     assert shaped is not None
-    b = sketch.match(other, shaped.shape)
+    b = builder.match(other, shaped.shape)
     ins: list[Tensor | None] = [x, b]
-    if draw.random() < 0.5:
-        ins.append(_zero_points(sketch, x.dtype, ()))
-        if draw.random() < 0.5:
-            ins.append(_zero_points(sketch, other, ()))
+    if rng.random() < 0.5:
+        ins.append(_zero_points(builder, x.dtype, ()))
+        if rng.random() < 0.5:
+            ins.append(_zero_points(builder, other, ()))
     return ins, {}
 
 
@@ -132,33 +132,33 @@ def _integer_bounds(terms: int) -> Bounds:
     return -terms * 65025.0, terms * 65025.0
 
 
-def _quantised_matmul(sketch: Sketch, x: Tensor) -> Instance:
-    draw = sketch.draw
-    other = "int8" if x.dtype == "int8" else draw.choice(_BYTES)
+def _quantised_matmul(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng = builder.rng
+    other = "int8" if x.dtype == "int8" else rng.choice(_BYTES)
     if x.rank == 1:
-        x = sketch.match(x.dtype, (FREE, FREE))
-    b = sketch.match(other, (x.shape[-1], FREE))
-    scale = "float32" if sketch.opset < 21 or draw.random() < 0.9 else "float16"
+        x = builder.match(x.dtype, (FREE, FREE))
+    b = builder.match(other, (x.shape[-1], FREE))
+    scale = "float32" if builder.opset < 21 or rng.random() < 0.9 else "float16"
     ins: list[Tensor] = []
     for operand in (x, b):
-        ins += [operand, _scales(sketch, scale, ()), _zero_points(sketch, operand.dtype, ())]
-    return [*ins, _scales(sketch, scale, ()), _zero_points(sketch, x.dtype, ())], {}
+        ins += [operand, _scales(builder, scale, ()), _zero_points(builder, operand.dtype, ())]
+    return [*ins, _scales(builder, scale, ()), _zero_points(builder, x.dtype, ())], {}
 
 
-def _convolved(sketch: Sketch, x: Tensor, other: str) -> tuple[Tensor, Tensor, Attributes]:
+def _convolved(builder: GraphBuilder, x: Tensor, other: str) -> tuple[Tensor, Tensor, Attributes]:
     attrs: Attributes = {}
-    kernel = kernel_for(sketch, x.shape[2:])
-    place_windows(sketch, x.shape[2:], kernel, attrs, True)
-    return x, sketch.match(other, (sketch.draw.between(1, 4), x.shape[1], *kernel)), attrs
+    kernel = kernel_for(builder, x.shape[2:])
+    place_windows(builder, x.shape[2:], kernel, attrs, True)
+    return x, builder.match(other, (builder.rng.between(1, 4), x.shape[1], *kernel)), attrs
 
 
-def _integer_conv(sketch: Sketch, x: Tensor) -> Instance:
-    x, w, attrs = _convolved(sketch, x, "int8" if x.dtype == "int8" else sketch.draw.choice(_BYTES))
+def _integer_conv(builder: GraphBuilder, x: Tensor) -> Instance:
+    x, w, attrs = _convolved(builder, x, "int8" if x.dtype == "int8" else builder.rng.choice(_BYTES))
     ins = [x, w]
-    if sketch.draw.random() < 0.5:
-        ins.append(_zero_points(sketch, x.dtype, ()))
-        if sketch.draw.random() < 0.5:
-            ins.append(_zero_points(sketch, w.dtype, ()))
+    if builder.rng.random() < 0.5:
+        ins.append(_zero_points(builder, x.dtype, ()))
+        if builder.rng.random() < 0.5:
+            ins.append(_zero_points(builder, w.dtype, ()))
     return ins, attrs
 
 
@@ -166,19 +166,19 @@ def _conv_sizes(x: Shape, w: Shape, attrs: Mapping[str, Any]) -> Shape:
     return (x[0], w[0], *placed(x[2:], w[2:], attrs))
 
 
-def _quantised_conv(sketch: Sketch, x: Tensor) -> Instance:
-    draw = sketch.draw
-    x, w, attrs = _convolved(sketch, x, "int8" if x.dtype == "int8" else draw.choice(_BYTES))
+def _quantised_conv(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng = builder.rng
+    x, w, attrs = _convolved(builder, x, "int8" if x.dtype == "int8" else rng.choice(_BYTES))
     features = w.shape[0]
-    each: Shape = (features,) if draw.random() < 0.4 else ()
-    zero = sketch.ints([0] * features, w.dtype, each) if each else _zero_points(sketch, w.dtype, ())
+    each: Shape = (features,) if rng.random() < 0.4 else ()
+    zero = builder.ints([0] * features, w.dtype, each) if each else _zero_points(builder, w.dtype, ())
     ins = [
-        *(x, _scales(sketch, "float32", ()), _zero_points(sketch, x.dtype, ())),
-        *(w, _scales(sketch, "float32", each), zero),
-        *(_scales(sketch, "float32", ()), _zero_points(sketch, x.dtype, ())),
+        *(x, _scales(builder, "float32", ()), _zero_points(builder, x.dtype, ())),
+        *(w, _scales(builder, "float32", each), zero),
+        *(_scales(builder, "float32", ()), _zero_points(builder, x.dtype, ())),
     ]
-    if draw.random() < 0.4:
-        ins.append(sketch.ints([draw.between(-100, 100) for _ in range(features)], "int32"))
+    if rng.random() < 0.4:
+        ins.append(builder.ints([rng.between(-100, 100) for _ in range(features)], "int32"))
     return ins, attrs
 
 
@@ -214,7 +214,7 @@ OPERATORS = (
     ),
     quantised(
         "DynamicQuantizeLinear",
-        lambda sketch, x: ([x], {}),
+        lambda builder, x: ([x], {}),
         _dynamic,
         lambda ins, attrs: [(0.0, 255.0), (0.0, max(ins[0].size, 1e-3)), (0.0, 255.0)],
         dtypes=("float32",),

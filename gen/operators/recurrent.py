@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import Sketch
+from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.operators.data_movement import Instance
 from opsieve.gen.spec.declaration import OUTPUTS, Attributes, Bounds, Ins, Operator, Tensor, Typed
 from opsieve.gen.spec.domains import Domain
@@ -21,43 +21,43 @@ _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 def _recurrent(name: str) -> Any:
     gates = _GATES[name]
 
-    def sample(sketch: Sketch, x: Tensor) -> Instance:
-        draw, attrs = sketch.draw, Attributes()
-        hidden = draw.between(1, 4)
+    def sample(builder: GraphBuilder, x: Tensor) -> Instance:
+        rng, attrs = builder.rng, Attributes()
+        hidden = rng.between(1, 4)
         attrs["hidden_size"] = hidden
-        direction = draw.choice(("forward", "forward", "reverse", "bidirectional"))
-        if direction != "forward" or draw.random() < 0.3:
+        direction = rng.choice(("forward", "forward", "reverse", "bidirectional"))
+        if direction != "forward" or rng.random() < 0.3:
             attrs["direction"] = direction
         directions = 2 if direction == "bidirectional" else 1
-        layout = draw.below(2) if sketch.opset >= 14 and draw.random() < 0.1 else 0  # onnxruntime has only 0
+        layout = rng.below(2) if builder.opset >= 14 and rng.random() < 0.1 else 0  # onnxruntime has only 0
         if layout:
             attrs["layout"] = 1
         if x.shape[2] > 16:
-            x = sketch.match(x.dtype, (*x.shape[:2], draw.between(1, 8)))
+            x = builder.match(x.dtype, (*x.shape[:2], rng.between(1, 8)))
         length, batch, features = (x.shape[1], x.shape[0], x.shape[2]) if layout else x.shape
         ins: list[Tensor | None] = [
             x,
-            sketch.match(x.dtype, (directions, gates * hidden, features), _SMALL),
-            sketch.match(x.dtype, (directions, gates * hidden, hidden), _SMALL),
+            builder.match(x.dtype, (directions, gates * hidden, features), _SMALL),
+            builder.match(x.dtype, (directions, gates * hidden, hidden), _SMALL),
         ]
         state = (batch, directions, hidden) if layout else (directions, batch, hidden)
-        ins.append(sketch.match(x.dtype, (directions, 2 * gates * hidden), _SMALL) if draw.random() < 0.5 else None)
+        ins.append(builder.match(x.dtype, (directions, 2 * gates * hidden), _SMALL) if rng.random() < 0.5 else None)
         ins.append(
-            sketch.ints([draw.between(1, length) for _ in range(batch)], "int32") if draw.random() < 0.2 else None
+            builder.ints([rng.between(1, length) for _ in range(batch)], "int32") if rng.random() < 0.2 else None
         )
-        ins.append(sketch.match(x.dtype, state, _SMALL) if draw.random() < 0.4 else None)
+        ins.append(builder.match(x.dtype, state, _SMALL) if rng.random() < 0.4 else None)
         if name == "LSTM":
-            ins.append(sketch.match(x.dtype, state, _SMALL) if draw.random() < 0.4 else None)
-            ins.append(sketch.match(x.dtype, (directions, 3 * hidden), _SMALL) if draw.random() < 0.2 else None)
-            if draw.random() < 0.1:
+            ins.append(builder.match(x.dtype, state, _SMALL) if rng.random() < 0.4 else None)
+            ins.append(builder.match(x.dtype, (directions, 3 * hidden), _SMALL) if rng.random() < 0.2 else None)
+            if rng.random() < 0.1:
                 attrs["input_forget"] = 1
-        if name == "GRU" and draw.random() < 0.4:
+        if name == "GRU" and rng.random() < 0.4:
             attrs["linear_before_reset"] = 1
-        if name == "RNN" and draw.random() < 0.4:
-            attrs["activations"] = [draw.choice(("Relu", "Tanh", "Sigmoid")) for _ in range(directions)]
+        if name == "RNN" and rng.random() < 0.4:
+            attrs["activations"] = [rng.choice(("Relu", "Tanh", "Sigmoid")) for _ in range(directions)]
         while ins[-1] is None:
             ins.pop()
-        return ins, {OUTPUTS: draw.between(1, 3 if name == "LSTM" else 2), **attrs}
+        return ins, {OUTPUTS: rng.between(1, 3 if name == "LSTM" else 2), **attrs}
 
     return sample
 
@@ -127,35 +127,35 @@ def recurrent(name: str) -> Operator:
     )
 
 
-def _attention(sketch: Sketch, q: Tensor) -> Instance:
+def _attention(builder: GraphBuilder, q: Tensor) -> Instance:
     """Query, key and value with four dimensions; key heads may be shared by groups of query heads."""
-    draw, attrs = sketch.draw, Attributes()
+    rng, attrs = builder.rng, Attributes()
     if max(q.shape) > 8:
-        q = sketch.match(q.dtype, tuple(min(side, 6) for side in q.shape), Domain(-4, 4))
+        q = builder.match(q.dtype, tuple(min(side, 6) for side in q.shape), Domain(-4, 4))
     batch, heads, queries, size = q.shape
-    key_heads = draw.choice([n for n in range(1, heads + 1) if heads % n == 0])
-    keys, value_size = draw.between(1, 6), draw.between(1, 5)
-    k = sketch.match(q.dtype, (batch, key_heads, keys, size), Domain(-4, 4))
-    v = sketch.match(q.dtype, (batch, key_heads, keys, value_size))
+    key_heads = rng.choice([n for n in range(1, heads + 1) if heads % n == 0])
+    keys, value_size = rng.between(1, 6), rng.between(1, 5)
+    k = builder.match(q.dtype, (batch, key_heads, keys, size), Domain(-4, 4))
+    v = builder.match(q.dtype, (batch, key_heads, keys, value_size))
     ins: list[Tensor | None] = [q, k, v]
-    if draw.random() < 0.3:
+    if rng.random() < 0.3:
         attrs["is_causal"] = 1
-    elif draw.random() < 0.4:
-        kind = draw.choice(("bool", q.dtype))
+    elif rng.random() < 0.4:
+        kind = rng.choice(("bool", q.dtype))
         if kind == "bool":  # no row may be masked out whole: nothing would be left to attend to
             ins.append(
-                sketch.ints(
-                    [1 if column == 0 else draw.below(2) for _ in range(queries) for column in range(keys)],
+                builder.ints(
+                    [1 if column == 0 else rng.below(2) for _ in range(queries) for column in range(keys)],
                     "bool",
                     (queries, keys),
                 )
             )
         else:
-            ins.append(sketch.match(q.dtype, (queries, keys), Domain(-2, 2)))
-    if draw.random() < 0.3:
-        attrs["scale"] = draw.choice((0.5, 1.0, 0.125))
-    if draw.random() < 0.2:
-        attrs["softcap"] = draw.choice((1.0, 5.0))
+            ins.append(builder.match(q.dtype, (queries, keys), Domain(-2, 2)))
+    if rng.random() < 0.3:
+        attrs["scale"] = rng.choice((0.5, 1.0, 0.125))
+    if rng.random() < 0.2:
+        attrs["softcap"] = rng.choice((1.0, 5.0))
     return ins, {OUTPUTS: 1, **attrs}
 
 
@@ -169,23 +169,23 @@ def _attention_cost(ins: Ins, attrs: Mapping[str, Any], outs: Sequence[Typed]) -
     return count
 
 
-def _rotary(sketch: Sketch, x: Tensor) -> Instance:
-    draw, attrs = sketch.draw, Attributes()
+def _rotary(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng, attrs = builder.rng, Attributes()
     if x.shape[3] % 2:
-        x = sketch.match(x.dtype, (*x.shape[:3], 2 * draw.between(1, 4)))
+        x = builder.match(x.dtype, (*x.shape[:3], 2 * rng.between(1, 4)))
     batch, _, length, size = x.shape
     turned = size
-    if size >= 4 and draw.random() < 0.3:
-        turned = 2 * draw.between(1, size // 2)
+    if size >= 4 and rng.random() < 0.3:
+        turned = 2 * rng.between(1, size // 2)
         attrs["rotary_embedding_dim"] = turned
-    if draw.random() < 0.4:
+    if rng.random() < 0.4:
         attrs["interleaved"] = 1
-    if draw.random() < 0.5:
-        caches = [sketch.match(x.dtype, (batch, length, turned // 2), _SMALL) for _ in range(2)]
+    if rng.random() < 0.5:
+        caches = [builder.match(x.dtype, (batch, length, turned // 2), _SMALL) for _ in range(2)]
         return [x, *caches], attrs
-    rows = length + draw.between(0, 2)
-    caches = [sketch.match(x.dtype, (rows, turned // 2), _SMALL) for _ in range(2)]
-    places = sketch.ints([draw.below(rows) for _ in range(batch * length)], "int64", (batch, length))
+    rows = length + rng.between(0, 2)
+    caches = [builder.match(x.dtype, (rows, turned // 2), _SMALL) for _ in range(2)]
+    places = builder.ints([rng.below(rows) for _ in range(batch * length)], "int64", (batch, length))
     return [x, *caches, places], attrs
 
 
@@ -207,20 +207,20 @@ def _rotary_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return -size, size
 
 
-def _tensor_scatter(sketch: Sketch, x: Tensor) -> Instance:
-    draw, attrs = sketch.draw, Attributes()
-    axis = draw.between(1, x.rank - 1)
-    length = draw.between(1, x.shape[axis])
-    if axis != x.rank - 2 or draw.random() < 0.4:
-        attrs["axis"] = axis - x.rank if draw.random() < 0.5 else axis
-    update = sketch.match(x.dtype, tuple(length if place == axis else side for place, side in enumerate(x.shape)))
-    if draw.random() < 0.3:
+def _tensor_scatter(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng, attrs = builder.rng, Attributes()
+    axis = rng.between(1, x.rank - 1)
+    length = rng.between(1, x.shape[axis])
+    if axis != x.rank - 2 or rng.random() < 0.4:
+        attrs["axis"] = axis - x.rank if rng.random() < 0.5 else axis
+    update = builder.match(x.dtype, tuple(length if place == axis else side for place, side in enumerate(x.shape)))
+    if rng.random() < 0.3:
         return [x, update], attrs
-    circular = draw.random() < 0.4
+    circular = rng.random() < 0.4
     if circular:
         attrs["mode"] = "circular"
     last = x.shape[axis] - 1 if circular else x.shape[axis] - length
-    return [x, update, sketch.ints([draw.between(0, last) for _ in range(x.shape[0])])], attrs
+    return [x, update, builder.ints([rng.between(0, last) for _ in range(x.shape[0])])], attrs
 
 
 def _attention_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import Sketch
+from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.spec.declaration import ANY, Attributes, Bounds, Ins, Operator, Tensor, Typed
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.dtype_facts import FLOATS, INTEGERS
@@ -24,20 +24,20 @@ def axes_of(ins: Ins, attrs: Mapping[str, Any], rank: int) -> list[int]:
     return sorted({int(axis) % rank for axis in given}) if given and rank else list(range(rank))
 
 
-def _sampler(name: str) -> Callable[[Sketch, Tensor], tuple[Sequence[Tensor | None], Attributes]]:
-    def sample(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor | None], Attributes]:
-        draw, had = sketch.draw, form(name, sketch.opset)
+def _sampler(name: str) -> Callable[[GraphBuilder, Tensor], tuple[Sequence[Tensor | None], Attributes]]:
+    def sample(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor | None], Attributes]:
+        rng, had = builder.rng, form(name, builder.opset)
         assert had is not None
         attrs: Attributes = {}
-        if draw.random() < 0.5:
-            attrs["keepdims"] = draw.below(2)
-        if not x.shape or draw.random() < 0.12:  # all axes
+        if rng.random() < 0.5:
+            attrs["keepdims"] = rng.below(2)
+        if not x.shape or rng.random() < 0.12:  # all axes
             return [x], attrs
-        axes = draw.some(range(x.rank), draw.between(1, x.rank))
-        axes = [axis - x.rank if draw.random() < 0.3 else axis for axis in axes]
+        axes = rng.some(range(x.rank), rng.between(1, x.rank))
+        axes = [axis - x.rank if rng.random() < 0.3 else axis for axis in axes]
         if "axes" in had.attributes:
             return [x], {"axes": axes, **attrs}
-        return [x, sketch.ints(axes)], attrs
+        return [x, builder.ints(axes)], attrs
 
     return sample
 
@@ -115,10 +115,10 @@ REDUCTIONS = (
 )
 
 
-def axis_of(sketch: Sketch, x: Tensor, share: float = 0.3) -> int:
+def axis_of(builder: GraphBuilder, x: Tensor, share: float = 0.3) -> int:
     """An axis of a tensor with at least one, now and then counted from the back."""
-    axis = sketch.draw.below(x.rank)
-    return axis - x.rank if sketch.draw.random() < share else axis
+    axis = builder.rng.below(x.rank)
+    return axis - x.rank if builder.rng.random() < share else axis
 
 
 def _axis_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -126,14 +126,14 @@ def _axis_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [-rank <= axis, axis < rank]
 
 
-def _best(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
-    draw, attrs = sketch.draw, Attributes()
-    if draw.random() < 0.8:
-        attrs["axis"] = axis_of(sketch, x)
-    if draw.random() < 0.5:
-        attrs["keepdims"] = draw.below(2)
-    if draw.random() < 0.3:
-        attrs["select_last_index"] = draw.below(2)
+def _best(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+    rng, attrs = builder.rng, Attributes()
+    if rng.random() < 0.8:
+        attrs["axis"] = axis_of(builder, x)
+    if rng.random() < 0.5:
+        attrs["keepdims"] = rng.below(2)
+    if rng.random() < 0.3:
+        attrs["select_last_index"] = rng.below(2)
     return [x], attrs
 
 
@@ -148,12 +148,12 @@ def _place(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return (0.0, ins[0].shape[attrs.get("axis", 0) % len(ins[0].shape)] - 1)
 
 
-def _running(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
-    draw, attrs = sketch.draw, Attributes()
+def _running(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+    rng, attrs = builder.rng, Attributes()
     for name in ("exclusive", "reverse"):
-        if draw.random() < 0.4:
-            attrs[name] = draw.below(2)
-    axis = sketch.ints([axis_of(sketch, x)], draw.choice(("int64", "int32")), ())
+        if rng.random() < 0.4:
+            attrs[name] = rng.below(2)
+    axis = builder.ints([axis_of(builder, x)], rng.choice(("int64", "int32")), ())
     return [x, axis], attrs
 
 
@@ -179,8 +179,8 @@ def _known_axis(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [] if values is None else [-rank <= values[0] < rank]
 
 
-def _with_axis(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
-    return [x], {"axis": axis_of(sketch, x)} if sketch.draw.random() < 0.8 else {}
+def _with_axis(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+    return [x], {"axis": axis_of(builder, x)} if builder.rng.random() < 0.8 else {}
 
 
 def _last_axis_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -203,22 +203,22 @@ def _log_share(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return (ins[0].low - ins[0].high - math.log(side), 0.0)
 
 
-def _norm(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
-    attrs: Attributes = {"axis": axis_of(sketch, x)} if sketch.draw.random() < 0.8 else {}
-    if sketch.draw.random() < 0.5:
-        attrs["p"] = sketch.draw.choice((1, 2))
+def _norm(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+    attrs: Attributes = {"axis": axis_of(builder, x)} if builder.rng.random() < 0.8 else {}
+    if builder.rng.random() < 0.5:
+        attrs["p"] = builder.rng.choice((1, 2))
     return [x], attrs
 
 
-def _top(sketch: Sketch, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
-    draw, attrs = sketch.draw, Attributes()
-    axis = axis_of(sketch, x)
-    if axis not in (-1,) or draw.random() < 0.5:
+def _top(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+    rng, attrs = builder.rng, Attributes()
+    axis = axis_of(builder, x)
+    if axis not in (-1,) or rng.random() < 0.5:
         attrs["axis"] = axis
-    count = draw.binned(1, x.shape[attrs.get("axis", -1)])
-    if draw.random() < 0.5:
-        attrs["largest"] = draw.below(2)
-    return [x, sketch.ints([count])], attrs
+    count = rng.binned(1, x.shape[attrs.get("axis", -1)])
+    if rng.random() < 0.5:
+        attrs["largest"] = rng.below(2)
+    return [x, builder.ints([count])], attrs
 
 
 def _top_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:

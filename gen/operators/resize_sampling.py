@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import Sketch
+from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.operators.conv_pool import windowed
 from opsieve.gen.operators.data_movement import Instance, values_of, with_zero
 from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Tensor, Typed
@@ -19,27 +19,27 @@ _MODES = ("nearest", "nearest", "linear", "cubic")
 _PLACES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
 
 
-def _resize(sketch: Sketch, x: Tensor) -> Instance:
+def _resize(builder: GraphBuilder, x: Tensor) -> Instance:
     """Sizes or scales for the spatial axes; the leading two stay as they are."""
-    draw, attrs = sketch.draw, Attributes()
-    mode = draw.choice(_MODES)
+    rng, attrs = builder.rng, Attributes()
+    mode = rng.choice(_MODES)
     if x.rank != 4 and mode == "cubic":
         mode = "nearest"
     attrs["mode"] = mode
-    if draw.random() < 0.6:
-        attrs["coordinate_transformation_mode"] = draw.choice(_PLACES)
-    if mode == "nearest" and draw.random() < 0.5:
-        attrs["nearest_mode"] = draw.choice(("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"))
-    if mode == "cubic" and draw.random() < 0.4:
-        attrs["cubic_coeff_a"] = draw.choice((-0.5, -0.75))
-    if mode == "cubic" and draw.random() < 0.3:
+    if rng.random() < 0.6:
+        attrs["coordinate_transformation_mode"] = rng.choice(_PLACES)
+    if mode == "nearest" and rng.random() < 0.5:
+        attrs["nearest_mode"] = rng.choice(("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"))
+    if mode == "cubic" and rng.random() < 0.4:
+        attrs["cubic_coeff_a"] = rng.choice((-0.5, -0.75))
+    if mode == "cubic" and rng.random() < 0.3:
         attrs["exclude_outside"] = 1
-    if draw.random() < 0.5:
-        sizes = [side if axis < 2 else draw.between(1, min(2 * side, 12)) for axis, side in enumerate(x.shape)]
-        return [x, None, None, sketch.ints(sizes)], attrs
-    scales = [1.0 if axis < 2 else draw.choice((0.5, 1.0, 2.0, 1.5, 3.0)) for axis, _ in enumerate(x.shape)]
+    if rng.random() < 0.5:
+        sizes = [side if axis < 2 else rng.between(1, min(2 * side, 12)) for axis, side in enumerate(x.shape)]
+        return [x, None, None, builder.ints(sizes)], attrs
+    scales = [1.0 if axis < 2 else rng.choice((0.5, 1.0, 2.0, 1.5, 3.0)) for axis, _ in enumerate(x.shape)]
     scales = [scale if side * scale >= 1 else 1.0 for scale, side in zip(scales, x.shape, strict=True)]
-    return [x, None, sketch.ints(scales, "float32")], attrs
+    return [x, None, builder.ints(scales, "float32")], attrs
 
 
 def _resized(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -58,17 +58,17 @@ def _resize_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return low - slack, high + slack
 
 
-def _grid(sketch: Sketch, x: Tensor) -> Instance:
-    draw, attrs = sketch.draw, Attributes()
+def _grid(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng, attrs = builder.rng, Attributes()
     count = x.rank - 2
-    modes = ("linear", "nearest", "cubic") if sketch.opset >= 20 else ("bilinear", "nearest", "bicubic")
-    mode = draw.choice(modes[:2] if count != 2 else modes)
+    modes = ("linear", "nearest", "cubic") if builder.opset >= 20 else ("bilinear", "nearest", "bicubic")
+    mode = rng.choice(modes[:2] if count != 2 else modes)
     attrs["mode"] = mode
-    if draw.random() < 0.5:
-        attrs["padding_mode"] = draw.choice(("zeros", "border", "reflection"))
-    if draw.random() < 0.5:
-        attrs["align_corners"] = draw.below(2)
-    grid = sketch.match(x.dtype, (x.shape[0], *(draw.between(1, 4) for _ in range(count)), count), Domain(-1.2, 1.2))
+    if rng.random() < 0.5:
+        attrs["padding_mode"] = rng.choice(("zeros", "border", "reflection"))
+    if rng.random() < 0.5:
+        attrs["align_corners"] = rng.below(2)
+    grid = builder.match(x.dtype, (x.shape[0], *(rng.between(1, 4) for _ in range(count)), count), Domain(-1.2, 1.2))
     return [x, grid], attrs
 
 
@@ -77,14 +77,14 @@ def _grid_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return -size, size
 
 
-def _columns(sketch: Sketch, x: Tensor) -> Instance:
+def _columns(builder: GraphBuilder, x: Tensor) -> Instance:
     """Columns made for an image: those of `x` are kept where they fit a small one."""
-    draw = sketch.draw
-    block = [draw.between(1, 2), draw.between(1, 3)]
-    blocks = [draw.between(1, 3), draw.between(1, 3)]
+    rng = builder.rng
+    block = [rng.between(1, 2), rng.between(1, 3)]
+    blocks = [rng.between(1, 3), rng.between(1, 3)]
     image = [blocks[axis] + block[axis] - 1 for axis in range(2)]
-    x = sketch.match(x.dtype, (x.shape[0], draw.between(1, 3) * math.prod(block), math.prod(blocks)))
-    return [x, sketch.ints(image), sketch.ints(block)], {}
+    x = builder.match(x.dtype, (x.shape[0], rng.between(1, 3) * math.prod(block), math.prod(blocks)))
+    return [x, builder.ints(image), builder.ints(block)], {}
 
 
 def _image_of(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -92,12 +92,12 @@ def _image_of(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (ins[0].shape[0], quotient(ins[0].shape[1], math.prod(block)), *image))]
 
 
-def _affine(sketch: Sketch, x: Tensor) -> Instance:
-    draw = sketch.draw
-    count = draw.choice((2, 3))
-    theta = sketch.match(x.dtype, (draw.between(1, 2), count, count + 1))
-    sizes = [theta.shape[0], draw.between(1, 3), *(draw.between(2, 4) for _ in range(count))]
-    return [theta, sketch.ints(sizes)], {"align_corners": draw.below(2)} if draw.random() < 0.5 else {}
+def _affine(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng = builder.rng
+    count = rng.choice((2, 3))
+    theta = builder.match(x.dtype, (rng.between(1, 2), count, count + 1))
+    sizes = [theta.shape[0], rng.between(1, 3), *(rng.between(2, 4) for _ in range(count))]
+    return [theta, builder.ints(sizes)], {"align_corners": rng.below(2)} if rng.random() < 0.5 else {}
 
 
 def _affine_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -105,24 +105,24 @@ def _affine_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (n, *sides, len(sides)))]
 
 
-def _rois(sketch: Sketch, x: Tensor) -> Instance:
+def _rois(builder: GraphBuilder, x: Tensor) -> Instance:
     """Regions that lie inside the image, first corner before the second."""
-    draw = sketch.draw
-    count = draw.between(1, 3)
+    rng = builder.rng
+    count = rng.between(1, 3)
     height, width = x.shape[2:]
     boxes = []
     for _ in range(count):
-        left, top = draw.random() * (width - 1), draw.random() * (height - 1)
-        boxes += [left, top, left + draw.random() * (width - left), top + draw.random() * (height - top)]
-    rois = sketch.ints([round(value, 3) for value in boxes], x.dtype, (count, 4))
-    batch = sketch.ints([draw.below(x.shape[0]) for _ in range(count)])
-    attrs: Attributes = {"output_height": draw.between(1, 3), "output_width": draw.between(1, 3)}
-    if draw.random() < 0.5:
-        attrs["sampling_ratio"] = draw.between(1, 3)
-    if draw.random() < 0.3:
-        attrs["mode"] = draw.choice(("avg", "max"))
-    if sketch.opset >= 16 and draw.random() < 0.5:
-        attrs["coordinate_transformation_mode"] = draw.choice(("half_pixel", "output_half_pixel"))
+        left, top = rng.random() * (width - 1), rng.random() * (height - 1)
+        boxes += [left, top, left + rng.random() * (width - left), top + rng.random() * (height - top)]
+    rois = builder.ints([round(value, 3) for value in boxes], x.dtype, (count, 4))
+    batch = builder.ints([rng.below(x.shape[0]) for _ in range(count)])
+    attrs: Attributes = {"output_height": rng.between(1, 3), "output_width": rng.between(1, 3)}
+    if rng.random() < 0.5:
+        attrs["sampling_ratio"] = rng.between(1, 3)
+    if rng.random() < 0.3:
+        attrs["mode"] = rng.choice(("avg", "max"))
+    if builder.opset >= 16 and rng.random() < 0.5:
+        attrs["coordinate_transformation_mode"] = rng.choice(("half_pixel", "output_half_pixel"))
     return [x, rois, batch], attrs
 
 
@@ -132,38 +132,38 @@ def _roi_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     ]
 
 
-def _roi_pool(sketch: Sketch, x: Tensor) -> Instance:
-    draw = sketch.draw
-    count = draw.between(1, 3)
+def _roi_pool(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng = builder.rng
+    count = rng.between(1, 3)
     rows: list[float] = []
     for _ in range(count):
-        top, left = draw.below(x.shape[2]), draw.below(x.shape[3])
+        top, left = rng.below(x.shape[2]), rng.below(x.shape[3])
         rows += [
-            draw.below(x.shape[0]),
+            rng.below(x.shape[0]),
             left,
             top,
-            draw.between(left, x.shape[3] - 1),
-            draw.between(top, x.shape[2] - 1),
+            rng.between(left, x.shape[3] - 1),
+            rng.between(top, x.shape[2] - 1),
         ]
-    return [x, sketch.ints(rows, x.dtype, (count, 5))], {"pooled_shape": [draw.between(1, 2), draw.between(1, 2)]}
+    return [x, builder.ints(rows, x.dtype, (count, 5))], {"pooled_shape": [rng.between(1, 2), rng.between(1, 2)]}
 
 
 def _roi_pooled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (ins[1].shape[0], ins[0].shape[1], *attrs["pooled_shape"]))]
 
 
-def _unpool(sketch: Sketch, x: Tensor) -> Instance:
+def _unpool(builder: GraphBuilder, x: Tensor) -> Instance:
     """Every element to a place of its own window."""
-    draw = sketch.draw
+    rng = builder.rng
     n, c, h, w = x.shape
-    size = draw.choice((1, 2, 2))
+    size = rng.choice((1, 2, 2))
     places = []
     for image in range(n * c):
         for row in range(h):
             for column in range(w):
-                at = (row * size + draw.below(size)) * w * size + column * size + draw.below(size)
+                at = (row * size + rng.below(size)) * w * size + column * size + rng.below(size)
                 places.append(image * h * w * size * size + at)
-    return [x, sketch.ints(places, "int64", x.shape)], {"kernel_shape": [size, size], "strides": [size, size]}
+    return [x, builder.ints(places, "int64", x.shape)], {"kernel_shape": [size, size], "strides": [size, size]}
 
 
 def _unpooled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:

@@ -8,7 +8,7 @@ Optional*.
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.gen.build.graph_builder import Body, Sketch
+from opsieve.gen.build.graph_builder import BodyGraph, GraphBuilder
 from opsieve.gen.operators.control import depth
 from opsieve.gen.operators.data_movement import Instance, all_hull, values_of
 from opsieve.gen.operators.reductions import axis_of
@@ -26,48 +26,48 @@ def element(dtype: str) -> str:
     return dtype.partition("(")[2][:-1]
 
 
-def _construct(sketch: Sketch, x: Tensor) -> Instance:
-    others = [sketch.match(x.dtype, x.shape) for _ in range(sketch.draw.below(3))]
+def _construct(builder: GraphBuilder, x: Tensor) -> Instance:
+    others = [builder.match(x.dtype, x.shape) for _ in range(builder.rng.below(3))]
     return [x, *others], {}
 
 
-def _place(sketch: Sketch, last: int = 0) -> Tensor:
+def _place(builder: GraphBuilder, last: int = 0) -> Tensor:
     """A position that every sequence has."""
-    return sketch.ints([sketch.draw.choice((0, last))], sketch.draw.choice(("int64", "int32")), ())
+    return builder.ints([builder.rng.choice((0, last))], builder.rng.choice(("int64", "int32")), ())
 
 
-def _insert(sketch: Sketch, x: Tensor) -> Instance:
-    draw = sketch.draw
-    new = sketch.match(element(x.dtype), x.shape)
-    if draw.random() < 0.3:
+def _insert(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng = builder.rng
+    new = builder.match(element(x.dtype), x.shape)
+    if rng.random() < 0.3:
         dtype = element(x.dtype)
-        attrs = {} if dtype == "float32" and draw.random() < 0.5 else {"dtype": NUMBER[dtype]}
-        made = Tensor(sketch.root.named("v"), x.dtype, x.shape, new.low, new.high)
-        sketch.emit_as("SequenceEmpty", [], attrs, made)
+        attrs = {} if dtype == "float32" and rng.random() < 0.5 else {"dtype": NUMBER[dtype]}
+        made = Tensor(builder.root.named("v"), x.dtype, x.shape, new.low, new.high)
+        builder.emit_as("SequenceEmpty", [], attrs, made)
         return [made, new], {}
-    return [x, new] if draw.random() < 0.4 else [x, new, _place(sketch, -1)], {}
+    return [x, new] if rng.random() < 0.4 else [x, new, _place(builder, -1)], {}
 
 
-def _erase(sketch: Sketch, x: Tensor) -> Instance:
+def _erase(builder: GraphBuilder, x: Tensor) -> Instance:
     """Out of a sequence that something was put into just before."""
-    new = sketch.match(element(x.dtype), x.shape)
-    longer = Tensor(sketch.root.named("v"), x.dtype, x.shape, min(x.low, new.low), max(x.high, new.high))
-    sketch.emit_as("SequenceInsert", [x, new], {}, longer)
-    return ([longer] if sketch.draw.random() < 0.4 else [longer, _place(sketch, -1)]), {}
+    new = builder.match(element(x.dtype), x.shape)
+    longer = Tensor(builder.root.named("v"), x.dtype, x.shape, min(x.low, new.low), max(x.high, new.high))
+    builder.emit_as("SequenceInsert", [x, new], {}, longer)
+    return ([longer] if builder.rng.random() < 0.4 else [longer, _place(builder, -1)]), {}
 
 
-def _split(sketch: Sketch, x: Tensor) -> Instance:
-    draw, attrs = sketch.draw, Attributes()
-    axis = axis_of(sketch, x)
-    if axis or draw.random() < 0.5:
+def _split(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng, attrs = builder.rng, Attributes()
+    axis = axis_of(builder, x)
+    if axis or rng.random() < 0.5:
         attrs["axis"] = axis
     side = x.shape[axis]
-    if draw.random() < 0.4:
-        if draw.random() < 0.5:
-            attrs["keepdims"] = draw.below(2)
+    if rng.random() < 0.4:
+        if rng.random() < 0.5:
+            attrs["keepdims"] = rng.below(2)
         return [x], attrs
-    size = draw.choice([n for n in range(1, side + 1) if side % n == 0])  # all parts alike
-    return [x, sketch.ints([size], "int64", ())], attrs
+    size = rng.choice([n for n in range(1, side + 1) if side % n == 0])  # all parts alike
+    return [x, builder.ints([size], "int64", ())], attrs
 
 
 def _split_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -89,34 +89,34 @@ def _joined(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(element(ins[0].dtype), (*shape[:at], "?", *shape[at + 1 :]))]
 
 
-def _join(sketch: Sketch, x: Tensor) -> Instance:
-    if x.rank and sketch.draw.random() < 0.6:
-        return [x], {"axis": axis_of(sketch, x)}
-    return [x], {"axis": sketch.draw.between(-x.rank - 1, x.rank), "new_axis": 1}
+def _join(builder: GraphBuilder, x: Tensor) -> Instance:
+    if x.rank and builder.rng.random() < 0.6:
+        return [x], {"axis": axis_of(builder, x)}
+    return [x], {"axis": builder.rng.between(-x.rank - 1, x.rank), "new_axis": 1}
 
 
-def _map(sketch: Sketch, x: Tensor) -> Instance | None:
+def _map(builder: GraphBuilder, x: Tensor) -> Instance | None:
     """A body of one unary operator over every element, now and then with a second tensor handed in."""
-    if depth(sketch) >= 2:
+    if depth(builder) >= 2:
         return None
-    body, dtype = sketch.child(), element(x.dtype)
-    taken = Tensor(sketch.root.named("b"), dtype, x.shape, x.low, x.high)
+    body, dtype = builder.child(), element(x.dtype)
+    taken = Tensor(builder.root.named("b"), dtype, x.shape, x.low, x.high)
     ins, inputs = [x], [taken]
-    name = sketch.draw.choice(("Identity", "Relu", "Neg", "Add"))
-    had = form(name, sketch.opset)
+    name = builder.rng.choice(("Identity", "Relu", "Neg", "Add"))
+    had = form(name, builder.opset)
     operands = [taken, taken] if name == "Add" else [taken]
-    if had is None or dtype not in had.dtypes(0) or not sketch.has(name, operands, {}):
+    if had is None or dtype not in had.dtypes(0) or not builder.has(name, operands, {}):
         name = "Identity"
     low, high = {"Relu": (max(x.low, 0.0), max(x.high, 0.0)), "Neg": (-x.high, -x.low)}.get(name, (x.low, x.high))
     operands = [taken]
     if name == "Add":
-        other = sketch.match(dtype, x.shape)
-        inputs.append(Tensor(sketch.root.named("b"), dtype, x.shape, other.low, other.high))
+        other = builder.match(dtype, x.shape)
+        inputs.append(Tensor(builder.root.named("b"), dtype, x.shape, other.low, other.high))
         ins.append(other)
         operands.append(inputs[-1])
         low, high = x.low + other.low, x.high + other.high
     made = body.emit(name, "", operands, {}, [(dtype, x.shape)], (low, high))
-    return ins, {"body": Body(inputs, body.nodes, made)}
+    return ins, {"body": BodyGraph(inputs, body.nodes, made)}
 
 
 def _map_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -128,7 +128,7 @@ def _same(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, ins[0].shape)]
 
 
-def _one(sketch: Sketch, x: Tensor) -> Instance:
+def _one(builder: GraphBuilder, x: Tensor) -> Instance:
     return [x], {}
 
 
@@ -147,7 +147,7 @@ OPERATORS = (
     ),
     held(
         "SequenceAt",
-        lambda sketch, x: ([x, _place(sketch, -1)], {}),
+        lambda builder, x: ([x, _place(builder, -1)], {}),
         lambda ins, attrs: [(element(ins[0].dtype), ins[0].shape)],
         dtypes=_SEQUENCES,
     ),

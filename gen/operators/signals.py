@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.gen.build.graph_builder import Sketch
+from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.model.tensors import DTYPES, data_size
 from opsieve.gen.operators.data_movement import Instance, values_of
 from opsieve.gen.operators.elementwise import CAST_TARGETS
@@ -16,23 +16,23 @@ from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.dtype_facts import FLOATS, LARGEST, LEAST, NUMBER, is_float
 
 
-def _fourier(sketch: Sketch, x: Tensor) -> Instance:
-    draw, attrs = sketch.draw, Attributes()
+def _fourier(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng, attrs = builder.rng, Attributes()
     if x.shape[-1] not in (1, 2):
-        x = sketch.match(x.dtype, (*x.shape[:-1], draw.between(1, 2)))
-    axis = draw.between(1, x.rank - 2) if x.rank > 2 else 0
+        x = builder.match(x.dtype, (*x.shape[:-1], rng.between(1, 2)))
+    axis = rng.between(1, x.rank - 2) if x.rank > 2 else 0
     length = None
-    if draw.random() < 0.4:
-        length = sketch.ints([draw.between(1, x.shape[axis] + 2)], "int64", ())
-    kind = draw.choice(("inverse", "onesided", "", ""))
+    if rng.random() < 0.4:
+        length = builder.ints([rng.between(1, x.shape[axis] + 2)], "int64", ())
+    kind = rng.choice(("inverse", "onesided", "", ""))
     if kind == "inverse" and x.shape[-1] == 2:
         attrs["inverse"] = 1
     if kind == "onesided" and x.shape[-1] == 1:
         attrs["onesided"] = 1
-    if sketch.opset < 20:
+    if builder.opset < 20:
         attrs["axis"] = axis
         return ([x] if length is None else [x, length]), attrs
-    return [x, length, sketch.ints([axis - x.rank if draw.random() < 0.3 else axis], "int64", ())], attrs
+    return [x, length, builder.ints([axis - x.rank if rng.random() < 0.3 else axis], "int64", ())], attrs
 
 
 def _fourier_axis(ins: Ins, attrs: Mapping[str, Any]) -> int:
@@ -53,15 +53,15 @@ def _fourier_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return -size, size
 
 
-def _short_time(sketch: Sketch, x: Tensor) -> Instance:
-    draw, attrs = sketch.draw, Attributes()
-    length = draw.between(4, 16)
-    signal = sketch.match(x.dtype, (draw.between(1, 2), length, 1))
-    frame, step = draw.between(2, length), draw.between(1, 4)
-    taper = sketch.match(x.dtype, (frame,), Domain(0, 1)) if draw.random() < 0.5 else None
-    attrs["onesided"] = draw.below(2)  # always told: onnx 1.23 infers the default wrongly
-    given = sketch.ints([frame], "int64", ())
-    return [signal, sketch.ints([step], "int64", ()), taper, given], attrs
+def _short_time(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng, attrs = builder.rng, Attributes()
+    length = rng.between(4, 16)
+    signal = builder.match(x.dtype, (rng.between(1, 2), length, 1))
+    frame, step = rng.between(2, length), rng.between(1, 4)
+    taper = builder.match(x.dtype, (frame,), Domain(0, 1)) if rng.random() < 0.5 else None
+    attrs["onesided"] = rng.below(2)  # always told: onnx 1.23 infers the default wrongly
+    given = builder.ints([frame], "int64", ())
+    return [signal, builder.ints([step], "int64", ()), taper, given], attrs
 
 
 def _short_time_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -70,12 +70,12 @@ def _short_time_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (ins[0].shape[0], (ins[0].shape[1] - frame) // step + 1, bins, 2))]
 
 
-def _cast_like(sketch: Sketch, x: Tensor) -> Instance | None:
-    allowed = sketch.takes("CastLike", "T2") & frozenset(CAST_TARGETS)
-    dtype = sketch.liked(allowed)
+def _cast_like(builder: GraphBuilder, x: Tensor) -> Instance | None:
+    allowed = builder.takes("CastLike", "T2") & frozenset(CAST_TARGETS)
+    dtype = builder.liked(allowed)
     if dtype != "bool" and not (LEAST[dtype] <= x.low and x.high <= LARGEST[dtype]):
         return None
-    return [x, sketch.match(dtype, sketch.shape(0, 2))], {}
+    return [x, builder.match(dtype, builder.shape(0, 2))], {}
 
 
 def _cast_like_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -97,19 +97,19 @@ _SAME_WIDTH = {
 }
 
 
-def _bit_cast(sketch: Sketch, x: Tensor) -> Instance:
+def _bit_cast(builder: GraphBuilder, x: Tensor) -> Instance:
     dtype = _SAME_WIDTH[x.dtype]
     if x.low < 0 or x.high > LARGEST[dtype]:  # a sign bit would make another number of it
-        x = sketch.match(x.dtype, x.shape, Domain(0, min(LARGEST[dtype], LARGEST[x.dtype])))
+        x = builder.match(x.dtype, x.shape, Domain(0, min(LARGEST[dtype], LARGEST[x.dtype])))
     return [x], {"to": NUMBER[dtype]}
 
 
-def _shrink(sketch: Sketch, x: Tensor) -> Instance:
-    draw, attrs = sketch.draw, Attributes()
-    if draw.random() < 0.5:
-        attrs["lambd"] = draw.choice((0.0, 0.25, 1.0))
-    if draw.random() < 0.5:
-        attrs["bias"] = draw.choice((0.0, 0.5, 1.0))
+def _shrink(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng, attrs = builder.rng, Attributes()
+    if rng.random() < 0.5:
+        attrs["lambd"] = rng.choice((0.0, 0.25, 1.0))
+    if rng.random() < 0.5:
+        attrs["bias"] = rng.choice((0.0, 0.5, 1.0))
     return [x], attrs
 
 
@@ -123,18 +123,18 @@ def _shrunk(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return min(ends), max(ends)
 
 
-def _swish(sketch: Sketch, x: Tensor) -> Instance:
-    return [x], {"alpha": sketch.draw.choice((0.5, 1.702))} if sketch.draw.random() < 0.5 else {}
+def _swish(builder: GraphBuilder, x: Tensor) -> Instance:
+    return [x], {"alpha": builder.rng.choice((0.5, 1.702))} if builder.rng.random() < 0.5 else {}
 
 
 def _truth(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [("bool", ins[0].shape)]
 
 
-def _is_inf(sketch: Sketch, x: Tensor) -> Instance:
-    draw = sketch.draw
-    kept = draw.choice(("detect_positive", "detect_negative", ""))
-    return [x], {kept: draw.below(2)} if kept else {}
+def _is_inf(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng = builder.rng
+    kept = rng.choice(("detect_positive", "detect_negative", ""))
+    return [x], {kept: rng.below(2)} if kept else {}
 
 
 def _unit(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -183,6 +183,6 @@ OPERATORS = (
         dtypes=FLOATS,
     ),
     Operator("Swish", _swish, bounds=lambda ins, attrs: (-1.0, max(ins[0].high, 0.0)), family="unary", dtypes=FLOATS),
-    Operator("IsNaN", lambda sketch, x: ([x], {}), infer=_truth, bounds=_unit, family="logic", dtypes=FLOATS),
+    Operator("IsNaN", lambda builder, x: ([x], {}), infer=_truth, bounds=_unit, family="logic", dtypes=FLOATS),
     Operator("IsInf", _is_inf, infer=_truth, bounds=_unit, family="logic", dtypes=FLOATS),
 )

@@ -6,49 +6,49 @@ Sources: the ONNX operator pages.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import Sketch
+from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.operators.data_movement import Instance, all_hull, layout, values_of, with_zero
 from opsieve.gen.operators.reductions import axis_of
 from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Tensor, Typed
 from opsieve.gen.spec.dtype_facts import NUMERIC
 from opsieve.gen.spec.schema import form
-from opsieve.gen.spec.symbolic_arith import Size, Truth, ceil_quotient, chosen, larger, smaller
+from opsieve.gen.spec.symbolic_arith import Size, Truth, ceil_quotient, larger, smaller, where
 
 
-def _slice(sketch: Sketch, x: Tensor) -> Instance:
+def _slice(builder: GraphBuilder, x: Tensor) -> Instance:
     """Starts and ends inside, at and beyond the border, from both sides, steps in both directions; never an empty result."""
-    draw = sketch.draw
-    axes = draw.some(range(x.rank), draw.between(1, x.rank))
+    rng = builder.rng
+    axes = rng.some(range(x.rank), rng.between(1, x.rank))
     starts, ends, steps = [], [], []
     for axis in axes:
         side = x.shape[axis]
-        step = draw.choice((1, 1, 1, 2, 3, -1, -2))
-        first, last = draw.below(side), draw.below(side)
+        step = rng.choice((1, 1, 1, 2, 3, -1, -2))
+        first, last = rng.below(side), rng.below(side)
         low, high = min(first, last), max(first, last)
         start, end = (low, high + 1) if step > 0 else (high, low - 1)
         if step < 0 and end < 0:
-            end = -side - 1 - draw.below(2) * 1000  # before the first: counting from the end has no other way to say so
-        elif draw.random() < 0.25:
+            end = -side - 1 - rng.below(2) * 1000  # before the first: counting from the end has no other way to say so
+        elif rng.random() < 0.25:
             end = end - side if 0 < end < side else (2**31 - 1 if step > 0 and high == side - 1 else end)
-        if draw.random() < 0.25:
+        if rng.random() < 0.25:
             start -= side
         starts.append(start)
         ends.append(end)
         steps.append(step)
-    dtype = draw.choice(("int64", "int64", "int32"))
-    given = [axis - x.rank if draw.random() < 0.3 else axis for axis in axes]
-    ins = [x, sketch.ints(starts, dtype), sketch.ints(ends, dtype)]
-    if axes != list(range(len(axes))) or set(steps) != {1} or draw.random() < 0.5 or min(given) < 0:
-        ins.append(sketch.ints(given, dtype))
-    if set(steps) != {1} or (len(ins) == 4 and draw.random() < 0.3):
-        ins.append(sketch.ints(steps, dtype))
+    dtype = rng.choice(("int64", "int64", "int32"))
+    given = [axis - x.rank if rng.random() < 0.3 else axis for axis in axes]
+    ins = [x, builder.ints(starts, dtype), builder.ints(ends, dtype)]
+    if axes != list(range(len(axes))) or set(steps) != {1} or rng.random() < 0.5 or min(given) < 0:
+        ins.append(builder.ints(given, dtype))
+    if set(steps) != {1} or (len(ins) == 4 and rng.random() < 0.3):
+        ins.append(builder.ints(steps, dtype))
     return ins, {}
 
 
 def sliced(side: Size, start: Size, end: Size, step: int) -> Size:
     """How many elements a slice of one axis has (ONNX operator page of Slice)."""
-    start = chosen(start < 0, start + side, start)
-    end = chosen(end < 0, end + side, end)
+    start = where(start < 0, start + side, start)
+    end = where(end < 0, end + side, end)
     if step > 0:
         start, end = smaller(larger(start, 0), side), smaller(larger(end, 0), side)
         return larger(0, ceil_quotient(end - start, step))
@@ -78,31 +78,31 @@ def _slice_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, tuple(sides))]
 
 
-def _pad(sketch: Sketch, x: Tensor) -> Instance:
-    draw, had = sketch.draw, form("Pad", sketch.opset)
+def _pad(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng, had = builder.rng, form("Pad", builder.opset)
     assert had is not None
-    modes = ["constant", "constant", "edge", "reflect"] + (["wrap"] if sketch.opset >= 19 else [])
-    mode = draw.choice(modes)
+    modes = ["constant", "constant", "edge", "reflect"] + (["wrap"] if builder.opset >= 19 else [])
+    mode = rng.choice(modes)
     axes = list(range(x.rank))
-    if len(had.inputs) > 3 and draw.random() < 0.3:
-        axes = draw.some(axes, draw.between(1, x.rank))
+    if len(had.inputs) > 3 and rng.random() < 0.3:
+        axes = rng.some(axes, rng.between(1, x.rank))
     most = [
         min(3, side - 1) if mode == "reflect" else min(3, side) if mode == "wrap" else 3
         for side in (x.shape[axis] for axis in axes)
     ]
-    before, after = ([draw.choice((0, 0, draw.between(0, each))) for each in most] for _ in range(2))
-    if mode == "constant" and draw.random() < 0.2:  # a negative pad removes
-        place = draw.below(len(axes))
+    before, after = ([rng.choice((0, 0, rng.between(0, each))) for each in most] for _ in range(2))
+    if mode == "constant" and rng.random() < 0.2:  # a negative pad removes
+        place = rng.below(len(axes))
         if x.shape[axes[place]] + after[place] > 1:
             before[place] = -1
-    ins: list[Tensor | None] = [x, sketch.ints([*before, *after])]
-    if mode == "constant" and draw.random() < 0.6:
-        ins.append(sketch.ints([draw.choice((0, 1, 1, 2))], x.dtype, ()))
-    if len(axes) < x.rank or (len(had.inputs) > 3 and draw.random() < 0.2):
+    ins: list[Tensor | None] = [x, builder.ints([*before, *after])]
+    if mode == "constant" and rng.random() < 0.6:
+        ins.append(builder.ints([rng.choice((0, 1, 1, 2))], x.dtype, ()))
+    if len(axes) < x.rank or (len(had.inputs) > 3 and rng.random() < 0.2):
         while len(ins) < 3:
             ins.append(None)
-        ins.append(sketch.ints(axes))
-    return ins, {"mode": mode} if mode != "constant" or draw.random() < 0.3 else {}
+        ins.append(builder.ints(axes))
+    return ins, {"mode": mode} if mode != "constant" or rng.random() < 0.3 else {}
 
 
 def _padded(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -136,12 +136,12 @@ def _pads_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return found
 
 
-def _concat(sketch: Sketch, x: Tensor) -> Instance:
-    draw = sketch.draw
-    axis = axis_of(sketch, x)
+def _concat(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng = builder.rng
+    axis = axis_of(builder, x)
     wanted = tuple(-1 if place == axis % x.rank else side for place, side in enumerate(x.shape))
-    others = [sketch.match(x.dtype, wanted) for _ in range(draw.choice((0, 1, 1, 1, 2, 3)))]
-    return draw.shuffled([x, *others]), {"axis": axis}
+    others = [builder.match(x.dtype, wanted) for _ in range(rng.choice((0, 1, 1, 1, 2, 3)))]
+    return rng.shuffled([x, *others]), {"axis": axis}
 
 
 def _joined(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -166,19 +166,19 @@ def _join_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     ]
 
 
-def _split(sketch: Sketch, x: Tensor) -> Instance:
-    draw = sketch.draw
-    axis = axis_of(sketch, x)
+def _split(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng = builder.rng
+    axis = axis_of(builder, x)
     side = x.shape[axis]
-    parts = draw.between(1, min(side, 4))
-    attrs: Attributes = {"axis": axis} if axis or draw.random() < 0.5 else {}
-    if sketch.opset >= 18 and draw.random() < 0.4:
+    parts = rng.between(1, min(side, 4))
+    attrs: Attributes = {"axis": axis} if axis or rng.random() < 0.5 else {}
+    if builder.opset >= 18 and rng.random() < 0.4:
         each = -(-side // parts)
         if each * (parts - 1) < side:  # else the last part would be empty
             return [x], {**attrs, "num_outputs": parts}
-    cuts = draw.some(range(1, side), parts - 1)
+    cuts = rng.some(range(1, side), parts - 1)
     sizes = [b - a for a, b in zip([0, *cuts], [*cuts, side], strict=True)]
-    return [x, sketch.ints(sizes)], attrs
+    return [x, builder.ints(sizes)], attrs
 
 
 def _split_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -209,11 +209,11 @@ def _crop_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [len(axes) == len(sizes), all(-rank <= axis < rank for axis in axes), *(size >= 0 for size in sizes)]
 
 
-def _crop(sketch: Sketch, x: Tensor) -> Instance:
-    draw = sketch.draw
-    axes = draw.some(range(x.rank), draw.between(1, x.rank))
-    sizes = [max(1, x.shape[axis] + draw.between(-2, 2)) for axis in axes]
-    return [x, sketch.ints(sizes)], {"axes": axes}
+def _crop(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng = builder.rng
+    axes = rng.some(range(x.rank), rng.between(1, x.rank))
+    sizes = [max(1, x.shape[axis] + rng.between(-2, 2)) for axis in axes]
+    return [x, builder.ints(sizes)], {"axes": axes}
 
 
 def _cropped(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:

@@ -6,7 +6,7 @@ Sources: the ONNX operator pages of StringConcat, StringSplit, StringNormalizer,
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.gen.build.graph_builder import Sketch
+from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.operators.data_movement import Instance
 from opsieve.gen.spec.declaration import Attributes, Ins, Operator, Tensor, Typed
 from opsieve.gen.spec.symbolic_arith import broadcast, broadcasts
@@ -14,42 +14,42 @@ from opsieve.gen.spec.symbolic_arith import broadcast, broadcasts
 _PATTERNS = (".*", "[a-z]+", "\\w+", "the .*", "", "[A-Z]\\w*", "cat|0")
 
 
-def _join(sketch: Sketch, x: Tensor) -> Instance:
-    return [x, sketch.partner(x)], {}
+def _join(builder: GraphBuilder, x: Tensor) -> Instance:
+    return [x, builder.partner(x)], {}
 
 
-def _split(sketch: Sketch, x: Tensor) -> Instance:
-    draw, attrs = sketch.draw, Attributes()
-    if draw.random() < 0.5:
-        attrs["delimiter"] = draw.choice((" ", "a", "qu"))
-    if draw.random() < 0.5:
-        attrs["maxsplit"] = draw.between(0, 3)
+def _split(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng, attrs = builder.rng, Attributes()
+    if rng.random() < 0.5:
+        attrs["delimiter"] = rng.choice((" ", "a", "qu"))
+    if rng.random() < 0.5:
+        attrs["maxsplit"] = rng.between(0, 3)
     return [x], attrs
 
 
-def _normalise(sketch: Sketch, x: Tensor) -> Instance:
+def _normalise(builder: GraphBuilder, x: Tensor) -> Instance:
     """Without stop words, which would leave a number of words that only a run tells."""
-    draw = sketch.draw
+    rng = builder.rng
     attrs: Attributes = {"locale": "C"}  # the default, en_US, is not on every machine
-    if draw.random() < 0.7:
-        attrs["case_change_action"] = draw.choice(("LOWER", "UPPER", "NONE"))
-    if draw.random() < 0.3:
-        attrs["is_case_sensitive"] = draw.below(2)
+    if rng.random() < 0.7:
+        attrs["case_change_action"] = rng.choice(("LOWER", "UPPER", "NONE"))
+    if rng.random() < 0.3:
+        attrs["is_case_sensitive"] = rng.below(2)
     if x.rank == 2 and x.shape[0] != 1:
-        x = sketch.match("string", (1, x.shape[1]))
+        x = builder.match("string", (1, x.shape[1]))
     return [x], attrs
 
 
-def _vectorize(sketch: Sketch, x: Tensor) -> Instance:
-    draw = sketch.draw
-    pool = list(draw.shuffled(range(6)))
-    pairs = draw.between(0, 1) and 2
+def _vectorize(builder: GraphBuilder, x: Tensor) -> Instance:
+    rng = builder.rng
+    pool = list(rng.shuffled(range(6)))
+    pairs = rng.between(0, 1) and 2
     singles = len(pool) - 2 * pairs
     attrs: Attributes = {
-        "mode": draw.choice(("TF", "IDF", "TFIDF")),
+        "mode": rng.choice(("TF", "IDF", "TFIDF")),
         "min_gram_length": 1,
         "max_gram_length": 2 if pairs else 1,
-        "max_skip_count": draw.between(0, 1) if pairs else 0,
+        "max_skip_count": rng.between(0, 1) if pairs else 0,
         "ngram_counts": [0, singles] if pairs else [0],
         "ngram_indexes": list(range(singles + pairs)),
     }
@@ -57,8 +57,8 @@ def _vectorize(sketch: Sketch, x: Tensor) -> Instance:
         attrs["pool_strings"] = [("a", "b", "cat", "Dog", "x y", "zebra")[number] for number in pool]
     else:
         attrs["pool_int64s"] = pool
-    if draw.random() < 0.5:
-        attrs["weights"] = [float(draw.between(1, 3)) for _ in range(singles + pairs)]
+    if rng.random() < 0.5:
+        attrs["weights"] = [float(rng.between(1, 3)) for _ in range(singles + pairs)]
     return [x], attrs
 
 
@@ -104,7 +104,7 @@ OPERATORS = (
     text("StringNormalizer", _normalise, _same, ranks=(1, 2)),
     text(
         "RegexFullMatch",
-        lambda sketch, x: ([x], {"pattern": sketch.draw.choice(_PATTERNS)}),
+        lambda builder, x: ([x], {"pattern": builder.rng.choice(_PATTERNS)}),
         lambda ins, attrs: [("bool", ins[0].shape)],
         bounds=lambda ins, attrs: (0.0, 1.0),
     ),

@@ -6,7 +6,7 @@ declaration never repeats it.
 
     infer(ins, attrs)     -> [(dtype, shape), ...]   types of the outputs; sizes may be z3 terms; None where one is left out
     requires(ins, attrs)  -> relations               that a valid instance satisfies, beyond what the schema says
-    sample(sketch, x)     -> (ins, attrs) | None     an instance whose first input is `x`, valid by construction
+    sample(builder, x)     -> (ins, attrs) | None     an instance whose first input is `x`, valid by construction
     bounds(ins, attrs)    -> (low, high) | [...]     an interval for the elements of the first output, or of each
     safe                  -> Domain per input        where results are defined and well-conditioned
     cost(ins, attrs, outs)-> multiply-adds

@@ -41,7 +41,7 @@ def larger(a: Size, b: Size) -> Size:
     return z3.If(a > b, a, b)
 
 
-def chosen(condition: Truth, a: Size, b: Size) -> Size:
+def where(condition: Truth, a: Size, b: Size) -> Size:
     """`a` where the condition holds, else `b`."""
     if isinstance(condition, bool):
         return a if condition else b

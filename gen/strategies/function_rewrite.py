@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto, TypeProto, helper
 
 from opsieve.gen.build.graph_builder import Supports
-from opsieve.gen.build.rng import Draw
+from opsieve.gen.build.rng import Rng
 from opsieve.gen.case.case import Case
-from opsieve.gen.generation.random_graph import Wish, recorded
-from opsieve.gen.generation.wrapping import Parts, chosen, composed, parts, put_together, reads
+from opsieve.gen.generation.random_graph import GenRequest, to_record
+from opsieve.gen.generation.wrapping import Parts, assemble, choose_part, composed, parts, reads
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import DTYPES
@@ -38,7 +38,7 @@ _PASSED = frozenset((*PLAIN, "string"))
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RewriteLimits:
     """What may be added: operators of `only` (None: any) that the compilers have by `supports` (None: nobody was asked)."""
 
     only: frozenset[str] | None = None
@@ -68,48 +68,48 @@ class Limits:
         )
 
 
-def function_rewrite(wish: Wish, seed: int) -> Case:
+def function_rewrite(request: GenRequest, seed: int) -> Case:
     """The program of a seed: one of another strategy, rewritten."""
-    draw = Draw(f"{NAME} {seed}")
-    base = strategy(draw.choice(_BASES))(replace(wish, types=True), seed)
-    program = rewritten(base.program, draw, Limits(wish.only, wish.supports))
-    origin = replace(base.origin, generator=NAME, wish=recorded(wish))
+    rng = Rng(f"{NAME} {seed}")
+    base = strategy(rng.choice(_BASES))(replace(request, types=True), seed)
+    program = rewritten(base.program, rng, RewriteLimits(request.only, request.supports))
+    origin = replace(base.origin, generator=NAME, wish=to_record(request))
     return replace(base, program=Program(program.model, f"{NAME}-{seed}"), origin=origin)
 
 
-def rewritten(program: Program, draw: Draw, limits: Limits = Limits()) -> Program:
+def rewritten(program: Program, rng: Rng, limits: RewriteLimits = RewriteLimits()) -> Program:
     """A program that computes the same with local functions; its own names of values must be unique, bodies included.
 
     The program must have no functions.
     """
     taken = parts(program.proto)
-    for _ in range(draw.between(1, 3)):
-        part = chosen(taken, draw, _MOST)
+    for _ in range(rng.between(1, 3)):
+        part = choose_part(taken, rng, _MOST)
         if part is None or not all(map(limits.passed, _taken_in(taken, part))):
             continue
-        call = composed(taken, part, draw.choice(_DOMAINS), draw)
-        if len(part) == 1 and draw.random() < 0.7:
+        call = composed(taken, part, rng.choice(_DOMAINS), rng)
+        if len(part) == 1 and rng.random() < 0.7:
             _share(taken, taken.functions[call.op_type], call)
-        if draw.random() < 0.25:
-            _repeat(taken, call, draw)
-        for rewrite in draw.some(_REWRITES, draw.choice((0, 1, 1, 2))):
-            rewrite(taken, taken.functions[call.op_type], draw, limits)
-    return Program(put_together(taken).SerializeToString(deterministic=True), program.name)
+        if rng.random() < 0.25:
+            _repeat(taken, call, rng)
+        for rewrite in rng.some(_REWRITES, rng.choice((0, 1, 1, 2))):
+            rewrite(taken, taken.functions[call.op_type], rng, limits)
+    return Program(assemble(taken).SerializeToString(deterministic=True), program.name)
 
 
-def _closure(taken: Parts, f: FunctionProto, draw: Draw, limits: Limits) -> None:
+def _closure(taken: Parts, f: FunctionProto, rng: Rng, limits: RewriteLimits) -> None:
     if limits.only is not None and not {_IF, "Constant"} <= limits.only:
         return
     had = form(_IF, taken.versions[""])
     if had is None or not _carried(taken, f.name, had.types["V"]):
         return
-    then, otherwise = (_branch(name, f, draw) for name in ("then_branch", "else_branch"))
-    g = _like(taken, f, draw)
+    then, otherwise = (_branch(name, f, rng) for name in ("then_branch", "else_branch"))
+    g = _like(taken, f, rng)
     condition = helper.make_node("Constant", [], ["always"])
     value = condition.attribute.add()
     value.name, value.type = "value", AttributeProto.TENSOR
     value.t.data_type = TensorProto.BOOL
-    value.t.int32_data.append(draw.below(2))
+    value.t.int32_data.append(rng.below(2))
     switch = helper.make_node(_IF, ["always"], list(g.output), then_branch=then, else_branch=otherwise)
     g.node.extend([condition, switch])
     for domain in sorted({node.domain for node in all_nodes(g.node)}):
@@ -117,12 +117,12 @@ def _closure(taken: Parts, f: FunctionProto, draw: Draw, limits: Limits) -> None
     _redirect(taken, f, g)
 
 
-def _branch(name: str, f: FunctionProto, draw: Draw) -> GraphProto:
+def _branch(name: str, f: FunctionProto, rng: Rng) -> GraphProto:
     """A graph that captures the parameters of f and gives what f gives, by a call or by f's own nodes."""
     graph = GraphProto(name=name)
     outputs = [f"{name}_{output}" for output in f.output]
     attributes = [*f.attribute, *(value.name for value in f.attribute_proto)]
-    if attributes or draw.random() < 0.5 or set(f.output) & set(f.input):
+    if attributes or rng.random() < 0.5 or set(f.output) & set(f.input):
         graph.node.append(_call(f, f.input, outputs))
     else:
         renamed = {made: f"{name}_{made}" for node in f.node for made in node.output if made}
@@ -146,15 +146,15 @@ def _renamed_inside(node: NodeProto, renamed: dict[str, str]) -> None:
                     info.name = renamed.get(info.name, info.name)
 
 
-def _handed(taken: Parts, f: FunctionProto, draw: Draw, limits: Limits) -> None:
-    before = bool(f.input) and draw.random() < 0.5
+def _handed(taken: Parts, f: FunctionProto, rng: Rng, limits: RewriteLimits) -> None:
+    before = bool(f.input) and rng.random() < 0.5
     calls = [place for place, node in enumerate(taken.nodes) if _calls(node, f)]
     copied = limits.copied(taken.versions[""])
     names = {name for place in calls for name in (taken.nodes[place].input if before else taken.nodes[place].output)}
     if not calls or not copied or not all(_in_type(taken, name, copied) for name in names):
         return
     count = len(f.input) if before else len(f.output)
-    g = FunctionProto(domain=draw.choice(_DOMAINS), name=taken.new_name())
+    g = FunctionProto(domain=rng.choice(_DOMAINS), name=taken.new_name())
     g.input.extend(f"in_{place}" for place in range(count))
     g.output.extend(f"out_{place}" for place in range(count))
     for entered, left in zip(g.input, g.output, strict=True):
@@ -174,20 +174,20 @@ def _handed(taken: Parts, f: FunctionProto, draw: Draw, limits: Limits) -> None:
         taken.nodes.insert(place if before else place + 1, extra)
 
 
-def _through(taken: Parts, f: FunctionProto, draw: Draw, limits: Limits) -> None:
-    g = _like(taken, f, draw)
+def _through(taken: Parts, f: FunctionProto, rng: Rng, limits: RewriteLimits) -> None:
+    g = _like(taken, f, rng)
     g.node.append(_call(f, g.input, g.output))
     g.opset_import.add(domain=f.domain, version=1)
     _redirect(taken, f, g)
 
 
-_Rewrite = Callable[[Parts, FunctionProto, Draw, Limits], None]
+_Rewrite = Callable[[Parts, FunctionProto, Rng, RewriteLimits], None]
 _REWRITES: tuple[_Rewrite, ...] = (_closure, _handed, _through)
 
 
-def _like(taken: Parts, f: FunctionProto, draw: Draw) -> FunctionProto:
+def _like(taken: Parts, f: FunctionProto, rng: Rng) -> FunctionProto:
     """A function of the same parameters without nodes."""
-    g = FunctionProto(domain=draw.choice(_DOMAINS), name=taken.new_name())
+    g = FunctionProto(domain=rng.choice(_DOMAINS), name=taken.new_name())
     g.input.extend(f.input)
     g.output.extend(f"{name}_out" for name in f.output)
     g.attribute.extend(f.attribute)
@@ -264,7 +264,7 @@ def _share(taken: Parts, f: FunctionProto, call: NodeProto) -> None:
             node.op_type, node.domain = call.op_type, call.domain
 
 
-def _repeat(taken: Parts, call: NodeProto, draw: Draw) -> None:
+def _repeat(taken: Parts, call: NodeProto, rng: Rng) -> None:
     """Call a function a second time on the same inputs; some of those who read the results read these."""
     place = taken.nodes.index(call)
     again = NodeProto()
@@ -273,7 +273,7 @@ def _repeat(taken: Parts, call: NodeProto, draw: Draw) -> None:
     twins = {name: f"{name}_{call.op_type}" for name in call.output if name}
     again.output[:] = [twins.get(name, "") for name in call.output]
     for node in taken.nodes[place + 1 :]:
-        if draw.random() < 0.5:
+        if rng.random() < 0.5:
             node.input[:] = [twins.get(name, name) for name in node.input]
     taken.nodes.insert(place + 1, again)
     taken.types.update((twin, taken.types[name]) for name, twin in twins.items() if name in taken.types)

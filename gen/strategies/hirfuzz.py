@@ -6,10 +6,10 @@ before it in its batch of 256 seeds.
 
 from dataclasses import replace
 
-from opsieve.gen.build.graph_builder import Sketch
+from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.batches import Batches
-from opsieve.gen.generation.random_graph import Wish, begun, case, plenty
+from opsieve.gen.generation.random_graph import GenRequest, finish, start, weighted_choices
 from opsieve.gen.metrics.coverage import Coverage
 from opsieve.gen.operators.catalogue import choices
 from opsieve.gen.spec.declaration import OUTPUTS
@@ -21,30 +21,30 @@ NAME = "hirfuzz"
 _SEPARATE = ("control", "container")
 
 
-def hirfuzz(wish: Wish, seed: int) -> Case:
+def hirfuzz(request: GenRequest, seed: int) -> Case:
     """The program of a seed, guided by those before it in its batch."""
-    return case(_BATCHES.made(wish, seed), wish, NAME, seed)
+    return finish(_BATCHES.made(request, seed), request, NAME, seed)
 
 
-def _guided(wish: Wish, seed: int, coverage: Coverage) -> Sketch:
-    """Grow a sketch: each time the best of some candidates, by what it adds to the coverage."""
-    sketch = begun(wish, seed, NAME)
-    sketch.choices = choices(sketch.opset, wish.only, wish.dtypes)
-    from_all = plenty(sketch.opset, wish.only, wish.dtypes, not wish.opset)
-    draw, makers = sketch.draw, dict[str, str]()
-    gluing, plain = sketch.style, replace(sketch.style, glue=0.0)
-    while len(sketch.nodes) + sketch.inner < wish.nodes and sketch.elements < wish.budget.elements:
+def _guided(request: GenRequest, seed: int, coverage: Coverage) -> GraphBuilder:
+    """Grow a builder: each time the best of some candidates, by what it adds to the coverage."""
+    builder = start(request, seed, NAME)
+    builder.choices = choices(builder.opset, request.only, request.dtypes)
+    from_all = weighted_choices(builder.opset, request.only, request.dtypes, not request.opset)
+    rng, makers = builder.rng, dict[str, str]()
+    gluing, plain = builder.style, replace(builder.style, glue=0.0)
+    while len(builder.nodes) + builder.inner < request.nodes and builder.elements < request.budget.elements:
         best, most = None, -1
-        sketch.hold()
+        builder.hold()
         for number in range(_CANDIDATES):
-            sketch.style = plain if number else gluing  # glue of what is not taken would be left lying about
-            choice = draw.choice(from_all)
+            builder.style = plain if number else gluing  # glue of what is not taken would be left lying about
+            choice = rng.choice(from_all)
             operator = choice.op
             if best is not None and operator.family in _SEPARATE:
                 continue
-            inner = sketch.inner
-            made = operator.sample(sketch, sketch.first(choice))
-            held, sketch.inner = sketch.inner - inner, inner  # nodes in bodies count once they are taken
+            inner = builder.inner
+            made = operator.sample(builder, builder.first(choice))
+            held, builder.inner = builder.inner - inner, inner  # nodes in bodies count once they are taken
             if made is None:
                 continue
             ins, attrs = made
@@ -56,17 +56,17 @@ def _guided(wish: Wish, seed: int, coverage: Coverage) -> Sketch:
                 best, most = (operator, ins, attrs, types, outs, producers, held), new
                 if producers and new > len(producers):
                     break  # a new shape and new edges: others are hardly better
-        sketch.style, added = gluing, None
+        builder.style, added = gluing, None
         if best is not None:
             operator, ins, attrs, types, outs, producers, held = best
-            added = sketch.add(operator, ins, attrs, types)
-        forgotten = sketch.settle()
+            added = builder.add(operator, ins, attrs, types)
+        forgotten = builder.settle()
         if added is not None:  # else what is forgotten counts: operators that never fit come to an end so
-            sketch.elements -= forgotten
-            sketch.inner += held
+            builder.elements -= forgotten
+            builder.inner += held
             coverage.note(operator.name, outs, producers)
             makers.update((tensor.name, operator.name) for tensor in added)
-    return sketch
+    return builder
 
 
 _BATCHES = Batches(BATCH, Coverage, _guided)

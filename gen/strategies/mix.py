@@ -8,10 +8,10 @@ is guided by its own programs and pays nothing for the others. The case's origin
 
 import functools
 
-from opsieve.gen.build.rng import Draw
+from opsieve.gen.build.rng import Rng
 from opsieve.gen.case.case import Case
-from opsieve.gen.generation.random_graph import Wish
-from opsieve.gen.generation.request import sized
+from opsieve.gen.generation.random_graph import GenRequest
+from opsieve.gen.generation.request import draw_nodes
 from opsieve.gen.strategies.registry import names, strategy
 
 BATCH = 256
@@ -20,12 +20,12 @@ BATCH = 256
 WEIGHTS = {"isra": 330, "hirfuzz": 380, "pattern": 120, "function-rewrite": 76, "mutate": 90, "nnsmith": 4}
 
 
-def mix(wish: Wish, seed: int) -> Case:
+def mix(request: GenRequest, seed: int) -> Case:
     """The program of a seed, by the strategy that has its place."""
     batch, place = divmod(seed, BATCH)
     name, ordinal = _places(batch)[place]
     own = batch * BATCH + ordinal
-    return strategy(name)(sized(wish, own), own)
+    return strategy(name)(draw_nodes(request, own), own)
 
 
 @functools.lru_cache(maxsize=8)
@@ -42,7 +42,7 @@ def _places(batch: int) -> tuple[tuple[str, int], ...]:
         order += [name] * (end - len(order))
     counts = dict.fromkeys(there, -1)
     found = []
-    for name in Draw(f"mix {batch}").shuffled(order):
+    for name in Rng(f"mix {batch}").shuffled(order):
         counts[name] += 1
         found.append((name, counts[name]))
     return tuple(found)

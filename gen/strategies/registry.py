@@ -1,7 +1,7 @@
-"""Strategies by name: each a small policy over the same core (gen/generation/random_graph.py), a function of a wish and a seed.
+"""Strategies by name: each a small policy over the same core (gen/generation/random_graph.py), a function of a request and a seed.
 
 Found by entry point (`opsieve.strategies`), so that a user's own is one function and one line; docs/how-to/write-a-strategy.md walks
-through one. Equal wishes and seeds give equal bytes.
+through one. Equal requests and seeds give equal bytes.
 """
 
 import functools
@@ -10,36 +10,36 @@ from dataclasses import replace
 from importlib.metadata import entry_points
 
 from opsieve.gen.case.case import Case
-from opsieve.gen.generation.random_graph import Wish, begun, case, grown, recorded
-from opsieve.gen.generation.request import sized
+from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start, to_record
+from opsieve.gen.generation.request import draw_nodes
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.strategies.baselines import strategies as baselines
 from opsieve.gen.values.values import with_special
 
 GROUP = "opsieve.strategies"
-Strategy = Callable[[Wish, int], Case]
+Strategy = Callable[[GenRequest, int], Case]
 
 
-def isra(wish: Wish, seed: int) -> Case:
+def isra(request: GenRequest, seed: int) -> Case:
     """Operators uniformly, existing tensors at the picking rate, never a step back (Isra, section III)."""
-    sketch = begun(wish, seed, "isra")
-    grown(sketch, wish)
-    return case(sketch, wish, "isra", seed)
+    builder = start(request, seed, "isra")
+    fill(builder, request)
+    return finish(builder, request, "isra", seed)
 
 
-def declarative(wish: Wish, seed: int) -> Case:
+def declarative(request: GenRequest, seed: int) -> Case:
     """A whole graph at random, kept when it happens to be valid (gen/strategies/baselines/strategies.py)."""
-    return _baseline("declarative", wish, seed)
+    return _baseline("declarative", request, seed)
 
 
-def randoop(wish: Wish, seed: int) -> Case:
+def randoop(request: GenRequest, seed: int) -> Case:
     """One random operation after another, each kept when it is valid (gen/strategies/baselines/strategies.py)."""
-    return _baseline("randoop", wish, seed)
+    return _baseline("randoop", request, seed)
 
 
-def pad_slice(wish: Wish, seed: int) -> Case:
+def pad_slice(request: GenRequest, seed: int) -> Case:
     """Operands forced to fit by Reshape, Slice and Pad (gen/strategies/baselines/strategies.py)."""
-    return _baseline("pad-slice", wish, seed)
+    return _baseline("pad-slice", request, seed)
 
 
 @functools.cache
@@ -58,20 +58,24 @@ def strategy(name: str) -> Strategy:
     raise BadInput(f"there is no strategy {shown(name)}; there are {', '.join(names())}")
 
 
-def generate(name: str, seed: int, wish: Wish | None = None) -> Case:
+def generate(name: str, seed: int, request: GenRequest | None = None) -> Case:
     """The program of a seed by a strategy, with values for its inputs (those that a search is to find excepted).
 
     BadInput when there is no such strategy.
     """
-    wish = wish or Wish()
-    made = strategy(name)(sized(wish, seed), seed)
-    return with_special(made, wish.values, made.origin.seed or 0)
+    request = request or GenRequest()
+    made = strategy(name)(draw_nodes(request, seed), seed)
+    return with_special(made, request.values, made.origin.seed or 0)
 
 
-def _baseline(name: str, wish: Wish, seed: int) -> Case:
-    if wish.only is not None or wish.opset not in (0, baselines.OPSET) or "float32" not in (wish.dtypes or {"float32"}):
+def _baseline(name: str, request: GenRequest, seed: int) -> Case:
+    if (
+        request.only is not None
+        or request.opset not in (0, baselines.OPSET)
+        or "float32" not in (request.dtypes or {"float32"})
+    ):
         raise BadInput(
             f"the baseline {name} knows its own operators in float32 at opset {baselines.OPSET}, and no others"
         )
-    made = baselines.BASELINES[name](seed, wish.nodes)
-    return replace(made, origin=replace(made.origin, wish=recorded(wish)))
+    made = baselines.BASELINES[name](seed, request.nodes)
+    return replace(made, origin=replace(made.origin, wish=to_record(request)))

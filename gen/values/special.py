@@ -13,8 +13,8 @@ import ml_dtypes
 import numpy as np
 import onnx
 
-from opsieve.gen.analysis.typed_graph import Outline, Step, outline
-from opsieve.gen.data.input_flow import Trace
+from opsieve.gen.analysis.typed_graph import TypedGraph, TypedNode, read_graph
+from opsieve.gen.data.input_flow import InputFlow
 from opsieve.gen.data.inputs import Stream, seeded_inputs
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.structure import all_nodes
@@ -41,7 +41,7 @@ def special_inputs(
     check_kinds(kinds)
     values = seeded_inputs(model, seed) if inputs is None else dict(inputs)
     shapes = {name: value.shape if isinstance(value, np.ndarray) else None for name, value in values.items()}
-    domains = Trace(model, shapes, _sizes(model, values)).domains
+    domains = InputFlow(model, shapes, _sizes(model, values)).domains
     kept = steering(model)
     return {
         name: value
@@ -60,7 +60,7 @@ def steering(model: onnx.ModelProto) -> frozenset[str]:
         (item.domain, item.name) for item in model.functions if any(asks(node.op_type) for node in all_nodes(item.node))
     }
     called = {node.name for node in model.graph.node if (node.domain, node.op_type) in functions}
-    graph = outline(model)
+    graph = read_graph(model)
     reach = {id(tensor): frozenset((tensor.name,)) for tensor in graph.inputs}
     found: set[str] = set()
     for step in graph.nodes:
@@ -78,7 +78,7 @@ def steering(model: onnx.ModelProto) -> frozenset[str]:
     return frozenset(found)
 
 
-def _steers(body: Outline) -> bool:
+def _steers(body: TypedGraph) -> bool:
     """Whether a body has an operand that steers, its constants aside."""
     return any(
         any(_steers(inner) for inner in step.bodies.values())
@@ -90,7 +90,7 @@ def _steers(body: Outline) -> bool:
     )
 
 
-def _asked(step: Step, position: int, tensor: Tensor) -> bool:
+def _asked(step: TypedNode, position: int, tensor: Tensor) -> bool:
     """Whether an operand is an integer, as far as is known, of which something is asked."""
     if tensor.dtype and ("int" not in tensor.dtype or "float" in tensor.dtype):
         return False

@@ -1,4 +1,4 @@
-"""How the values of a program's inputs are chosen, as one word of a wish: `ranged`, `search`, `special`, or `special:zeros,nan`.
+"""How the values of a program's inputs are chosen, as one word of a request: `ranged`, `search`, `special`, or `special:zeros,nan`.
 
 `ranged` is how the generator grows programs: every value has an interval, and operators stand only where it lies in their domain. With
 `search` it grows them without, and values are looked for afterwards, in workers (backends/probing/value_search.py). With `special`

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from opsieve.gen.analysis.validity import KNOWN, review
+from opsieve.gen.analysis.validity import KNOWN, check_model
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import DTYPES, NUMBERS, Value, dtype_name
 from opsieve.gen.spec.declaration import Typed
@@ -103,8 +103,8 @@ def settle(subject: Subject, model: onnx.ModelProto, inputs: dict[str, Value] | 
     static = copied(model)
     _make_static(static.graph, inputs)
     _forget_types(static.graph)
-    ruled = review(static, {})  # before inference, which takes longer
-    if ruled.fault and not review(subject.model, subject.inputs).fault:
+    ruled = check_model(static, {})  # before inference, which takes longer
+    if ruled.fault and not check_model(subject.model, subject.inputs).fault:
         return None
     inferred = _inferred(static, strict=True)
     if inferred is None:
@@ -130,7 +130,7 @@ def settle(subject: Subject, model: onnx.ModelProto, inputs: dict[str, Value] | 
 def _faulty(subject: Subject, model: onnx.ModelProto, told: Mapping[str, onnx.TypeProto]) -> bool:
     """Whether a node of a changed model is invalid by its declaration, where the subject itself is sound in these respects."""
     typed = {name: found for name, type_ in told.items() if (found := _typed(type_)) is not None}
-    return bool(review(model, {}, typed).fault) and not review(subject.model, subject.inputs).fault
+    return bool(check_model(model, {}, typed).fault) and not check_model(subject.model, subject.inputs).fault
 
 
 def _typed(type_: onnx.TypeProto) -> Typed | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import onnx
 
-from opsieve.gen.analysis.shrink_numbers import Numbers, Part, Place, System
+from opsieve.gen.analysis.shrink_numbers import NumberPlace, Numbers, Part, System
 from opsieve.gen.analysis.validity import leaves, qualified_name, read_attributes
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.onnx_edit.graphs import (
@@ -77,14 +77,14 @@ def system_of(subject: Subject) -> System:
     return System(parts, typings, opsets.get("", opsets.get("ai.onnx", 0)))
 
 
-def _targets(place: Place, number: int) -> list[int]:
+def _targets(place: NumberPlace, number: int) -> list[int]:
     if number < 0:
         return []
     least = [1] if place.kind == "size" else [0, 1]
     return [target for target in dict.fromkeys((*least, 2, number // 2)) if target < number][:3]
 
 
-def _edit(system: System, place: Place, found: Numbers) -> Edit:
+def _edit(system: System, place: NumberPlace, found: Numbers) -> Edit:
     was = {each: system.numbers[each] for each in found}
     what = {"size": f"axis {place.index} of", "value": f"element {place.index} of", "attribute": f"{place.name} of"}
     label = f"set {what[place.kind]} {place.owner[:40]!r} to {found[place]}"
@@ -130,7 +130,7 @@ def _set(model: onnx.ModelProto, inputs: dict[str, Value], was: Numbers, found: 
     return True
 
 
-def _changed(array: Array, owner: str, was: Mapping[Place, int], found: Numbers) -> Array | None:
+def _changed(array: Array, owner: str, was: Mapping[NumberPlace, int], found: Numbers) -> Array | None:
     array = array.copy()
     flat = array.reshape(-1)
     ends = list(array.shape)

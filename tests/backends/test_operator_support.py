@@ -19,8 +19,8 @@ from opsieve.backends.probing.operator_support import (
 from opsieve.backends.registry import resolve
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.build.graph_builder import Body, Node
-from opsieve.gen.generation.random_graph import Wish
+from opsieve.gen.build.graph_builder import BodyGraph, Node
+from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.operators.catalogue import operators
 from opsieve.gen.spec.declaration import Tensor
@@ -37,8 +37,10 @@ def test_what_is_refused_is_told_and_not_generated(workers: Workers, tmp_path: P
     assert all(line.startswith("Erf-") and "Erf" in line for line in explained(support))
     met: Counter[str] = Counter()
     for seed in range(30):
-        wish = Wish(nodes=8, only=frozenset(ONLY), dtypes=frozenset({"float32", "int64"}), supports=both([support]))
-        met.update(node.op_type for node in all_nodes(generate("isra", seed, wish).program.proto.graph.node))
+        request = GenRequest(
+            nodes=8, only=frozenset(ONLY), dtypes=frozenset({"float32", "int64"}), supports=both([support])
+        )
+        met.update(node.op_type for node in all_nodes(generate("isra", seed, request).program.proto.graph.node))
     assert met["Relu"] > 20
     assert met["Concat"] > 20
     assert not met["Erf"]
@@ -118,7 +120,7 @@ def test_a_signature_holds_what_chooses_a_kernel() -> None:
     assert signature(there["Cast"], [x], {"to": 10}, 13) == "Cast 13 float32 to=10"
     assert signature(there["Concat"], [x, x, x], {"axis": 0}, 13) == "Concat 13 float32"
     assert signature(there["Slice"], [x, n, n, None, n], {}, 13) == "Slice 13 float32,int64,int64,int64"
-    body = Body((), [Node("Identity", "", [x], [x], {}, "n")], [x])
+    body = BodyGraph((), [Node("Identity", "", [x], [x], {}, "n")], [x])
     assert signature(there["SequenceMap"], [x], {"body": body}, 18) == "SequenceMap 17 float32 body=Identity"
     attrs = {"auto_pad": "SAME_UPPER", "dilations": [1, 2]}
     assert signature(there["Conv"], [x, x], attrs, 18) == "Conv 11 float32,float32 auto_pad=SAME_UPPER dilated"
@@ -129,11 +131,11 @@ def test_onnxruntime_runs_what_its_table_allows(workers: Workers, tmp_path: Path
     only = frozenset({"OneHot", "EyeLike", "Where", "BatchNormalization", "RNN", "Resize", "Mod", "Sin"})
     supports = probed(workers, [ort], sorted(only), None, tmp_path)
     assert any(told.startswith("OneHot") for told in supports[0].reasons)
-    wish = Wish(nodes=6, only=only, supports=both(supports))
-    tests = [Test(case.program, case.inputs) for case in (generate("isra", seed, wish) for seed in range(150))]
+    request = GenRequest(nodes=6, only=only, supports=both(supports))
+    tests = [Test(case.program, case.inputs) for case in (generate("isra", seed, request) for seed in range(150))]
     outcomes = Counter(answer.outcome for answer in workers.observe_many(ort, tests))
     assert outcomes["unsupported"] <= 1
-    without = [generate("isra", seed, Wish(nodes=6, only=only)) for seed in range(60)]
+    without = [generate("isra", seed, GenRequest(nodes=6, only=only)) for seed in range(60)]
     refused = [
         answer.outcome
         for answer in workers.observe_many(ort, [Test(case.program, case.inputs) for case in without])
@@ -144,7 +146,7 @@ def test_onnxruntime_runs_what_its_table_allows(workers: Workers, tmp_path: Path
 
 def test_sequences_beside_bfloat16_are_read(workers: Workers) -> None:
     for seed in range(200):
-        case = generate("isra", seed, Wish(nodes=12, only=frozenset({"SequenceConstruct", "Identity"})))
+        case = generate("isra", seed, GenRequest(nodes=12, only=frozenset({"SequenceConstruct", "Identity"})))
         kinds = {output.type.WhichOneof("value") for output in case.program.proto.graph.output}
         if "sequence_type" in kinds and any(str(value.dtype) == "bfloat16" for value in case.inputs.values()):
             plain = [o for o in case.program.proto.graph.output if o.type.WhichOneof("value") == "sequence_type"]

@@ -5,8 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from opsieve.gen.generation.batches import Batches
-from opsieve.gen.generation.random_graph import Wish
-from opsieve.gen.generation.request import sized
+from opsieve.gen.generation.random_graph import GenRequest
+from opsieve.gen.generation.request import draw_nodes
 from opsieve.gen.model.bad_input import BadInput
 
 SIZE = 8
@@ -14,46 +14,46 @@ FAULTY = 21  # a seed of which no program can be made
 Made = tuple[int, int, tuple[int, ...]]
 
 
-def noted(wish: Wish, seed: int, memory: list[int]) -> Made:
+def noted(request: GenRequest, seed: int, memory: list[int]) -> Made:
     """What a program depends on: its nodes, its seed, the seeds before it."""
     before = tuple(memory)
     memory.append(seed)
     if seed == FAULTY:
         raise BadInput("no such program")
-    return wish.nodes, seed, before
+    return request.nodes, seed, before
 
 
-def expected(wish: Wish, seed: int) -> Made:
-    return sized(wish, seed).nodes, seed, tuple(range(seed - seed % SIZE, seed))
+def expected(request: GenRequest, seed: int) -> Made:
+    return draw_nodes(request, seed).nodes, seed, tuple(range(seed - seed % SIZE, seed))
 
 
-WISHES = st.sampled_from((Wish(nodes=3), Wish(nodes=4), Wish(nodes=2, between=(2, 9))))
+WISHES = st.sampled_from((GenRequest(nodes=3), GenRequest(nodes=4), GenRequest(nodes=2, between=(2, 9))))
 
 
 @example(
-    [(Wish(nodes=3), 19), (Wish(nodes=3), FAULTY), (Wish(nodes=3), 20)]
+    [(GenRequest(nodes=3), 19), (GenRequest(nodes=3), FAULTY), (GenRequest(nodes=3), 20)]
 )  # a memory that an exception left half done
 @given(st.lists(st.tuples(WISHES, st.integers(0, 40)), max_size=12))
-def test_what_is_made_depends_on_the_batch_alone(asked: list[tuple[Wish, int]]) -> None:
+def test_what_is_made_depends_on_the_batch_alone(asked: list[tuple[GenRequest, int]]) -> None:
     batches = Batches(SIZE, list[int], noted)
-    for wish, seed in asked:
+    for request, seed in asked:
         if FAULTY <= seed < FAULTY - FAULTY % SIZE + SIZE:
             with pytest.raises(BadInput):
-                batches.made(wish, seed)
+                batches.made(request, seed)
         else:
-            assert batches.made(wish, seed) == expected(wish, seed)
+            assert batches.made(request, seed) == expected(request, seed)
 
 
 def test_seeds_in_order_are_made_once_each() -> None:
     made = []
 
-    def counted(wish: Wish, seed: int, memory: list[int]) -> int:
+    def counted(request: GenRequest, seed: int, memory: list[int]) -> int:
         made.append(seed)
         return seed
 
     batches = Batches(SIZE, list[int], counted)
     for seed in range(3 * SIZE):
-        batches.made(Wish(between=(1, 5)), seed)
+        batches.made(GenRequest(between=(1, 5)), seed)
     assert made == list(range(3 * SIZE))
-    batches.made(Wish(between=(1, 5)), 3)
+    batches.made(GenRequest(between=(1, 5)), 3)
     assert made[3 * SIZE :] == [0, 1, 2, 3]

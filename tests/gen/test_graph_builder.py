@@ -7,9 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from opsieve.gen.build.graph_builder import Budget, Sketch, Style, leaf_range
-from opsieve.gen.build.rng import Draw, _bins
-from opsieve.gen.generation.random_graph import Wish, begun, case, grown
+from opsieve.gen.build.graph_builder import Budget, GraphBuilder, Style, leaf_range
+from opsieve.gen.build.rng import Rng, _bins
+from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, USUAL
 
@@ -17,8 +17,8 @@ NUMBERS = st.sampled_from(sorted(USUAL.keys() - {"string"}))
 ENDS = st.floats(-1e6, 1e6) | st.sampled_from((-float("inf"), 0.0, 1.0, float("inf")))
 
 
-def empty() -> Sketch:
-    return Sketch(Draw(0), 20, Style(pick=1.0), Budget())
+def empty() -> GraphBuilder:
+    return GraphBuilder(Rng(0), 20, Style(pick=1.0), Budget())
 
 
 @given(NUMBERS, ENDS, ENDS)
@@ -45,18 +45,18 @@ def test_leaves_that_must_not_be_zero_are_positive(dtype: str) -> None:
 
 
 def test_leaves_of_instances_that_are_not_taken_are_not_come_upon() -> None:
-    sketch = empty()
-    before = sketch.leaf("float32", (2, 3))
-    sketch.hold()
-    taken, dropped = sketch.leaf("float32", (2, 3)), sketch.leaf("float32", (2, 3))
-    assert {sketch.match("float32", (2, 3)) for _ in range(30)} == {before}
-    sketch.emit("Relu", "", [taken], {}, [("float32", (4,))], (0.0, 2.0))
-    assert sketch.settle() == 6
-    found = {sketch.match("float32", (2, 3)) for _ in range(99)}
+    builder = empty()
+    before = builder.leaf("float32", (2, 3))
+    builder.hold()
+    taken, dropped = builder.leaf("float32", (2, 3)), builder.leaf("float32", (2, 3))
+    assert {builder.match("float32", (2, 3)) for _ in range(30)} == {before}
+    builder.emit("Relu", "", [taken], {}, [("float32", (4,))], (0.0, 2.0))
+    assert builder.settle() == 6
+    found = {builder.match("float32", (2, 3)) for _ in range(99)}
     assert found == {before, taken}
-    assert dropped not in {sketch.pick(frozenset(("float32",)), 0, 5) for _ in range(99)}
-    later = sketch.leaf("float32", (5,))
-    assert sketch.match("float32", (5,)) is later
+    assert dropped not in {builder.pick(frozenset(("float32",)), 0, 5) for _ in range(99)}
+    later = builder.leaf("float32", (5,))
+    assert builder.match("float32", (5,)) is later
 
 
 @given(st.integers(0, 40), st.integers(0, 3000), st.integers(1, 9))
@@ -71,17 +71,17 @@ def test_bins_share_a_range_without_gaps_each_twice_as_wide(low: int, width: int
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 9), st.integers(0, 2**32))
 def test_binned_numbers_lie_between_their_ends(low: int, high: int, count: int, seed: int) -> None:
-    assert low <= Draw(seed, count).binned(low, high) <= max(low, high)
+    assert low <= Rng(seed, count).binned(low, high) <= max(low, high)
 
 
 def test_a_finished_program_is_freed_at_once_without_the_cycle_collector() -> None:
     gc.disable()
     try:
-        sketch = begun(Wish(), 0, "isra")
-        grown(sketch, Wish(nodes=30))
-        case(sketch, Wish(), "isra", 0)
-        there = weakref.ref(sketch)
-        del sketch
+        builder = start(GenRequest(), 0, "isra")
+        fill(builder, GenRequest(nodes=30))
+        finish(builder, GenRequest(), "isra", 0)
+        there = weakref.ref(builder)
+        del builder
         assert there() is None
     finally:
         gc.enable()

@@ -1,4 +1,4 @@
-"""Intervals hold what runs give; breaches tell where numbers may be undefined; repairs make every declared domain hold."""
+"""Intervals hold what runs give; violations tell where numbers may be undefined; repairs make every declared domain hold."""
 
 import math
 
@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.analysis.input_ranges import Guesses, refilled, repaired, with_weights
-from opsieve.gen.analysis.intervals import RELATION, RESULT, Interval, breaches, first_breach, unknown
-from opsieve.gen.analysis.typed_graph import movable, outline
-from opsieve.gen.build.writing import written
-from opsieve.gen.generation.random_graph import Wish, begun, case, grown
+from opsieve.gen.analysis.input_ranges import Guesses, refilled, repair, with_weights
+from opsieve.gen.analysis.intervals import RELATION, RESULT, Interval, domain_violations, first_violation, unknown
+from opsieve.gen.analysis.typed_graph import movable, read_graph
+from opsieve.gen.build.writing import serialize
+from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
 from opsieve.gen.model.program import Program
 
 ORT = Target.parse("onnxruntime:disable_all")
@@ -31,10 +31,10 @@ def parsed(text, opset=21):
 
 
 def pushed(model, **ranges):
-    graph = outline(model)
+    graph = read_graph(model)
     for name, (low, high) in ranges.items():
         graph.leaves[name].low, graph.leaves[name].high = low, high
-    return graph, breaches(graph)
+    return graph, domain_violations(graph)
 
 
 def interval(graph, name):
@@ -44,11 +44,11 @@ def interval(graph, name):
 
 def generated(seed, ranged, nodes=10, dtypes=None):
     """A program, every inner tensor an output, and its inputs."""
-    wish = Wish(nodes=nodes, types=True, dtypes=dtypes)
-    sketch = begun(wish, seed, "intervals", ranged=ranged)
-    grown(sketch, wish)
-    outs = [tensor for node in sketch.nodes for tensor in node.outs if tensor.name]
-    model, inputs = written(sketch, outs, "intervals", True)
+    request = GenRequest(nodes=nodes, types=True, dtypes=dtypes)
+    builder = start(request, seed, "intervals", ranged=ranged)
+    fill(builder, request)
+    outs = [tensor for node in builder.nodes for tensor in node.outs if tensor.name]
+    model, inputs = serialize(builder, outs, "intervals", True)
     return onnx.load_model_from_string(model), inputs
 
 
@@ -151,8 +151,8 @@ def test_interval_arithmetic_holds_every_pair(a, wide, b, wider, p, q):
 def test_intervals_hold_what_a_run_gives(workers, seed, ranged):
     """Up to rounding, and as far as the run comes without leaving a domain."""
     model, inputs = generated(seed, ranged, dtypes=None if ranged else frozenset(("float32",)))
-    graph = outline(model, inputs)
-    met = breaches(graph)
+    graph = read_graph(model, inputs)
+    met = domain_violations(graph)
     answer = workers.observe(ORT, Program(model.SerializeToString()), inputs)
     if answer.outputs is None:  # onnxruntime has no kernel
         return
@@ -169,10 +169,10 @@ def test_intervals_hold_what_a_run_gives(workers, seed, ranged):
 def test_a_repair_moves_the_leaves_that_matter():
     model = parsed("g (float[3] x, float[3] y) => (float[3] d, float[3] e) { a = Sub(x, y) d = Log(a) e = Relu(y) }")
     inputs = {"x": np.float32([-1, 0, 1]), "y": np.float32([-1, 0, 1])}
-    graph = outline(model, inputs)
-    found = repaired(graph, 0)
+    graph = read_graph(model, inputs)
+    found = repair(graph, 0)
     assert found.left == ()
-    assert breaches(graph) == []
+    assert domain_violations(graph) == []
     values, _ = refilled(model, inputs, found.ranges, 0)
     assert (values["x"] - values["y"] >= 0.1).all()
     assert len(found.ranges) == 1
@@ -181,9 +181,9 @@ def test_a_repair_moves_the_leaves_that_matter():
 def test_weights_move_only_when_they_may():
     model = parsed("g (float[2] x) => (float[2] z) <float[2] w = {-3, -2}> { y = Abs(x) a = Mul(w, w) z = Acosh(w) }")
     inputs = {"x": np.float32([1, 2])}
-    assert [item.operator for item in repaired(outline(model, inputs), 0).left] == ["Acosh"]
-    graph = outline(model, inputs)
-    found = repaired(graph, 0, weights=True)
+    assert [item.operator for item in repair(read_graph(model, inputs), 0).left] == ["Acosh"]
+    graph = read_graph(model, inputs)
+    found = repair(graph, 0, weights=True)
     assert found.left == ()
     _, weights = refilled(model, inputs, found.ranges, 0)
     assert weights["w"].min() >= 1
@@ -195,8 +195,8 @@ def test_weights_move_only_when_they_may():
 def test_what_cannot_be_is_left_and_told():
     model = parsed("g (float[2] x) => (float[2] z) { y = Sigmoid(x) z = Acosh(y) }")
     inputs = {"x": np.float32([1, 2])}
-    graph = outline(model, inputs)
-    found = repaired(graph, 0)
+    graph = read_graph(model, inputs)
+    found = repair(graph, 0)
     assert [(item.operator, item.tensor) for item in found.left] == [("Acosh", "y")]
     assert found.ranges == {}
     guessing = Guesses(graph, 0)
@@ -210,9 +210,9 @@ def test_shapes_and_indices_are_not_moved():
             y = Gather(x, i) r = Reshape(y, s) d = Dropout(r, k) z = Log(d) }"""
     )
     inputs = {"x": np.float32([-1, 2, 3, 4]), "i": np.int64([0, 3])}
-    graph = outline(model, inputs)
+    graph = read_graph(model, inputs)
     assert [leaf.name for leaf in movable(graph, weights=True)] == ["x", "i"]
-    values, _ = refilled(model, inputs, repaired(graph, 0, True).ranges, 0)
+    values, _ = refilled(model, inputs, repair(graph, 0, True).ranges, 0)
     assert set(values["i"].tolist()) <= {0, 1, 2, 3}
 
 
@@ -221,23 +221,23 @@ def test_shapes_and_indices_are_not_moved():
 def test_after_a_repair_domains_hold(seed):
     """Those of every node but the ones that it tells of; and the repair depends on its seed only."""
     model, inputs = generated(seed, False, 8, frozenset(("float32",)))
-    graph = outline(model, inputs)
-    found = repaired(graph, seed, weights=True)
-    assert first_breach(graph, {item.place for item in found.left}) is None
-    again = repaired(outline(model, inputs), seed, weights=True)
+    graph = read_graph(model, inputs)
+    found = repair(graph, seed, weights=True)
+    assert first_violation(graph, {item.place for item in found.left}) is None
+    again = repair(read_graph(model, inputs), seed, weights=True)
     assert again.ranges == found.ranges
     values, weights = refilled(model, inputs, found.ranges, seed)
-    graph = outline(with_weights(model, weights), values)
-    assert {item.place for item in breaches(graph)} <= {item.place for item in found.left}
+    graph = read_graph(with_weights(model, weights), values)
+    assert {item.place for item in domain_violations(graph)} <= {item.place for item in found.left}
 
 
 def test_a_case_of_the_generator_has_no_breach():
     for seed in range(30):
-        wish = Wish(nodes=12, types=True)
-        sketch = begun(wish, seed, "isra")
-        grown(sketch, wish)
-        made = case(sketch, wish, "isra", seed)
-        assert breaches(outline(made.program.proto, made.inputs)) == []
+        request = GenRequest(nodes=12, types=True)
+        builder = start(request, seed, "isra")
+        fill(builder, request)
+        made = finish(builder, request, "isra", seed)
+        assert domain_violations(read_graph(made.program.proto, made.inputs)) == []
 
 
 @pytest.mark.parametrize(
@@ -256,8 +256,8 @@ def test_what_rules_were_not_written_for_is_put_up_with(graph):
     model = parsed(graph)
     shape = [dim.dim_value for dim in model.graph.input[-1].type.tensor_type.shape.dim]
     values = {"x": np.full(shape, -1, np.float32)}
-    found = repaired(outline(model, values), 0, True)
-    assert {breach.operator for breach in found.left} <= {"Log"}
+    found = repair(read_graph(model, values), 0, True)
+    assert {violation.operator for violation in found.left} <= {"Log"}
 
 
 def test_the_bounds_of_a_huge_determinant_are_open_and_told_at_once():

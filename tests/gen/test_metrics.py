@@ -12,7 +12,7 @@ from onnx import defs, helper
 
 from opsieve.backends.workers.inference import typed
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.generation.random_graph import Wish
+from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.metrics.corpus import FAMILIES, ISRA_CORPUS, family, standard_corpus
 from opsieve.gen.metrics.coverage import Coverage
 from opsieve.gen.metrics.graph import lacks_types, operations
@@ -254,7 +254,7 @@ FLAT = frozenset(n for n, o in operators().items() if not o.domain and o.family 
 
 def drawn(chosen: list[tuple[str, int]]) -> list[onnx.ModelProto]:
     return [
-        generate(name, seed, Wish(nodes=8, only=FLAT if name == "isra" else None)).program.proto
+        generate(name, seed, GenRequest(nodes=8, only=FLAT if name == "isra" else None)).program.proto
         for name, seed in chosen
     ]
 

@@ -7,8 +7,8 @@ import onnx.defs
 import pytest
 from operator_soak import forms, instances, problem, soaked
 
-from opsieve.gen.build.graph_builder import Sketch
-from opsieve.gen.generation.random_graph import Wish, case
+from opsieve.gen.build.graph_builder import GraphBuilder
+from opsieve.gen.generation.random_graph import GenRequest, finish
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.operators.catalogue import first_dtypes, operators, qualified
 from opsieve.gen.spec.declaration import OUTPUTS, Attributes, Operator, Tensor
@@ -74,10 +74,10 @@ def test_a_wrong_declaration_is_found_out() -> None:
 def test_what_is_sampled_satisfies_what_is_required(operator: Operator) -> None:
     for opset in forms(operator):
         for dtype in sorted(first_dtypes(operator, opset))[:2]:
-            for _, sketch in instances(operator, dtype, opset, 3):
-                assert sketch is not None, (operator.name, dtype, opset)
-                node = sketch.nodes[-1]
-                assert all(operator.requires(node.ins, node.attrs)), sketch.nodes[-1].ins  # type: ignore[arg-type]
+            for _, builder in instances(operator, dtype, opset, 3):
+                assert builder is not None, (operator.name, dtype, opset)
+                node = builder.nodes[-1]
+                assert all(operator.requires(node.ins, node.attrs)), builder.nodes[-1].ins  # type: ignore[arg-type]
                 assert OUTPUTS not in node.attrs
 
 
@@ -88,11 +88,11 @@ def test_twenty_instances_of_every_dtype_and_form(operator: Operator) -> None:
 
 
 def test_a_program_gives_something_though_what_read_its_last_value_was_not_taken() -> None:
-    sketch = next(found for _, found in instances(operators()["Relu"], "float32", 21, 9) if found is not None)
-    for node in sketch.nodes:
+    builder = next(found for _, found in instances(operators()["Relu"], "float32", 21, 9) if found is not None)
+    for node in builder.nodes:
         for tensor in node.outs:
             tensor.reads += 1
-    assert len(case(sketch, Wish(), "single", 1).program.proto.graph.output) == 1
+    assert len(finish(builder, GenRequest(), "single", 1).program.proto.graph.output) == 1
 
 
 def test_an_empty_sequence_is_filled_or_measured_and_never_read() -> None:
@@ -100,15 +100,15 @@ def test_an_empty_sequence_is_filled_or_measured_and_never_read() -> None:
     only = frozenset(("SequenceInsert", "SequenceAt", "SequenceLength", "ConcatFromSequence", "Add", "Relu", "Mul"))
     filled = 0
     for seed in range(100):
-        nodes = list(all_nodes(generate("hirfuzz", seed, Wish(nodes=20, only=only)).program.proto.graph.node))
+        nodes = list(all_nodes(generate("hirfuzz", seed, GenRequest(nodes=20, only=only)).program.proto.graph.node))
         empty = {node.output[0] for node in nodes if node.op_type == "SequenceEmpty"}
         readers = {node.op_type for node in nodes if empty & set(node.input)}
         assert readers <= {"SequenceInsert", "SequenceLength"}, seed
         filled += "SequenceInsert" in readers
     assert filled > 5
-    sketch = next(found for _, found in instances(operators()["Relu"], "float32", 21, 9) if found is not None)
-    sketch.emit("SequenceEmpty", "", [], {}, [("sequence(float32)", (2,))], (0.0, 1.0))  # as `mutate` lays one
-    assert sketch.matching("sequence(float32)", (2,)) is None
+    builder = next(found for _, found in instances(operators()["Relu"], "float32", 21, 9) if found is not None)
+    builder.emit("SequenceEmpty", "", [], {}, [("sequence(float32)", (2,))], (0.0, 1.0))  # as `mutate` lays one
+    assert builder.matching("sequence(float32)", (2,)) is None
 
 
 def test_an_interval_that_ends_at_zero_but_for_rounding_has_zeros_in_it() -> None:
@@ -129,11 +129,11 @@ def test_no_bounds_are_promised_for_the_variance_of_one_element() -> None:
 
 def test_what_would_be_empty_is_not_added() -> None:
     """As mutations would have it, of a Slice whose input is another."""
-    sketch = next(found for _, found in instances(operators()["Relu"], "float32", 21, 9) if found is not None)
-    x = sketch.leaf("float32", (2, 3))
-    ends = [[sketch.ints([start]), sketch.ints([2])] for start in (2, 1)]
-    assert sketch.add(operators()["Slice"], [x, *ends[0]], {}) is None
-    assert sketch.add(operators()["Slice"], [x, *ends[1]], {}) is not None
+    builder = next(found for _, found in instances(operators()["Relu"], "float32", 21, 9) if found is not None)
+    x = builder.leaf("float32", (2, 3))
+    ends = [[builder.ints([start]), builder.ints([2])] for start in (2, 1)]
+    assert builder.add(operators()["Slice"], [x, *ends[0]], {}) is None
+    assert builder.add(operators()["Slice"], [x, *ends[1]], {}) is not None
 
 
 @pytest.mark.parametrize(
@@ -174,14 +174,14 @@ def test_what_is_required_is_all_that_is_asked_of_further_inputs(operator: Opera
         return
     for opset in forms(operator):
         for dtype in sorted(first_dtypes(operator, opset) & {"float32", "int64", "bool"})[:2]:
-            for _, sketch in instances(operator, dtype, opset, 4):
-                if sketch is not None and len(sketch.nodes) == 1:
-                    assert not [text for text in reshaped(operator, sketch) if text.startswith(("checker", "types"))]
+            for _, builder in instances(operator, dtype, opset, 4):
+                if builder is not None and len(builder.nodes) == 1:
+                    assert not [text for text in reshaped(operator, builder) if text.startswith(("checker", "types"))]
 
 
-def reshaped(operator: Operator, sketch: Sketch) -> Iterator[str]:
+def reshaped(operator: Operator, builder: GraphBuilder) -> Iterator[str]:
     """What is wrong with a single instance once one of its further leaves has another shape, for all that its declaration takes."""
-    (node,) = sketch.nodes
+    (node,) = builder.nodes
     for place, old in enumerate(node.ins):
         if not place or old is None or old.values is not None:
             continue
@@ -195,8 +195,8 @@ def reshaped(operator: Operator, sketch: Sketch) -> Iterator[str]:
                 types = operator.infer(ins, node.attrs)[: len(node.outs)]  # type: ignore[arg-type]
             except (IndexError, KeyError, ValueError):  # rules for what is drawn: `mutate` takes that as a no
                 continue
-            whole = Sketch(sketch.draw, sketch.opset, sketch.style, sketch.budget)
-            whole.leaves = [new if tensor is old else tensor for tensor in sketch.leaves]
+            whole = GraphBuilder(builder.rng, builder.opset, builder.style, builder.budget)
+            whole.leaves = [new if tensor is old else tensor for tensor in builder.leaves]
             made = whole.emit(operator.name, "", ins, dict(node.attrs), types, (-1e30, 1e30))
             for left, tensor in zip(made, node.outs, strict=True):
                 left.name = left.name if tensor.name else ""

@@ -8,9 +8,9 @@ import pytest
 from onnx.parser import parse_model
 from operator_soak import forms, instances
 
-from opsieve.gen.analysis.shrink_numbers import Part, Place, System
-from opsieve.gen.analysis.validity import review
-from opsieve.gen.generation.random_graph import Wish, case
+from opsieve.gen.analysis.shrink_numbers import NumberPlace, Part, System
+from opsieve.gen.analysis.validity import check_model
+from opsieve.gen.generation.random_graph import GenRequest, finish
 from opsieve.gen.model.model import check
 from opsieve.gen.model.structure import check_structure
 from opsieve.gen.operators.catalogue import first_dtypes, operators
@@ -29,9 +29,9 @@ def subjects(op: Operator, count: int) -> Iterator[Subject]:
     """Single instances of an operator, of the newest form."""
     opset = forms(op)[-1]
     dtypes = sorted(first_dtypes(op, opset))
-    for _, sketch in instances(op, "float32" if "float32" in dtypes else dtypes[0], opset, count):
-        if sketch is not None:
-            made = case(sketch, Wish(), "single", 1)
+    for _, builder in instances(op, "float32" if "float32" in dtypes else dtypes[0], opset, count):
+        if builder is not None:
+            made = finish(builder, GenRequest(), "single", 1)
             yield Subject(made.program.proto, made.inputs, {})
 
 
@@ -50,7 +50,7 @@ def unsound(op: Operator, count: int, most: int) -> list[tuple[str, str]]:
         for edit, found in proposed(start, most):
             assert simpler(found, start), edit.label
             check_structure(found.model)
-            complaint = review(found.model, found.inputs).fault or check(found.model.SerializeToString())
+            complaint = check_model(found.model, found.inputs).fault or check(found.model.SerializeToString())
             if complaint:
                 wrong.append((edit.label, complaint))
     return wrong
@@ -161,14 +161,14 @@ def system(operator: str, attrs: dict[str, object], *shapes: tuple[int, ...]) ->
 
 
 def test_what_is_tied_follows_and_nothing_else() -> None:
-    found = system("MatMul", {}, (2, 6), (6, 5)).together(Place("size", "i0", "", 1), 2)
-    assert found == {Place("size", "i0", "", 1): 2, Place("size", "i1", "", 0): 2}
-    alone = system("MatMul", {}, (2, 6), (6, 5)).together(Place("size", "i0", "", 0), 1)
-    assert alone == {Place("size", "i0", "", 0): 1}
+    found = system("MatMul", {}, (2, 6), (6, 5)).together(NumberPlace("size", "i0", "", 1), 2)
+    assert found == {NumberPlace("size", "i0", "", 1): 2, NumberPlace("size", "i1", "", 0): 2}
+    alone = system("MatMul", {}, (2, 6), (6, 5)).together(NumberPlace("size", "i0", "", 0), 1)
+    assert alone == {NumberPlace("size", "i0", "", 0): 1}
 
 
 def test_of_what_is_invalid_already_or_not_known_nothing_is_promised() -> None:
     assert not system("MatMul", {}, (2, 6), (7, 5)).sound
     unknown = system("Unheard", {}, (2, 6))
     assert unknown.sound
-    assert unknown.together(Place("size", "i0", "", 1), 1) == {Place("size", "i0", "", 1): 1}
+    assert unknown.together(NumberPlace("size", "i0", "", 1), 1) == {NumberPlace("size", "i0", "", 1): 1}

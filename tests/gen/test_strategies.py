@@ -17,8 +17,8 @@ from repository import ROOT, SUPPORT
 
 from opsieve.gen.build.graph_builder import Budget
 from opsieve.gen.case.case import load, save
-from opsieve.gen.generation.random_graph import Wish, recorded
-from opsieve.gen.generation.request import named_dtypes, named_operators, nodes, wished
+from opsieve.gen.generation.random_graph import GenRequest, to_record
+from opsieve.gen.generation.request import from_record, named_dtypes, named_operators, nodes
 from opsieve.gen.metrics.coverage import Coverage
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.structure import all_nodes
@@ -37,7 +37,7 @@ DOC = ROOT / "docs" / "write-a-generator.md"
 @settings(deadline=None, max_examples=60)
 def test_programs_are_valid_and_of_the_size_asked_for(name: str, seed: int, size: int) -> None:
     seed -= seed % BATCH  # the first of its batch: nothing has to be made before it
-    model = onnx.load_model_from_string(generate(name, seed, Wish(nodes=size)).program.model)
+    model = onnx.load_model_from_string(generate(name, seed, GenRequest(nodes=size)).program.model)
     onnx.checker.check_model(model, full_check=True)
     made = sum(node.op_type != "Constant" for node in all_nodes(model.graph.node))
     assert made >= size
@@ -47,7 +47,7 @@ def digest(names: Sequence[str]) -> str:
     found = hashlib.sha256()
     for name in names:
         for seed in (0, 1, 2, 300):
-            case = generate(name, seed, Wish(nodes=8, between=(4, 9)))
+            case = generate(name, seed, GenRequest(nodes=8, between=(4, 9)))
             found.update(case.program.model)
             for key in sorted(case.inputs):
                 found.update(repr(case.inputs[key]).encode())
@@ -61,7 +61,11 @@ def test_equal_seeds_give_equal_bytes_in_every_process() -> None:
     told = {
         subprocess.run(
             [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(SUPPORT)},
+            env={
+                **os.environ,
+                "PYTHONHASHSEED": hash_seed,
+                "PYTHONPATH": os.pathsep.join((str(SUPPORT), str(Path(__file__).parent))),
+            },
             capture_output=True,
             text=True,
             check=True,
@@ -72,35 +76,35 @@ def test_equal_seeds_give_equal_bytes_in_every_process() -> None:
 
 
 def test_guidance_covers_more_and_a_program_is_the_same_alone_and_in_order() -> None:
-    wish = Wish(nodes=6, types=True)
+    request = GenRequest(nodes=6, types=True)
     met = {}
     for name in ("isra", "hirfuzz"):
         coverage = Coverage()
         for seed in range(120):
-            coverage.add(generate(name, seed, wish).program.proto)
+            coverage.add(generate(name, seed, request).program.proto)
         met[name] = coverage.hirfuzz
     assert met["hirfuzz"]["operator-edge"] > 1.1 * met["isra"]["operator-edge"]
     assert met["hirfuzz"]["operator-dtype"] > met["isra"]["operator-dtype"]
-    last = generate("hirfuzz", 40, wish).program.model
-    generate("hirfuzz", 7, wish)
-    generate("hirfuzz", 12, Wish(nodes=3))
-    assert generate("hirfuzz", 40, wish).program.model == last
+    last = generate("hirfuzz", 40, request).program.model
+    generate("hirfuzz", 7, request)
+    generate("hirfuzz", 12, GenRequest(nodes=3))
+    assert generate("hirfuzz", 40, request).program.model == last
 
 
 def test_the_mix_gives_each_seed_a_program_of_its_own_and_tells_whose() -> None:
-    wish = Wish(nodes=3)
-    cases = [generate("mix", seed, wish) for seed in range(2 * BATCH)]
+    request = GenRequest(nodes=3)
+    cases = [generate("mix", seed, request) for seed in range(2 * BATCH)]
     assert len({case.program.model for case in cases}) == 2 * BATCH
     assert len({(case.origin.generator, case.origin.seed) for case in cases}) == 2 * BATCH
     for case in cases[5:BATCH:50]:
         assert case.origin.seed is not None
-        assert generate(case.origin.generator, case.origin.seed, wish).program.model == case.program.model
+        assert generate(case.origin.generator, case.origin.seed, request).program.model == case.program.model
 
 
 def test_no_operator_starves_and_none_drowns_the_others() -> None:
     met: Counter[str] = Counter()
     for seed in range(3 * BATCH):
-        model = generate("mix", seed, Wish(nodes=20)).program.proto
+        model = generate("mix", seed, GenRequest(nodes=20)).program.proto
         met.update(node.op_type for node in all_nodes(model.graph.node))
     families: dict[str, list[int]] = {}
     for name, operator in operators().items():
@@ -111,7 +115,7 @@ def test_no_operator_starves_and_none_drowns_the_others() -> None:
 
 
 WISHES = st.builds(
-    Wish,
+    GenRequest,
     nodes=st.integers(1, 50),
     only=st.none() | st.sets(st.sampled_from(["Add", "Conv", "com.microsoft::Gelu"]), min_size=1).map(frozenset),
     dtypes=st.none() | st.sets(st.sampled_from(["float32", "int4", "bool"]), min_size=1).map(frozenset),
@@ -124,8 +128,8 @@ WISHES = st.builds(
 
 
 @given(WISHES)
-def test_a_wish_is_read_back_from_what_a_case_tells(wish: Wish) -> None:
-    assert wished(recorded(wish)) == wish
+def test_a_wish_is_read_back_from_what_a_case_tells(request: GenRequest) -> None:
+    assert from_record(to_record(request)) == request
 
 
 @pytest.mark.parametrize(
@@ -133,15 +137,15 @@ def test_a_wish_is_read_back_from_what_a_case_tells(wish: Wish) -> None:
 )
 def test_a_wish_that_makes_no_sense_is_told(record: dict[str, str]) -> None:
     with pytest.raises(BadInput):
-        wished(record)
+        from_record(record)
 
 
 def test_a_saved_case_can_be_made_again(tmp_path: Path) -> None:
-    wish = Wish(nodes=6, dtypes=frozenset({"float32", "int8"}), opset=19)
-    save(generate("isra", 3, wish), tmp_path / "c")
+    request = GenRequest(nodes=6, dtypes=frozenset({"float32", "int8"}), opset=19)
+    save(generate("isra", 3, request), tmp_path / "c")
     origin = load(tmp_path / "c").origin
     assert origin.seed is not None
-    again = generate(origin.generator, origin.seed, wished(origin.wish))
+    again = generate(origin.generator, origin.seed, from_record(origin.wish))
     assert again.program.model == (tmp_path / "c" / "model.onnx").read_bytes()
 
 
@@ -162,7 +166,7 @@ def test_operators_and_dtypes_are_named_by_pattern() -> None:
             named_operators(bad)
     with pytest.raises(BadInput, match="no element type"):
         named_dtypes(["float31"])
-    model = generate("isra", 1, Wish(nodes=12, only=convs, dtypes=frozenset({"float32"}))).program.proto
+    model = generate("isra", 1, GenRequest(nodes=12, only=convs, dtypes=frozenset({"float32"}))).program.proto
     kinds = {node.op_type for node in model.graph.node} - {"Constant"}
     assert kinds & convs
     assert kinds <= convs | {"Cast", "Reshape", "Unsqueeze"}
@@ -170,11 +174,11 @@ def test_operators_and_dtypes_are_named_by_pattern() -> None:
 
 @pytest.mark.parametrize("name", ["declarative", "randoop", "pad-slice"])
 def test_baselines_are_strategies_that_refuse_what_they_do_not_know(name: str) -> None:
-    case = generate(name, 3, Wish(nodes=5))
+    case = generate(name, 3, GenRequest(nodes=5))
     assert (case.origin.generator, case.origin.wish) == (name, {"nodes": "5"})
-    for wish in (Wish(opset=18), Wish(only=frozenset({"Add"})), Wish(dtypes=frozenset({"int8"}))):
+    for request in (GenRequest(opset=18), GenRequest(only=frozenset({"Add"})), GenRequest(dtypes=frozenset({"int8"}))):
         with pytest.raises(BadInput, match="baseline"):
-            generate(name, 3, wish)
+            generate(name, 3, request)
 
 
 def test_a_name_that_is_none_is_told() -> None:
@@ -196,7 +200,7 @@ def test_the_text_on_writing_a_generator_holds(tmp_path: Path, monkeypatch: pyte
     monkeypatch.syspath_prepend(str(tmp_path))
     strategies.strategy.cache_clear()
     for seed in range(20):
-        case = generate("towers", seed, Wish(nodes=15))
+        case = generate("towers", seed, GenRequest(nodes=15))
         model = onnx.load_model_from_string(case.program.model)
         onnx.checker.check_model(model, full_check=True)
         kinds = Counter(node.op_type for node in model.graph.node)

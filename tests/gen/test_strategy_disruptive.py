@@ -18,9 +18,9 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.build.writing import written
-from opsieve.gen.generation.constraint_violations import breaches, false_relations
-from opsieve.gen.generation.random_graph import Wish, single
+from opsieve.gen.build.writing import serialize
+from opsieve.gen.generation.constraint_violations import false_relations, violations
+from opsieve.gen.generation.random_graph import GenRequest, single_node
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.invalid_marker import KINDS, Broken, broken
 from opsieve.gen.model.model import check
@@ -36,7 +36,7 @@ CHECKED = frozenset(KINDS) - {"relation", "rank", "attribute-value"}
 
 
 def fault(seed: int, nodes: int = 4) -> tuple[Broken, str]:
-    case = disruptive(Wish(nodes=nodes), seed)
+    case = disruptive(GenRequest(nodes=nodes), seed)
     found = broken(case.program.proto)
     assert found is not None
     return found, check(case.program.model)
@@ -62,9 +62,9 @@ def test_within_a_batch_all_kinds_are_tried_about_as_often() -> None:
 
 
 def test_a_program_depends_on_its_seed_alone() -> None:
-    in_order = [disruptive(Wish(nodes=4), seed).program.model for seed in range(70)]
+    in_order = [disruptive(GenRequest(nodes=4), seed).program.model for seed in range(70)]
     for seed in (69, 3, 40, 64, 0, 63):
-        case = generate("disruptive", seed, Wish(nodes=4))
+        case = generate("disruptive", seed, GenRequest(nodes=4))
         assert case.program.model == in_order[seed]
         assert case.origin.generator == "disruptive"
         assert case.origin.seed == seed
@@ -73,7 +73,7 @@ def test_a_program_depends_on_its_seed_alone() -> None:
 def test_without_the_fault_the_program_is_sound() -> None:
     """Only what is broken is wrong: a fault in what is declared of an output goes away when that is taken back."""
     for seed in range(BATCH):
-        case = disruptive(Wish(nodes=4), seed)
+        case = disruptive(GenRequest(nodes=4), seed)
         found = broken(case.program.proto)
         if found is not None and found.kind == "unknown-attribute":
             model = case.program.proto
@@ -86,7 +86,7 @@ def test_without_the_fault_the_program_is_sound() -> None:
 
 def test_nothing_to_break_is_said() -> None:
     with pytest.raises(BadInput, match="let more in"):
-        disruptive(Wish(nodes=2, only=frozenset(("Optional",))), 1)
+        disruptive(GenRequest(nodes=2, only=frozenset(("Optional",))), 1)
 
 
 def test_a_program_of_another_strategy_is_not_broken() -> None:
@@ -97,24 +97,24 @@ def test_a_program_of_another_strategy_is_not_broken() -> None:
 @settings(max_examples=120, deadline=None)
 def test_breaking_a_relation_leaves_the_others_true(name: str, seed: int) -> None:
     for choice in choices(21, frozenset((name,))):
-        sketch = single(choice, 21, seed)
-        if sketch is None or sketch.nodes[-1].domain or choice.op.family in ("control", "container", "text"):
+        builder = single_node(choice, 21, seed)
+        if builder is None or builder.nodes[-1].domain or choice.op.family in ("control", "container", "text"):
             continue
-        node, op = sketch.nodes[-1], choice.op
+        node, op = builder.nodes[-1], choice.op
         assert false_relations(op, node.ins, node.attrs) == [], name
-        for breach in breaches(sketch, node, op):
-            if breach.kind == "relation":
-                assert false_relations(op, breach.ins, breach.attrs) == [int(breach.place.split()[0])]
+        for violation in violations(builder, node, op):
+            if violation.kind == "relation":
+                assert false_relations(op, violation.ins, violation.attrs) == [int(violation.place.split()[0])]
 
 
 @given(st.sampled_from(sorted(name for name in operators() if "::" not in name)), st.integers(0, 10_000))
 @settings(max_examples=60, deadline=None)
 def test_what_is_not_broken_passes_the_checker(name: str, seed: int) -> None:
     for choice in choices(21, frozenset((name,))):
-        sketch = single(choice, 21, seed)
-        if sketch is not None:
-            outputs = [out for node in sketch.nodes for out in node.outs if out.name]
-            assert check(written(sketch, outputs, "sound")[0]) == "", name
+        builder = single_node(choice, 21, seed)
+        if builder is not None:
+            outputs = [out for node in builder.nodes for out in node.outs if out.name]
+            assert check(serialize(builder, outputs, "sound")[0]) == "", name
 
 
 def says(outcome: Any, **more: Any) -> Observation:
@@ -161,7 +161,7 @@ def test_lacks_are_not_refusals() -> None:
 
 
 def test_the_judge_knows_a_program_with_a_fault() -> None:
-    case = disruptive(Wish(nodes=3), 0)
+    case = disruptive(GenRequest(nodes=3), 0)
     lab = TableLab({str(CHECKER): says("rejected"), "fake": says("rejected")})
     judged = judge(case.program, case.inputs, FAKE, lab)
     assert judged.verdict.verdict == "pass"
@@ -176,7 +176,7 @@ def workers() -> Iterator[Workers]:
 
 def test_near_misses_are_refused_by_the_checker_or_onnxruntime(workers: Workers) -> None:
     """What a declaration's `requires` calls wrong is wrong, but for operators where onnxruntime is known to be lenient."""
-    cases = [disruptive(Wish(nodes=3, opset=18), seed) for seed in range(12 * BATCH)]
+    cases = [disruptive(GenRequest(nodes=3, opset=18), seed) for seed in range(12 * BATCH)]
     found = [(case, told) for case in cases if (told := broken(case.program.proto)) and told.kind == "relation"]
     left = [(case, told) for case, told in found if not check(case.program.model)]
     tests = [Test(case.program, case.inputs) for case, _ in left]

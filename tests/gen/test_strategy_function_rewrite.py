@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.build.rng import Draw
-from opsieve.gen.generation.random_graph import Wish
-from opsieve.gen.generation.wrapping import chosen, composed, parts, put_together, reads
+from opsieve.gen.build.rng import Rng
+from opsieve.gen.generation.random_graph import GenRequest
+from opsieve.gen.generation.wrapping import assemble, choose_part, composed, parts, reads
 from opsieve.gen.model.model import parse_model
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.structure import all_nodes, check_structure
@@ -29,7 +29,7 @@ def functions(model: onnx.ModelProto) -> dict[tuple[str, str], onnx.FunctionProt
 @given(SEEDS, st.integers(1, 25))
 @settings(deadline=None, max_examples=50)
 def test_programs_are_valid(seed: int, size: int) -> None:
-    model = generate("function-rewrite", seed, Wish(nodes=size)).program.proto
+    model = generate("function-rewrite", seed, GenRequest(nodes=size)).program.proto
     check_structure(model)
     onnx.checker.check_model(model, full_check=True)
     there = functions(model)
@@ -43,8 +43,8 @@ def test_programs_are_valid(seed: int, size: int) -> None:
 def test_they_compute_what_the_programs_before_them_did(workers: Workers) -> None:
     pairs, tests = [], []
     for seed in range(90):
-        base = generate(("isra", "pattern", "mutate")[seed % 3], seed, Wish(nodes=8, types=True))
-        new = rewritten(base.program, Draw(seed))
+        base = generate(("isra", "pattern", "mutate")[seed % 3], seed, GenRequest(nodes=8, types=True))
+        new = rewritten(base.program, Rng(seed))
         pairs.append((base, new))
         tests += [Test(base.program, base.inputs), Test(new, base.inputs)]
     answers = list(workers.observe_many(PLAIN, tests))
@@ -71,7 +71,7 @@ def test_they_compute_what_the_programs_before_them_did(workers: Workers) -> Non
 def test_every_kind_of_function_comes_up() -> None:
     seen = Counter[str]()
     for seed in range(90):
-        model = generate("function-rewrite", seed, Wish(nodes=12)).program.proto
+        model = generate("function-rewrite", seed, GenRequest(nodes=12)).program.proto
         there = functions(model)
         calls = Counter(
             (node.domain, node.op_type) for node in model.graph.node if (node.domain, node.op_type) in there
@@ -98,7 +98,7 @@ def test_every_kind_of_function_comes_up() -> None:
 def test_only_what_is_let_in_is_added() -> None:
     only = frozenset(("Add", "Relu", "MatMul"))
     for seed in range(40):
-        model = generate("function-rewrite", seed, Wish(nodes=6, only=only)).program.proto
+        model = generate("function-rewrite", seed, GenRequest(nodes=6, only=only)).program.proto
         there = functions(model)
         for nodes in (model.graph.node, *(function.node for function in model.functions)):
             for node in all_nodes(nodes):
@@ -118,12 +118,12 @@ g (float[2] x) => (float[2] y) {
 def test_parts_are_never_such_that_a_path_leaves_and_comes_back(seed: int, most: int) -> None:
     model = onnx.parser.parse_model(DIAMOND)
     taken = parts(model)
-    part = chosen(taken, Draw(seed), most)
+    part = choose_part(taken, Rng(seed), most)
     if part is None:
         return
     assert not ({0, 3} <= set(part) and len(part) < 4)
-    composed(taken, part, "local", Draw(seed))
-    made = put_together(taken)
+    composed(taken, part, "local", Rng(seed))
+    made = assemble(taken)
     onnx.checker.check_model(made, full_check=True)
     check_structure(made)
 
@@ -139,6 +139,6 @@ def test_what_bodies_take_from_around_them_is_read_by_their_node() -> None:
     assert list(reads(model.graph.node[0])) == ["c", "x", "z"]
     program = Program(model.SerializeToString())
     for seed in range(20):
-        made = rewritten(program, Draw(seed))
+        made = rewritten(program, Rng(seed))
         assert parse_model(made.model, __file__).functions  # type: ignore[arg-type]
         onnx.checker.check_model(made.proto, full_check=True)

@@ -16,13 +16,13 @@ from test_strategies import digest
 
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.analysis.reading import Source, Unreadable, read
-from opsieve.gen.build.graph_builder import Sketch
-from opsieve.gen.build.rng import Draw
-from opsieve.gen.build.writing import written
-from opsieve.gen.generation.mutation import Changes, Replay
-from opsieve.gen.generation.random_graph import Wish, begun, outputs, recorded
-from opsieve.gen.generation.request import wished
+from opsieve.gen.analysis.reading import Source, UnreadableModel, read
+from opsieve.gen.build.graph_builder import GraphBuilder
+from opsieve.gen.build.rng import Rng
+from opsieve.gen.build.writing import serialize
+from opsieve.gen.generation.mutation import Changes, ModelReplay
+from opsieve.gen.generation.random_graph import GenRequest, outputs, start, to_record
+from opsieve.gen.generation.request import from_record
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.structure import all_nodes, check_structure
@@ -36,15 +36,15 @@ SEEDS = st.integers(0, 2**40)
 
 
 def source(seed: int, name: str = "isra") -> Source:
-    case = generate(name, seed, Wish(nodes=8, types=True))
+    case = generate(name, seed, GenRequest(nodes=8, types=True))
     return read(case.program.proto, case.inputs)
 
 
-def replayed(read_: Source, changes: Changes, seed: int = 0) -> Sketch:
-    sketch = begun(Wish(opset=read_.opset), seed, "test")
-    sketch.choices = ()
-    Replay(sketch, changes).run(read_)
-    return sketch
+def replayed(read_: Source, changes: Changes, seed: int = 0) -> GraphBuilder:
+    builder = start(GenRequest(opset=read_.opset), seed, "test")
+    builder.choices = ()
+    ModelReplay(builder, changes).run(read_)
+    return builder
 
 
 def operators_of(model: onnx.ModelProto) -> Counter[str]:
@@ -54,14 +54,14 @@ def operators_of(model: onnx.ModelProto) -> Counter[str]:
 @given(SEEDS, st.integers(1, 25))
 @settings(deadline=None, max_examples=50)
 def test_programs_are_valid(seed: int, size: int) -> None:
-    model = generate("mutate", seed, Wish(nodes=size)).program.proto
+    model = generate("mutate", seed, GenRequest(nodes=size)).program.proto
     check_structure(model)
     onnx.checker.check_model(model, full_check=True)
     assert len(list(all_nodes(model.graph.node))) >= size
 
 
 def test_programs_run(workers: Workers) -> None:
-    cases = [generate("mutate", seed, Wish(nodes=8)) for seed in range(100)]
+    cases = [generate("mutate", seed, GenRequest(nodes=8)) for seed in range(100)]
     seen = Counter[str]()
     for case, answer in zip(
         cases, workers.observe_many(PLAIN, [Test(case.program, case.inputs) for case in cases]), strict=True
@@ -77,10 +77,10 @@ def test_programs_run(workers: Workers) -> None:
 @given(SEEDS, st.sampled_from(("isra", "pattern")))
 @settings(deadline=None, max_examples=40)
 def test_a_program_that_is_read_and_laid_again_is_the_same(seed: int, name: str) -> None:
-    case = generate(name, seed, Wish(nodes=8, types=True))
+    case = generate(name, seed, GenRequest(nodes=8, types=True))
     read_ = read(case.program.proto, case.inputs)
-    sketch = replayed(read_, Changes({}))
-    model, inputs = written(sketch, outputs(sketch), "again")
+    builder = replayed(read_, Changes({}))
+    model, inputs = serialize(builder, outputs(builder), "again")
     proto = onnx.load_model_from_string(model)
     onnx.checker.check_model(proto, full_check=True)
     assert operators_of(proto) == operators_of(case.program.proto)
@@ -94,10 +94,10 @@ def test_every_kind_of_change_changes_programs_and_leaves_them_valid(kind: str) 
         read_ = source(seed)
         models = []
         for changes in (Changes({}), Changes({}, **{kind: frozenset((len(read_.nodes) // 2,))})):
-            sketch = begun(Wish(opset=read_.opset), seed, "test")
-            sketch.choices = choices(read_.opset)
-            Replay(sketch, changes).run(read_)
-            model, _ = written(sketch, outputs(sketch), "changed")
+            builder = start(GenRequest(opset=read_.opset), seed, "test")
+            builder.choices = choices(read_.opset)
+            ModelReplay(builder, changes).run(read_)
+            model, _ = serialize(builder, outputs(builder), "changed")
             onnx.checker.check_model(onnx.load_model_from_string(model), full_check=True)
             models.append(onnx.load_model_from_string(model))
         shapes = [
@@ -120,8 +120,8 @@ def test_dtypes_and_shapes_of_leaves_change_and_their_readers_with_them() -> Non
     )
     read_ = read(model, {"x": np.ones((2, 3), np.float32), "y": np.ones((2, 3), np.float32)})
     both = {"x": ("float16", (2, 5)), "y": ("float16", (2, 5))}
-    sketch = replayed(read_, Changes(both))
-    assert [(node.op, node.outs[0].dtype, node.outs[0].shape) for node in sketch.nodes] == [
+    builder = replayed(read_, Changes(both))
+    assert [(node.op, node.outs[0].dtype, node.outs[0].shape) for node in builder.nodes] == [
         ("Add", "float16", (2, 5)),
         ("Relu", "float16", (2, 5)),
         ("Concat", "float16", (2, 10)),
@@ -138,26 +138,26 @@ def test_what_cannot_be_read_is_told() -> None:
         g (float[2] x) => (float[2] y) { a = com.microsoft.Unheard (x) y = Relu (a) }"""
     values = {"x": np.ones(2, np.float32)}
     for text, told in ((old, "opset 9"), (ours, "the domain mine"), (untyped, "what Unheard gives")):
-        with pytest.raises(Unreadable, match=told):
+        with pytest.raises(UnreadableModel, match=told):
             read(onnx.parser.parse_model(text), values)
     program = Program(onnx.parser.parse_model(old).SerializeToString())
     with pytest.raises(BadInput, match="none of the 1 models of the corpus can be mutated; one has opset 9"):
-        generate("mutate", 0, Wish(corpus=(program,)))
+        generate("mutate", 0, GenRequest(corpus=(program,)))
 
 
 def test_real_models_are_mutated(workers: Workers, tmp_path: Path) -> None:
     models, _ = corpus(SAMPLES, workers)
     assert len(models) >= 5
-    wish = Wish(corpus=models)
+    request = GenRequest(corpus=models)
     digests = set()
     for seed in range(40):
-        case = generate("mutate", seed, wish)
+        case = generate("mutate", seed, request)
         onnx.checker.check_model(case.program.proto, full_check=True)
         digests.add(case.program.digest)
-        assert generate("mutate", seed, wish).program.digest == case.program.digest
+        assert generate("mutate", seed, request).program.digest == case.program.digest
     assert len(digests) > 30
     with pytest.raises(BadInput, match="made from a corpus of"):
-        wished(recorded(wish))
+        from_record(to_record(request))
     (tmp_path / "broken.onnx").write_bytes(b"\xff")
     with pytest.raises(BadInput, match=r"holds no model that can be mutated; .*broken"):
         corpus(tmp_path, workers)
@@ -167,14 +167,14 @@ def test_symbolic_sizes_of_a_model_are_bound() -> None:
     model = onnx.parser.parse_model(
         """<ir_version: 8, opset_import: ["" : 18]> g (float[N,3] x) => (float[N,3] y) { y = Relu (x) }"""
     )
-    case = generate("mutate", 3, Wish(corpus=(Program(model.SerializeToString()),)))
+    case = generate("mutate", 3, GenRequest(corpus=(Program(model.SerializeToString()),)))
     assert all(np.prod(np.shape(value), dtype=int) > 0 for value in case.inputs.values())
 
 
 def test_changes_are_one_to_four() -> None:
     read_ = source(1)
     for seed in range(50):
-        found = _changes(read_, Draw(seed), Wish())
+        found = _changes(read_, Rng(seed), GenRequest())
         many = len(found.inserted | found.swapped | found.redrawn | found.dropped | found.doubled)
         assert many + bool(found.leaves) <= 4
 
@@ -184,7 +184,11 @@ def test_equal_seeds_give_equal_bytes_in_every_process() -> None:
     code = f"from test_strategies import digest\nprint(digest({names!r}), end='')"
     told = subprocess.run(
         [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": str(SUPPORT)},
+        env={
+            **os.environ,
+            "PYTHONHASHSEED": "7",
+            "PYTHONPATH": os.pathsep.join((str(SUPPORT), str(Path(__file__).parent))),
+        },
         capture_output=True,
         text=True,
         check=True,

@@ -14,21 +14,21 @@ from hypothesis import strategies as st
 from in_process import InProcessLab
 
 from opsieve.backends.target import Target
-from opsieve.gen.build.rng import Draw
+from opsieve.gen.build.rng import Rng
 from opsieve.gen.case.case import Case
-from opsieve.gen.generation.random_graph import Wish, begun
+from opsieve.gen.generation.random_graph import GenRequest, start
 from opsieve.gen.model.model import check
 from opsieve.gen.operators.catalogue import choices, operators
 from opsieve.gen.operators.slice_concat import sliced
 from opsieve.gen.strategies.nnsmith.solving import Constraints
 from opsieve.gen.strategies.nnsmith.strategy import nnsmith
-from opsieve.gen.strategies.nnsmith.symbolic_builder import Draft
+from opsieve.gen.strategies.nnsmith.symbolic_builder import SymbolicBuilder
 from opsieve.gen.strategies.nnsmith.symbolic_samples import OWN, sampler
 from opsieve.gen.strategies.registry import generate
 
 HASHES = (
-    "import hashlib\nfrom opsieve.gen.generation.random_graph import Wish\nfrom opsieve.gen.strategies.nnsmith.strategy import nnsmith\n"
-    + ("print(*(hashlib.sha256(nnsmith(Wish(nodes=12), seed).program.model).hexdigest() for seed in (%s)))")
+    "import hashlib\nfrom opsieve.gen.generation.random_graph import GenRequest\nfrom opsieve.gen.strategies.nnsmith.strategy import nnsmith\n"
+    + ("print(*(hashlib.sha256(nnsmith(GenRequest(nodes=12), seed).program.model).hexdigest() for seed in (%s)))")
 )
 
 
@@ -39,7 +39,7 @@ def nodes(case: Case) -> int:
 @pytest.mark.parametrize("size", [1, 10, 20, 50])
 def test_programs_are_sound_and_as_long_as_wished(size: int) -> None:
     for seed in range(120 // size if size < 50 else 2):
-        case = nnsmith(Wish(nodes=size), seed)
+        case = nnsmith(GenRequest(nodes=size), seed)
         assert check(case.program.model) == ""
         assert nodes(case) >= size
         inferred = onnx.shape_inference.infer_shapes(case.program.proto, check_type=True, strict_mode=True)
@@ -48,7 +48,9 @@ def test_programs_are_sound_and_as_long_as_wished(size: int) -> None:
 
 def test_equal_seeds_give_equal_bytes_in_any_order_process_and_hash_seed() -> None:
     seeds = list(range(8))
-    here = {seed: hashlib.sha256(nnsmith(Wish(nodes=12), seed).program.model).hexdigest() for seed in reversed(seeds)}
+    here = {
+        seed: hashlib.sha256(nnsmith(GenRequest(nodes=12), seed).program.model).hexdigest() for seed in reversed(seeds)
+    }
     for hash_seed in ("0", "12345"):
         told = subprocess.run(
             [sys.executable, "-c", HASHES % ",".join(map(str, seeds))],
@@ -64,7 +66,7 @@ def test_every_sampler_for_open_sizes_gives_sound_programs() -> None:
     """Each operator alone, in programs of its own only: those with a sampler for open sizes of their own."""
     for name in OWN:
         for seed in range(4):
-            case = nnsmith(Wish(nodes=3, only=frozenset((name,)), opset=21), seed)
+            case = nnsmith(GenRequest(nodes=3, only=frozenset((name,)), opset=21), seed)
             assert check(case.program.model) == "", name
             assert {node.op_type for node in case.program.proto.graph.node} - {"Constant"} == {name}
 
@@ -80,15 +82,15 @@ def test_a_sampler_that_runs_on_open_sizes_is_seldom_refused() -> None:
         if kind is None:
             continue
         for seed in range(12):
-            draft = Draft(begun(Wish(opset=20), seed, "nnsmith"))
-            draft.begin(False)
-            dtype = draft.draw.choice(choice.leaves)
-            x = draft.placeholder(dtype, draft.shape(choice.low, choice.high), "input")
-            made = choice.op.sample(draft, x) if kind == "declared" else kind(draft, x)  # type: ignore[arg-type]
+            symbolic = SymbolicBuilder(start(GenRequest(opset=20), seed, "nnsmith"))
+            symbolic.begin(False)
+            dtype = symbolic.rng.choice(choice.leaves)
+            x = symbolic.placeholder(dtype, symbolic.shape(choice.low, choice.high), "input")
+            made = choice.op.sample(symbolic, x) if kind == "declared" else kind(symbolic, x)  # type: ignore[arg-type]
             if made is None:
                 continue
-            relations = [*draft.relations, *choice.op.requires(*made)]
-            if draft.constraints.hold(relations):
+            relations = [*symbolic.relations, *choice.op.requires(*made)]
+            if symbolic.constraints.hold(relations):
                 break
         else:
             pytest.fail(choice.op.name)
@@ -100,7 +102,7 @@ def test_bins_make_sizes_differ() -> None:
     for bins in (0, 7):
         shapes = set()
         for seed in range(25):
-            graph = nnsmith(Wish(nodes=6, bins=bins), seed).program.proto.graph
+            graph = nnsmith(GenRequest(nodes=6, bins=bins), seed).program.proto.graph
             shapes |= {tuple(dim.dim_value for dim in info.type.tensor_type.shape.dim) for info in graph.input}
         told.append(len(shapes))
     assert told[1] > 1.3 * told[0]
@@ -110,7 +112,7 @@ def test_values_stay_finite() -> None:
     """On onnxruntime; what it lacks a kernel for says nothing."""
     ran = 0
     for seed in range(30):
-        case = nnsmith(Wish(nodes=8, dtypes=frozenset(("float32", "int64", "bool")), opset=18), seed)
+        case = nnsmith(GenRequest(nodes=8, dtypes=frozenset(("float32", "int64", "bool")), opset=18), seed)
         lab = InProcessLab()
         outputs = lab.observe(Target("onnxruntime"), case.program, case.inputs).outputs
         for out in (outputs or {}).values():
@@ -120,7 +122,7 @@ def test_values_stay_finite() -> None:
 
 
 def test_wishes_are_heard() -> None:
-    case = generate("nnsmith", 3, Wish(nodes=6, only=frozenset(("Add", "Conv", "Relu")), opset=17))
+    case = generate("nnsmith", 3, GenRequest(nodes=6, only=frozenset(("Add", "Conv", "Relu")), opset=17))
     assert {node.op_type for node in case.program.proto.graph.node} <= {"Add", "Conv", "Relu", "Constant"}
     assert case.program.proto.opset_import[0].version == 17
     assert case.origin.generator == "nnsmith"
@@ -151,7 +153,7 @@ def test_what_holds_is_a_solution_and_bins_do_not_break_it(ranges: list[tuple[in
     assert fits
     assert not constraints.hold([numbers[0] < ranges[0][0]])
     assert not constraints.hold([True, False])
-    constraints.spread(Draw(seed))
+    constraints.spread(Rng(seed))
     values = [constraints.value(number) for number in numbers]
     assert sum(values) <= total
     assert all(low <= value <= low + span for value, (low, span) in zip(values, ranges, strict=True))

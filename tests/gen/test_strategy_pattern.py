@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.build.graph_builder import Budget, Sketch, Style
-from opsieve.gen.build.rng import Draw
-from opsieve.gen.build.writing import written
-from opsieve.gen.generation.pattern_builder import Misfit, Weaver
-from opsieve.gen.generation.random_graph import SUPPORTED, Wish, outputs
+from opsieve.gen.build.graph_builder import Budget, GraphBuilder, Style
+from opsieve.gen.build.rng import Rng
+from opsieve.gen.build.writing import serialize
+from opsieve.gen.generation.pattern_builder import Misfit, PatternBuilder
+from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, outputs
 from opsieve.gen.operators.catalogue import choices
 from opsieve.gen.strategies.patterns.tables import PATTERNS
 from opsieve.gen.strategies.registry import generate
@@ -23,20 +23,20 @@ SEEDS = st.integers(0, 2**40)
 DRAWS = 40
 
 
-def planted(name: str, seed: int, twisted: bool) -> Sketch | None:
-    """A sketch with one structure alone; None when this draw did not fit."""
-    sketch = Sketch(Draw(f"{name} {seed}"), SUPPORTED, Style(palette=("float32", "float32", "int64")), Budget())
-    sketch.choices = choices(SUPPORTED)
+def planted(name: str, seed: int, twisted: bool) -> GraphBuilder | None:
+    """A builder with one structure alone; None when this draw did not fit."""
+    builder = GraphBuilder(Rng(f"{name} {seed}"), SUPPORTED, Style(palette=("float32", "float32", "int64")), Budget())
+    builder.choices = choices(SUPPORTED)
     try:
-        PATTERNS[name](Weaver(sketch, twisted))
+        PATTERNS[name](PatternBuilder(builder, twisted))
     except Misfit:
         return None
-    return sketch
+    return builder
 
 
-def told(sketch: Sketch) -> tuple[object, ...]:
+def told(builder: GraphBuilder) -> tuple[object, ...]:
     """What a structure is, names aside: operators, attributes, types, who reads whom, what is given."""
-    exposed = {tensor.name for tensor in sketch.exposed}
+    exposed = {tensor.name for tensor in builder.exposed}
     nodes = [
         (
             node.op,
@@ -44,7 +44,7 @@ def told(sketch: Sketch) -> tuple[object, ...]:
             [tensor and (tensor.name, tensor.dtype, tensor.shape, tensor.values, tensor.leaf) for tensor in node.ins],
             [tensor.name in exposed for tensor in node.outs],
         )
-        for node in sketch.nodes
+        for node in builder.nodes
     ]
     return (nodes,)
 
@@ -56,10 +56,10 @@ def test_there_are_many_structures() -> None:
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_structure_can_be_planted_and_is_valid(name: str) -> None:
     for twisted in (False, True):
-        found = [sketch for seed in range(DRAWS) if (sketch := planted(name, seed, twisted)) is not None]
+        found = [builder for seed in range(DRAWS) if (builder := planted(name, seed, twisted)) is not None]
         assert len(found) >= DRAWS // 10, (name, twisted, len(found))
-        for sketch in found[:4]:
-            model, _ = written(sketch, outputs(sketch), name)
+        for builder in found[:4]:
+            model, _ = serialize(builder, outputs(builder), name)
             onnx.checker.check_model(onnx.load_model_from_string(model), full_check=True)
 
 
@@ -81,13 +81,13 @@ def test_near_misses_are_others() -> None:
 @given(SEEDS, st.integers(1, 25))
 @settings(deadline=None, max_examples=60)
 def test_programs_are_valid(seed: int, size: int) -> None:
-    model = generate("pattern", seed, Wish(nodes=size)).program.proto
+    model = generate("pattern", seed, GenRequest(nodes=size)).program.proto
     onnx.checker.check_model(model, full_check=True)
     assert len(model.graph.node) >= 1
 
 
 def test_programs_run(workers: Workers) -> None:
-    cases = [generate("pattern", seed, Wish(nodes=8)) for seed in range(150)]
+    cases = [generate("pattern", seed, GenRequest(nodes=8)) for seed in range(150)]
     tests = [Test(case.program, case.inputs) for case in cases]
     seen = Counter[str]()
     for case, answer in zip(cases, workers.observe_many(PLAIN, tests), strict=True):

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.build.graph_builder import Choice
-from opsieve.gen.build.rng import Draw
-from opsieve.gen.build.writing import written
-from opsieve.gen.generation.random_graph import SUPPORTED, Wish, recorded, single
-from opsieve.gen.generation.request import wished
-from opsieve.gen.generation.symbolic import opened
+from opsieve.gen.build.graph_builder import OpChoice
+from opsieve.gen.build.rng import Rng
+from opsieve.gen.build.writing import serialize
+from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, single_node, to_record
+from opsieve.gen.generation.request import from_record
+from opsieve.gen.generation.symbolic import open_sizes
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import Program
 from opsieve.gen.operators.catalogue import first_dtypes, operators
 from opsieve.gen.spec.declaration import ANY
 from opsieve.gen.strategies.registry import generate
 
-ALL = Wish(nodes=10, dynamic=1.0)
+ALL = GenRequest(nodes=10, dynamic=1.0)
 PLAIN = Target.parse("onnxruntime:disable_all")
 # onnxruntime gives another size than ONNX infers for SAME_* paddings with dilations.
 KNOWN = ("AveragePool", "LpPool", "MaxPool")
@@ -67,11 +67,13 @@ def test_every_operator_runs_at_the_sizes_that_are_left_open(workers: Workers) -
         for seed in range(8 if allowed and name not in KNOWN else 0):
             dtype = "float32" if "float32" in allowed else allowed[0]
             safe = operator.safe[0] if operator.safe else ANY
-            sketch = single(Choice(operator, frozenset((dtype,)), (dtype,), *operator.ranks, safe), SUPPORTED, seed)
-            assert sketch is not None
-            names = opened(sketch, Draw(seed))
-            outputs = [out for node in sketch.nodes for out in node.outs if out.name]
-            model, inputs = written(sketch, outputs, "open", False, names)
+            builder = single_node(
+                OpChoice(operator, frozenset((dtype,)), (dtype,), *operator.ranks, safe), SUPPORTED, seed
+            )
+            assert builder is not None
+            names = open_sizes(builder, Rng(seed))
+            outputs = [out for node in builder.nodes for out in node.outs if out.name]
+            model, inputs = serialize(builder, outputs, "open", False, names)
             seen["open" if names else "closed"] += 1
             if names:
                 proto = onnx.load_model_from_string(model)
@@ -118,7 +120,7 @@ def test_programs_run_at_their_own_sizes_and_at_others(workers: Workers) -> None
 @given(SEEDS, st.integers(1, 25))
 @settings(deadline=None, max_examples=60)
 def test_inference_accepts_them_and_a_name_has_one_size(seed: int, size: int) -> None:
-    case = generate("isra", seed, Wish(nodes=size, dynamic=1.0, types=True))
+    case = generate("isra", seed, GenRequest(nodes=size, dynamic=1.0, types=True))
     model = case.program.proto
     onnx.checker.check_model(model, full_check=True)
     sizes: dict[str, int] = {}
@@ -129,12 +131,12 @@ def test_inference_accepts_them_and_a_name_has_one_size(seed: int, size: int) ->
 
 def test_the_share_is_what_was_asked_for_and_is_told() -> None:
     def open_ones(share: float) -> int:
-        wish = Wish(nodes=6, dynamic=share)
-        models = [generate("isra", seed, wish).program.proto for seed in range(100)]
+        request = GenRequest(nodes=6, dynamic=share)
+        models = [generate("isra", seed, request).program.proto for seed in range(100)]
         return sum(any(isinstance(side, str) for info in m.graph.input for side in named(info)) for m in models)
 
     assert open_ones(0.0) == 0
     assert 8 < open_ones(0.3) < 35 < 55 < open_ones(1.0)
-    assert wished(recorded(Wish(dynamic=0.25))).dynamic == 0.25
+    assert from_record(to_record(GenRequest(dynamic=0.25))).dynamic == 0.25
     with pytest.raises(BadInput, match="cannot be read"):
-        wished({"dynamic": "2"})
+        from_record({"dynamic": "2"})

@@ -14,10 +14,10 @@ from operator_soak import LENIENT, forms, instances
 
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.analysis.validity import review
-from opsieve.gen.build.graph_builder import Body, Node
-from opsieve.gen.generation.constraint_violations import Breach, breaches
-from opsieve.gen.generation.random_graph import Wish
+from opsieve.gen.analysis.validity import check_model
+from opsieve.gen.build.graph_builder import BodyGraph, Node
+from opsieve.gen.generation.constraint_violations import Violation, violations
+from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.model import check, inferred
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import (
@@ -83,7 +83,7 @@ def misjudged(modules: Sequence[str] | None) -> tuple[int, list[object]]:
     """How many types of outputs were told, and every valid model that was refused or wrongly typed."""
     told, wrong = 0, list[object]()
     for name, model, fed, wanted in conformance(modules):
-        found = review(model, fed)
+        found = check_model(model, fed)
         if found.fault:
             wrong.append((name, found.fault))
         for output, array in wanted.items():
@@ -110,7 +110,7 @@ def test_of_all_node_tests_none_is_refused() -> None:
 def differing(model: bytes, fed: dict[str, Value]) -> list[object]:
     """Types that are told otherwise than ONNX infers them."""
     proto = onnx.load_model_from_string(model)
-    found = review(proto, fed)
+    found = check_model(proto, fed)
     assert not found.fault
     wrong: list[object] = []
     graph = onnx.load_model_from_string(inferred(model)).graph
@@ -127,14 +127,14 @@ def differing(model: bytes, fed: dict[str, Value]) -> list[object]:
 @pytest.mark.parametrize("strategy", ["mix", "mutate", "pattern", "function-rewrite"])
 def test_types_are_those_that_onnx_infers(strategy: str) -> None:
     for seed in range(12):
-        case = generate(strategy, seed, Wish(nodes=12))
+        case = generate(strategy, seed, GenRequest(nodes=12))
         assert not differing(case.program.model, case.inputs), seed
 
 
-def broken_by(node: Node, breach: Breach, opset: int) -> tuple[bytes, dict[str, np.ndarray]]:
-    """A model of the node alone as a breach has it."""
+def broken_by(node: Node, violation: Violation, opset: int) -> tuple[bytes, dict[str, np.ndarray]]:
+    """A model of the node alone as a violation has it."""
     infos, stored, fed, names = [], [], dict[str, np.ndarray](), list[str]()
-    for place, tensor in enumerate(breach.ins):
+    for place, tensor in enumerate(violation.ins):
         names.append("" if tensor is None else f"i{place}")
         if tensor is None:
             continue
@@ -148,7 +148,7 @@ def broken_by(node: Node, breach: Breach, opset: int) -> tuple[bytes, dict[str, 
             fed[names[-1]] = np.ones(tensor.shape).astype(dtype)
     attrs = {
         name: numpy_helper.from_array(held) if isinstance(held, np.ndarray) else held
-        for name, held in breach.attrs.items()
+        for name, held in violation.attrs.items()
         if not name.startswith("#")
     }
     outs = [(f"o{place}" if out.name else "", out.dtype) for place, out in enumerate(node.outs)]
@@ -164,15 +164,15 @@ def near_misses(op: Operator, count: int) -> Iterator[tuple[str, bytes, dict[str
     opset = forms(op)[-1]
     dtypes = sorted(first_dtypes(op, opset))
     for dtype in ("float32",) if "float32" in dtypes else dtypes[:1]:
-        for _, sketch in instances(op, dtype, opset, count):
-            node = sketch.nodes[-1] if sketch is not None else None
-            if sketch is None or node is None or any(isinstance(held, Body) for held in node.attrs.values()):
+        for _, builder in instances(op, dtype, opset, count):
+            node = builder.nodes[-1] if builder is not None else None
+            if builder is None or node is None or any(isinstance(held, BodyGraph) for held in node.attrs.values()):
                 continue
             if any("(" in tensor.dtype for tensor in (*node.ins, *node.outs) if tensor is not None):
                 continue
-            for breach in breaches(sketch, node, op):
-                if breach.kind == "relation":
-                    yield breach.place, *broken_by(node, breach, opset)
+            for violation in violations(builder, node, op):
+                if violation.kind == "relation":
+                    yield violation.place, *broken_by(node, violation, opset)
 
 
 def taken(names: Sequence[str], count: int) -> tuple[int, list[tuple[str, str]]]:
@@ -181,7 +181,7 @@ def taken(names: Sequence[str], count: int) -> tuple[int, list[tuple[str, str]]]
     with Workers() as workers:
         for name in names:
             for place, model, fed in near_misses(operators()[name], count):
-                if not review(onnx.load_model_from_string(model), fed).fault:
+                if not check_model(onnx.load_model_from_string(model), fed).fault:
                     continue
                 refused += 1
                 if not check(model) and workers.observe(PLAIN, Program(model), fed).outcome == "ok":
@@ -206,7 +206,7 @@ def test_of_all_near_misses_others_take_but_a_few() -> None:
 
 
 def fault(text: str, **inputs: Any) -> str:
-    return review(parse_model(text), {name: np.asarray(held) for name, held in inputs.items()}).fault
+    return check_model(parse_model(text), {name: np.asarray(held) for name, held in inputs.items()}).fault
 
 
 def test_faults_are_found_behind_other_nodes() -> None:
@@ -230,7 +230,7 @@ def test_a_split_with_more_outputs_than_parts_is_refused_even_where_its_input_is
     ],
 )
 def test_nothing_is_said_of_what_is_not_known(body: str) -> None:
-    found = review(
+    found = check_model(
         parse_model(
             f'<ir_version: 8, opset_import: ["" : 18, "Unheard" : 1]> g (float[2,3,4] x, int64[N] s) => (float y) {{ {body} }}'
         ),
@@ -242,7 +242,7 @@ def test_nothing_is_said_of_what_is_not_known(body: str) -> None:
 
 def test_values_that_are_fed_bind_open_sizes() -> None:
     model = parse_model(HEAD + "g (float[N] x, float[M] w) => (float y) { y = Add (x, w) }")
-    assert review(model, {}).types.get("y") is None
+    assert check_model(model, {}).types.get("y") is None
     three = np.zeros(3, np.float32)
-    assert review(model, {"x": three, "w": three}).types["y"] == ("float32", (3,))
-    assert review(model, {"x": three, "w": np.zeros(2, np.float32)}).fault
+    assert check_model(model, {"x": three, "w": three}).types["y"] == ("float32", (3,))
+    assert check_model(model, {"x": three, "w": np.zeros(2, np.float32)}).fault

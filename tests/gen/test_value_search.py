@@ -16,7 +16,7 @@ from opsieve.backends.probing.value_search import (
 )
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.analysis.input_ranges import unreached
-from opsieve.gen.analysis.typed_graph import outline
+from opsieve.gen.analysis.typed_graph import read_graph
 from opsieve.gen.model.program import Program
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs the extra torch")
@@ -154,9 +154,9 @@ def test_guesses_build_on_one_another(workers):
 
 def test_a_node_that_no_leaf_reaches_is_given_up_at_once(workers):
     fixed = program("g (float[4] x) => (float[4] z) <float[4] w = {-1, -1, -1, -1}> { y = Log(w) z = Add(x, y) }")
-    assert unreached(outline(fixed.proto, X), "y")
-    assert not unreached(outline(fixed.proto, X), "y", weights=True)
-    assert not unreached(outline(fixed.proto, X), "z")
+    assert unreached(read_graph(fixed.proto, X), "y")
+    assert not unreached(read_graph(fixed.proto, X), "y", weights=True)
+    assert not unreached(read_graph(fixed.proto, X), "z")
     assert search(fixed, X, workers).broken == "Log"
     assert search(fixed, X, workers, weights=True).how == "repaired"
 

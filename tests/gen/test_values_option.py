@@ -12,8 +12,8 @@ from repository import GOLDEN
 from test_cli import opsieve
 
 from opsieve.gen.case.case import load
-from opsieve.gen.generation.random_graph import Wish, recorded
-from opsieve.gen.generation.request import wished
+from opsieve.gen.generation.random_graph import GenRequest, to_record
+from opsieve.gen.generation.request import from_record
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.strategies.registry import generate
 from opsieve.gen.values.special import KINDS
@@ -118,12 +118,12 @@ def test_generated_programs_get_values_by_the_search(tmp_path: Path, capsys: pyt
 
 
 def test_generated_programs_get_special_values() -> None:
-    wish = Wish(values="special:nan")
-    cases = [generate("mix", seed, wish) for seed in range(24)]
+    request = GenRequest(values="special:nan")
+    cases = [generate("mix", seed, request) for seed in range(24)]
     values = [value for case in cases for value in case.inputs.values() if getattr(value, "dtype", None) == np.float32]
     assert sum(bool(np.isnan(value).any()) for value in values) > len(values) / 2
     for case in cases[:6]:
-        again = generate(case.origin.generator, case.origin.seed or 0, wished(case.origin.wish))
+        again = generate(case.origin.generator, case.origin.seed or 0, from_record(case.origin.wish))
         assert again.program.model == case.program.model
         assert all(
             np.array_equal(again.inputs[key], value, equal_nan=value.dtype.kind == "f")
@@ -134,8 +134,8 @@ def test_generated_programs_get_special_values() -> None:
 
 
 def test_a_campaign_knows_its_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wish = Wish(nodes=USUAL.nodes, between=USUAL.between, dynamic=USUAL.dynamic, values="special:zeros,inf")
-    plan = Plan("isra", wish)
+    request = GenRequest(nodes=USUAL.nodes, between=USUAL.between, dynamic=USUAL.dynamic, values="special:zeros,inf")
+    plan = Plan("isra", request)
     assert " values=special:zeros,inf" in plan.generator
     assert planned(plan.generator) == (plan, False)
     code, _, err = opsieve("fuzz", "--values", "search", "--store", tmp_path / "s", capsys=capsys)
@@ -157,17 +157,17 @@ def test_words() -> None:
     assert special_kinds("special") == KINDS
     assert special_kinds("special:zeros,nan") == ("zeros", "nan")
     assert special_kinds("ranged") == special_kinds("search") == ()
-    assert "values" not in recorded(Wish())
-    assert wished(recorded(Wish(values="search"))).values == "search"
+    assert "values" not in to_record(GenRequest())
+    assert from_record(to_record(GenRequest(values="search"))).values == "search"
     with pytest.raises(BadInput, match="no choice of values"):
-        wished({"nodes": "3", "values": "best"})
+        from_record({"nodes": "3", "values": "best"})
 
 
 def test_programs_without_ranges_leave_domains() -> None:
     """That is what the search is for; leaves are finite all the same, whatever the strategy."""
     for name in ("isra", "mutate", "function-rewrite", "pattern"):
         for seed in range(12):
-            case = generate(name, seed, Wish(nodes=8, values="search"))
+            case = generate(name, seed, GenRequest(nodes=8, values="search"))
             for value in case.inputs.values():
                 if isinstance(value, np.ndarray) and value.dtype.kind == "f":
                     assert math.isfinite(float(np.abs(value).max(initial=0)))

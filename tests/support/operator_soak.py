@@ -16,9 +16,9 @@ import onnx
 import onnxruntime
 from onnx.reference import ReferenceEvaluator
 
-from opsieve.gen.build.graph_builder import Choice, Sketch
-from opsieve.gen.build.writing import written
-from opsieve.gen.generation.random_graph import SUPPORTED, single
+from opsieve.gen.build.graph_builder import GraphBuilder, OpChoice
+from opsieve.gen.build.writing import serialize
+from opsieve.gen.generation.random_graph import SUPPORTED, single_node
 from opsieve.gen.model.lowering import lower_ir
 from opsieve.gen.model.tensors import NUMBERS, TensorType, read_type
 from opsieve.gen.operators.catalogue import first_dtypes, operators
@@ -54,30 +54,30 @@ def forms(operator: Operator, newest: int = SUPPORTED) -> list[int]:
     return list(last.values()) if last or newest == NEWEST else forms(operator, NEWEST)
 
 
-def instances(operator: Operator, dtype: str, opset: int, count: int) -> Iterator[tuple[int, Sketch | None]]:
-    """Sketches of `count` single instances whose first input has the dtype; None at the end when twice as many draws gave too few."""
-    choice = Choice(
+def instances(operator: Operator, dtype: str, opset: int, count: int) -> Iterator[tuple[int, GraphBuilder | None]]:
+    """Builders of `count` single instances whose first input has the dtype; None at the end when twice as many draws gave too few."""
+    choice = OpChoice(
         operator, frozenset((dtype,)), (dtype,), *operator.ranks, operator.safe[0] if operator.safe else ANY
     )
     made = 0
     for seed in range(2 * count):
         if made == count:
             return
-        sketch = single(choice, opset, seed)
-        if sketch is not None:
+        builder = single_node(choice, opset, seed)
+        if builder is not None:
             made += 1
-            yield seed, sketch
+            yield seed, builder
     if made < count:
         yield 2 * count, None
 
 
-def problem(sketch: Sketch, run: bool = True) -> str:
-    """What is wrong with a sketch: `checker: ...`, `types: ...`, `run: ...`, `values: ...`, `unsupported: ...`; "" when nothing is.
+def problem(builder: GraphBuilder, run: bool = True) -> str:
+    """What is wrong with a builder: `checker: ...`, `types: ...`, `run: ...`, `values: ...`, `unsupported: ...`; "" when nothing is.
 
     `onnxruntime: ...` is what it alone gets wrong: ONNX's reference evaluator, or its inference, gives what is declared.
     """
-    outputs = [tensor for node in sketch.nodes for tensor in node.outs if tensor.name]
-    model, inputs = written(sketch, outputs, "soak")
+    outputs = [tensor for node in builder.nodes for tensor in node.outs if tensor.name]
+    model, inputs = serialize(builder, outputs, "soak")
     proto = onnx.load_model_from_string(model)
     try:
         onnx.checker.check_model(proto, full_check=True)
@@ -158,8 +158,8 @@ def soaked(operator: Operator, count: int, opsets: list[int] | None = None) -> c
     seen: collections.Counter[str] = collections.Counter()
     for opset in opsets or forms(operator):
         for dtype in sorted(first_dtypes(operator, opset)):
-            for _, sketch in instances(operator, dtype, opset, count):
-                found = "none: no instance" if sketch is None else problem(sketch)
+            for _, builder in instances(operator, dtype, opset, count):
+                found = "none: no instance" if builder is None else problem(builder)
                 name = f"{found} [{dtype}, opset {opset}]" if found else ""
                 seen[re.sub(r"\b[vxcn]\d+\b", "_", name)[:260]] += 1
     return seen

@@ -15,7 +15,7 @@ from test_cli import opsieve
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.zygote import Limits
-from opsieve.gen.generation.random_graph import Wish
+from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.plan import USUAL, Plan, planned, seed_of
@@ -238,7 +238,7 @@ def test_a_campaign_of_another_generator_is_not_resumed(tmp_path: Path, capsys: 
 
 
 def test_a_plan_is_read_back_from_its_text() -> None:
-    for plan in (Plan(), PLAN, Plan("isra", Wish(nodes=3, dtypes=frozenset({"float32", "int8"}), opset=18))):
+    for plan in (Plan(), PLAN, Plan("isra", GenRequest(nodes=3, dtypes=frozenset({"float32", "int8"}), opset=18))):
         assert planned(plan.generator) == (plan, False)
 
 

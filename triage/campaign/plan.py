@@ -11,28 +11,28 @@ from dataclasses import dataclass, replace
 
 from opsieve.backends.probing.operator_support import Support, both, tables
 from opsieve.gen.case.case import Case
-from opsieve.gen.generation.generator_version import edition
-from opsieve.gen.generation.random_graph import Wish, recorded
-from opsieve.gen.generation.request import wished
+from opsieve.gen.generation.generator_version import generator_version
+from opsieve.gen.generation.random_graph import GenRequest, to_record
+from opsieve.gen.generation.request import from_record
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.strategies.mix import BATCH
 from opsieve.gen.strategies.registry import generate
 
-USUAL = Wish(nodes=5, between=(5, 30), dynamic=0.1)
+USUAL = GenRequest(nodes=5, between=(5, 30), dynamic=0.1)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A strategy, a wish, and what the targets have (nothing known: anything is tried)."""
+    """A strategy, a request, and what the targets have (nothing known: anything is tried)."""
 
     strategy: str = "mix"
-    wish: Wish = USUAL
+    request: GenRequest = USUAL
     supports: tuple[Support, ...] = ()
 
     @property
     def generator(self) -> str:
         """All of it as text: `mix edition=3f0c12ab98d1 nodes=5-30 supports=a1b2c3d4e5f6`. Equal texts and seeds give equal programs."""
-        fields = {"edition": edition(), **recorded(self.wish)}
+        fields = {"edition": generator_version(), **to_record(self.request)}
         if self.supports:
             fields["supports"] = hashlib.sha256(tables(self.supports).encode()).hexdigest()[:12]
         return " ".join([self.strategy, *(f"{name}={value}" for name, value in fields.items())])
@@ -40,14 +40,14 @@ class Plan:
     def case(self, campaign_seed: int, number: int) -> Case:
         """The case of a test."""
         seed = seed_of(campaign_seed, number)
-        return generate(self.strategy, seed, self._wish(number // BATCH))
+        return generate(self.strategy, seed, self._request(number // BATCH))
 
-    def _wish(self, batch: int) -> Wish:
+    def _request(self, batch: int) -> GenRequest:
         if not self.supports:
-            return self.wish
+            return self.request
         turn = batch % (len(self.supports) + 1) if len(self.supports) > 1 else 0
         asked: Sequence[Support] = [self.supports[turn - 1]] if turn else self.supports
-        return replace(self.wish, supports=both(asked), target=tables(asked))
+        return replace(self.request, supports=both(asked), target=tables(asked))
 
 
 def seed_of(campaign_seed: int, number: int) -> int:
@@ -63,10 +63,10 @@ def planned(generator: str) -> tuple[Plan, bool]:
     """
     name, _, rest = generator.partition(" ")
     fields = dict(field.partition("=")[::2] for field in rest.split(" ") if field)
-    if fields.pop("edition", "") != edition():
+    if fields.pop("edition", "") != generator_version():
         raise BadInput(
-            f"the campaign was made by another generator ({shown(generator, 120)}) than this opsieve has ({edition()}); "
+            f"the campaign was made by another generator ({shown(generator, 120)}) than this opsieve has ({generator_version()}); "
             "go on with the opsieve that began it, or begin a new one without --resume"
         )
     probed = fields.pop("supports", "") != ""
-    return Plan(name, wished(fields)), probed
+    return Plan(name, from_record(fields)), probed

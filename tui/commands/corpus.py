@@ -4,7 +4,7 @@ from pathlib import Path
 
 from opsieve.backends.workers.inference import typed
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.analysis.reading import Unreadable, read
+from opsieve.gen.analysis.reading import UnreadableModel, read
 from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import reason
@@ -34,7 +34,7 @@ def corpus(folder: Path, workers: Workers) -> tuple[tuple[Program, ...], list[st
     for program, (model, _) in zip(loaded, typed(workers, loaded), strict=True):
         try:
             read(model, seeded_inputs(model, 0))
-        except (Unreadable, BadInput) as error:
+        except (UnreadableModel, BadInput) as error:
             refused.append(f"{shown(program.name, 160)} cannot be mutated, it has {shown(str(error), 120)}")
             continue
         found.append(Program(model.SerializeToString(deterministic=True), program.name))

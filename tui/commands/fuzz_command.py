@@ -112,7 +112,7 @@ def _campaign(
     from opsieve.backends.registry import display, resolve
     from opsieve.backends.workers.workers import Workers
     from opsieve.backends.workers.zygote import Unavailable
-    from opsieve.gen.generation import request as wishes
+    from opsieve.gen.generation import request as gen_request
     from opsieve.gen.model.bad_input import BadInput
     from opsieve.gen.strategies import registry as strategies
     from opsieve.gen.values.values import RANGED, SPECIAL, named_values
@@ -133,10 +133,10 @@ def _campaign(
         plan, probe = planned(found.generator)
         resolved = [resolve(name) for name in found.targets]
     else:
-        low, high = wishes.nodes(nodes) if nodes is not None else (USUAL.between or (USUAL.nodes, USUAL.nodes))
+        low, high = gen_request.nodes(nodes) if nodes is not None else (USUAL.between or (USUAL.nodes, USUAL.nodes))
         word = named_values(values or RANGED, (RANGED, SPECIAL))
-        wish = replace(USUAL, nodes=low, between=(low, high) if low != high else None, values=word)
-        plan = Plan(strategy or "mix", wish)
+        request = replace(USUAL, nodes=low, between=(low, high) if low != high else None, values=word)
+        plan = Plan(strategy or "mix", request)
         strategies.strategy(plan.strategy)  # a name that is none is told before anything is probed
         resolved = list(dict.fromkeys(resolved)) or [resolve("onnxruntime")]
     versions: dict[str, str] = {}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from opsieve.backends.probing.operator_support import Support
     from opsieve.backends.workers.workers import Workers
     from opsieve.gen.case.case import Case
-    from opsieve.gen.generation.random_graph import Wish
+    from opsieve.gen.generation.random_graph import GenRequest
     from opsieve.gen.model.program import Program
 
 PATH = click.Path(path_type=Path)
@@ -66,8 +66,8 @@ def command(
     from opsieve.backends.probing.operator_support import both, tables
     from opsieve.backends.workers.workers import Workers
     from opsieve.gen.build.graph_builder import Budget
-    from opsieve.gen.generation import request as wishes
-    from opsieve.gen.generation.random_graph import Wish
+    from opsieve.gen.generation import request as gen_request
+    from opsieve.gen.generation.random_graph import GenRequest
     from opsieve.gen.model.bad_input import BadInput
     from opsieve.gen.strategies import registry as strategies
     from opsieve.gen.values.values import SEARCH, named_values
@@ -77,17 +77,17 @@ def command(
         _refuse_used(out)
     kept: Case | None = None
     if origin is not None:
-        kept, strategy, seed, wish = _read_origin(origin)
-        targets, models = _named(wish.target), 1
+        kept, strategy, seed, request = _read_origin(origin)
+        targets, models = _named(request.target), 1
     else:
-        low, high = wishes.nodes(nodes)
+        low, high = gen_request.nodes(nodes)
         usual = Budget()  # large programs may hold more in all
         split = [item.strip() for text in patterns for item in text.split(",") if item.strip()]
-        wish = Wish(
+        request = GenRequest(
             nodes=low,
-            only=wishes.named_operators(split),
-            dtypes=wishes.named_dtypes([item.strip() for item in dtypes.split(",") if item.strip()]),
-            opset=wishes.checked_opset(opset),
+            only=gen_request.named_operators(split),
+            dtypes=gen_request.named_dtypes([item.strip() for item in dtypes.split(",") if item.strip()]),
+            opset=gen_request.checked_opset(opset),
             budget=Budget(elements=max(usual.elements, high << 9), work=max(usual.work, high << 13)),
             between=(low, high) if low != high else None,
             dynamic=dynamic,
@@ -96,29 +96,29 @@ def command(
     strategies.strategy(strategy)  # a name that is none is told before anything is probed
     with Workers() as workers:
         if targets:
-            has = supports(workers, targets, wish)
+            has = supports(workers, targets, request)
             if explain:
                 return _explain(has, as_json)
             sound = [support.soundly() for support in has]
-            if origin is None or tables(sound) == wish.target:  # `fuzz` also generates what is broken
+            if origin is None or tables(sound) == request.target:  # `fuzz` also generates what is broken
                 has = sound
             named = tables(has)
-            if origin is not None and named != wish.target:
+            if origin is not None and named != request.target:
                 raise BadInput(
-                    f"the case was made for {wish.target}, what is here is {named}; "
+                    f"the case was made for {request.target}, what is here is {named}; "
                     "install that version, or make it with the opsieve that made it"
                 )
-            wish = replace(wish, supports=both(has), target=named)
+            request = replace(request, supports=both(has), target=named)
         elif explain:
             raise BadInput("--explain-support needs a --target to explain")
         if models_in is not None:
-            wish = replace(wish, corpus=_corpus(strategy, models_in, workers))
+            request = replace(request, corpus=_corpus(strategy, models_in, workers))
         made = _Made()
         interrupted = False
         try:
             with _progress(models) as show:
-                for group in _groups(strategy, seed, models, wish, made):
-                    if wish.values == SEARCH:
+                for group in _groups(strategy, seed, models, request, made):
+                    if request.values == SEARCH:
                         group = _searched(group, workers, made)
                     _take(group, workers if check else None, out, flat, made)
                     show(made.models)
@@ -163,14 +163,16 @@ class _Made:
         }
 
 
-def _groups(strategy: str, seed: int, models: int, wish: "Wish", made: _Made) -> Iterator[list[tuple[str, "Case"]]]:
+def _groups(
+    strategy: str, seed: int, models: int, request: "GenRequest", made: _Made
+) -> Iterator[list[tuple[str, "Case"]]]:
     """The cases with their names, some at a time; only making them counts as their time."""
     from opsieve.gen.strategies.registry import generate
 
     for start in range(seed, seed + models, GROUP):
         began = time.process_time()
         group = [
-            (f"{strategy}-{number}", generate(strategy, number, wish))
+            (f"{strategy}-{number}", generate(strategy, number, request))
             for number in range(start, min(start + GROUP, seed + models))
         ]
         made.cpu += time.process_time() - began
@@ -239,10 +241,10 @@ def _corpus(strategy: str, folder: Path, workers: "Workers") -> "tuple[Program, 
     return found
 
 
-def _read_origin(origin: Path) -> tuple["Case", str, int, "Wish"]:
+def _read_origin(origin: Path) -> tuple["Case", str, int, "GenRequest"]:
     """The case that a case.json, or its folder, belongs to, and how it was asked for."""
     from opsieve.gen.case.case import load
-    from opsieve.gen.generation import request as wishes
+    from opsieve.gen.generation import request as gen_request
     from opsieve.gen.model.bad_input import BadInput, shown
     from opsieve.gen.strategies import registry as strategies
 
@@ -252,11 +254,11 @@ def _read_origin(origin: Path) -> tuple["Case", str, int, "Wish"]:
         raise BadInput(
             f"{shown(origin, 200)} tells of no generator and seed that it was made by ({shown(summary.generator)})"
         )
-    return case, summary.generator, summary.seed, wishes.wished(summary.wish)
+    return case, summary.generator, summary.seed, gen_request.from_record(summary.wish)
 
 
 def _named(target: str) -> tuple[str, ...]:
-    """The targets that a wish's `target` stands for."""
+    """The targets that a request's `target` stands for."""
     return tuple(part.rsplit(" ", 2)[0] for part in target.split(" + ")) if target else ()
 
 

@@ -10,18 +10,20 @@ if TYPE_CHECKING:
     from opsieve.backends.probing.operator_support import Support
     from opsieve.backends.target import Target
     from opsieve.backends.workers.workers import Workers
-    from opsieve.gen.generation.random_graph import Wish
+    from opsieve.gen.generation.random_graph import GenRequest
 
 
-def supports(workers: "Workers", targets: "Sequence[str | Target]", wish: "Wish | None" = None) -> "list[Support]":
-    """What the targets have of what a wish allows, probed now where it is not known; BadInput when one is not there."""
+def supports(
+    workers: "Workers", targets: "Sequence[str | Target]", request: "GenRequest | None" = None
+) -> "list[Support]":
+    """What the targets have of what a request allows, probed now where it is not known; BadInput when one is not there."""
     from opsieve.backends.probing.operator_support import probed
     from opsieve.backends.registry import resolve
     from opsieve.backends.workers.zygote import Unavailable
     from opsieve.gen.model.bad_input import BadInput
 
-    only = None if wish is None or wish.only is None else sorted(wish.only)
-    dtypes = None if wish is None or wish.dtypes is None else sorted(wish.dtypes)
+    only = None if request is None or request.only is None else sorted(request.only)
+    dtypes = None if request is None or request.dtypes is None else sorted(request.dtypes)
     with _bar() as show:
         try:
             return probed(workers, [resolve(target) for target in targets], only, dtypes, show=show)

@@ -111,15 +111,15 @@ class InputSearch:
         self, model: Any, inputs: Mapping[str, Any], seed: int, weights: bool, proxy: bool, sampling: bool
     ) -> None:
         from opsieve.backends.compilers.torch import table as torch_table
-        from opsieve.gen.analysis.typed_graph import movable, outline
-        from opsieve.gen.build.rng import Draw
+        from opsieve.gen.analysis.typed_graph import movable, read_graph
+        from opsieve.gen.build.rng import Rng
         from opsieve.gen.operators.catalogue import operators
 
         self.table = torch_table
         self.operators = operators()
         self.sampling = sampling
-        self.draw = Draw(f"value search {seed}")
-        graph = outline(model, inputs)
+        self.draw = Rng(f"value search {seed}")
+        graph = read_graph(model, inputs)
         self.leaves = [leaf for leaf in movable(graph, weights) if leaf.dtype in torch_table.VALUES.DTYPES]
         self.leaves = [leaf for leaf in self.leaves if leaf.dtype.startswith(("float", "bfloat"))]
         opsets = {item.domain: item.version for item in model.opset_import}
@@ -276,11 +276,11 @@ class InputSearch:
         """New values for leaves."""
         import torch
 
-        from opsieve.gen.build.writing import filled
+        from opsieve.gen.build.writing import fill_array
 
         for master in masters.values():
             low, high = self.draw.choice(_STARTS)
-            fresh = filled("float64", tuple(master.shape), low, high, self.draw.random())
+            fresh = fill_array("float64", tuple(master.shape), low, high, self.draw.random())
             with torch.no_grad():
                 master.copy_(torch.from_numpy(fresh))
 

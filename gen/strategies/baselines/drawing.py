@@ -8,7 +8,7 @@ from opsieve.gen.data.inputs import Stream
 T = TypeVar("T")
 
 
-class Draw:
+class StreamRng:
     """Choices that depend on the seed only, on every machine and release of numpy and Python."""
 
     def __init__(self, seed: int) -> None:

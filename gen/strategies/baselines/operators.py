@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from opsieve.gen.spec.symbolic_arith import broadcast as together
 from opsieve.gen.spec.symbolic_arith import broadcasts
-from opsieve.gen.strategies.baselines.drawing import Draw
+from opsieve.gen.strategies.baselines.drawing import StreamRng
 
 Shape: TypeAlias = tuple[int, ...]
 Attributes: TypeAlias = dict[str, Any]
@@ -23,45 +23,45 @@ def fits(shape: Shape) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class BaselineOperator:
     """`attributes` draws attributes without a look at shapes; `result` is the shape that comes out, None where the operands do not go;
     `mended` are shapes near those given that might go, for the same number of operands."""
 
     name: str
     arity: tuple[int, int]
-    attributes: Callable[[Draw], Attributes]
+    attributes: Callable[[StreamRng], Attributes]
     result: Callable[[Shapes, Attributes], Shape | None]
     mended: Callable[[Shapes, Attributes], list[Shape]]
 
 
-def _none(_draw: Draw) -> Attributes:
+def _none(_rng: StreamRng) -> Attributes:
     return {}
 
 
-def _axis(draw: Draw) -> Attributes:
-    return {"axis": draw.between(0, 3)}
+def _axis(rng: StreamRng) -> Attributes:
+    return {"axis": rng.between(0, 3)}
 
 
-def _axes(draw: Draw) -> Attributes:
-    return {"axes": draw.some(range(4), draw.between(1, 2)), "keepdims": draw.below(2)}
+def _axes(rng: StreamRng) -> Attributes:
+    return {"axes": rng.some(range(4), rng.between(1, 2)), "keepdims": rng.below(2)}
 
 
-def _order(draw: Draw) -> Attributes:
-    left = list(range(draw.between(1, 4)))
-    return {"perm": [left.pop(draw.below(len(left))) for _ in range(len(left))]}
+def _order(rng: StreamRng) -> Attributes:
+    left = list(range(rng.between(1, 4)))
+    return {"perm": [left.pop(rng.below(len(left))) for _ in range(len(left))]}
 
 
-def _turns(draw: Draw) -> Attributes:
-    return {"transA": draw.below(2), "transB": draw.below(2)}
+def _turns(rng: StreamRng) -> Attributes:
+    return {"transA": rng.below(2), "transB": rng.below(2)}
 
 
-def _block(draw: Draw) -> Attributes:
-    return {"blocksize": draw.between(1, 3)}
+def _block(rng: StreamRng) -> Attributes:
+    return {"blocksize": rng.between(1, 3)}
 
 
-def _window(draw: Draw) -> Attributes:
-    side = draw.between(1, 3)
-    return {"kernel_shape": [side, side], "strides": [draw.between(1, 2)] * 2}
+def _window(rng: StreamRng) -> Attributes:
+    side = rng.between(1, 3)
+    return {"kernel_shape": [side, side], "strides": [rng.between(1, 2)] * 2}
 
 
 def _as_they_are(shapes: Shapes, _attributes: Attributes) -> list[Shape]:
@@ -226,25 +226,25 @@ _SAME = (
     "Abs Neg Floor Ceil Erf Sign Exp Softsign Sigmoid HardSigmoid Relu LeakyRelu Sin Cos Round Selu Elu Tanh ThresholdedRelu"
     " Softplus Identity"
 )
-OPERATORS: tuple[Operator, ...] = (
-    *(Operator(name, (1, 1), _none, _same, _as_they_are) for name in _SAME.split()),
-    *(Operator(name, (2, 2), _none, _broadcast, _like_first) for name in ("Add", "Sub", "Mul", "Div")),
-    *(Operator(name, (1, 4), _none, _broadcast, _like_first) for name in ("Max", "Min", "Mean", "Sum")),
-    Operator("PRelu", (2, 2), _none, _one_way, _like_first),
-    *(Operator(name, (1, 1), _axis, _along, _as_they_are) for name in ("Softmax", "LogSoftmax")),
-    Operator("Flatten", (1, 1), _axis, _flat, _as_they_are),
-    Operator("Transpose", (1, 1), _order, _turned, _as_they_are),
+OPERATORS: tuple[BaselineOperator, ...] = (
+    *(BaselineOperator(name, (1, 1), _none, _same, _as_they_are) for name in _SAME.split()),
+    *(BaselineOperator(name, (2, 2), _none, _broadcast, _like_first) for name in ("Add", "Sub", "Mul", "Div")),
+    *(BaselineOperator(name, (1, 4), _none, _broadcast, _like_first) for name in ("Max", "Min", "Mean", "Sum")),
+    BaselineOperator("PRelu", (2, 2), _none, _one_way, _like_first),
+    *(BaselineOperator(name, (1, 1), _axis, _along, _as_they_are) for name in ("Softmax", "LogSoftmax")),
+    BaselineOperator("Flatten", (1, 1), _axis, _flat, _as_they_are),
+    BaselineOperator("Transpose", (1, 1), _order, _turned, _as_they_are),
     *(
-        Operator(name, (1, 1), _axes, _reduced, _as_they_are)
+        BaselineOperator(name, (1, 1), _axes, _reduced, _as_they_are)
         for name in ("ReduceMax", "ReduceMin", "ReduceMean", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare")
     ),
-    Operator("Concat", (1, 4), _axis, _joined, _like_first),
-    Operator("MatMul", (2, 2), _none, _product, _product_mended),
-    Operator("Gemm", (2, 3), _turns, _gemm, _gemm_mended),
-    Operator("SpaceToDepth", (1, 1), _block, _to_depth, _of_rank(4)),
-    Operator("DepthToSpace", (1, 1), _block, _to_space, _of_rank(4)),
-    *(Operator(name, (1, 1), _window, _pooled, _of_rank(4)) for name in ("MaxPool", "AveragePool", "LpPool")),
-    *(Operator(name, (1, 1), _none, _global, _of_rank(4)) for name in ("GlobalAveragePool", "GlobalMaxPool")),
-    Operator("Conv", (2, 3), _window, _convolved, _convolved_mended),
-    Operator("BatchNormalization", (5, 5), _none, _normalised, _normalised_mended),
+    BaselineOperator("Concat", (1, 4), _axis, _joined, _like_first),
+    BaselineOperator("MatMul", (2, 2), _none, _product, _product_mended),
+    BaselineOperator("Gemm", (2, 3), _turns, _gemm, _gemm_mended),
+    BaselineOperator("SpaceToDepth", (1, 1), _block, _to_depth, _of_rank(4)),
+    BaselineOperator("DepthToSpace", (1, 1), _block, _to_space, _of_rank(4)),
+    *(BaselineOperator(name, (1, 1), _window, _pooled, _of_rank(4)) for name in ("MaxPool", "AveragePool", "LpPool")),
+    *(BaselineOperator(name, (1, 1), _none, _global, _of_rank(4)) for name in ("GlobalAveragePool", "GlobalMaxPool")),
+    BaselineOperator("Conv", (2, 3), _window, _convolved, _convolved_mended),
+    BaselineOperator("BatchNormalization", (5, 5), _none, _normalised, _normalised_mended),
 )

@@ -20,8 +20,8 @@ from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.data.inputs import Stream
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import Program
-from opsieve.gen.strategies.baselines.drawing import Draw
-from opsieve.gen.strategies.baselines.operators import OPERATORS, Attributes, Operator, Shape, fits
+from opsieve.gen.strategies.baselines.drawing import StreamRng
+from opsieve.gen.strategies.baselines.operators import OPERATORS, Attributes, BaselineOperator, Shape, fits
 
 OPSET = 13
 MAX_NODES = 2000
@@ -31,29 +31,29 @@ _TRIES = 20  # draws of an operator's attributes before another operator is take
 
 def declarative(seed: int, nodes: int) -> Case:
     """The first valid of random graphs whose sizes are drawn from 1 to `nodes`; BadInput unless 1 <= nodes <= 2000."""
-    draw = _draw(seed, nodes)
+    rng = _rng(seed, nodes)
     while True:
         # A graph is given up at its first invalid node: what comes after could not make it valid again.
-        sketch = _Sketch(draw)
-        wanted = draw.between(1, nodes)
-        if all(_append(sketch) for _ in range(wanted)):
-            return sketch.case("declarative", seed)
+        builder = _SmallGraph(rng)
+        wanted = rng.between(1, nodes)
+        if all(_append(builder) for _ in range(wanted)):
+            return builder.case("declarative", seed)
 
 
 def randoop(seed: int, nodes: int) -> Case:
     """A graph of exactly `nodes` nodes, each drawn until it was valid; BadInput unless 1 <= nodes <= 2000."""
-    sketch = _Sketch(_draw(seed, nodes))
-    while len(sketch.nodes) < nodes:
-        _append(sketch)
-    return sketch.case("randoop", seed)
+    builder = _SmallGraph(_rng(seed, nodes))
+    while len(builder.nodes) < nodes:
+        _append(builder)
+    return builder.case("randoop", seed)
 
 
 def pad_slice(seed: int, nodes: int) -> Case:
     """A graph of exactly `nodes` nodes whose operands were made to fit; BadInput unless 1 <= nodes <= 2000."""
-    sketch = _Sketch(_draw(seed, nodes))
-    while len(sketch.nodes) < nodes:
-        _force(sketch, nodes - len(sketch.nodes))
-    return sketch.case("pad-slice", seed)
+    builder = _SmallGraph(_rng(seed, nodes))
+    while len(builder.nodes) < nodes:
+        _force(builder, nodes - len(builder.nodes))
+    return builder.case("pad-slice", seed)
 
 
 BASELINES: dict[str, Callable[[int, int], Case]] = {
@@ -72,10 +72,10 @@ class _Tensor:
 
 
 @dataclass(slots=True)
-class _Sketch:
+class _SmallGraph:
     """A graph while it grows. `values` are all tensors that may be read; `read` the names of those that are."""
 
-    draw: Draw
+    rng: StreamRng
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     values: list[_Tensor] = field(default_factory=list)
     read: set[str] = field(default_factory=set)
@@ -86,9 +86,9 @@ class _Sketch:
 
     def operand(self) -> _Tensor:
         """A tensor that is there, or, now and then, a new one of a random shape."""
-        if self.values and self.draw.chance(_REUSE):
-            return self.draw.choice(self.values)
-        return _Tensor("", tuple(self.draw.between(1, 5) for _ in range(self.draw.between(1, 4))))
+        if self.values and self.rng.chance(_REUSE):
+            return self.rng.choice(self.values)
+        return _Tensor("", tuple(self.rng.between(1, 5) for _ in range(self.rng.between(1, 4))))
 
     def emit(self, operator: str, operands: list[_Tensor], shape: Shape, attributes: Attributes) -> _Tensor:
         """Add a node, and the new leaves among its operands."""
@@ -138,52 +138,54 @@ class _Sketch:
         return Case(program, dict(values), None, Origin(generator, seed, {}, "generated"))
 
     def _born(self, shape: Shape) -> _Tensor:
-        tensors, letter = (self.inputs, "x") if not self.inputs or self.draw.chance(50) else (self.weights, "w")
+        tensors, letter = (self.inputs, "x") if not self.inputs or self.rng.chance(50) else (self.weights, "w")
         tensor = _Tensor(f"{letter}{len(tensors)}", shape)
         tensors.append(tensor)
         self.values.append(tensor)
         return tensor
 
 
-def _draw(seed: int, nodes: int) -> Draw:
+def _rng(seed: int, nodes: int) -> StreamRng:
     if not 1 <= nodes <= MAX_NODES:
         raise BadInput(f"{nodes} nodes cannot be generated; give a number from 1 to {MAX_NODES}")
-    return Draw(seed)
+    return StreamRng(seed)
 
 
-def _append(sketch: _Sketch) -> bool:
+def _append(builder: _SmallGraph) -> bool:
     """Draw an operation, add it if it is valid, and tell whether it was."""
-    draw = sketch.draw
-    operator = draw.choice(OPERATORS)
-    operands = [sketch.operand() for _ in range(draw.between(*operator.arity))]
-    attributes = operator.attributes(draw)
+    rng = builder.rng
+    operator = rng.choice(OPERATORS)
+    operands = [builder.operand() for _ in range(rng.between(*operator.arity))]
+    attributes = operator.attributes(rng)
     shape = operator.result([operand.shape for operand in operands], attributes)
     if shape is None or not fits(shape):
         return False
-    sketch.emit(operator.name, operands, shape, attributes)
+    builder.emit(operator.name, operands, shape, attributes)
     return True
 
 
-def _force(sketch: _Sketch, room: int) -> None:
+def _force(builder: _SmallGraph, room: int) -> None:
     """Draw an operator and add it, behind what makes its operands fit; nothing where that takes more than `room` nodes."""
-    draw = sketch.draw
-    operator = draw.choice(OPERATORS)
-    operands = [sketch.operand() for _ in range(draw.between(*operator.arity))]
-    found = _demand(operator, [operand.shape for operand in operands], draw)
+    rng = builder.rng
+    operator = rng.choice(OPERATORS)
+    operands = [builder.operand() for _ in range(rng.between(*operator.arity))]
+    found = _demand(operator, [operand.shape for operand in operands], rng)
     if found is None:
         return
     shapes, attributes, result = found
     steps = sum(_steps(operand, shape) for operand, shape in zip(operands, shapes, strict=True))
     if steps + 1 > room:
         return
-    forced = [_fitted(sketch, operand, shape) for operand, shape in zip(operands, shapes, strict=True)]
-    sketch.emit(operator.name, forced, result, attributes)
+    forced = [_fitted(builder, operand, shape) for operand, shape in zip(operands, shapes, strict=True)]
+    builder.emit(operator.name, forced, result, attributes)
 
 
-def _demand(operator: Operator, shapes: list[Shape], draw: Draw) -> tuple[list[Shape], Attributes, Shape] | None:
+def _demand(
+    operator: BaselineOperator, shapes: list[Shape], rng: StreamRng
+) -> tuple[list[Shape], Attributes, Shape] | None:
     """Shapes near these that the operator takes, with attributes, and the shape it gives; None when none was found."""
     for _ in range(_TRIES):
-        attributes = operator.attributes(draw)
+        attributes = operator.attributes(rng)
         wanted = operator.mended(shapes, attributes)
         shape = operator.result(wanted, attributes)
         if shape is not None and fits(shape) and all(fits(want) for want in wanted):
@@ -211,23 +213,23 @@ def _steps(operand: _Tensor, wanted: Shape) -> int:
     return (ranked != operand.shape) + shrinks + grows
 
 
-def _fitted(sketch: _Sketch, operand: _Tensor, wanted: Shape) -> _Tensor:
+def _fitted(builder: _SmallGraph, operand: _Tensor, wanted: Shape) -> _Tensor:
     """The operand with the shape wanted, behind a Reshape, a Slice and a Pad as far as they are needed."""
     if not operand.name:
         return _Tensor("", wanted)
     if not wanted and any(have > 1 for have in operand.shape):
         ones = (1,) * len(operand.shape)  # a scalar has room for one element
-        bounds = [sketch.integers([0] * len(ones)), sketch.integers(list(ones))]
-        operand = sketch.emit("Slice", [operand, *bounds], ones, {})
+        bounds = [builder.integers([0] * len(ones)), builder.integers(list(ones))]
+        operand = builder.emit("Slice", [operand, *bounds], ones, {})
     ranked = _ranked(operand.shape, len(wanted))
     if ranked != operand.shape:
-        operand = sketch.emit("Reshape", [operand, sketch.integers(list(ranked))], ranked, {})
+        operand = builder.emit("Reshape", [operand, builder.integers(list(ranked))], ranked, {})
     cut = tuple(min(have, want) for have, want in zip(ranked, wanted, strict=True))
     if cut != ranked:
-        bounds = [sketch.integers([0] * len(cut)), sketch.integers(list(cut))]
-        operand = sketch.emit("Slice", [operand, *bounds], cut, {})
+        bounds = [builder.integers([0] * len(cut)), builder.integers(list(cut))]
+        operand = builder.emit("Slice", [operand, *bounds], cut, {})
     if cut != wanted:
         missing = [want - have for have, want in zip(cut, wanted, strict=True)]
-        pads = sketch.integers([0] * len(cut) + missing)
-        operand = sketch.emit("Pad", [operand, pads], wanted, {})
+        pads = builder.integers([0] * len(cut) + missing)
+        operand = builder.emit("Pad", [operand, pads], wanted, {})
     return operand

@@ -14,7 +14,7 @@ from typing import Any
 
 import z3
 
-from opsieve.gen.build.rng import Draw
+from opsieve.gen.build.rng import Rng
 from opsieve.gen.spec.symbolic_arith import Size, Truth
 
 _WORK = 300_000  # z3's units for one check: about a tenth of a second
@@ -23,7 +23,7 @@ _FAR = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Binned:
+class BinnedNumber:
     """A number to be spread over bins: where it may lie, and single values that have a bin of their own (0 for a padding)."""
 
     term: Any
@@ -39,7 +39,7 @@ class Constraints:
         self._context = z3.Context()
         self._solver = z3.SimpleSolver(ctx=self._context)
         self._solver.set("rlimit", _WORK)
-        self._binned: list[Binned] = []
+        self._binned: list[BinnedNumber] = []
         self._count = 0
         self._model: Any = None
         self.checks = 0
@@ -52,7 +52,7 @@ class Constraints:
         if high < _FAR:
             self._solver.add(term <= high)
         if spread:
-            self._binned.append(Binned(term, low, high, own))
+            self._binned.append(BinnedNumber(term, low, high, own))
         self._model = None
         return term
 
@@ -89,15 +89,15 @@ class Constraints:
         """Spread no number that came after the mark: nothing uses it."""
         del self._binned[mark:]
 
-    def spread(self, draw: Draw) -> None:
+    def spread(self, rng: Rng) -> None:
         """Ask every number to lie in a drawn part of a drawn bin, as many of them as can be had together (Algorithm 2).
 
         Where all together cannot hold, NNSmith drops half of them at random; here each half is tried by itself, so more are kept.
         """
-        if draw.bins:
-            wanted = [found for binned in self._binned for found in [_bin(binned, draw)] if found]
+        if rng.bins:
+            wanted = [found for binned in self._binned for found in [_bin(binned, rng)] if found]
             left = _BIN_CHECKS
-            groups = [draw.shuffled(wanted)]
+            groups = [rng.shuffled(wanted)]
             while groups and left:
                 group = groups.pop()
                 left -= 1
@@ -114,15 +114,15 @@ class Constraints:
         return int(self._model.eval(size, model_completion=True).as_long())
 
 
-def _bin(binned: Binned, draw: Draw) -> list[Any]:
+def _bin(binned: BinnedNumber, rng: Rng) -> list[Any]:
     """Relations that put a number into a part of one of its bins (Algorithm 2, SampleFromBin); [] for the whole of a bin that is open."""
     term, low, high = binned.term, binned.low, binned.high
-    if binned.own and draw.random() < len(binned.own) / (len(binned.own) + 2):
-        return [term == draw.choice(binned.own)]
-    top = min(draw.bins, max(high, 1).bit_length())
+    if binned.own and rng.random() < len(binned.own) / (len(binned.own) + 2):
+        return [term == rng.choice(binned.own)]
+    top = min(rng.bins, max(high, 1).bit_length())
     bottom = max(low, 1).bit_length()
-    place = draw.between(bottom, max(top, bottom))
-    if place == draw.bins:
+    place = rng.between(bottom, max(top, bottom))
+    if place == rng.bins:
         return [term >= min(1 << (place - 1), high)]
-    ends = sorted(math.floor(2 ** (place - 1 + draw.random())) for _ in range(2))
+    ends = sorted(math.floor(2 ** (place - 1 + rng.random())) for _ in range(2))
     return [term >= min(max(ends[0], low), high), term <= max(min(ends[1], high), low)]

@@ -1,4 +1,4 @@
-"""A program whose sizes are still open: what samplers are given in place of a `Sketch` when z3 chooses the sizes.
+"""A program whose sizes are still open: what samplers are given in place of a `GraphBuilder` when z3 chooses the sizes.
 
 It answers the questions that samplers ask (`match`, `partner`, `leaf`, `ints`...), with tensors whose sizes are z3 terms. So one sampler
 serves both: most run here as they are. What is asked of existing tensors becomes relations, and what cannot be found a placeholder:
@@ -8,7 +8,7 @@ a tensor that is a leaf unless a later node is put in its place (NNSmith, sectio
 from collections.abc import Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import FREE, Choice, Sketch
+from opsieve.gen.build.graph_builder import FREE, GraphBuilder, OpChoice
 from opsieve.gen.spec.declaration import ANY, Attributes, Operator, Tensor
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.dtype_facts import LARGEST
@@ -21,7 +21,7 @@ _TRIES = 3
 _RANKS = (0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5)
 
 
-class Inserted:
+class Insertion:
     """A node whose sizes are open. `asked` are domains of values by input, `as_is` is a node of the finished part."""
 
     __slots__ = ("asked", "attrs", "ins", "op", "outs")
@@ -36,17 +36,17 @@ class Inserted:
         self.asked = asked
 
 
-class Draft:
+class SymbolicBuilder:
     """The open part of a program: placeholders, nodes, and the relations that a new instance asks for until it is taken or refused."""
 
-    def __init__(self, sketch: Sketch) -> None:
-        self.draw = sketch.draw
-        self.opset = sketch.opset
-        self.style = sketch.style
-        self.budget = sketch.budget
-        self.sketch = sketch
+    def __init__(self, builder: GraphBuilder) -> None:
+        self.rng = builder.rng
+        self.opset = builder.opset
+        self.style = builder.style
+        self.budget = builder.budget
+        self.builder = builder
         self.constraints = Constraints()
-        self.nodes: list[Inserted] = []
+        self.nodes: list[Insertion] = []
         self.pools: dict[tuple[str, int], list[Tensor]] = {}
         self.placeholders: list[Tensor] = []
         self.finished: dict[str, Tensor] = {}  # by name, what the finished part hands on
@@ -77,7 +77,7 @@ class Draft:
         """A drawn number that the size is asked to be: products stay linear so."""
         if isinstance(size, int):
             return size
-        number = self.draw.binned(1, 6)
+        number = self.rng.binned(1, 6)
         self.relations.append(size == number)
         return number
 
@@ -95,7 +95,7 @@ class Draft:
 
     def shape(self, low: int = 0, high: int = 5) -> Sizes:
         """A shape of `low` to `high` open sizes."""
-        rank = min(max(self.draw.choice(_RANKS), low), high)
+        rank = min(max(self.rng.choice(_RANKS), low), high)
         return tuple(self.side() for _ in range(rank))
 
     # Tensors
@@ -123,7 +123,7 @@ class Draft:
 
     def match(self, dtype: str, shape: Sizes, domain: Domain = ANY) -> Tensor:
         """A tensor of this dtype and shape, where FREE sizes may be any: an existing one is asked to have it."""
-        if not self.fresh and self.draw.random() < self.style.pick * 0.7:
+        if not self.fresh and self.rng.random() < self.style.pick * 0.7:
             found = self.matching(dtype, shape, domain)
             if found is not None:
                 return found
@@ -133,7 +133,7 @@ class Draft:
         """An existing tensor that may have this shape; None when none is met."""
         pool = self.pools.get((dtype, len(shape)))
         for _ in range(_TRIES if pool else 0):
-            tensor = self.draw.choice(pool)  # type: ignore[arg-type]
+            tensor = self.rng.choice(pool)  # type: ignore[arg-type]
             relations = [p == q for p, q in zip(tensor.shape, shape, strict=True) if _told(q)]
             if not any(relation is False for relation in relations):
                 self.relations += [relation for relation in relations if relation is not True]
@@ -142,18 +142,18 @@ class Draft:
 
     def partner(self, x: Tensor, domain: Domain = ANY, dtype: str = "", oneway: bool = False) -> Tensor:
         """A tensor that is asked to broadcast with `x`; to its very shape if `oneway`."""
-        draw, shape, dtype = self.draw, x.shape, dtype or x.dtype
-        if not self.fresh and draw.random() < self.style.pick * 0.8:
-            rank = len(shape) if draw.random() < 0.7 else draw.below(len(shape) + 1 if oneway else 5)
+        rng, shape, dtype = self.rng, x.shape, dtype or x.dtype
+        if not self.fresh and rng.random() < self.style.pick * 0.8:
+            rank = len(shape) if rng.random() < 0.7 else rng.below(len(shape) + 1 if oneway else 5)
             pool = self.pools.get((dtype, rank))
             if pool:
-                other = draw.choice(pool)
+                other = rng.choice(pool)
                 for p, q in zip(reversed(shape), reversed(other.shape), strict=False):
                     self.relations.append(either(p == q, q == 1) if oneway else either(p == q, p == 1, q == 1))
                 return self._asked(other, domain)
-        kept = shape[draw.below(len(shape) + 1) :] if draw.random() < 0.6 else shape
-        if kept and draw.random() < 0.4:
-            kept = tuple(1 if draw.random() < 0.4 else side for side in kept)
+        kept = shape[rng.below(len(shape) + 1) :] if rng.random() < 0.6 else shape
+        if kept and rng.random() < 0.4:
+            kept = tuple(1 if rng.random() < 0.4 else side for side in kept)
         return self.weight(dtype, kept, domain)
 
     def fits(self, shape: Sizes, other: Sizes, oneway: bool) -> bool:
@@ -167,9 +167,9 @@ class Draft:
 
     def liked(self, allowed: frozenset[str]) -> str:
         """A dtype of the palette among those allowed, or any of them."""
-        return self.sketch.liked(allowed)
+        return self.builder.liked(allowed)
 
-    def first(self, choice: Choice) -> Tensor | None:
+    def first(self, choice: OpChoice) -> Tensor | None:
         """An existing tensor as first input of an operator, which no node reads yet if there is one; None when none fits."""
         fitting = [
             tensor
@@ -178,8 +178,8 @@ class Draft:
             for tensor in pool
         ]
         loose = [tensor for tensor in fitting if not tensor.reads]
-        pool = loose if loose and self.draw.random() < 0.7 else fitting
-        return self.draw.choice(pool) if pool else None
+        pool = loose if loose and self.rng.random() < 0.7 else fitting
+        return self.rng.choice(pool) if pool else None
 
     def _sized(self, shape: Sizes) -> Sizes:
         return tuple(side if _told(side) else self.side() for side in shape)

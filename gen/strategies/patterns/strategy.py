@@ -1,9 +1,9 @@
 """Programs with structures that optimisers look for (gen/strategies/patterns/tables.py), among random nodes; two of five structures are near misses."""
 
-from opsieve.gen.build.graph_builder import Sketch
+from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.case.case import Case
-from opsieve.gen.generation.pattern_builder import Misfit, Weaver
-from opsieve.gen.generation.random_graph import Wish, begun, case
+from opsieve.gen.generation.pattern_builder import Misfit, PatternBuilder
+from opsieve.gen.generation.random_graph import GenRequest, finish, start
 from opsieve.gen.operators.catalogue import choices
 from opsieve.gen.strategies.patterns.tables import PATTERNS
 
@@ -19,22 +19,22 @@ _PALETTES = (
 )
 
 
-def pattern(wish: Wish, seed: int) -> Case:
+def pattern(request: GenRequest, seed: int) -> Case:
     """The program of a seed."""
-    return case(planted(wish, seed), wish, NAME, seed)
+    return finish(planted(request, seed), request, NAME, seed)
 
 
-def planted(wish: Wish, seed: int) -> Sketch:
+def planted(request: GenRequest, seed: int) -> GraphBuilder:
     """A structure first, then in turn with random nodes others, until there are as many nodes as wished."""
-    sketch = begun(wish, seed, NAME, palettes=_PALETTES)
-    from_all = sketch.choices = choices(sketch.opset, wish.only, wish.dtypes)
-    draw = sketch.draw
-    while len(sketch.nodes) + sketch.inner < wish.nodes and sketch.elements < wish.budget.elements:
-        if not sketch.nodes or draw.random() < 0.4:
+    builder = start(request, seed, NAME, palettes=_PALETTES)
+    from_all = builder.choices = choices(builder.opset, request.only, request.dtypes)
+    rng = builder.rng
+    while len(builder.nodes) + builder.inner < request.nodes and builder.elements < request.budget.elements:
+        if not builder.nodes or rng.random() < 0.4:
             try:
-                draw.choice(_ALL)(Weaver(sketch, draw.random() < 0.4))
+                rng.choice(_ALL)(PatternBuilder(builder, rng.random() < 0.4))
             except Misfit:
                 continue
         else:
-            sketch.grow(draw.choice(from_all))
-    return sketch
+            builder.grow(rng.choice(from_all))
+    return builder

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from opsieve.gen.generation.pattern_builder import Weaver
+from opsieve.gen.generation.pattern_builder import PatternBuilder
 from opsieve.gen.spec.declaration import Tensor
 from opsieve.gen.strategies.patterns.fused import FUSED
 from opsieve.gen.strategies.patterns.moved import MOVED
 
-Pattern = Callable[[Weaver], Tensor]
+Pattern = Callable[[PatternBuilder], Tensor]
 PATTERNS: dict[str, Pattern] = {pattern.__name__: pattern for pattern in (*FUSED, *MOVED)}
