@@ -103,7 +103,7 @@ def main() -> None:
                 bugs.update(naive(case, lab) for case in cases.values())
         review(folder)
         with Queries(folder) as queries:
-            clusters, aside = queries.clusters().rows, queries.aside()
+            clusters, non_bugs = queries.clusters().rows, queries.non_bugs()
     print(
         f"{sum(words.values())} programs in {time.monotonic() - began:.0f} s: "
         + ", ".join(f"{n} {w}" for w, n in words.most_common())
@@ -111,8 +111,8 @@ def main() -> None:
     print(f"one tolerance and no questions: {sum(n for what, n in bugs.items() if what)} bugs")
     for what, count in bugs.most_common():
         print(f"  {count:4} {what or 'fine'}")
-    print(f"clusters: {len(clusters)}; apart: {len(aside)}")
-    for entry in aside:
+    print(f"clusters: {len(clusters)}; apart: {len(non_bugs)}")
+    for entry in non_bugs:
         print(f"  {entry.count:4} {entry.verdict}: {entry.what[:100]}")
     for row in clusters:
         print(f"  {row.members:4} {row.kind}: {row.title}")

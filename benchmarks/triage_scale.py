@@ -28,7 +28,7 @@ from opsieve.triage.review.review import review
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.index_file import writing
 from opsieve.triage.store.queries import Queries
-from opsieve.triage.store.store import Campaign, Done, Finding, Store
+from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, Store
 
 OPERATORS = [
     "Pad",
@@ -56,7 +56,7 @@ def program() -> Program:
     )
 
 
-def failures(count: int, bugs: int, seed: int, first: int = 0) -> Iterator[Done]:
+def failures(count: int, bugs: int, seed: int, first: int = 0) -> Iterator[FinishedTest]:
     """Failures of so many bugs, the frequent ones a thousand times as frequent as the rare ones; each is fingerprinted here."""
     draw = random.Random(seed)
     case = Case(program(), {"x": np.zeros(2, np.float32)})
@@ -79,13 +79,13 @@ def failures(count: int, bugs: int, seed: int, first: int = 0) -> Iterator[Done]
             seen = Observation(
                 target, "1.0", "error", "compile", None, "builtins.RuntimeError", message, frames if bug % 2 else ()
             )
-        found = Finding(target, told, fingerprint(told, seen, operators), (seen,))
-        yield Done(
+        found = FoundFailure(target, told, fingerprint(told, seen, operators), (seen,))
+        yield FinishedTest(
             number, case, {name: ("fail" if name == target else "pass", 0.001) for name in CAMPAIGN.targets}, (found,)
         )
 
 
-def chunks(tests: Iterator[Done], size: int) -> Iterator[list[Done]]:
+def chunks(tests: Iterator[FinishedTest], size: int) -> Iterator[list[FinishedTest]]:
     while chunk := [test for _, test in zip(range(size), tests, strict=False)]:
         yield chunk
 

@@ -11,7 +11,7 @@ from opsieve.gen.case.case import Case
 from opsieve.reducer.oracle.discover import Premise
 from opsieve.reducer.oracle.interestingness import compared, program, runs_for
 from opsieve.reducer.problem.subject import Subject
-from opsieve.triage.export.export_input import ORACLES, Exhibit, right_outputs
+from opsieve.triage.export.export_input import ORACLES, ExportedFailure, expected_outputs
 from opsieve.triage.export.script import script as written
 from opsieve.triage.export.text import ModelText, model_text, printer
 
@@ -56,13 +56,13 @@ def script(subject: Subject, premise: Premise, workers: Workers, texts: Printer)
         reason = f"{display(premise.target)} differs from {display(premise.arbiter)}: {describe(worst)}"
         verdict = replace(verdict, mismatch=worst, reason=reason)
     if verdict.kind == "accepts-invalid":  # nobody can say what its outputs should be
-        exhibit = Exhibit(case, premise.target, verdict, seen)
+        exported = ExportedFailure(case, premise.target, verdict, seen)
     elif premise.chance < 1:  # this run need not have shown it
-        right, source = right_outputs(case, verdict, None, lab, oracles)
-        exhibit = Exhibit(
+        right, source = expected_outputs(case, verdict, None, lab, oracles)
+        exported = ExportedFailure(
             case, premise.target, verdict, premise.observation, right, source, premise.replays, runs_for(premise.chance)
         )
     else:
-        right, source = right_outputs(case, verdict, seen.outputs, lab, oracles)
-        exhibit = Exhibit(case, premise.target, verdict, seen, right, source)
-    return written(exhibit, texts.text(exhibit.model))
+        right, source = expected_outputs(case, verdict, seen.outputs, lab, oracles)
+        exported = ExportedFailure(case, premise.target, verdict, seen, right, source)
+    return written(exported, texts.text(exported.model))

@@ -24,7 +24,7 @@ from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Unavailable
 from opsieve.gen.case.open_case import open_case
-from opsieve.triage.store.failure_record import mismatch_of
+from opsieve.triage.store.failure_record import mismatch_json
 
 OBSERVED = SAMPLES / "observed.jsonl"
 PATH = re.compile(r"(?:/[\w.+@-]++)++")
@@ -70,7 +70,7 @@ def observe(folder: Path, sample: dict[str, str], target: Target, lab: Observati
     return {
         "sample": folder.name,
         "target": display(resolve(sample["fails"])),
-        "verdict": {**asdict(judged.verdict), "mismatch": mismatch_of(mismatch) if mismatch else None},
+        "verdict": {**asdict(judged.verdict), "mismatch": mismatch_json(mismatch) if mismatch else None},
         "observations": [seen_of(asdict(each)) for each in judged.observations],
         "dtype": "" if value is None else str(np.asarray(value).dtype),
     }

@@ -16,7 +16,7 @@ from opsieve.gen.case.case import Case
 from opsieve.triage.clustering.clusters import alternatives
 from opsieve.triage.fingerprint.evidence import NOTHING, Evidence
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
-from opsieve.triage.store.failure_record import Absent
+from opsieve.triage.store.failure_record import AbsentOutput
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def load(path: Path) -> list[Failure]:
     for told in json.loads(path.read_text(encoding="utf-8")):
         one = msgspec.convert({name: told[name] for name in _KEPT if name in told}, Failure, strict=False)
         if one.verdict.mismatch:
-            outputs: dict[str, Any] = {one.verdict.mismatch.output: Absent(told["dtype"])}
+            outputs: dict[str, Any] = {one.verdict.mismatch.output: AbsentOutput(told["dtype"])}
             one = replace(one, observation=replace(one.observation, outputs=outputs))
         found.append(one)
     return found

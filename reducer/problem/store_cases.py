@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from opsieve.gen.model.bad_input import BadInput, shown
-from opsieve.triage.store.failure_record import NAME, read_told
+from opsieve.triage.store.failure_record import NAME, read_failure
 
 
 def place_of(what: Path, store: Path) -> Path:
@@ -24,7 +24,7 @@ def place_of(what: Path, store: Path) -> Path:
 
 def target_of(place: Path) -> str:
     """The target that a case of a store fails on; "" for any other case."""
-    return read_told(place).target if (place / NAME).is_file() else ""
+    return read_failure(place).target if (place / NAME).is_file() else ""
 
 
 def title_of(place: Path) -> str:

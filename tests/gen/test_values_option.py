@@ -18,7 +18,7 @@ from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.strategies.registry import generate
 from opsieve.gen.values.special import KINDS
 from opsieve.gen.values.values import named_values, special_kinds
-from opsieve.triage.campaign.plan import USUAL, Plan, planned
+from opsieve.triage.campaign.plan import USUAL, CampaignPlan, planned
 
 VALUES = GOLDEN / "values.txt"
 MODELS = {
@@ -135,7 +135,7 @@ def test_generated_programs_get_special_values() -> None:
 
 def test_a_campaign_knows_its_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     request = GenRequest(nodes=USUAL.nodes, between=USUAL.between, dynamic=USUAL.dynamic, values="special:zeros,inf")
-    plan = Plan("isra", request)
+    plan = CampaignPlan("isra", request)
     assert " values=special:zeros,inf" in plan.generator
     assert planned(plan.generator) == (plan, False)
     code, _, err = opsieve("fuzz", "--values", "search", "--store", tmp_path / "s", capsys=capsys)

@@ -23,7 +23,7 @@ from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import Program
 from opsieve.reducer.cli import command, main
 from opsieve.triage.fingerprint.fingerprint import fingerprint
-from opsieve.triage.store.store import Campaign, Done, Finding, Store
+from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, Store
 
 KEYS = [
     "target",
@@ -161,9 +161,9 @@ def test_a_case_of_a_store_is_reduced_on_its_own_target_by_its_folder_or_its_id(
     with Workers() as workers, Store(tmp_path / "store") as store:
         judged = judge(whole.program, whole.inputs, target, ObservationCache(workers))
         key = fingerprint(judged.verdict, judged.observations[0], ["Tanh"])
-        found = Finding(str(target), judged.verdict, key, judged.observations)
+        found = FoundFailure(str(target), judged.verdict, key, judged.observations)
         store.begin(campaign)
-        store.record(campaign, [Done(0, whole, {str(target): ("fail", 0.1)}, (found,))])
+        store.record(campaign, [FinishedTest(0, whole, {str(target): ("fail", 0.1)}, (found,))])
     code, printed, _ = reduce(tmp_path / "store" / "cases" / key.key / "1", "--json")
     facts = json.loads(printed)
     assert (code, facts["target"], facts["nodes_after"]) == (0, "fake:crash@Tanh>Exp", 2)

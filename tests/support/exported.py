@@ -1,4 +1,4 @@
-"""Exhibits made by hand: no compiler has to fail for a test of what is written about a failure."""
+"""Exported failures made by hand: no compiler has to fail for a test of what is written about a failure."""
 
 import numpy as np
 import onnx
@@ -9,7 +9,7 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.verdict import Kind, Mismatch, Verdict
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.program import Program
-from opsieve.triage.export.export_input import Exhibit, Right
+from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure
 
 X = np.array([-1.5, 2.0], np.float32)
 
@@ -21,7 +21,7 @@ def model(source: str = "x", result: str = "y", node: str = "", graph: str = "g"
     return helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
 
 
-def exhibit(
+def exported(
     target: str = "onnxruntime",
     kind: Kind = "mismatch",
     proto: onnx.ModelProto | None = None,
@@ -30,7 +30,7 @@ def exhibit(
     seconds: float = 60.0,
     runs: int = 1,
     shows: tuple[int, int] | None = None,
-) -> Exhibit:
+) -> ExportedFailure:
     """A failure of Relu on `target`; `right` are the values that its script asks for, `text` whatever a compiler said."""
     proto = model() if proto is None else proto
     source, result = proto.graph.input[0].name, proto.graph.output[0].name
@@ -40,5 +40,5 @@ def exhibit(
         target, "1.2.3", "ok" if worst else "error", exception="E", message=text, traceback=text, log=text
     )
     case = Case(Program(proto.SerializeToString()), {source: X})
-    wanted = {result: Right(np.array(right), "float32", 1e-4)} if right else {}
-    return Exhibit(case, resolve(target), verdict, seen, wanted, "reference:float64", shows, runs, seconds)
+    wanted = {result: ExpectedOutput(np.array(right), "float32", 1e-4)} if right else {}
+    return ExportedFailure(case, resolve(target), verdict, seen, wanted, "reference:float64", shows, runs, seconds)

@@ -9,7 +9,7 @@ from repository import CORPUS
 from opsieve.backends.observation import Frame
 from opsieve.backends.stacks.death_message import summary
 from opsieve.backends.stacks.frames import chained, parse_log, read_tracebacks
-from opsieve.triage.fingerprint.traces import Trace, read_trace
+from opsieve.triage.fingerprint.traces import FailureTrace, read_trace
 
 FOLDER = CORPUS / "logs"
 PATHS = sorted(FOLDER.glob("*.log"))
@@ -29,7 +29,7 @@ class GoldenLog:
         return self.head.get(f"expect {key}", "")
 
     @property
-    def trace(self) -> Trace:
+    def trace(self) -> FailureTrace:
         return read_trace(self.raw)
 
     @property

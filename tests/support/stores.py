@@ -10,7 +10,7 @@ from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.verdict import Kind, Mismatch, Verdict
 from opsieve.gen.case.case import Case
 from opsieve.triage.fingerprint.fingerprint import fingerprint
-from opsieve.triage.store.store import Aside, Campaign, Done, Finding, Store
+from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, NonBug, Store
 
 CAMPAIGN = Campaign("c0ffee", "small-1", 7, ("fake", "onnxruntime"))
 NOW = 1_800_000_000.0
@@ -26,7 +26,7 @@ def finding(
     exception: str = "builtins.ValueError",
     verdict: str = "fail",
     signal: int = 0,
-) -> Finding:
+) -> FoundFailure:
     """A failure that a message, frames of Python functions and operators tell of."""
     stack = tuple(Frame("python", name, f"/site-packages/fakec/{name}.py", 3) for name in frames)
     outcome = "crash" if kind == "crash" else "ok" if kind == "mismatch" else "error"
@@ -37,19 +37,19 @@ def finding(
     )  # fmt: skip
     mismatch = Mismatch("y", "value", max_abs=1.0) if kind == "mismatch" else None
     told = Verdict(verdict, "it fails", kind, "compile", message, blame="compiler", mismatch=mismatch)  # type: ignore[arg-type]
-    return Finding(target, told, fingerprint(told, seen, operators), (seen,))
+    return FoundFailure(target, told, fingerprint(told, seen, operators), (seen,))
 
 
 def done(
-    number: int, *findings: Finding, operators: Sequence[str] = ("Relu", "Tanh"), aside: Sequence[Aside] = ()
-) -> Done:
+    number: int, *findings: FoundFailure, operators: Sequence[str] = ("Relu", "Tanh"), non_bugs: Sequence[NonBug] = ()
+) -> FinishedTest:
     """A test with these findings; the other targets pass."""
     failing = {found.target: (found.verdict.verdict, 0.5) for found in findings}
     answers = dict.fromkeys(CAMPAIGN.targets, ("pass", 0.25)) | failing
-    return Done(number, Case(chain(*operators), dict(X)), answers, findings, aside)  # type: ignore[arg-type]
+    return FinishedTest(number, Case(chain(*operators), dict(X)), answers, findings, non_bugs)  # type: ignore[arg-type]
 
 
-def filled(folder: Path, tests: Sequence[Done], now: float = NOW) -> Path:
+def filled(folder: Path, tests: Sequence[FinishedTest], now: float = NOW) -> Path:
     """A store that holds these tests."""
     with Store(folder, clock=lambda: now) as store:
         store.begin(CAMPAIGN)

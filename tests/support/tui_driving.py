@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 
 from opsieve.triage.store.queries import Queries
-from opsieve.triage.store.store import Aside, Done
+from opsieve.triage.store.store import FinishedTest, NonBug
 from opsieve.tui.app.app import OpsieveApp
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
 from opsieve.tui.app.widgets.paged_list import PagedList
@@ -20,7 +20,7 @@ S = TypeVar("S", bound=Screen[object])
 _PATIENCE = 90.0  # seconds after which a condition counts as never true
 
 
-def made_tests() -> list[Done]:
+def made_tests() -> list[FinishedTest]:
     """Nineteen failures of seven bugs, hostile text in one of them, and what is no bug."""
     bugs = [
         finding("no kernel for Pad", frames=["main", "find_kernel"], operators=("Pad", "Relu")),
@@ -31,8 +31,8 @@ def made_tests() -> list[Done]:
         finding("shape of Gather", frames=["main", "infer_gather"], operators=("Gather",)),
         finding("axis out of range", frames=["main", "lower_axis"], operators=("ReduceSum",)),
     ]
-    lacks = Aside("onnxruntime", "unsupported", "no NonZero for <dtype>", "no NonZero for int4")
-    found = [done(number, bugs[number % 7], aside=[lacks]) for number in range(19)]
+    lacks = NonBug("onnxruntime", "unsupported", "no NonZero for <dtype>", "no NonZero for int4")
+    found = [done(number, bugs[number % 7], non_bugs=[lacks]) for number in range(19)]
     return found
 
 

@@ -18,7 +18,7 @@ from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.campaign.campaign import new_campaign, run
-from opsieve.triage.campaign.plan import USUAL, Plan, planned, seed_of
+from opsieve.triage.campaign.plan import USUAL, CampaignPlan, planned, seed_of
 from opsieve.triage.store.index_file import INDEX
 from opsieve.triage.store.store import Campaign, Store
 
@@ -30,7 +30,7 @@ SEEDED = {  # many operators, so that some are met whatever the generator makes 
 }
 FAKE = "fake:" + "+".join(f"{kind}@{name}" for kind, names in SEEDED.items() for name in names)
 TARGETS = ("--target", FAKE, "--target", "onnxruntime", "--no-probe", "--nodes", "6", "--strategy", "isra")
-PLAN = Plan("isra", replace(USUAL, nodes=6, between=None))
+PLAN = CampaignPlan("isra", replace(USUAL, nodes=6, between=None))
 
 
 def contents(folder: Path) -> tuple[dict[str, str], list[object]]:
@@ -238,14 +238,18 @@ def test_a_campaign_of_another_generator_is_not_resumed(tmp_path: Path, capsys: 
 
 
 def test_a_plan_is_read_back_from_its_text() -> None:
-    for plan in (Plan(), PLAN, Plan("isra", GenRequest(nodes=3, dtypes=frozenset({"float32", "int8"}), opset=18))):
+    for plan in (
+        CampaignPlan(),
+        PLAN,
+        CampaignPlan("isra", GenRequest(nodes=3, dtypes=frozenset({"float32", "int8"}), opset=18)),
+    ):
         assert planned(plan.generator) == (plan, False)
 
 
 def test_programs_of_a_campaign_follow_each_other_and_each_can_be_made_alone() -> None:
     numbers = [0, 1, 255, 256, 300]
-    alone = {number: Plan().case(7, number).program.model for number in reversed(numbers)}
-    assert {number: Plan().case(7, number).program.model for number in numbers} == alone
+    alone = {number: CampaignPlan().case(7, number).program.model for number in reversed(numbers)}
+    assert {number: CampaignPlan().case(7, number).program.model for number in numbers} == alone
     assert seed_of(7, 5) == seed_of(7, 0) + 5
 
 

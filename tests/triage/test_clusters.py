@@ -13,21 +13,21 @@ from hypothesis import strategies as st
 from stores import CAMPAIGN, NOW, done, filled, finding
 
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.triage.clustering.clusters import Likeness, alternatives, home, likeness, related
+from opsieve.triage.clustering.clusters import SimilarityFeatures, alternatives, placement, related, similarity_features
 from opsieve.triage.clustering.reassign import Difference, differences
 from opsieve.triage.fingerprint.fingerprint import Component, Fingerprint
 from opsieve.triage.review.refingerprint import refingerprint
 from opsieve.triage.store.decision_log import FILE
 from opsieve.triage.store.decisions import Ledger
-from opsieve.triage.store.failure_record import read_told
+from opsieve.triage.store.failure_record import read_failure
 from opsieve.triage.store.index_file import INDEX, MIGRATIONS, SCHEMA
 from opsieve.triage.store.queries import Queries
-from opsieve.triage.store.store import Done, Store
+from opsieve.triage.store.store import FinishedTest, Store
 
 LETTERS = "abcdefgh"
 
 
-def errors(count: int, kinds: int, first: int = 0) -> list[Done]:
+def errors(count: int, kinds: int, first: int = 0) -> list[FinishedTest]:
     """Tests with errors of so many kinds, each in a function of its own."""
     return [
         done(number, finding(f"no kernel {LETTERS[number % kinds]}", frames=["main", f"f{LETTERS[number % kinds]}"]))
@@ -73,9 +73,9 @@ def test_alternative_titles_join(tmp_path: Path) -> None:
 
 
 def test_a_bridge_joins_undecided_clusters_and_never_decided_ones() -> None:
-    assert home(9, {}).cluster == 9
-    assert home(9, {4: False, 2: False}).absorbed == (4,)
-    found = home(9, {4: True, 2: False, 3: True})
+    assert placement(9, {}).cluster == 9
+    assert placement(9, {4: False, 2: False}).absorbed == (4,)
+    found = placement(9, {4: True, 2: False, 3: True})
     assert (found.cluster, found.absorbed) == (3, (2,))
 
 
@@ -85,8 +85,8 @@ def test_titles_of_vague_failures_join_nothing() -> None:
 
 
 def test_related_clusters_are_suggested_by_average_link() -> None:
-    def like(*frames: str) -> Likeness:
-        return likeness(finding("x", frames=frames).fingerprint.components)
+    def like(*frames: str) -> SimilarityFeatures:
+        return similarity_features(finding("x", frames=frames).fingerprint.components)
 
     own = [like("a", "b", "c")]
     others = {2: [like("a", "b", "c", "d")], 3: [like("x", "y", "z")], 4: [like("a", "b", "c"), like("x", "y", "z")]}
@@ -311,7 +311,7 @@ def again_as(places: dict[str, str]) -> Callable[[Path], Fingerprint]:
     """A rule that gives cases, by the message that they tell, another key."""
 
     def compute(case: Path) -> Fingerprint:
-        told = read_told(case)
+        told = read_failure(case)
         key = places.get(told.message, told.fingerprint)
         return Fingerprint(2, key, finding(told.message).fingerprint.components)
 

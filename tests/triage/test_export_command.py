@@ -88,7 +88,7 @@ def test_a_flaky_failure_of_a_store_is_exported_and_says_how_often_it_shows(seed
         writer.begin(campaign)
         writer.record(campaign, [done(1, finding("it fails", target=target, verdict="flaky"))])
     with Queries(store) as queries:
-        (entry,) = queries.aside("flaky")
+        (entry,) = queries.non_bugs("flaky")
     code, out, _ = exported(entry.case, "--store", store, "-o", tmp_path, "--json")
     assert code == 0
     assert json.loads(out)["failure"] == "error"
@@ -107,11 +107,11 @@ def test_a_flaky_failure_of_a_store_is_exported_and_says_how_often_it_shows(seed
 def test_what_is_flaky_and_not_seen_again_is_not_exported(tmp_path: Path) -> None:
     store = filled(tmp_path / "store", [done(1, finding("it fails", verdict="flaky"))])
     with Queries(store) as queries:
-        (entry,) = queries.aside("flaky")
+        (entry,) = queries.non_bugs("flaky")
     code, _, talk = exported(entry.case, "--store", store, "-o", tmp_path)
     assert code == 3
     assert "not seen again in 30 runs" in talk
-    with pytest.raises(BadInput, match="--aside"):
+    with pytest.raises(BadInput, match="--non-bugs"):
         exported(Path(entry.case).parent.name, "--store", store)
 
 

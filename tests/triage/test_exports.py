@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from exported import exhibit, model
+from exported import exported, model
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -22,7 +22,7 @@ from onnx import parser
 from opsieve.backends.compilers.transformers import source as transformed_source
 from opsieve.gen.case.case import load
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.triage.export.export_input import Exhibit
+from opsieve.triage.export.export_input import ExportedFailure
 from opsieve.triage.export.exports import KINDS, export
 from opsieve.triage.export.issue import fenced, issue, visible
 from opsieve.triage.export.script import requirements, script
@@ -57,9 +57,9 @@ def harmless_shape(test: bool) -> str:
     return shape(script(evil_exhibit("harmless"), ModelText("harmless", False), test))
 
 
-def evil_exhibit(name: str, target: str = "reference", **more: object) -> Exhibit:
+def evil_exhibit(name: str, target: str = "reference", **more: object) -> ExportedFailure:
     proto = model(name, f"{name}.", name, name)
-    return exhibit(target, "mismatch", proto, (5.0, 5.0), name, **more)  # type: ignore[arg-type]
+    return exported(target, "mismatch", proto, (5.0, 5.0), name, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", ["script", "pytest"])
@@ -76,9 +76,9 @@ def test_no_text_leaves_its_literal(name: str, kind: str) -> None:
 def test_no_text_at_all_leaves_its_literal(name: str, said: str) -> None:
     shown = ModelText(said, False)
     proto = model(name, f"{name}.", said, said)
-    source = script(exhibit("onnxruntime", "mismatch", proto, (1.0, 2.0), said), shown)
+    source = script(exported("onnxruntime", "mismatch", proto, (1.0, 2.0), said), shown)
     assert source.isascii()
-    assert shape(source) == shape(script(exhibit("onnxruntime", "mismatch", None, (1.0, 2.0)), shown))
+    assert shape(source) == shape(script(exported("onnxruntime", "mismatch", None, (1.0, 2.0)), shown))
     values = {node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)}
     assert name in values  # and it is told
 
@@ -149,7 +149,7 @@ def test_a_fence_holds(text: str) -> None:
 
 @pytest.mark.parametrize("target", ["onnxruntime", "tvm", "onnxsim", "onnxslim", "onnxoptimizer", "onnxscript", "fake"])
 def test_every_project_gets_its_own_headings(target: str) -> None:
-    text = issue(exhibit(target), ModelText("the graph", False))
+    text = issue(exported(target), ModelText("the graph", False))
     wanted = {"onnxruntime": "### ONNX Runtime API", "tvm": "### Actual behavior", "onnxsim": "**Model**"}
     wanted |= {"onnxslim": "**Expected behavior**"}
     assert wanted.get(target, "### To reproduce") in text
@@ -157,7 +157,7 @@ def test_every_project_gets_its_own_headings(target: str) -> None:
     assert "def run(model, inputs)" in text
 
 
-def write(folder: Path, made: Exhibit, test: bool = False) -> Path:
+def write(folder: Path, made: ExportedFailure, test: bool = False) -> Path:
     path = folder / ("test_repro.py" if test else "repro.py")
     path.write_text(script(made, model_text(made.model), test))
     return path
@@ -175,15 +175,15 @@ def compiler(folder: Path, source: str) -> None:
 
 
 def test_exit_codes_tell_fixed_wrong_and_missing(tmp_path: Path) -> None:
-    code, said = run(write(tmp_path, exhibit(right=(0.0, 2.0))))
+    code, said = run(write(tmp_path, exported(right=(0.0, 2.0))))
     assert (code, said[:15]) == (0, "no failure here")
-    code, said = run(write(tmp_path, exhibit(right=(0.5, 2.0))))
+    code, said = run(write(tmp_path, exported(right=(0.5, 2.0))))
     assert code == 1
     assert said.startswith("BUG: output 'y' is 0.0 instead of 0.5 at [0]; 1 of 2 elements are wrong (onnxruntime ")
     compiler(tmp_path, "raise ImportError('not there')")
-    assert run(write(tmp_path, exhibit()))[0] == 2
+    assert run(write(tmp_path, exported()))[0] == 2
     compiler(tmp_path, "raise ValueError('broken')")
-    assert run(write(tmp_path, exhibit(kind="error", right=())))[1].startswith("BUG: ValueError: broken")
+    assert run(write(tmp_path, exported(kind="error", right=())))[1].startswith("BUG: ValueError: broken")
 
 
 @pytest.mark.parametrize(
@@ -197,29 +197,29 @@ def test_exit_codes_tell_fixed_wrong_and_missing(tmp_path: Path) -> None:
 )
 def test_a_compiler_that_takes_its_process_along(kind: str, source: str, told: str, tmp_path: Path) -> None:
     compiler(tmp_path, source)
-    made = exhibit(kind=kind, right=(), seconds=2.0)  # type: ignore[arg-type]
+    made = exported(kind=kind, right=(), seconds=2.0)  # type: ignore[arg-type]
     code, said = run(write(tmp_path, made))
     assert code == 1
     assert told in said
     (tmp_path / "onnxruntime.py").unlink()
-    assert run(write(tmp_path, exhibit(kind=kind, seconds=60.0)))[0] == 0  # type: ignore[arg-type]
+    assert run(write(tmp_path, exported(kind=kind, seconds=60.0)))[0] == 0  # type: ignore[arg-type]
 
 
 def test_what_shows_sometimes_is_asked_often(tmp_path: Path) -> None:
     compiler(tmp_path, "import pathlib\np = pathlib.Path('n')\nn = p.stat().st_size if p.exists() else 0\np.write_bytes(bytes(n + 1))\nassert n != 3\nraise RuntimeError\n")  # fmt: skip
-    source = script(exhibit(kind="error", right=(), runs=7), NOTHING)
+    source = script(exported(kind="error", right=(), runs=7), NOTHING)
     assert "RUNS = 7" in source
     compiler(
         tmp_path,
         "import os; os.kill(os.getpid(), 9) if os.path.exists('n') else open('n', 'w').close()\nraise ImportError",
     )
-    made = exhibit(kind="nondeterminism")
+    made = exported(kind="nondeterminism")
     assert "in two runs" in script(made, NOTHING)
 
 
 def test_a_test_for_pytest_fails_while_the_bug_lives(tmp_path: Path) -> None:
     for right, code in (((0.5, 2.0), 1), ((0.0, 2.0), 0)):
-        path = write(tmp_path, exhibit(right=right), test=True)
+        path = write(tmp_path, exported(right=right), test=True)
         done = subprocess.run([sys.executable, "-m", "pytest", "-q", path.name, "-p", "no:cacheprovider"], cwd=tmp_path, capture_output=True, text=True, check=False)  # fmt: skip
         assert done.returncode == code, done.stdout
     compiler(tmp_path, "raise ImportError")
@@ -235,10 +235,10 @@ SCRIPTED = (
 
 
 def test_every_backend_runs_by_its_own_lines(tmp_path: Path) -> None:
-    text = model_text(exhibit().model)
+    text = model_text(exported().model)
     for target in SCRIPTED:
         for right, mark in (((0.0, 2.0), "right"), ((0.5, 2.0), "wrong")):
-            source = script(exhibit(target, right=right), text)
+            source = script(exported(target, right=right), text)
             assert "opsieve" not in source.replace("Written by opsieve", "")
             (tmp_path / f"{target}-{mark}.py").write_text(source)
     codes = run_all(tmp_path, [f"{target}-{mark}.py" for target in SCRIPTED for mark in ("right", "wrong")])
@@ -256,18 +256,18 @@ def test_a_transformer_is_not_blamed_for_what_onnxruntime_refuses_anyway() -> No
 
 
 def test_a_backend_without_lines_is_run_by_opsieve(tmp_path: Path) -> None:
-    made = exhibit("fake:wrong@Relu")
+    made = exported("fake:wrong@Relu")
     assert requirements(made)[0].startswith("opsieve==")
     assert run(write(tmp_path, made))[0] == 1
 
 
 def test_what_a_script_cannot_show_is_said() -> None:
     with pytest.raises(BadInput, match="slowdown"):
-        script(exhibit(kind="slowdown"), NOTHING)
+        script(exported(kind="slowdown"), NOTHING)
 
 
 def test_an_archive_is_a_case_and_always_the_same(tmp_path: Path) -> None:
-    made = exhibit()
+    made = exported()
     data = export(made, "case").data
     assert data == export(made, "case").data
     with zipfile.ZipFile(io.BytesIO(data)) as file:
@@ -280,7 +280,7 @@ def test_an_archive_is_a_case_and_always_the_same(tmp_path: Path) -> None:
 
 
 def test_kinds_of_files() -> None:
-    names = [export(exhibit(), kind).name for kind in KINDS]
+    names = [export(exported(), kind).name for kind in KINDS]
     assert names == ["repro.py", "issue.md", "test_repro.py", "case.zip"]
 
 
@@ -299,7 +299,7 @@ def test_values_in_scripts_have_their_bytes(tmp_path: Path) -> None:
     # A large model is deflated, and comes out whole.
     proto = model()
     proto.doc_string = "remark" * 5000
-    made = exhibit(proto=proto)
+    made = exported(proto=proto)
     source = script(made, NOTHING)
     space: dict[str, object] = {}
     exec(compile(source.partition("def run(")[0], "repro.py", "exec"), space)  # noqa: S102  written by the code under test

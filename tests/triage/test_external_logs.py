@@ -87,7 +87,7 @@ def test_a_text_log_is_one_failure_or_one_for_each_header(tmp_path: Path) -> Non
     found = read_and_cluster(parts)
     assert [item.kind for item in found.assignments] == ["error", "crash", "error"]
     assert found.assignments[0].cluster == found.assignments[2].cluster == first.cluster
-    assert [why for _, why in found.skipped] == ["no failure is told in it"]
+    assert [why for _, why in found.skipped] == ["it holds no failure"]
 
 
 def test_a_folder_of_logs_is_read_by_name(tmp_path: Path) -> None:

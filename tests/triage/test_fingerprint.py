@@ -109,7 +109,7 @@ def test_a_vague_name_anywhere_among_the_frames_is_told_by_the_operator() -> Non
     assert error("bad pad", named, log=logs[0]).key == error("bad pad", named).key
 
 
-def test_plumbing_does_not_count() -> None:
+def test_uninteresting_frames_do_not_count() -> None:
     inner = python("Split._impl_v13")
     bridge = Frame("python", "tvm_ffi.core.Function.__call__", "python/tvm_ffi/cython/function.pxi", 1038)
     harness = Frame("python", "main", "/case/harness.py", 3)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsieve.triage.fingerprint.normalise import normalise, operator_blamed, operators_named
-from opsieve.triage.fingerprint.source_location import location, qualified_name
+from opsieve.triage.fingerprint.source_location import location_text, qualified_name
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
@@ -16,7 +16,7 @@ def test_golden_messages(path: Path) -> None:
     log = GoldenLog.read(path)
     message = log.message
     assert normalise(message) == log.expected("template")
-    assert location(message) == log.expected("place")
+    assert location_text(message) == log.expected("place")
     assert (operator_blamed(message) or operator_blamed(log.raw)) == log.expected("blamed")
 
 
@@ -85,7 +85,7 @@ def test_any_message_gives_a_short_line(text: str) -> None:
     assert len(template) <= 400
     assert "\n" not in template
     assert "\x1b" not in template
-    location(text)
+    location_text(text)
     operator_blamed(text)
 
 
@@ -126,7 +126,7 @@ def test_a_template_of_a_template_is_itself_or_shorter(text: str) -> None:
 def test_ten_megabytes_of_hostile_text(unit: str) -> None:  # it would not end were anything quadratic
     evil = "zz " + unit * (10_000_000 // len(unit))
     assert len(normalise(evil)) <= 400
-    location(evil)
+    location_text(evil)
     operators_named(evil, ["Conv"])
     operator_blamed(evil)
     qualified_name(evil)
@@ -165,7 +165,7 @@ def test_qualified_names(signature: str, name: str) -> None:
     ],
 )
 def test_places(message: str, place: str) -> None:
-    assert location(message) == place
+    assert location_text(message) == place
 
 
 @pytest.mark.parametrize(

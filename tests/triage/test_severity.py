@@ -8,10 +8,10 @@ from stores import done, filled, finding
 from opsieve.triage.fingerprint.evidence import Evidence
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.store.queries import Queries
-from opsieve.triage.store.store import Finding
+from opsieve.triage.store.store import FoundFailure
 
 
-def of_invalid(found: Finding) -> Finding:
+def of_invalid(found: FoundFailure) -> FoundFailure:
     told = fingerprint(found.verdict, found.observations[0], ["Relu"], Evidence(valid=False))
     return replace(found, fingerprint=told)
 

@@ -14,21 +14,21 @@ from opsieve.gen.case.case import Case, load
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.store.index_file import INDEX, MIGRATIONS, SCHEMA
-from opsieve.triage.store.store import KEPT, Campaign, Done, Finding, Store
+from opsieve.triage.store.store import KEPT, Campaign, FinishedTest, FoundFailure, Store
 
 CAMPAIGN = Campaign("c0ffee", "small-1", 7, ("fake", "onnxruntime"))
 
 
-def done(number: int, message: str = "", verdict: Any = "fail") -> Done:
+def done(number: int, message: str = "", verdict: Any = "fail") -> FinishedTest:
     """A test that passes on `onnxruntime`, and fails on `fake` when there is a message."""
     case = Case(chain("Relu", "Tanh"), dict(X))
     answers = {"fake": (verdict if message else "pass", 0.5), "onnxruntime": ("pass", 0.25)}
     if not message:
-        return Done(number, case, answers, ())
+        return FinishedTest(number, case, answers, ())
     seen = Observation("fake", "1", "error", "compile", exception="E", message=message, log="printed\n")
     judged = Verdict(verdict, "it fails", "error", "compile", message, blame="compiler")
-    found = Finding("fake", judged, fingerprint(judged, seen, ["Relu", "Tanh"]), (seen,))
-    return Done(number, case, answers, (found,))
+    found = FoundFailure("fake", judged, fingerprint(judged, seen, ["Relu", "Tanh"]), (seen,))
+    return FinishedTest(number, case, answers, (found,))
 
 
 def folders(store: Path) -> list[str]:

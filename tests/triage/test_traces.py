@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsieve.backends.observation import Frame
-from opsieve.triage.fingerprint.source_location import place_of, with_place
+from opsieve.triage.fingerprint.source_location import location_of, with_location
 from opsieve.triage.fingerprint.traces import read_trace
 from opsieve.triage.fingerprint.wrong_results import wrong_result
 
@@ -73,10 +73,10 @@ def test_a_huge_hostile_text_is_read() -> None:  # it would not end were anythin
 def test_the_place_in_a_message_becomes_the_innermost_frame_once() -> None:
     message = "/src/core/graph/model.cc:256 ns::Model::Model(int) bad version"
     outer = Frame("python", "load", "a.py", 3)
-    frames = with_place((outer,), message)
+    frames = with_location((outer,), message)
     assert frames == (outer, Frame("native", "ns::Model::Model", "/src/core/graph/model.cc", 256))
-    assert with_place(frames, message) == frames
-    assert with_place((outer,), "no place here") == (outer,)
+    assert with_location(frames, message) == frames
+    assert with_location((outer,), "no place here") == (outer,)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_the_place_in_a_message_becomes_the_innermost_frame_once() -> None:
     ],
 )
 def test_places_in_other_words(message: str, file: str, function: str) -> None:
-    place = place_of(message)
+    place = location_of(message)
     assert place is not None
     assert (place.file, place.function) == (file, function)
 

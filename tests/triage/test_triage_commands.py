@@ -17,7 +17,7 @@ from opsieve.bisect.culprit import keep_culprit
 from opsieve.triage.store.candidates import candidates
 from opsieve.triage.store.index_file import INDEX, SCHEMA, joined
 from opsieve.triage.store.queries import Queries
-from opsieve.triage.store.store import Aside, Campaign, Store
+from opsieve.triage.store.store import Campaign, NonBug, Store
 from opsieve.tui.commands import triage_reduce
 
 KEYS = {
@@ -44,7 +44,9 @@ def store(tmp_path: Path) -> Path:
     ]
     tests.append(done(9, finding(HOSTILE)))
     tests.append(
-        done(10, finding("", kind="mismatch"), aside=[Aside("onnxruntime", "unsupported", "Erf: no kernel", HOSTILE)])
+        done(
+            10, finding("", kind="mismatch"), non_bugs=[NonBug("onnxruntime", "unsupported", "Erf: no kernel", HOSTILE)]
+        )
     )
     return filled(tmp_path / "s", tests)
 
@@ -73,7 +75,11 @@ def test_clusters_have_the_keys_that_are_promised(store: Path, capsys: pytest.Ca
         "clusters": 4,
         "members": 10,
     }
-    assert asked(capsys, store, "clusters", "--aside")["aside"][0]["what"] == "Erf: no kernel"
+    found = asked(capsys, store, "clusters", "--non-bugs")
+    assert found["non_bugs"][0]["what"] == "Erf: no kernel"
+    assert (
+        asked(capsys, store, "clusters", "--aside") == found == {"non_bugs": found["aside"], "aside": found["non_bugs"]}
+    )
 
 
 def test_pages_by_every_sort_show_each_cluster_once(store: Path) -> None:
@@ -177,7 +183,7 @@ def test_a_store_that_is_not_there_or_is_newer_is_told(tmp_path: Path, capsys: p
 
 
 def test_text_of_compilers_does_nothing_to_a_terminal(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (("clusters",), ("clusters", "--aside"), ("show", "c4", "--why"), ("triage",)):
+    for arguments in (("clusters",), ("clusters", "--non-bugs"), ("show", "c4", "--why"), ("triage",)):
         code, out, _ = opsieve(*arguments, "--store", store, capsys=capsys)
         assert code == 0
         assert not set(out) & {"\x1b", "\x07", "\r", "\u202e"}

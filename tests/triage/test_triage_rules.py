@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.triage.clustering.ranking import Place, ranked, severity
-from opsieve.triage.clustering.reassign import NEW, Rekeyed, plan
+from opsieve.triage.clustering.ranking import RankFeatures, ranked, severity
+from opsieve.triage.clustering.reassign import NEW, KeyChange, plan
 from opsieve.triage.rules.patterns import LONGEST, pattern
-from opsieve.triage.rules.rules import Rule, Subject, explains, first_that_explains, parse, read_rules
+from opsieve.triage.rules.rules import Rule, RuleSubject, explains, first_that_explains, parse, read_rules
 from opsieve.triage.store.filters import condition
 
-SUBJECT = Subject(
+SUBJECT = RuleSubject(
     "onnxruntime", "error", "compile", "node Pad_3: pads must be positive", frozenset({"Pad", "Relu"}), "1.20.1"
 )
 
@@ -123,9 +123,9 @@ def test_any_filter_is_one_condition_whose_values_are_bound(text: str) -> None:
 # -- ranking
 
 
-def place(cluster: int, severity: int = 3, **more: object) -> Place:
+def place(cluster: int, severity: int = 3, **more: object) -> RankFeatures:
     told = {"breadth": 1, "reduced": False, "size": 5, "members": 1, "features": frozenset({f"f{cluster}"}), **more}
-    return Place(cluster, severity, **told)  # type: ignore[arg-type]
+    return RankFeatures(cluster, severity, **told)  # type: ignore[arg-type]
 
 
 def test_severity_goes_from_crashes_on_valid_programs_to_slowdowns() -> None:
@@ -161,18 +161,18 @@ def test_ranking_is_a_permutation_and_does_not_depend_on_the_order(told: list[tu
 
 
 def test_fingerprints_that_become_one_join_the_oldest_cluster() -> None:
-    groups = plan([Rekeyed(1, "a", 1, "x"), Rekeyed(2, "b", 2, "x")], {"a": 1, "b": 2}, set(), set())
+    groups = plan([KeyChange(1, "a", 1, "x"), KeyChange(2, "b", 2, "x")], {"a": 1, "b": 2}, set(), set())
     assert [(group.cluster, group.to_key, group.to_cluster) for group in groups] == [(1, "x", 1), (2, "x", 1)]
 
 
 def test_a_fingerprint_that_falls_apart_leaves_its_name_to_the_largest_part() -> None:
-    failures = [Rekeyed(row, "a", 1, "x" if row < 3 else "y") for row in range(5)]
+    failures = [KeyChange(row, "a", 1, "x" if row < 3 else "y") for row in range(5)]
     assert {group.to_key: group.to_cluster for group in plan(failures, {"a": 1}, set(), set())} == {"x": 1, "y": NEW}
     assert {group.to_key: group.to_cluster for group in plan(failures, {"a": 1}, set(), {"a"})} == {"x": NEW, "y": NEW}
 
 
 def test_fingerprints_of_one_cluster_stay_in_it() -> None:
-    groups = plan([Rekeyed(1, "a", 1, "x"), Rekeyed(2, "a", 1, "x"), Rekeyed(3, "b", 1, "y")], {}, set(), set())
+    groups = plan([KeyChange(1, "a", 1, "x"), KeyChange(2, "a", 1, "x"), KeyChange(3, "b", 1, "y")], {}, set(), set())
     assert {group.to_cluster for group in groups} == {1}
 
 
@@ -184,7 +184,7 @@ def test_fingerprints_of_one_cluster_stay_in_it() -> None:
 def test_no_failure_leaves_a_decided_cluster_and_none_is_lost(
     told: list[tuple[int, str]], decided: set[int], rest: set[str]
 ) -> None:
-    failures = [Rekeyed(row, f"k{cluster}", cluster, new) for row, (cluster, new) in enumerate(told)]
+    failures = [KeyChange(row, f"k{cluster}", cluster, new) for row, (cluster, new) in enumerate(told)]
     groups = plan(failures, {f"k{cluster}": cluster for cluster in range(1, 5)} | {"z": 4}, decided, rest)
     assert sorted(row for group in groups for row in group.rows) == list(range(len(told)))
     homes: dict[str, int] = {}

@@ -15,7 +15,7 @@ from stores import CAMPAIGN, filled, finding
 
 from opsieve.gen.case.open_case import open_case
 from opsieve.triage.store.queries import Queries
-from opsieve.triage.store.store import Done
+from opsieve.triage.store.store import FinishedTest
 
 SAMPLE = SAMPLES / "pad-maxpool-wrong-value"  # wrong in every release since 1.20
 TMUX = shutil.which("tmux")
@@ -82,7 +82,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     wrong = finding("", kind="mismatch", target="onnxruntime", operators=("Pad", "MaxPool"))
     crash = finding("died", kind="crash", frames=["main", "free"], signal=11)
     answers = {"fake": ("fail", 0.1), "onnxruntime": ("fail", 0.1)}
-    filled(tmp_path / "weekend", [Done(0, case, answers, (wrong,)), Done(1, case, answers, (crash,))])
+    filled(tmp_path / "weekend", [FinishedTest(0, case, answers, (wrong,)), FinishedTest(1, case, answers, (crash,))])
     assert CAMPAIGN.targets == ("fake", "onnxruntime")
     command = [sys.executable, "-m", "opsieve", "tui", "--store", "weekend", "--offline"]
     made = Terminal(tmp_path, command)

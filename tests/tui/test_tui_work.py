@@ -15,7 +15,7 @@ from textual.widgets import Input
 from tui_driving import app_of, drive, on_screen, shows, until
 
 from opsieve.gen.case.case import Case
-from opsieve.triage.store.store import Done, Store
+from opsieve.triage.store.store import FinishedTest, Store
 from opsieve.tui.app.app import OpsieveApp
 from opsieve.tui.app.screens.case_screen import CaseScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
@@ -48,7 +48,7 @@ def store(tmp_path: Path) -> Path:
     campaign = type(CAMPAIGN)("real", "small-1", 7, (TARGET,))
     with Store(tmp_path / "store", clock=lambda: 1_800_000_000.0) as opened:
         opened.begin(campaign)
-        opened.record(campaign, [Done(0, case, {TARGET: ("fail", 0.1)}, (wrong,))])
+        opened.record(campaign, [FinishedTest(0, case, {TARGET: ("fail", 0.1)}, (wrong,))])
     return tmp_path / "store"
 
 
@@ -228,7 +228,7 @@ def test_attribute_bisect_and_fuzz_are_the_commands_that_one_would_type(store: P
 def test_bisect_searches_the_releases_of_the_target(tmp_path: Path) -> None:
     case = Case(chain("Relu"), dict(X))
     wrong = finding("", kind="mismatch", target="onnxruntime", operators=("Relu",))
-    filled(tmp_path / "store", [Done(0, case, {"fake": ("pass", 0.1), "onnxruntime": ("fail", 0.1)}, (wrong,))])
+    filled(tmp_path / "store", [FinishedTest(0, case, {"fake": ("pass", 0.1), "onnxruntime": ("fail", 0.1)}, (wrong,))])
     started: list[list[str]] = []
 
     def start(title: str, *commands: Any, **_: object) -> Job:

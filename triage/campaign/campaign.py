@@ -29,12 +29,12 @@ from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.invalid_marker import broken
 from opsieve.gen.model.structure import all_nodes
-from opsieve.triage.campaign.plan import Plan
+from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.fingerprint.evidence import Evidence
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.fingerprint.normalise import normalise, operator_blamed
 from opsieve.triage.fingerprint.program_names import given_names
-from opsieve.triage.store.store import Aside, Campaign, Done, Finding, Store
+from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, NonBug, Store
 
 CHUNK = 16  # tests that a lane does at a time, at most; what is lost when the process is killed is done again
 SLICE = 2.0  # seconds that a lane's chunk should take: slow targets have fewer tests in one
@@ -44,7 +44,7 @@ GRACE = (
 SAMPLE = 16  # one test in so many is judged in full
 
 
-class Stopped(Exception):
+class LaneStopped(Exception):
     """A lane was asked to stop."""
 
 
@@ -58,25 +58,25 @@ class LaneWorkers(Workers):
     def observe_many(
         self, target: Target, tests: Sequence[Test], *, fresh: bool = False, repeat: int = 0
     ) -> Iterator[Observation]:
-        """As `Workers.observe_many`; Stopped when this is the time to."""
+        """As `Workers.observe_many`; LaneStopped when this is the time to."""
         with closing(super().observe_many(target, tests, fresh=fresh, repeat=repeat)) as answers:  # type: ignore[type-var]
             for answer in answers:
                 if self._stop.is_set():
-                    raise Stopped
+                    raise LaneStopped
                 yield answer
 
 
-def new_campaign(seed: int, targets: Sequence[Target], plan: Plan) -> Campaign:
+def new_campaign(seed: int, targets: Sequence[Target], plan: CampaignPlan) -> Campaign:
     """The campaign of a seed and a plan on targets; the same ones have the same id."""
     names = tuple(dict.fromkeys(display(resolve(target)) for target in targets))
-    told = json.dumps([plan.generator, seed, names])
-    return Campaign(hashlib.sha256(told.encode()).hexdigest()[:10], plan.generator, seed, names)
+    text = json.dumps([plan.generator, seed, names])
+    return Campaign(hashlib.sha256(text.encode()).hexdigest()[:10], plan.generator, seed, names)
 
 
 def run(
     store: Store,
     campaign: Campaign,
-    plan: Plan,
+    plan: CampaignPlan,
     limits: Limits,
     *,
     lanes: int = 1,
@@ -100,15 +100,15 @@ def run(
         pool = stack.enter_context(ThreadPoolExecutor(lanes, "lane"))
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         stack.callback(stop.set)  # called first, before the pool waits for its threads
-        waiting: deque[Future[list[Done]]] = deque()
+        waiting: deque[Future[list[FinishedTest]]] = deque()
         size = 1  # until it is known how long a test takes
 
-        def chunk(cases: dict[int, Case]) -> list[Done]:
+        def chunk(cases: dict[int, Case]) -> list[FinishedTest]:
             nonlocal size
             lab, started = idle.get(), time.monotonic()
             try:
                 if started > end:
-                    raise Stopped
+                    raise LaneStopped
                 done = do_tests(campaign, cases, lab)
                 size = max(1, min(CHUNK, 2 * len(cases), int(SLICE * len(cases) / (time.monotonic() - started + 1e-9))))
                 return done
@@ -129,14 +129,14 @@ def run(
                 return
             try:
                 done = waiting.popleft().result()
-            except Stopped:  # it was to begin after the end
+            except LaneStopped:  # it was to begin after the end
                 return
             store.record(campaign, done)
             first += len(done)
             yield first
 
 
-def do_tests(campaign: Campaign, cases: Mapping[int, Case], lab: ObservationCache) -> list[Done]:
+def do_tests(campaign: Campaign, cases: Mapping[int, Case], lab: ObservationCache) -> list[FinishedTest]:
     """Tests by number, done: run on every target, judged."""
     targets = {name: resolve(name) for name in campaign.targets}
     tests = {number: Test(case.program, case.inputs) for number, case in cases.items()}
@@ -162,8 +162,8 @@ def do_tests(campaign: Campaign, cases: Mapping[int, Case], lab: ObservationCach
     done = []
     for number, case in cases.items():
         answers: dict[str, tuple[str, float]] = {}
-        findings: list[Finding] = []
-        aside: list[Aside] = []
+        findings: list[FoundFailure] = []
+        non_bugs: list[NonBug] = []
         for name, target in targets.items():
             seconds = _seen(target, tests[number], lab).total_seconds
             if target in passed[number] and number % SAMPLE:
@@ -175,8 +175,8 @@ def do_tests(campaign: Campaign, cases: Mapping[int, Case], lab: ObservationCach
             if word in ("fail", "flaky"):
                 findings.append(_finding(case, name, judged))
             elif word in ("unsupported", "environment"):
-                aside.append(_aside(name, judged))
-        done.append(Done(number, case, answers, findings, aside))
+                non_bugs.append(_non_bug(name, judged))
+        done.append(FinishedTest(number, case, answers, findings, non_bugs))
     return done
 
 
@@ -185,20 +185,20 @@ def _judged(case: Case, target: Target, builds: Sequence[Target], lab: Observati
     return judge(case.program, case.inputs, target, lab, oracles=oracles)
 
 
-def _finding(case: Case, name: str, judged: Judged) -> Finding:
+def _finding(case: Case, name: str, judged: Judged) -> FoundFailure:
     operators = sorted({node.op_type for node in all_nodes(case.program.proto.graph.node)})
     evidence = Evidence(valid=broken(case.program.proto) is None)
     print_ = fingerprint(judged.verdict, judged.observations[0], operators, evidence, given_names(case.program.proto))
-    return Finding(name, judged.verdict, print_, judged.observations)
+    return FoundFailure(name, judged.verdict, print_, judged.observations)
 
 
-def _aside(name: str, judged: Judged) -> Aside:
-    """What a target lacks, told so that equal lacks are one entry."""
+def _non_bug(name: str, judged: Judged) -> NonBug:
+    """What a target lacks, so worded that equal lacks are one entry."""
     message = judged.verdict.message or judged.verdict.reason
     blamed = operator_blamed(message)
     template = normalise(message)
     what = f"{blamed}: {template}" if blamed and blamed not in template else template or "no message"
-    return Aside(name, judged.verdict.verdict, what, message)
+    return NonBug(name, judged.verdict.verdict, what, message)
 
 
 def _seen(target: Target, test: Test, lab: ObservationCache) -> Observation:

@@ -22,7 +22,7 @@ USUAL = GenRequest(nodes=5, between=(5, 30), dynamic=0.1)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CampaignPlan:
     """A strategy, a request, and what the targets have (nothing known: anything is tried)."""
 
     strategy: str = "mix"
@@ -56,7 +56,7 @@ def seed_of(campaign_seed: int, number: int) -> int:
     return (int.from_bytes(digest[:5], "little") << 21) + number
 
 
-def planned(generator: str) -> tuple[Plan, bool]:
+def planned(generator: str) -> tuple[CampaignPlan, bool]:
     """The plan that a campaign's `generator` tells, without its tables, and whether it had some.
 
     BadInput when this opsieve would generate other programs.
@@ -69,4 +69,4 @@ def planned(generator: str) -> tuple[Plan, bool]:
             "go on with the opsieve that began it, or begin a new one without --resume"
         )
     probed = fields.pop("supports", "") != ""
-    return Plan(name, from_record(fields)), probed
+    return CampaignPlan(name, from_record(fields)), probed

@@ -21,7 +21,7 @@ _WORDS = 60  # of a message
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class Placement:
     """Where a new fingerprint goes: the cluster, and the clusters that become part of it because it links them."""
 
     cluster: int
@@ -29,7 +29,7 @@ class Home:
 
 
 @dataclass(frozen=True, slots=True)
-class Related:
+class RelatedCluster:
     """A cluster that looks like another: `score` from 0 to 1, and why."""
 
     cluster: int
@@ -38,7 +38,7 @@ class Related:
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class SimilarityFeatures:
     """What similarity is computed from: frames innermost first, a message's template, the operators of a small graph."""
 
     backend: str
@@ -74,7 +74,7 @@ def alternatives(components: Sequence[Component]) -> frozenset[str]:
     return frozenset("\x1f".join(title) for title in found)
 
 
-def home(number: int, sharing: Mapping[int, bool]) -> Home:
+def placement(number: int, sharing: Mapping[int, bool]) -> Placement:
     """The cluster of a new fingerprint: `sharing` are the clusters with an alternative title of its, and whether a person decided of them.
 
     Clusters that a person decided of are never joined with each other; others become part of the one that it goes to. Without
@@ -82,10 +82,10 @@ def home(number: int, sharing: Mapping[int, bool]) -> Home:
     """
     decided = [cluster for cluster, is_decided in sharing.items() if is_decided]
     chosen = min(decided or sharing, default=number)
-    return Home(chosen, tuple(sorted(c for c, is_decided in sharing.items() if c != chosen and not is_decided)))
+    return Placement(chosen, tuple(sorted(c for c, is_decided in sharing.items() if c != chosen and not is_decided)))
 
 
-def likeness(components: Sequence[Component]) -> Likeness:
+def similarity_features(components: Sequence[Component]) -> SimilarityFeatures:
     """What a fingerprint is compared by. Components count here whether they are part of the fingerprint or not."""
 
     def any_value(name: str) -> str:
@@ -93,7 +93,7 @@ def likeness(components: Sequence[Component]) -> Likeness:
 
     frames = any_value("frames")
     operators = value(components, "operators")
-    return Likeness(
+    return SimilarityFeatures(
         any_value("backend"),
         any_value("kind"),
         tuple(frames.split(" < ")) if frames else (),
@@ -103,7 +103,9 @@ def likeness(components: Sequence[Component]) -> Likeness:
     )
 
 
-def related(own: Sequence[Likeness], others: Mapping[int, Sequence[Likeness]], most: int = 10) -> list[Related]:
+def related(
+    own: Sequence[SimilarityFeatures], others: Mapping[int, Sequence[SimilarityFeatures]], most: int = 10
+) -> list[RelatedCluster]:
     """Clusters like this one, the most alike first: average link between the fingerprints of both.
 
     Frames are compared where both have them, else operators of wrong results, else messages.
@@ -123,11 +125,11 @@ def related(own: Sequence[Likeness], others: Mapping[int, Sequence[Likeness]], m
     for cluster, pairs in found.items():
         score = sum(score for score, _ in pairs) / len(pairs)
         if score >= ALIKE:
-            ranked.append(Related(cluster, round(score, 3), max(pairs)[1]))
+            ranked.append(RelatedCluster(cluster, round(score, 3), max(pairs)[1]))
     return sorted(ranked, key=lambda one: (-one.score, one.cluster))[:most]
 
 
-def _pair(mine: Likeness, other: Likeness, frames: float, words: float) -> tuple[float, str]:
+def _pair(mine: SimilarityFeatures, other: SimilarityFeatures, frames: float, words: float) -> tuple[float, str]:
     if mine.backend != other.backend:
         return 0.0, ""
     if mine.frames and other.frames:

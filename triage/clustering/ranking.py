@@ -29,7 +29,7 @@ CRASH_ON_INVALID = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RankFeatures:
     """What a cluster's place in the order depends on. `size` is the representative's nodes, `breadth` its targets; `open` is
     False once a person has done with it (known, fixed, wontfix)."""
 
@@ -49,7 +49,7 @@ def severity(kind: str, *, valid: bool = True) -> int:
     return CRASH_ON_INVALID if kind == "crash" and not valid else SEVERITY.get(kind, 0)
 
 
-def ranked(places: Sequence[Place]) -> list[int]:
+def ranked(places: Sequence[RankFeatures]) -> list[int]:
     """The clusters in the order in which to read them: pinned ones, then open ones, then those that are done with."""
     pinned = sorted((place for place in places if place.pinned), key=_gravest)
     going = sorted((place for place in places if place.open and not place.pinned), key=_gravest)
@@ -57,11 +57,11 @@ def ranked(places: Sequence[Place]) -> list[int]:
     return [place.cluster for place in (*pinned, *_furthest_first(going), *done)]
 
 
-def _gravest(place: Place) -> tuple[int, int, bool, int, int, int]:
+def _gravest(place: RankFeatures) -> tuple[int, int, bool, int, int, int]:
     return (-place.severity, -place.breadth, not place.reduced, place.size, -place.members, place.cluster)
 
 
-def _furthest_first(places: Sequence[Place]) -> list[Place]:
+def _furthest_first(places: Sequence[RankFeatures]) -> list[RankFeatures]:
     """`places`, gravest first, so that each of the first ones is as far as can be from those before it."""
     if len(places) < 3:
         return list(places)

@@ -14,7 +14,7 @@ NEW = 0  # the cluster of what begins one of its own, or joins by its alternativ
 
 
 @dataclass(frozen=True, slots=True)
-class Rekeyed:
+class KeyChange:
     """A failure whose fingerprint was computed anew: its row, the key and the cluster that it has, and the key that it gets."""
 
     row: int
@@ -24,7 +24,7 @@ class Rekeyed:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class Reassignment:
     """Failures that go the same way: from a fingerprint of a cluster to a fingerprint of a cluster (`NEW`: of its own)."""
 
     key: str
@@ -54,8 +54,8 @@ def differences(before: Sequence[Component], after: Sequence[Component]) -> tupl
 
 
 def plan(
-    failures: Sequence[Rekeyed], existing: Mapping[str, int], decided: Collection[int], rest: Collection[str]
-) -> list[Group]:
+    failures: Sequence[KeyChange], existing: Mapping[str, int], decided: Collection[int], rest: Collection[str]
+) -> list[Reassignment]:
     """The groups, by fingerprint and cluster.
 
     `existing` are the clusters of the fingerprints that are there, `decided` the clusters that a person decided of, `rest` the
@@ -69,17 +69,17 @@ def plan(
     for (key, cluster, new), found in rows.items():
         outcomes[key][new] += len(found)
         origins[new].add(cluster)
-    heirs = {key: _heir(counts, key in rest) for key, counts in outcomes.items()}
-    inherited: dict[str, set[int]] = defaultdict(set)
+    successors = {key: _successor(counts, key in rest) for key, counts in outcomes.items()}
+    succeeded: dict[str, set[int]] = defaultdict(set)
     for key, cluster, new in rows:
-        if heirs[key] == new:
-            inherited[new].add(cluster)
+        if successors[key] == new:
+            succeeded[new].add(cluster)
     groups = []
     for (key, cluster, new), found in sorted(rows.items()):
-        home, reason = _home(new, origins[new], existing, decided, inherited[new])
-        if cluster in decided and cluster != home:
+        goal, reason = _goal(new, origins[new], existing, decided, succeeded[new])
+        if cluster in decided and cluster != goal:
             groups.append(
-                Group(
+                Reassignment(
                     key,
                     cluster,
                     f"{new}@c{cluster}",
@@ -90,17 +90,19 @@ def plan(
             )
         else:
             groups.append(
-                Group(key, cluster, new, home, tuple(found), "it stays in its cluster" if home == cluster else reason)
+                Reassignment(
+                    key, cluster, new, goal, tuple(found), "it stays in its cluster" if goal == cluster else reason
+                )
             )
     return groups
 
 
-def _home(
+def _goal(
     new: str,
     origins: Collection[int],
     existing: Mapping[str, int],
     decided: Collection[int],
-    inherited: Collection[int],
+    succeeded: Collection[int],
 ) -> tuple[int, str]:
     """The cluster of a key, and the reason for those who do not come from it."""
     if new in existing:
@@ -108,12 +110,12 @@ def _home(
     kept = sorted(cluster for cluster in origins if cluster in decided)
     if kept:
         return kept[0], "its fingerprint is that of a cluster that a person decided of"
-    if inherited:
-        return min(inherited), "failures of both clusters have one fingerprint now"
+    if succeeded:
+        return min(succeeded), "failures of both clusters have one fingerprint now"
     return NEW, "its fingerprint differs from those of its cluster now"
 
 
-def _heir(counts: Counter[str], has_rest: bool) -> str:
+def _successor(counts: Counter[str], has_rest: bool) -> str:
     """The key that a fingerprint goes on as: the most frequent; none when some keep the old one and the others disagree."""
     if has_rest and len(counts) > 1:
         return ""

@@ -10,23 +10,23 @@ from opsieve.backends.registry import display
 from opsieve.gen.case.case import save
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.scratch import Scratch
-from opsieve.triage.export.export_input import Exhibit
+from opsieve.triage.export.export_input import ExportedFailure
 from opsieve.triage.export.script import script
 from opsieve.triage.export.text import model_text
 
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip file can tell
 
 
-def archive(exhibit: Exhibit) -> bytes:
+def archive(exported: ExportedFailure) -> bytes:
     """The zip: `case/` with model, inputs, what was observed, and `repro.py` where the failure can be shown by one."""
-    parameters = {**exhibit.case.parameters, **exhibit.observation.knobs, "target": display(exhibit.target)}
+    parameters = {**exported.case.parameters, **exported.observation.knobs, "target": display(exported.target)}
     with Scratch() as scratch:
         folder = scratch / "case"
-        save(replace(exhibit.case, parameters=parameters), folder)
-        write_observations(folder, [exhibit.observation])
+        save(replace(exported.case, parameters=parameters), folder)
+        write_observations(folder, [exported.observation])
         files = {str(path.relative_to(scratch)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with contextlib.suppress(BadInput):  # a kind of failure without a script, or a case too large for one
-        files["case/repro.py"] = script(exhibit, model_text(exhibit.model)).encode()
+        files["case/repro.py"] = script(exported, model_text(exported.model)).encode()
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as file:
         for name, data in sorted(files.items()):

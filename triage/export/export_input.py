@@ -22,7 +22,7 @@ ORACLES = (FLOAT64, NATIVE)  # who is asked what is right
 
 
 @dataclass(frozen=True, slots=True)
-class Right:
+class ExpectedOutput:
     """What one output should be: its value (floats in float64), the dtype it should have, "" where nobody says, and the largest
     absolute difference that passes."""
 
@@ -32,10 +32,10 @@ class Right:
 
 
 @dataclass(frozen=True, slots=True)
-class Exhibit:
+class ExportedFailure:
     """One failure as it is shown to others.
 
-    `right` holds outputs whose values are known, {} when nobody could tell them. `source` says who told. `shows` is how often
+    `expected` holds outputs whose values are known, {} when nobody knows them. `source` says whose they are. `shows` is how often
     a failure that shows sometimes was seen, in how many runs, None for one that always does; `runs` in how many it is looked for. `seconds` and `memory` (bytes) limit a run of it.
     `passes` are guilty passes of the optimiser, `regression` and `fixed` say between which releases it came and went, "" where unknown.
     """
@@ -44,7 +44,7 @@ class Exhibit:
     target: Target
     verdict: Verdict
     observation: Observation
-    right: Mapping[str, Right] = field(default_factory=dict)
+    expected: Mapping[str, ExpectedOutput] = field(default_factory=dict)
     source: str = ""
     shows: tuple[int, int] | None = None
     runs: int = 1
@@ -63,10 +63,10 @@ class Exhibit:
         return lower_ir(program.model)
 
 
-def right_outputs(
+def expected_outputs(
     case: Case, verdict: Verdict, got: Values | None, lab: Lab, oracles: Sequence[Target] = ORACLES
-) -> tuple[dict[str, Right], str]:
-    """The outputs that an export may ask for, and who told them; `got` are those of the target, None when it gave none.
+) -> tuple[dict[str, ExpectedOutput], str]:
+    """The outputs that an export may ask for, and whose values they are; `got` are those of the target, None when it gave none.
 
     The first of `oracles` that can evaluate the program is believed; of a mismatch, the first that `got` differs from. What a user
     expects comes in where nobody else can tell, or where the judge took it for the truth. Of the outputs that were not found
@@ -90,8 +90,8 @@ def right_outputs(
             wanted -= set(answer.outputs if steady is None else steady.mismatches)
         if verdict.kind == "mismatch" and differing is not None and differing.worst is not None:
             found = differing.mismatches
-            told = "" if verdict.mismatch is None else verdict.mismatch.output.partition("[")[0]
-            wanted.add(told if told in found else next(name for name in found if found[name] == differing.worst))
+            blamed = "" if verdict.mismatch is None else verdict.mismatch.output.partition("[")[0]
+            wanted.add(blamed if blamed in found else next(name for name in found if found[name] == differing.worst))
         open_ = {name for name in wanted if open_rules(answer.hazards, name)}
         right = {
             name: _right(answer.outputs[name], dtypes.get(name, ""), terms.get(name, 0)) for name in wanted - open_
@@ -102,18 +102,18 @@ def right_outputs(
     return {}, ""
 
 
-def _right(value: Any, dtype: str, terms: int = 0) -> Right:
+def _right(value: Any, dtype: str, terms: int = 0) -> ExpectedOutput:
     """A value with the difference that the policy allows of it; beyond the range of its type it is infinite."""
     tensors = [np.asarray(leaf) for leaf in leaves(value)]
     floats = [leaf for leaf in tensors if POLICY.screen(dtype or leaf.dtype.name)]
     if not floats:
-        return Right(value, dtype)
+        return ExpectedOutput(value, dtype)
     kind = dtype or floats[0].dtype.name
     sizes = np.concatenate([np.abs(_wide(leaf)).ravel() for leaf in floats])
     sizes = sizes[np.isfinite(sizes)]
     within = float(POLICY.bound(kind, terms, sizes)) if sizes.size else 0.0
     limit = LARGEST.get(kind, np.inf) + within
-    return Right(_mapped(value, limit), dtype, within)
+    return ExpectedOutput(_mapped(value, limit), dtype, within)
 
 
 def leaves(value: Any) -> Iterator[Any]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from opsieve.triage.export.archive import archive
-from opsieve.triage.export.export_input import Exhibit
+from opsieve.triage.export.export_input import ExportedFailure
 from opsieve.triage.export.issue import issue
 from opsieve.triage.export.script import script
 from opsieve.triage.export.text import model_text
@@ -21,16 +21,16 @@ class Export:
     data: bytes
 
 
-def export(exhibit: Exhibit, kind: Kind) -> Export:
-    """A failure as `repro.py`, `issue.md`, `test_repro.py` or `case.zip`. Equal exhibits give equal bytes on one machine.
+def export(exported: ExportedFailure, kind: Kind) -> Export:
+    """A failure as `repro.py`, `issue.md`, `test_repro.py` or `case.zip`. Equal exported failures give equal bytes on one machine.
 
     BadInput, one sentence, for a failure that this kind of file cannot show.
     """
     if kind == "case":
-        return Export("case.zip", archive(exhibit))
-    text = model_text(exhibit.model)
+        return Export("case.zip", archive(exported))
+    text = model_text(exported.model)
     if kind == "issue":
-        return Export("issue.md", issue(exhibit, text).encode())
+        return Export("issue.md", issue(exported, text).encode())
     if kind == "pytest":
-        return Export("test_repro.py", script(exhibit, text, test=True).encode())
-    return Export("repro.py", script(exhibit, text).encode())
+        return Export("test_repro.py", script(exported, text, test=True).encode())
+    return Export("repro.py", script(exported, text).encode())

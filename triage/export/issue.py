@@ -18,7 +18,7 @@ from opsieve.backends.registry import plugin
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.invalid_marker import broken
 from opsieve.gen.model.structure import all_nodes
-from opsieve.triage.export.export_input import Exhibit
+from opsieve.triage.export.export_input import ExportedFailure
 from opsieve.triage.export.literals import literal
 from opsieve.triage.export.script import packages, script
 from opsieve.triage.export.text import ModelText
@@ -46,29 +46,29 @@ _WORDS = {
 }
 
 
-def issue(exhibit: Exhibit, text: ModelText) -> str:
+def issue(exported: ExportedFailure, text: ModelText) -> str:
     """The issue: its title as the first heading, then the sections of the project's template."""
-    template = _templates().get(exhibit.target.backend) or _templates()["default"]
-    answers = {**_templates()["answers"], **_answers(exhibit, text)}
-    parts = [f"# {template.get('title', '')}{title(exhibit)}"]
+    template = _templates().get(exported.target.backend) or _templates()["default"]
+    answers = {**_templates()["answers"], **_answers(exported, text)}
+    parts = [f"# {template.get('title', '')}{title(exported)}"]
     for heading, *keys in template["sections"]:
         body = "\n\n".join(answers[key] for key in keys if answers[key])
         parts += [f"**{heading}**" if template["style"] == "**" else f"{template['style']} {heading}", body or "None."]
     return "\n\n".join(parts) + "\n"
 
 
-def title(exhibit: Exhibit) -> str:
+def title(exported: ExportedFailure) -> str:
     """A line of our own words, with the operators of a small graph."""
-    nodes = list(all_nodes(exhibit.case.program.proto.graph.node))
+    nodes = list(all_nodes(exported.case.program.proto.graph.node))
     operators = list(
         dict.fromkeys(
             re.sub(r"\W", "?", node.op_type, flags=re.ASCII)[:40] for node in nodes if node.op_type != "Constant"
         )
     )
-    told = " and ".join([", ".join(operators[:-1]), operators[-1]] if len(operators) > 1 else operators)
-    where = f" with {told}" if 0 < len(operators) <= 4 else f" with {len(nodes)} nodes"
-    blame = " once optimised" if exhibit.verdict.blame == "optimiser" else ""
-    return f"{_WORDS.get(exhibit.verdict.kind or '', 'A failure')}{where}{blame} ({_name(exhibit)})"
+    text = " and ".join([", ".join(operators[:-1]), operators[-1]] if len(operators) > 1 else operators)
+    where = f" with {text}" if 0 < len(operators) <= 4 else f" with {len(nodes)} nodes"
+    blame = " once optimised" if exported.verdict.blame == "optimiser" else ""
+    return f"{_WORDS.get(exported.verdict.kind or '', 'A failure')}{where}{blame} ({_name(exported)})"
 
 
 def visible(text: str, most: int = _MOST_LOG) -> str:
@@ -88,26 +88,26 @@ def fenced(text: str, language: str = "text") -> str:
     return f"{fence}{language}\n{text}\n{fence}"
 
 
-def _answers(exhibit: Exhibit, text: ModelText) -> dict[str, str]:
-    verdict = exhibit.verdict
-    seen = f"{_name(exhibit)}: {_WORDS.get(verdict.kind or '', 'a failure').lower()}"
+def _answers(exported: ExportedFailure, text: ModelText) -> dict[str, str]:
+    verdict = exported.verdict
+    seen = f"{_name(exported)}: {_WORDS.get(verdict.kind or '', 'a failure').lower()}"
     stage = f", in the stage `{verdict.stage}`" if verdict.stage else ""
     blame = "With its optimiser off the same compiler is right." if verdict.blame == "optimiser" else ""
-    often = "" if exhibit.shows is None else f"\n\n{_often(exhibit.shows)}"
-    frames = _frames(exhibit.observation)
+    often = "" if exported.shows is None else f"\n\n{_often(exported.shows)}"
+    frames = _frames(exported.observation)
     return {
         "summary": f"{seen}{stage}. {blame}{often}\n\n{fenced(visible(verdict.reason))}".replace(" \n", "\n"),
-        "expected": _expected(exhibit),
-        "actual": _actual(exhibit),
-        "regression": " ".join(_sentence(line) for line in (exhibit.regression, exhibit.fixed) if line),
-        "passes": f"Without {_listed(exhibit.passes)} the failure is gone." if exhibit.passes else "",
+        "expected": _expected(exported),
+        "actual": _actual(exported),
+        "regression": " ".join(_sentence(line) for line in (exported.regression, exported.fixed) if line),
+        "passes": f"Without {_listed(exported.passes)} the failure is gone." if exported.passes else "",
         "graph": fenced(visible(text.text, _MOST_GRAPH))
         if text.text
         else "onnx cannot print the model; it is in the script.",
-        "reproducer": _reproducer(exhibit, text),
-        "environment": fenced("\n".join(_environment(exhibit))),
+        "reproducer": _reproducer(exported, text),
+        "environment": fenced("\n".join(_environment(exported))),
         "log": f"Where, innermost last:\n\n{fenced(visible(frames))}" if frames else "",
-        "version": _word(exhibit.target.release or exhibit.observation.version, 60) or "unknown",
+        "version": _word(exported.target.release or exported.observation.version, 60) or "unknown",
         "os": _word(platform.release(), 80) or platform.system(),
         "architecture": {"x86_64": "X64", "AMD64": "X64", "aarch64": "ARM64", "arm64": "ARM64"}.get(
             platform.machine(), _word(platform.machine(), 40)
@@ -130,29 +130,29 @@ def _frames(observation: Observation) -> str:
     return "\n".join(lines[-_MOST_FRAMES:])
 
 
-def _expected(exhibit: Exhibit) -> str:
-    worst = exhibit.verdict.mismatch
+def _expected(exported: ExportedFailure) -> str:
+    worst = exported.verdict.mismatch
     if worst is not None:
-        name = next((n for n in exhibit.right if worst.output == n or worst.output.startswith(f"{n}[")), "")
-        told = [f"{worst.output}{list(worst.index) or ''}: {worst.expected}"]
-        if name and len(source := literal(exhibit.right[name].value)) <= 600:
-            told.append(source)
-        who = f", by {_word(exhibit.source, 60)}" if exhibit.source else ""
-        return f"Expected{who}:\n\n{fenced(visible(chr(10).join(told)))}"
-    if exhibit.verdict.kind == "nondeterminism":
+        name = next((n for n in exported.expected if worst.output == n or worst.output.startswith(f"{n}[")), "")
+        text = [f"{worst.output}{list(worst.index) or ''}: {worst.expected}"]
+        if name and len(source := literal(exported.expected[name].value)) <= 600:
+            text.append(source)
+        who = f", by {_word(exported.source, 60)}" if exported.source else ""
+        return f"Expected{who}:\n\n{fenced(visible(chr(10).join(text)))}"
+    if exported.verdict.kind == "nondeterminism":
         return "Expected: the same outputs for the same inputs."
-    if broken(exhibit.case.program.proto) is not None:
+    if broken(exported.case.program.proto) is not None:
         return "Expected: the model breaks a rule of ONNX, so it is refused with an error."
     return "Expected: the model is valid, so it compiles, runs and gives its outputs."
 
 
-def _actual(exhibit: Exhibit) -> str:
-    verdict, observation = exhibit.verdict, exhibit.observation
+def _actual(exported: ExportedFailure) -> str:
+    verdict, observation = exported.verdict, exported.observation
     if verdict.mismatch is not None:
         worst = verdict.mismatch
-        told = f"{worst.output}{list(worst.index) or ''}: {worst.got or worst.what}"
+        text = f"{worst.output}{list(worst.index) or ''}: {worst.got or worst.what}"
         share = f"{worst.fraction:.0%} of its elements differ"
-        return f"Actual ({share}):\n\n{fenced(visible(told))}"
+        return f"Actual ({share}):\n\n{fenced(visible(text))}"
     if verdict.kind == "accepts-invalid":
         return "Actual: it is run without an error."
     signal = f" (signal {observation.signal})" if observation.signal else ""
@@ -160,27 +160,27 @@ def _actual(exhibit: Exhibit) -> str:
     return f"Actual{signal}:\n\n{fenced(visible(f'{name}{verdict.message or observation.message}'))}"
 
 
-def _reproducer(exhibit: Exhibit, text: ModelText) -> str:
+def _reproducer(exported: ExportedFailure, text: ModelText) -> str:
     try:
-        source = script(exhibit, text)
+        source = script(exported, text)
     except BadInput as error:
         return f"No script shows it ({error}); the case is attached as `case.zip`."
     if len(source) > _MOST_SCRIPT:
         return "The script is too long for an issue and is attached as `repro.py`."
-    looked = "" if exhibit.shows is None else f" It looks for it in up to {exhibit.runs} runs."
-    told = "The script exits with 1 while the bug is there and with 0 when it is gone; it needs nothing but what it imports."
-    return f"{told}{looked}\n\n{fenced(source.rstrip(chr(10)), 'python')}"
+    looked = "" if exported.shows is None else f" It looks for it in up to {exported.runs} runs."
+    usage = "The script exits with 1 while the bug is there and with 0 when it is gone; it needs nothing but what it imports."
+    return f"{usage}{looked}\n\n{fenced(source.rstrip(chr(10)), 'python')}"
 
 
-def _environment(exhibit: Exhibit) -> list[str]:
-    lines = [_name(exhibit)]
-    for name in packages(exhibit):
-        if name != plugin(exhibit.target.backend).backend.package:
+def _environment(exported: ExportedFailure) -> list[str]:
+    lines = [_name(exported)]
+    for name in packages(exported):
+        if name != plugin(exported.target.backend).backend.package:
             try:
                 lines.append(f"{name} {metadata.version(name)}")
             except metadata.PackageNotFoundError:
                 continue
-    lines.append(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {exhibit.target}")
+    lines.append(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {exported.target}")
     return [visible(line) for line in lines]
 
 
@@ -188,9 +188,9 @@ def _often(shows: tuple[int, int]) -> str:
     return f"It does not always show: it was seen in {shows[0]} of {shows[1]} runs of the same inputs."
 
 
-def _name(exhibit: Exhibit) -> str:
-    backend = plugin(exhibit.target.backend).backend
-    version = _word(exhibit.target.release or exhibit.observation.version, 60)
+def _name(exported: ExportedFailure) -> str:
+    backend = plugin(exported.target.backend).backend
+    version = _word(exported.target.release or exported.observation.version, 60)
     return f"{backend.package or backend.name} {version}".strip()
 
 

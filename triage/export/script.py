@@ -18,7 +18,7 @@ from opsieve.backends.registry import all_options, display, plugin
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.tensors import Value
 from opsieve.triage.export import template
-from opsieve.triage.export.export_input import Exhibit, leaves
+from opsieve.triage.export.export_input import ExportedFailure, leaves
 from opsieve.triage.export.literals import DECODE, WIDTH, encoded, literal, quoted
 from opsieve.triage.export.text import ModelText
 
@@ -29,40 +29,40 @@ _TURNS = 5  # runs that are compared where a failure is that they differ
 _LINES = 60  # of a graph that is shown beside its bytes
 
 
-def script(exhibit: Exhibit, text: ModelText, test: bool = False) -> str:
+def script(exported: ExportedFailure, text: ModelText, test: bool = False) -> str:
     """The source of `repro.py`, or with `test` of a file for pytest. Run, it prints one line and exits with 1 while the bug
     is there, with 0 when it is gone, with 2 when the compiler or onnx is not.
 
-    `text` is what `model_text` says of `exhibit.model`. BadInput for a kind of failure that no script shows (a slowdown) and for a
+    `text` is what `model_text` says of `exported.model`. BadInput for a kind of failure that no script shows (a slowdown) and for a
     case of more than 64 MiB.
     """
-    verdict = exhibit.verdict
+    verdict = exported.verdict
     if verdict.kind not in KINDS or "memory" in verdict.rules:
         raise BadInput(
             f"a failure of kind {verdict.kind or verdict.verdict} cannot be shown by a script; export the case"
         )
-    size = len(exhibit.model) + sum(_size(value) for value in exhibit.case.inputs.values())
+    size = len(exported.model) + sum(_size(value) for value in exported.case.inputs.values())
     if size > _MOST:
         raise BadInput(f"the case holds {size >> 20} MiB, too much for one script: reduce it first, or export the case")
     apart = verdict.kind in _APART
-    several = exhibit.runs > 1 and not apart and verdict.kind != "nondeterminism"
+    several = exported.runs > 1 and not apart and verdict.kind != "nondeterminism"
     failure = "failure_apart" if apart else "failure_repeated" if several else "failure"
-    data = _data(exhibit, text)
-    parts = [_constants(exhibit, apart, several, test), data, _run(exhibit), _failure(exhibit)]
+    data = _data(exported, text)
+    parts = [_constants(exported, apart, several, test), data, _run(exported), _failure(exported)]
     parts += [template.APART] * apart + [template.REPEATED] * several + [template.TELLING]
     if test:
-        parts.append(template.TEST.format(name=test_name(exhibit), failure=failure))
+        parts.append(template.TEST.format(name=test_name(exported), failure=failure))
     here = template.HERE.format(limit=template.LIMIT if verdict.kind == "memory" else "") if apart else ""
     parts.append(template.MAIN.format(here=here, failure=failure))
-    return _head(exhibit, test) + _imports(data, apart) + "\n\n".join(part.strip("\n") + "\n" for part in parts)
+    return _head(exported, test) + _imports(data, apart) + "\n\n".join(part.strip("\n") + "\n" for part in parts)
 
 
-def requirements(exhibit: Exhibit) -> list[str]:
+def requirements(exported: ExportedFailure) -> list[str]:
     """What pip has to install for the script, the compiler in the version that shows the failure."""
-    backend = plugin(exhibit.target.backend).backend
-    version = exhibit.target.release or _public(exhibit.observation.version)
-    if not _script(exhibit):  # opsieve installs a release itself
-        own = [f"{backend.package}=={version}"] if backend.package and version and not exhibit.target.release else []
+    backend = plugin(exported.target.backend).backend
+    version = exported.target.release or _public(exported.observation.version)
+    if not _script(exported):  # opsieve installs a release itself
+        own = [f"{backend.package}=={version}"] if backend.package and version and not exported.target.release else []
         return [f"opsieve=={__version__}", *own]
     major, minor, _ = platform.python_version_tuple()
     wanted = [f"{backend.package}=={version}" if version else backend.package, *backend.companions(version)]
@@ -76,9 +76,9 @@ def requirements(exhibit: Exhibit) -> list[str]:
     return [*wanted, *needed, *(name for name in ("numpy", "onnx") if name not in named)]
 
 
-def packages(exhibit: Exhibit) -> list[str]:
+def packages(exported: ExportedFailure) -> list[str]:
     """The names of what `requirements` asks for."""
-    return list(dict.fromkeys(re.split(r"[<>=!~]", line)[0] for line in requirements(exhibit)))
+    return list(dict.fromkeys(re.split(r"[<>=!~]", line)[0] for line in requirements(exported)))
 
 
 def plain(text: object, limit: int = 600) -> str:
@@ -88,9 +88,9 @@ def plain(text: object, limit: int = 600) -> str:
     return line if len(line) <= limit else f"{line[: limit - 3]}..."
 
 
-def test_name(exhibit: Exhibit) -> str:
+def test_name(exported: ExportedFailure) -> str:
     """The end of a test's name."""
-    return re.sub(r"[^a-z0-9]+", "_", f"{exhibit.target.backend} {exhibit.verdict.kind}".lower())
+    return re.sub(r"[^a-z0-9]+", "_", f"{exported.target.backend} {exported.verdict.kind}".lower())
 
 
 def _size(value: Value) -> int:
@@ -101,29 +101,29 @@ def _public(version: str) -> str:
     return version if re.fullmatch(r"[A-Za-z0-9.!+_-]{1,60}", version) else ""
 
 
-def _head(exhibit: Exhibit, test: bool) -> str:
-    verdict = exhibit.verdict
+def _head(exported: ExportedFailure, test: bool) -> str:
+    verdict = exported.verdict
     ways = "python -m pytest {}" if test else "python {}"
     lines = [
         plain(
-            f"{display(replace(exhibit.target, release=''))} {_public(exhibit.observation.version)}: {verdict.kind}",
+            f"{display(replace(exported.target, release=''))} {_public(exported.observation.version)}: {verdict.kind}",
             100,
         ),
         "",
     ]
     lines += textwrap.wrap(plain(verdict.reason or verdict.message), WIDTH)
-    often = f"It does not always show, so it is looked for in up to {exhibit.runs} runs." if exhibit.runs > 1 else ""
+    often = f"It does not always show, so it is looked for in up to {exported.runs} runs." if exported.runs > 1 else ""
     facts = [
-        f"Guilty: {', '.join(exhibit.passes)}." if exhibit.passes else "",
-        exhibit.regression,
-        exhibit.fixed,
+        f"Guilty: {', '.join(exported.passes)}." if exported.passes else "",
+        exported.regression,
+        exported.fixed,
         often,
     ]
     lines += [wrapped for fact in facts if fact for wrapped in textwrap.wrap(plain(fact), WIDTH)]
     seen = f"Seen on Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     seen += f", numpy {metadata.version('numpy')}, onnx {metadata.version('onnx')}"
     file = "test_repro.py" if test else "repro.py"
-    needs = " ".join(f"'{item}'" for item in requirements(exhibit))
+    needs = " ".join(f"'{item}'" for item in requirements(exported))
     lines += ["", f"    pip install {needs}{' pytest' if test else ''}", f"    {ways.format(file)}", ""]
     if not test:
         lines.append("Exit code 1 while the bug is there, 0 when it is gone, 2 when something is not installed.")
@@ -139,49 +139,50 @@ def _imports(data: str, apart: bool) -> str:
     return f"{plainly}from importlib import metadata\n\n"
 
 
-def _constants(exhibit: Exhibit, apart: bool, several: bool, test: bool) -> str:
-    backend = plugin(exhibit.target.backend).backend
-    lines = [f"PACKAGES = {packages(exhibit)!a}"]
-    if exhibit.verdict.kind == "nondeterminism":
-        lines.append(f"RUNS = {max(_TURNS, exhibit.runs)}")
+def _constants(exported: ExportedFailure, apart: bool, several: bool, test: bool) -> str:
+    backend = plugin(exported.target.backend).backend
+    lines = [f"PACKAGES = {packages(exported)!a}"]
+    if exported.verdict.kind == "nondeterminism":
+        lines.append(f"RUNS = {max(_TURNS, exported.runs)}")
     elif apart or several:
-        lines.append(f"RUNS = {exhibit.runs}")
+        lines.append(f"RUNS = {exported.runs}")
     if apart:
-        lines += [f"SECONDS = {float(exhibit.seconds)!r}", 'ANSWER = "answer: "']
-    if exhibit.verdict.kind == "memory":
-        lines.append(f"MEMORY = {exhibit.memory}")
+        lines += [f"SECONDS = {float(exported.seconds)!r}", 'ANSWER = "answer: "']
+    if exported.verdict.kind == "memory":
+        lines.append(f"MEMORY = {exported.memory}")
     if backend.environment:
         lines.append(f"os.environ.update({dict(backend.environment)!a})")
     return "\n".join([*lines, (template.GIVE_UP_TEST if test else template.GIVE_UP) + template.LIBRARIES])
 
 
-def _failure(exhibit: Exhibit) -> str:
+def _failure(exported: ExportedFailure) -> str:
     """The function `failure`, with no more cases than the values have."""
-    if exhibit.verdict.kind == "nondeterminism":
+    if exported.verdict.kind == "nondeterminism":
         return template.TWICE
-    if exhibit.verdict.kind == "accepts-invalid":
+    if exported.verdict.kind == "accepts-invalid":
         return template.ACCEPTED
-    if not exhibit.right:
+    if not exported.expected:
         return template.ENDS
-    values = [item.value for item in exhibit.right.values()]
+    values = [item.value for item in exported.expected.values()]
     lists = any(value is None or isinstance(value, (list, tuple)) for value in values)
     texts = any(getattr(leaf, "dtype", None) is not None and leaf.dtype.kind in "OUS" for leaf in leaves(values))
     return template.COMPARED + template.LISTS * lists + template.TEXTS * texts + template.ARRAYS
 
 
-def _data(exhibit: Exhibit, text: ModelText) -> str:
+def _data(exported: ExportedFailure, text: ModelText) -> str:
     """MODEL, INPUTS and EXPECTED, after `decode` when it is needed."""
     lines = []
     if text.exact:
         lines += [f"TEXT = r'''{text.text}'''", *template.PARSED.strip("\n").split("\n")]
     else:
         lines += [f"# {plain(line, 160)}" for line in text.text.split("\n")[:_LINES] if line.strip()]
-        lines += [f"MODEL = decode({encoded(exhibit.model, '')})"]
-    lines += _table("INPUTS", {name: literal(value) for name, value in exhibit.case.inputs.items()})
-    if exhibit.right and exhibit.verdict.kind != "nondeterminism":
-        lines += ["", f"# By {plain(exhibit.source)}: the value, its type, and how far off it may be."]
+        lines += [f"MODEL = decode({encoded(exported.model, '')})"]
+    lines += _table("INPUTS", {name: literal(value) for name, value in exported.case.inputs.items()})
+    if exported.expected and exported.verdict.kind != "nondeterminism":
+        lines += ["", f"# By {plain(exported.source)}: the value, its type, and how far off it may be."]
         right = {
-            name: f"({literal(item.value)}, {item.dtype!r}, {item.within!r})" for name, item in exhibit.right.items()
+            name: f"({literal(item.value)}, {item.dtype!r}, {item.within!r})"
+            for name, item in exported.expected.items()
         }
         lines += _table("EXPECTED", right)
     data = "\n".join(lines) + "\n"
@@ -194,20 +195,20 @@ def _table(name: str, items: Mapping[str, str]) -> list[str]:
     return [f"{name} = {{", *(f"    {quoted(key)}: {value}," for key, value in items.items()), "}"]
 
 
-def _run(exhibit: Exhibit) -> str:
-    return _script(exhibit) or template.OURS.format(target=quoted(str(exhibit.target)))
+def _run(exported: ExportedFailure) -> str:
+    return _script(exported) or template.OURS.format(target=quoted(str(exported.target)))
 
 
-def _script(exhibit: Exhibit) -> str:
+def _script(exported: ExportedFailure) -> str:
     """The backend's own lines; "" when it has none."""
-    backend: Any = plugin(exhibit.target.backend).backend
+    backend: Any = plugin(exported.target.backend).backend
     if not hasattr(backend, "script"):
         return ""
-    values = [*exhibit.case.inputs.values()]
+    values = [*exported.case.inputs.values()]
     border = {name for value in values for name in _dtypes(value)} | set(
-        declared_dtypes(exhibit.case.program.proto).values()
+        declared_dtypes(exported.case.program.proto).values()
     )
-    return str(backend.script(all_options(exhibit.target), border))
+    return str(backend.script(all_options(exported.target), border))
 
 
 def _dtypes(value: Value) -> list[str]:

@@ -1,4 +1,4 @@
-"""Failures that other tools found, told by records without models: which of them are one bug.
+"""Failures that other tools found, records without models: which of them are one bug.
 
 The rules are those of the store's failures (`opsieve.triage.fingerprint.fingerprint`); a record is first made into the verdict and the
 observation that a run of ours would have given.
@@ -17,11 +17,11 @@ from opsieve.backends.observation import Frame, Observation, Stage
 from opsieve.backends.registry import names, plugin
 from opsieve.backends.target import BadTarget
 from opsieve.backends.verdict import Kind, Mismatch, Verdict
-from opsieve.triage.external.external_records import Record, Unreadable, read_records
+from opsieve.triage.external.external_records import BadRecord, Record, read_records
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
 from opsieve.triage.fingerprint.normalise import is_interpreters
 from opsieve.triage.fingerprint.title import title_of
-from opsieve.triage.fingerprint.traces import Trace, read_trace
+from opsieve.triage.fingerprint.traces import FailureTrace, read_trace
 from opsieve.triage.fingerprint.wrong_results import wrong_result
 
 _LISTS = Path(__file__).parent.parent / "fingerprint" / "frame_denylist.toml"
@@ -91,7 +91,7 @@ def read_and_cluster(path: Path) -> LogTriage:
                 if not record.text or read_trace(record.text).kind:
                     yield index, record
                     continue
-                record = Unreadable(index + 1, "no failure is told in it")
+                record = BadRecord(index + 1, "it holds no failure")
             bad += 1
             if bad <= _MAX_SKIPPED:
                 skipped.append((record.number, record.why))
@@ -142,7 +142,7 @@ def fingerprint_of(record: Record) -> Fingerprint:
     return fingerprint(verdict, observation, record.operators)
 
 
-def _mismatch(record: Record, trace: Trace, message: str) -> Mismatch | None:
+def _mismatch(record: Record, trace: FailureTrace, message: str) -> Mismatch | None:
     """What is wrong, of a record that tells of a wrong result: by its phase and its message, or by its message alone."""
     if record.signal or record.timed_out or (trace.kind not in ("mismatch", "error", "")):
         return None
@@ -151,7 +151,7 @@ def _mismatch(record: Record, trace: Trace, message: str) -> Mismatch | None:
     return None
 
 
-def _outcome(record: Record, trace: Trace, backend: str, stage: Stage, message: str) -> Any:
+def _outcome(record: Record, trace: FailureTrace, backend: str, stage: Stage, message: str) -> Any:
     if record.timed_out or trace.kind == "hang":
         return "hang"
     if record.signal == _SIGKILL or trace.kind == "out-of-memory":
@@ -184,7 +184,7 @@ def _backends() -> dict[str, dict[str, list[str]]]:
     return backends
 
 
-def _backend(record: Record, trace: Trace) -> str:
+def _backend(record: Record, trace: FailureTrace) -> str:
     """The compiler that failed: as the record names it, else the innermost one in whose files a frame lies, else `unknown`."""
     if record.backend:
         named = record.backend[:60].lower()

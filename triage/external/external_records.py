@@ -1,7 +1,7 @@
 """Failure records that other tools wrote: JSON lines (gzipped or not), plain text logs, folders of them.
 
 All of it is hostile: lines, files and what unpacks out of a `.gz` are bounded, one record is held at a time, and what cannot be
-read is told with its number instead of ending the reading.
+read is reported with its number instead of ending the reading.
 """
 
 import gzip
@@ -30,7 +30,7 @@ _LOG_ENDINGS = (".log", ".txt", ".out", ".err")
 class Record:
     """What another tool tells of one failure; all but `text` as its keys are called.
 
-    `operators` are those of the graph as far as they are told, the one under test first. `text` is the whole log where there are no
+    `operators` are those of the graph as far as they are given, the one under test first. `text` is the whole log where there are no
     keys: a plain text file, or one part of it.
     """
 
@@ -47,14 +47,14 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class BadRecord:
     """A line or a file that is no record, and why."""
 
     number: int  # from 1
     why: str
 
 
-def read_records(path: Path) -> Iterator[tuple[int, Record | Unreadable]]:
+def read_records(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:
     """The records of a file or a folder, each with its index from 0, in order; a line or a file that is none keeps its index.
 
     A file whose first byte that is no space is a `{` holds JSON lines; any other is a plain text log, which is one failure, or one for
@@ -72,7 +72,7 @@ def read_records(path: Path) -> Iterator[tuple[int, Record | Unreadable]]:
         ) from error
 
 
-def _of_folder(path: Path) -> Iterator[tuple[int, Record | Unreadable]]:
+def _of_folder(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:
     files = sorted(item for item in path.iterdir() if item.suffix in _LOG_ENDINGS and item.is_file())[:_MAX_FILES]
     if not files:
         raise BadInput(f"there is no log in {shown(path)}: put files that end in {', '.join(_LOG_ENDINGS)} there")
@@ -83,7 +83,7 @@ def _of_folder(path: Path) -> Iterator[tuple[int, Record | Unreadable]]:
             index += 1
 
 
-def _of_file(path: Path) -> Iterator[tuple[int, Record | Unreadable]]:
+def _of_file(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:
     with ExitStack() as stack:
         plain = stack.enter_context(path.open("rb"))
         packed = plain.peek(2)[:2] == b"\x1f\x8b"
@@ -95,43 +95,43 @@ def _of_file(path: Path) -> Iterator[tuple[int, Record | Unreadable]]:
             yield from enumerate(_of_text(file))
 
 
-def _of_lines(file: BinaryIO) -> Iterator[tuple[int, Record | Unreadable]]:
+def _of_lines(file: BinaryIO) -> Iterator[tuple[int, Record | BadRecord]]:
     for index, line in enumerate(_lines(file)):
-        if isinstance(line, Unreadable):
+        if isinstance(line, BadRecord):
             yield index, line
         elif line.strip():
             yield index, _record(line, index + 1)
 
 
-def _lines(file: BinaryIO) -> Iterator[bytes | Unreadable]:
+def _lines(file: BinaryIO) -> Iterator[bytes | BadRecord]:
     """The lines of a file; one that is too long is passed over without being held."""
     total = number = 0
     while line := file.readline(_MAX_LINE):
         number += 1
         total += len(line)
         if total > _MAX_BYTES:
-            yield Unreadable(number, f"the file is longer than {_MAX_BYTES >> 30} GiB: the rest was not read")
+            yield BadRecord(number, f"the file is longer than {_MAX_BYTES >> 30} GiB: the rest was not read")
             return
         if len(line) == _MAX_LINE and not line.endswith(b"\n"):
             while (more := file.readline(_MAX_LINE)) and not more.endswith(b"\n"):
                 total += len(more)
                 if total > _MAX_BYTES:
                     break
-            yield Unreadable(number, f"the line is longer than {_MAX_LINE >> 20} MiB")
+            yield BadRecord(number, f"the line is longer than {_MAX_LINE >> 20} MiB")
         else:
             yield line
 
 
-def _record(line: bytes, number: int) -> Record | Unreadable:
+def _record(line: bytes, number: int) -> Record | BadRecord:
     try:
         data = json.loads(line)
     except (ValueError, RecursionError) as error:
-        return Unreadable(number, f"not JSON: {shown(error, 120)}")
+        return BadRecord(number, f"not JSON: {shown(error, 120)}")
     if not isinstance(data, dict):
-        return Unreadable(number, "not a JSON object")
+        return BadRecord(number, "not a JSON object")
     record = record_of(data)
     if not (record.message or record.traceback or record.exception or record.signal or record.timed_out):
-        return Unreadable(number, "tells no failure: it has no message, traceback, exc_type or signal")
+        return BadRecord(number, "tells no failure: it has no message, traceback, exc_type or signal")
     return record
 
 
@@ -159,7 +159,7 @@ def record_of(data: Mapping[str, Any]) -> Record:
     )
 
 
-def _of_text(file: BinaryIO) -> Iterator[Record | Unreadable]:
+def _of_text(file: BinaryIO) -> Iterator[Record | BadRecord]:
     """The failures of a plain text log. What stands in front of the first header is one only when there is no header at all."""
     held: list[bytes] = []
     size = 0
@@ -175,7 +175,7 @@ def _of_text(file: BinaryIO) -> Iterator[Record | Unreadable]:
     if text := _text(held):
         yield Record(text=text)
     elif not named:
-        yield Unreadable(1, "the log is empty")
+        yield BadRecord(1, "the log is empty")
 
 
 def _text_lines(file: BinaryIO) -> Iterable[bytes]:

@@ -1,8 +1,8 @@
 """What makes two failures one bug, as far as one failure alone can tell.
 
-There are two tracks, since what separates bugs differs (measured on seeded faults): a crash, an error or a hang is told by
+There are two tracks, since what separates bugs differs (measured on seeded faults): a crash, an error or a hang is identified by
 where it happened, so by the compiler's own frames, or by the message where there are none; a wrong result always surfaces in the same
-comparison, so it is told by what is wrong, and by the operators of the graph once that is small.
+comparison, so it is identified by what is wrong, and by the operators of the graph once that is small.
 
 A fingerprint is exact and versioned, and each component says why it counts or not.
 """
@@ -27,7 +27,7 @@ from opsieve.triage.fingerprint.normalise import (
     operator_blamed,
     operators_named,
 )
-from opsieve.triage.fingerprint.source_location import location, with_place
+from opsieve.triage.fingerprint.source_location import location_text, with_location
 from opsieve.triage.fingerprint.stack import Stack, is_of_programs, read
 
 VERSION = 4
@@ -110,8 +110,8 @@ def fingerprint(
     else:
         components += _failure(verdict, observation, operators, evidence, names)
     components = [component for component in components if component.value]
-    told = [[component.name, _essence(component)] for component in components if component.kept]
-    digest = hashlib.sha256(json.dumps([VERSION, told], ensure_ascii=True).encode()).hexdigest()[:10]
+    kept = [[component.name, _essence(component)] for component in components if component.kept]
+    digest = hashlib.sha256(json.dumps([VERSION, kept], ensure_ascii=True).encode()).hexdigest()[:10]
     return Fingerprint(VERSION, f"{backend}-{kind}-{digest}", tuple(components))
 
 
@@ -150,7 +150,7 @@ def _failure(
         message = summary(observation.log) or message
     template = normalise(message, names)
     exception = (exception or observation.exception).rpartition(".")[2][:_MAX_VALUE]
-    frames = with_place(observation.frames, message)
+    frames = with_location(observation.frames, message)
     deep = 1 if exception in _OWN_SLIPS else _FRAMES
     stack = read(frames, deep, outermost=kind in _BY_CHANCE, died=kind == "crash")
     blamed = operator_blamed(message) or operator_blamed(observation.log)
@@ -163,7 +163,9 @@ def _failure(
         Component("stage", stage, True, "importing, compiling and running are different code"),
         Component("exception", exception, True, "the class, without its module, which moves between releases"),
         Component("signal", _signal_name(observation.signal), True, "how the process died"),
-        Component("place", location(message)[:_MAX_VALUE], False, "the message tells it; it is the innermost frame"),
+        Component(
+            "place", location_text(message)[:_MAX_VALUE], False, "the message tells it; it is the innermost frame"
+        ),
         _frames_component(stack, kind in _BY_CHANCE),
         Component("line", line, True, "nothing else is left of a death in Python code; it holds for one version only"),
         said,
@@ -272,7 +274,7 @@ def _found_later(evidence: Evidence, kept: bool) -> list[Component]:
 
 
 def _frames_component(stack: Stack, by_chance: bool) -> Component:
-    dropped = f"{stack.dropped} frames of plumbing dropped"
+    dropped = f"{stack.dropped} uninteresting frames dropped"
     if not stack.names:
         return Component("frames", "", False, f"no frame of the compiler's own; {dropped}")
     hint = f"the compiler's innermost {len(stack.names)}, {dropped}"

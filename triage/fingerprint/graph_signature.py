@@ -1,4 +1,4 @@
-"""The shape of a small graph in words: what a wrong result is told by once its program is reduced.
+"""The shape of a small graph in words: what identifies a wrong result once its program is reduced.
 
 Names, sizes and values are the program's own and vary between two programs that show one bug; which operators there are, what feeds
 what, of which rank the tensors are, and of which class the attributes, is what the compiler's rules match on.

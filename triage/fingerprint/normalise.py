@@ -11,7 +11,7 @@ linear; and the text is cut before the first pass, so ten megabytes cost what ei
 import re
 from collections.abc import Collection
 
-from opsieve.triage.fingerprint.source_location import CLEAN, MAX_READ, SOURCES, without_places
+from opsieve.triage.fingerprint.source_location import CLEAN, MAX_READ, SOURCES, without_locations
 
 _MAX_TEMPLATE = 400
 _SHORT = 24  # a first line shorter than this says too little without the next
@@ -82,11 +82,11 @@ def normalise(message: str, names: Collection[str] = frozenset()) -> str:
 
     `names` are those of the program that it is about (`given_names`); each becomes a placeholder where it is a whole word.
     Of a message of several lines the first one that says something is read: what follows are dumps of arrays and programs. The place
-    in the compiler's source is taken out; it is `location`'s.
+    in the compiler's source is taken out; it is `location_text`'s.
     """
     text = _ANSI.sub("", message[:MAX_READ].translate(_CLEAN))
     text = _STATUS.sub(r"\1: ", text)
-    text = without_places(text)
+    text = without_locations(text)
     text = _first_lines(text)
     text = _QUOTED_OR_TOKEN.sub(lambda match: _named(match, names), text) if names else _QUOTED.sub(_quoted, text)
     text = _TOKEN.sub(_token, text)

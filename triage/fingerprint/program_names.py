@@ -1,8 +1,8 @@
-"""The names that a program gives its values and nodes, as far as they can be told from words of a compiler's author.
+"""The names that a program gives its values and nodes, as far as they can be known from words of a compiler's author.
 
 A message may hold such a name without any quotes (`node conv1/relu_7 has no ...`). What varies from program to program is no part of
-a bug's message, so `normalise` replaces it; but a word that the author wrote must stay whatever the program is like, or one bug is told
-in two ways. So names of letters alone (`data`, `shape`, `Result`) are not given out, nor those that ONNX's operator pages use
+a bug's message, so `normalise` replaces it; but a word that the author wrote must stay whatever the program is like, or one bug gets
+two fingerprints. So names of letters alone (`data`, `shape`, `Result`) are not given out, nor those that ONNX's operator pages use
 (`constant_value`, `ReduceL1`).
 """
 

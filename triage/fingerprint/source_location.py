@@ -24,11 +24,11 @@ _TORCH_SITE = re.compile(r"Exception raised from ([\w:~<>]{1,200}+) at ([^\s:]{1
 
 
 @functools.lru_cache(maxsize=64)  # a failure's message is asked about several times
-def place_of(message: str) -> Frame | None:
+def location_of(message: str) -> Frame | None:
     """The place in a compiler's own source that a message tells, None when it tells none: a native frame with file, line and function.
 
     Of onnxruntime that is `/dir/file.cc:line signature`, the innermost when there are several; of TVM the last C++ frame of a
-    traceback; of PyTorch `Exception raised from f at file:line`; of OpenVINO the last `failed at file:line`; of a failed assertion its own. The function is the qualified name, "" where only a line is told.
+    traceback; of PyTorch `Exception raised from f at file:line`; of OpenVINO the last `failed at file:line`; of a failed assertion its own. The function is the qualified name, "" where only a line is given.
     """
     text = message[:MAX_READ].translate(CLEAN)
     if match := _ASSERTED.match(text):
@@ -47,15 +47,15 @@ def place_of(message: str) -> Frame | None:
     return Frame("native", qualified_name(traced[-1][3]), traced[-1][1], int(traced[-1][2]))
 
 
-def location(message: str) -> str:
-    """`place_of` in words, as `model.cc Model::Model`: without directories, line and outer namespaces; "" when there is none."""
-    place = place_of(message)
+def location_text(message: str) -> str:
+    """`location_of` in words, as `model.cc Model::Model`: without directories, line and outer namespaces; "" when there is none."""
+    place = location_of(message)
     return f"{_base(place.file)} {'::'.join(place.function.split('::')[-2:])}".strip() if place else ""
 
 
-def with_place(frames: tuple[Frame, ...], message: str) -> tuple[Frame, ...]:
+def with_location(frames: tuple[Frame, ...], message: str) -> tuple[Frame, ...]:
     """The frames with the place that the message tells as the innermost one, unless they end there already."""
-    place = place_of(message)
+    place = location_of(message)
     if place is None:
         return frames
     for frame in frames[-_NEAR:]:
@@ -72,8 +72,8 @@ def _base(file: str) -> str:
     return file.rpartition("/")[2]
 
 
-def without_places(text: str) -> str:
-    """A message without the places that `place_of` reads."""
+def without_locations(text: str) -> str:
+    """A message without the places that `location_of` reads."""
     for begin, end, *_ in reversed(_sites(text)):
         text = text[:begin] + text[end:]
     text = _REPORTED_SITE.sub("", text)

@@ -1,7 +1,7 @@
 """Which frames of a stack tell where a compiler failed.
 
 Frames that every failure passes through are dropped by the lists in `frame_denylist.toml`; what is left is named so that the name
-survives a change of machine, Python and line numbers; recursion is told once.
+survives a change of machine, Python and line numbers; recursion is named once.
 """
 
 import fnmatch
@@ -27,7 +27,7 @@ _CLONE = re.compile(r"\.(?:constprop|isra|part|cold|lto_priv|llvm)\b.*+")
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """The telling frames, innermost first, and how many were dropped as plumbing.
+    """The telling frames, innermost first, and how many were dropped as uninteresting.
 
     `vague` is true when one of the names says nothing by itself: a method without its class, as text tracebacks show it.
     `recursive` is true when the innermost frames repeat; then they are one turn of the recursion, begun at its smallest name, since
@@ -51,7 +51,7 @@ def read(frames: Sequence[Frame], limit: int, *, outermost: bool = False, died: 
     """
     own = frames[_first_package(frames) :]
     began = _where_it_began(own, died)
-    telling = [frame for at, frame in enumerate(own) if at == began or not _is_plumbing(frame)]
+    telling = [frame for at, frame in enumerate(own) if at == began or not _is_uninteresting(frame)]
     native = [frame for frame in telling if frame.language == "native"]
     died_natively = bool(frames) and frames[-1].language == "native" and any(frame.module for frame in frames)
     chosen = (native if died_natively and native else telling)[::-1]
@@ -80,12 +80,12 @@ def is_of_programs(name: str) -> bool:
 
 def _where_it_began(frames: Sequence[Frame], died: bool) -> int:
     """The index of the dispatching function that all began in, -1 when it was another or none. What a dead process was in last, beneath
-    Python's own library, is plumbing by name of its file.
+    Python's own library, is uninteresting by name of its file.
     """
     for at in range(len(frames) - 1, -1, -1):
         if _dispatches(frames[at]):
             return at
-        if not _raises_for_others(frames[at]) and not (died and _is_plumbing(frames[at])):
+        if not _raises_for_others(frames[at]) and not (died and _is_uninteresting(frames[at])):
             return -1
     return -1
 
@@ -159,12 +159,14 @@ def _any_of(patterns: Sequence[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(fnmatch.translate, patterns)))
 
 
-def _is_plumbing(frame: Frame) -> bool:
-    return _named_plumbing(frame.language == "native", frame.file[-400:], frame.function[:2000], frame.module[:400])
+def _is_uninteresting(frame: Frame) -> bool:
+    return _named_uninteresting(
+        frame.language == "native", frame.file[-400:], frame.function[:2000], frame.module[:400]
+    )
 
 
 @functools.lru_cache(maxsize=4096)
-def _named_plumbing(is_native: bool, place: str, function: str, module: str) -> bool:
+def _named_uninteresting(is_native: bool, place: str, function: str, module: str) -> bool:
     lists = _lists()
     file = _rooted(place)
     if is_native:
@@ -219,7 +221,7 @@ def _name(frame: Frame) -> str:
 
 
 def _unrolled(names: list[str]) -> tuple[list[str], bool]:
-    """The names with recursion told once, and whether the innermost frames were recursive."""
+    """The names with recursion named once, and whether the innermost frames were recursive."""
     for skipped in range(min(len(names), 4)):  # a leaf that the recursion had just called may lie in front
         inner = names[skipped:]
         for period in range(1, min(_MAX_PERIOD, len(inner) // _TURNS) + 1):

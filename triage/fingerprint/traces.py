@@ -15,7 +15,7 @@ from opsieve.backends.observation import Frame
 from opsieve.backends.stacks.death_message import summary
 from opsieve.backends.stacks.frame_lines import BuildId
 from opsieve.backends.stacks.frames import chained, parse_log, read_tracebacks
-from opsieve.triage.fingerprint.source_location import with_place
+from opsieve.triage.fingerprint.source_location import with_location
 from opsieve.triage.fingerprint.wrong_results import wrong_result
 
 TraceKind = Literal["crash", "error", "hang", "out-of-memory", "mismatch", ""]
@@ -106,7 +106,7 @@ _PYTEST_DEF = re.compile(r"(?:>| ) +(?:async )?def (\w{1,200}+)\(")
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class FailureTrace:
     """One failure out of a text. `frames` are innermost last; the place that a message tells in C++ is a frame of its own, the last.
 
     `kind` is "" where nothing of a failure was understood; `exception` is qualified as far as the text tells, of a chain that of the
@@ -121,25 +121,25 @@ class Trace:
     raw: str
 
 
-def read_trace(text: str, build_id: BuildId | None = None) -> Trace:
-    """What a raw text says of the failure in it; see `Trace`. Any text is read, a text without a failure has the kind "".
+def read_trace(text: str, build_id: BuildId | None = None) -> FailureTrace:
+    """What a raw text says of the failure in it; see `FailureTrace`. Any text is read, a text without a failure has the kind "".
 
     A process that died says more than the exception that it may have printed before; an exception says more than a line of a logger.
     `build_id` is asked about modules whose native frame has no symbol.
     """
     plain = _ANSI.sub("", text[-_MAX_TEXT:])
     lines = [line[:_MAX_LINE] for line in plain.splitlines()[-_MAX_LINES:]]
-    told = _death(plain, lines, build_id) or _raised(plain) or _panic(plain, lines, build_id) or _reported(lines)
-    if told is None:
-        return Trace("", "", "", (), 0, text)
-    kind, exception, message, frames, number = told
-    return Trace(kind, exception, message, frames, number, text)
+    found = _death(plain, lines, build_id) or _raised(plain) or _panic(plain, lines, build_id) or _reported(lines)
+    if found is None:
+        return FailureTrace("", "", "", (), 0, text)
+    kind, exception, message, frames, number = found
+    return FailureTrace(kind, exception, message, frames, number, text)
 
 
-_Told = tuple[TraceKind, str, str, tuple[Frame, ...], int]
+_Reading = tuple[TraceKind, str, str, tuple[Frame, ...], int]
 
 
-def _death(text: str, lines: list[str], build_id: BuildId | None) -> _Told | None:
+def _death(text: str, lines: list[str], build_id: BuildId | None) -> _Reading | None:
     """What the end of a process says, None when the text tells of none."""
     if not any(sign in text for sign in _SIGNS):
         return None
@@ -156,14 +156,14 @@ def _death(text: str, lines: list[str], build_id: BuildId | None) -> _Told | Non
     frames = parse_log(text, build_id)
     if match := next((match for line in lines if (match := _CHECK.match(line))), None):
         frames = (*frames, Frame("native", "", match[1], int(match[2])))
-    frames = with_place(frames, said)
+    frames = with_location(frames, said)
     if number == signals.SIGKILL or _NO_MEMORY.search(said):
         return "out-of-memory", "", said or "Killed", frames, number
     return "crash", "", said or signals.Signals(number).name, frames, number
 
 
 def _signal(lines: list[str]) -> int:
-    """The number of the signal that ended a process, 0 when none is told. The shim knows best, then who names it."""
+    """The number of the signal that ended a process, 0 when there is none. The shim knows best, then who names it."""
     worded = exact = 0
     for line in lines:
         if line.startswith("@native\t") and (field := line.split("\t")[1]).isdecimal() and 0 < int(field[:4]) < 65:
@@ -178,7 +178,7 @@ def _signal(lines: list[str]) -> int:
     return exact or worded
 
 
-def _raised(text: str) -> _Told | None:
+def _raised(text: str) -> _Reading | None:
     """The exception that a traceback in the text ends with, the last one of a chain; None without one."""
     if "Traceback (most recent call last)" not in text:
         return None
@@ -187,7 +187,7 @@ def _raised(text: str) -> _Told | None:
     if last is None:
         return None
     exception, message = last.exception, last.message
-    frames = with_place(chained(blocks), message)
+    frames = with_location(chained(blocks), message)
     if all(frame.language == "python" for frame in frames):  # the C++ half may have been printed on its own
         if "PanicException" in exception and (panic := _panic(text, text.splitlines(), None)) is not None:
             frames += panic[3]
@@ -207,7 +207,7 @@ def _kind(exception: str, message: str) -> TraceKind:
     return "error"
 
 
-def _panic(text: str, lines: list[str], build_id: BuildId | None) -> _Told | None:
+def _panic(text: str, lines: list[str], build_id: BuildId | None) -> _Reading | None:
     """A panic of Rust: its message stands behind the place, in older releases in front of it."""
     for at, line in enumerate(lines):
         match = _PANIC.match(line)
@@ -227,21 +227,21 @@ def _panic(text: str, lines: list[str], build_id: BuildId | None) -> _Told | Non
     return None
 
 
-def _reported(lines: list[str]) -> _Told | None:
+def _reported(lines: list[str]) -> _Reading | None:
     """A failure that a logger, a test runner or a compiler reports without a traceback; the first that says most counts."""
-    if told := _by_pytest(lines):
-        return told
+    if found := _by_pytest(lines):
+        return found
     for line in lines:
         if match := _ORT_LINE.search(line):
-            frames = with_place((), match[4])
+            frames = with_location((), match[4])
             if not frames and match[1]:
                 frames = (Frame("native", match[3], match[1], int(match[2])),)
             return "error", "", match[4], frames, 0
     for line in lines:
         if match := _BARE.match(line):
-            return _kind(match[1], match[2]), match[1], match[2], with_place((), match[2]), 0
+            return _kind(match[1], match[2]), match[1], match[2], with_location((), match[2]), 0
         if match := _ORT_STATUS.search(line):
-            return "error", "", match[0], with_place((), match[0]), 0
+            return "error", "", match[0], with_location((), match[0]), 0
         if match := _BUILT.fullmatch(line):
             kind: TraceKind = "crash" if "runtime error: " in line else "error"
             frames = parse_log("\n".join(lines)) if kind == "crash" else ()
@@ -252,12 +252,12 @@ def _reported(lines: list[str]) -> _Told | None:
     if said:
         causes = [match[1] for line in lines if (match := _CAUSE.fullmatch(line))]
         said = f"{said}: {causes[-1]}" if causes else said
-        return "error", "", said, with_place((), said), 0
+        return "error", "", said, with_location((), said), 0
     frames = parse_log("\n".join(lines))
     return ("crash", "", "", frames, 0) if frames else None  # a bare stack
 
 
-def _by_pytest(lines: list[str]) -> _Told | None:
+def _by_pytest(lines: list[str]) -> _Reading | None:
     """A failure as pytest reports it: lines that begin with E, frames as `file.py:3: in f`, or below the source of `def f`."""
     said: list[str] = []
     frames: list[Frame] = []
@@ -274,4 +274,4 @@ def _by_pytest(lines: list[str]) -> _Told | None:
     if match is None:
         return None
     message = "\n".join([match[2], *said[1:]])[:_MAX_MESSAGE].strip()
-    return _kind(match[1], message), match[1], message, with_place(tuple(frames), message), 0
+    return _kind(match[1], message), match[1], message, with_location(tuple(frames), message), 0

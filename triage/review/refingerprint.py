@@ -15,32 +15,32 @@ from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.invalid_marker import broken
 from opsieve.gen.model.model import load_program
 from opsieve.gen.model.structure import all_nodes
-from opsieve.triage.clustering.reassign import NEW, Difference, Group, Rekeyed, differences, plan
+from opsieve.triage.clustering.reassign import NEW, Difference, KeyChange, Reassignment, differences, plan
 from opsieve.triage.fingerprint.evidence import Evidence
 from opsieve.triage.fingerprint.fingerprint import Component, Fingerprint, fingerprint
 from opsieve.triage.fingerprint.graph_signature import signature_of
 from opsieve.triage.fingerprint.program_names import given_names
-from opsieve.triage.store.artifacts import REDUCED, beside
+from opsieve.triage.store.artifacts import REDUCED, case_artifacts
 from opsieve.triage.store.decision_log import write_rekey
 from opsieve.triage.store.failure_record import (
     components_in,
+    components_json,
     observed,
-    read_told,
-    told_components,
+    read_failure,
     verdict_of,
-    write_told,
+    write_failure,
 )
 from opsieve.triage.store.index_file import writing
 from opsieve.triage.store.index_rows import DECIDED, free_number, place_new, refresh
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RefingerprintResult:
     """What would move, or did, for each group the components that made it so; sentences about cases that cannot be read, which stay
     as they are.
     """
 
-    groups: tuple[Group, ...]
+    groups: tuple[Reassignment, ...]
     differences: tuple[tuple[Difference, ...], ...]
     problems: tuple[str, ...]
 
@@ -52,13 +52,13 @@ def refingerprint(
     places: Sequence[str] | None = None,
     dry_run: bool = False,
     compute: Callable[[Path], Fingerprint] | None = None,
-) -> Outcome:
+) -> RefingerprintResult:
     """Compute the fingerprints of the kept cases at `places` anew (of all for None) and move what changes; report it only for `dry_run`.
 
     The caller holds the store's lock: failure.json is rewritten. `compute` gives the fingerprint of a case folder.
     """
     compute = compute or again
-    found: list[Rekeyed] = []
+    found: list[KeyChange] = []
     fresh: dict[str, Fingerprint] = {}
     problems: list[str] = []
     where: dict[int, str] = {}
@@ -74,7 +74,7 @@ def refingerprint(
             problems.append(str(error))
             continue
         fresh[now.key], where[row] = now, place
-        found.append(Rekeyed(row, key, cluster, now.key))
+        found.append(KeyChange(row, key, cluster, now.key))
     changed = [each for each in found if base(each.key) != each.new]
     existing = dict(connection.execute("SELECT key, cluster FROM fingerprints WHERE cluster IS NOT NULL").fetchall())
     decided = {row[0] for row in connection.execute(f"SELECT id FROM clusters WHERE {DECIDED}").fetchall()}
@@ -88,7 +88,7 @@ def refingerprint(
     if groups and not dry_run:
         with writing(connection):
             _move(connection, folder, groups, fresh, where, whole=places is None)
-    return Outcome(tuple(groups), apart, tuple(problems))
+    return RefingerprintResult(tuple(groups), apart, tuple(problems))
 
 
 def _components(connection: sqlite3.Connection, key: str) -> tuple[Component, ...]:
@@ -98,7 +98,7 @@ def _components(connection: sqlite3.Connection, key: str) -> tuple[Component, ..
 
 def again(case: Path) -> Fingerprint:
     """The fingerprint of a case folder by today's rules, from its reduced graph when there is one. BadInput when it cannot be read."""
-    told, here = read_told(case), beside(case)
+    record, here = read_failure(case), case_artifacts(case)
     reduced = here.nodes is not None
     whole = load_program(case / "model.onnx").proto
     model = load_program(case / REDUCED / "model.onnx").proto if reduced else whole
@@ -110,7 +110,7 @@ def again(case: Path) -> Fingerprint:
         first_bad=here.first_bad,
         valid=broken(whole) is None,
     )
-    return fingerprint(verdict_of(told), observed(told, case), operators, evidence, given_names(whole))
+    return fingerprint(verdict_of(record), observed(record, case), operators, evidence, given_names(whole))
 
 
 def base(key: str) -> str:
@@ -118,7 +118,7 @@ def base(key: str) -> str:
     return key.partition("~")[0].partition("@")[0]
 
 
-def _with_others(connection: sqlite3.Connection, changed: Sequence[Rekeyed]) -> set[str]:
+def _with_others(connection: sqlite3.Connection, changed: Sequence[KeyChange]) -> set[str]:
     """The fingerprints that have more failures than those that change."""
     many = Counter(each.key for each in changed)
     sql = "SELECT count FROM fingerprints WHERE key = ?"
@@ -128,13 +128,13 @@ def _with_others(connection: sqlite3.Connection, changed: Sequence[Rekeyed]) -> 
 def _move(
     connection: sqlite3.Connection,
     folder: Path,
-    groups: Sequence[Group],
+    groups: Sequence[Reassignment],
     fresh: dict[str, Fingerprint],
     where: dict[int, str],
     *,
     whole: bool,
 ) -> None:
-    ways: dict[str, list[Group]] = defaultdict(list)
+    ways: dict[str, list[Reassignment]] = defaultdict(list)
     for group in groups:
         ways[group.key].append(group)
     touched = {group.cluster for group in groups} | {group.to_cluster for group in groups} - {NEW}
@@ -169,11 +169,11 @@ def _move(
     refresh(connection, sorted(touched | {placed[group.to_key][1] for group in groups}))
     for group in groups:
         for row in group.rows:
-            told = read_told(folder / where[row])
+            record = read_failure(folder / where[row])
             now = fresh[base(group.to_key)]
-            told.fingerprint, told.fingerprint_version = group.to_key, now.version
-            told.components, told.number = told_components(now), placed[group.to_key][0]
-            write_told(folder / where[row], told)
+            record.fingerprint, record.fingerprint_version = group.to_key, now.version
+            record.components, record.number = components_json(now), placed[group.to_key][0]
+            write_failure(folder / where[row], record)
     mapping: dict[str, list[str]] = defaultdict(list)
     for group in groups:
         mapping[group.key].append(group.to_key)
@@ -186,7 +186,7 @@ def _move(
     write_rekey(connection, folder, {key: sorted(set(new)) for key, new in mapping.items()}, moves)
 
 
-def _rename(connection: sqlite3.Connection, key: str, group: Group, fresh: dict[str, Fingerprint]) -> None:
+def _rename(connection: sqlite3.Connection, key: str, group: Reassignment, fresh: dict[str, Fingerprint]) -> None:
     """Let a fingerprint's row go on as another's, unless that has a row already."""
     if connection.execute("SELECT 1 FROM fingerprints WHERE key = ?", [group.to_key]).fetchone():
         return
@@ -194,11 +194,11 @@ def _rename(connection: sqlite3.Connection, key: str, group: Group, fresh: dict[
     connection.execute("DELETE FROM alternatives WHERE number = (SELECT number FROM fingerprints WHERE key = ?)", [key])
     connection.execute(
         "UPDATE fingerprints SET key = ?, version = ?, components = ?, title = '', cluster = ? WHERE key = ?",
-        [group.to_key, now.version, json.dumps(told_components(now)), group.to_cluster or None, key],
+        [group.to_key, now.version, json.dumps(components_json(now)), group.to_cluster or None, key],
     )
 
 
-def _ensure(connection: sqlite3.Connection, key: str, group: Group, fresh: dict[str, Fingerprint]) -> None:
+def _ensure(connection: sqlite3.Connection, key: str, group: Reassignment, fresh: dict[str, Fingerprint]) -> None:
     """Make a row for the fingerprint that a group goes to, unless it has one."""
     if connection.execute("SELECT 1 FROM fingerprints WHERE key = ?", [group.to_key]).fetchone():
         return
@@ -214,7 +214,7 @@ def _ensure(connection: sqlite3.Connection, key: str, group: Group, fresh: dict[
         "INSERT INTO fingerprints (key, version, kind, components, count, kept, number, cluster, stage, message, targets)"
         " VALUES (?, ?, ?, ?, 0, 0, ?, ?, ?, ?, ?)",
         [
-            group.to_key, now.version, first[0], json.dumps(told_components(now)), free_number(connection), group.to_cluster or None,
+            group.to_key, now.version, first[0], json.dumps(components_json(now)), free_number(connection), group.to_cluster or None,
             first[1], first[2], f" {' '.join(sorted(row[0] for row in targets))} ",
         ],
     )  # fmt: skip

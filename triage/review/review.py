@@ -8,9 +8,9 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsieve.triage.clustering.ranking import Place, ranked
-from opsieve.triage.rules.rules import FOLDER, Rule, Subject, first_that_explains, read_rules
-from opsieve.triage.store.artifacts import Beside, beside
+from opsieve.triage.clustering.ranking import RankFeatures, ranked
+from opsieve.triage.rules.rules import FOLDER, Rule, RuleSubject, first_that_explains, read_rules
+from opsieve.triage.store.artifacts import CaseArtifacts, case_artifacts
 from opsieve.triage.store.index_file import joined, writing
 from opsieve.triage.store.index_rows import refresh
 
@@ -18,7 +18,7 @@ _DONE = ("known", "fixed", "wontfix")
 
 
 @dataclass(frozen=True, slots=True)
-class Review:
+class TriageRound:
     """What a round did: how many clusters were ranked, rules read, failures explained; sentences about what could not be used;
     the places of cases beside which something was found, whose fingerprints may tell more now (`refingerprint`)."""
 
@@ -29,7 +29,7 @@ class Review:
     evidence: tuple[str, ...]
 
 
-def review(folder: Path) -> Review:
+def review(folder: Path) -> TriageRound:
     """Take up evidence, match rules, rank. BadInput when the store cannot be used."""
     rules, problems = read_rules(folder / FOLDER)
     with joined(folder) as connection:
@@ -38,20 +38,20 @@ def review(folder: Path) -> Review:
             explained = match_rules(connection, rules)
         with writing(connection):
             many = rank(connection)
-    return Review(many, len(rules), explained, tuple(problems), tuple(places))
+    return TriageRound(many, len(rules), explained, tuple(problems), tuple(places))
 
 
 def take_evidence(connection: sqlite3.Connection, folder: Path) -> list[str]:
-    """Enter what lies beside kept cases (`beside`); the places of those that have any, whose fingerprints may tell more now."""
+    """Enter what lies beside kept cases (`case_artifacts`); the places of those that have any, whose fingerprints may tell more now."""
     changed: set[int] = set()
-    found: list[tuple[int, str, Beside]] = []
+    found: list[tuple[int, str, CaseArtifacts]] = []
     places: list[str] = []
     for row, place, reduced, key, cluster, guilty, bad in connection.execute(
         "SELECT f.rowid, f.folder, f.reduced, f.fingerprint, p.cluster, p.guilty_pass, p.first_bad FROM failures f"
         " JOIN fingerprints p ON p.key = f.fingerprint WHERE f.folder != ''"
     ).fetchall():
-        here = beside(folder / place)
-        if here == Beside() and not (guilty or bad) and reduced is None:  # neither found now nor before
+        here = case_artifacts(folder / place)
+        if here == CaseArtifacts() and not (guilty or bad) and reduced is None:  # neither found now nor before
             continue
         places.append(place)
         passes = " ".join(here.guilty_passes)
@@ -78,17 +78,17 @@ def match_rules(connection: sqlite3.Connection, rules: list[Rule]) -> int:
     counted: Counter[tuple[str, int]] = Counter()
     operators: dict[str, set[str]] = {}
     if rules:
-        for key, told in connection.execute(
+        for key, names in connection.execute(
             "SELECT fingerprint, operators FROM failures WHERE folder != '' ORDER BY reduced IS NULL"
         ):
-            operators.setdefault(key, set()).update(told.split())
+            operators.setdefault(key, set()).update(names.split())
         for key, number, kind, stage, message, guilty, version, many in connection.execute(
             "SELECT p.key, p.number, p.kind, p.stage, p.message, p.guilty_pass, f.version, f.many FROM (SELECT fingerprint, version,"
             " count(*) AS many FROM failures GROUP BY fingerprint, version) f JOIN fingerprints p ON p.key = f.fingerprint"
             " WHERE p.cluster IS NOT NULL"
         ):
             backend = key.partition(f"-{kind}-")[0]
-            subject = Subject(backend, kind, stage, message, frozenset(operators.get(key, ())), version, guilty)
+            subject = RuleSubject(backend, kind, stage, message, frozenset(operators.get(key, ())), version, guilty)
             rule = first_that_explains(rules, subject)
             if rule is not None:
                 counted[rule.name, number] += many
@@ -110,7 +110,7 @@ def match_rules(connection: sqlite3.Connection, rules: list[Rule]) -> int:
 def rank(connection: sqlite3.Connection) -> int:
     """Rank every cluster; how many there are."""
     places = [
-        Place(
+        RankFeatures(
             cluster,
             severity,
             len(targets.split()),

@@ -1,4 +1,4 @@
-"""Known bugs, told by rules: STORE/known/*.toml, one file a bug, in the manner of OpenStack's Elastic Recheck.
+"""Known bugs, described by rules: STORE/known/*.toml, one file a bug, in the manner of OpenStack's Elastic Recheck.
 
     title = "Pad of a negative length is not supported"
     issue = "https://github.com/org/project/issues/1"
@@ -49,7 +49,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class RuleSubject:
     """What rules look at: the failures of one fingerprint under one version of the compiler."""
 
     backend: str
@@ -61,7 +61,7 @@ class Subject:
     guilty_pass: str = ""
 
 
-def explains(rule: Rule, subject: Subject) -> bool:
+def explains(rule: Rule, subject: RuleSubject) -> bool:
     """Whether a rule matches; the cheap fields are asked first."""
     return (
         (not rule.backends or subject.backend in rule.backends)
@@ -74,7 +74,7 @@ def explains(rule: Rule, subject: Subject) -> bool:
     )
 
 
-def first_that_explains(rules: Sequence[Rule], subject: Subject) -> Rule | None:
+def first_that_explains(rules: Sequence[Rule], subject: RuleSubject) -> Rule | None:
     """The first rule, by name, that matches: a failure is counted once."""
     return next((rule for rule in rules if explains(rule, subject)), None)
 
@@ -82,10 +82,10 @@ def first_that_explains(rules: Sequence[Rule], subject: Subject) -> Rule | None:
 def parse(name: str, text: str) -> Rule:
     """The rule that a file's text tells; BadInput, naming the file and the field, when it is none."""
     try:
-        told = tomllib.loads(text)
+        fields = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadInput(f"the rule {shown(name)} is no TOML: {shown(str(error), 100)}") from None
-    for field, value in told.items():
+    for field, value in fields.items():
         wanted = "a text" if field in _TEXTS else "a list of texts" if field in _LISTS else ""
         if not wanted:
             raise BadInput(
@@ -93,27 +93,27 @@ def parse(name: str, text: str) -> Rule:
             )
         if not (isinstance(value, str) if field in _TEXTS else _is_texts(value)):
             raise BadInput(f"the rule {shown(name)}: {field} must be {wanted}")
-    if not told.get("title"):
+    if not fields.get("title"):
         raise BadInput(f"the rule {shown(name)} has no title; write one, for people")
-    if not set(told) - {"title", "issue"}:
+    if not set(fields) - {"title", "issue"}:
         raise BadInput(f"the rule {shown(name)} would explain every failure; say which ones, by message or kind say")
-    if told.get("issue") and not told["issue"].startswith(("https://", "http://")):
+    if fields.get("issue") and not fields["issue"].startswith(("https://", "http://")):
         raise BadInput(f"the rule {shown(name)}: issue must be an address that begins with https://")
     try:
-        message = pattern(told["message"]) if told.get("message") else None
+        message = pattern(fields["message"]) if fields.get("message") else None
     except BadInput as error:
         raise BadInput(f"the rule {shown(name)}: message {error}") from None
     return Rule(
         name,
-        told["title"],
-        told.get("issue", ""),
-        tuple(told.get("backends", ())),
-        told.get("kind", ""),
-        told.get("stage", ""),
+        fields["title"],
+        fields.get("issue", ""),
+        tuple(fields.get("backends", ())),
+        fields.get("kind", ""),
+        fields.get("stage", ""),
         message,
-        frozenset(told.get("operators", ())),
-        tuple(told.get("versions", ())),
-        told.get("guilty_pass", ""),
+        frozenset(fields.get("operators", ())),
+        tuple(fields.get("versions", ())),
+        fields.get("guilty_pass", ""),
     )
 
 

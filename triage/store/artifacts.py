@@ -21,7 +21,7 @@ _MOST = 20  # passes of a set
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class CaseArtifacts:
     """`nodes` and operators of the reduced program, bodies included (None: not reduced to the same failure); the guilty passes; the
     level of optimisation that cures it; the first bad release, else commit."""
 
@@ -32,7 +32,7 @@ class Beside:
     first_bad: str = ""
 
 
-def beside(case: Path) -> Beside:
+def case_artifacts(case: Path) -> CaseArtifacts:
     """What lies beside a case. Files that cannot be read, or tell something else, tell nothing."""
     reduction, culprit = _facts(case / REDUCED / "reduction.json"), culprit_of(case)
     releases, commits = _facts(culprit.get("releases")), _facts(culprit.get("commits"))
@@ -49,7 +49,7 @@ def beside(case: Path) -> Beside:
             operators = tuple(sorted({_word(node.op_type) for node in all_nodes(graph.node)}))
         except BadInput:
             counted = None
-    return Beside(counted, operators, passes, cure, _word(bad) if isinstance(bad, str) else "")
+    return CaseArtifacts(counted, operators, passes, cure, _word(bad) if isinstance(bad, str) else "")
 
 
 def culprit_of(case: Path) -> dict[str, Any]:
@@ -65,17 +65,17 @@ def _blamed(attribution: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ..
     return named, _words([f"level={well[-1]}"]) if well and attribution.get("answer") != "does-not-fail" else ()
 
 
-def _words(told: list[Any]) -> tuple[str, ...]:
-    return tuple(sorted(filter(None, (_word(one) for one in told[:_MOST] if isinstance(one, str)))))
+def _words(names: list[Any]) -> tuple[str, ...]:
+    return tuple(sorted(filter(None, (_word(one) for one in names[:_MOST] if isinstance(one, str)))))
 
 
 def _facts(place: object) -> dict[str, Any]:
     """A JSON object in a file, or one that is there already; {} when there is none that can be read."""
-    told = place
+    found = place
     if isinstance(place, Path):
         with suppress(BadInput, ValueError, RecursionError):
-            told = json.loads(read_file(place, _MAX_JSON)) if place.is_file() else {}
-    return told if isinstance(told, dict) else {}
+            found = json.loads(read_file(place, _MAX_JSON)) if place.is_file() else {}
+    return found if isinstance(found, dict) else {}
 
 
 def _word(text: str) -> str:

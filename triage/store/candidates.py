@@ -22,12 +22,12 @@ class Candidate:
 def candidates(connection: sqlite3.Connection, members: int = 1) -> list[Candidate]:
     """Cases to reduce, the most telling first: of every fingerprint its smallest case, then the second ones.
 
-    First come those that are told apart by their graphs, since the others, told by the place where they failed, will most often
+    First come those that are identified by their graphs, since the others, identified by the place where they failed, will most often
     stay where they are; then the order of clusters decides. Of each fingerprint `members` cases, those reduced already counted;
     all of them where the fingerprint would count operators and does not know which to blame, since each of its cases may be another bug.
     """
     found: list[tuple[int, bool, int, Candidate]] = []
-    for key, told, rank, cluster in connection.execute(
+    for key, components, rank, cluster in connection.execute(
         "SELECT f.key, f.components, c.rank, c.id FROM fingerprints f JOIN clusters c ON c.id = f.cluster"
         " WHERE c.status NOT IN ('fixed', 'wontfix') ORDER BY (1 - c.pinned), c.rank, f.number"
     ).fetchall():
@@ -36,12 +36,12 @@ def candidates(connection: sqlite3.Connection, members: int = 1) -> list[Candida
             [key],
         ).fetchall()
         done = sum(reduced is not None for _, _, _, reduced in rows)
-        wanted = len(rows) if is_vague(told) else max(0, members - done)
+        wanted = len(rows) if is_vague(components) else max(0, members - done)
         name = name_of(cluster)
         waiting = [
             Candidate(place, target, key, name, nodes) for place, target, nodes, reduced in rows if reduced is None
         ]
-        elsewhere = not _counts_graph(told)
+        elsewhere = not _counts_graph(components)
         found += [(done + turn, elsewhere, rank, candidate) for turn, candidate in enumerate(waiting[:wanted])]
     return [candidate for *_, candidate in sorted(found, key=lambda one: one[:3])]
 

@@ -35,7 +35,7 @@ class _Patch(msgspec.Struct):
     clusters: list[tuple[_Number, _Field, _Value, _Value]] = []
 
 
-class _Line(msgspec.Struct):
+class _LogLine(msgspec.Struct):
     """A line of the file, as anybody may have written it."""
 
     id: _Number
@@ -58,7 +58,7 @@ class Decision:
     state: str
 
 
-class Replay:
+class DecisionReplay:
     """The decisions of a store's file, for an index that is built anew and has none: `until` takes those that are due.
 
     `problems` are sentences about lines that cannot be read or no longer fit.
@@ -73,7 +73,7 @@ class Replay:
         at: dict[int, int] = {}
         for count, text in enumerate(read_file(path, _MAX_FILE).splitlines(), 1):
             try:
-                line = msgspec.to_builtins(msgspec.json.decode(text, type=_Line))
+                line = msgspec.to_builtins(msgspec.json.decode(text, type=_LogLine))
                 number, action = line["id"], line["action"]
                 if action not in ("undo", "redo"):
                     if number in at:  # its transaction never ended
@@ -136,7 +136,7 @@ def write_rekey(
     line = {
         "id": number,
         "at": round(clock(), 3),
-        "born": born(connection),
+        "born": latest_number(connection),
         "action": "rekey",
         "text": text,
         "keys": keys,
@@ -160,7 +160,7 @@ def _translate(patch: Patch, keys: dict[str, list[str]]) -> Patch:
     return found
 
 
-def born(connection: sqlite3.Connection) -> int:
+def latest_number(connection: sqlite3.Connection) -> int:
     """The number of the latest fingerprint."""
     return int(connection.execute("SELECT coalesce(max(number), 0) FROM fingerprints").fetchone()[0])
 
@@ -178,8 +178,8 @@ def take(connection: sqlite3.Connection, line: dict[str, Any]) -> None:
         return
     if line["action"] == "rekey":
         for number, patch in connection.execute("SELECT id, patch FROM decisions").fetchall():
-            told = json.dumps(_translate(json.loads(patch), line["keys"]))
-            connection.execute("UPDATE decisions SET patch = ? WHERE id = ?", [told, number])
+            text = json.dumps(_translate(json.loads(patch), line["keys"]))
+            connection.execute("UPDATE decisions SET patch = ? WHERE id = ?", [text, number])
     else:
         connection.execute("UPDATE decisions SET state = 'dropped' WHERE state = 'undone'")
     _apply(connection, line["patch"], forwards=True)

@@ -5,7 +5,7 @@ stands in the index and, as a line of STORE/decisions.jsonl, in a file that only
 lines in their order, each after the births of the fingerprints that were there when it was made. A decision speaks of fingerprints and
 clusters by their numbers and keys, never of what a clustering rule says, so no rule moves what was decided.
 
-Decisions need no lock: one transaction each, beside a campaign that writes. Of two people the later one is told what the earlier one did,
+Decisions need no lock: one transaction each, beside a campaign that writes. Of two people the later one sees what the earlier one did,
 since each works on what is there when its transaction begins.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from opsieve.gen.model.bad_input import BadInput, shown
-from opsieve.triage.store.decision_log import Decision, Patch, born, take, write
+from opsieve.triage.store.decision_log import Decision, Patch, latest_number, take, write
 from opsieve.triage.store.ids import cluster_of, member_of, name_of
 from opsieve.triage.store.index_file import joined, writing
 from opsieve.triage.store.index_rows import free_number
@@ -173,7 +173,7 @@ class Ledger:
         line = {
             "id": number,
             "at": round(self._clock(), 3),
-            "born": born(connection),
+            "born": latest_number(connection),
             "action": action,
             "text": _text(text),
             "patch": patch,
@@ -187,7 +187,7 @@ class Ledger:
             row = connection.execute(sql.replace("*", "id, at, action, text")).fetchone()
             if row is None:
                 raise BadInput(f"there is nothing to {action}")
-            line = {"id": row[0], "at": round(self._clock(), 3), "born": born(connection), "action": action}
+            line = {"id": row[0], "at": round(self._clock(), 3), "born": latest_number(connection), "action": action}
             take(connection, line)
             write(self.folder, line)
             return Decision(row[0], row[1], row[2], row[3], state)

@@ -28,13 +28,13 @@ _MOST_OBSERVATIONS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Absent:
+class AbsentOutput:
     """An output of which only the dtype is still known."""
 
     dtype: str
 
 
-class Told(msgspec.Struct, kw_only=True):
+class FailureRecord(msgspec.Struct, kw_only=True):
     """The file. What was added after the first release has a default: an older file lacks it."""
 
     format: int
@@ -62,18 +62,18 @@ class Told(msgspec.Struct, kw_only=True):
     dtype: str = ""  # of the output that is wrong
 
 
-def read_told(folder: Path) -> Told:
+def read_failure(folder: Path) -> FailureRecord:
     """What the file of a case folder tells; BadInput when there is none that can be read."""
     path = folder / NAME
     try:
-        return msgspec.json.decode(read_file(path, _MAX_JSON), type=Told)
+        return msgspec.json.decode(read_file(path, _MAX_JSON), type=FailureRecord)
     except (BadInput, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"{shown(path, 160)} does not tell of a failure: {shown(str(error), 100)}") from None
 
 
-def write_told(folder: Path, told: Told) -> None:
+def write_failure(folder: Path, record: FailureRecord) -> None:
     """Write the file, whole or not at all; BadInput when the disk refuses."""
-    text = msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n"
+    text = msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".saving-", delete=False) as file:
             try:
@@ -88,10 +88,10 @@ def write_told(folder: Path, told: Told) -> None:
         raise BadInput(f"cannot write {shown(folder / NAME, 200)}: {reason(error)}") from None
 
 
-def components_of(told: Sequence[dict[str, Any]]) -> tuple[Component, ...]:
+def components_of(parts: Sequence[dict[str, Any]]) -> tuple[Component, ...]:
     """Components as the file and the index have them, back as components; what is none is left out."""
     found = []
-    for part in told:
+    for part in parts:
         with contextlib.suppress(KeyError, TypeError):
             found.append(Component(str(part["name"]), str(part["value"]), bool(part["kept"]), str(part["hint"])))
     return tuple(found)
@@ -105,7 +105,7 @@ def components_in(text: str) -> tuple[Component, ...]:
         return components_of(json.loads(text))
 
 
-def told_components(fingerprint: Fingerprint) -> list[dict[str, Any]]:
+def components_json(fingerprint: Fingerprint) -> list[dict[str, Any]]:
     """The components of a fingerprint as the file has them."""
     return [
         {"name": part.name, "value": bounded(part.value), "kept": part.kept, "hint": part.hint}
@@ -113,32 +113,34 @@ def told_components(fingerprint: Fingerprint) -> list[dict[str, Any]]:
     ]
 
 
-def told_mismatch(mismatch: Mismatch) -> dict[str, Any]:
+def mismatch_json(mismatch: Mismatch) -> dict[str, Any]:
     """A mismatch as the file has it; figures that JSON has no number for are left out."""
-    told = {name: bounded(field) if isinstance(field, str) else field for name, field in asdict(mismatch).items()}
-    return {name: field for name, field in told.items() if not (isinstance(field, float) and not math.isfinite(field))}
+    fields = {name: bounded(field) if isinstance(field, str) else field for name, field in asdict(mismatch).items()}
+    return {
+        name: field for name, field in fields.items() if not (isinstance(field, float) and not math.isfinite(field))
+    }
 
 
-def verdict_of(told: Told) -> Verdict:
+def verdict_of(record: FailureRecord) -> Verdict:
     """The verdict that the file tells of; BadInput when it is none. A wrong result without its mismatch has that of the components."""
     mismatch = None
-    known = {part.name: part.value for part in components_of(told.components)}
+    known = {part.name: part.value for part in components_of(record.components)}
     with contextlib.suppress(TypeError, msgspec.ValidationError):
-        if told.mismatch is not None:
-            mismatch = msgspec.convert(told.mismatch, Mismatch)
+        if record.mismatch is not None:
+            mismatch = msgspec.convert(record.mismatch, Mismatch)
         elif "mismatch" in known:
             mismatch = msgspec.convert({"output": known.get("output", ""), "what": known["mismatch"]}, Mismatch)
-    told_verdict = {
-        "verdict": told.verdict,
-        "reason": told.reason,
-        "kind": told.kind or None,
-        "stage": told.stage or None,
-        "message": told.message,
-        "blame": told.blame,
+    fields = {
+        "verdict": record.verdict,
+        "reason": record.reason,
+        "kind": record.kind or None,
+        "stage": record.stage or None,
+        "message": record.message,
+        "blame": record.blame,
         "mismatch": mismatch,
     }
     try:
-        return msgspec.convert(told_verdict, Verdict)
+        return msgspec.convert(fields, Verdict)
     except msgspec.ValidationError as error:
         raise BadInput(f"a {NAME} tells of no verdict: {shown(str(error), 100)}") from None
 
@@ -148,17 +150,17 @@ def read_observations(folder: Path) -> tuple[tuple[Observation, ...], str]:
     found, problem = [], ""
     for path in sorted((folder / "observations").glob("*.json"))[:_MOST_OBSERVATIONS]:
         try:
-            told = msgspec.json.decode(read_file(path, _MAX_OBSERVATION), type=dict[str, Any])
+            fields = msgspec.json.decode(read_file(path, _MAX_OBSERVATION), type=dict[str, Any])
             log = path.with_suffix(".log")
             if log.is_file():
-                told["log"] = read_file(log, _MAX_OBSERVATION).decode("utf-8", "replace")
-            found.append(msgspec.convert(told, Observation, strict=False))
+                fields["log"] = read_file(log, _MAX_OBSERVATION).decode("utf-8", "replace")
+            found.append(msgspec.convert(fields, Observation, strict=False))
         except (BadInput, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             problem = f"{shown(path, 160)} is no observation: {shown(str(error), 100)}"
     return tuple(found), problem or ("" if found else f"there are no observations in {shown(folder, 160)}")
 
 
-def observed(told: Told, folder: Path) -> Observation:
+def observed(record: FailureRecord, folder: Path) -> Observation:
     """The observation of the target blamed, as it was written beside the case; of a wrong output only the dtype is there.
 
     BadInput when it cannot be read.
@@ -166,15 +168,15 @@ def observed(told: Told, folder: Path) -> Observation:
     found, problem = read_observations(folder)
     if not found:
         raise BadInput(problem)
-    mismatch = verdict_of(told).mismatch
-    return found[0] if mismatch is None else replace(found[0], outputs={mismatch.output: Absent(_dtype(told))})
+    mismatch = verdict_of(record).mismatch
+    return found[0] if mismatch is None else replace(found[0], outputs={mismatch.output: AbsentOutput(_dtype(record))})
 
 
-def _dtype(told: Told) -> str:
+def _dtype(record: FailureRecord) -> str:
     """The dtype of the wrong output; one of its class when an older file tells no more."""
-    known = {part.name: part.value for part in components_of(told.components)}
+    known = {part.name: part.value for part in components_of(record.components)}
     stand_in = {"float": "float32", "narrow float": "float16", "integer": "int64", "string": "object"}
-    return told.dtype or stand_in.get(known.get("dtype", ""), known.get("dtype", ""))
+    return record.dtype or stand_in.get(known.get("dtype", ""), known.get("dtype", ""))
 
 
 def bounded(text: str) -> str:

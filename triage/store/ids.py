@@ -44,7 +44,9 @@ def cluster_of(connection: sqlite3.Connection, name: str) -> int:
     key = member_of(connection, text)[3] if "/" in text or ":" in text else _key(connection, text)
     row = connection.execute("SELECT cluster FROM fingerprints WHERE key = ?", [key]).fetchone()
     if row is None or row[0] is None:
-        raise BadInput(f"{shown(text, 120)} is flaky and in no cluster; opsieve clusters --aside lists what is flaky")
+        raise BadInput(
+            f"{shown(text, 120)} is flaky and in no cluster; opsieve clusters --non-bugs lists what is flaky"
+        )
     return int(row[0])
 
 

@@ -174,12 +174,12 @@ def set_aside(folder: Path) -> Path | None:
         except sqlite3.DatabaseError:
             pass
         number = 1
-        while (aside := folder / f"{INDEX}.damaged-{number}").exists():
+        while (renamed := folder / f"{INDEX}.damaged-{number}").exists():
             number += 1
         for end in ("-wal", "-shm"):
             path.with_name(INDEX + end).unlink(missing_ok=True)
-        path.rename(aside)
-        return aside
+        path.rename(renamed)
+        return renamed
     finally:
         os.close(lock)
 

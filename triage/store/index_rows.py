@@ -9,31 +9,33 @@ import json
 import sqlite3
 from collections.abc import Iterable
 
-from opsieve.triage.clustering.clusters import alternatives, home
+from opsieve.triage.clustering.clusters import alternatives, placement
 from opsieve.triage.clustering.ranking import severity
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 from opsieve.triage.fingerprint.title import title_of
-from opsieve.triage.store.failure_record import Told, components_in
+from opsieve.triage.store.failure_record import FailureRecord, components_in
 
 UNRANKED = 1_000_000_000  # less its severity: the rank of a cluster that `opsieve triage` has not ranked yet
 _UNREDUCED = 1 << 30
 DECIDED = "(shaped OR pinned OR status != 'new' OR name != '' OR note != '' OR issue != '')"
 
 
-def add_failure(connection: sqlite3.Connection, told: Told, place: str, seen: float) -> None:
+def add_failure(connection: sqlite3.Connection, record: FailureRecord, place: str, seen: float) -> None:
     """Enter a failure, kept as a case at `place` of the store or only counted (""). `place_new` and `refresh` finish the job."""
     connection.execute(
         "INSERT INTO failures (campaign, test, target, verdict, kind, stage, fingerprint, message, reason, blame, version, digest,"
         " folder, seen, nodes, operators) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
-            told.campaign, told.test, told.target, told.verdict, told.kind, told.stage, told.fingerprint, told.message, told.reason,
-            told.blame, told.version, told.digest, place, seen, told.nodes, " ".join(told.operators),
+            record.campaign, record.test, record.target, record.verdict, record.kind, record.stage, record.fingerprint, record.message, record.reason,
+            record.blame, record.version, record.digest, place, seen, record.nodes, " ".join(record.operators),
         ],
     )  # fmt: skip
-    add_fingerprint(connection, told.fingerprint, told, kept=bool(place), seen=seen)
+    add_fingerprint(connection, record.fingerprint, record, kept=bool(place), seen=seen)
 
 
-def add_fingerprint(connection: sqlite3.Connection, key: str, told: Told, *, kept: bool, seen: float) -> None:
+def add_fingerprint(
+    connection: sqlite3.Connection, key: str, record: FailureRecord, *, kept: bool, seen: float
+) -> None:
     """Count one more failure of a fingerprint; a new one gets a number, its own where that is free."""
     row = connection.execute("SELECT targets, cluster FROM fingerprints WHERE key = ?", [key]).fetchone()
     if row is None:
@@ -41,14 +43,14 @@ def add_fingerprint(connection: sqlite3.Connection, key: str, told: Told, *, kep
             "INSERT INTO fingerprints (key, version, kind, components, count, kept, number, stage, message, targets, first_seen,"
             " last_seen) VALUES (?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?)",
             [
-                key, told.fingerprint_version, told.kind, json.dumps(told.components), int(kept), free_number(connection, told.number),
-                told.stage, told.message, f" {told.target} ", seen, seen,
+                key, record.fingerprint_version, record.kind, json.dumps(record.components), int(kept), free_number(connection, record.number),
+                record.stage, record.message, f" {record.target} ", seen, seen,
             ],
         )  # fmt: skip
         return
     targets, cluster = row
-    if f" {told.target} " not in targets:
-        targets = f"{targets or ' '}{told.target} "
+    if f" {record.target} " not in targets:
+        targets = f"{targets or ' '}{record.target} "
     connection.execute(
         "UPDATE fingerprints SET count = count + 1, kept = kept + ?, targets = ?, first_seen = min(first_seen, ?),"
         " last_seen = max(last_seen, ?) WHERE key = ?",
@@ -58,7 +60,7 @@ def add_fingerprint(connection: sqlite3.Connection, key: str, told: Told, *, kep
         connection.execute(
             "UPDATE clusters SET members = members + 1, last_seen = max(last_seen, ?) WHERE id = ?", [seen, cluster]
         )
-        if kept or f" {told.target} " not in row[0]:
+        if kept or f" {record.target} " not in row[0]:
             refresh(connection, [cluster])
 
 
@@ -78,8 +80,8 @@ def place_new(connection: sqlite3.Connection) -> list[int]:
     rows = connection.execute(
         "SELECT number, key, version, message, components, cluster FROM fingerprints WHERE title = '' ORDER BY number"
     ).fetchall()
-    for number, key, version, message, told, cluster in rows:
-        components = components_in(told)
+    for number, key, version, message, stored, cluster in rows:
+        components = components_in(stored)
         title = title_of(Fingerprint(version, key, components)) or "a failure that tells nothing"
         operators = next((part.value for part in components if part.name == "operators"), "")
         guilty = next((part.value for part in components if part.name == "guilty pass"), "")
@@ -113,7 +115,7 @@ def _join(connection: sqlite3.Connection, number: int, titles: Iterable[str]) ->
             [title, number],
         ):
             sharing[cluster] = bool(decided)
-    found = home(number, sharing)
+    found = placement(number, sharing)
     connection.execute("INSERT OR IGNORE INTO clusters (id) VALUES (?)", [found.cluster])
     connection.execute("UPDATE fingerprints SET cluster = ? WHERE number = ?", [found.cluster, number])
     for absorbed in found.absorbed:

@@ -23,16 +23,16 @@ from opsieve.triage.store.pages import MOST, Order, cluster_page, cursor
 from opsieve.triage.store.pages import SORTS as SORTS  # part of this interface
 from opsieve.triage.store.pages import Sort as Sort
 from opsieve.triage.store.rows import (
-    AsideRow,
     CampaignRow,
     CaseDetails,
+    ClusterGroup,
     ClusterPage,
     ClusterRow,
     Counts,
     FingerprintRow,
-    Group,
     MemberPage,
     MemberRow,
+    NonBugRow,
     RelatedRow,
     RuleRow,
 )
@@ -90,7 +90,7 @@ class Queries:
             rows, total, more = cluster_page(connection, _COLUMNS, wanted, Order(sort, reverse, after), limit)
         return ClusterPage(tuple(map(_cluster, rows)), total, more)
 
-    def groups(self, by: Grouping, text: str = "") -> tuple[Group, ...]:
+    def groups(self, by: Grouping, text: str = "") -> tuple[ClusterGroup, ...]:
         """The clusters that a filter lets through, counted by a property, the largest group first. A cluster of two targets counts in both."""
         column = {"target": "targets", "pass": "guilty_pass", "status": STATUS}.get(by, by)
         if by not in GROUPINGS:
@@ -104,7 +104,7 @@ class Queries:
                 for word in value.split() if by == "target" else [value]:
                     before = counted.get(word, (0, 0))
                     counted[word] = (before[0] + clusters, before[1] + members)
-        found = [Group(value, *many) for value, many in counted.items()]
+        found = [ClusterGroup(value, *many) for value, many in counted.items()]
         return tuple(sorted(found, key=lambda group: (-group.clusters, group.value)))
 
     def cluster(self, name: str) -> ClusterRow:
@@ -164,7 +164,7 @@ class Queries:
                 f"SELECT {_MEMBER} FROM failures f WHERE campaign = ? AND test = ? AND target = ?",
                 [campaign, test, target],
             ).fetchone()
-            told, cluster = connection.execute(
+            stored, cluster = connection.execute(
                 "SELECT components, cluster FROM fingerprints WHERE key = ?", [key]
             ).fetchone()
         member = _member(row)
@@ -178,27 +178,27 @@ class Queries:
             "" if cluster is None else name_of(cluster),
             folder,
             reduced,
-            components_in(told),
+            components_in(stored),
             observations,
             problem,
         )
 
     def related(self, name: str, most: int = 10) -> tuple[RelatedRow, ...]:
         """Clusters that look like this one, with the reason: suggestions, nothing is joined by them."""
-        from opsieve.triage.clustering.clusters import likeness, related
+        from opsieve.triage.clustering.clusters import related, similarity_features
 
         with self._asking() as connection:
             number = cluster_of(connection, name)
             backend = connection.execute("SELECT backend FROM clusters WHERE id = ?", [number]).fetchone()[0]
-            likes: dict[int, list[Any]] = {}
-            for cluster, told in connection.execute(
+            features: dict[int, list[Any]] = {}
+            for cluster, stored in connection.execute(
                 "SELECT f.cluster, f.components FROM fingerprints f JOIN clusters c ON c.id = f.cluster WHERE c.backend = ?"
                 " ORDER BY f.cluster = ? DESC, c.members DESC LIMIT 2000",
                 [backend, number],
             ):
-                likes.setdefault(cluster, []).append(likeness(components_in(told)))
-            own = likes.pop(number, [])
-            found = related(own, likes, most)
+                features.setdefault(cluster, []).append(similarity_features(components_in(stored)))
+            own = features.pop(number, [])
+            found = related(own, features, most)
             rows = {
                 one.cluster: _cluster(
                     connection.execute(f"SELECT {_COLUMNS} FROM clusters WHERE id = ?", [one.cluster]).fetchone()
@@ -250,7 +250,7 @@ class Queries:
             unexplained=max(0, failures - explained),
         )
 
-    def aside(self, verdict: str = "", most: int = 100) -> tuple[AsideRow, ...]:
+    def non_bugs(self, verdict: str = "", most: int = 100) -> tuple[NonBugRow, ...]:
         """What is no confirmed bug, the most frequent first: an entry for each target, verdict and lack, and for each flaky fingerprint."""
         sql = (
             "SELECT * FROM (SELECT target, verdict, what, message, count, '' FROM aside UNION ALL"
@@ -259,7 +259,7 @@ class Queries:
             " WHERE ? IN ('', verdict) ORDER BY count DESC, what LIMIT ?"
         )
         with self._asking() as connection:
-            return tuple(AsideRow(*row) for row in connection.execute(sql, [verdict, most]))
+            return tuple(NonBugRow(*row) for row in connection.execute(sql, [verdict, most]))
 
     def rules(self) -> tuple[RuleRow, ...]:
         """The rules of known bugs as `opsieve triage` read them last, with how many failures each explains."""

@@ -131,7 +131,7 @@ class RelatedRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ClusterGroup:
     """A value of what clusters are grouped by, with how many clusters and failures have it."""
 
     value: str
@@ -158,7 +158,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class AsideRow:
+class NonBugRow:
     """What is no confirmed bug: what a target lacks, as a template, as it said it first, and how often.
 
     Of what is flaky `what` is the title, `target` all of them, and `case` the folder of the first one, relative to the store ("": not kept).

@@ -35,15 +35,15 @@ from opsieve.gen.model.files import reason
 from opsieve.gen.model.structure import all_nodes
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 from opsieve.triage.store.candidates import is_vague
-from opsieve.triage.store.decision_log import Replay
+from opsieve.triage.store.decision_log import DecisionReplay
 from opsieve.triage.store.failure_record import (
     NAME,
-    Told,
+    FailureRecord,
     bounded,
-    read_told,
-    told_components,
-    told_mismatch,
-    write_told,
+    components_json,
+    mismatch_json,
+    read_failure,
+    write_failure,
 )
 from opsieve.triage.store.index_file import INDEX, locked, opened, sentence, writing
 from opsieve.triage.store.index_rows import add_failure, free_number, place_new
@@ -65,7 +65,7 @@ class Campaign:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FoundFailure:
     """A failure, confirmed or flaky: the observations that its verdict stands on, that of the target blamed first."""
 
     target: str
@@ -75,7 +75,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Aside:
+class NonBug:
     """A verdict that is no bug (`unsupported`, `environment`): what the target said, as a template and as it said it first."""
 
     target: str
@@ -85,14 +85,14 @@ class Aside:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class FinishedTest:
     """A test that was done: a verdict and the wall seconds by target, what was found, and what is no bug."""
 
     number: int
     case: Case
     answers: dict[str, tuple[str, float]]
-    findings: Sequence[Finding]
-    aside: Sequence[Aside] = ()
+    findings: Sequence[FoundFailure]
+    non_bugs: Sequence[NonBug] = ()
 
 
 class Store:
@@ -144,8 +144,8 @@ class Store:
 
     def versions(self, campaign: Campaign) -> dict[str, str]:
         """The versions that its targets had when it began; {} where nobody knows."""
-        told = self._one("SELECT coalesce(max(versions), '') FROM campaigns WHERE id = ?", campaign.id)
-        return {str(target): str(version) for target, version in json.loads(told or "{}").items()}
+        text = self._one("SELECT coalesce(max(versions), '') FROM campaigns WHERE id = ?", campaign.id)
+        return {str(target): str(version) for target, version in json.loads(text or "{}").items()}
 
     def campaigns(self) -> list[Campaign]:
         """Every campaign, in the order in which they were begun."""
@@ -157,25 +157,25 @@ class Store:
         """How many tests of it are done: those with the numbers below."""
         return int(self._one("SELECT coalesce(max(number) + 1, 0) FROM tests WHERE campaign = ?", campaign.id))
 
-    def record(self, campaign: Campaign, tests: Sequence[Done]) -> None:
+    def record(self, campaign: Campaign, tests: Sequence[FinishedTest]) -> None:
         """Enter tests as done, together with their failures, all or none; keep the first cases of each fingerprint."""
         with self._guard():
             with writing(self.connection):
                 now = round(self._clock(), 3)
                 known: dict[str, tuple[int, int]] = {}  # number and cases kept, by fingerprint
-                rows: list[tuple[Told, str]] = []
+                rows: list[tuple[FailureRecord, str]] = []
                 for test in tests:
                     for finding in test.findings:
-                        told = _told(campaign, test, finding)
-                        if told.fingerprint not in known:
-                            known[told.fingerprint] = self._known(told.fingerprint, known)
-                        told.number, kept = known[told.fingerprint]
+                        record = _failure_record(campaign, test, finding)
+                        if record.fingerprint not in known:
+                            known[record.fingerprint] = self._known(record.fingerprint, known)
+                        record.number, kept = known[record.fingerprint]
                         place = ""
-                        if kept < (KEPT_VAGUE if is_vague(json.dumps(told.components)) else KEPT):
-                            known[told.fingerprint] = (told.number, kept + 1)
-                            place = self._free(told.fingerprint, rows)
-                            self._stage(told, test.case, finding, now)
-                        rows.append((told, place))
+                        if kept < (KEPT_VAGUE if is_vague(json.dumps(record.components)) else KEPT):
+                            known[record.fingerprint] = (record.number, kept + 1)
+                            place = self._free(record.fingerprint, rows)
+                            self._stage(record, test.case, finding, now)
+                        rows.append((record, place))
                 self.connection.executemany(
                     "INSERT INTO tests (campaign, number, digest, verdicts) VALUES (?, ?, ?, ?)",
                     [
@@ -189,8 +189,8 @@ class Store:
                     ],
                 )
                 self._add_totals(campaign, tests)
-                for told, place in rows:
-                    self._add_failure(told, place, now)
+                for record, place in rows:
+                    self._add_failure(record, place, now)
                 place_new(self.connection)
             self._settle()
 
@@ -258,25 +258,25 @@ class Store:
         added, found, problems = 0, [], []
         for path in sorted((self.folder / "cases").glob(f"*/*/{NAME}")):
             try:
-                told = read_told(path.parent)
-                found.append((told, str(path.parent.relative_to(self.folder)), round(path.stat().st_mtime, 3)))
+                record = read_failure(path.parent)
+                found.append((record, str(path.parent.relative_to(self.folder)), round(path.stat().st_mtime, 3)))
             except (BadInput, OSError) as error:
                 problems.append(str(error))
         found.sort(key=lambda one: (one[0].number or 1 << 60, one[1]))
         with self._guard():
-            replay = Replay(self.connection, self.folder)
+            replay = DecisionReplay(self.connection, self.folder)
             problems += replay.problems
-            for told, place, seen in found:
+            for record, place, seen in found:
                 with writing(self.connection):
-                    replay.until(self.connection, told.number)
-                    campaign = Campaign(told.campaign, told.generator, told.seed, tuple(told.targets))
+                    replay.until(self.connection, record.number)
+                    campaign = Campaign(record.campaign, record.generator, record.seed, tuple(record.targets))
                     known = self._one(
                         "SELECT count(*) FROM failures WHERE campaign = ? AND test = ? AND target = ?",
-                        told.campaign, told.test, told.target,
+                        record.campaign, record.test, record.target,
                     )  # fmt: skip
                     if not known:
                         self._enter(campaign, {})
-                        self._add_failure(told, place, seen)
+                        self._add_failure(record, place, seen)
                         place_new(self.connection)
                         added += 1
             with writing(self.connection):
@@ -293,7 +293,7 @@ class Store:
         row = {**asdict(campaign), "targets": json.dumps(campaign.targets), "versions": json.dumps(versions)}
         self._db["campaigns"].insert(row, ignore=True)  # type: ignore[union-attr]
 
-    def _add_totals(self, campaign: Campaign, tests: Sequence[Done]) -> None:
+    def _add_totals(self, campaign: Campaign, tests: Sequence[FinishedTest]) -> None:
         many: Counter[tuple[str, str]] = Counter()
         spent: dict[tuple[str, str], float] = {}
         for test in tests:
@@ -307,11 +307,11 @@ class Store:
                 [campaign.id, target, verdict, count, spent[target, verdict]],
             )
 
-        for aside in (each for test in tests for each in test.aside):
+        for non_bug in (each for test in tests for each in test.non_bugs):
             self._db.execute(
                 "INSERT INTO aside (target, verdict, what, message, count) VALUES (?, ?, ?, ?, 1) ON CONFLICT DO UPDATE"
                 " SET count = count + 1",
-                [aside.target, aside.verdict, bounded(aside.what[:300]), bounded(aside.message[:1000])],
+                [non_bug.target, non_bug.verdict, bounded(non_bug.what[:300]), bounded(non_bug.message[:1000])],
             )
 
     def _known(self, key: str, promised: dict[str, tuple[int, int]]) -> tuple[int, int]:
@@ -322,12 +322,12 @@ class Store:
         free = free_number(self.connection)
         return max([free, *(number + 1 for number, _ in promised.values())]), 0
 
-    def _add_failure(self, told: Told, place: str, seen: float) -> None:
-        add_failure(self.connection, told, place, seen)
+    def _add_failure(self, record: FailureRecord, place: str, seen: float) -> None:
+        add_failure(self.connection, record, place, seen)
 
     # -- folders
 
-    def _free(self, key: str, rows: Sequence[tuple[Told, str]]) -> str:
+    def _free(self, key: str, rows: Sequence[tuple[FailureRecord, str]]) -> str:
         """The next free place for a case of a fingerprint, those promised to `rows` aside."""
         promised = {place for _, place in rows}
         number = 1
@@ -335,19 +335,19 @@ class Store:
             number += 1
         return place
 
-    def _staged(self, told: Told) -> Path:
-        return self.folder / "staging" / f"{told.campaign}-{told.test}-{told.targets.index(told.target)}"
+    def _staged(self, record: FailureRecord) -> Path:
+        return self.folder / "staging" / f"{record.campaign}-{record.test}-{record.targets.index(record.target)}"
 
-    def _stage(self, told: Told, case: Case, finding: Finding, seen: float) -> None:
+    def _stage(self, record: FailureRecord, case: Case, finding: FoundFailure, seen: float) -> None:
         first = finding.observations[0]
         parameters = {**case.parameters, **first.knobs, "target": finding.target}
         origin = replace(case.origin, versions={**case.origin.versions, finding.target: first.version})
-        folder = self._staged(told)
+        folder = self._staged(record)
         shutil.rmtree(folder, ignore_errors=True)
         save(replace(case, parameters=parameters, origin=origin), folder)
         write_observations(folder, finding.observations)
-        write_told(folder, told)
-        # When it was seen is told by the file's date alone: equal campaigns leave equal files.
+        write_failure(folder, record)
+        # When it was seen is recorded by the file's date alone: equal campaigns leave equal files.
         os.utime(folder / NAME, (seen, seen))
 
     def _settle(self) -> None:
@@ -362,12 +362,12 @@ class Store:
 
     def _place_of(self, staged: Path) -> str:
         try:
-            told = read_told(staged)
+            record = read_failure(staged)
         except BadInput:
             return ""  # its writer was killed while it wrote
         rows = self._db.query(
             "SELECT folder FROM failures WHERE campaign = ? AND test = ? AND target = ?",
-            [told.campaign, told.test, told.target],
+            [record.campaign, record.test, record.target],
         )
         return next((str(row["folder"]) for row in rows), "")
 
@@ -384,13 +384,13 @@ class Store:
             ) from None
 
 
-def _told(campaign: Campaign, test: Done, finding: Finding) -> Told:
+def _failure_record(campaign: Campaign, test: FinishedTest, finding: FoundFailure) -> FailureRecord:
     verdict, key = finding.verdict, finding.fingerprint.key
     first = finding.observations[0]
     operators = [node.op_type for node in all_nodes(test.case.program.proto.graph.node)]
     mismatch = verdict.mismatch
     output = (first.outputs or {}).get(mismatch.output) if mismatch else None
-    return Told(
+    return FailureRecord(
         format=1,
         campaign=campaign.id,
         generator=campaign.generator,
@@ -408,9 +408,9 @@ def _told(campaign: Campaign, test: Done, finding: Finding) -> Told:
         blame=verdict.blame,
         version=first.version,
         digest=test.case.program.digest,
-        components=told_components(finding.fingerprint),
+        components=components_json(finding.fingerprint),
         operators=sorted({bounded(name[:100]) for name in operators}),
         nodes=len(operators),
-        mismatch=None if mismatch is None else told_mismatch(mismatch),
+        mismatch=None if mismatch is None else mismatch_json(mismatch),
         dtype=str(getattr(output, "dtype", "")),
     )

@@ -20,7 +20,8 @@ GROUPINGS = ("kind", "stage", "status", "backend", "target", "pass", "rule")
 @click.option("-n", "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Clusters at a time.")
 @click.option("--after", default="", help="Go on from the `next` of the page before.")
 @click.option("--group", "by", type=click.Choice(GROUPINGS), help="Count clusters by this instead.")
-@click.option("--aside", is_flag=True, help="List what is no bug (unsupported, environment) and what is flaky instead.")
+@click.option("--non-bugs", is_flag=True, help="List unsupported, environment and flaky outcomes instead of bugs.")
+@click.option("--aside", "non_bugs_once", is_flag=True, hidden=True)  # the name of --non-bugs before 0.2
 @JSON
 def command(
     words: tuple[str, ...],
@@ -30,7 +31,8 @@ def command(
     limit: int,
     after: str,
     by: str | None,
-    aside: bool,
+    non_bugs: bool,
+    non_bugs_once: bool,
     as_json: bool,
 ) -> int:
     """List clusters: failures believed to be one bug.
@@ -50,10 +52,11 @@ def command(
                 rows = [(group.clusters, group.members, group.value or "(none)") for group in groups]
                 table(("clusters", "failures", by), rows, right=("clusters", "failures"), wide=by)
             return 0
-        if aside:
-            entries = store.aside()
+        if non_bugs or non_bugs_once:
+            entries = store.non_bugs()
             if as_json:
-                click.echo(json.dumps({"aside": [asdict(entry) for entry in entries]}))
+                facts = [asdict(entry) for entry in entries]
+                click.echo(json.dumps({"non_bugs": facts, "aside": facts}))  # `aside`: the old key
             else:
                 shown_rows = [
                     (entry.count, entry.verdict, entry.target[:24], f"{entry.case}  {entry.what}".strip())

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from opsieve.backends.verdict import Verdict
     from opsieve.backends.workers.workers import Workers
     from opsieve.gen.case.case import Case
-    from opsieve.triage.export.export_input import Exhibit, Right
+    from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure
 
 PATH = click.Path(path_type=Path)
 _MAX_JSON = 1 << 20
@@ -68,13 +68,13 @@ def command(
     place = folder_of(what, store)
     case = open_case(place, inputs, expected, seed)
     with Workers(Limits(seconds=seconds), offline=offline, say=_say) as workers:
-        exhibit, reason = shown_again(case, target, place, workers, seconds)
-    if exhibit is None:
+        exported, reason = shown_again(case, target, place, workers, seconds)
+    if exported is None:
         _say(f"{what} does not fail: {reason}")
         if as_json:
             click.echo(json.dumps({"kind": kind, "output": "", "target": "", "failure": "", "message": reason}))
         return 3
-    made = export(exhibit, next(each for each in KINDS if each == kind))
+    made = export(exported, next(each for each in KINDS if each == kind))
     if output == Path("-"):
         sys.stdout.buffer.write(made.data)
         return 0
@@ -86,18 +86,20 @@ def command(
         "kind": kind,
         "output": str(path),
         "bytes": len(made.data),
-        "target": str(exhibit.target),
-        "version": exhibit.observation.version,
-        "failure": exhibit.verdict.kind,
-        "message": exhibit.verdict.reason,
+        "target": str(exported.target),
+        "version": exported.observation.version,
+        "failure": exported.verdict.kind,
+        "message": exported.verdict.reason,
     }
-    click.echo(json.dumps(summary) if as_json else _plain(f"{path}  {exhibit.verdict.kind}: {exhibit.verdict.reason}"))
+    click.echo(
+        json.dumps(summary) if as_json else _plain(f"{path}  {exported.verdict.kind}: {exported.verdict.reason}")
+    )
     return 0
 
 
 def shown_again(
     case: "Case", target: str, place: Path, workers: "Workers", seconds: float
-) -> "tuple[Exhibit | None, str]":
+) -> "tuple[ExportedFailure | None, str]":
     """What an export tells of a case, judged anew; None and the reason when it does not fail.
 
     `place` is where the case lies: what `bisect` and `attribute` left beside it is told too.
@@ -107,7 +109,7 @@ def shown_again(
     from opsieve.backends.registry import resolve
     from opsieve.backends.workers.observation_cache import ObservationCache
     from opsieve.reducer.oracle.discover import steady
-    from opsieve.triage.export.export_input import Exhibit, right_outputs
+    from opsieve.triage.export.export_input import ExportedFailure, expected_outputs
 
     summary = _beside(place, "reduction.json").get("target", "")
     chosen = resolve(
@@ -125,19 +127,19 @@ def shown_again(
     elif verdict.verdict == "fail":
         was_flaky = stored is not None and (stored.verdict, stored.kind) == ("flaky", verdict.kind)
         doubted = verdict if was_flaky or not steady(case, chosen, verdict, workers) else None
-    exhibit, reason = None, f"{verdict.verdict}: {verdict.reason}"
+    exported, reason = None, f"{verdict.verdict}: {verdict.reason}"
     if doubted is not None:
-        exhibit, reason = _seen_sometimes(case, chosen, doubted, workers, seconds)
+        exported, reason = _seen_sometimes(case, chosen, doubted, workers, seconds)
     elif verdict.verdict == "fail":
-        right: dict[str, Right] = {}
+        right: dict[str, ExpectedOutput] = {}
         source = ""
         if verdict.kind != "accepts-invalid":  # nobody can say what an invalid program gives
-            right, source = right_outputs(case, verdict, judged.observations[0].outputs, lab)
-        exhibit = Exhibit(case, chosen, verdict, judged.observations[0], right, source, seconds=seconds)
-    if exhibit is None:
+            right, source = expected_outputs(case, verdict, judged.observations[0].outputs, lab)
+        exported = ExportedFailure(case, chosen, verdict, judged.observations[0], right, source, seconds=seconds)
+    if exported is None:
         return None, reason
     passes, regression, fixed = _culprit(place)
-    return replace(exhibit, passes=passes, regression=regression, fixed=fixed), ""
+    return replace(exported, passes=passes, regression=regression, fixed=fixed), ""
 
 
 def _stored(folder: Path, target: "Target") -> "Verdict | None":
@@ -145,10 +147,10 @@ def _stored(folder: Path, target: "Target") -> "Verdict | None":
     from opsieve.backends.registry import resolve
     from opsieve.gen.model.bad_input import BadInput
     from opsieve.reducer.problem.sameness import ENDS
-    from opsieve.triage.store.failure_record import read_told, verdict_of
+    from opsieve.triage.store.failure_record import read_failure, verdict_of
 
     try:
-        summary = read_told(folder)
+        summary = read_failure(folder)
         return verdict_of(summary) if summary.kind in ENDS.values() and resolve(summary.target) == target else None
     except BadInput:  # it lies in no store
         return None
@@ -156,20 +158,20 @@ def _stored(folder: Path, target: "Target") -> "Verdict | None":
 
 def _seen_sometimes(
     case: "Case", target: "Target", verdict: "Verdict", workers: "Workers", seconds: float
-) -> "tuple[Exhibit | None, str]":
-    """An exhibit of a failure that shows sometimes, run until it is known how often; None and the reason when it is not seen."""
+) -> "tuple[ExportedFailure | None, str]":
+    """An exported of a failure that shows sometimes, run until it is known how often; None and the reason when it is not seen."""
     from opsieve.backends.workers.observation_cache import ObservationCache
     from opsieve.reducer.oracle.discover import sometimes
     from opsieve.reducer.oracle.interestingness import runs_for
-    from opsieve.triage.export.export_input import Exhibit, right_outputs
+    from opsieve.triage.export.export_input import ExportedFailure, expected_outputs
 
     found, reason = sometimes(case, target, replace(verdict, verdict="flaky"), workers)
     if found is None:
         return None, reason
     summary = replace(found.failure.verdict, reason=found.reason)
-    right, source = right_outputs(case, summary, None, ObservationCache(workers))
+    right, source = expected_outputs(case, summary, None, ObservationCache(workers))
     runs = runs_for(found.chance, sightings=1)
-    return Exhibit(case, target, summary, found.observation, right, source, found.replays, runs, seconds), ""
+    return ExportedFailure(case, target, summary, found.observation, right, source, found.replays, runs, seconds), ""
 
 
 def folder_of(what: str, store: Path) -> Path:
@@ -202,7 +204,7 @@ def _case_of(place: Path) -> Path:
 
 def _culprit(place: Path) -> tuple[tuple[str, ...], str, str]:
     """Guilty passes, where it came, where it went, from what `attribute` and `bisect` left; empty for what they did not."""
-    from opsieve.triage.store.artifacts import beside, culprit_of
+    from opsieve.triage.store.artifacts import case_artifacts, culprit_of
 
     case = _case_of(place)
     found = culprit_of(case)
@@ -218,7 +220,7 @@ def _culprit(place: Path) -> tuple[tuple[str, ...], str, str]:
                     else ("Gone in", "last that fails")
                 )
                 sentences[change["kind"]] = f"{words[0]} {after} ({words[1]}: {before})."
-    return beside(case).guilty_passes, sentences["regression"], sentences["fix"]
+    return case_artifacts(case).guilty_passes, sentences["regression"], sentences["fix"]
 
 
 def _beside(place: Path, name: str) -> dict[str, Any]:

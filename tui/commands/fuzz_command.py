@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from opsieve.triage.campaign.plan import Plan
+    from opsieve.triage.campaign.plan import CampaignPlan
     from opsieve.triage.store.store import Campaign, Store
 
 PATH = click.Path(path_type=Path)
@@ -107,7 +107,7 @@ def _campaign(
     probe: bool,
     seed: int | None,
     resume: bool,
-) -> "tuple[Campaign, Plan]":
+) -> "tuple[Campaign, CampaignPlan]":
     """The campaign to run, begun in the store, and what it generates; BadInput when it cannot be."""
     from opsieve.backends.registry import display, resolve
     from opsieve.backends.workers.workers import Workers
@@ -117,7 +117,7 @@ def _campaign(
     from opsieve.gen.strategies import registry as strategies
     from opsieve.gen.values.values import RANGED, SPECIAL, named_values
     from opsieve.triage.campaign.campaign import new_campaign
-    from opsieve.triage.campaign.plan import USUAL, Plan, planned
+    from opsieve.triage.campaign.plan import USUAL, CampaignPlan, planned
     from opsieve.tui.commands.probing import supports
 
     resolved = [resolve(text) for text in targets]
@@ -136,7 +136,7 @@ def _campaign(
         low, high = gen_request.nodes(nodes) if nodes is not None else (USUAL.between or (USUAL.nodes, USUAL.nodes))
         word = named_values(values or RANGED, (RANGED, SPECIAL))
         request = replace(USUAL, nodes=low, between=(low, high) if low != high else None, values=word)
-        plan = Plan(strategy or "mix", request)
+        plan = CampaignPlan(strategy or "mix", request)
         strategies.strategy(plan.strategy)  # a name that is none is told before anything is probed
         resolved = list(dict.fromkeys(resolved)) or [resolve("onnxruntime")]
     versions: dict[str, str] = {}

@@ -82,7 +82,8 @@ def command(
         except BadInput as error:  # a campaign holds the store; the rest of the round is as good without
             click.echo(f"opsieve: fingerprints stay as they are for now: {error}.", err=True)
     with Queries(folder) as store:
-        counts, rules, aside = store.counts(), store.rules(), store.aside(most=10)
+        counts, rules = store.counts(), store.rules()
+        non_bugs = [asdict(entry) for entry in store.non_bugs(most=10)]
         first = store.clusters(limit=_FIRST)
     for problem in done.problems:
         click.echo(f"opsieve: {printable(problem)}.", err=True)
@@ -90,7 +91,8 @@ def command(
         **asdict(counts),
         "rules": [asdict(rule) for rule in rules],
         "explained": done.explained,
-        "aside": [asdict(entry) for entry in aside],
+        "non_bugs": non_bugs,
+        "aside": non_bugs,  # the key of `non_bugs` before 0.2
         **moved,
         "problems": list(done.problems),
         "store": str(folder),
@@ -209,7 +211,7 @@ def _text(summary: dict[str, Any]) -> str:
         for kind, count in summary["failures_by_kind"].items()
     )
     status = ", ".join(f"{count:,} {name}" for name, count in summary["by_status"].items())
-    apart = summary["aside"][:_APART]
+    apart = summary["non_bugs"][:_APART]
     lines = [
         f"{many(summary['failures'], 'failure')} of {many(summary['tests'], 'test')} in {many(summary['clusters'], 'cluster')}: {kinds or 'none'}",
         f"clusters: {status or 'none'}",
@@ -219,8 +221,8 @@ def _text(summary: dict[str, Any]) -> str:
         f"  {entry['count']:,} {entry['verdict']}: {entry['target']}: {printable(entry['what'])[:90]}"
         for entry in apart
     ]
-    if len(summary["aside"]) > len(apart):
-        lines.append("  ... (opsieve clusters --aside)")
+    if len(summary["non_bugs"]) > len(apart):
+        lines.append("  ... (opsieve clusters --non-bugs)")
     if summary["rules"]:
         lines.append(f"rules explain {summary['explained']:,} failures, none {summary['unexplained']:,}")
         lines += [f"  {rule['count']:,} {rule['name']}: {printable(rule['title'])[:90]}" for rule in summary["rules"]]

@@ -11,7 +11,7 @@ from textual.containers import Container
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
-from opsieve.triage.store.rows import AsideRow, CampaignRow, ClusterRow, Counts
+from opsieve.triage.store.rows import CampaignRow, ClusterRow, Counts, NonBugRow
 from opsieve.tui.app.protocol import ActionSubject, app_of
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
 from opsieve.tui.app.services.background import in_background
@@ -34,7 +34,7 @@ class Snapshot:
     counts: Counts
     campaigns: tuple[CampaignRow, ...]
     newest: tuple[ClusterRow, ...]
-    aside: tuple[AsideRow, ...]
+    non_bugs: tuple[NonBugRow, ...]
 
 
 class CampaignScreen(Screen[None]):
@@ -77,7 +77,7 @@ class CampaignScreen(Screen[None]):
 
         def look() -> Snapshot:
             newest = store.clusters("", sort="first", limit=_NEWEST)
-            return Snapshot(store.counts(), store.campaigns(), newest.rows, store.aside(most=8))
+            return Snapshot(store.counts(), store.campaigns(), newest.rows, store.non_bugs(most=8))
 
         in_background(self, "figures", look, self._show, self._refuse)
 
@@ -168,9 +168,9 @@ def campaign_lines(found: Snapshot) -> list[Line]:
                 (one_line(f"{each.generator} on {', '.join(each.targets)}", 300), "dim"),
             )
         )
-    if found.aside:
+    if found.non_bugs:
         lines += [(), (("no bugs: what targets lack, most frequent first", "strong"),)]
-    for entry in found.aside:
+    for entry in found.non_bugs:
         lines.append(
             (
                 (f"  {entry.count:7,} {one_line(entry.verdict, 14)} ", "dim"),

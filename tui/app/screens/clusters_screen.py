@@ -40,7 +40,7 @@ class ClustersScreen(Screen[None]):
         Binding("slash", "filter", "Filter", key_display="/"),
         Binding("s", "sort", "Sort"),
         Binding("S", "reverse", "Reverse", show=False),
-        Binding("v", "group", "Group", show=False),
+        Binding("v", "group", "ClusterGroup", show=False),
         Binding("escape", "back", "Clear filter, groups or selection", show=False),
         Binding("tab", "app.focus_next", "Next pane", show=False),
     ]
@@ -153,11 +153,11 @@ class ClustersScreen(Screen[None]):
         return [cluster_cells(row, now) for row in rows]
 
     def _group(self, groups: Sequence[object]) -> None:
-        from opsieve.triage.store.rows import Group
+        from opsieve.triage.store.rows import ClusterGroup
 
         self.problem = ""
         table = self.query_one("#groups", PagedList)
-        table.show([group_cells(cast(Group, group)) for group in groups], complete=True, keep=True)
+        table.show([group_cells(cast(ClusterGroup, group)) for group in groups], complete=True, keep=True)
         self._figures()
 
     def _refuse(self, sentence: str) -> None:
@@ -302,7 +302,7 @@ class ClustersScreen(Screen[None]):
             self.load()
 
         options = [("", "nothing: the list of clusters"), *((name, name) for name in GROUPINGS)]
-        self.app.push_screen(ChoiceDialog("Group by", options, self.grouping or ""), chosen)
+        self.app.push_screen(ChoiceDialog("ClusterGroup by", options, self.grouping or ""), chosen)
 
     def _ungroup(self) -> None:
         self.grouping = None

@@ -24,8 +24,8 @@ def make_demo(folder: Path) -> Path:
     from opsieve.triage.fingerprint.fingerprint import fingerprint
     from opsieve.triage.fingerprint.program_names import given_names
     from opsieve.triage.review.review import review
-    from opsieve.triage.store.failure_record import Absent
-    from opsieve.triage.store.store import Campaign, Done, Finding, Store
+    from opsieve.triage.store.failure_record import AbsentOutput
+    from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, Store
 
     class Observed(msgspec.Struct):
         sample: str
@@ -48,10 +48,10 @@ def make_demo(folder: Path) -> Path:
         case = open_case(SAMPLES / line.sample)
         outputs: dict[str, Any] | None = None
         if line.verdict.mismatch is not None:
-            outputs = {line.verdict.mismatch.output: Absent(line.dtype)}
+            outputs = {line.verdict.mismatch.output: AbsentOutput(line.dtype)}
         seen = (replace(line.observations[0], outputs=outputs), *line.observations[1:])
         operators = sorted({node.op_type for node in all_nodes(case.program.proto.graph.node)})
-        finding = Finding(
+        finding = FoundFailure(
             line.target,
             line.verdict,
             fingerprint(line.verdict, seen[0], operators, NOTHING, given_names(case.program.proto)),
@@ -61,7 +61,9 @@ def make_demo(folder: Path) -> Path:
             line.target: (str(line.verdict.verdict), sum(line.observations[0].seconds.values()))
         }
         tests.append(
-            Done(number, replace(case, parameters={**case.parameters, "target": line.target}), answers, (finding,))
+            FinishedTest(
+                number, replace(case, parameters={**case.parameters, "target": line.target}), answers, (finding,)
+            )
         )
     with Store(folder) as store:
         store.begin(campaign)

@@ -20,7 +20,7 @@ def main() -> int:
     from opsieve.backends.workers.zygote import Limits, Unavailable
     from opsieve.gen.case.open_case import open_case
     from opsieve.gen.model.bad_input import BadInput
-    from opsieve.triage.export.export_input import right_outputs
+    from opsieve.triage.export.export_input import expected_outputs
 
     offline = "--offline" in sys.argv
     place, name = [word for word in sys.argv[1:] if word != "--offline"]
@@ -31,7 +31,7 @@ def main() -> int:
             oracles = [oracle for oracle in SECOND_ORACLES if resolve(oracle) != target]
             judged = judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=oracles)
             seen = judged.observations[0]
-            right, source = right_outputs(case, judged.verdict, seen.outputs, lab)
+            right, source = expected_outputs(case, judged.verdict, seen.outputs, lab)
     except (BadInput, Unavailable) as error:
         print(str(error), file=sys.stderr)
         return 2

@@ -127,7 +127,7 @@ def trace(observations: Sequence[Observation], components: Sequence[Component]) 
     template = next((part for part in components if part.name == "message"), None)
     telling = read(seen.frames, _TELLING).names
     found: list[Line] = [
-        (("frames, innermost first", "strong"), ("  + counts  · telling, but further out  - plumbing", "dim"))
+        (("frames, innermost first", "strong"), ("  + counts  · telling, but further out  - uninteresting", "dim"))
     ]
     for frame in reversed(seen.frames[-300:]):
         names = read((frame,), 1).names

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from opsieve.triage.fingerprint.fingerprint import Component
 from opsieve.triage.store.decision_log import Decision
-from opsieve.triage.store.rows import ClusterRow, FingerprintRow, Group, MemberRow, RelatedRow
+from opsieve.triage.store.rows import ClusterGroup, ClusterRow, FingerprintRow, MemberRow, RelatedRow
 from opsieve.tui.app.widgets.paged_list import Column, Row
 from opsieve.tui.app.widgets.visible import Line, ago, moment, one_line
 
@@ -65,7 +65,7 @@ def _short(row: MemberRow) -> str:
     return one_line(row.folder.removeprefix("cases/").rpartition("-")[2], 200)
 
 
-def group_cells(group: Group) -> Row:
+def group_cells(group: ClusterGroup) -> Row:
     """A group as a row."""
     return Row(group.value, (f"{group.clusters:,}", f"{group.members:,}", one_line(group.value, 200) or "(none)"))
 
