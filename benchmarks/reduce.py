@@ -34,7 +34,7 @@ from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.open_case import open_case
 from opsieve.reducer.oracle.discover import find
-from opsieve.reducer.oracle.interestingness import TargetCheck
+from opsieve.reducer.oracle.interestingness import TargetTest
 from opsieve.reducer.problem.subject import Subject
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -131,8 +131,8 @@ def cured(folder: Path, target: Target, culprit: str) -> bool:
         start = Subject(case.program.proto, case.inputs, {})
         for name in culprit.split("|"):  # one pass, as releases have called it
             without = resolve(target.with_options(disabled_optimizers=name))
-            check = TargetCheck(workers, without, premise.failure, premise.arbiter, "loose")
-            answer = next(iter(check.ask([start])))
+            check = TargetTest(workers, without, premise.failure, premise.arbiter, "loose")
+            answer = next(iter(check.evaluate([start])))
             # `gone` alone would also be said of a build that could not be asked.
             if answer.kind == "gone" and answer.why in ("ok", "it agrees"):
                 return True

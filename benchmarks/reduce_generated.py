@@ -59,7 +59,7 @@ def main() -> None:
             runs += one(seed, workers)
             seed += 1
     print(
-        f"{'':24}{'models':>8}{'checks':>8}{'bound':>8}{'ratio: median':>16}{'worst':>8}{'over':>6}{'minimum':>9}{'slipped':>9}"
+        f"{'':24}{'models':>8}{'checks':>8}{'bound':>8}{'ratio: median':>16}{'worst':>8}{'over':>6}{'minimum':>9}{'slippage':>9}"
     )
     for what, group in groups(runs):
         ratios = [run.checks / run.bound for run in group]

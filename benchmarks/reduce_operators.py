@@ -24,7 +24,7 @@ from opsieve.gen.model.tensors import read_tensor
 from opsieve.gen.operators.catalogue import first_dtypes, operators
 from opsieve.gen.spec.declaration import ANY, Operator
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.oracle.interestingness import Answer, program
+from opsieve.reducer.oracle.interestingness import CheckResult, program
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, passes, reduce_by_check
 
@@ -38,16 +38,16 @@ class Present:
     def __init__(self, name: str, workers: Workers) -> None:
         self.name, self.workers, self.refused = name, workers, 0
 
-    def ask(self, subjects: Sequence[Subject]) -> Iterator[Answer]:
-        """As `Check.ask`."""
+    def evaluate(self, subjects: Sequence[Subject]) -> Iterator[CheckResult]:
+        """As `InterestingnessTest.evaluate`."""
         for subject in subjects:
             if all(node.op_type != self.name for node in all_nodes(subject.model.graph.node)):
-                yield Answer("gone", "the operator is not there")
+                yield CheckResult("gone", "the operator is not there")
                 continue
             outputs = self.workers.observe(PLAIN, program(subject), subject.inputs).outputs
             self.refused += outputs is None
             shown = outputs is not None and all(getattr(value, "size", 1) for value in outputs.values())
-            yield Answer("same" if shown else "gone")
+            yield CheckResult("same" if shown else "gone")
 
 
 def subjects(op: Operator, seeds: int, workers: Workers) -> Iterator[Subject]:

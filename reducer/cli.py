@@ -67,15 +67,15 @@ def command(
     if not 64 <= memory <= 1 << 20:
         raise BadInput("--memory must lie between 64 and 1048576 MiB.")
     from opsieve.backends.workers.zygote import Limits
-    from opsieve.reducer.worker_pool import Lanes
+    from opsieve.reducer.worker_pool import WorkerPool
 
-    with Lanes(Limits(seconds=seconds, memory=memory << 20), jobs, offline, targets) as workers:
+    with WorkerPool(Limits(seconds=seconds, memory=memory << 20), jobs, offline, targets) as pool:
         from opsieve.reducer.problem.store_cases import place_of
-        from opsieve.reducer.session import Session, Wanted  # while the workers start
+        from opsieve.reducer.session import ReductionRequest, Session  # while the workers start
 
         place = place_of(case, store)
-        wanted = Wanted(place, inputs, expected, targets, against, level, script, output, jobs, seed, seconds)
-        with Session(wanted, workers, sys.stderr.isatty() and not as_json) as session:
+        wanted = ReductionRequest(place, inputs, expected, targets, against, level, script, output, jobs, seed, seconds)
+        with Session(wanted, pool, sys.stderr.isatty() and not as_json) as session:
             return session.verify(as_json) if verify else session.reduce(as_json)
 
 

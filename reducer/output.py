@@ -4,7 +4,7 @@ FOLDER/case.reduced.onnx    the model (model.onnx and case.json too: the folder 
 FOLDER/test_data_set_0/     its inputs
 FOLDER/repro.py             a script that shows the failure without opsieve
 FOLDER/reduction.json       figures, certificate and every attempt
-FOLDER/slipped/KEY/         other failures that were met on the way, a case folder each
+FOLDER/other_failures/KEY/         different failures found while reducing, a case folder each
 """
 
 import os
@@ -24,7 +24,7 @@ from opsieve.gen.model.program import Program
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.oracle.interestingness import program
 from opsieve.reducer.problem.subject import Subject
-from opsieve.reducer.reduction import Reduction
+from opsieve.reducer.reduction import CertificateLine, Reduction
 
 MODEL = "case.reduced.onnx"
 STORY = "reduction.json"
@@ -49,14 +49,19 @@ def save_reduction(
     story = {
         "opsieve": __version__,
         **facts,
-        "certificate": [asdict(line) for line in reduction.certificate],
+        "certificate": certificate_rows(reduction.certificate),
         "attempts": [msgspec.to_builtins(attempt) for attempt in journal.attempts],
     }
     write(folder / STORY, msgspec.json.format(msgspec.json.encode(story), indent=1) + b"\n")
-    for key, subject in sorted(reduction.slipped.items()):
+    for key, subject in sorted(reduction.slippage.items()):
         if key and set(key) <= _KEY:
-            (folder / "slipped").mkdir(exist_ok=True)
-            save_subject(subject, folder / "slipped" / key, name, origin)
+            (folder / "other_failures").mkdir(exist_ok=True)
+            save_subject(subject, folder / "other_failures" / key, name, origin)
+
+
+def certificate_rows(certificate: Sequence[CertificateLine]) -> list[dict[str, Any]]:
+    """The certificate as JSON; `slipped` is what `slippage` was called before 0.2."""
+    return [{**asdict(line), "slipped": line.slippage} for line in certificate]
 
 
 def write(path: Path, data: bytes) -> None:

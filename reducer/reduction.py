@@ -13,13 +13,13 @@ from opsieve.reducer.engine.engine import Engine, Progress, Rules
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.nodes.node_phase import ENOUGH, NodePhase
-from opsieve.reducer.oracle.accepts_invalid import AcceptedCheck
+from opsieve.reducer.oracle.accepts_invalid import AcceptsInvalidTest
 from opsieve.reducer.oracle.discover import REPLAYS, NotReproduced, Premise, still
 from opsieve.reducer.oracle.interestingness import (
-    Answer,
-    Check,
-    Repeated,
-    TargetCheck,
+    CheckResult,
+    InterestingnessTest,
+    RepeatedTest,
+    TargetTest,
     Validator,
     cure_set,
     finite,
@@ -40,13 +40,13 @@ _MAX_ROUNDS = 40
 
 
 @dataclass(frozen=True)
-class Dimension:
+class CertificateLine:
     """One line of the certificate: how many single edits are left, and what became of them; minimal when none is `same`."""
 
     name: str
     edits: int
     gone: int
-    slipped: int
+    slippage: int
     invalid: int
 
 
@@ -61,12 +61,12 @@ class Reduction:
     invalid: int
     seconds: float
     same: bool
-    certificate: tuple[Dimension, ...]
+    certificate: tuple[CertificateLine, ...]
     minimal: bool
     replays: tuple[int, int] | None = (
         None  # of a failure that shows sometimes: how often the result failed, of how many
     )
-    slipped: dict[str, Subject] = field(default_factory=dict)
+    slippage: dict[str, Subject] = field(default_factory=dict)
     judged: bool = False
 
 
@@ -93,7 +93,7 @@ def passes() -> list[Pass]:
 def reduce_failure(
     start: Subject,
     premise: Premise,
-    lanes: Sequence[Workers],
+    pool: Sequence[Workers],
     level: Level,
     journal: Journal,
     listeners: Listeners,
@@ -101,25 +101,25 @@ def reduce_failure(
 ) -> Reduction:
     """Reduce a subject whose failure is known.
 
-    `lanes` are workers for checks at the same time, the first of which does everything else too. A result that the judge no
+    `pool` are workers for tests at the same time, the first of which does everything else too. A result that the judge no
     longer takes for the same failure is given up for the last step before it that he does, and reduced on with the level `cure`
     and with him asked at every step.
     """
-    workers = lanes[0]
+    workers = pool[0]
     since = time.monotonic()
-    checks = [check_for(premise, each, level, start) for each in lanes]
+    checks = [check_for(premise, each, level, start) for each in pool]
     run = _Run(start, checks, workers, workers.baseline(premise.target), journal, listeners, dimensions)
-    run.reduce(_told(premise), _seen(checks[0], premise, start))
-    if isinstance(checks[0], Repeated):
-        answers = checks[0].inner.ask([run.engine.best] * REPLAYS)
+    run.reduce(_compiler_text(premise), _known_result(checks[0], premise, start))
+    if isinstance(checks[0], RepeatedTest):
+        answers = checks[0].inner.evaluate([run.engine.best] * REPLAYS)
         replays = (sum(answer.kind == "same" for answer in answers), REPLAYS)
         return replace(run.result(start, time.monotonic() - since, replays[0] > 0), replays=replays)
     same = still(run.engine.best, premise, workers)
     if not same and level != "cure":
         good = next((subject for subject in reversed(run.trail) if still(subject, premise, workers)), start)
-        strict = [check_of(premise, each, "cure", start, judged=True) for each in lanes]
+        strict = [check_of(premise, each, "cure", start, judged=True) for each in pool]
         second = _Run(good, strict, workers, workers.baseline(premise.target), journal, listeners, dimensions, "cure:")
-        second.engine.slipped.update(run.engine.slipped)
+        second.engine.slippage.update(run.engine.slippage)
         second.engine.checks, second.node_checks = run.engine.checks, run.node_checks
         second.fixpoint()
         same = still(second.engine.best, premise, workers)
@@ -129,14 +129,14 @@ def reduce_failure(
 
 def reduce_by_check(
     start: Subject,
-    checks: Sequence[Check],
+    checks: Sequence[InterestingnessTest],
     workers: Workers,
     source: Target | None,
     journal: Journal,
     listeners: Listeners,
     dimensions: Sequence[Pass] | None = None,
 ) -> Reduction:
-    """Reduce a subject by any check, a user's script say, of which `checks` are equal lanes; `source` is where values are recorded.
+    """Reduce a subject by any check, a user's script say, of which `checks` are equal; `source` is where values are recorded.
 
     NotReproduced when the check does not say `same` of the subject itself.
     """
@@ -146,12 +146,12 @@ def reduce_by_check(
     return run.result(start, time.monotonic() - since, check_again(checks[0], run.engine.best))
 
 
-def check_again(check: Check, subject: Subject) -> bool:
+def check_again(check: InterestingnessTest, subject: Subject) -> bool:
     """Whether a check, asked once more, still says `same`."""
-    return next(iter(check.ask([subject]))).kind == "same"
+    return next(iter(check.evaluate([subject]))).kind == "same"
 
 
-def certify(engine: Engine, dimensions: Iterable[Pass]) -> tuple[tuple[Dimension, ...], bool]:
+def certify(engine: Engine, dimensions: Iterable[Pass]) -> tuple[tuple[CertificateLine, ...], bool]:
     """Every single edit that is left in every dimension, tried; whether none of them keeps the failure."""
     lines = []
     minimal = True
@@ -161,24 +161,26 @@ def certify(engine: Engine, dimensions: Iterable[Pass]) -> tuple[tuple[Dimension
         kinds = [answer.kind for edit in dimension.edits(engine.best) if (answer := engine.single(edit)) is not None]
         minimal = minimal and "same" not in kinds
         lines.append(
-            Dimension(dimension.name, len(kinds), kinds.count("gone"), kinds.count("slipped"), kinds.count("invalid"))
+            CertificateLine(
+                dimension.name, len(kinds), kinds.count("gone"), kinds.count("slippage"), kinds.count("invalid")
+            )
         )
     return tuple(lines), minimal
 
 
 @dataclass(frozen=True)
-class Judging:
+class JudgedTest:
     """A check whose `same` the judge has to confirm. He is slow, and sees what one run does not: results that ONNX leaves open, say."""
 
-    inner: Check
+    inner: InterestingnessTest
     premise: Premise
     workers: Workers
 
-    def ask(self, subjects: Sequence[Subject]) -> Iterator[Answer]:
-        """As `Check.ask`."""
-        for subject, answer in zip(subjects, self.inner.ask(subjects), strict=True):
+    def evaluate(self, subjects: Sequence[Subject]) -> Iterator[CheckResult]:
+        """As `InterestingnessTest.evaluate`."""
+        for subject, answer in zip(subjects, self.inner.evaluate(subjects), strict=True):
             if answer.kind == "same" and not still(subject, self.premise, self.workers):
-                yield Answer("gone", "the judge does not see the failure")
+                yield CheckResult("gone", "the judge does not see the failure")
             else:
                 yield answer
 
@@ -189,7 +191,7 @@ class _Run:
     def __init__(
         self,
         start: Subject,
-        checks: Sequence[Check],
+        checks: Sequence[InterestingnessTest],
         workers: Workers,
         source: Target | None,
         journal: Journal,
@@ -214,7 +216,7 @@ class _Run:
         )
         self.engine = Engine(recorded(start, source, workers), rules, journal, mark)
 
-    def reduce(self, text: str, known: Answer | None = None) -> None:
+    def reduce(self, text: str, known: CheckResult | None = None) -> None:
         engine = self.engine
         answer = engine.begin(known)
         if answer.kind != "same":
@@ -247,7 +249,7 @@ class _Run:
             same,
             certificate,
             minimal,
-            slipped=dict(engine.slipped),
+            slippage=dict(engine.slippage),
         )
 
     def _nodes(self, text: str) -> None:
@@ -258,29 +260,29 @@ class _Run:
             self.engine.sweep(dimension, together=len(self.engine.best.model.graph.node) > ENOUGH)
 
 
-def check_for(premise: Premise, workers: Workers, level: Level, start: Subject) -> Check:
+def check_for(premise: Premise, workers: Workers, level: Level, start: Subject) -> InterestingnessTest:
     """The check of a premise; at the level `cure` the other builds are asked about `start` first."""
     fault = broken(start.model)
     if premise.failure.verdict.kind == "accepts-invalid":
         assert fault is not None
         assert premise.arbiter is not None
         assert premise.right is not None
-        return AcceptedCheck(workers, premise.target, fault, premise.arbiter, normalise(premise.right.message))
-    check = TargetCheck(
+        return AcceptsInvalidTest(workers, premise.target, fault, premise.arbiter, normalise(premise.right.message))
+    check = TargetTest(
         workers, premise.target, premise.failure, premise.arbiter, level, finite=_finite(premise, workers, start)
     )
-    if premise.chance < 1:  # what cures it cannot be told from a few runs
-        return Repeated(check, runs_for(premise.chance))
+    if premise.chance < 1:  # what cures it cannot be seen from a few runs
+        return RepeatedTest(check, runs_for(premise.chance))
     if level != "cure":
         return check
     sick, well = cure_set(check, start)
     return replace(check, sick=sick, well=well)
 
 
-def check_of(premise: Premise, workers: Workers, level: Level, start: Subject, judged: bool) -> Check:
+def check_of(premise: Premise, workers: Workers, level: Level, start: Subject, judged: bool) -> InterestingnessTest:
     """`check_for`, every `same` of which the judge has to confirm where he was asked at every step."""
     check = check_for(premise, workers, level, start)
-    return Judging(check, premise, workers) if judged else check
+    return JudgedTest(check, premise, workers) if judged else check
 
 
 def _finite(premise: Premise, workers: Workers, start: Subject) -> bool:
@@ -291,14 +293,14 @@ def _finite(premise: Premise, workers: Workers, start: Subject) -> bool:
     return right.outputs is not None and finite(right.outputs.values())
 
 
-def _seen(check: Check, premise: Premise, start: Subject) -> Answer | None:
+def _known_result(check: InterestingnessTest, premise: Premise, start: Subject) -> CheckResult | None:
     """What the check says of the whole model, from what was observed when the failure was found."""
-    if premise.right is None or not isinstance(check, TargetCheck) or check.level == "cure":
+    if premise.right is None or not isinstance(check, TargetTest) or check.level == "cure":
         return None
     return check.known(start, premise.observation, premise.right)
 
 
-def _told(premise: Premise) -> str:
+def _compiler_text(premise: Premise) -> str:
     """All that the compiler said; nothing for a mismatch, whose words would be our own. What runs says nothing: then, what is broken."""
     seen = premise.observation
     if premise.failure.verdict.kind == "accepts-invalid":

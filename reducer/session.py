@@ -1,4 +1,4 @@
-"""One call of `reduce`: the case is opened, the failure found, the reduction run, the result written and told."""
+"""One call of `reduce`: the case is opened, the failure found, the reduction run, the result written and reported."""
 
 import hashlib
 import json
@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -23,8 +23,8 @@ from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.reducer.engine.engine import Engine, Progress, Rules, digest
 from opsieve.reducer.engine.journal import NAME, Journal
 from opsieve.reducer.oracle.discover import NotReproduced, Premise, find, installed
-from opsieve.reducer.oracle.interestingness import ScriptCheck, Validator, program
-from opsieve.reducer.output import MODEL, SCRIPT, STORY, save_reduction, save_subject, shapes
+from opsieve.reducer.oracle.interestingness import ScriptTest, Validator, program
+from opsieve.reducer.output import MODEL, SCRIPT, STORY, certificate_rows, save_reduction, save_subject, shapes
 from opsieve.reducer.problem.order import count_nodes
 from opsieve.reducer.problem.recording import recorded
 from opsieve.reducer.problem.sameness import LEVELS, Level
@@ -39,7 +39,7 @@ _MOST_PRINTED = 60  # lines of the reduced graph
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReductionRequest:
     """What the command line asks for."""
 
     path: Path
@@ -59,16 +59,16 @@ class _Story(msgspec.Struct, frozen=True):
     """The part of a result's story that its certificate depends on."""
 
     target: str = ""
-    level: str = ""  # one of LEVELS, "" when nothing is told
+    level: str = ""  # one of LEVELS, "" when unknown
     judged: bool = False
 
 
 class Session:
     """Files of one call on workers that are there. On exit the best so far is on disk."""
 
-    def __init__(self, wanted: Wanted, lanes: Sequence[Workers], live: bool):
-        self.wanted = wanted
-        self.lanes = lanes
+    def __init__(self, wanted: ReductionRequest, pool: Sequence[Workers], live: bool):
+        self.request = wanted
+        self.pool = pool
         self.live = live
         self._stack = ExitStack()
         self._saved = 0.0
@@ -85,12 +85,12 @@ class Session:
     ) -> None:
         with self._stack:
             if self._best is not None and self._folder is not None:
-                save_subject(self._best, self._folder, self.wanted.path.name, self._origin)
+                save_subject(self._best, self._folder, self.request.path.name, self._origin)
                 if kind is KeyboardInterrupt:
                     say(f"the best so far is in {self._folder}; the same command goes on from there")
 
     def reduce(self, as_json: bool) -> int:
-        """Find, reduce, write and tell; the exit code."""
+        """Find, reduce, write and report; the exit code."""
         since = time.monotonic()
         case = self._opened()
         start = Subject(case.program.proto, case.inputs, {})
@@ -99,21 +99,21 @@ class Session:
             folder = self._claimed()
             texts = Printer()
             self._stack.callback(texts.close)
-            self._origin = Origin("reduce", self.wanted.seed, self._versions(premise), case.origin.inputs)
-            save_subject(start, folder, self.wanted.path.name, self._origin)
+            self._origin = Origin("reduce", self.request.seed, self._versions(premise), case.origin.inputs)
+            save_subject(start, folder, self.request.path.name, self._origin)
             with Journal(self._question(case, premise), folder) as journal, self._shown() as progress:
                 self._folder = folder
                 listeners = Listeners(progress, self._keep)
-                if self.wanted.script is not None:
-                    check = ScriptCheck(self.wanted.script.absolute(), self.wanted.seconds)
+                if self.request.script is not None:
+                    check = ScriptTest(self.request.script.absolute(), self.request.seconds)
                     source = next(iter(installed()), None)
-                    source = None if source is None else self.lanes[0].baseline(source)
+                    source = None if source is None else self.pool[0].baseline(source)
                     result = reduce_by_check(
-                        start, [check] * self.wanted.jobs, self.lanes[0], source, journal, listeners
+                        start, [check] * self.request.jobs, self.pool[0], source, journal, listeners
                     )
                 else:
                     assert premise is not None
-                    result = reduce_failure(start, premise, self.lanes, self._level, journal, listeners)
+                    result = reduce_failure(start, premise, self.pool, self._level, journal, listeners)
         except NotReproduced as error:
             click.echo(f"reduce: {error}", err=True)
             if as_json:
@@ -121,8 +121,8 @@ class Session:
             return 3
         self._best = None
         facts = self._facts(result, premise, folder, time.monotonic() - since)
-        text = script(result.best, premise, self.lanes[0], texts) if premise else ""
-        save_reduction(result, folder, self.wanted.path.name, self._origin, facts, journal, text)
+        text = script(result.best, premise, self.pool[0], texts) if premise else ""
+        save_reduction(result, folder, self.request.path.name, self._origin, facts, journal, text)
         click.echo(json.dumps(facts) if as_json else _summary(result, facts, texts))
         return 0
 
@@ -139,19 +139,19 @@ class Session:
             raise BadInput(
                 "--verify and --check cannot be used together: a script's answers are no certificate of ours."
             )
-        workers = self.lanes[0]
+        workers = self.pool[0]
         start = Subject(case.program.proto, case.inputs, {})
         source = workers.baseline(premise.target)
         level = story.level if story.level in LEVELS else self._level
         rules = Rules(
-            [check_of(premise, each, level, start, story.judged) for each in self.lanes],
+            [check_of(premise, each, level, start, story.judged) for each in self.pool],
             Validator(workers, start),
             lambda subject: recorded(subject, source, workers),
         )
         engine = Engine(recorded(start, source, workers), rules, Journal(""))
         engine.begin()
         certificate, minimal = certify(engine, passes())
-        facts = {"minimal": minimal, "checks": engine.checks, "certificate": [asdict(line) for line in certificate]}
+        facts = {"minimal": minimal, "checks": engine.checks, "certificate": certificate_rows(certificate)}
         if as_json:
             click.echo(json.dumps(facts))
         else:
@@ -160,26 +160,26 @@ class Session:
 
     @property
     def _level(self) -> Level:
-        return next(level for level in LEVELS if level == self.wanted.level)
+        return next(level for level in LEVELS if level == self.request.level)
 
     def _opened(self) -> Case:
-        wanted = self.wanted
-        return open_case(wanted.path, wanted.inputs, wanted.expected, wanted.seed)
+        request = self.request
+        return open_case(request.path, request.inputs, request.expected, request.seed)
 
-    def _premise(self, case: Case, told: str = "") -> Premise | None:
+    def _premise(self, case: Case, named: str = "") -> Premise | None:
         """What fails; None when the user's own script says so."""
-        if self.wanted.script is not None:
+        if self.request.script is not None:
             return None
-        told = told or target_of(self.wanted.path)
-        names = self.wanted.targets or ((told,) if told else ())
-        against = None if self.wanted.against is None else resolve(self.wanted.against)
-        premise = find(case, [resolve(name) for name in names], against, self.lanes[0])
+        named = named or target_of(self.request.path)
+        names = self.request.targets or ((named,) if named else ())
+        against = None if self.request.against is None else resolve(self.request.against)
+        premise = find(case, [resolve(name) for name in names], against, self.pool[0])
         say(f"{display(premise.target)}: {premise.failure.verdict.kind}: {shown(premise.reason, 400)}")
         return premise
 
     def _story(self) -> "_Story":
         """What a result tells of how it came about; nothing for any other case."""
-        path = self.wanted.path / STORY
+        path = self.request.path / STORY
         if path.is_file() and path.stat().st_size <= 1 << 30:
             with suppress(msgspec.DecodeError, UnicodeDecodeError, OSError):
                 return msgspec.json.decode(path.read_bytes(), type=_Story)
@@ -187,7 +187,7 @@ class Session:
 
     def _claimed(self) -> Path:
         """The folder of the results: new, or one of ours; never the case itself or a stranger's folder."""
-        folder = self.wanted.output or Path(f"{title_of(self.wanted.path)}.reduced")
+        folder = self.request.output or Path(f"{title_of(self.request.path)}.reduced")
         ours = (folder / STORY).is_file() or (folder / NAME).is_file()
         if folder.exists() and not ours and (not folder.is_dir() or any(folder.iterdir())):
             raise BadInput(f"{shown(folder, 200)} is there already and holds no reduction; choose another with -o.")
@@ -198,10 +198,10 @@ class Session:
         subject = Subject(case.program.proto, case.inputs, {})
         parts = [
             digest(subject),
-            self.wanted.level,
-            str(self.wanted.seed),
-            str(self.wanted.script),
-            str(self.wanted.seconds),
+            self.request.level,
+            str(self.request.seed),
+            str(self.request.script),
+            str(self.request.seconds),
         ]
         if premise is not None:
             parts += [str(premise.target), str(premise.arbiter), premise.failure.fingerprint.key]
@@ -212,14 +212,14 @@ class Session:
         if premise is None:
             return {}
         try:
-            return {premise.target.backend: self.lanes[0].version(premise.target)}
+            return {premise.target.backend: self.pool[0].version(premise.target)}
         except Unavailable:
             return {}
 
     def _keep(self, subject: Subject) -> None:
         self._best = subject
         if self._folder is not None and time.monotonic() - self._saved > _SAVE_EVERY:
-            save_subject(subject, self._folder, self.wanted.path.name, self._origin)
+            save_subject(subject, self._folder, self.request.path.name, self._origin)
             self._saved = time.monotonic()
 
     @contextmanager
@@ -232,13 +232,13 @@ class Session:
 
         with Console(stderr=True).status("recording values") as status:
 
-            def tell(at: Progress) -> None:
+            def progressed(at: Progress) -> None:
                 inner = f" + {at.inner_nodes} inside" if at.inner_nodes else ""
                 status.update(
                     f"{at.dimension}: {at.nodes} nodes{inner}, {at.size} bytes, {at.checks} checks, {at.seconds:.1f} s"
                 )
 
-            yield tell
+            yield progressed
 
     def _facts(self, result: Reduction, premise: Premise | None, folder: Path, seconds: float) -> dict[str, Any]:
         """The keys of `--json`."""
@@ -257,12 +257,13 @@ class Session:
             "node_checks": result.node_checks,
             "invalid_candidates": result.invalid,
             "seconds": round(seconds, 3),
-            "level": "" if premise is None else "cure" if result.judged else self.wanted.level,
+            "level": "" if premise is None else "cure" if result.judged else self.request.level,
             "judged": result.judged,
             "same": result.same,
             "minimal": result.minimal,
             "replays": None if result.replays is None else {"failed": result.replays[0], "runs": result.replays[1]},
-            "slipped": len(result.slipped),
+            "slippage": len(result.slippage),
+            "slipped": len(result.slippage),  # its name before 0.2
             "output": str(folder / MODEL),
             "script": str(folder / SCRIPT) if premise is not None else "",
         }
@@ -278,13 +279,17 @@ def _summary(result: Reduction, facts: dict[str, Any], texts: Printer) -> str:
     lines += [f"input {text}" for text in shapes(result.best)]
     lines.append(
         f"{facts['checks']} checks ({facts['node_checks']} for nodes), {facts['seconds']:.1f} s; "
-        + ("the judge sees the same failure" if result.same else "but the judge no longer sees the same failure")
+        + (
+            "verified: the reduced model still shows the same failure"
+            if result.same
+            else "but the reduced model no longer shows the same failure"
+        )
     )
     if result.replays is not None:
         lines.append(f"it shows only sometimes: the result failed in {result.replays[0]} of {result.replays[1]} runs")
     lines.append(_certificate(result.certificate, result.minimal))
-    if result.slipped:
-        lines.append(f"{len(result.slipped)} other failure(s) met on the way are in slipped/")
+    if result.slippage:
+        lines.append(f"{len(result.slippage)} different failure(s) found while reducing: see other_failures/")
     lines += [facts["output"], facts["script"]]
     return "\n".join(line for line in lines if line is not None)
 
@@ -292,8 +297,8 @@ def _summary(result: Reduction, facts: dict[str, Any], texts: Printer) -> str:
 def _certificate(certificate: Any, minimal: bool) -> str:
     tried = ", ".join(f"{line.name} {line.edits}" for line in certificate if line.edits)
     if minimal:
-        return f"minimal: no single edit that is left keeps the failure (tried: {tried or 'none are left'})"
-    return f"not minimal: a single edit that is left keeps the failure (tried: {tried})"
+        return f"1-minimal: no single remaining edit preserves the failure (tried: {tried or 'none are left'})"
+    return f"not minimal: a single remaining edit preserves the failure (tried: {tried})"
 
 
 def _safe(text: str) -> list[str]:

@@ -16,7 +16,7 @@ from opsieve.gen.model.bad_input import BadInput
 _USUAL = "onnxruntime"  # asked first when no target is named
 
 
-class Lanes:
+class WorkerPool:
     """`jobs` sets of workers, of which the first is warmed up: the target named first, and the reference with the checker."""
 
     def __init__(self, limits: Limits, jobs: int, offline: bool, targets: Sequence[str]):
@@ -37,7 +37,7 @@ class Lanes:
 
 
 def _warm(workers: Workers, target: Target) -> None:
-    """Start what serves a target; that it cannot be had is told when it is asked."""
+    """Start what serves a target; that it cannot be had is said when it is used."""
     with suppress(Unavailable, BadInput):
         workers.version(target)
 
@@ -48,7 +48,7 @@ def say(sentence: str) -> None:
 
 
 def _first(targets: Sequence[str]) -> list[Target]:
-    """The target that is asked first; none when its name is no good, which is told in its time."""
+    """The target that is run first; none when its name is no good, which is said in its time."""
     try:
         return [resolve(targets[0] if targets else _USUAL)]
     except BadTarget:

@@ -24,7 +24,7 @@ from opsieve.reducer.engine.engine import Engine, Rules
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.oracle.discover import find
-from opsieve.reducer.oracle.interestingness import Check, TargetCheck, Validator
+from opsieve.reducer.oracle.interestingness import InterestingnessTest, TargetTest, Validator
 from opsieve.reducer.problem.graph import Graph, cut
 from opsieve.reducer.problem.order import count_nodes
 from opsieve.reducer.problem.recording import recorded
@@ -71,14 +71,14 @@ class Question:
         self.workers = workers
         self.source = workers.baseline(target)
         self.start = recorded(Subject(case.program.proto, case.inputs, {}), self.source, workers)
-        self.check: Check = TargetCheck(workers, target, premise.failure, premise.arbiter, "fingerprint")
+        self.check: InterestingnessTest = TargetTest(workers, target, premise.failure, premise.arbiter, "fingerprint")
         self.validator = Validator(workers, self.start)
 
-    def ask(self, subject: Subject) -> str:
+    def evaluate(self, subject: Subject) -> str:
         """The kind of the predicate's answer; `invalid` for what is no valid model."""
         if any(self.validator.complaints([subject])):
             return "invalid"
-        return next(iter(self.check.ask([subject]))).kind
+        return next(iter(self.check.evaluate([subject]))).kind
 
     def minimal(self, subject: Subject) -> bool:
         """Whether no single node or output can go and no node can be bypassed."""
@@ -102,7 +102,7 @@ def polygraphy(question: Question, model: Path, python: Path, mode: str) -> Peer
         class Handler(socketserver.StreamRequestHandler):
             def handle(self) -> None:
                 try:
-                    asked.append(question.ask(read(f"{scratch}/{self.rfile.readline().decode().strip()}")))
+                    asked.append(question.evaluate(read(f"{scratch}/{self.rfile.readline().decode().strip()}")))
                 except Exception as error:  # noqa: BLE001  whatever is wrong with what Polygraphy made, it is not the failure
                     asked.append(f"invalid ({type(error).__name__})")
                 self.wfile.write(b"\1" if asked[-1] == "same" else b"\0")
@@ -135,7 +135,7 @@ def polygraphy(question: Question, model: Path, python: Path, mode: str) -> Peer
             return Peer(name, len(asked), seconds, cpu, invalid=invalid, why=why)
         final = read(str(result))
         nodes, size = sum(count_nodes(final.model)), final.model.ByteSize()
-        same, minimal = question.ask(final), question.minimal(final)
+        same, minimal = question.evaluate(final), question.minimal(final)
         return Peer(name, len(asked), seconds, cpu, nodes, size, same, minimal, invalid)
 
 
@@ -146,7 +146,7 @@ def minifier(question: Question) -> Peer:
     remembered, one query at a time. What removes dead code and unused inputs there is part of every cut here.
     """
     name = "torch minifier"
-    search = _Minifier(Graph(question.start), question.ask)
+    search = _Minifier(Graph(question.start), question.evaluate)
     since = time.perf_counter()
     try:
         best = search.run()
@@ -156,13 +156,13 @@ def minifier(question: Question) -> Peer:
         )
     seconds = time.perf_counter() - since
     nodes, size = sum(count_nodes(best.model)), best.model.ByteSize()
-    same, minimal = question.ask(best), question.minimal(best)
+    same, minimal = question.evaluate(best), question.minimal(best)
     return Peer(name, search.queries, seconds, 0.0, nodes, size, same, minimal, search.invalid)
 
 
 class _Minifier:
-    def __init__(self, graph: Graph, ask: Callable[[Subject], str]):
-        self.graph, self.ask = graph, ask
+    def __init__(self, graph: Graph, test: Callable[[Subject], str]):
+        self.graph, self.test = graph, test
         self.queries = self.invalid = 0
         self.places = list(range(len(graph.nodes)))
         self.outputs = [graph.producer[name] for name in graph.outputs if name in graph.producer]
@@ -228,7 +228,7 @@ class _Minifier:
         if self.queries > _MOST_QUERIES:
             raise TimeoutError
         candidate = self._cut(places, outputs)
-        answer = "invalid" if candidate is None else self.ask(candidate)
+        answer = "invalid" if candidate is None else self.test(candidate)
         self.invalid += answer == "invalid"
         return answer == "same"
 

@@ -99,6 +99,6 @@ def as_a_user(question: Question, model: Path, python: Path, case: dict[str, Any
             cpu,
             nodes,
             size,
-            question.ask(subject),
+            question.evaluate(subject),
             question.minimal(subject),
         )

@@ -2,8 +2,8 @@
 
 A candidate is looked up by its digest, must be simpler than the best so far, must be a valid model, and only then costs a check.
 Edits that do not touch each other are tried together first, then in halves, then one by one. Which candidate is accepted depends
-on their order alone, never on timing: answers that are at hand early, from a journal or from another lane, are not looked at before
-their turn, so that any number of lanes and any interruption give the same result.
+on their order alone, never on timing: answers that are at hand early, from a journal or from a test beside, are not looked at before
+their turn, so that any number of workers and any interruption give the same result.
 """
 
 import hashlib
@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from opsieve.reducer.engine.journal import Attempt, Journal
-from opsieve.reducer.oracle.interestingness import Answer, Check, Validator
+from opsieve.reducer.oracle.interestingness import CheckResult, InterestingnessTest, Validator
 from opsieve.reducer.problem.edit import Edit, Pass
 from opsieve.reducer.problem.order import count_nodes, simpler
 from opsieve.reducer.problem.subject import Subject
 
 DIGITS = 32  # of a digest
-_SLOW = 0.1  # seconds that a check takes on average before lanes beside the first are started
+_SLOW = 0.1  # seconds that a check takes on average before workers beside the first are started
 _SINGLES = 3  # groups of this size are not halved but tried one by one
 _FILTERED_BYTES = 64 << 20  # serialised candidates that may be made only to see which were tried before
 
@@ -42,12 +42,12 @@ class Progress:
 
 @dataclass(frozen=True)
 class Rules:
-    """What an engine is given: how to ask, how to validate, how to record values anew, and who hears of progress.
+    """What an engine is given: how to test, how to validate, how to record values anew, and who hears of progress.
 
-    `lanes` are equal checks that may be asked at the same time. `accepted` hears of every new best subject.
+    `tests` are equal and may run at the same time. `accepted` hears of every new best subject.
     """
 
-    lanes: Sequence[Check]
+    tests: Sequence[InterestingnessTest]
     validator: Validator
     refresh: Callable[[Subject], Subject]
     progress: Callable[[Progress], None] = lambda progress: None
@@ -55,7 +55,7 @@ class Rules:
 
 
 class Engine:
-    """One reduction under way. `checks` counts the questions that were asked, `invalid` the candidates that never were."""
+    """One reduction under way. `checks` counts the tests that were run, `invalid` the candidates that never were."""
 
     def __init__(self, start: Subject, rules: Rules, journal: Journal, mark: str = ""):
         """`mark` tells the answers of one kind of question in a journal from those of others."""
@@ -64,78 +64,80 @@ class Engine:
         self.journal = journal
         self.checks = 0
         self.invalid = 0
-        self.slipped: dict[str, Subject] = {}
-        self.answer = Answer("gone")  # what the check said last of a subject that is now the best, or of the start
+        self.slippage: dict[str, Subject] = {}
+        self.answer = CheckResult("gone")  # what the check said last of a subject that is now the best, or of the start
         self.dimension = "start"
-        self._known: dict[str, Answer] = {}  # what was asked so far, in order: what is tried next depends on this alone
-        self._told = {  # what is at hand: from an earlier call, or asked ahead
-            attempt.digest.removeprefix(mark): attempt.told()
+        self._known: dict[
+            str, CheckResult
+        ] = {}  # what was asked so far, in order: what is tried next depends on this alone
+        self._cached = {  # what is at hand: from an earlier call, or prefetched
+            attempt.digest.removeprefix(mark): attempt.result()
             for attempt in journal.attempts
             if len(attempt.digest) == len(mark) + DIGITS and attempt.digest.startswith(mark)
         }
         self._mark = mark
         self._stale = False
         self._since = time.monotonic()
-        self._asking = 0.0  # seconds spent on checks
+        self._testing = 0.0  # seconds spent on checks
         self._hashes = _Hashes()
         self._sized, self._size = start, start.model.ByteSize()
 
-    def look(self, candidate: Subject | None, label: str) -> Answer:
-        """What the check says of a candidate, whether or not it is simpler; asked once. None is no model."""
+    def evaluate(self, candidate: Subject | None, label: str) -> CheckResult:
+        """What the check says of a candidate, whether or not it is simpler; tested once. None is no model."""
         if candidate is None:
-            return Answer("invalid", "a value that it needs is unknown")
+            return CheckResult("invalid", "a value that it needs is unknown")
         digest = self._hashes.subject(candidate)
         if digest not in self._known:
-            if digest not in self._told:
-                self._ask({digest: (candidate, label)})
-            self._known[digest] = self._told[digest]
+            if digest not in self._cached:
+                self._run_tests({digest: (candidate, label)})
+            self._known[digest] = self._cached[digest]
         answer = self._known[digest]
-        if answer.kind == "slipped" and answer.key:
-            held = self.slipped.get(answer.key)
+        if answer.kind == "slippage" and answer.key:
+            held = self.slippage.get(answer.key)
             if held is None or simpler(candidate, held):
-                self.slipped[answer.key] = candidate
+                self.slippage[answer.key] = candidate
         return answer
 
-    def foresee(self, candidates: Iterable[tuple[Callable[[], Subject | None], str]]) -> None:
+    def prefetch(self, candidates: Iterable[tuple[Callable[[], Subject | None], str]]) -> None:
         """Ask, at the same time, what will probably be asked next. It changes what is known early, and nothing else.
 
-        Only where checks are slow enough for it to pay, and there are lanes.
+        Only where checks are slow enough for it to pay, and there are several workers.
         """
-        if len(self.rules.lanes) < 2 or self._asking < _SLOW * max(1, self.checks):
+        if len(self.rules.tests) < 2 or self._testing < _SLOW * max(1, self.checks):
             return
         wave: dict[str, tuple[Subject, str]] = {}
         for make, label in candidates:
             candidate = make()
             if candidate is not None:
                 wave.setdefault(self._hashes.subject(candidate), (candidate, label))
-            if len(wave) == len(self.rules.lanes):
+            if len(wave) == len(self.rules.tests):
                 break
-        self._ask({digest: item for digest, item in wave.items() if digest not in self._told})
+        self._run_tests({digest: item for digest, item in wave.items() if digest not in self._cached})
 
     def improve(self, candidate: Subject | None, label: str) -> bool:
         """Take a candidate for the best when it is simpler and shows the failure."""
         if candidate is None or not simpler(candidate, self.best):
             return False
-        answer = self.look(candidate, label)
+        answer = self.evaluate(candidate, label)
         if answer.kind != "same":
             return False
         self._accept(candidate, answer)
         return True
 
-    def begin(self, known: Answer | None = None) -> Answer:
+    def begin(self, known: CheckResult | None = None) -> CheckResult:
         """Ask the premise: whether the subject that it starts from shows the failure; `known` is an answer already given."""
         digest = self._hashes.subject(self.best)
-        if known is not None and digest not in self._told:
+        if known is not None and digest not in self._cached:
             self.checks += 1
             self._remember(digest, self.best, "the whole model", known)
-        self.answer = self.look(self.best, "the whole model")
+        self.answer = self.evaluate(self.best, "the whole model")
         return self.answer
 
-    def _accept(self, candidate: Subject, answer: Answer) -> None:
+    def _accept(self, candidate: Subject, answer: CheckResult) -> None:
         self.best, self.answer = candidate, answer
         self._stale = True
         self.rules.accepted(candidate)
-        self._tell()
+        self._report()
 
     def refresh(self) -> None:
         """Record the values of the best subject anew when it has changed."""
@@ -157,18 +159,18 @@ class Engine:
                 return gained
             gained = True
 
-    def single(self, edit: Edit) -> Answer | None:
+    def single(self, edit: Edit) -> CheckResult | None:
         """What becomes of one edit alone on the best subject; None when it does not apply or makes nothing simpler."""
         candidate = edit.apply(self.best)
         if candidate is None or not simpler(candidate, self.best):
             return None
-        return self.look(candidate, edit.label)
+        return self.evaluate(candidate, edit.label)
 
     def _round(self, groups: list[list[Edit]]) -> bool:
         gained = False
         while groups:
-            if all(len(each) == 1 for each in groups[: len(self.rules.lanes)]):
-                self.foresee((partial(each[0].apply, self.best), each[0].label) for each in groups)
+            if all(len(each) == 1 for each in groups[: len(self.rules.tests)]):
+                self.prefetch((partial(each[0].apply, self.best), each[0].label) for each in groups)
             group = groups.pop(0)
             merged, used, left = _merged(self.best, group)
             if left:
@@ -199,8 +201,8 @@ class Engine:
                 continue
             left.append((digest, edit))
         self._validate(fresh)
-        refused = {digest for digest in fresh if digest in self._told and self._told[digest].kind == "invalid"}
-        self._known.update((digest, self._told[digest]) for digest in refused)
+        refused = {digest for digest in fresh if digest in self._cached and self._cached[digest].kind == "invalid"}
+        self._known.update((digest, self._cached[digest]) for digest in refused)
         return [edit for digest, edit in left if digest not in refused]
 
     def _validate(self, wave: dict[str, tuple[Subject, str]]) -> None:
@@ -208,39 +210,40 @@ class Engine:
         wave = {
             digest: item
             for digest, item in wave.items()
-            if digest not in self._told and digest not in self._hashes.valid
+            if digest not in self._cached and digest not in self._hashes.valid
         }
         complaints = self.rules.validator.complaints([subject for subject, _ in wave.values()])
         for (digest, (subject, label)), complaint in zip(wave.items(), complaints, strict=True):
             if complaint:
                 self.invalid += 1
-                self._remember(digest, subject, label, Answer("invalid", complaint))
+                self._remember(digest, subject, label, CheckResult("invalid", complaint))
             else:
                 self._hashes.valid.add(digest)
 
-    def _ask(self, wave: dict[str, tuple[Subject, str]]) -> None:
+    def _run_tests(self, wave: dict[str, tuple[Subject, str]]) -> None:
         self._validate(wave)
-        valid = [(digest, *item) for digest, item in wave.items() if digest not in self._told]
+        valid = [(digest, *item) for digest, item in wave.items() if digest not in self._cached]
         if not valid:
             return
         since = time.monotonic()
         if len(valid) == 1:
-            answers = [next(iter(self.rules.lanes[0].ask([valid[0][1]])))]
+            answers = [next(iter(self.rules.tests[0].evaluate([valid[0][1]])))]
         else:
-            with ThreadPoolExecutor(len(self.rules.lanes)) as pool:
+            with ThreadPoolExecutor(len(self.rules.tests)) as pool:
                 answers = list(
                     pool.map(
-                        lambda pair: next(iter(pair[0].ask([pair[1][1]]))), zip(self.rules.lanes, valid, strict=False)
+                        lambda pair: next(iter(pair[0].evaluate([pair[1][1]]))),
+                        zip(self.rules.tests, valid, strict=False),
                     )
                 )
-        self._asking += time.monotonic() - since
+        self._testing += time.monotonic() - since
         for (digest, subject, label), answer in zip(valid, answers, strict=True):
             self.checks += 1
             self._remember(digest, subject, label, answer)
-        self._tell()
+        self._report()
 
-    def _remember(self, digest: str, subject: Subject, label: str, answer: Answer) -> None:
-        self._told[digest] = answer
+    def _remember(self, digest: str, subject: Subject, label: str, answer: CheckResult) -> None:
+        self._cached[digest] = answer
         nodes = sum(count_nodes(subject.model))
         self.journal.add(
             Attempt(
@@ -248,7 +251,7 @@ class Engine:
             )
         )
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         outer, inner = count_nodes(self.best.model)
         if self._sized is not self.best:  # protobuf serialises a model to tell its size
             self._sized, self._size = self.best, self.best.model.ByteSize()

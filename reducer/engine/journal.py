@@ -8,7 +8,7 @@ import msgspec
 
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import read_file, reason
-from opsieve.reducer.oracle.interestingness import Answer
+from opsieve.reducer.oracle.interestingness import CheckResult
 
 NAME = "attempts.jsonl"
 _LIMIT = 256 << 20
@@ -26,16 +26,17 @@ class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     key: str = ""
     wrong: tuple[str, ...] = ()
 
-    def told(self) -> Answer:
+    def result(self) -> CheckResult:
         """The answer as the engine knows it."""
-        return Answer(self.answer, self.why, self.key, self.wrong)  # type: ignore[arg-type]  # `read` admits the four kinds
+        return CheckResult(_OLD_KINDS.get(self.answer, self.answer), self.why, self.key, self.wrong)  # type: ignore[arg-type]  # `read` admits the four kinds
 
 
 class _Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     question: str  # digest of the case, target, level and seed: answers to another question are of no use
 
 
-_KINDS = frozenset(["same", "slipped", "gone", "invalid"])
+_KINDS = frozenset(["same", "slippage", "gone", "invalid"])
+_OLD_KINDS = {"slipped": "slippage"}  # as written before 0.2
 
 
 class Journal:
@@ -95,7 +96,7 @@ def _read(path: Path, head: _Head) -> list[Attempt] | None:
             attempt = msgspec.json.decode(line, type=Attempt)
         except (msgspec.DecodeError, UnicodeDecodeError):
             break
-        if attempt.answer not in _KINDS:
+        if attempt.answer not in _KINDS and attempt.answer not in _OLD_KINDS:
             break
         attempts.append(attempt)
     return attempts

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 Places = list[int]
 Test = Callable[[Places], bool]
-Ahead = Callable[[list[Places]], None]
+Prefetch = Callable[[list[Places]], None]
 
 
-def last_needed(order: Sequence[int], test: Test, ahead: Ahead = lambda likely: None) -> int:
+def minimal_prefix(order: Sequence[int], test: Test, ahead: Prefetch = lambda likely: None) -> int:
     """How many items of `order`, from its beginning, the smallest prefix has that passes; the whole is known to pass.
 
     `ahead` hears of the lists that are tested next, whatever the answers.
@@ -29,7 +29,7 @@ def last_needed(order: Sequence[int], test: Test, ahead: Ahead = lambda likely: 
     return high
 
 
-def ball(order: Sequence[int], test: Test, sizes: Sequence[int]) -> Places | None:
+def passing_prefix(order: Sequence[int], test: Test, sizes: Sequence[int]) -> Places | None:
     """The first prefix of one of these sizes that passes; None when none does."""
     for size in sizes:
         if size > len(order):
@@ -40,7 +40,7 @@ def ball(order: Sequence[int], test: Test, sizes: Sequence[int]) -> Places | Non
 
 
 @dataclass(frozen=True)
-class _Beside:
+class _WithFixed:
     """A test of lists that some items are always part of."""
 
     fixed: Places
@@ -51,17 +51,17 @@ class _Beside:
 
 
 @dataclass(frozen=True)
-class _Foretold:
+class _PrefetchWithFixed:
     """What hears of such lists."""
 
     fixed: Places
-    ahead: Ahead
+    ahead: Prefetch
 
     def __call__(self, likely: list[Places]) -> None:
         self.ahead([self.fixed + part for part in likely])
 
 
-def scattered(fixed: Places, rest: Places, test: Test, ahead: Ahead = lambda likely: None) -> Places:
+def quickxplain(fixed: Places, rest: Places, test: Test, ahead: Prefetch = lambda likely: None) -> Places:
     """The items that are needed beside `fixed`, found one after the other.
 
     `fixed` is known to fail alone, unless `rest` is empty, and to pass with all of `rest`. The item that is found is the last one of the shortest prefix of `rest` that passes. It costs log2(rest) questions an item, and
@@ -69,7 +69,7 @@ def scattered(fixed: Places, rest: Places, test: Test, ahead: Ahead = lambda lik
     """
     fixed, rest = list(fixed), list(rest)
     while rest:
-        size = last_needed(rest, _Beside(fixed, test), _Foretold(fixed, ahead))
+        size = minimal_prefix(rest, _WithFixed(fixed, test), _PrefetchWithFixed(fixed, ahead))
         fixed = [*fixed, rest[size - 1]]
         rest = rest[: size - 1]
         if test(fixed):
@@ -77,7 +77,7 @@ def scattered(fixed: Places, rest: Places, test: Test, ahead: Ahead = lambda lik
     return fixed
 
 
-def thinned(items: Sequence[int], test: Test) -> Places:
+def one_minimal(items: Sequence[int], test: Test) -> Places:
     """The items without those that can go, the last ones tried first: in chunks of a quarter, then one by one.
 
     No single item of what comes back can go, as long as the test is monotone.

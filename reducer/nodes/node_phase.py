@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from functools import partial
 
 from opsieve.reducer.engine.engine import Engine
-from opsieve.reducer.engine.search import ball, last_needed, scattered, thinned
+from opsieve.reducer.engine.search import minimal_prefix, one_minimal, passing_prefix, quickxplain
 from opsieve.reducer.nodes.localise import foci
-from opsieve.reducer.oracle.interestingness import Answer
+from opsieve.reducer.oracle.interestingness import CheckResult
 from opsieve.reducer.problem.graph import Graph, cut
 
 ENOUGH = 6  # nodes that single edits deal with as cheaply
@@ -22,7 +22,7 @@ _GROWING = (
     2,
     4,
     8,
-)  # of the neighbourhood of the last node that is needed; more nodes are faster searched than thinned out
+)  # of the neighbourhood of the last node that is needed; more nodes are faster searched than one_minimal out
 _TAPS = 12  # further outputs that a probe asks for
 
 
@@ -41,19 +41,19 @@ class NodePhase:
             return False
         self.engine.dimension = "nodes"
         found = self._hinted() or self._searched()
-        found = thinned(found, self._test)
+        found = one_minimal(found, self._test)
         return self.engine.improve(cut(self.graph, found, closure=True), f"keep {len(found)} of {total} nodes")
 
-    def _look(self, places: Iterable[int], tap: Iterable[str] = ()) -> Answer:
+    def _evaluate(self, places: Iterable[int], tap: Iterable[str] = ()) -> CheckResult:
         kept = sorted(places)
         label = f"keep {len(kept)} nodes" + (" and show values between them" if tap else "")
-        return self.engine.look(cut(self.graph, kept, closure=True, tap=tap), label)
+        return self.engine.evaluate(cut(self.graph, kept, closure=True, tap=tap), label)
 
     def _test(self, places: list[int]) -> bool:
-        return bool(places) and self._look(places).kind == "same"
+        return bool(places) and self._evaluate(places).kind == "same"
 
-    def _ahead(self, likely: list[list[int]]) -> None:
-        self.engine.foresee(
+    def _prefetch(self, likely: list[list[int]]) -> None:
+        self.engine.prefetch(
             (partial(cut, self.graph, places, closure=True), f"keep {len(places)} nodes, ahead") for places in likely
         )
 
@@ -65,7 +65,7 @@ class NodePhase:
             return sorted(tried)
         for size in _SIZES:
             for focus in tried[:_FOCI]:
-                found = ball(self.graph.nearest([focus], everything), self._test, [size])
+                found = passing_prefix(self.graph.nearest([focus], everything), self._test, [size])
                 if found:
                     return found
         return None
@@ -81,7 +81,7 @@ class NodePhase:
             taps = [
                 name for place in region[stride - 1 :: stride] for name in self.graph.nodes[place].output[:1] if name
             ]
-            answer = self._look(region, taps)
+            answer = self._evaluate(region, taps)
             if answer.kind != "same" or not answer.wrong:
                 break  # a value that is shown can keep the failure away
             smaller = self._above(region, answer.wrong, taps)
@@ -104,12 +104,12 @@ class NodePhase:
         region = self._narrowed()
         if region is not None:
             # The first value that is wrong comes from the last node of what computes it wrongly.
-            found = ball(self.graph.nearest(region[-1:], region), self._test, _GROWING)
+            found = passing_prefix(self.graph.nearest(region[-1:], region), self._test, _GROWING)
             if found:
                 return found
         if region is None or not self._test(region):
             region = list(range(len(self.graph.nodes)))
-        size = last_needed(region, self._test, self._ahead)
+        size = minimal_prefix(region, self._test, self._prefetch)
         last, rest = region[size - 1], region[: size - 1]
-        found = ball(self.graph.nearest([last], region[:size]), self._test, _GROWING)
-        return found or scattered([last], rest, self._test, self._ahead)
+        found = passing_prefix(self.graph.nearest([last], region[:size]), self._test, _GROWING)
+        return found or quickxplain([last], rest, self._test, self._prefetch)

@@ -23,7 +23,7 @@ import onnx
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 
 _SECONDS = 60  # of one answer
-_MEMORY = 8 << 30  # bytes of address space: inference can be told to propagate any size
+_MEMORY = 8 << 30  # bytes of address space: inference can be made to propagate any size
 _GARBLED = 3  # exit status
 
 
@@ -32,12 +32,12 @@ def inferred(model: onnx.ModelProto, strict: bool, propagate: bool = False) -> o
 
     With `strict` types are checked and every contradiction is a refusal; with `propagate` sizes are computed through nodes.
     """
-    return _asked(model, {"do": "infer", "strict": strict, "propagate": propagate})
+    return _call(model, {"do": "infer", "strict": strict, "propagate": propagate})
 
 
 def inlined(model: onnx.ModelProto, functions: Sequence[tuple[str, str]]) -> onnx.ModelProto | None:
     """The model with these local functions (domain, name) inlined; None where onnx's inliner refuses it, or dies of it."""
-    return _asked(model, {"do": "inline", "functions": list(functions)})
+    return _call(model, {"do": "inline", "functions": list(functions)})
 
 
 def outputs(
@@ -49,16 +49,16 @@ def outputs(
     """
     graph = onnx.GraphProto(node=[node], initializer=known)
     graph.input.extend(onnx.ValueInfoProto(name=name, type=type_) for name, type_ in types.items())
-    found = _asked(onnx.ModelProto(graph=graph), {"do": "outputs", "opset": opset})
+    found = _call(onnx.ModelProto(graph=graph), {"do": "outputs", "opset": opset})
     return None if found is None else {info.name: info.type for info in found.graph.output}
 
 
-def _asked(model: onnx.ModelProto, request: dict[str, Any]) -> onnx.ModelProto | None:
+def _call(model: onnx.ModelProto, request: dict[str, Any]) -> onnx.ModelProto | None:
     try:
         data = model.SerializeToString()
     except (EncodeError, ValueError):  # over 2 GB
         return None
-    answer = _HELPER.ask(request, data)
+    answer = _HELPER.call(request, data)
     return None if answer is None else onnx.ModelProto.FromString(answer)
 
 
@@ -69,7 +69,7 @@ class _Helper:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
-    def ask(self, request: dict[str, Any], data: bytes) -> bytes | None:
+    def call(self, request: dict[str, Any], data: bytes) -> bytes | None:
         with self._lock:
             process = self._process = self._process or _started()
             assert process.stdin is not None
@@ -78,8 +78,8 @@ class _Helper:
             try:
                 process.stdin.write(json.dumps({**request, "bytes": len(data)}).encode() + b"\n" + data)
                 process.stdin.flush()
-                told = int(process.stdout.readline())  # ValueError when it is gone
-                answer = process.stdout.read(told) if told >= 0 else None
+                size = int(process.stdout.readline())  # ValueError when it is gone
+                answer = process.stdout.read(size) if size >= 0 else None
             except BaseException as error:
                 self._end()  # whoever interrupts would leave half a question, or the answer to another one
                 if not isinstance(error, (OSError, ValueError)):

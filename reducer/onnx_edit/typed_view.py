@@ -11,7 +11,7 @@ from opsieve.gen.analysis.validity import KNOWN, check_model
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import DTYPES, NUMBERS, Value, dtype_name
 from opsieve.gen.spec.declaration import Typed
-from opsieve.reducer.onnx_edit import onnx_subprocess as aside
+from opsieve.reducer.onnx_edit import onnx_subprocess
 from opsieve.reducer.onnx_edit.graphs import (
     Array,
     Path,
@@ -96,7 +96,7 @@ def view(subject: Subject) -> View:
 def settle(subject: Subject, model: onnx.ModelProto, inputs: dict[str, Value] | None = None) -> Subject | None:
     """The subject of a changed model, its declared types replaced by the inferred ones; None when inference refuses it.
 
-    `model` must be a copy that is the caller's own, and is taken over. What `value_info` told is told anew where it was told;
+    `model` must be a copy that is the caller's own, and is taken over. What `value_info` declared is declared anew;
     recorded values that no longer fit are dropped.
     """
     inputs = subject.inputs if inputs is None else inputs
@@ -127,9 +127,9 @@ def settle(subject: Subject, model: onnx.ModelProto, inputs: dict[str, Value] | 
     return Subject(model, inputs, kept)
 
 
-def _faulty(subject: Subject, model: onnx.ModelProto, told: Mapping[str, onnx.TypeProto]) -> bool:
+def _faulty(subject: Subject, model: onnx.ModelProto, declared: Mapping[str, onnx.TypeProto]) -> bool:
     """Whether a node of a changed model is invalid by its declaration, where the subject itself is sound in these respects."""
-    typed = {name: found for name, type_ in told.items() if (found := _typed(type_)) is not None}
+    typed = {name: found for name, type_ in declared.items() if (found := _typed(type_)) is not None}
     return bool(check_model(model, {}, typed).fault) and not check_model(subject.model, subject.inputs).fault
 
 
@@ -168,9 +168,9 @@ def _retype(graph: onnx.GraphProto, inferred: onnx.GraphProto, types: Mapping[st
             info.type.CopyFrom(found)
         elif info.type.HasField("tensor_type"):
             info.type.CopyFrom(_opened(info.type))
-    told = sorted({info.name for info in graph.value_info} & types.keys()) if main else []
+    declared = sorted({info.name for info in graph.value_info} & types.keys()) if main else []
     del graph.value_info[:]
-    graph.value_info.extend(onnx.ValueInfoProto(name=name, type=types[name]) for name in told)
+    graph.value_info.extend(onnx.ValueInfoProto(name=name, type=types[name]) for name in declared)
     for place in _owners(graph):
         for body, other in zip(bodies(graph.node[place]), bodies(inferred.node[place]), strict=True):
             _retype(body, other, _types(other), main=False)
@@ -254,10 +254,10 @@ def _inferred(model: onnx.ModelProto, strict: bool) -> onnx.ModelProto | None:
             tensor.Clear()
             tensor.data_type, tensor.name = type_, name
             tensor.dims.extend(dims)
-    found = aside.inferred(model, strict)
+    found = onnx_subprocess.inferred(model, strict)
     if found is None or all(_is_static(info.type) for info in (*found.graph.value_info, *found.graph.output)):
         return found
-    return aside.inferred(model, strict, propagate=True)
+    return onnx_subprocess.inferred(model, strict, propagate=True)
 
 
 def _is_static(type_: onnx.TypeProto) -> bool:

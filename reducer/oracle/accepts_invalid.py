@@ -7,13 +7,13 @@ from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.model.bad_input import shown
 from opsieve.gen.model.invalid_marker import Broken, broken
-from opsieve.reducer.oracle.interestingness import Answer, operators, program
+from opsieve.reducer.oracle.interestingness import CheckResult, operators, program
 from opsieve.reducer.problem.subject import Subject
 from opsieve.triage.fingerprint.normalise import normalise
 
 
 @dataclass(frozen=True)
-class AcceptedCheck:
+class AcceptsInvalidTest:
     """`same` while the target runs a program that still states its `fault` and has the operator at fault, and the `objector` still objects in the same words.
 
     `objection` is what he said of the whole program, normalised: a candidate that breaks another rule on the way is another failure.
@@ -25,20 +25,20 @@ class AcceptedCheck:
     objector: Target
     objection: str
 
-    def ask(self, subjects: Sequence[Subject]) -> Iterator[Answer]:
-        """As `reducer.check.Check.ask`."""
+    def evaluate(self, subjects: Sequence[Subject]) -> Iterator[CheckResult]:
+        """As `InterestingnessTest.evaluate`."""
         tests = [Test(program(subject), subject.inputs) for subject in subjects]
         answers = self.workers.observe_many(self.target, tests)
         for subject, test, got in zip(subjects, tests, answers, strict=True):
             if broken(subject.model) != self.fault or self.fault.operator not in operators(subject):
-                yield Answer("gone", "it no longer has the fault that it states")
+                yield CheckResult("gone", "it no longer has the fault that it states")
             elif got.outcome != "ok":
-                yield Answer("gone", got.outcome)
+                yield CheckResult("gone", got.outcome)
             else:
                 said = self.workers.observe(self.objector, test.program, test.inputs)
                 if said.outcome not in ("error", "rejected"):
-                    yield Answer("gone", f"{self.objector} does not object")
+                    yield CheckResult("gone", f"{self.objector} does not object")
                 elif normalise(said.message) != self.objection:
-                    yield Answer("slipped", f"{self.objector} objects otherwise: {shown(said.message, 200)}")
+                    yield CheckResult("slippage", f"{self.objector} objects otherwise: {shown(said.message, 200)}")
                 else:
-                    yield Answer("same")
+                    yield CheckResult("same")

@@ -58,7 +58,7 @@ def find(case: Case, targets: Sequence[Target], against: Target | None, workers:
     """The first failure of a case on these targets; on every compiler installed when there are none. NotReproduced without one."""
     tried = []
     for target in targets or installed():
-        premise, said = _asked(case, target, against, workers, bool(targets))
+        premise, said = _failure_on(case, target, against, workers, bool(targets))
         if premise is not None:
             return premise
         tried.append(f"{display(target)} ({said})")
@@ -75,7 +75,7 @@ def still(subject: Subject, premise: Premise, workers: Workers) -> bool:
     """Whether the judge, asked from scratch, sees the same failure in a subject."""
     case = Case(program(subject), subject.inputs)
     against = premise.arbiter if premise.named else None
-    found, _ = _asked(case, premise.target, against, workers, premise.failure.verdict.verdict == "undecided")
+    found, _ = _failure_on(case, premise.target, against, workers, premise.failure.verdict.verdict == "undecided")
     if found is None:
         return False
     return premise.failure.shown_by(
@@ -83,7 +83,7 @@ def still(subject: Subject, premise: Premise, workers: Workers) -> bool:
     )
 
 
-def _asked(
+def _failure_on(
     case: Case, target: Target, against: Target | None, workers: Workers, doubtful: bool
 ) -> tuple[Premise | None, str]:
     """The failure on one target, or why there is none; `doubtful` takes one that no second oracle confirms."""

@@ -34,7 +34,7 @@ from opsieve.triage.fingerprint.evidence import NOTHING
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.fingerprint.program_names import given_names
 
-Kind = Literal["same", "slipped", "gone", "invalid"]
+ResultKind = Literal["same", "slippage", "gone", "invalid"]
 CHECKER = Target("checker")
 _MOST_RUNS = 200
 _HEAVY = 1 << 20  # bytes of a model that is not sent to the checker as it is
@@ -42,29 +42,29 @@ _LARGE = 64 << 10  # bytes of a tensor that is no shape
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a check says of one subject.
+class CheckResult:
+    """What an interestingness test says of one subject.
 
-    `same`: it shows the failure. `slipped`: it fails otherwise; `key` is then that failure's fingerprint. `gone`: it is well, or
-    could not be asked. `invalid`: it is no valid model and nobody was asked. `why` is for the journal. `wrong` names the outputs
+    `same`: it shows the failure. `slippage`: it fails otherwise; `key` is then that failure's fingerprint. `gone`: it is well, or
+    could not be run. `invalid`: it is no valid model and was not run. `why` is for the journal. `wrong` names the outputs
     that differ, where the failure is a mismatch.
     """
 
-    kind: Kind
+    kind: ResultKind
     why: str = ""
     key: str = ""
     wrong: tuple[str, ...] = ()
 
 
-class Check(Protocol):
-    """Asks one question of each subject, in order."""
+class InterestingnessTest(Protocol):
+    """Tests subjects, in order."""
 
-    def ask(self, subjects: Sequence[Subject]) -> Iterator[Answer]:
-        """An answer for each subject; what is not consumed need not have been asked."""
+    def evaluate(self, subjects: Sequence[Subject]) -> Iterator[CheckResult]:
+        """A result for each subject; what is not consumed need not have been tested."""
 
 
 @dataclass(frozen=True)
-class TargetCheck:
+class TargetTest:
     """One run of the target for each subject, and of the arbiter where the target's answer needs it.
 
     `arbiter` says what the outputs should be, or that a program is to be accepted; None when nobody can be asked. At the level
@@ -81,8 +81,8 @@ class TargetCheck:
     well: tuple[Target, ...] = ()
     finite: bool = False
 
-    def ask(self, subjects: Sequence[Subject]) -> Iterator[Answer]:
-        """As `Check.ask`."""
+    def evaluate(self, subjects: Sequence[Subject]) -> Iterator[CheckResult]:
+        """As `InterestingnessTest.evaluate`."""
         tests = [Test(program(subject), subject.inputs) for subject in subjects]
         if self.failure.verdict.kind == "mismatch" and self.arbiter is not None:
             with ThreadPoolExecutor(1) as pool:
@@ -96,7 +96,7 @@ class TargetCheck:
         for subject, test, got in zip(subjects, tests, self.workers.observe_many(self.target, tests), strict=True):
             yield self._ended(subject, test, got, None)
 
-    def known(self, subject: Subject, got: Observation, wanted: Observation) -> Answer:
+    def known(self, subject: Subject, got: Observation, wanted: Observation) -> CheckResult:
         """The answer for a subject that the target and the arbiter were already asked about."""
         test = Test(program(subject), subject.inputs)
         if self.failure.verdict.kind == "mismatch":
@@ -108,53 +108,55 @@ class TargetCheck:
         assert self.arbiter is not None
         return self.arbiter
 
-    def _ended(self, subject: Subject, test: Test, got: Observation, wanted: Observation | None) -> Answer:
+    def _ended(self, subject: Subject, test: Test, got: Observation, wanted: Observation | None) -> CheckResult:
         verdict = ended(got, self.failure.verdict)
         if verdict is None:
-            return Answer("gone", got.outcome)
+            return CheckResult("gone", got.outcome)
         if not self.failure.shown_by(verdict, got, operators(subject), self.level, given_names(subject.model)):
-            return self._slipped(verdict, got, subject)
+            return self._slippage(verdict, got, subject)
         if self.arbiter is not None and self.level != "loose":
             accepted = wanted or self.workers.observe(self.arbiter, test.program, test.inputs)
             if accepted.outcome in ENDS:
-                return Answer("slipped", f"{self.arbiter} does not accept it either: {shown(accepted.message, 200)}")
+                return CheckResult(
+                    "slippage", f"{self.arbiter} does not accept it either: {shown(accepted.message, 200)}"
+                )
         return self._cured(test)
 
-    def _compared(self, subject: Subject, test: Test, got: Observation, wanted: Observation) -> Answer:
+    def _compared(self, subject: Subject, test: Test, got: Observation, wanted: Observation) -> CheckResult:
         verdict = ended(got, self.failure.verdict)
         if verdict is not None:
-            return self._slipped(verdict, got, subject) if wanted.outcome == "ok" else Answer("gone", got.outcome)
+            return self._slippage(verdict, got, subject) if wanted.outcome == "ok" else CheckResult("gone", got.outcome)
         if got.outputs is None or wanted.outputs is None:
-            return Answer("gone", f"{got.outcome}, {self.arbiter}: {wanted.outcome}")
+            return CheckResult("gone", f"{got.outcome}, {self.arbiter}: {wanted.outcome}")
         if self.finite and not finite(wanted.outputs.values()):
-            return Answer("gone", f"{self.arbiter} gives NaN or infinity")
+            return CheckResult("gone", f"{self.arbiter} gives NaN or infinity")
         found = compared(subject, got, wanted)
         worst = found.worst
         if worst is None:
-            return Answer("gone", "it agrees")
+            return CheckResult("gone", "it agrees")
         verdict = differed(worst, self.failure.verdict)
         wrong = tuple(name for name in wanted.outputs if name in found.mismatches)
         if not self.failure.shown_by(verdict, got, operators(subject), self.level, given_names(subject.model)):
             other = next((m for m in found.mismatches.values() if self._like(m, subject, got)), None)
             if other is None:
-                return self._slipped(verdict, got, subject)
+                return self._slippage(verdict, got, subject)
         answer = self._cured(test)
-        return Answer(answer.kind, answer.why, answer.key, wrong)
+        return CheckResult(answer.kind, answer.why, answer.key, wrong)
 
     def _like(self, mismatch: Mismatch, subject: Subject, got: Observation) -> bool:
         verdict = differed(mismatch, self.failure.verdict)
         return self.failure.shown_by(verdict, got, operators(subject), self.level, given_names(subject.model))
 
-    def _slipped(self, verdict: Verdict, got: Observation, subject: Subject) -> Answer:
+    def _slippage(self, verdict: Verdict, got: Observation, subject: Subject) -> CheckResult:
         key = fingerprint(verdict, got, operators(subject), NOTHING, given_names(subject.model)).key
-        return Answer("slipped", shown(got.message or f"{verdict.kind} {verdict.mismatch}", 200), key)
+        return CheckResult("slippage", shown(got.message or f"{verdict.kind} {verdict.mismatch}", 200), key)
 
-    def _cured(self, test: Test) -> Answer:
+    def _cured(self, test: Test) -> CheckResult:
         if self.level == "cure":
             for build, sick in [*((b, False) for b in self.well), *((b, True) for b in self.sick)]:
                 if self.fails(build, test) != sick:
-                    return Answer("slipped", f"{build} {'is well' if sick else 'fails'} on it")
-        return Answer("same")
+                    return CheckResult("slippage", f"{build} {'is well' if sick else 'fails'} on it")
+        return CheckResult("same")
 
     def fails(self, build: Target, test: Test) -> bool:
         """Whether another build of the compiler fails as well, in whatever way."""
@@ -170,27 +172,27 @@ class TargetCheck:
 
 
 @dataclass(frozen=True)
-class Repeated:
+class RepeatedTest:
     """A check of a failure that shows only sometimes: `same` once it was seen `sightings` times in `runs` runs.
 
     A subject that fails with the chance `p` of the whole model is missed with at most the probability that `runs_for` was given;
     one that is accepted was seen to fail, and more than once, so that the chance does not dwindle step by step.
     """
 
-    inner: Check
+    inner: InterestingnessTest
     runs: int
     sightings: int = 2
 
-    def ask(self, subjects: Sequence[Subject]) -> Iterator[Answer]:
-        """As `Check.ask`."""
+    def evaluate(self, subjects: Sequence[Subject]) -> Iterator[CheckResult]:
+        """As `InterestingnessTest.evaluate`."""
         for subject in subjects:
             seen = 0
             for _ in range(self.runs):
-                answer = next(iter(self.inner.ask([subject])))
+                answer = next(iter(self.inner.evaluate([subject])))
                 seen += answer.kind == "same"
                 if seen == self.sightings or answer.kind == "invalid":
                     break
-            yield answer if seen == self.sightings else Answer("gone", f"seen {seen} times in {self.runs} runs")
+            yield answer if seen == self.sightings else CheckResult("gone", f"seen {seen} times in {self.runs} runs")
 
 
 def runs_for(chance: float, sightings: int = 2, miss: float = 0.01) -> int:
@@ -206,7 +208,7 @@ def _fewer(chance: float, runs: int, sightings: int) -> float:
     return sum(math.comb(runs, seen) * chance**seen * (1 - chance) ** (runs - seen) for seen in range(sightings))
 
 
-def cure_set(check: TargetCheck, subject: Subject) -> tuple[tuple[Target, ...], tuple[Target, ...]]:
+def cure_set(check: TargetTest, subject: Subject) -> tuple[tuple[Target, ...], tuple[Target, ...]]:
     """The other builds of the compiler that fail on a subject, and those that do not."""
     test = Test(program(subject), subject.inputs)
     answers = {build: check.fails(build, test) for build in builds(check.target)}
@@ -214,7 +216,7 @@ def cure_set(check: TargetCheck, subject: Subject) -> tuple[tuple[Target, ...], 
 
 
 @dataclass(frozen=True)
-class ScriptCheck:
+class ScriptTest:
     """A user's own test: `SCRIPT MODEL INPUTS`, run in an empty folder; exit code 0 means that it is still interesting.
 
     MODEL is an .onnx file, INPUTS a folder of ONNX's `input_K.pb`. The script runs as the user who starts the reduction; it
@@ -224,11 +226,11 @@ class ScriptCheck:
     script: Path
     seconds: float = 60.0
 
-    def ask(self, subjects: Sequence[Subject]) -> Iterator[Answer]:
-        """As `Check.ask`."""
+    def evaluate(self, subjects: Sequence[Subject]) -> Iterator[CheckResult]:
+        """As `InterestingnessTest.evaluate`."""
         for subject in subjects:
             code = self.run(subject)
-            yield Answer("same") if code == 0 else Answer("gone", f"exit code {code}")
+            yield CheckResult("same") if code == 0 else CheckResult("gone", f"exit code {code}")
 
     def run(self, subject: Subject) -> int:
         """The script's exit code; -1 when it took too long. BadInput when it cannot be started."""

@@ -12,7 +12,7 @@ import onnx
 from onnx import helper
 
 from opsieve.gen.model.tensors import DTYPES, Value
-from opsieve.reducer.onnx_edit import onnx_subprocess as aside
+from opsieve.reducer.onnx_edit import onnx_subprocess
 from opsieve.reducer.onnx_edit.graphs import (
     Path,
     declared_type,
@@ -227,7 +227,7 @@ def _function_inlined(domain: str, name: str) -> Edit:
     def apply(subject: Subject) -> Subject | None:
         if not any((item.domain, item.name) == (domain, name) for item in subject.model.functions):
             return None
-        model = aside.inlined(subject.model, [(domain, name)])
+        model = onnx_subprocess.inlined(subject.model, [(domain, name)])
         return None if model is None else settle(subject, model)
 
     return only_simpler(Edit(f"inline the function {name[:40]!r}", frozenset((f"function:{domain}:{name}",)), apply))

@@ -84,8 +84,8 @@ class Graph:
         return {info.name: info for info in self.subject.model.graph.output}
 
     @cached_property
-    def told(self) -> Mapping[str, onnx.TypeProto]:
-        """Types that the model tells of intermediate values."""
+    def declared(self) -> Mapping[str, onnx.TypeProto]:
+        """Types that the model declares for intermediate values."""
         graph = self.subject.model.graph
         return {info.name: info.type for info in (*graph.value_info, *graph.output)}
 
@@ -283,18 +283,18 @@ def _results(graph: Graph, places: list[int], kept: set[int], tap: set[str]) -> 
 def _typed(graph: Graph, name: str) -> onnx.ValueInfoProto | None:
     """A value's name and type: as declared when the model has open dimensions, as recorded otherwise."""
     found = _declared(graph, name) or type_of(graph.subject.values.get(name))
-    if found is None and name in graph.told and graph.told[name].tensor_type.elem_type:
-        found = graph.told[name]
+    if found is None and name in graph.declared and graph.declared[name].tensor_type.elem_type:
+        found = graph.declared[name]
     return None if found is None else onnx.ValueInfoProto(name=name, type=found)
 
 
 def _declared(graph: Graph, name: str) -> onnx.TypeProto | None:
     """The type that the model itself tells, when it is whole."""
-    told = graph.outputs[name].type if name in graph.outputs else graph.told.get(name)
-    if told is None or told.WhichOneof("value") is None:
+    found = graph.outputs[name].type if name in graph.outputs else graph.declared.get(name)
+    if found is None or found.WhichOneof("value") is None:
         return None
-    whole = not told.HasField("tensor_type") or (told.tensor_type.elem_type and told.tensor_type.HasField("shape"))
-    return told if whole else None
+    whole = not found.HasField("tensor_type") or (found.tensor_type.elem_type and found.tensor_type.HasField("shape"))
+    return found if whole else None
 
 
 def type_of(value: Any) -> onnx.TypeProto | None:

@@ -24,7 +24,7 @@ _ENDED = frozenset(["crash", "hang", "environment"])  # a source that ended so i
 
 
 def recorded(subject: Subject, source: Target | None, workers: Workers) -> Subject:
-    """The subject with the values of all its tensors, as far as they can be had; each is computed when it is asked for.
+    """The subject with the values of all its tensors, as far as they can be had; each is computed when it is needed.
 
     They come from `source`, the unoptimised build of the compiler under test; what it cannot give comes from the reference
     evaluator, what that cannot give from onnxruntime without optimisation, and what nobody can give stays as it was. Float
@@ -48,22 +48,22 @@ class _Tape:
         self._sources = [target for target in dict.fromkeys([source, NATIVE, *_third(source)]) if target is not None]
         self._workers = workers
         self._held: dict[str, Value] = {}
-        self._asked: set[str] = set()
+        self._requested: set[str] = set()
         self._whole = False  # whether everything was asked for at once
 
     def play(self, names: Collection[str]) -> Mapping[str, Value]:
         """All that is held, once these names were asked for."""
-        missing = [name for name in names if name not in self._asked]
+        missing = [name for name in names if name not in self._requested]
         if missing and not self._whole and len(missing) < len(self.names) and self._worth_it():
             self._whole = True
-            self._record([name for name in self.names if name not in self._asked])
+            self._record([name for name in self.names if name not in self._requested])
             missing = [name for name in missing if name not in self._held]
         if missing:
             self._record(missing)
-            self._asked.update(missing)
+            self._requested.update(missing)
             old = self.graph.subject.values
             self._held.update((name, old[name]) for name in missing if name not in self._held and name in old)
-        self._asked.update(self._held)
+        self._requested.update(self._held)
         return self._held
 
     def _worth_it(self) -> bool:
@@ -111,7 +111,9 @@ def _exposed(graph: Graph, names: list[str]) -> tuple[Program, dict[str, Value]]
     model.graph.sparse_initializer.extend(item for item in source.sparse_initializer if item.values.name in read)
     model.graph.value_info.extend(info for info in source.value_info if info.name in graph.producer)
     model.graph.output.extend(
-        onnx.ValueInfoProto(name=name, type=graph.told[name]) if name in graph.told else onnx.ValueInfoProto(name=name)
+        onnx.ValueInfoProto(name=name, type=graph.declared[name])
+        if name in graph.declared
+        else onnx.ValueInfoProto(name=name)
         for name in names
     )
     keep_functions(graph.subject.model, model)

@@ -1,4 +1,4 @@
-"""Models that bring onnx's C++ down cost one answer: of what the reducer asks aside, and of every command that is given one."""
+"""Models that bring onnx's C++ down cost one answer: of what the reducer asks onnx_subprocess, and of every command that is given one."""
 
 import os
 import select
@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, shape_inference
 
-from opsieve.reducer.onnx_edit import onnx_subprocess as aside
+from opsieve.reducer.onnx_edit import onnx_subprocess
 
 FLOAT = TensorProto.FLOAT
 X = helper.make_tensor_value_info("x", FLOAT, [1, 2, 3, 4])
@@ -35,14 +35,14 @@ def model(nodes: list[onnx.NodeProto]) -> onnx.ModelProto:
 @pytest.mark.parametrize("nodes", [UNTYPED, FAR], ids=["untyped", "far"])
 def test_a_death_is_a_refusal_and_the_next_question_is_answered(nodes: list[onnx.NodeProto]) -> None:
     for strict in (False, True):
-        assert aside.inferred(model(nodes), strict) is None
-    assert aside.inferred(model(SOUND), True) == shape_inference.infer_shapes(model(SOUND), strict_mode=True)
+        assert onnx_subprocess.inferred(model(nodes), strict) is None
+    assert onnx_subprocess.inferred(model(SOUND), True) == shape_inference.infer_shapes(model(SOUND), strict_mode=True)
 
 
 def test_a_refusal_is_no_answer() -> None:
     shapeless = model([helper.make_node("Add", ["x"], ["y"])])
-    assert aside.inferred(shapeless, True) is None
-    assert aside.inferred(shapeless, False) is not None
+    assert onnx_subprocess.inferred(shapeless, True) is None
+    assert onnx_subprocess.inferred(shapeless, False) is not None
 
 
 def test_outputs_of_a_node_alone() -> None:
@@ -52,8 +52,8 @@ def test_outputs_of_a_node_alone() -> None:
     }
     known = [helper.make_tensor("s", TensorProto.INT64, [1], [6])]
     node = helper.make_node("Reshape", ["a", "s"], ["b"])
-    assert aside.outputs(node, types, known, 21) == {"b": helper.make_tensor_type_proto(FLOAT, [6])}
-    assert aside.outputs(helper.make_node("Nonsense", ["a"], ["b"]), types, [], 21) is None
+    assert onnx_subprocess.outputs(node, types, known, 21) == {"b": helper.make_tensor_type_proto(FLOAT, [6])}
+    assert onnx_subprocess.outputs(helper.make_node("Nonsense", ["a"], ["b"]), types, [], 21) is None
 
 
 def test_functions_are_inlined() -> None:
@@ -62,16 +62,16 @@ def test_functions_are_inlined() -> None:
         helper.make_function("com.x", "F", ["a"], ["b"], [helper.make_node("Relu", ["a"], ["b"])], [])
     )
     asked.functions[0].opset_import.extend([helper.make_opsetid("", 21)])
-    found = aside.inlined(asked, [("com.x", "F")])
+    found = onnx_subprocess.inlined(asked, [("com.x", "F")])
     assert found is not None
     assert [node.op_type for node in found.graph.node] == ["Relu"]
 
 
 def test_the_process_ends_with_its_owner() -> None:
     script = (
-        "import os, onnx; from opsieve.reducer import aside\n"
-        "aside.inferred(onnx.ModelProto(), False)\n"
-        "print(aside._HELPER._process.pid, flush=True); input()"
+        "import os, onnx; from opsieve.reducer.onnx_edit import onnx_subprocess\n"
+        "onnx_subprocess.inferred(onnx.ModelProto(), False)\n"
+        "print(onnx_subprocess._HELPER._process.pid, flush=True); input()"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None

@@ -39,7 +39,8 @@ KEYS = [
     "seconds",
     "same",
     "minimal",
-    "slipped",
+    "slippage",
+    "slipped",  # its name before 0.2
     "output",
     "script",
 ]

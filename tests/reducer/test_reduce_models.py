@@ -19,7 +19,7 @@ from opsieve.gen.case.case import Case
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.oracle.discover import NotReproduced, find
-from opsieve.reducer.oracle.interestingness import ScriptCheck, runs_for
+from opsieve.reducer.oracle.interestingness import ScriptTest, runs_for
 from opsieve.reducer.problem.order import count_nodes
 from opsieve.reducer.problem.sameness import Level
 from opsieve.reducer.problem.subject import Subject
@@ -81,8 +81,8 @@ def test_another_failure_on_the_way_is_no_result_but_kept(workers: Workers) -> N
     result = reduced(case, target, workers)
     assert sorted(operators(result)) == ["Exp", "Sin", "Tanh"]
     assert result.same
-    assert result.slipped
-    assert all("Sin" not in {node.op_type for node in subject.model.graph.node} for subject in result.slipped.values())
+    assert result.slippage
+    assert all("Sin" not in {node.op_type for node in subject.model.graph.node} for subject in result.slippage.values())
 
 
 def test_answers_to_another_question_are_not_taken(workers: Workers, tmp_path: Path) -> None:
@@ -128,12 +128,12 @@ def test_a_script_decides_what_is_interesting(workers: Workers, tmp_path: Path) 
     script.chmod(0o755)
     case = host(10, 30, [["Tanh"], ["Exp"]])
     start = Subject(case.program.proto, case.inputs, {})
-    result = reduce_by_check(start, [ScriptCheck(script)], workers, None, Journal(""), Listeners(), OUTER)
+    result = reduce_by_check(start, [ScriptTest(script)], workers, None, Journal(""), Listeners(), OUTER)
     assert sorted(operators(result)) == ["Exp", "Tanh"]
     assert result.same
     script.write_text("#!/bin/sh\nexit 1\n")
     with pytest.raises(NotReproduced, match="does not show the failure"):
-        reduce_by_check(start, [ScriptCheck(script)], workers, None, Journal(""), Listeners(), OUTER)
+        reduce_by_check(start, [ScriptTest(script)], workers, None, Journal(""), Listeners(), OUTER)
 
 
 def test_a_trigger_inside_a_body_is_brought_out(workers: Workers) -> None:

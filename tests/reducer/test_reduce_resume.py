@@ -1,4 +1,4 @@
-"""Interrupted, resumed, on several lanes: the result is the same, byte for byte."""
+"""Interrupted, resumed, with several workers: the result is the same, byte for byte."""
 
 import zlib
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from opsieve.gen.case.case import Case
 from opsieve.reducer.engine import engine as engine_module
 from opsieve.reducer.engine.journal import NAME, Journal
 from opsieve.reducer.oracle.discover import Premise, find
-from opsieve.reducer.oracle.interestingness import Answer, Check
+from opsieve.reducer.oracle.interestingness import CheckResult, InterestingnessTest
 from opsieve.reducer.oracle.interestingness import program as serialised
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, Reduction, reduce_by_check, reduce_failure
@@ -32,9 +32,9 @@ def start(case: Case) -> Subject:
     return Subject(case.program.proto, case.inputs, {})
 
 
-def run(case: Case, premise: Premise, lanes: Sequence[Workers], folder: Path | None = None) -> Reduction:
+def run(case: Case, premise: Premise, pool: Sequence[Workers], folder: Path | None = None) -> Reduction:
     with Journal("question", folder) as journal:
-        return reduce_failure(start(case), premise, lanes, "fingerprint", journal, Listeners())
+        return reduce_failure(start(case), premise, pool, "fingerprint", journal, Listeners())
 
 
 def bytes_of(result: Reduction) -> bytes:
@@ -80,14 +80,14 @@ class Counting:
         self.odd = odd
         self.asked: list[Subject] = []
 
-    def ask(self, subjects: Sequence[Subject]) -> Iterator[Answer]:
+    def evaluate(self, subjects: Sequence[Subject]) -> Iterator[CheckResult]:
         for subject in subjects:
             self.asked.append(subject)
             there = self.needed <= {node.op_type for node in subject.model.graph.node}
             small = len(subject.model.graph.node) < 7
             if self.odd and small and zlib.crc32(serialised(subject).model) % self.odd == 0:
                 there = False
-            yield Answer("same" if there else "gone")
+            yield CheckResult("same" if there else "gone")
 
 
 @pytest.mark.parametrize("odd", [2, 3, 4, 5])
@@ -99,11 +99,11 @@ def test_a_capricious_check_is_led_to_the_same_bytes_whenever_it_was_cut_off_and
         { t = Mul(x, a)  u = Tanh(t)  v = Add(u, b)  w = Sin(v)  p = Mul(w, c)  q = Sub(p, z)  y = Exp(q) }"""
     value = np.linspace(-1.37, 2.9, 6, dtype=np.float32).reshape(2, 3)
     case = Case(program(text), {"x": value, "z": value * 3})
-    lanes = [Counting(frozenset(["Mul", "Tanh", "Add", "Sin", "Sub"]), odd) for _ in range(2)]
+    pool = [Counting(frozenset(["Mul", "Tanh", "Add", "Sin", "Sub"]), odd) for _ in range(2)]
 
     def by(count: int) -> Reduction:
         with Journal("question", tmp_path) as journal:
-            return reduce_by_check(start(case), lanes[:count], workers, None, journal, Listeners())
+            return reduce_by_check(start(case), pool[:count], workers, None, journal, Listeners())
 
     whole = by(1)
     lines = (tmp_path / NAME).read_bytes().split(b"\n")
@@ -121,14 +121,14 @@ def test_a_capricious_check_is_led_to_the_same_bytes_whenever_it_was_cut_off_and
 def test_every_lane_of_slow_checks_is_asked(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
     case = host(9, 60, [["Tanh"], ["Exp"]])
 
-    def by(checks: Sequence[Check]) -> Reduction:
+    def by(checks: Sequence[InterestingnessTest]) -> Reduction:
         return reduce_by_check(start(case), checks, workers, None, Journal(""), Listeners())
 
-    lanes = [Counting(frozenset(["Tanh", "Exp"])) for _ in range(3)]
-    alone = by(lanes[:1])
-    assert by(lanes).checks == alone.checks  # quick checks are asked one by one
-    assert not lanes[1].asked
+    pool = [Counting(frozenset(["Tanh", "Exp"])) for _ in range(3)]
+    alone = by(pool[:1])
+    assert by(pool).checks == alone.checks  # quick checks are asked one by one
+    assert not pool[1].asked
     monkeypatch.setattr(engine_module, "_SLOW", 0.0)
-    assert bytes_of(by(lanes)) == bytes_of(alone)
-    assert lanes[1].asked
-    assert lanes[2].asked
+    assert bytes_of(by(pool)) == bytes_of(alone)
+    assert pool[1].asked
+    assert pool[2].asked

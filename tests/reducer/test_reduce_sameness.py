@@ -19,7 +19,7 @@ from opsieve.reducer import reduction
 from opsieve.reducer.cli import command
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.oracle.discover import Premise, find
-from opsieve.reducer.oracle.interestingness import TargetCheck, finite
+from opsieve.reducer.oracle.interestingness import TargetTest, finite
 from opsieve.reducer.oracle.interestingness import program as program_of
 from opsieve.reducer.problem.sameness import Level
 from opsieve.reducer.problem.subject import Subject
@@ -70,11 +70,11 @@ def test_infinity_is_no_step_from_a_finite_failure_and_all_there_is_of_an_infini
     plain, broken = program(LOG).proto, program(LOG.replace("3.5", "0")).proto  # Log(0) is -inf
     premise = find(Case(program(LOG), fed), [resolve("fake:wrong@Log")], None, workers)
     check = check_for(premise, workers, "fingerprint", Subject(plain, fed, {}))
-    answers = list(check.ask([Subject(plain, fed, {}), Subject(broken, fed, {})]))
+    answers = list(check.evaluate([Subject(plain, fed, {}), Subject(broken, fed, {})]))
     assert [answer.kind for answer in answers] == ["same", "gone"]
     assert "infinity" in answers[1].why
     check = check_for(replace(premise, right=None), workers, "fingerprint", Subject(broken, fed, {}))
-    assert next(iter(check.ask([Subject(broken, fed, {})]))).kind == "same"
+    assert next(iter(check.evaluate([Subject(broken, fed, {})]))).kind == "same"
 
 
 def test_a_division_by_zero_that_would_be_plainer_is_taken_back(workers: Workers) -> None:
@@ -128,12 +128,12 @@ def test_cure_asks_the_builds_that_fail_and_those_that_are_well(workers: Workers
     premise = find(case, [resolve("onnxruntime")], None, workers)
     start = Subject(case.program.proto, case.inputs, {})
     check = check_for(premise, workers, "cure", start)
-    assert isinstance(check, TargetCheck)
+    assert isinstance(check, TargetTest)
     assert resolve("onnxruntime:basic") in check.sick
     assert check.well == (resolve("onnxruntime:disable_all"),)
-    assert next(iter(check.ask([start]))).kind == "same"
+    assert next(iter(check.evaluate([start]))).kind == "same"
     turned = replace(check, sick=check.well, well=check.sick)
-    assert next(iter(turned.ask([start]))).kind == "slipped"
+    assert next(iter(turned.evaluate([start]))).kind == "slippage"
     result = reduce_failure(start, premise, [workers], "cure", Journal(""), Listeners())
     assert [node.op_type for node in result.best.model.graph.node] == ["Pad", "MaxPool"]
     assert result.same

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from opsieve.reducer.engine.search import ball, last_needed, scattered, thinned
+from opsieve.reducer.engine.search import minimal_prefix, one_minimal, passing_prefix, quickxplain
 
 
 class Asked:
@@ -29,7 +29,7 @@ sets = st.integers(2, 300).flatmap(
 def test_last_needed_is_the_last_one_and_costs_a_logarithm(case: tuple[int, set[int]]) -> None:
     total, needed = case
     test = Asked(sorted(needed))
-    assert last_needed(range(total), test) == max(needed) + 1
+    assert minimal_prefix(range(total), test) == max(needed) + 1
     assert test.count <= math.ceil(math.log2(total))
 
 
@@ -39,7 +39,7 @@ def test_scattered_finds_exactly_what_is_needed(case: tuple[int, set[int]]) -> N
     assume(len(needed) > 1)
     test = Asked(sorted(needed))
     last = max(needed)
-    found = scattered([last], list(range(last)), test)
+    found = quickxplain([last], list(range(last)), test)
     assert set(found) == needed
     assert test.count <= (len(needed) - 1) * (math.ceil(math.log2(total)) + 1)
 
@@ -47,7 +47,7 @@ def test_scattered_finds_exactly_what_is_needed(case: tuple[int, set[int]]) -> N
 @given(sets)
 def test_thinned_leaves_only_what_is_needed(case: tuple[int, set[int]]) -> None:
     total, needed = case
-    assert set(thinned(range(total), Asked(sorted(needed)))) == needed
+    assert set(one_minimal(range(total), Asked(sorted(needed)))) == needed
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=12))
@@ -60,12 +60,12 @@ def test_thinned_always_passes_even_when_the_test_is_not_monotone(answers: list[
             return True
         return False
 
-    assert thinned(range(10), test) == passed[-1]
+    assert one_minimal(range(10), test) == passed[-1]
 
 
 def test_ball_takes_the_first_size_that_passes() -> None:
-    assert ball(range(20), Asked([2]), (2, 4, 8)) == [0, 1, 2, 3]
-    assert ball(range(20), Asked([19]), (2, 4, 8)) is None
+    assert passing_prefix(range(20), Asked([2]), (2, 4, 8)) == [0, 1, 2, 3]
+    assert passing_prefix(range(20), Asked([19]), (2, 4, 8)) is None
 
 
 def test_ahead_hears_of_what_is_tested_next() -> None:
@@ -76,5 +76,5 @@ def test_ahead_hears_of_what_is_tested_next() -> None:
         asked.append(len(items))
         return len(items) >= 37
 
-    assert last_needed(range(64), test, lambda likely: heard.update(map(len, likely))) == 37
+    assert minimal_prefix(range(64), test, lambda likely: heard.update(map(len, likely))) == 37
     assert set(asked) <= heard

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import onnx
 from onnx import TensorProto, helper
 
-from opsieve.reducer.onnx_edit import onnx_subprocess as aside
+from opsieve.reducer.onnx_edit import onnx_subprocess
 from opsieve.reducer.onnx_edit.graphs import attribute_of, set_attribute
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step
 from opsieve.reducer.passes.shapes.dimension_classes import Classes, Dim, Shape, factors, integer
@@ -219,7 +219,7 @@ class _Propagation:
             types[name] = helper.make_tensor_type_proto(self.view.tensors[number].dtype, shape)
             if number in self.view.known:
                 known.append(onnx.numpy_helper.from_array(self.view.known[number], name))
-        found = aside.outputs(node, types, known, step.version)
+        found = onnx_subprocess.outputs(node, types, known, step.version)
         if found is None:
             return None
         return [_static(found.get(name)) for name in node.output]
