@@ -1,7 +1,7 @@
 """Run as a process of its own by the tests that need TVM: one request a line (JSON), one answer a line.
 
 It imports TVM once for a whole test session. `schema` gives TVM's own reflection, `examples` the JSON of a few modules,
-`compare` whether two JSON graphs are structurally equal.
+`compare` whether two JSON graphs are structurally equal, `well_formed` what TVM has against modules.
 """
 
 import json
@@ -52,6 +52,20 @@ def compare(request):
 
     left, right = (tvm.ir.load_json(text) for text in request["texts"])
     return bool(tvm_ffi.structural_equal(left, right))
+
+
+def well_formed(request):
+    """What TVM says against each module; None where it says nothing. It infers every type anew and compares."""
+    import tvm
+
+    answers = []
+    for text in request["texts"]:
+        try:
+            tvm.relax.analysis.well_formed(tvm.ir.load_json(text))
+            answers.append(None)
+        except Exception as error:  # noqa: BLE001 - whatever TVM raises is the answer
+            answers.append(str(error)[-500:])
+    return answers
 
 
 def main():

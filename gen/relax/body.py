@@ -1,0 +1,83 @@
+"""A function under construction: blocks of bindings in normal form, and which variables are in scope."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from opsieve.gen.relax.tree import Bind, Binding, Block, Expr, MatchCast, Seq, Var
+from opsieve.gen.relax.types import Type
+
+
+class Names:
+    """Fresh names: unique in a module."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {}
+
+    def fresh(self, stem: str) -> str:
+        """`stem0`, `stem1`, ..."""
+        number = self._next.get(stem, 0)
+        self._next[stem] = number + 1
+        return f"{stem}{number}"
+
+
+@dataclass(slots=True)
+class Body:
+    """The sequence being built. `scope` holds the variables that may be read, in order of binding; `symbols` the values of the
+    symbols that shapes may use here; `plain` is true where no branch may stand (in a dataflow block)."""
+
+    names: Names
+    scope: list[Var] = field(default_factory=list)
+    symbols: dict[str, int] = field(default_factory=dict)
+    plain: bool = False
+    depth: int = 0
+    _blocks: list[Block] = field(default_factory=list)
+    _bindings: list[Binding] = field(default_factory=list)
+
+    def bind(self, value: Expr, kind: Type, stem: str = "") -> Var:
+        """A new variable for a value."""
+        var = Var(self.names.fresh(stem or ("lv" if self.plain else "gv")), kind, self.plain)
+        self._bindings.append(Bind(var, value))
+        self.scope.append(var)
+        return var
+
+    def cast(self, value: Expr, kind: Type) -> Var:
+        """A new variable for a value that is checked to be of a type at run time."""
+        var = Var(self.names.fresh("lv" if self.plain else "gv"), kind, self.plain)
+        self._bindings.append(MatchCast(var, value, kind))
+        self.scope.append(var)
+        return var
+
+    def nested(self) -> "Body":
+        """The body of a branch or of a local function: it sees what is in scope here."""
+        return Body(self.names, list(self.scope), dict(self.symbols), False, self.depth + 1)
+
+    @contextmanager
+    def dataflow(self) -> Iterator[None]:
+        """A dataflow block; call `export` in it for what shall be seen after it."""
+        self._close(False)
+        before = set(self.symbols)
+        self.plain = True
+        yield
+        self.plain = False
+        self._close(True)
+        self.scope[:] = [var for var in self.scope if not var.dataflow]
+        for name in set(self.symbols) - before:
+            del self.symbols[name]
+
+    def export(self, value: Expr, kind: Type) -> Var:
+        """A variable of the dataflow block that is open that outlives it."""
+        var = Var(self.names.fresh("gv"), kind)
+        self._bindings.append(Bind(var, value))
+        self.scope.append(var)
+        return var
+
+    def seq(self, result: Expr) -> Seq:
+        """All that was bound, and the result."""
+        self._close(False)
+        return Seq(tuple(self._blocks), result)
+
+    def _close(self, dataflow: bool) -> None:
+        if self._bindings:
+            self._blocks.append(Block(tuple(self._bindings), dataflow))
+            self._bindings = []

@@ -1,0 +1,191 @@
+"""The types of Relax: tensors with symbolic shapes, shapes, scalars, tuples, functions, and the one that holds anything.
+
+Frozen and compared by value. A symbol is known by its name, which is unique in a module. Sources: apache-tvm 0.27,
+`tvm.relax.type` and include/tvm/relax/type.h.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Sym:
+    """A symbolic size: an integer variable, of 64 bits unless said otherwise."""
+
+    name: str
+    dtype: str = "int64"
+
+
+@dataclass(frozen=True, slots=True)
+class SizeOp:
+    """Arithmetic of sizes: `op` is the name of TVM's node (`Add`, `Sub`, `Mul`, `FloorDiv`, `FloorMod`, `Min`, `Max`)."""
+
+    op: str
+    left: "Size"
+    right: "Size"
+
+
+Size = int | Sym | SizeOp
+Shape = tuple[Size, ...]
+
+SIZE_OPS: Mapping[str, Any] = {
+    "Add": lambda a, b: a + b,
+    "Sub": lambda a, b: a - b,
+    "Mul": lambda a, b: a * b,
+    "FloorDiv": lambda a, b: a // b,
+    "FloorMod": lambda a, b: a % b,
+    "Min": min,
+    "Max": max,
+}
+SIGNS = {"Add": "+", "Sub": "-", "Mul": "*", "FloorDiv": "//", "FloorMod": "%"}
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """A tensor. `dtype` is "" and `shape` None where they are not known; `rank` is -1 where that is not known either."""
+
+    dtype: str
+    shape: Shape | None
+    rank: int = -1
+
+    def __post_init__(self) -> None:
+        if self.shape is not None:
+            object.__setattr__(self, "rank", len(self.shape))
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeType:
+    """A shape as a value; `sizes` is None and `rank` -1 where they are not known."""
+
+    sizes: Shape | None
+    rank: int = -1
+
+    def __post_init__(self) -> None:
+        if self.sizes is not None:
+            object.__setattr__(self, "rank", len(self.sizes))
+
+
+@dataclass(frozen=True, slots=True)
+class PrimType:
+    """A scalar that is no tensor."""
+
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class TupleType:
+    """A tuple, of any number of fields."""
+
+    fields: tuple["Type", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FuncType:
+    """A function; `params` is None where they are not known, then `derive` names what infers the result of a call."""
+
+    params: tuple["Type", ...] | None
+    result: "Type"
+    pure: bool = True
+    derive: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StringType:
+    """A string."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnyType:
+    """Anything (`R.Object`)."""
+
+
+Type = TensorType | ShapeType | PrimType | TupleType | FuncType | StringType | AnyType
+
+
+def size_value(size: Size, known: Mapping[str, int]) -> int:
+    """The value of a size when the symbols have these.
+
+    Raises:
+        KeyError: a symbol has none.
+    """
+    if isinstance(size, int):
+        return size
+    if isinstance(size, Sym):
+        return known[size.name]
+    return int(SIZE_OPS[size.op](size_value(size.left, known), size_value(size.right, known)))
+
+
+def symbols(item: "Type | Size | tuple[Any, ...] | None") -> Iterator[str]:
+    """The names of the symbols that a type or size reads, in order, with repeats."""
+    if isinstance(item, Sym):
+        yield item.name
+    elif isinstance(item, SizeOp):
+        yield from symbols(item.left)
+        yield from symbols(item.right)
+    elif isinstance(item, tuple):
+        for part in item:
+            yield from symbols(part)
+    elif isinstance(item, TensorType):
+        yield from symbols(item.shape)
+    elif isinstance(item, ShapeType):
+        yield from symbols(item.sizes)
+    elif isinstance(item, TupleType):
+        yield from symbols(item.fields)
+    elif isinstance(item, FuncType):
+        yield from symbols(item.params)
+        yield from symbols(item.result)
+
+
+def concrete(kind: "Type", known: Mapping[str, int]) -> "Type":
+    """The type with its symbols replaced by their values, those that have none left as they are."""
+    if isinstance(kind, TensorType) and kind.shape is not None:
+        return TensorType(kind.dtype, tuple(resized(size, known) for size in kind.shape))
+    if isinstance(kind, ShapeType) and kind.sizes is not None:
+        return ShapeType(tuple(resized(size, known) for size in kind.sizes))
+    if isinstance(kind, TupleType):
+        return TupleType(tuple(concrete(field, known) for field in kind.fields))
+    if isinstance(kind, FuncType):
+        params = None if kind.params is None else tuple(concrete(item, known) for item in kind.params)
+        return FuncType(params, concrete(kind.result, known), kind.pure, kind.derive)
+    return kind
+
+
+def resized(size: Size, known: Mapping[str, Size]) -> Size:
+    """A size with symbols replaced, computed where nothing symbolic is left."""
+    if isinstance(size, Sym):
+        return known.get(size.name, size)
+    if isinstance(size, int):
+        return size
+    left, right = resized(size.left, known), resized(size.right, known)
+    if isinstance(left, int) and isinstance(right, int):
+        return int(SIZE_OPS[size.op](left, right))
+    return SizeOp(size.op, left, right)
+
+
+def is_static(kind: "Type") -> bool:
+    """Whether a type says every shape in numbers."""
+    if isinstance(kind, TensorType):
+        return kind.shape is not None and all(isinstance(size, int) for size in kind.shape)
+    if isinstance(kind, ShapeType):
+        return kind.sizes is not None and all(isinstance(size, int) for size in kind.sizes)
+    if isinstance(kind, TupleType):
+        return all(map(is_static, kind.fields))
+    return isinstance(kind, PrimType)
+
+
+def elements(shape: Shape, known: Mapping[str, int]) -> int:
+    """How many elements a tensor of this shape has."""
+    return math.prod(size_value(size, known) for size in shape)
+
+
+def size_text(size: Size) -> str:
+    """A size as Python writes it."""
+    if isinstance(size, int):
+        return str(size)
+    if isinstance(size, Sym):
+        return size.name
+    if size.op in SIGNS:
+        return f"({size_text(size.left)} {SIGNS[size.op]} {size_text(size.right)})"
+    return f"T.{size.op.lower()}({size_text(size.left)}, {size_text(size.right)})"

@@ -1,0 +1,98 @@
+"""Generated modules of Relax, seen without TVM (tests/workers asks TVM of them)."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opsieve.gen.relax.catalogue import Solutions, operators, yielding
+from opsieve.gen.relax.declaration import Solution, Want
+from opsieve.gen.relax.draw import Draw
+from opsieve.gen.relax.generator import Generated, generate
+from opsieve.gen.relax.policies import POLICIES, ControlFlow, FusableChains
+from opsieve.gen.relax.program import inputs, outputs
+from opsieve.gen.relax.program import operators as operators_of
+from opsieve.gen.relax.reading import from_json
+from opsieve.gen.relax.text import module_text
+from opsieve.gen.relax.tree import Block, Function, If, Module
+from opsieve.gen.relax.types import TensorType
+from opsieve.gen.relax.walk import all_bindings, expressions, functions
+from opsieve.gen.relax.writing import to_json
+
+SEEDS = st.integers(0, 2**32)
+policies = st.sampled_from(sorted(POLICIES))
+
+
+def made(seed: int, policy: str) -> Generated:
+    return generate(seed, POLICIES[policy]())
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS, policies)
+def test_a_module_comes_back_from_its_json(seed: int, policy: str) -> None:
+    module = made(seed, policy).module
+    text = to_json(module)
+    assert to_json(from_json(text)) == text
+
+
+@settings(max_examples=20, deadline=None)
+@given(SEEDS, policies)
+def test_equal_seeds_give_equal_modules(seed: int, policy: str) -> None:
+    assert to_json(made(seed, policy).module) == to_json(made(seed, policy).module)
+
+
+@settings(max_examples=20, deadline=None)
+@given(SEEDS, policies)
+def test_every_name_is_bound_once_and_the_text_names_them(seed: int, policy: str) -> None:
+    module = made(seed, policy).module
+    names = [binding.var.name for _, function in functions(module) for binding in all_bindings(function.body)]
+    names += [param.name for _, function in functions(module) for param in function.params]
+    assert len(names) == len(set(names))
+    text = module_text(module)
+    assert all(name in text for name in names)
+    assert list(inputs(module)) == [param.name for param in module.main.params]
+    assert outputs(module)
+
+
+def test_policies_make_what_they_say() -> None:
+    def branches(module: Module) -> int:
+        return sum(isinstance(e, If) for _, f in functions(module) for e in expressions(f.body))
+
+    def dataflow(module: Module) -> int:
+        return sum(block.dataflow for _, f in functions(module) for block in blocks(f))
+
+    def blocks(function: Function) -> tuple[Block, ...]:
+        return function.body.blocks
+
+    chains = [generate(seed, FusableChains()).module for seed in range(20)]
+    control = [generate(seed, ControlFlow()).module for seed in range(20)]
+    assert sum(map(branches, chains)) == 0 < sum(map(branches, control))
+    assert sum(map(dataflow, chains)) > sum(map(dataflow, control))
+
+
+def test_all_operators_are_reached() -> None:
+    draw = Draw(random.Random(0))
+    solutions = Solutions(draw)
+    seen = {
+        name for seed in range(400) for name in operators_of(generate(seed, POLICIES["general"](), solutions).module)
+    }
+    seen |= {name for name in operators() for _ in [operators()[name].sample(draw)]}
+    assert len(operators()) >= 120
+    assert set(operators()) <= seen
+
+
+@pytest.mark.parametrize("name", sorted(operators()))
+def test_what_is_sampled_is_recognised_and_solved(name: str) -> None:
+    draw = Draw(random.Random(7))
+    for _ in range(10):
+        kind, solution = operators()[name].sample(draw)
+        assert operators()[name] in yielding(kind)
+        for want in wanted(solution):
+            assert isinstance(want.type, TensorType)
+            assert all(isinstance(size, int) and size >= 0 for size in want.type.shape or ())
+
+
+def wanted(solution: Solution) -> list[Want]:
+    parts = [part for arg in solution.args for part in (arg if isinstance(arg, tuple) else (arg,))]
+    return [part for part in parts if isinstance(part, Want)]

@@ -1,0 +1,23 @@
+"""Generated modules beside TVM's own type inference."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from opsieve.gen.relax.catalogue import Solutions
+from opsieve.gen.relax.draw import Draw
+from opsieve.gen.relax.generator import generate
+from opsieve.gen.relax.policies import POLICIES
+from opsieve.gen.relax.reading import from_json
+from opsieve.gen.relax.writing import to_json
+
+
+def test_modules_are_well_formed_and_type_checked(tvm: Callable[..., Any]) -> None:
+    solutions = Solutions(Draw(random.Random(1)))
+    texts = [to_json(generate(seed, policy(), solutions).module) for policy in POLICIES.values() for seed in range(25)]
+    assert [said for said in tvm("well_formed", texts=texts) if said] == []
+
+
+def test_what_tvm_parses_comes_back_the_same(tvm: Callable[..., Any]) -> None:
+    for text in tvm("examples"):
+        assert tvm("compare", texts=[text, to_json(from_json(text))])
