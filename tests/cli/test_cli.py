@@ -11,21 +11,13 @@ import hostile
 import numpy as np
 import onnx
 import pytest
+from commands import opsieve
 from models import X, chain
 from repository import GOLDEN
 
-from opsieve.tui.cli import COMMANDS, main
+from opsieve.tui.cli import COMMANDS
 
 KEYS = {"model", "target", "verdict", "kind", "stage", "message", "fingerprint", "seconds"}
-
-
-def opsieve(*arguments: str | Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of the command, in this process."""
-    with pytest.raises(SystemExit) as ended:
-        main([str(argument) for argument in arguments])
-    out, err = capsys.readouterr()
-    assert "Traceback" not in out + err
-    return int(ended.value.code or 0), out, err
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from test_cli import opsieve
+from commands import opsieve
 
 from opsieve.gen.case.case import load
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import opsieve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from import_corpus import BAD, GOOD, HIDDEN, Y, build, feed
 from models import X
 from stores import CAMPAIGN, done, finding
-from test_cli import opsieve
 
 from opsieve.gen.case.case import load
 from opsieve.gen.case.import_folder import Imported, gather

@@ -64,7 +64,7 @@ def test_a_seed_means_the_same_bytes_for_good():
 
 def test_another_process_with_another_hash_seed_draws_the_same():
     program = (
-        "import sys; sys.path.insert(0, 'tests'); import valid_models, hashlib; from opsieve.gen.data.inputs import seeded_inputs\n"
+        "import sys; sys.path.insert(0, 'tests/support'); import valid_models, hashlib; from opsieve.gen.data.inputs import seeded_inputs\n"
         "values = seeded_inputs(valid_models.plain(), 3); print(hashlib.sha256(values['x'].tobytes()).hexdigest())"
     )
     root = str(ROOT)

@@ -1,18 +1,17 @@
 """Strategies: valid programs of the size asked for, the same for the same seed everywhere; the mix; a user's own."""
 
-import hashlib
 import os
 import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import onnx
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from program_bytes import digest
 from repository import ROOT, SUPPORT
 
 from opsieve.gen.build.graph_builder import Budget
@@ -43,21 +42,10 @@ def test_programs_are_valid_and_of_the_size_asked_for(name: str, seed: int, size
     assert made >= size
 
 
-def digest(names: Sequence[str]) -> str:
-    found = hashlib.sha256()
-    for name in names:
-        for seed in (0, 1, 2, 300):
-            case = generate(name, seed, GenRequest(nodes=8, between=(4, 9)))
-            found.update(case.program.model)
-            for key in sorted(case.inputs):
-                found.update(repr(case.inputs[key]).encode())
-    return found.hexdigest()
-
-
 def test_equal_seeds_give_equal_bytes_in_every_process() -> None:
     every = strategies.names()
     assert {"disruptive", "function-rewrite", "mutate", "nnsmith", "pattern", *OWN} <= set(every)
-    code = f"from test_strategies import digest\nprint(digest({every!r}), end='')"
+    code = f"from program_bytes import digest\nprint(digest({every!r}), end='')"
     told = {
         subprocess.run(
             [sys.executable, "-c", code],

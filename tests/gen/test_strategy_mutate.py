@@ -11,8 +11,8 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from program_bytes import digest
 from repository import SAMPLES, SUPPORT
-from test_strategies import digest
 
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
@@ -181,7 +181,7 @@ def test_changes_are_one_to_four() -> None:
 
 def test_equal_seeds_give_equal_bytes_in_every_process() -> None:
     names = ("pattern", "mutate", "function-rewrite")
-    code = f"from test_strategies import digest\nprint(digest({names!r}), end='')"
+    code = f"from program_bytes import digest\nprint(digest({names!r}), end='')"
     told = subprocess.run(
         [sys.executable, "-c", code],
         env={

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from commands import opsieve
 from repository import GOLDEN
-from test_cli import opsieve
 
 from opsieve.gen.case.case import load
 from opsieve.gen.generation.random_graph import GenRequest, to_record

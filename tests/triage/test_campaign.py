@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_cli import opsieve
+from commands import opsieve
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.zygote import Limits

@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+from commands import opsieve
 from stores import done, filled, finding
-from test_cli import opsieve
 
 from opsieve.triage.store.queries import Queries
 

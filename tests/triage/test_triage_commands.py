@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import opsieve
 from stores import done, filled, finding
-from test_cli import opsieve
 
 from opsieve.bisect.culprit import keep_culprit
 from opsieve.triage.store.candidates import candidates
