@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -142,6 +143,18 @@ def subjects(draw: Any) -> Subject:
     return Subject(model, {"the_input": values.astype(helper.tensor_dtype_to_np_dtype(b.elem))}, {})
 
 
+def run(subject: Subject) -> None:
+    """Run it on ONNX's evaluator, or on onnxruntime where the evaluator fails, as it does on some windows of pools that are partly padding."""
+    try:
+        with np.errstate(all="ignore"):
+            ReferenceEvaluator(subject.model).run(None, subject.inputs)
+    except ValueError:
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        model = subject.model.SerializeToString()
+        onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"]).run(None, subject.inputs)
+
+
 @pytest.mark.parametrize(
     "each", [ATTRIBUTES, DIMENSIONS, RANKS, DTYPES, VALUES, BODIES, MODEL, TOGETHER], ids=lambda each: each.name
 )
@@ -160,8 +173,7 @@ def test_every_edit_is_valid_simpler_and_runs(each: Pass, start: Subject, data: 
         onnx.checker.check_model(found.model, full_check=True)
         assert simpler(found, start), edit.label
         assert {info.name for info in found.model.graph.input} == set(found.inputs)
-        with np.errstate(all="ignore"):
-            ReferenceEvaluator(found.model).run(None, found.inputs)
+        run(found)
         again = edit.apply(start)
         assert again is not None
         assert again.model.SerializeToString(deterministic=True) == found.model.SerializeToString(deterministic=True)
