@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 
-from opsieve.gen.generation.request import GenRequest
+from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.strategies.registry import generate
 
 
