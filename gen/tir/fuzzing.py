@@ -1,0 +1,109 @@
+"""Tzer's fuzzing loop (Algorithm 1 of the paper) without its input and output: what is tried next, what is learnt from it.
+
+Seeds are pairs of a function and a pass sequence with a counter. A seed whose function was mutated `patience` times (N_max) without
+new coverage has its passes mutated once; what reaches something new is kept, and what fails is reported and not kept.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from opsieve.gen.build.rng import Draw
+from opsieve.gen.tir import passes
+from opsieve.gen.tir.domain import DOMAIN
+from opsieve.gen.tir.general import GENERAL
+from opsieve.gen.tir.nodes import size
+from opsieve.gen.tvm_ir.nodes import Node
+
+PATIENCE = 4  # N_max: the best value of the paper's figure 8
+LARGEST = 400  # nodes of a function that is kept; the paper finds small ones to be quicker (section 5.3)
+TRIES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is on: the paper's ablation (figure 6) turns these off one by one.
+
+    `joint` is `evolving` (Algorithm 1), `random` (each new function with a new random sequence) or `none` (one sequence for ever).
+    """
+
+    coverage: bool = True
+    domain: bool = True
+    joint: str = "evolving"
+    programs: bool = True  # functions are mutated at all
+    patience: int = PATIENCE
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A function and a sequence to try, what was changed ("function" or "passes") and the seed it came from."""
+
+    function: Node
+    sequence: tuple[str, ...]
+    changed: str
+    seed: int
+    how: str = ""
+
+
+@dataclass(slots=True)
+class _Seed:
+    function: Node
+    sequence: tuple[str, ...]
+    failed: int = 0  # N
+
+
+class Loop:
+    """The pool of seeds. `next` and `learn` alternate in any order: several candidates may be under way."""
+
+    def __init__(self, seeds: Sequence[Node], key: str, settings: Settings = Settings()):
+        self.settings = settings
+        self._draw = Draw(f"tir {key}", 0)
+        start = () if settings.joint == "none" else None
+        self.pool = [_Seed(item, passes.drawn(self._draw) if start is None else start) for item in seeds]
+        self._untried = list(range(len(self.pool)))
+        self.valuable = 0  # candidates that were valid and reached something new
+
+    def next(self) -> Candidate:
+        """What to try: first every seed as it is, then lines 5 to 18 of the algorithm."""
+        draw = self._draw
+        if self._untried:
+            at = self._untried.pop(0)
+            return Candidate(self.pool[at].function, self.pool[at].sequence, "", at, "seed")
+        at = draw.below(len(self.pool))
+        seed = self.pool[at]
+        evolving = self.settings.joint == "evolving"
+        if not self.settings.programs or (evolving and seed.failed >= self.settings.patience):
+            other = self.pool[draw.below(len(self.pool))].sequence
+            return Candidate(seed.function, passes.mutated(draw, seed.sequence, other), "passes", at, "passes")
+        function, how = mutated(draw, seed.function, self.settings.domain)
+        sequence = passes.mutated(draw, seed.sequence) if self.settings.joint == "random" else seed.sequence
+        return Candidate(function, sequence, "function", at, how)
+
+    def learn(self, candidate: Candidate, failed: bool, new: bool) -> None:
+        """Lines 9 to 26: what fails was reported by whoever ran it; what reached something new becomes a seed."""
+        seed = self.pool[candidate.seed]
+        if new and not failed:
+            self.valuable += 1
+        keep = new or not self.settings.coverage
+        if candidate.changed == "passes":
+            if not failed and keep:
+                seed.sequence = candidate.sequence
+            seed.failed = 0
+        elif candidate.changed == "function":
+            if failed:
+                return  # the paper's line 20: reported; the counter stays
+            if keep:
+                if size(candidate.function) <= LARGEST:
+                    self.pool.append(_Seed(candidate.function, candidate.sequence))
+                seed.failed = 0
+            else:
+                seed.failed += 1
+
+
+def mutated(draw: Draw, function: Node, domain: bool = True) -> tuple[Node, str]:
+    """The function after one mutation that changed it, and the mutator's name; itself when none of some tries did."""
+    for _ in range(TRIES):
+        mutator = draw.choice((*GENERAL, *DOMAIN) if domain else GENERAL)
+        changed = mutator(draw, function)
+        if changed is not None and changed is not function and size(changed) <= 2 * LARGEST:
+            return changed, mutator.__name__
+    return function, "none"

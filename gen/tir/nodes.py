@@ -1,0 +1,327 @@
+"""TIR's nodes made and read: short names over `gen/tvm_ir`, and which children of a node are expressions, statements or variables.
+
+Nodes are immutable and compared by identity, as in TVM: a variable is one node. What TVM says of them:
+https://tvm.apache.org/docs/reference/api/python/tirx/ (statements and expressions of apache-tvm 0.27).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+
+from opsieve.gen.tvm_ir.nodes import Dtype, Node, Pairs, Value
+
+SERIAL, PARALLEL, VECTORIZED, UNROLLED, THREAD = 0, 1, 2, 3, 4
+KINDS = {
+    SERIAL: "serial",
+    PARALLEL: "parallel",
+    VECTORIZED: "vectorized",
+    UNROLLED: "unrolled",
+    THREAD: "thread_binding",
+}
+BINARY = ("Add", "Sub", "Mul", "Div", "Mod", "FloorDiv", "FloorMod", "Min", "Max")
+COMPARE = ("EQ", "NE", "LT", "LE", "GT", "GE")
+LOGIC = ("And", "Or")
+BITWISE = ("BitwiseAnd", "BitwiseOr", "BitwiseXor", "LShift", "RShift")
+STATEMENTS = frozenset(
+    f"tirx.{name}"
+    for name in (
+        "For",
+        "While",
+        "IfThenElse",
+        "SeqStmt",
+        "BufferStore",
+        "Evaluate",
+        "Bind",
+        "AllocBuffer",
+        "AssertStmt",
+    )
+) | {
+    "tirx.AttrStmt",
+    "tirx.DeclBuffer",
+    "tirx.Break",
+    "tirx.Continue",
+    "tirx.Return",
+    "s_tir.SBlockRealize",
+    "s_tir.SBlock",
+}
+
+
+@cache
+def prim(dtype: str) -> Node:
+    """The type of a scalar (or of lanes: `float32x4`)."""
+    return Node("ir.PrimType", {"span": None, "dtype": Dtype(dtype)})
+
+
+def dtype(node: Value) -> str:
+    """The element type of an expression or a buffer, "" where it has none that is plain."""
+    kind = node.get("ty") if isinstance(node, Node) else None
+    if isinstance(kind, Node) and kind.type == "tirx.BufferType":
+        kind = kind["dtype"]
+    return str(kind["dtype"]) if isinstance(kind, Node) and kind.type == "ir.PrimType" else ""
+
+
+def integer(value: int, kind: str = "int32") -> Node:
+    """A constant of an integer type or bool."""
+    return Node("ir.IntImm", {"span": None, "ty": prim(kind), "value": int(value)})
+
+
+def real(value: float, kind: str = "float32") -> Node:
+    """A constant of a floating type; the value is finite."""
+    return Node("ir.FloatImm", {"span": None, "ty": prim(kind), "value": float(value)})
+
+
+def constant(value: float, kind: str) -> Node:
+    """A constant of any scalar type."""
+    return real(value, kind) if "float" in kind else integer(int(value), kind)
+
+
+def variable(name: str, kind: str = "int32") -> Node:
+    """A new scalar variable."""
+    return Node("ir.Var", {"span": None, "ty": prim(kind), "name": name})
+
+
+def buffer(name: str, shape: Sequence[int], kind: str = "float32", scope: str = "global") -> Node:
+    """A new buffer, dense, of constant shape."""
+    kind_ = Node(
+        "tirx.BufferType",
+        {
+            "span": None,
+            "dtype": prim(kind),
+            "storage_scope": scope,
+            "shape": tuple(integer(size) for size in shape),
+            "strides": (),
+            "elem_offset": integer(0),
+            "data_alignment": 64,
+            "offset_factor": 1,
+            "layout": None,
+            "allocated_addr": (),
+        },
+    )
+    return Node("ir.Var", {"span": None, "ty": kind_, "name": name})
+
+
+def is_buffer(node: Value) -> bool:
+    """Whether a node is a buffer's variable."""
+    kind = node.get("ty") if isinstance(node, Node) and node.type == "ir.Var" else None
+    return isinstance(kind, Node) and kind.type == "tirx.BufferType"
+
+
+def shape(of: Node) -> tuple[int, ...] | None:
+    """The sizes of a buffer, None where one is not constant."""
+    kind = of["ty"]
+    assert isinstance(kind, Node)
+    sizes = kind["shape"]
+    assert isinstance(sizes, tuple)
+    found = [number(size) for size in sizes]
+    return tuple(size for size in found if size is not None) if None not in found else None
+
+
+def number(node: Value) -> int | None:
+    """The value of an integer constant, None for anything else."""
+    value = node["value"] if isinstance(node, Node) and node.type == "ir.IntImm" else None
+    return int(value) if isinstance(value, int) else None
+
+
+def binary(name: str, a: Node, b: Node) -> Node:
+    """An operator of two arguments of one type; comparisons and logic give bool."""
+    kind = "bool" if name in COMPARE + LOGIC else dtype(a)
+    return Node(f"prim.{name}", {"span": None, "ty": prim(kind), "a": a, "b": b})
+
+
+def negation(a: Node) -> Node:
+    """Logical not."""
+    return Node("prim.Not", {"span": None, "ty": prim("bool"), "a": a})
+
+
+def select(condition: Node, a: Node, b: Node) -> Node:
+    """`a` where the condition holds, else `b`; both are evaluated."""
+    return Node(
+        "prim.Select", {"span": None, "ty": prim(dtype(a)), "condition": condition, "true_value": a, "false_value": b}
+    )
+
+
+def cast(a: Node, kind: str) -> Node:
+    """A value as another type."""
+    return Node("prim.Cast", {"span": None, "ty": prim(kind), "value": a})
+
+
+def let(var: Node, value: Node, body: Node) -> Node:
+    """An expression with a variable of its own."""
+    return Node("prim.Let", {"span": None, "ty": prim(dtype(body)), "var": var, "value": value, "body": body})
+
+
+def call(name: str, kind: str, *args: Node) -> Node:
+    """A call of an intrinsic (`tirx.exp`)."""
+    fields: dict[str, Value] = {"span": None, "ty": prim(kind), "op": Node("ir.Op", raw=name), "args": args}
+    return Node("ir.Call", {**fields, "attrs": None, "ty_args": ()})
+
+
+def load(source: Node, *indices: Node) -> Node:
+    """An element of a buffer."""
+    return Node("ir.TensorLoad", {"span": None, "ty": prim(dtype(source)), "source": source, "indices": indices})
+
+
+def store(into: Node, value: Node, *indices: Node) -> Node:
+    """An element of a buffer is written."""
+    return Node("tirx.BufferStore", {"span": None, "buffer": into, "value": value, "indices": indices})
+
+
+def sequence(*items: Node) -> Node:
+    """Statements one behind the other; sequences in it are laid flat, for one alone it is that one."""
+    flat: list[Value] = []
+    for item in items:
+        inner = item["seq"] if item.type == "tirx.SeqStmt" else (item,)
+        assert isinstance(inner, tuple)
+        flat += inner
+    if len(flat) == 1 and isinstance(flat[0], Node):
+        return flat[0]
+    return Node("tirx.SeqStmt", {"span": None, "seq": tuple(flat)}) if flat else evaluate(integer(0))
+
+
+def loop(
+    var: Node,
+    extent: Node,
+    body: Node,
+    kind: int = SERIAL,
+    annotations: Pairs | None = None,
+    thread: Node | None = None,
+) -> Node:
+    """`for var in range(extent)`."""
+    fields: dict[str, Value] = {
+        "span": None,
+        "loop_var": var,
+        "min": integer(0, dtype(var)),
+        "extent": extent,
+        "kind": kind,
+    }
+    fields |= {"body": body, "thread_binding": thread, "annotations": annotations or Pairs(), "step": None}
+    return Node("tirx.For", fields)
+
+
+def thread_axis(tag: str, extent: Node) -> Node:
+    """What a loop of kind `THREAD` is bound to."""
+    domain = Node("ir.Range", {"min": integer(0), "extent": extent, "span": None})
+    fields: dict[str, Value] = {
+        "dom": domain,
+        "var": variable(tag.replace(".", "_")),
+        "iter_type": 1,
+        "thread_tag": tag,
+    }
+    return Node("tirx.IterVar", {**fields, "span": None})
+
+
+def branch(condition: Node, then: Node, otherwise: Node | None = None) -> Node:
+    """`if condition`."""
+    return Node("tirx.IfThenElse", {"span": None, "condition": condition, "then_case": then, "else_case": otherwise})
+
+
+def while_(condition: Node, body: Node) -> Node:
+    """`while condition`."""
+    return Node("tirx.While", {"span": None, "condition": condition, "body": body})
+
+
+def bind(var: Node, value: Node) -> Node:
+    """A variable for the statements behind this one."""
+    return Node("tirx.Bind", {"span": None, "var": var, "value": value})
+
+
+def allocate(of: Node, annotations: Pairs | None = None) -> Node:
+    """A buffer for the statements behind this one."""
+    return Node("tirx.AllocBuffer", {"span": None, "buffer": of, "annotations": annotations or Pairs()})
+
+
+def evaluate(value: Node) -> Node:
+    """An expression for its effect; of a constant: nothing."""
+    return Node("tirx.Evaluate", {"span": None, "value": value})
+
+
+def attribute(key: str, value: Node, body: Node, node: Value = None) -> Node:
+    """A statement with something said of it."""
+    return Node("tirx.AttrStmt", {"span": None, "node": node, "attr_key": key, "value": value, "body": body})
+
+
+def function(params: Sequence[Node], body: Node, attrs: Sequence[tuple[str, Value]] = ()) -> Node:
+    """A function without a result; the worker has TVM work its type out."""
+    attributes = Node("ir.DictAttrs", {"__dict__": Pairs((("global_symbol", "main"), *attrs))})
+    unit = Node("ir.TupleType", {"span": None, "fields": ()})
+    kind = Node("ir.FuncType", {"span": None, "arg_types": (), "ret_type": unit})
+    fields: dict[str, Value] = {"span": None, "ty": kind, "attrs": attributes, "params": tuple(params)}
+    return Node("tirx.PrimFunc", {**fields, "ret_type": unit, "body": body})
+
+
+def with_fields(node: Node, **fields: Value) -> Node:
+    """The node with other fields; itself when they are the same."""
+    if all(node.fields.get(name) is value for name, value in fields.items()):
+        return node
+    return Node(node.type, {**node.fields, **fields}, node.raw)
+
+
+def children(node: Value) -> Iterator[Node]:
+    """The nodes right under this one, through tuples and maps, types and spans left out."""
+    if isinstance(node, Node):
+        for name, value in node.fields.items():
+            if name not in ("ty", "span"):
+                yield from children_of(value)
+
+
+def children_of(value: Value) -> Iterator[Node]:
+    """The nodes of a field."""
+    if isinstance(value, Node):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from children_of(item)
+    elif isinstance(value, Pairs):
+        for key, item in value.items:
+            yield from children_of(key)
+            yield from children_of(item)
+
+
+def rewritten(node: Node, change: Callable[[Node], Node | None]) -> Node:
+    """A copy in which `change` gave another node for some; what it gives is not looked into. Untouched parts are shared."""
+    other = change(node)
+    if other is not None:
+        return other
+    fields = {
+        name: value if name in ("ty", "span") else _rewritten(value, change) for name, value in node.fields.items()
+    }
+    if all(fields[name] is node.fields[name] for name in fields):
+        return node
+    return Node(node.type, fields, node.raw)
+
+
+def _rewritten(value: Value, change: Callable[[Node], Node | None]) -> Value:
+    if isinstance(value, Node):
+        return rewritten(value, change)
+    if isinstance(value, tuple):
+        items = tuple(_rewritten(item, change) for item in value)
+        return value if all(a is b for a, b in zip(items, value, strict=True)) else items
+    if isinstance(value, Pairs):
+        pairs = tuple((_rewritten(key, change), _rewritten(item, change)) for key, item in value.items)
+        same = all(a is c and b is d for (a, b), (c, d) in zip(pairs, value.items, strict=True))
+        return value if same else Pairs(pairs)
+    return value
+
+
+def replaced(root: Node, old: Node, new: Node) -> Node:
+    """The tree with one node (every place where it stands) replaced."""
+    return rewritten(root, lambda node: new if node is old else None)
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Every node of a tree, each once, parents first."""
+    seen: set[int] = set()
+    stack = [node]
+    while stack:
+        at = stack.pop()
+        if id(at) in seen:
+            continue
+        seen.add(id(at))
+        yield at
+        stack.extend(reversed(list(children(at))))
+
+
+def size(node: Node) -> int:
+    """How many statements and expressions a tree has."""
+    return sum(
+        1 for item in walk(node) if item.type.startswith(("tirx.", "prim.", "ir.Call", "ir.TensorLoad", "s_tir."))
+    )
