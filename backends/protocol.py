@@ -31,7 +31,7 @@ class Request:
     stage: Callable[[str], None]
     notes: list[str] = field(default_factory=list)
     hazards: list[dict[str, Any]] = field(default_factory=list)
-    effects: list[str] = field(default_factory=list)  # names of what the compiler did, for `--coverage passes`
+    effects: list[str] | None = None  # where to write what the compiler did, for `--coverage passes`; None: nobody asks
 
 
 class Backend(Protocol):

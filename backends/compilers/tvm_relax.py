@@ -8,9 +8,11 @@ of TIR (`FuseOps+tirx.Simplify`); `FuseOps@2` is the second application alone. T
 out is an error, or a crash. `trace` prints `opsieve pass ran NAME` as each begins and `opsieve pass acted NAME` when it changed the module.
 """
 
+import importlib.util
+import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Tuple
+from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -142,8 +144,12 @@ class TvmRelax:
 
     def prepare(self, request: "Request") -> "Run":
         """Import, compile and link the model; shapes that it leaves open are those of the values that will be fed."""
-        import onnx
         import tvm
+
+        if request.model[:1] == b"{":  # no ONNX model begins so
+            target = tvm.target.Target(TARGETS[request.options["target"]])
+            return beside("tvm_tir.py").prepare(request, target, request.options["opt"] != "0")  # type: ignore[no-any-return]
+        import onnx
         from tvm import relax
         from tvm.relax.frontend.onnx import from_onnx
 
@@ -158,7 +164,8 @@ class TvmRelax:
         request.stage("compile")
         target = tvm.target.Target(TARGETS[options["target"]])
         disabled = [item for item in options["disabled"].split("+") if item]
-        watcher = watch(tvm, disabled, options["trace"] == "on") if disabled or options["trace"] == "on" else None
+        watched = disabled or options["trace"] == "on" or request.effects is not None
+        watcher = watch(tvm, disabled, options["trace"] == "on", request.effects) if watched else None
         with tvm.transform.PassContext(opt_level=int(options["opt"]), instruments=[watcher] if watcher else []), target:
             pipeline = "default"
             if options["pipeline"] == "zero":
@@ -214,8 +221,19 @@ class TvmRelax:
         }
 
 
-def watch(tvm: Any, disabled: List[str], trace: bool) -> Any:
-    """An instrument that keeps the named passes from running, and prints which run and which change the module.
+def beside(name: str) -> Any:
+    """The module in the file `name` next to this one."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
+    spec = importlib.util.spec_from_file_location("opsieve_beside_tvm_" + name[:-3], path)
+    if spec is None or spec.loader is None:
+        raise ImportError("cannot load %s" % path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def watch(tvm: Any, disabled: List[str], trace: bool, effects: Optional[List[str]] = None) -> Any:
+    """An instrument that keeps the named passes from running, and prints (or writes into `effects`) which run and which change the module.
 
     A pass in which others run is a `host`: it does nothing of its own.
     """
@@ -225,6 +243,10 @@ def watch(tvm: Any, disabled: List[str], trace: bool) -> Any:
     open_: List[Any] = []  # the passes under way, outermost first: the module before each, and whether others ran in it
 
     def report(what: str, name: str) -> None:
+        if effects is not None:
+            effects.append("%s %s" % (what, name))
+        if not trace:
+            return
         sys.stderr.write("opsieve pass %s %s\n" % (what, name))
         sys.stderr.flush()
 
@@ -239,14 +261,14 @@ def watch(tvm: Any, disabled: List[str], trace: bool) -> Any:
             return name not in disabled and "%s@%d" % (name, counts[name]) not in disabled
 
         def run_before_pass(self, module: Any, info: Any) -> None:
-            if trace:
+            if trace or effects is not None:
                 if open_:
                     open_[-1][1] = True
                 open_.append([module, False])
                 report("ran", str(info.name))
 
         def run_after_pass(self, module: Any, info: Any) -> None:
-            if trace:
+            if trace or effects is not None:
                 before, is_host = open_.pop()
                 if is_host:
                     report("host", str(info.name))

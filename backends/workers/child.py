@@ -33,7 +33,7 @@ import sys
 import tempfile
 import time
 import traceback
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 TEXT_LIMIT = 64 << 10
@@ -58,7 +58,7 @@ class TestRequest:
         self.model, self.options, self.inputs, self.stage = model, options, inputs, stage
         self.notes: List[str] = []
         self.hazards: List[Dict[str, Any]] = []
-        self.effects: List[str] = []
+        self.effects: Optional[List[str]] = None
 
 
 def clip(text: str, limit: int = TEXT_LIMIT) -> str:

@@ -153,7 +153,8 @@ class Workers:
             return
         with self._lock(target):
             alone = fresh or any(test.again for test in tests)
-            batches = _batches(tests, all_options(target), 1 if alone else BATCH_TESTS, repeat)
+            effects = self._coverage is not None and self._coverage.kind == "passes"
+            batches = _batches(tests, all_options(target), 1 if alone else BATCH_TESTS, repeat, effects)
             for test, observation in self._answers(target, zygote, batches, fresh):
                 yield self._again_lowered(target, zygote, test, observation, fresh)
 
@@ -346,7 +347,9 @@ class _Batch:
         return wire.encode({"tests": self.headers[self.done :]}, chunks)
 
 
-def _batches(tests: Sequence[Test], options: dict[str, str], most: int, repeat: int) -> Iterator[_Batch]:
+def _batches(
+    tests: Sequence[Test], options: dict[str, str], most: int, repeat: int, effects: bool = False
+) -> Iterator[_Batch]:
     from opsieve.backends.workers import wire
 
     batch = _Batch([], [], [])
@@ -354,7 +357,7 @@ def _batches(tests: Sequence[Test], options: dict[str, str], most: int, repeat: 
         chunks = [test.program.model if test.as_is else _lowered(test.program)]
         header = {"model": len(chunks[0]), "options": options, "repeat": repeat}
         header["inputs"] = wire.pack_values(test.inputs, chunks)
-        header["again"] = test.again
+        header.update(again=test.again, effects=effects)
         header["span"] = span = sum(len(chunk) + (-len(chunk)) % wire.ALIGN for chunk in chunks)
         if batch.tests and (len(batch.tests) >= most or batch.size + span > BATCH_BYTES):
             yield batch
@@ -369,7 +372,9 @@ def _batches(tests: Sequence[Test], options: dict[str, str], most: int, repeat: 
 
 @lru_cache(maxsize=64)
 def _lowered(program: "Program") -> bytes:
-    """The model with the lowest IR version that it allows, so that no release refuses it for a newer number alone."""
+    """The model with the lowest IR version that it allows, so that no release refuses it for a newer number alone; other forms as they are."""
+    if program.model[:1] == b"{":
+        return program.model
     from opsieve.gen.model.lowering import lower_ir
 
     return lower_ir(program.model)

@@ -5,7 +5,7 @@ An index is always inside its buffer, a divisor never zero, a shift never as wid
 
 from collections.abc import Sequence
 
-from opsieve.gen.build.rng import Draw
+from opsieve.gen.build.rng import Rng
 from opsieve.gen.tir import nodes as N
 from opsieve.gen.tir.intrinsics import TYPES, Form, giving
 from opsieve.gen.tir.scope import Scope
@@ -16,44 +16,44 @@ _REALS = (0.0, 1.0, -1.0, 0.5, 2.0, -2.5, 3.0, 0.125, 10.0)
 _WHOLES = (0, 1, 2, 3, 4, 5, 7, 8, 16)
 
 
-def constant(draw: Draw, kind: str) -> Node:
+def constant(rng: Rng, kind: str) -> Node:
     """A small constant."""
     if kind == "bool":
-        return N.integer(draw.below(2), kind)
+        return N.integer(rng.below(2), kind)
     if "float" in kind:
-        return N.real(draw.choice(_REALS), kind)
-    value = draw.choice(_WHOLES)
-    return N.integer(-value if draw.chance(0.2) and not kind.startswith("u") else value, kind)
+        return N.real(rng.choice(_REALS), kind)
+    value = rng.choice(_WHOLES)
+    return N.integer(-value if rng.chance(0.2) and not kind.startswith("u") else value, kind)
 
 
-def expression(draw: Draw, scope: Scope, kind: str, fuel: int) -> Node:
+def expression(rng: Rng, scope: Scope, kind: str, fuel: int) -> Node:
     """An expression of a type with at most about `fuel` operators."""
-    if fuel <= 0 or draw.chance(0.15):
-        return _leaf(draw, scope, kind)
+    if fuel <= 0 or rng.chance(0.15):
+        return _leaf(rng, scope, kind)
     forms = giving(kind)
-    return built(draw, scope, draw.choice(forms), kind, fuel) if forms else _leaf(draw, scope, kind)
+    return built(rng, scope, rng.choice(forms), kind, fuel) if forms else _leaf(rng, scope, kind)
 
 
-def built(draw: Draw, scope: Scope, form: Form, kind: str, fuel: int, given: Sequence[Node] = ()) -> Node:
+def built(rng: Rng, scope: Scope, form: Form, kind: str, fuel: int, given: Sequence[Node] = ()) -> Node:
     """An operator of a form that gives `kind`; nodes in `given` are taken for arguments where their types fit."""
-    chosen = kind if form.gives == "T" else draw.choice(form.of) if form.of else ""
+    chosen = kind if form.gives == "T" else rng.choice(form.of) if form.of else ""
     left = list(given)
     each = max(0, (fuel - 1) // max(1, len(form.args)))
 
     def argument(wanted: str, inner: Scope = scope) -> Node:
-        wanted = {"T": chosen, "any": draw.choice(TYPES)}.get(wanted, wanted)
+        wanted = {"T": chosen, "any": rng.choice(TYPES)}.get(wanted, wanted)
         for item in left:
             if N.dtype(item) == wanted:
                 left.remove(item)
                 return item
-        return expression(draw, inner, wanted, each)
+        return expression(rng, inner, wanted, each)
 
     if form.name == "Let":
         value = argument("any")
-        var = N.variable(f"t{draw.below(1000)}", N.dtype(value))
+        var = N.variable(f"t{rng.below(1000)}", N.dtype(value))
         return N.let(var, value, argument(kind, scope.with_variable(var)))
     args = [argument(item) for item in form.args]
-    return operation(form.name, kind, _guarded(draw, form, args, chosen))
+    return operation(form.name, kind, _guarded(rng, form, args, chosen))
 
 
 def operation(name: str, kind: str, args: Sequence[Node]) -> Node:
@@ -69,66 +69,66 @@ def operation(name: str, kind: str, args: Sequence[Node]) -> Node:
     return N.call(name, kind, *args) if "." in name else N.binary(name, *args)
 
 
-def _guarded(draw: Draw, form: Form, args: list[Node], kind: str) -> list[Node]:
+def _guarded(rng: Rng, form: Form, args: list[Node], kind: str) -> list[Node]:
     """The arguments with the last one held to what the operator takes."""
     if form.guard == "nonzero":
-        value = draw.choice((1, 2, 3, 4, 7, 8))
+        value = rng.choice((1, 2, 3, 4, 7, 8))
         last = N.integer(value, kind)
-        if draw.chance(0.2):
+        if rng.chance(0.2):
             last = N.binary("Max", args[-1], N.integer(1, kind))
         return [*args[:-1], last]
     if form.guard == "shift":
-        if draw.chance(0.7):
-            return [*args[:-1], N.integer(draw.below(min(8, _BITS[kind])), kind)]
+        if rng.chance(0.7):
+            return [*args[:-1], N.integer(rng.below(min(8, _BITS[kind])), kind)]
         return [*args[:-1], N.binary("BitwiseAnd", args[-1], N.integer(_BITS[kind] - 1, kind))]
     if form.guard == "q":
-        return [args[0], args[1], N.integer(31), N.integer(draw.below(8))]
+        return [args[0], args[1], N.integer(31), N.integer(rng.below(8))]
     return args
 
 
-def _leaf(draw: Draw, scope: Scope, kind: str) -> Node:
+def _leaf(rng: Rng, scope: Scope, kind: str) -> Node:
     variables, buffers = scope.of(kind), [item for item in scope.buffers if N.dtype(item) == kind]
-    way = draw.random()
+    way = rng.random()
     if buffers and way < 0.5:
-        return element(draw, scope, draw.choice(buffers))
+        return element(rng, scope, rng.choice(buffers))
     if variables and way < 0.8:
-        return draw.choice(variables)
+        return rng.choice(variables)
     if way > 0.9 and scope.buffers and kind != "bool":
-        other = draw.choice(scope.buffers)
+        other = rng.choice(scope.buffers)
         if N.dtype(other) in TYPES:
-            return N.cast(element(draw, scope, other), kind)
-    return constant(draw, kind)
+            return N.cast(element(rng, scope, other), kind)
+    return constant(rng, kind)
 
 
-def element(draw: Draw, scope: Scope, of: Node) -> Node:
+def element(rng: Rng, scope: Scope, of: Node) -> Node:
     """A load from a buffer of constant shape, inside its bounds."""
-    return N.load(of, *(index(draw, scope, size) for size in N.shape(of) or ()))
+    return N.load(of, *(index(rng, scope, size) for size in N.shape(of) or ()))
 
 
-def index(draw: Draw, scope: Scope, size: int, fuel: int = 2) -> Node:
+def index(rng: Rng, scope: Scope, size: int, fuel: int = 2) -> Node:
     """An int32 from 0 to `size` - 1: a loop's variable that stays there, a sum of two, a constant, anything modulo `size`."""
     fitting = [(var, high) for var, low, high in scope.ranges if low >= 0 and high < size and N.dtype(var) == "int32"]
-    way = draw.random()
+    way = rng.random()
     if fitting and way < 0.6:
-        var, high = draw.choice(fitting)
+        var, high = rng.choice(fitting)
         room = size - 1 - high
-        if room and draw.chance(0.3):
-            return N.binary("Add", var, N.integer(draw.between(1, room)))
-        if draw.chance(0.15):
+        if room and rng.chance(0.3):
+            return N.binary("Add", var, N.integer(rng.between(1, room)))
+        if rng.chance(0.15):
             return N.binary("Sub", N.integer(size - 1), var)
         return var
     if way < 0.75:
-        return N.integer(draw.below(size))
+        return N.integer(rng.below(size))
     counting = [var for var, low, _ in scope.ranges if low >= 0 and N.dtype(var) == "int32"]
-    inner = _affine(draw, counting) if counting else expression(draw, scope, "int32", fuel)
-    if draw.chance(0.85):
+    inner = _affine(rng, counting) if counting else expression(rng, scope, "int32", fuel)
+    if rng.chance(0.85):
         return N.binary("FloorMod", inner, N.integer(size))
     return N.binary("Max", N.binary("Min", inner, N.integer(size - 1)), N.integer(0))
 
 
-def _affine(draw: Draw, counting: Sequence[Node]) -> Node:
-    first = draw.choice(counting)
-    scaled = N.binary("Mul", first, N.integer(draw.choice((1, 2, 3, 4, 8))))
-    if draw.chance(0.4):
-        scaled = N.binary(draw.choice(("FloorDiv", "FloorMod")), scaled, N.integer(draw.choice((2, 3, 4))))
-    return N.binary("Add", scaled, draw.choice(counting) if draw.chance(0.6) else N.integer(draw.below(8)))
+def _affine(rng: Rng, counting: Sequence[Node]) -> Node:
+    first = rng.choice(counting)
+    scaled = N.binary("Mul", first, N.integer(rng.choice((1, 2, 3, 4, 8))))
+    if rng.chance(0.4):
+        scaled = N.binary(rng.choice(("FloorDiv", "FloorMod")), scaled, N.integer(rng.choice((2, 3, 4))))
+    return N.binary("Add", scaled, rng.choice(counting) if rng.chance(0.6) else N.integer(rng.below(8)))

@@ -7,7 +7,7 @@ new coverage has its passes mutated once; what reaches something new is kept, an
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from opsieve.gen.build.rng import Draw
+from opsieve.gen.build.rng import Rng
 from opsieve.gen.tir import passes
 from opsieve.gen.tir.domain import DOMAIN
 from opsieve.gen.tir.general import GENERAL
@@ -56,26 +56,26 @@ class Loop:
 
     def __init__(self, seeds: Sequence[Node], key: str, settings: Settings = Settings()):
         self.settings = settings
-        self._draw = Draw(f"tir {key}", 0)
+        self._rng = Rng(f"tir {key}", 0)
         start = () if settings.joint == "none" else None
-        self.pool = [_Seed(item, passes.drawn(self._draw) if start is None else start) for item in seeds]
+        self.pool = [_Seed(item, passes.drawn(self._rng) if start is None else start) for item in seeds]
         self._untried = list(range(len(self.pool)))
         self.valuable = 0  # candidates that were valid and reached something new
 
     def next(self) -> Candidate:
         """What to try: first every seed as it is, then lines 5 to 18 of the algorithm."""
-        draw = self._draw
+        rng = self._rng
         if self._untried:
             at = self._untried.pop(0)
             return Candidate(self.pool[at].function, self.pool[at].sequence, "", at, "seed")
-        at = draw.below(len(self.pool))
+        at = rng.below(len(self.pool))
         seed = self.pool[at]
         evolving = self.settings.joint == "evolving"
         if not self.settings.programs or (evolving and seed.failed >= self.settings.patience):
-            other = self.pool[draw.below(len(self.pool))].sequence
-            return Candidate(seed.function, passes.mutated(draw, seed.sequence, other), "passes", at, "passes")
-        function, how = mutated(draw, seed.function, self.settings.domain)
-        sequence = passes.mutated(draw, seed.sequence) if self.settings.joint == "random" else seed.sequence
+            other = self.pool[rng.below(len(self.pool))].sequence
+            return Candidate(seed.function, passes.mutated(rng, seed.sequence, other), "passes", at, "passes")
+        function, how = mutated(rng, seed.function, self.settings.domain)
+        sequence = passes.mutated(rng, seed.sequence) if self.settings.joint == "random" else seed.sequence
         return Candidate(function, sequence, "function", at, how)
 
     def learn(self, candidate: Candidate, failed: bool, new: bool) -> None:
@@ -99,11 +99,11 @@ class Loop:
                 seed.failed += 1
 
 
-def mutated(draw: Draw, function: Node, domain: bool = True) -> tuple[Node, str]:
+def mutated(rng: Rng, function: Node, domain: bool = True) -> tuple[Node, str]:
     """The function after one mutation that changed it, and the mutator's name; itself when none of some tries did."""
     for _ in range(TRIES):
-        mutator = draw.choice((*GENERAL, *DOMAIN) if domain else GENERAL)
-        changed = mutator(draw, function)
+        mutator = rng.choice((*GENERAL, *DOMAIN) if domain else GENERAL)
+        changed = mutator(rng, function)
         if changed is not None and changed is not function and size(changed) <= 2 * LARGEST:
             return changed, mutator.__name__
     return function, "none"

@@ -2,52 +2,52 @@
 
 from collections.abc import Callable
 
-from opsieve.gen.build.rng import Draw
+from opsieve.gen.build.rng import Rng
 from opsieve.gen.tir import nodes as N
 from opsieve.gen.tir.expressions import built, constant, expression, index, operation
 from opsieve.gen.tir.intrinsics import EVERY, TYPES, giving
-from opsieve.gen.tir.scope import Hole, Scope, after, free, holes, put
+from opsieve.gen.tir.scope import Hole, Scope, after, defines, free, open_holes, put
 from opsieve.gen.tir.statements import EXTENTS, KINDS, statement
 from opsieve.gen.tvm_ir.nodes import Node
 
-Mutator = Callable[[Draw, Node], Node | None]
+Mutator = Callable[[Rng, Node], Node | None]
 FUEL = 6  # of a new part, at most
 
 
-def insertion(draw: Draw, function: Node) -> Node | None:
+def insertion(rng: Rng, function: Node) -> Node | None:
     """A new part where another stood; beside it, where that is a statement."""
-    hole = picked(draw, function)
+    hole = picked(rng, function)
     if hole is None:
         return None
     if hole.role != "statement":
-        return put(function, hole.path, fresh(draw, hole))
-    made = statement(draw, hole.scope, draw.between(1, FUEL))
-    if draw.chance(0.2):
+        return put(function, hole.path, fresh(rng, hole))
+    made = statement(rng, hole.scope, rng.between(1, FUEL))
+    if rng.chance(0.2):
         return put(function, hole.path, made)
     if hole.node.type == "tirx.SeqStmt":
         items = [item for item in hole.node["seq"] if isinstance(item, Node)]  # type: ignore[union-attr]
-        at = draw.between(0, len(items))
+        at = rng.between(0, len(items))
         scope = hole.scope
         for item in items[:at]:
             scope = after(item, scope)
-        made = statement(draw, scope, draw.between(1, FUEL))
+        made = statement(rng, scope, rng.between(1, FUEL))
         return put(function, hole.path, N.sequence(*items[:at], made, *items[at:]))
-    return put(function, hole.path, N.sequence(made, hole.node) if draw.chance(0.5) else N.sequence(hole.node, made))
+    return put(function, hole.path, N.sequence(made, hole.node) if rng.chance(0.5) else N.sequence(hole.node, made))
 
 
-def deletion(draw: Draw, function: Node) -> Node | None:
+def deletion(rng: Rng, function: Node) -> Node | None:
     """A node gives way to one of its own parts of the same type; a statement of several loses one."""
-    hole = picked(draw, function)
+    hole = picked(rng, function)
     if hole is None:
         return None
     known = {*hole.scope.variables, *hole.scope.buffers}
     if hole.role == "statement":
         if hole.node.type == "tirx.SeqStmt":
-            return _without_one(draw, function, hole)
+            return _without_one(rng, function, hole)
         inner = [part for part in _statements_under(hole.node) if not (free(part) & _locals(hole.node)) - known]
         if not inner:
             return None
-        return put(function, hole.path, draw.choice(inner))
+        return put(function, hole.path, rng.choice(inner))
     kind = N.dtype(hole.node)
     parts = [
         part
@@ -56,56 +56,56 @@ def deletion(draw: Draw, function: Node) -> Node | None:
     ]
     if not parts or hole.role not in ("value", "condition"):
         return None
-    return put(function, hole.path, draw.choice(parts))
+    return put(function, hole.path, rng.choice(parts))
 
 
-def replacement(draw: Draw, function: Node) -> Node | None:
+def replacement(rng: Rng, function: Node) -> Node | None:
     """A leaf gets another value, an operator becomes another one over the same parts, a loop another kind or extent."""
-    hole = picked(draw, function)
+    hole = picked(rng, function)
     if hole is None:
         return None
     node, kind = hole.node, N.dtype(hole.node)
     if hole.role == "statement":
-        changed = _other_statement(draw, node)
+        changed = _other_statement(rng, node)
         return None if changed is None else put(function, hole.path, changed)
     if hole.role in ("index", "extent", "bound"):
-        return put(function, hole.path, fresh(draw, hole))
+        return put(function, hole.path, fresh(rng, hole))
     if node.type in ("ir.IntImm", "ir.FloatImm", "ir.Var"):
         leaves = [item for item in hole.scope.of(kind) if item is not node]
-        return put(function, hole.path, draw.choice(leaves) if leaves and draw.chance(0.5) else constant(draw, kind))
+        return put(function, hole.path, rng.choice(leaves) if leaves and rng.chance(0.5) else constant(rng, kind))
     parts = [
         part for part in N.children(node) if N.dtype(part) and not N.is_buffer(part) and free(part) <= _seen(hole.scope)
     ]
-    if draw.chance(0.5) and (swapped := _swapped(draw, node, kind)) is not None:
+    if rng.chance(0.5) and (swapped := _swapped(rng, node, kind)) is not None:
         return put(function, hole.path, swapped)
     forms = giving(kind)
-    return put(function, hole.path, built(draw, hole.scope, draw.choice(forms), kind, FUEL, parts)) if forms else None
+    return put(function, hole.path, built(rng, hole.scope, rng.choice(forms), kind, FUEL, parts)) if forms else None
 
 
-def picked(draw: Draw, function: Node) -> Hole | None:
+def picked(rng: Rng, function: Node) -> Hole | None:
     """Any hole whose type is one that the generator knows; those for statements are half of them."""
-    found = [hole for hole in holes(function) if hole.role == "statement" or N.dtype(hole.node) in TYPES]
+    found = [hole for hole in open_holes(function) if hole.role == "statement" or N.dtype(hole.node) in TYPES]
     found = [hole for hole in found if hole.role != "part" and (hole.role != "index" or hole.bound > 0)]
-    wanted = draw.chance(0.5)
+    wanted = rng.chance(0.5)
     some = [hole for hole in found if (hole.role == "statement") == wanted] or found
-    return draw.choice(some) if some else None
+    return rng.choice(some) if some else None
 
 
-def fresh(draw: Draw, hole: Hole) -> Node:
+def fresh(rng: Rng, hole: Hole) -> Node:
     """A new expression for a hole."""
     if hole.role == "index":
-        made = index(draw, hole.scope, hole.bound)
+        made = index(rng, hole.scope, hole.bound)
         kind = N.dtype(hole.node)
         return made if kind == "int32" else N.cast(made, kind)
     kind = N.dtype(hole.node)
     if hole.role == "extent":
-        return N.integer(draw.choice(EXTENTS), kind)
+        return N.integer(rng.choice(EXTENTS), kind)
     if hole.role == "bound":
         return hole.node  # indices inside rely on it
-    return expression(draw, hole.scope, kind, draw.between(1, FUEL))
+    return expression(rng, hole.scope, kind, rng.between(1, FUEL))
 
 
-def _swapped(draw: Draw, node: Node, kind: str) -> Node | None:
+def _swapped(rng: Rng, node: Node, kind: str) -> Node | None:
     """Another operator with the very same parts."""
     parts = [part for part in N.children(node) if part.type != "ir.Op"]
     types = [N.dtype(part) for part in parts]
@@ -119,19 +119,19 @@ def _swapped(draw: Draw, node: Node, kind: str) -> Node | None:
             takes = [one if item == "T" else item for item in form.args]
             if takes == types and (one if form.gives == "T" else form.gives) == kind:
                 fitting.append(form)
-    return operation(draw.choice(fitting).name, kind, parts) if fitting else None
+    return operation(rng.choice(fitting).name, kind, parts) if fitting else None
 
 
-def _other_statement(draw: Draw, node: Node) -> Node | None:
+def _other_statement(rng: Rng, node: Node) -> Node | None:
     if node.type == "tirx.For":
-        if draw.chance(0.6) and node["kind"] != N.THREAD:
-            return N.with_fields(node, kind=draw.choice(KINDS))
+        if rng.chance(0.6) and node["kind"] != N.THREAD:
+            return N.with_fields(node, kind=rng.choice(KINDS))
         extent = N.number(node["extent"])
         smaller = [
             size for size in EXTENTS if extent is not None and size < extent
         ]  # larger ones would leave the buffers
         kind = N.dtype(node["loop_var"])
-        return N.with_fields(node, extent=N.integer(draw.choice(smaller), kind)) if smaller else None
+        return N.with_fields(node, extent=N.integer(rng.choice(smaller), kind)) if smaller else None
     if node.type == "tirx.IfThenElse":
         then, other = node["then_case"], node.get("else_case")
         if isinstance(then, Node) and isinstance(other, Node):
@@ -141,30 +141,24 @@ def _other_statement(draw: Draw, node: Node) -> Node | None:
         return N.with_fields(node, condition=N.negation(condition))
     if node.type == "tirx.SeqStmt":
         items = [item for item in node["seq"] if isinstance(item, Node)]  # type: ignore[union-attr]
-        at = draw.below(len(items))
+        at = rng.below(len(items))
         moved = items[at]
-        if moved.type in ("tirx.Bind", "tirx.AllocBuffer", "tirx.DeclBuffer"):
+        if defines(moved):
             return None
         rest = items[:at] + items[at + 1 :]
-        latest = max((i + 1 for i, item in enumerate(rest) if _defines(item) & free(moved)), default=0)
-        place = draw.between(latest, len(rest))
+        latest = max((i + 1 for i, item in enumerate(rest) if defines(item) & free(moved)), default=0)
+        place = rng.between(latest, len(rest))
         return N.sequence(*rest[:place], moved, *rest[place:])
     return None
 
 
-def _defines(item: Node) -> set[Node]:
-    name = {"tirx.Bind": "var", "tirx.AllocBuffer": "buffer", "tirx.DeclBuffer": "buffer"}.get(item.type, "")
-    var = item.get(name) if name else None
-    return {var} if isinstance(var, Node) else set()
-
-
-def _without_one(draw: Draw, function: Node, hole: Hole) -> Node | None:
+def _without_one(rng: Rng, function: Node, hole: Hole) -> Node | None:
     items = [item for item in hole.node["seq"] if isinstance(item, Node)]  # type: ignore[union-attr]
     needed = [free(item) for item in items]
-    loose = [at for at in range(len(items)) if not any(_defines(items[at]) & used for used in needed[at + 1 :])]
+    loose = [at for at in range(len(items)) if not any(defines(items[at]) & used for used in needed[at + 1 :])]
     if not loose:
         return None
-    at = draw.choice(loose)
+    at = rng.choice(loose)
     return put(function, hole.path, N.sequence(*items[:at], *items[at + 1 :]))
 
 

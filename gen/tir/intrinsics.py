@@ -63,7 +63,7 @@ INTRINSICS: tuple[Form, ...] = (
     *(Form(name, ("T", "T"), "T", ("float32", "float64")) for name in _FLOAT_PAIR),
     Form("tirx.fma", ("T", "T", "T"), "T", ("float32", "float64")),
     Form("tirx.ldexp", ("float32", "int32"), "float32"),
-    *(Form(name, ("T",), "bool", ("float32", "float64")) for name in ("tirx.isfinite", "tirx.isinf", "tirx.isnan")),
+    Form("tirx.isnan", ("T",), "bool", ("float32", "float64")),
     Form("tirx.popcount", ("T",), "T", ("int32", "int64", "uint32")),
     Form("prim.clz", ("T",), "int32", ("int32", "int64")),
     Form("prim.likely", ("bool",), "bool"),

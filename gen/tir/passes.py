@@ -5,7 +5,7 @@ the context for all of the sequence (`=tirx.UnrollLoop.auto_max_step:16`). After
 sequence stands for what a user's own pipeline would do first.
 """
 
-from opsieve.gen.build.rng import Draw
+from opsieve.gen.build.rng import Rng
 
 # Passes that take and give functions of any stage before the packed calling convention.
 ANYWHERE = (
@@ -29,16 +29,13 @@ ANYWHERE = (
 # Passes that want flat buffers, in the order in which the default lowering has them; what comes behind them is the rest of it.
 FLAT = (
     "tirx.FlattenBuffer", "tirx.VectorizeLoop", "tirx.StorageRewrite", "tirx.PointerValueTypeRewrite",
-    "tirx.BF16StorageLegalize", "tirx.FP8StorageLegalize",
 )  # fmt: skip
 # The end of the default lowering, in its order: each only behind the one before it.
 PACKED = (
-    "tirx.SplitHostDevice",
-    "tirx.MakePackedAPI",
-    "tirx.LowerTVMBuiltin",
-    "tirx.LowerIntrin",
-    "tirx.LowerWarpMemory",
-)
+    "tirx.SplitHostDevice", "tirx.MakePackedAPI", "tirx.FP8StorageLegalize", "tirx.BF16StorageLegalize",
+    "tirx.LowerTVMBuiltin", "tirx.LowerIntrin", "tirx.LowerWarpMemory",
+)  # fmt: skip
+_AFTER_PACKING = PACKED[2:5]
 # The default lowering of a function for a CPU (`tvm/s_tir/pipeline.py` of 0.27).
 LOWERING = (
     "s_tir.CanonicalizeLoop", "s_tir.LowerCrossThreadReduction", "s_tir.LowerInitBlock",
@@ -69,7 +66,7 @@ OPTIONS = {
     "=s_tir.HoistExpression.hoisted_let_bindings": ("1", "3"),
 }
 LONGEST = 14
-Sequence_ = tuple[str, ...]
+Passes = tuple[str, ...]
 
 
 def passes() -> tuple[str, ...]:
@@ -77,64 +74,64 @@ def passes() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*ANYWHERE, *FLAT, *PACKED)))
 
 
-def drawn(draw: Draw) -> Sequence_:
+def drawn(rng: Rng) -> Passes:
     """A new sequence: any passes in any order, or some of the default lowering in its order with others between."""
-    if draw.chance(0.5):
-        items = [draw.choice(ANYWHERE) for _ in range(draw.between(1, 8))]
-        if draw.chance(0.3):
-            items += draw.some(FLAT, draw.between(1, 3))
+    if rng.chance(0.5):
+        items = [rng.choice(ANYWHERE) for _ in range(rng.between(1, 8))]
+        if rng.chance(0.3):
+            items += rng.some(FLAT, rng.between(1, 3))
     else:
-        items = list(LOWERING[: draw.between(1, len(LOWERING))])
-        items = draw.some(items, draw.between(1, min(len(items), LONGEST - 2)))
-        for _ in range(draw.below(4)):
-            items.insert(draw.between(0, len(items)), draw.choice(ANYWHERE))
-    return ordered((*options(draw), *items))
+        items = list(LOWERING[: rng.between(1, len(LOWERING))])
+        items = rng.some(items, rng.between(1, min(len(items), LONGEST - 2)))
+        for _ in range(rng.below(4)):
+            items.insert(rng.between(0, len(items)), rng.choice(ANYWHERE))
+    return ordered((*options(rng), *items))
 
 
-def options(draw: Draw) -> Sequence_:
+def options(rng: Rng) -> Passes:
     """At times one or two options of passes."""
-    if draw.chance(0.6):
+    if rng.chance(0.6):
         return ()
-    return tuple(f"{name}:{draw.choice(OPTIONS[name])}" for name in draw.some(sorted(OPTIONS), draw.between(1, 3)))
+    return tuple(f"{name}:{rng.choice(OPTIONS[name])}" for name in rng.some(sorted(OPTIONS), rng.between(1, 3)))
 
 
-def mutated(draw: Draw, sequence: Sequence_, other: Sequence_ = ()) -> Sequence_:
+def mutated(rng: Rng, sequence: Passes, other: Passes = ()) -> Passes:
     """A sequence with an item more, less, elsewhere, twice or another; its tail exchanged for `other`'s; or a new one."""
     items = list(sequence)
-    way = draw.below(8)
+    way = rng.below(8)
     if not items or way == 0:
-        return drawn(draw)
-    at = draw.below(len(items))
+        return drawn(rng)
+    at = rng.below(len(items))
     if way in (1, 2):
-        items.insert(at, draw.choice(passes()))
+        items.insert(at, rng.choice(passes()))
     elif way == 3:
         del items[at]
     elif way == 4:
-        items.insert(draw.below(len(items)), items.pop(at))
+        items.insert(rng.below(len(items)), items.pop(at))
     elif way == 5:
-        items[at] = draw.choice(passes())
+        items[at] = rng.choice(passes())
     elif way == 6 and other:
-        items[at:] = other[draw.below(len(other)) :]
+        items[at:] = other[rng.below(len(other)) :]
     else:
-        items += options(draw) or (items[at],)
+        items += options(rng) or (items[at],)
     return ordered(tuple(items[:LONGEST]))
 
 
-def ordered(sequence: Sequence_) -> Sequence_:
+def ordered(sequence: Passes) -> Passes:
     """The same items in an order that TVM allows: options first, passes of the packed stage last and each behind the one it needs.
 
     Between them any order is tried: a pass that wants another one before it says so, which is a rejection.
     """
-    chosen = tuple(dict((item.rpartition(":")[0], item) for item in sequence if item.startswith("=")).values())
+    chosen = tuple({item.rpartition(":")[0]: item for item in sequence if item.startswith("=")}.values())
     free = tuple(item for item in sequence if not item.startswith("=") and item not in PACKED)
     last = tuple(item for item in PACKED if item in sequence)
-    if "tirx.LowerTVMBuiltin" in last and "tirx.MakePackedAPI" not in last:
+    if any(item in last for item in _AFTER_PACKING) and "tirx.MakePackedAPI" not in last:
         last = tuple(item for item in PACKED if item in last or item == "tirx.MakePackedAPI")
     if "tirx.MakePackedAPI" in last and "tirx.FlattenBuffer" not in free:
         free = (*free, "s_tir.LowerOpaqueBlock", "tirx.FlattenBuffer")
     return (*chosen, *free, *last)
 
 
-def is_packed(sequence: Sequence_) -> bool:
+def is_packed(sequence: Passes) -> bool:
     """Whether a sequence ends in the packed calling convention: no lowering can come behind it."""
     return "tirx.MakePackedAPI" in sequence

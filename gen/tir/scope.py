@@ -209,6 +209,18 @@ def _expression(node: Node, path: Path, scope: Scope, role: str, bound: int) -> 
                 yield from _expression(value, (*path, (name, -1)), scope, inner, 0)
 
 
+def defines(item: Node) -> set[Node]:
+    """What a statement defines for those behind it."""
+    name = {"tirx.Bind": "var", "tirx.AllocBuffer": "buffer", "tirx.DeclBuffer": "buffer"}.get(item.type, "")
+    var = item.get(name) if name else None
+    return {var} if isinstance(var, Node) else set()
+
+
+def open_holes(function: Node) -> list[Hole]:
+    """The holes that can be filled otherwise or built around: not the definitions that statements behind them need."""
+    return [hole for hole in holes(function) if not defines(hole.node)]
+
+
 def free(node: Node) -> set[Node]:
     """The variables and buffers that a tree reads and does not define."""
     defined: set[Node] = set()

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from opsieve.gen.build.rng import Draw
+from opsieve.gen.build.rng import Rng
 from opsieve.gen.tir import nodes as N
 from opsieve.gen.tir.expressions import element, expression, index
 from opsieve.gen.tir.intrinsics import TYPES
@@ -25,45 +25,45 @@ KINDS = (N.SERIAL, N.SERIAL, N.PARALLEL, N.VECTORIZED, N.UNROLLED)
 MEMORY_SCOPES = ("global", "local", "shared", "global.workspace")
 
 
-def statement(draw: Draw, scope: Scope, fuel: int) -> Node:
+def statement(rng: Rng, scope: Scope, fuel: int) -> Node:
     """A statement with at most about `fuel` parts; without a buffer to write to, one that allocates some."""
     if not scope.buffers:
-        return allocation(draw, scope, fuel)
+        return allocation(rng, scope, fuel)
     if fuel <= 1:
-        return write(draw, scope, fuel)
+        return write(rng, scope, fuel)
     ways = (write, write, write, nest, nest, condition, binding, allocation, counted, guarded)
-    return draw.choice(ways)(draw, scope, fuel)
+    return rng.choice(ways)(rng, scope, fuel)
 
 
-def write(draw: Draw, scope: Scope, fuel: int) -> Node:
+def write(rng: Rng, scope: Scope, fuel: int) -> Node:
     """One element of a buffer gets a new value, often made of its old one."""
-    of = draw.choice(scope.buffers)
+    of = rng.choice(scope.buffers)
     sizes = N.shape(of) or ()
-    indices = [index(draw, scope, size, fuel // 2) for size in sizes]
-    value = expression(draw, scope, N.dtype(of), fuel)
-    if draw.chance(0.25) and N.dtype(of) != "bool":
-        value = N.binary(draw.choice(("Add", "Max", "Min")), N.load(of, *indices), value)
+    indices = [index(rng, scope, size, fuel // 2) for size in sizes]
+    value = expression(rng, scope, N.dtype(of), fuel)
+    if rng.chance(0.25) and N.dtype(of) != "bool":
+        value = N.binary(rng.choice(("Add", "Max", "Min")), N.load(of, *indices), value)
     return N.store(of, value, *indices)
 
 
-def nest(draw: Draw, scope: Scope, fuel: int) -> Node:
+def nest(rng: Rng, scope: Scope, fuel: int) -> Node:
     """One to three loops around statements."""
-    return wrapped(draw, scope, lambda inner: statement(draw, inner, fuel // 2))
+    return wrapped(rng, scope, lambda inner: statement(rng, inner, fuel // 2))
 
 
-def wrapped(draw: Draw, scope: Scope, body: Callable[[Scope], Node], most: int = 3) -> Node:
+def wrapped(rng: Rng, scope: Scope, body: Callable[[Scope], Node], most: int = 3) -> Node:
     """Loops around what `body` makes for the scope inside them."""
     made: list[tuple[Node, Node, int, Pairs]] = []
-    for _ in range(draw.between(1, most)):
+    for _ in range(rng.between(1, most)):
         var = N.variable(f"i{len(scope.variables)}")
-        extent: Node = N.integer(draw.choice(EXTENTS))
-        kind = draw.choice(KINDS)
+        extent: Node = N.integer(rng.choice(EXTENTS))
+        kind = rng.choice(KINDS)
         high = int(N.number(extent) or 1) - 1
-        if draw.chance(0.2) and scope.ranges:  # an extent that is no constant
-            other, low, top = draw.choice(scope.ranges)
+        if rng.chance(0.2) and scope.ranges:  # an extent that is no constant
+            other, low, top = rng.choice(scope.ranges)
             if low >= 0 and top < 16 and N.dtype(other) == "int32":
-                extent, kind, high = N.binary("Add", other, N.integer(1)), draw.choice((N.SERIAL, N.UNROLLED)), top
-        made.append((var, extent, kind, annotations(draw)))
+                extent, kind, high = N.binary("Add", other, N.integer(1)), rng.choice((N.SERIAL, N.UNROLLED)), top
+        made.append((var, extent, kind, annotations(rng)))
         scope = replace(scope.with_variable(var, 0, high), kinds=(*scope.kinds, kind))
     inner = body(scope)
     for var, extent, kind, said in reversed(made):
@@ -71,71 +71,71 @@ def wrapped(draw: Draw, scope: Scope, body: Callable[[Scope], Node], most: int =
     return inner
 
 
-def annotations(draw: Draw) -> Pairs:
+def annotations(rng: Rng) -> Pairs:
     """What is said of a loop: mostly nothing."""
-    if draw.chance(0.75):
+    if rng.chance(0.75):
         return Pairs()
-    names = draw.some(sorted(ANNOTATIONS), draw.between(1, 2))
-    return Pairs(tuple((name, draw.choice(ANNOTATIONS[name])) for name in names))
+    names = rng.some(sorted(ANNOTATIONS), rng.between(1, 2))
+    return Pairs(tuple((name, rng.choice(ANNOTATIONS[name])) for name in names))
 
 
-def condition(draw: Draw, scope: Scope, fuel: int) -> Node:
+def condition(rng: Rng, scope: Scope, fuel: int) -> Node:
     """A branch."""
-    other = statement(draw, scope, fuel // 3) if draw.chance(0.5) else None
-    return N.branch(expression(draw, scope, "bool", fuel // 3), statement(draw, scope, fuel // 2), other)
+    other = statement(rng, scope, fuel // 3) if rng.chance(0.5) else None
+    return N.branch(expression(rng, scope, "bool", fuel // 3), statement(rng, scope, fuel // 2), other)
 
 
-def binding(draw: Draw, scope: Scope, fuel: int) -> Node:
+def binding(rng: Rng, scope: Scope, fuel: int) -> Node:
     """A variable, and a statement that may read it."""
-    kind = draw.choice(TYPES[:4])
-    var = N.variable(f"x{draw.below(1000)}", kind)
-    value = expression(draw, scope, kind, fuel // 2)
-    return N.sequence(N.bind(var, value), statement(draw, scope.with_variable(var), fuel // 2))
+    kind = rng.choice(TYPES[:4])
+    var = N.variable(f"x{rng.below(1000)}", kind)
+    value = expression(rng, scope, kind, fuel // 2)
+    return N.sequence(N.bind(var, value), statement(rng, scope.with_variable(var), fuel // 2))
 
 
-def allocation(draw: Draw, scope: Scope, fuel: int) -> Node:
+def allocation(rng: Rng, scope: Scope, fuel: int) -> Node:
     """A buffer, filled, and statements that may use it."""
-    kind = draw.choice(TYPES)
-    sizes = [draw.choice(EXTENTS[1:7]) for _ in range(draw.between(1, 2))]
-    of = N.buffer(f"b{draw.below(1000)}", sizes, kind, draw.choice(MEMORY_SCOPES))
+    kind = rng.choice(TYPES)
+    sizes = [rng.choice(EXTENTS[1:7]) for _ in range(rng.between(1, 2))]
+    of = N.buffer(f"b{rng.below(1000)}", sizes, kind, rng.choice(MEMORY_SCOPES))
     inner = scope.with_buffer(of)
-    rest = statement(draw, inner, fuel // 2)
-    if draw.chance(0.5):
-        rest = N.sequence(rest, write(draw, inner, fuel // 3))
-    return N.sequence(N.allocate(of), filled(draw, scope, of), rest)
+    rest = statement(rng, inner, fuel // 2)
+    if rng.chance(0.5):
+        rest = N.sequence(rest, write(rng, inner, fuel // 3))
+    return N.sequence(N.allocate(of), filled(rng, scope, of), rest)
 
 
-def filled(draw: Draw, scope: Scope, of: Node) -> Node:
+def filled(rng: Rng, scope: Scope, of: Node) -> Node:
     """Loops that write every element of a buffer."""
     sizes = N.shape(of) or ()
     variables = [N.variable(f"f{at}") for at in range(len(sizes))]
     inner = scope
     for var, size in zip(variables, sizes, strict=True):
         inner = inner.with_variable(var, 0, size - 1)
-    body = N.store(of, expression(draw, inner, N.dtype(of), 2), *variables)
-    kind = draw.choice((N.SERIAL, N.SERIAL, N.VECTORIZED, N.UNROLLED, N.PARALLEL))
+    body = N.store(of, expression(rng, inner, N.dtype(of), 2), *variables)
+    kind = rng.choice((N.SERIAL, N.SERIAL, N.VECTORIZED, N.UNROLLED, N.PARALLEL))
     for var, size in reversed(list(zip(variables, sizes, strict=True))):
         body = N.loop(var, N.integer(size), body, kind)
         kind = N.SERIAL
     return body
 
 
-def counted(draw: Draw, scope: Scope, fuel: int) -> Node:
+def counted(rng: Rng, scope: Scope, fuel: int) -> Node:
     """A `while` that ends: it counts in a buffer of its own."""
-    count = N.buffer(f"n{draw.below(1000)}", [1], "int32")
+    count = N.buffer(f"n{rng.below(1000)}", [1], "int32")
     at = N.integer(0)
     body = N.sequence(
-        statement(draw, scope, fuel // 2), N.store(count, N.binary("Add", N.load(count, at), N.integer(1)), at)
+        statement(rng, scope, fuel // 2), N.store(count, N.binary("Add", N.load(count, at), N.integer(1)), at)
     )
-    going = N.binary("LT", N.load(count, at), N.integer(draw.between(1, 5)))
-    if draw.chance(0.3):
-        going = N.binary("And", going, expression(draw, scope, "bool", fuel // 4))
+    going = N.binary("LT", N.load(count, at), N.integer(rng.between(1, 5)))
+    if rng.chance(0.3):
+        going = N.binary("And", going, expression(rng, scope, "bool", fuel // 4))
     return N.sequence(N.allocate(count), N.store(count, N.integer(0), at), N.while_(going, body))
 
 
-def guarded(draw: Draw, scope: Scope, fuel: int) -> Node:
+def guarded(rng: Rng, scope: Scope, fuel: int) -> Node:
     """An assertion that holds, an assumption that holds, or an attribute around a statement."""
-    way = draw.below(3)
+    way = rng.below(3)
     if way == 0:
         text = Node("ir.StringImm", {"span": None, "ty": Node("ir.StringType", {"span": None}), "value": "holds"})
         kind = Node(
@@ -143,37 +143,37 @@ def guarded(draw: Draw, scope: Scope, fuel: int) -> Node:
         )
         fields: dict[str, Value] = {
             "span": None,
-            "condition": _true(draw, scope),
+            "condition": _true(rng, scope),
             "error_kind": kind,
             "message_parts": (text,),
         }
-        return N.sequence(Node("tirx.AssertStmt", fields), statement(draw, scope, fuel // 2))
+        return N.sequence(Node("tirx.AssertStmt", fields), statement(rng, scope, fuel // 2))
     if way == 1:
-        assumed = N.evaluate(N.call("tirx.assume", "bool", _true(draw, scope)))
-        return N.sequence(assumed, statement(draw, scope, fuel // 2))
-    key = draw.choice(("pragma_unroll_explicit", "pragma_auto_unroll_max_step", "pragma_scope_hint"))
-    return N.attribute(key, N.integer(draw.choice((0, 1, 16))), statement(draw, scope, fuel // 2), N.integer(0))
+        assumed = N.evaluate(N.call("tirx.assume", "bool", _true(rng, scope)))
+        return N.sequence(assumed, statement(rng, scope, fuel // 2))
+    key = rng.choice(("pragma_unroll_explicit", "pragma_auto_unroll_max_step", "pragma_scope_hint"))
+    return N.attribute(key, N.integer(rng.choice((0, 1, 16))), statement(rng, scope, fuel // 2), N.integer(0))
 
 
-def _true(draw: Draw, scope: Scope) -> Node:
+def _true(rng: Rng, scope: Scope) -> Node:
     """A condition that holds: what is known of a loop's variable."""
     if scope.ranges:
-        var, low, high = draw.choice(scope.ranges)
+        var, low, high = rng.choice(scope.ranges)
         kind = N.dtype(var)
-        if draw.chance(0.5):
-            return N.binary("LE", var, N.integer(high + draw.below(2), kind))
+        if rng.chance(0.5):
+            return N.binary("LE", var, N.integer(high + rng.below(2), kind))
         return N.binary("GE", var, N.integer(low, kind))
     return N.integer(1, "bool")
 
 
-def accumulated(draw: Draw, scope: Scope, fuel: int) -> Node:
+def accumulated(rng: Rng, scope: Scope, fuel: int) -> Node:
     """A value read from one place of a buffer and added to another, as reductions and stencils do."""
-    of = draw.choice(scope.buffers)
-    here = [index(draw, scope, size) for size in N.shape(of) or ()]
-    there = element(draw, scope, of)
+    of = rng.choice(scope.buffers)
+    here = [index(rng, scope, size) for size in N.shape(of) or ()]
+    there = element(rng, scope, of)
     if N.dtype(of) == "bool":
         return N.store(of, there, *here)
-    value = N.binary(draw.choice(("Add", "Max")), N.load(of, *here), there)
+    value = N.binary(rng.choice(("Add", "Max")), N.load(of, *here), there)
     return N.store(
-        of, value if fuel < 3 else N.binary("Min", value, expression(draw, scope, N.dtype(of), fuel // 2)), *here
+        of, value if fuel < 3 else N.binary("Min", value, expression(rng, scope, N.dtype(of), fuel // 2)), *here
     )

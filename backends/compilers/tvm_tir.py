@@ -1,0 +1,144 @@
+"""TIR functions with a sequence of passes, for the backend `tvm`: what its worker does with a program of that form.
+
+A program is a JSON object: `function` (TVM's own JSON graph of a PrimFunc), `passes` (names of `gen/tir/passes.py`), and `stop`
+("lower": no code is generated). With `opt=0` the sequence is left out, and so is what optimises in the default lowering. Every
+buffer is an argument that may be written, so what stands in them afterwards is the result.
+"""
+
+import importlib
+import json
+from typing import TYPE_CHECKING, Any, Dict, List
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from opsieve.backends.protocol import Request, Run
+
+UNOPTIMISED = {"tirx.disable_vectorize": True, "tirx.disable_storage_rewrite": True, "tirx.disable_cse_tir": True}
+# Left out of the default lowering for the unoptimised build; what is not here is needed, or only makes the code legal.
+OPTIMISING = ["s_tir.LoopPartition", "s_tir.HoistIfThenElse", "s_tir.RenormalizeSplitPattern", "tirx.RemoveNoOp"]
+
+
+def prepare(request: "Request", target: Any, optimised: bool) -> "Run":
+    """Read the function, apply the passes, lower it, and unless it stops there generate code."""
+    import tvm
+    import tvm.s_tir
+    from tvm import tirx
+
+    told = json.loads(request.model)
+    read = tvm.ir.load_json(json.dumps(told["function"]))
+    function = tirx.PrimFunc(list(read.params), read.body, read.ret_type, attrs=read.attrs)
+    names = arguments(function)
+    module = tvm.IRModule({"main": function})
+
+    request.stage("compile")
+    sequence = [str(item) for item in told["passes"]] if optimised else []
+    config = options(tvm, sequence) if optimised else UNOPTIMISED
+    watcher = [effects(tvm, request.effects)] if request.effects is not None else []
+    disabled = [] if optimised else OPTIMISING
+    context = tvm.transform.PassContext(
+        opt_level=3 if optimised else 0, config=config, disabled_pass=disabled, instruments=watcher
+    )
+    with context, target:
+        module = tirx.transform.BindTarget(target.with_host(target))(module)
+        for item in sequence:
+            if not item.startswith("="):
+                module = make(tvm, item)(module)
+        packed = any(name.startswith("tirx.MakePackedAPI") for name in sequence)
+        if packed and told.get("stop") != "lower":
+            raise NotImplementedError("a function that its passes packed is not supported as a program that runs")
+        if not packed:
+            lowered, host, _ = tirx.get_tir_pipeline("s_tir")
+            module = lowered(module)
+            if told.get("stop") == "lower":
+                module = host()(module)
+    if told.get("stop") == "lower":
+        return lambda inputs: {}
+    building = importlib.import_module("tvm.tirx.build")  # tirx.build itself is a function
+    hosted, devices = building.split_host_device_mods(module)
+    if devices:
+        raise NotImplementedError("code for a device is not supported by this target")
+    with context, target:
+        built = building.tir_to_runtime(host()(hosted), {}, target)
+    main = built["main"]
+
+    def run(values: Dict[str, Any]) -> Dict[str, Any]:
+        fed = [tvm.runtime.tensor(np.ascontiguousarray(values[name])) for name in names]
+        main(*fed)
+        return {name: tensor.numpy() for name, tensor in zip(names, fed)}
+
+    return run
+
+
+def make(tvm: Any, item: str) -> Any:
+    """The pass of a name; ValueError when this release has none of that name."""
+    name, _, argument = item.partition(":")
+    dialect, _, short = name.partition(".")
+    home = {"tirx": tvm.tirx.transform, "s_tir": tvm.s_tir.transform}.get(dialect)
+    found = getattr(home, short, None) if home is not None and short[:1].isupper() else None
+    if found is None:
+        raise ValueError("tvm has no pass %r" % name[:80])
+    if not argument:
+        return found()
+    return found(int(argument)) if argument.isdigit() else found(argument)
+
+
+def options(tvm: Any, sequence: List[str]) -> Dict[str, Any]:
+    """The options that a sequence sets, as a context takes them."""
+    found: Dict[str, Any] = {}
+    for item in sequence:
+        if item.startswith("="):
+            name, _, value = item[1:].rpartition(":")
+            group, _, field = name.rpartition(".")
+            found.setdefault(group, {})[field] = int(value)
+    return found
+
+
+def arguments(function: Any) -> List[str]:
+    """Names for the arguments, as `gen/tir/form.py` gives them; NotImplementedError for one that is no buffer."""
+    names: List[str] = []
+    for at, param in enumerate(function.params):
+        if "BufferType" not in type(param.ty).__name__:
+            raise NotImplementedError("an argument that is no buffer is not supported")
+        name = str(param.name)
+        names.append(name if name not in names else "%s_%d" % (name, at))
+    return names
+
+
+def effects(tvm: Any, into: List[str]) -> Any:
+    """An instrument that writes down which pass changed what: the pass, and the kinds of nodes that it made or did away with."""
+    from tvm_ffi import structural_equal
+
+    before: List[Any] = []
+
+    @tvm.instrument.pass_instrument  # type: ignore[misc, unused-ignore]
+    class Effects:
+        def run_before_pass(self, module: Any, info: Any) -> None:
+            before.append(module)
+
+        def run_after_pass(self, module: Any, info: Any) -> None:
+            was, name = before.pop(), str(info.name)
+            if structural_equal(was, module):
+                return
+            into.append(name)
+            now, then = kinds(module), kinds(was)
+            into.extend("%s +%s" % (name, kind) for kind in sorted(now - then))
+            into.extend("%s -%s" % (name, kind) for kind in sorted(then - now))
+
+    return Effects()
+
+
+def kinds(module: Any) -> "set[str]":
+    """The kinds of nodes in the functions of a module."""
+    import tvm_ffi
+
+    found: "set[str]" = set()
+
+    def visit(node: Any) -> None:
+        found.add(type(node).__name__)
+
+    for function in module.functions.values():
+        body = getattr(function, "body", None)
+        if body is not None:
+            tvm_ffi.structural_walk(body, visit, order="pre")
+    return found

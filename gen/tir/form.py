@@ -1,0 +1,90 @@
+"""A TIR function and a sequence of passes as one program: its bytes, its arguments, values for them."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opsieve.gen.build.rng import Rng
+from opsieve.gen.tir import nodes as N
+from opsieve.gen.tvm_ir.nodes import MalformedGraph, Node, decode, encode
+
+MOST_ELEMENTS = 1 << 16  # of all arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Tir:
+    """A function (a `tirx.PrimFunc`) and the passes to apply before it is lowered."""
+
+    function: Node
+    passes: tuple[str, ...] = ()
+
+    def bytes(self, lower_only: bool = False) -> bytes:
+        """What a worker reads, and what a case keeps: a JSON object; equal programs have equal bytes."""
+        told: dict[str, Any] = {
+            "form": "tir",
+            "function": json.loads(encode(self.function)),
+            "passes": list(self.passes),
+        }
+        if lower_only:
+            told["stop"] = "lower"
+        return json.dumps(told, separators=(",", ":")).encode()
+
+
+def read(data: bytes) -> Tir:
+    """The program of some bytes; MalformedGraph when they are none."""
+    try:
+        told = json.loads(data)
+    except (ValueError, RecursionError):
+        raise MalformedGraph("this is no JSON") from None
+    if not isinstance(told, dict) or told.get("form") != "tir" or not isinstance(told.get("passes"), list):
+        raise MalformedGraph("this is no TIR function with passes")
+    function = decode(json.dumps(told.get("function")))
+    if not isinstance(function, Node) or function.type != "tirx.PrimFunc":
+        raise MalformedGraph("what is in `function` is no function of TIR")
+    return Tir(function, tuple(str(item)[:120] for item in told["passes"][:100]))
+
+
+def arguments(function: Node) -> dict[str, Node] | None:
+    """The buffers that are its arguments, by name; None when one is no dense buffer of constant shape and plain type."""
+    params = function["params"]
+    found: dict[str, Node] = {}
+    elements = 0
+    for at, param in enumerate(params if isinstance(params, tuple) else ()):
+        if not isinstance(param, Node) or not N.is_buffer(param):
+            return None
+        sizes, kind = N.shape(param), param["ty"]
+        assert isinstance(kind, Node)
+        if sizes is None or kind["strides"] or not _numpy(N.dtype(param)) or not sizes:
+            return None
+        elements += int(np.prod(sizes))
+        name = str(param["name"])
+        found[name if name not in found else f"{name}_{at}"] = param
+    return found if elements <= MOST_ELEMENTS else None
+
+
+def values(function: Node, seed: int | str) -> dict[str, Any]:
+    """Values for the arguments by name: small whole numbers, quarters, both signs; ValueError where there can be none."""
+    wanted = arguments(function)
+    if wanted is None:
+        raise ValueError("the function has an argument that is no dense buffer of constant shape")
+    rng, found = Rng(f"values {seed}", 0), {}
+    for name, of in wanted.items():
+        kind, sizes = N.dtype(of), N.shape(of) or ()
+        numbers = [rng.random() for _ in range(int(np.prod(sizes)))]
+        if kind == "bool":
+            made = np.array([number < 0.5 for number in numbers])
+        elif "float" in kind:
+            made = np.array([round(16 * number - 8) / 4 for number in numbers])
+        else:
+            low = 0 if kind.startswith("u") else -3
+            made = np.array([low + int(number * 9) for number in numbers])
+        found[name] = made.reshape(sizes).astype(kind)
+    return found
+
+
+def _numpy(kind: str) -> bool:
+    return kind in ("bool", "float16", "float32", "float64") or kind in (
+        f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
+    )
