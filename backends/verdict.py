@@ -1,5 +1,6 @@
 """What an oracle says of a program on a target."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,6 +10,15 @@ Judgement = Literal["pass", "fail", "undecided", "invalid", "environment", "unsu
 Kind = Literal[
     "crash", "error", "mismatch", "hang", "memory", "slowdown", "accepts-invalid", "round-trip", "nondeterminism"
 ]
+# The kind of failure that a run shows by how it ended. `unsupported` and `environment` are none, `ok` may be a wrong result.
+KIND_OF_OUTCOME: Mapping[str, Kind] = {
+    "crash": "crash",
+    "hang": "hang",
+    "out-of-memory": "memory",
+    "error": "error",
+    "rejected": "error",
+}
+DEATHS: Mapping[str, Kind] = {outcome: kind for outcome, kind in KIND_OF_OUTCOME.items() if kind != "error"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,9 @@ from opsieve.reducer.oracle.interestingness import (
 from opsieve.reducer.passes.bodies import OPENING
 from opsieve.reducer.problem.edit import Pass
 from opsieve.reducer.problem.recording import recorded
-from opsieve.reducer.problem.sameness import Level
 from opsieve.reducer.problem.subject import Subject
 from opsieve.triage.fingerprint.normalise import normalise
+from opsieve.triage.fingerprint.sameness import Level
 
 GROUP = "opsieve.reductions"
 # Where a dimension stands in a round: what removes most comes first. Others follow in alphabetical order.

@@ -27,12 +27,13 @@ from opsieve.reducer.oracle.interestingness import ScriptTest, Validator, progra
 from opsieve.reducer.output import MODEL, SCRIPT, STORY, certificate_rows, save_reduction, save_subject, shapes
 from opsieve.reducer.problem.order import count_nodes
 from opsieve.reducer.problem.recording import recorded
-from opsieve.reducer.problem.sameness import LEVELS, Level
+from opsieve.reducer.problem.sameness import LEVELS
 from opsieve.reducer.problem.store_cases import target_of, title_of
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, Reduction, certify, check_of, passes, reduce_by_check, reduce_failure
 from opsieve.reducer.script import Printer, script
 from opsieve.reducer.worker_pool import say
+from opsieve.triage.fingerprint.sameness import Level
 
 _SAVE_EVERY = 1.0  # seconds between two savings of the best so far
 _MOST_PRINTED = 60  # lines of the reduced graph

@@ -11,12 +11,11 @@ from opsieve.backends.judge.oracles import NATIVE, Lab
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import display
 from opsieve.backends.target import Target
-from opsieve.backends.verdict import Kind, Verdict
+from opsieve.backends.verdict import DEATHS, Verdict
 from opsieve.gen.model.invalid_marker import Broken
 from opsieve.gen.model.program import Program
 
 CHECKER = Target("checker")
-_ENDS: dict[str, Kind] = {"crash": "crash", "hang": "hang", "out-of-memory": "memory"}
 # These programs have one meaning all the same, without the faulty part or with an element type that the compiler has beyond those of
 # the operator's page: a lenience of the compiler, breach but no bug.
 LENIENT = {
@@ -47,7 +46,7 @@ def judge_broken(
         verdict = Verdict("environment", f"{name} cannot be asked: {short(first)}", None, first.stage, first.message)
     elif first.outcome == "unsupported":
         verdict = Verdict("unsupported", f"{name} refuses it as a lack of its own, {breach}: {short(first)}", None)
-    elif first.outcome in _ENDS:
+    elif first.outcome in DEATHS:
         verdict = _died(name, breach, first, _again(program, inputs, target, lab, seen))
     else:
         verdict = _accepted(program, inputs, target, lab, fault, seen, breach)
@@ -60,7 +59,7 @@ def _again(program: Program, inputs: dict[str, Any], target: Target, lab: Lab, s
 
 
 def _died(name: str, breach: str, first: Observation, second: Observation) -> Verdict:
-    kind = _ENDS[first.outcome]
+    kind = DEATHS[first.outcome]
     if second.outcome != first.outcome:
         reason = f"{name} ended with `{first.outcome}` once and with `{second.outcome}` in a fresh process, {breach}"
         return Verdict("flaky", reason, kind, first.stage, first.message)

@@ -24,7 +24,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.reference.reference import REFUSED
 from opsieve.backends.registry import display
 from opsieve.backends.target import Target
-from opsieve.backends.verdict import Judgement, Kind, Verdict
+from opsieve.backends.verdict import DEATHS, Judgement, Verdict
 from opsieve.gen.model.invalid_marker import broken
 from opsieve.gen.model.program import Program
 
@@ -34,7 +34,6 @@ _MAY_RAISE = frozenset(
     {"integer-division-by-zero", "integer-division-overflow", "negative-integer-power", "shift-too-far", "cast-of-nan"}
     | {"cast-out-of-range"}
 )
-_ENDS: Mapping[str, Kind] = {"crash": "crash", "hang": "hang", "out-of-memory": "memory"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ class _Judgement(JudgingSession):
                 stage=first.stage,
                 message=first.message,
             )
-        if first.outcome in _ENDS:
+        if first.outcome in DEATHS:
             return self.died(first)
         if first.outcome in ("error", "rejected"):
             return self.refused(first)
@@ -95,13 +94,13 @@ class _Judgement(JudgingSession):
             return None
         same = 1 + sum(self.again().outcome == first.outcome for _ in range(_REPEATS - 1))
         reason = f"{display(self.target)} showed `{first.outcome}` in {same} of {_REPEATS + 1} runs of the same inputs: {short(first)}"
-        return Verdict("flaky", reason, _ENDS.get(first.outcome, "error"), first.stage, first.message)
+        return Verdict("flaky", reason, DEATHS.get(first.outcome, "error"), first.stage, first.message)
 
     def died(self, first: Observation) -> Verdict:
         flaky = self.confirmed(first)
         if flaky is not None:
             return flaky
-        kind = _ENDS[first.outcome]
+        kind = DEATHS[first.outcome]
         blame = ""
         baseline, host = self.baseline(), self.host()
         if host is not None and self.ask(host).outcome == first.outcome:

@@ -155,7 +155,7 @@ def reduced(failures: Sequence[Failure], seconds: float) -> list[Failure]:
 
 
 def _counts_graph(one: Failure) -> bool:
-    return any(part.name == "operators" and (part.kept or "reduce" in part.hint) for part in one.before.components)
+    return any(part.needs_reduction or (part.name == "operators" and part.kept) for part in one.before.components)
 
 
 def _reduced(one: Failure, workers: Workers) -> Failure:

@@ -1,6 +1,5 @@
 """What one version shows of a case: good, bad with which fingerprint, or to be skipped. And what that means for a search."""
 
-import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,27 +8,20 @@ from opsieve.backends.judge.judge import judge
 from opsieve.backends.judge.oracles import Lab
 from opsieve.backends.observation import Observation
 from opsieve.backends.target import Target
-from opsieve.backends.verdict import Kind, Verdict
+from opsieve.backends.verdict import KIND_OF_OUTCOME, Verdict
 from opsieve.bisect.search.search import TestResult
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.structure import all_nodes
 from opsieve.triage.fingerprint.evidence import NOTHING
-from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
+from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.fingerprint.program_names import given_names
+from opsieve.triage.fingerprint.sameness import trait
 
 State = Literal["good", "bad", "skip"]
-_ENDS: dict[str, Kind] = {
-    "crash": "crash",
-    "hang": "hang",
-    "out-of-memory": "memory",
-    "error": "error",
-    "rejected": "error",
-}
 _STATES: dict[str, State] = {"pass": "good", "fail": "bad", "flaky": "bad"}
 # How far a failing version got: what fails early hides what would have failed later.
 _PROGRESS = ("import", "compile", "run")
 _TEXT = 500
-_STATUS = re.compile(r"[A-Z_]{2,40}: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +58,7 @@ def ending(case: Case, seen: Observation, blame: str = "") -> VersionOutcome | N
 
     `blame` goes into the key, and not into the trait.
     """
-    kind = _ENDS.get(seen.outcome)
+    kind = KIND_OF_OUTCOME.get(seen.outcome)
     if kind is None:
         return None
     text = " ".join(seen.message.split())[:_TEXT]
@@ -79,7 +71,7 @@ def _failing(case: Case, verdict: Verdict, observation: Observation, text: str) 
     kind = verdict.kind or "error"
     stage = "done" if kind == "mismatch" else verdict.stage or observation.stage
     what = f"{verdict.mismatch.what} mismatch" if verdict.mismatch else f"{kind} at {stage}"
-    return VersionOutcome("bad", found.key, _trait(found), what, stage, text, verdict.verdict == "flaky")
+    return VersionOutcome("bad", found.key, trait(found), what, stage, text, verdict.verdict == "flaky")
 
 
 def result_for(seen: VersionOutcome, wanted: VersionOutcome | None) -> TestResult:
@@ -99,16 +91,3 @@ def result_for(seen: VersionOutcome, wanted: VersionOutcome | None) -> TestResul
 
 def _reached(seen: VersionOutcome) -> int:
     return _PROGRESS.index(seen.stage) if seen.stage in _PROGRESS else len(_PROGRESS)
-
-
-def _trait(found: Fingerprint) -> str:
-    """The place in the source that the message names, else functions on the stack, else the message without its status code."""
-    frames = found.value("frames")
-    place = found.value("place") or ("" if "+0x" in frames else frames)
-    message = found.value("message")
-    status = _STATUS.match(message)
-    where = place or (message[status.end() :] if status else message)
-    parts = [found.value(name) for name in ("kind", "stage", "signal", "mismatch", "dtype")]
-    if found.value("mismatch"):
-        return " ".join(filter(None, (parts[0], *parts[3:])))
-    return " ".join(filter(None, (*parts[:3], where)))

@@ -9,14 +9,14 @@ from opsieve.backends.judge.oracles import FLOAT64, NATIVE, SECOND_ORACLES
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import display, names, resolve
 from opsieve.backends.target import Target
-from opsieve.backends.verdict import Verdict
+from opsieve.backends.verdict import KIND_OF_OUTCOME, Verdict
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import shown
 from opsieve.gen.model.invalid_marker import broken
 from opsieve.reducer.oracle.interestingness import CHECKER, compared, operators, program
-from opsieve.reducer.problem.sameness import ENDS, Failure, differed, ended
+from opsieve.reducer.problem.sameness import Failure, differed, ended
 from opsieve.reducer.problem.subject import Subject
 from opsieve.triage.fingerprint.evidence import NOTHING
 from opsieve.triage.fingerprint.fingerprint import fingerprint
@@ -100,10 +100,14 @@ def _failure_on(
         return sometimes(case, target, plain.failure.verdict, workers)
     judged = judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=_oracles(target))
     verdict = judged.verdict
-    if verdict.verdict == "flaky" and verdict.kind in ENDS.values():
+    if verdict.verdict == "flaky" and verdict.kind in KIND_OF_OUTCOME.values():
         return sometimes(case, target, verdict, workers)
     if verdict.verdict == "pass" and doubtful:  # who names a target has seen it fail
-        ends = [ENDS[answer.outcome] for answer in _replayed(case, target, _SHORT, workers) if answer.outcome in ENDS]
+        ends = [
+            KIND_OF_OUTCOME[answer.outcome]
+            for answer in _replayed(case, target, _SHORT, workers)
+            if answer.outcome in KIND_OF_OUTCOME
+        ]
         if ends:
             return sometimes(case, target, Verdict("flaky", "", ends[0]), workers)
     # Who names the target has made up his mind: one oracle against it is enough to reduce by.
@@ -133,7 +137,7 @@ def _not_refused(
     """The failure on a program that was broken on purpose: the target dies of it, or runs it though somebody objects."""
     judged = judge(case.program, case.inputs, target, lab)
     verdict, observation = judged.verdict, judged.observations[0]
-    if verdict.verdict == "flaky" and verdict.kind in ENDS.values():
+    if verdict.verdict == "flaky" and verdict.kind in KIND_OF_OUTCOME.values():
         return sometimes(case, target, verdict, workers)
     if verdict.verdict != "fail":
         return None, shown(f"{verdict.verdict}: {verdict.reason}", 300)
@@ -151,7 +155,7 @@ def sometimes(case: Case, target: Target, verdict: Verdict, workers: Workers) ->
     runs = 0
     while runs < REPLAYS and not (seen and verdict.kind == "hang"):  # a hang takes all the time that a run may take
         answers = _replayed(case, target, _SHORT, workers)
-        seen += [each for each in answers if ENDS.get(each.outcome) == verdict.kind]
+        seen += [each for each in answers if KIND_OF_OUTCOME.get(each.outcome) == verdict.kind]
         runs += _SHORT
     if not seen:
         return None, f"flaky, but not seen again in {REPLAYS} runs"
@@ -168,7 +172,9 @@ def steady(case: Case, target: Target, verdict: Verdict, workers: Workers) -> bo
     """Whether a compiler that died or raised does so each time. A hang is not replayed, and the judge has replayed a mismatch."""
     if verdict.kind not in ("error", "crash") or len(case.program.model) > _HEAVY:
         return True
-    return all(ENDS.get(answer.outcome) == verdict.kind for answer in _replayed(case, target, _SHORT, workers))
+    return all(
+        KIND_OF_OUTCOME.get(answer.outcome) == verdict.kind for answer in _replayed(case, target, _SHORT, workers)
+    )
 
 
 def _replayed(case: Case, target: Target, runs: int, workers: Workers) -> list[Observation]:

@@ -18,7 +18,7 @@ from opsieve.backends.compare import Comparison, compare
 from opsieve.backends.judge.judging_session import declared_dtypes
 from opsieve.backends.observation import Observation
 from opsieve.backends.target import Target
-from opsieve.backends.verdict import Mismatch, Verdict
+from opsieve.backends.verdict import KIND_OF_OUTCOME, Mismatch, Verdict
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.data.data_set import write_folder
 from opsieve.gen.model.bad_input import BadInput, shown
@@ -28,11 +28,12 @@ from opsieve.gen.model.structure import all_nodes, check_structure
 from opsieve.gen.model.tensors import Value, graph_inputs
 from opsieve.reducer.onnx_edit.quant_scales import bad_scale
 from opsieve.reducer.problem.graph import shell
-from opsieve.reducer.problem.sameness import ENDS, Failure, Level, builds, differed, ended
+from opsieve.reducer.problem.sameness import Failure, builds, differed, ended
 from opsieve.reducer.problem.subject import Subject
 from opsieve.triage.fingerprint.evidence import NOTHING
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.fingerprint.program_names import given_names
+from opsieve.triage.fingerprint.sameness import Level
 
 ResultKind = Literal["same", "slippage", "gone", "invalid"]
 CHECKER = Target("checker")
@@ -116,7 +117,7 @@ class TargetTest:
             return self._slippage(verdict, got, subject)
         if self.arbiter is not None and self.level != "loose":
             accepted = wanted or self.workers.observe(self.arbiter, test.program, test.inputs)
-            if accepted.outcome in ENDS:
+            if accepted.outcome in KIND_OF_OUTCOME:
                 return CheckResult(
                     "slippage", f"{self.arbiter} does not accept it either: {shown(accepted.message, 200)}"
                 )
@@ -162,7 +163,7 @@ class TargetTest:
         """Whether another build of the compiler fails as well, in whatever way."""
         got = self.workers.observe(build, test.program, test.inputs)
         if self.arbiter is None or got.outputs is None:
-            return got.outcome in ENDS
+            return got.outcome in KIND_OF_OUTCOME
         if build == self.arbiter:
             return False
         wanted = self.workers.observe(self.arbiter, test.program, test.inputs)

@@ -1,34 +1,21 @@
 """When a smaller subject still shows the same failure, and not just any.
 
-Three levels, each holding all that the one before does:
-
-    loose        the same kind of failure in the same stage (of a mismatch: in values, or in structure)
-    fingerprint  the same fingerprint (opsieve.triage.fingerprint.fingerprint): place, message and exception of an error, kind and type class
-                 of a mismatch; and what accepted the program before still accepts it
-    cure         the same builds of the compiler (its levels of optimisation) fail, and the same are well
+The levels are those of `opsieve.triage.fingerprint.sameness`; at `fingerprint` and `cure` what accepted the program before must accept it
+still, and at `cure` the same builds of the compiler (its levels of optimisation) fail, and the same are well.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from opsieve.backends.judge.judging_session import STRUCTURE
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.target import Target
-from opsieve.backends.verdict import Kind, Mismatch, Verdict
+from opsieve.backends.verdict import KIND_OF_OUTCOME, Mismatch, Verdict
 from opsieve.triage.fingerprint.evidence import NOTHING
-from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint, same
+from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
+from opsieve.triage.fingerprint.sameness import Level, same
 
-Level = Literal["loose", "fingerprint", "cure"]
 LEVELS: tuple[Level, ...] = ("loose", "fingerprint", "cure")
-ENDS: dict[str, Kind] = {
-    "crash": "crash",
-    "hang": "hang",
-    "out-of-memory": "memory",
-    "error": "error",
-    "rejected": "error",
-}
 
 
 @dataclass(frozen=True)
@@ -47,20 +34,12 @@ class Failure:
         names: Collection[str] = frozenset(),
     ) -> bool:
         """Whether a failing verdict is this failure, as far as one run of the target tells; `names` are those of the program that was run."""
-        mine = self.verdict
-        if verdict.kind != mine.kind:
-            return False
-        if mine.mismatch is not None and verdict.mismatch is not None:
-            if (verdict.mismatch.what in STRUCTURE) != (mine.mismatch.what in STRUCTURE):
-                return False
-        elif verdict.stage != mine.stage:
-            return False
-        return level == "loose" or same(self.fingerprint, fingerprint(verdict, observation, operators, NOTHING, names))
+        return same(self.fingerprint, fingerprint(verdict, observation, operators, NOTHING, names), level)
 
 
 def ended(observation: Observation, like: Verdict) -> Verdict | None:
     """The failing verdict of a run that did not end well; None for one that did, or could not be asked."""
-    kind = ENDS.get(observation.outcome)
+    kind = KIND_OF_OUTCOME.get(observation.outcome)
     if kind is None:
         return None
     return Verdict("fail", "", kind, observation.stage, observation.message, blame=like.blame)

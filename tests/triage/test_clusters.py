@@ -15,7 +15,8 @@ from stores import CAMPAIGN, NOW, done, filled, finding
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.clustering.clusters import SimilarityFeatures, alternatives, placement, related, similarity_features
 from opsieve.triage.clustering.reassign import Difference, differences
-from opsieve.triage.fingerprint.fingerprint import Component, Fingerprint
+from opsieve.triage.fingerprint.component import Component, ComponentName, component
+from opsieve.triage.fingerprint.fingerprint import Fingerprint
 from opsieve.triage.review.refingerprint import refingerprint
 from opsieve.triage.store.decision_log import FILE
 from opsieve.triage.store.decisions import Ledger
@@ -337,7 +338,10 @@ def test_new_rules_tell_what_would_move_and_move_it(tmp_path: Path) -> None:
 
 def test_what_differs_between_two_fingerprints_is_what_counts() -> None:
     def parts(**values: str) -> list[Component]:
-        return [Component(name.rstrip("_"), value, not name.endswith("_"), "why") for name, value in values.items()]
+        return [
+            component(ComponentName(name.rstrip("_")), value, not name.endswith("_"), "why")
+            for name, value in values.items()
+        ]
 
     old = parts(kind="error", frames="a < b", message="bad", stage_="run")
     new = parts(kind="error", frames="a", message_="bad", line="x.py:3", stage_="compile")

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from rapidfuzz.distance import Indel
 from rapidfuzz.process import cdist
 
-from opsieve.triage.fingerprint.fingerprint import Component
+from opsieve.triage.fingerprint.component import Component, ComponentName
 
 ALIKE = 0.6  # mean similarity from which clusters are suggested as related
 _MOST_UNITS = 12  # fingerprints of a cluster that are compared
 _WORDS = 60  # of a message
+SEPARATOR = "\x1f"  # between the parts of an alternative title
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,9 @@ class SimilarityFeatures:
     guilty_pass: str = ""
 
 
-def value(components: Sequence[Component], name: str) -> str:
-    """The value of a component that counts, "" when there is none."""
-    return next((part.value for part in components if part.name == name and part.kept), "")
+def counting(components: Sequence[Component], name: ComponentName) -> tuple[str, ...]:
+    """The items of a component that counts, () when there is none."""
+    return next((part.items for part in components if part.name is name and part.kept), ())
 
 
 def alternatives(components: Sequence[Component]) -> frozenset[str]:
@@ -60,18 +61,27 @@ def alternatives(components: Sequence[Component]) -> frozenset[str]:
     A crash is its frames, however the process died; an error is its place or its frames with its message, whatever the stage and
     the class of the exception; a wrong result with a known guilty pass is that pass on those operators, whatever is wrong.
     """
-    backend, kind = value(components, "backend"), value(components, "kind")
-    frames, place, message, line = (value(components, name) for name in ("frames", "place", "message", "line"))
-    guilty = value(components, "guilty pass") or value(components, "cure")
-    operators, operator = value(components, "operators"), value(components, "operator")
+    kept = {part.name: part for part in components if part.kept}
+
+    def text(name: ComponentName) -> str:
+        return kept[name].value if name in kept else ""
+
+    backend, frames = text(ComponentName.BACKEND), counting(components, ComponentName.FRAMES)
+    message, guilty = text(ComponentName.MESSAGE), text(ComponentName.GUILTY_PASS) or text(ComponentName.CURE)
     found: set[tuple[str, ...]] = set()
-    if kind == "crash" and frames.count(" < ") >= 1 and "+0x" not in frames:
-        found.add(("crash", backend, frames, line))
-    if kind == "error" and message and (place or frames):
-        found.add(("error", backend, place, frames, message, operator))
-    if guilty and operators:
-        found.add(("mismatch", backend, guilty, operators))
-    return frozenset("\x1f".join(title) for title in found)
+    if text(ComponentName.KIND) == "crash" and len(frames) > 1 and not any(map(is_offset, frames)):
+        found.add(("crash", backend, text(ComponentName.FRAMES), text(ComponentName.LINE)))
+    if text(ComponentName.KIND) == "error" and message and (text(ComponentName.PLACE) or frames):
+        where = text(ComponentName.PLACE), text(ComponentName.FRAMES)
+        found.add(("error", backend, *where, message, text(ComponentName.OPERATOR)))
+    if guilty and ComponentName.OPERATORS in kept:
+        found.add(("mismatch", backend, guilty, text(ComponentName.OPERATORS)))
+    return frozenset(SEPARATOR.join(title) for title in found)
+
+
+def is_offset(frame: str) -> bool:
+    """Whether a frame is named by an offset into a module, which holds for one build only."""
+    return "+0x" in frame
 
 
 def placement(number: int, sharing: Mapping[int, bool]) -> Placement:
@@ -88,18 +98,18 @@ def placement(number: int, sharing: Mapping[int, bool]) -> Placement:
 def similarity_features(components: Sequence[Component]) -> SimilarityFeatures:
     """What a fingerprint is compared by. Components count here whether they are part of the fingerprint or not."""
 
-    def any_value(name: str) -> str:
-        return next((part.value for part in components if part.name == name), "")
+    every = {part.name: part for part in components}
 
-    frames = any_value("frames")
-    operators = value(components, "operators")
+    def text(name: ComponentName) -> str:
+        return every[name].value if name in every else ""
+
     return SimilarityFeatures(
-        any_value("backend"),
-        any_value("kind"),
-        tuple(frames.split(" < ")) if frames else (),
-        tuple(any_value("message").split()[:_WORDS]),
-        frozenset(operators.split()),
-        any_value("guilty pass"),
+        text(ComponentName.BACKEND),
+        text(ComponentName.KIND),
+        every[ComponentName.FRAMES].items if ComponentName.FRAMES in every else (),
+        tuple(text(ComponentName.MESSAGE).split()[:_WORDS]),
+        frozenset(counting(components, ComponentName.OPERATORS)),
+        text(ComponentName.GUILTY_PASS),
     )
 
 

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from opsieve.triage.fingerprint.fingerprint import Component
+from opsieve.triage.fingerprint.component import Component
 
 NEW = 0  # the cluster of what begins one of its own, or joins by its alternative titles
 

@@ -16,8 +16,9 @@ from typing import Any
 from opsieve.backends.observation import Frame, Observation, Stage
 from opsieve.backends.registry import names, plugin
 from opsieve.backends.target import BadTarget
-from opsieve.backends.verdict import Kind, Mismatch, Verdict
+from opsieve.backends.verdict import KIND_OF_OUTCOME, Mismatch, Verdict
 from opsieve.triage.external.external_records import BadRecord, Record, read_records
+from opsieve.triage.fingerprint.component import ComponentName
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
 from opsieve.triage.fingerprint.normalise import is_interpreters
 from opsieve.triage.fingerprint.title import title_of
@@ -41,14 +42,6 @@ _STAGES: Mapping[str, Stage] = {
     "export": "compile",
 }
 _COMPARING = frozenset(["compare", "verify", "check", "comparison"])
-_ENDS: Mapping[str, Kind] = {
-    "crash": "crash",
-    "hang": "hang",
-    "out-of-memory": "memory",
-    "error": "error",
-    "mismatch": "mismatch",
-    "rejected": "error",
-}
 _SIGKILL = 9
 _MAX_SKIPPED = 1000  # bad lines that are named; the others are counted
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
@@ -112,7 +105,7 @@ def cluster_records(records: Iterable[tuple[int, Record]]) -> list[Assignment]:
             why = "; ".join(f"{part.name}: {part.value} ({part.hint})" for part in found.components if part.kept)
             seen[found.key] = title_of(found), "".join(sign if sign.isprintable() else " " for sign in why)
         title, why = seen[found.key]
-        assignments.append(Assignment(index, found.key, title, found.value("kind"), why))
+        assignments.append(Assignment(index, found.key, title, found.value(ComponentName.KIND), why))
     return assignments
 
 
@@ -135,7 +128,7 @@ def fingerprint_of(record: Record) -> Fingerprint:
         signal=record.signal or trace.signal,
         log=record.output or record.text,
     )
-    kind = _ENDS.get(outcome)
+    kind = KIND_OF_OUTCOME.get(outcome)
     if mismatch is not None:
         kind = "mismatch"
     verdict = Verdict("fail", "", kind, stage, message, mismatch=mismatch)

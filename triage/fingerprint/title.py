@@ -1,9 +1,10 @@
 """One line that tells a person which bug a fingerprint is about."""
 
+from opsieve.triage.fingerprint.component import ComponentName
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
+from opsieve.triage.fingerprint.mismatch_components import BROKEN_MODEL
 
 _MAX = 120
-_BROKEN = "BrokenModel"
 _WRONG = {
     "nan": "wrong NaNs",
     "inf": "wrong infinities",
@@ -19,19 +20,19 @@ _WRONG = {
 def title_of(found: Fingerprint) -> str:
     """A title of at most 120 characters, `ValueError in Split: no value in Constant`: what failed, where, and what it said."""
     where = _where(found)
-    if what := found.value("mismatch"):
-        of = found.value("operators")
+    if what := found.value(ComponentName.MISMATCH):
+        of = found.value(ComponentName.OPERATORS)
         text = _WRONG.get(what, what) + (f" of {of}" if of else "")
-        if dtype := found.value("dtype"):
+        if dtype := found.value(ComponentName.DTYPE):
             text += f" ({dtype})"
-    elif found.value("exception") == _BROKEN:
-        small = next((part.value for part in found.components if part.name == "operators" and part.kept), "")
-        text = "broken model" + (f" of {small}" if small else "")
-        text += f": {found.value('found') or found.value('message')}"
+    elif found.value(ComponentName.EXCEPTION) == BROKEN_MODEL:
+        graph = found.component(ComponentName.OPERATORS)
+        text = "broken model" + (f" of {graph.value}" if graph and graph.kept else "")
+        text += f": {found.value(ComponentName.FOUND) or found.value(ComponentName.MESSAGE)}"
     else:
-        kind = found.value("kind")
-        what = found.value("signal") or found.value("exception") or kind
-        said = found.value("message")
+        kind = found.value(ComponentName.KIND)
+        what = found.value(ComponentName.SIGNAL) or found.value(ComponentName.EXCEPTION) or kind
+        said = found.value(ComponentName.MESSAGE)
         text = what + (f" in {where}" if where else "")
         text += f": {said}" if said and said != what else ""
         if kind not in ("error", "crash"):
@@ -42,6 +43,11 @@ def title_of(found: Fingerprint) -> str:
 
 def _where(found: Fingerprint) -> str:
     """The operator that was converted, else the innermost function."""
-    innermost = found.value("frames").partition(" < ")[0]
-    operator = found.value("operator")
-    return f"{operator} ({innermost})" if operator and innermost else operator or innermost or found.value("place")
+    frames = found.component(ComponentName.FRAMES)
+    innermost = frames.items[0] if frames else ""
+    operator = found.value(ComponentName.OPERATOR)
+    return (
+        f"{operator} ({innermost})"
+        if operator and innermost
+        else operator or innermost or found.value(ComponentName.PLACE)
+    )

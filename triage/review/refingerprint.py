@@ -16,8 +16,9 @@ from opsieve.gen.model.invalid_marker import broken
 from opsieve.gen.model.model import load_program
 from opsieve.gen.model.structure import all_nodes
 from opsieve.triage.clustering.reassign import NEW, Difference, KeyChange, Reassignment, differences, plan
+from opsieve.triage.fingerprint.component import Component
 from opsieve.triage.fingerprint.evidence import Evidence
-from opsieve.triage.fingerprint.fingerprint import Component, Fingerprint, fingerprint
+from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
 from opsieve.triage.fingerprint.graph_signature import signature_of
 from opsieve.triage.fingerprint.program_names import given_names
 from opsieve.triage.store.artifacts import REDUCED, case_artifacts

@@ -1,9 +1,10 @@
 """Which cases to reduce first, so that a budget buys the most knowledge."""
 
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from opsieve.triage.fingerprint.fingerprint import Component
+from opsieve.triage.fingerprint.component import Component, ComponentName
 from opsieve.triage.store.failure_record import components_in
 from opsieve.triage.store.ids import name_of
 
@@ -27,7 +28,7 @@ def candidates(connection: sqlite3.Connection, members: int = 1) -> list[Candida
     all of them where the fingerprint would count operators and does not know which to blame, since each of its cases may be another bug.
     """
     found: list[tuple[int, bool, int, Candidate]] = []
-    for key, components, rank, cluster in connection.execute(
+    for key, stored, rank, cluster in connection.execute(
         "SELECT f.key, f.components, c.rank, c.id FROM fingerprints f JOIN clusters c ON c.id = f.cluster"
         " WHERE c.status NOT IN ('fixed', 'wontfix') ORDER BY (1 - c.pinned), c.rank, f.number"
     ).fetchall():
@@ -36,7 +37,8 @@ def candidates(connection: sqlite3.Connection, members: int = 1) -> list[Candida
             [key],
         ).fetchall()
         done = sum(reduced is not None for _, _, _, reduced in rows)
-        wanted = len(rows) if is_vague(components) else max(0, members - done)
+        components = components_in(stored)
+        wanted = len(rows) if needs_reduction(components) else max(0, members - done)
         name = name_of(cluster)
         waiting = [
             Candidate(place, target, key, name, nodes) for place, target, nodes, reduced in rows if reduced is None
@@ -46,15 +48,11 @@ def candidates(connection: sqlite3.Connection, members: int = 1) -> list[Candida
     return [candidate for *_, candidate in sorted(found, key=lambda one: one[:3])]
 
 
-def is_vague(components: str) -> bool:
-    """Whether a fingerprint (its components as JSON) would count the operators of the program, but they are too many to tell which to blame."""
-    return any(not part.kept and "reduce the program" in part.hint for part in _operators(components))
+def needs_reduction(components: Sequence[Component]) -> bool:
+    """Whether a fingerprint would count the operators of the program, but they are too many to say which to blame."""
+    return any(part.needs_reduction for part in components)
 
 
-def _counts_graph(components: str) -> bool:
+def _counts_graph(components: Sequence[Component]) -> bool:
     """Whether a fingerprint counts operators, or would once they are few."""
-    return is_vague(components) or any(part.kept for part in _operators(components))
-
-
-def _operators(components: str) -> list[Component]:
-    return [part for part in components_in(components) if part.name == "operators"]
+    return any(part.needs_reduction or (part.kept and part.name is ComponentName.OPERATORS) for part in components)

@@ -1,7 +1,6 @@
 """failure.json: what the index of a store knows of a case, and what it needs to know it again."""
 
 import contextlib
-import json
 import math
 import os
 import tempfile
@@ -16,13 +15,13 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import read_file, reason
-from opsieve.triage.fingerprint.fingerprint import Component, Fingerprint
+from opsieve.triage.fingerprint.component import Component, ComponentName, component_from_json, component_json
+from opsieve.triage.fingerprint.fingerprint import Fingerprint
 
 NAME = "failure.json"
 _MAX_JSON = 1 << 20
 _MAX_TEXT = 4000
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]  # what the index can hold
-_COMPONENTS = msgspec.json.Decoder(tuple[Component, ...])
 _MAX_OBSERVATION = 64 << 20
 _MOST_OBSERVATIONS = 32
 
@@ -92,25 +91,22 @@ def components_of(parts: Sequence[dict[str, Any]]) -> tuple[Component, ...]:
     """Components as the file and the index have them, back as components; what is none is left out."""
     found = []
     for part in parts:
-        with contextlib.suppress(KeyError, TypeError):
-            found.append(Component(str(part["name"]), str(part["value"]), bool(part["kept"]), str(part["hint"])))
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            found.append(component_from_json(part))
     return tuple(found)
 
 
 def components_in(text: str) -> tuple[Component, ...]:
-    """The components in a column of the index."""
+    """The components in a column of the index; () for a column that holds none."""
     try:
-        return _COMPONENTS.decode(text)
+        return components_of(msgspec.json.decode(text, type=list[dict[str, Any]]))
     except (msgspec.DecodeError, RecursionError):
-        return components_of(json.loads(text))
+        return ()
 
 
 def components_json(fingerprint: Fingerprint) -> list[dict[str, Any]]:
     """The components of a fingerprint as the file has them."""
-    return [
-        {"name": part.name, "value": bounded(part.value), "kept": part.kept, "hint": part.hint}
-        for part in fingerprint.components
-    ]
+    return [{**component_json(part), "value": bounded(part.value)} for part in fingerprint.components]
 
 
 def mismatch_json(mismatch: Mismatch) -> dict[str, Any]:
@@ -125,11 +121,12 @@ def verdict_of(record: FailureRecord) -> Verdict:
     """The verdict that the file tells of; BadInput when it is none. A wrong result without its mismatch has that of the components."""
     mismatch = None
     known = {part.name: part.value for part in components_of(record.components)}
+    wrong = known.get(ComponentName.MISMATCH)
     with contextlib.suppress(TypeError, msgspec.ValidationError):
         if record.mismatch is not None:
             mismatch = msgspec.convert(record.mismatch, Mismatch)
-        elif "mismatch" in known:
-            mismatch = msgspec.convert({"output": known.get("output", ""), "what": known["mismatch"]}, Mismatch)
+        elif wrong:
+            mismatch = msgspec.convert({"output": known.get(ComponentName.OUTPUT, ""), "what": wrong}, Mismatch)
     fields = {
         "verdict": record.verdict,
         "reason": record.reason,
@@ -176,7 +173,7 @@ def _dtype(record: FailureRecord) -> str:
     """The dtype of the wrong output; one of its class when an older file tells no more."""
     known = {part.name: part.value for part in components_of(record.components)}
     stand_in = {"float": "float32", "narrow float": "float16", "integer": "int64", "string": "object"}
-    return record.dtype or stand_in.get(known.get("dtype", ""), known.get("dtype", ""))
+    return record.dtype or stand_in.get(known.get(ComponentName.DTYPE, ""), known.get(ComponentName.DTYPE, ""))
 
 
 def bounded(text: str) -> str:

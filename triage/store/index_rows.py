@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from opsieve.triage.clustering.clusters import alternatives, placement
 from opsieve.triage.clustering.ranking import severity
+from opsieve.triage.fingerprint.component import ComponentName
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 from opsieve.triage.fingerprint.title import title_of
 from opsieve.triage.store.failure_record import FailureRecord, components_in
@@ -82,10 +83,10 @@ def place_new(connection: sqlite3.Connection) -> list[int]:
     ).fetchall()
     for number, key, version, message, stored, cluster in rows:
         components = components_in(stored)
-        title = title_of(Fingerprint(version, key, components)) or "a failure that tells nothing"
-        operators = next((part.value for part in components if part.name == "operators"), "")
-        guilty = next((part.value for part in components if part.name == "guilty pass"), "")
-        bad = next((part.value for part in components if part.name == "first bad"), "")
+        found = Fingerprint(version, key, components)
+        title = title_of(found) or "a failure that tells nothing"
+        operators = found.value(ComponentName.OPERATORS)
+        guilty, bad = found.value(ComponentName.GUILTY_PASS), found.value(ComponentName.FIRST_BAD)
         connection.execute(
             "UPDATE fingerprints SET title = ?, guilty_pass = ?, first_bad = ? WHERE number = ?",
             [title, guilty, bad, number],

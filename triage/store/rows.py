@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opsieve.backends.observation import Observation
-from opsieve.triage.fingerprint.fingerprint import Component
+from opsieve.triage.fingerprint.component import Component
 from opsieve.triage.store.ids import member_name
 
 

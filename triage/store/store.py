@@ -34,7 +34,7 @@ from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import reason
 from opsieve.gen.model.structure import all_nodes
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
-from opsieve.triage.store.candidates import is_vague
+from opsieve.triage.store.candidates import needs_reduction
 from opsieve.triage.store.decision_log import DecisionReplay
 from opsieve.triage.store.failure_record import (
     NAME,
@@ -171,7 +171,7 @@ class Store:
                             known[record.fingerprint] = self._known(record.fingerprint, known)
                         record.number, kept = known[record.fingerprint]
                         place = ""
-                        if kept < (KEPT_VAGUE if is_vague(json.dumps(record.components)) else KEPT):
+                        if kept < (KEPT_VAGUE if needs_reduction(finding.fingerprint.components) else KEPT):
                             known[record.fingerprint] = (record.number, kept + 1)
                             place = self._free(record.fingerprint, rows)
                             self._stage(record, test.case, finding, now)

@@ -145,13 +145,17 @@ def shown_again(
 def _stored(folder: Path, target: "Target") -> "Verdict | None":
     """The verdict of a case of a store whose target died or raised; None for any other case, and for another target."""
     from opsieve.backends.registry import resolve
+    from opsieve.backends.verdict import KIND_OF_OUTCOME
     from opsieve.gen.model.bad_input import BadInput
-    from opsieve.reducer.problem.sameness import ENDS
     from opsieve.triage.store.failure_record import read_failure, verdict_of
 
     try:
         summary = read_failure(folder)
-        return verdict_of(summary) if summary.kind in ENDS.values() and resolve(summary.target) == target else None
+        return (
+            verdict_of(summary)
+            if summary.kind in KIND_OF_OUTCOME.values() and resolve(summary.target) == target
+            else None
+        )
     except BadInput:  # it lies in no store
         return None
 

@@ -11,7 +11,7 @@ import click
 from opsieve.tui.commands.store_table import JSON, STORE, cluster_facts, day, printable, table
 
 if TYPE_CHECKING:
-    from opsieve.triage.fingerprint.fingerprint import Component
+    from opsieve.triage.fingerprint.component import Component
     from opsieve.triage.store.queries import Queries
     from opsieve.triage.store.rows import CaseDetails, FingerprintRow
 
@@ -48,11 +48,15 @@ def command(name: str, folder: Path, why: bool, limit: int, after: str, as_json:
 def _cluster_facts(
     store: "Queries", name: str, limit: int, after: str
 ) -> tuple[dict[str, Any], "Sequence[FingerprintRow]"]:
+    from opsieve.triage.fingerprint.component import component_json
+
     row, fingerprints = store.cluster(name), store.fingerprints(name)
     members = store.members(name, limit=limit, after=after)
     summary = {
         **cluster_facts(row),
-        "prints": [asdict(each) for each in fingerprints],
+        "prints": [
+            {**asdict(each), "components": [component_json(part) for part in each.components]} for each in fingerprints
+        ],
         "cases": [{**asdict(member), "name": member.name} for member in members.rows],
         "next": members.next,
         "related": [
@@ -65,13 +69,15 @@ def _cluster_facts(
 
 
 def _case_facts(details: "CaseDetails") -> dict[str, Any]:
+    from opsieve.triage.fingerprint.component import component_json
+
     return {
         **asdict(details.member),
         "name": details.member.name,
         "cluster": details.cluster,
         "case": str(details.folder or ""),
         "reduced_case": str(details.reduced or ""),
-        "components": [asdict(part) for part in details.components],
+        "components": [component_json(part) for part in details.components],
         "problem": details.problem,
     }
 

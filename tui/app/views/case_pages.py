@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Sequence
 
 from opsieve.backends.observation import Frame, Observation
-from opsieve.triage.fingerprint.fingerprint import Component
+from opsieve.triage.fingerprint.component import Component, ComponentName
 from opsieve.triage.fingerprint.stack import read
 from opsieve.triage.store.rows import CaseDetails
 from opsieve.tui.app.views.case_summary import CaseSummary
@@ -12,6 +12,7 @@ from opsieve.tui.app.views.rows_shown import component_lines, facts
 from opsieve.tui.app.widgets.visible import Line, lines_of, moment, one_line, visible
 
 PAGES = ("overview", "graph", "inputs", "voices", "trace", "why", "origin")
+_WRONG = (ComponentName.MISMATCH, ComponentName.DTYPE, ComponentName.OUTPUT, ComponentName.ERROR)
 _TELLING = 3  # frames that a fingerprint takes, as in `opsieve.triage.fingerprint.fingerprint`
 
 
@@ -24,7 +25,7 @@ def overview(case: CaseDetails) -> list[Line]:
         else f"{member.reduced} of {member.nodes} nodes left by reduce"
     )
     known = {part.name: part.value for part in case.components}
-    wrong = ", ".join(f"{name} {known[name]}" for name in ("mismatch", "dtype", "output", "error") if known.get(name))
+    wrong = ", ".join(f"{name} {known[name]}" for name in _WRONG if known.get(name))
     return [
         ((one_line(member.name, 300), "accent"),),
         *facts(
@@ -124,7 +125,7 @@ def trace(observations: Sequence[Observation], components: Sequence[Component]) 
     if not observations:
         return [(("nothing was observed", "dim"),)]
     seen = observations[0]
-    template = next((part for part in components if part.name == "message"), None)
+    template = next((part for part in components if part.name is ComponentName.MESSAGE), None)
     telling = read(seen.frames, _TELLING).names
     found: list[Line] = [
         (("frames, innermost first", "strong"), ("  + counts  · telling, but further out  - uninteresting", "dim"))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from opsieve.triage.fingerprint.fingerprint import Component
+from opsieve.triage.fingerprint.component import Component
 from opsieve.triage.store.decision_log import Decision
 from opsieve.triage.store.rows import ClusterGroup, ClusterRow, FingerprintRow, MemberRow, RelatedRow
 from opsieve.tui.app.widgets.paged_list import Column, Row

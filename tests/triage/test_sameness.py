@@ -1,0 +1,65 @@
+"""Components as text and back, and the levels at which two failures are one."""
+
+import pytest
+
+from opsieve.backends.observation import Frame, Observation
+from opsieve.backends.verdict import Mismatch, Verdict
+from opsieve.triage.fingerprint.component import ComponentName, component, component_from_json, component_json
+from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
+from opsieve.triage.fingerprint.sameness import Level, same
+from opsieve.triage.store.failure_record import components_of
+
+
+def error(message: str, function: str = "fuse", stage: str = "compile", line: int = 7) -> Fingerprint:
+    frames = (Frame("python", function, "/site-packages/tvm/passes.py", line),)
+    seen = Observation("tvm", "", "error", stage, exception="ValueError", message=message, frames=frames)  # type: ignore[arg-type]
+    return fingerprint(Verdict("fail", "", "error", stage, message), seen, ["Relu"])  # type: ignore[arg-type]
+
+
+def wrong(what: str) -> Fingerprint:
+    seen = Observation("tvm", "", "ok", "run", outputs={"y": None})
+    return fingerprint(Verdict("fail", "", "mismatch", mismatch=Mismatch("y", what)), seen, ["Relu"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "level", "wanted"),
+    [
+        (error("no room"), error("no air", "fold"), "loose", True),
+        (error("no room"), error("no room", stage="run"), "loose", False),
+        (wrong("value"), wrong("nan"), "loose", True),
+        (wrong("value"), wrong("shape"), "loose", False),
+        (wrong("value"), wrong("nan"), "fingerprint", False),
+        (error("no room here"), error("no air here"), "release", True),
+        (error("no room here"), error("no air here"), "fingerprint", False),
+        (error("no room"), error("no room", "fold"), "release", False),
+        (error("no room"), error("no room", line=8), "fingerprint", True),
+        (error("no room"), error("no room", line=8), "cure", True),
+    ],
+)
+def test_a_level_compares_what_its_table_says(a: Fingerprint, b: Fingerprint, level: Level, wanted: bool) -> None:
+    assert same(a, b, level) is wanted
+
+
+def test_components_are_read_back_as_they_were() -> None:
+    found = error("no room for a Relu of 3")
+    large = component(
+        ComponentName.OPERATORS, [f"Op{n}" for n in range(9)], False, "9 different operators", needs_reduction=True
+    )
+    for part in (*found.components, large):
+        assert component_from_json(component_json(part)) == part
+    assert found.component(ComponentName.FRAMES).items == ("passes.py fuse",)  # type: ignore[union-attr]
+
+
+def test_an_older_file_says_in_words_that_a_graph_is_too_large() -> None:
+    said = {
+        "name": "operators",
+        "value": "Add Relu",
+        "kept": False,
+        "hint": "7 different operators: reduce the program first",
+    }
+    other = {"name": "operators", "value": "Add Relu", "kept": False, "hint": "frames or message tell more"}
+    assert [part.needs_reduction for part in components_of([said, other])] == [True, False]
+
+
+def test_what_is_no_component_is_left_out() -> None:
+    assert components_of([{"name": "nonsense", "value": "", "kept": True, "hint": ""}, {}, {"name": "kind"}]) == ()

@@ -1,0 +1,114 @@
+"""The track of wrong results, and of models that a transformer broke: both show far from their cause.
+
+They are identified by what is wrong, and by the operators of the graph once that is small.
+"""
+
+from collections.abc import Collection, Sequence
+
+from opsieve.backends.observation import Observation
+from opsieve.backends.verdict import Verdict
+from opsieve.triage.fingerprint.component import Component, ComponentName, component
+from opsieve.triage.fingerprint.evidence import Evidence, Signature
+from opsieve.triage.fingerprint.graph_components import INVALID, REDUCE_FIRST, few, found_later, operators_component
+from opsieve.triage.fingerprint.normalise import normalise
+
+# What our transformers raise when the model that they made is worse than the one they got: a wrong result, not a place.
+BROKEN_MODEL = "BrokenModel"
+
+
+def mismatch_components(
+    verdict: Verdict, observation: Observation, operators: Sequence[str], evidence: Evidence
+) -> list[Component]:
+    """The track of mismatches."""
+    mismatch = verdict.mismatch
+    assert mismatch is not None
+    shape = evidence.signature
+    return [
+        component(
+            ComponentName.MISMATCH, mismatch.what, True, "NaN, a wrong shape and a wrong value have different causes"
+        ),
+        _dtype_component(_dtype_class(observation, mismatch.output), bool(shape and shape.operators)),
+        component(ComponentName.BLAME, verdict.blame, True, "whether the unoptimised build is right"),
+        component(
+            ComponentName.STAGE,
+            verdict.stage or observation.stage,
+            False,
+            "a wrong result shows at the end, whatever stage caused it",
+        ),
+        component(ComponentName.OUTPUT, mismatch.output[:100], False, "a name of the program"),
+        component(ComponentName.ERROR, f"{mismatch.max_abs:.3g}", False, "the size of an error depends on the inputs"),
+        operators_component(shape.operators if shape and shape.operators else operators, needed=True),
+        *(_shape_components(shape) if shape else ()),
+        *found_later(evidence, kept=True),
+    ]
+
+
+def broken_model_components(
+    verdict: Verdict, observation: Observation, operators: Sequence[str], evidence: Evidence, names: Collection[str]
+) -> list[Component]:
+    """The track of models that a transformer broke: like a wrong result, they show far from their cause, to whoever reads the model next."""
+    shape = evidence.signature
+    reduced = bool(shape and shape.operators)
+    who, _, what = (verdict.message or observation.message).partition(": ")
+    left = sorted(set(shape.operators if shape and reduced else operators))
+    why = "; the reduced graph tells more, one bug is found by several readers" if reduced else ""
+    return [
+        component(
+            ComponentName.STAGE,
+            verdict.stage or observation.stage,
+            not reduced,
+            f"when the broken model was found{why}",
+        ),
+        component(ComponentName.EXCEPTION, BROKEN_MODEL, True, "a transformed model is worse than the original"),
+        component(ComponentName.MESSAGE, normalise(who, names), not reduced, f"who found the model broken{why}"),
+        component(
+            ComponentName.FOUND,
+            normalise(what, names),
+            not reduced,
+            f"what its reader stumbles over, downstream of the cause{why}",
+        ),
+        component(ComponentName.PROGRAM, "" if evidence.valid else "invalid", True, INVALID),
+        operators_component(left, needed=True)
+        if reduced
+        else component(
+            ComponentName.OPERATORS, left, False, f"downstream of the cause: {REDUCE_FIRST}", needs_reduction=True
+        ),
+        *(_shape_components(shape) if shape else ()),
+        *found_later(evidence, kept=True),
+    ]
+
+
+def _dtype_component(dtype: str, is_reduced: bool) -> Component:
+    """The class of the output's type. Large programs of one class have more in common than their bug; what is left of them says
+    more, and one bug shows on integers and floats. Narrow floats stay apart: what rounds there is seldom wrong elsewhere.
+    """
+    if is_reduced and dtype != "narrow float":
+        return component(
+            ComponentName.DTYPE, dtype, False, "the reduced graph tells more: one bug shows in several types"
+        )
+    return component(ComponentName.DTYPE, dtype, True, "the class of the output's type, since kernels differ by it")
+
+
+def _shape_components(shape: Signature) -> list[Component]:
+    return [
+        component(
+            ComponentName.EDGES,
+            shape.edges,
+            few(shape.operators),
+            "what feeds what in the reduced graph",
+        ),
+        component(ComponentName.RANKS, shape.ranks, False, "for people: one bug shows at several ranks"),
+        component(ComponentName.ATTRIBUTES, shape.attributes, False, "for people: one bug shows under several"),
+    ]
+
+
+def _dtype_class(observation: Observation, output: str) -> str:
+    """`float`, `narrow float` (16 bits and less), `integer`, `bool` or `string`; "" when the output is absent or not an array."""
+    name = str(getattr((observation.outputs or {}).get(output), "dtype", ""))
+    if name in ("float32", "float64"):
+        return "float"
+    if "float" in name:
+        return "narrow float"
+    if name.startswith(("int", "uint")):
+        return "integer"
+    return {"object": "string"}.get(name, name[:20])

@@ -1,0 +1,73 @@
+"""When two failures are the same one: the one place where that is decided, a level at a time.
+
+| level       | what two failures have in common |
+|---|---|
+| loose       | the kind of failure and its stage; of a wrong result, whether values or structure are wrong |
+| release     | what survives from one release of a compiler to the next: kind, stage and signal, with the place in the source that the message gives, else the functions on the stack, else the message without its status code; of a wrong result its kind and class of type |
+| fingerprint | all that counts in a fingerprint, but for what reduction changes and what later steps find out |
+| cure        | as `fingerprint`, and the same builds of the compiler fail (the reducer runs them) |
+
+The reducer takes `loose`, `fingerprint` or `cure`; bisection takes `release`; clusters have rules of their own (`clustering`).
+"""
+
+import re
+from collections.abc import Callable, Hashable, Mapping
+from typing import Literal
+
+from opsieve.backends.judge.judging_session import STRUCTURE
+from opsieve.triage.fingerprint.component import ComponentName
+from opsieve.triage.fingerprint.fingerprint import Fingerprint, essence
+
+Level = Literal["loose", "release", "fingerprint", "cure"]
+# Components that change while a graph is reduced, or that become known after it: no part of "the same failure".
+_LATER = frozenset(
+    [
+        ComponentName.FOUND,
+        ComponentName.OPERATORS,
+        ComponentName.EDGES,
+        ComponentName.RANKS,
+        ComponentName.ATTRIBUTES,
+        ComponentName.GUILTY_PASS,
+        ComponentName.CURE,
+        ComponentName.FIRST_BAD,
+    ]
+)
+_STATUS = re.compile(r"[A-Z_]{2,40}: ")
+
+
+def same(a: Fingerprint, b: Fingerprint, level: Level = "fingerprint") -> bool:
+    """Whether two fingerprints, made by the same version of the rules, are of one failure."""
+    return a.version == b.version and _COMPARED[level](a) == _COMPARED[level](b)
+
+
+def trait(found: Fingerprint) -> str:
+    """What of a failure survives from one release to another, as text: line numbers, status codes and offsets into a binary do not."""
+    if mismatch := found.value(ComponentName.MISMATCH):
+        parts = [found.value(ComponentName.KIND), mismatch, found.value(ComponentName.DTYPE)]
+        return " ".join(filter(None, parts))
+    frames, message = found.value(ComponentName.FRAMES), found.value(ComponentName.MESSAGE)
+    place = found.value(ComponentName.PLACE) or ("" if "+0x" in frames else frames)
+    status = _STATUS.match(message)
+    parts = [found.value(name) for name in (ComponentName.KIND, ComponentName.STAGE, ComponentName.SIGNAL)]
+    return " ".join(filter(None, [*parts, place or (message[status.end() :] if status else message)]))
+
+
+def _outline(found: Fingerprint) -> Hashable:
+    kind, mismatch = found.value(ComponentName.KIND), found.value(ComponentName.MISMATCH)
+    return kind, (mismatch in STRUCTURE) if mismatch else found.value(ComponentName.STAGE)
+
+
+def _lasting(found: Fingerprint) -> Hashable:
+    return tuple(
+        (part.name, essence(part))
+        for part in found.components
+        if (part.kept or part.name is ComponentName.DTYPE) and part.name not in _LATER
+    )
+
+
+_COMPARED: Mapping[Level, Callable[[Fingerprint], Hashable]] = {
+    "loose": _outline,
+    "release": trait,
+    "fingerprint": _lasting,
+    "cure": _lasting,
+}
