@@ -29,7 +29,7 @@ from opsieve.gen.model.structure import all_nodes, check_structure
 from opsieve.gen.operators.catalogue import choices
 from opsieve.gen.strategies.mutate import _changes
 from opsieve.gen.strategies.registry import generate
-from opsieve.tui.commands.corpus import corpus
+from opsieve.backends.probing.corpus import corpus
 
 PLAIN = Target.parse("onnxruntime:disable_all")
 SEEDS = st.integers(0, 2**40)

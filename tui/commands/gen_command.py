@@ -182,7 +182,7 @@ def _groups(
 def _searched(group: list[tuple[str, "Case"]], workers: "Workers", made: _Made) -> list[tuple[str, "Case"]]:
     """The cases with values, and weights, under which nothing inside is NaN or infinite, where they are found."""
     from opsieve.backends.probing.value_search import Effort
-    from opsieve.tui.commands.values import searched, with_found
+    from opsieve.backends.probing.chosen_values import searched, with_found
 
     cases = [case for _, case in group]
     made.values = made.values or {}
@@ -231,7 +231,7 @@ def _refuse_used(out: Path) -> None:
 def _corpus(strategy: str, folder: Path, workers: "Workers") -> "tuple[Program, ...]":
     """The models to mutate; what cannot be is told on stderr."""
     from opsieve.gen.model.bad_input import BadInput
-    from opsieve.tui.commands.corpus import corpus
+    from opsieve.backends.probing.corpus import corpus
 
     if strategy != "mutate":
         raise BadInput("--corpus is for --strategy mutate, which starts from models; give that, or leave --corpus out")

@@ -1,0 +1,60 @@
+"""How `--values` chooses inputs: special values injected, or values searched that keep every intermediate finite."""
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from opsieve.backends.probing.value_search import Effort, FoundValues, ValueSearchRequest, search_values
+from opsieve.backends.workers.workers import Workers
+from opsieve.gen.case.case import Case
+from opsieve.gen.values.values import SEARCH, with_special
+
+KEPT = ("given", "none", "unchecked")  # the inputs are those that there were
+_HOW = {
+    "given": "every intermediate is finite with the given inputs",
+    "repaired": "inputs found that keep every intermediate finite (by intervals)",
+    "gradient": "inputs found that keep every intermediate finite (by gradients)",
+    "guessed": "inputs found that keep every intermediate finite (by sampling)",
+    "unchecked": "no search: neither onnxruntime nor ONNX's evaluator can run it with its intermediates exposed",
+}
+
+
+def chosen(
+    cases: Sequence[tuple[str, Case]], values: str, seed: int, workers: Workers, say: Callable[[str], None]
+) -> list[tuple[str, Case]]:
+    """The cases of given models, with the values that the word names (gen/values/values.py); `say` hears how they were found."""
+    if values != SEARCH:
+        return [(name, with_special(case, values, seed)) for name, case in cases]
+    made = []
+    for (name, case), found in zip(
+        cases, searched([case for _, case in cases], [seed] * len(cases), workers, Effort()), strict=True
+    ):
+        say(f"{name}: {described(found)}")
+        same = found.how in KEPT
+        if not same and case.expected is not None:
+            say(f"{name}: expected outputs ignored: they belong to other inputs")
+        made.append((name, with_found(case, found, case.expected if same else None)))
+    return made
+
+
+def searched(cases: Sequence[Case], seeds: Sequence[int], workers: Workers, effort: Effort) -> list[FoundValues]:
+    """What the search finds for each case."""
+    requests = [ValueSearchRequest(case.program, case.inputs, seed) for case, seed in zip(cases, seeds, strict=True)]
+    return list(search_values(requests, workers, effort))
+
+
+def with_found(case: Case, found: FoundValues, expected: dict[str, object] | None = None) -> Case:
+    """The case with what was found; its origin records how: `search: repaired`, `seeded, search: none (Log)`."""
+    inputs = f"search: {found.how}" + (f" ({found.broken})" if found.broken else "")
+    if found.how in KEPT:
+        inputs = f"{case.origin.inputs}, {inputs}"
+    origin = replace(case.origin, inputs=inputs)
+    return replace(case, program=found.program, inputs=found.inputs, expected=expected, origin=origin)
+
+
+def described(found: FoundValues) -> str:
+    """A sentence for a person."""
+    if found.how in _HOW:
+        return _HOW[found.how]
+    torch = "" if importlib.util.find_spec("torch") else " (gradient search needs torch: pip install opsieve[torch])"
+    return f"no inputs found that keep {found.broken} finite{torch}; the given inputs are used"
+

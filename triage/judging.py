@@ -1,0 +1,175 @@
+"""Models judged on targets, as `opsieve run` does: opened, checked, run, compared, and each failure fingerprinted and kept."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from opsieve.backends.compare import POLICY
+from opsieve.backends.judge.judge import Judged, judge
+from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES
+from opsieve.backends.judge.performance import measure_memory, measure_slowdown
+from opsieve.backends.probing.chosen_values import chosen
+from opsieve.backends.record import write_observations
+from opsieve.backends.registry import display, resolve
+from opsieve.backends.target import Target
+from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.backends.workers.zygote import Limits
+from opsieve.gen.case.case import Case, save
+from opsieve.gen.case.open_case import open_case
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.invalid_marker import broken
+from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.values.values import SEARCH, SPECIAL, named_values
+from opsieve.triage.fingerprint.evidence import NOTHING
+from opsieve.triage.fingerprint.fingerprint import fingerprint
+from opsieve.triage.fingerprint.program_names import given_names
+
+# Models judged together: enough to fill the workers' frames, few enough to keep in memory.
+GROUP = 64
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeRequest:
+    """What is asked of the models. `values` is a word of gen/values or ""; `tolerance` is (relative, absolute) in place of the policy;
+    `performance` names the oracles `slowdown` and `memory`; failures are written as case folders into `save`."""
+
+    targets: tuple[str, ...] = ()
+    inputs: Path | None = None
+    expected: Path | None = None
+    values: str = ""
+    seed: int = 0
+    tolerance: tuple[float, float] | None = None
+    performance: tuple[str, ...] = ()
+    check: bool = True
+    save: Path | None = None
+    limits: Limits = Limits()
+    offline: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeResult:
+    """One model on one target."""
+
+    model: str
+    case: Case
+    target: Target
+    judged: Judged
+
+    def facts(self) -> dict[str, Any]:
+        """The keys of `opsieve run --json` (docs/reference/json.md)."""
+        verdict, observation = self.judged.verdict, self.judged.observations[0]
+        key = ""
+        if verdict.verdict == "fail":
+            proto = self.case.program.proto
+            operators = sorted({node.op_type for node in all_nodes(proto.graph.node)})
+            key = fingerprint(verdict, observation, operators, NOTHING, given_names(proto)).key
+        return {
+            "model": self.model,
+            "target": display(self.target),
+            "verdict": verdict.verdict,
+            "kind": verdict.kind,
+            "stage": verdict.stage,
+            "message": verdict.message,
+            "fingerprint": key,
+            "seconds": round(observation.total_seconds, 6),
+            "reason": verdict.reason,
+            "blame": verdict.blame,
+            "rules": list(verdict.rules),
+            "oracles": list(verdict.oracles),
+            # The name that this key had before 0.2, for one minor version.
+            "voices": list(verdict.oracles),
+            "version": observation.version,
+            "notes": list(observation.notes),
+            "inputs": self.case.origin.inputs,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedModel:
+    """A model that cannot be judged, and one sentence why."""
+
+    model: str
+    reason: str
+
+
+def judge_models(
+    models: Sequence[Path], request: JudgeRequest, say: Callable[[str], None]
+) -> Iterator[JudgeResult | RefusedModel]:
+    """Every model on every target, in order; `say` hears diagnostics. BadInput for targets or values that do not exist."""
+    values = ""
+    if request.values:
+        if request.expected is not None:
+            raise BadInput("--expected belongs to the inputs as they are: pass either --expected or --values")
+        values = named_values(request.values, (SEARCH, SPECIAL))
+    targets = [resolve(text) for text in dict.fromkeys(request.targets or ("onnxruntime",))]
+    with Workers(request.limits, offline=request.offline, say=say) as workers:
+        cache = ObservationCache(workers)
+        for first in range(0, len(models), GROUP):
+            cases, refused = _valid(models[first : first + GROUP], request, cache)
+            yield from refused
+            if values:
+                cases = chosen(cases, values, request.seed, workers, say)
+            yield from _judged(cases, targets, request, cache)
+            cache.forget()
+
+
+def _valid(
+    paths: Sequence[Path], request: JudgeRequest, cache: ObservationCache
+) -> tuple[list[tuple[str, Case]], list[RefusedModel]]:
+    """The cases that `paths` name with their names, and what cannot be used."""
+    opened, refused = [], []
+    for path in paths:
+        try:
+            opened.append((str(path), open_case(path, request.inputs, request.expected, request.seed)))
+        except BadInput as error:
+            refused.append(RefusedModel(str(path), str(error)))
+    if not request.check:
+        return opened, refused
+    checker = Target("checker")
+    cache.prefetch([(checker, [Test(case.program, case.inputs) for _, case in opened])])
+    cases = []
+    for name, case in opened:
+        if broken(case.program.proto) is None:  # else it is invalid on purpose
+            answer = cache.observe(checker, case.program, case.inputs)
+            if answer.outcome not in ("ok", "environment"):
+                why = " ".join(answer.message.split())[:300]
+                if answer.outcome not in ("rejected", "error"):  # then the checker has not said it
+                    why = f"onnx's checker ended in a {answer.outcome}: {why}"
+                sentence = f"{name} is not a valid ONNX model ({why}); fix it, or pass --no-check to run it anyway."
+                refused.append(RefusedModel(name, sentence))
+                continue
+        cases.append((name, case))
+    return cases, refused
+
+
+def _judged(
+    cases: Sequence[tuple[str, Case]], targets: Sequence[Target], request: JudgeRequest, cache: ObservationCache
+) -> Iterator[JudgeResult]:
+    policy = replace(POLICY, tolerance=request.tolerance)
+    tests = [Test(case.program, case.inputs) for _, case in cases]
+    cache.prefetch([(target, tests) for target in dict.fromkeys([*targets, FLOAT64])])
+    for name, case in cases:
+        for target in targets:
+            oracles = [oracle for oracle in SECOND_ORACLES if resolve(oracle) != target]
+            judged = judge(
+                case.program, case.inputs, target, cache, expected=case.expected, oracles=oracles, policy=policy
+            )
+            for oracle in request.performance if judged.verdict.verdict == "pass" else ():
+                measure = measure_slowdown if oracle == "slowdown" else measure_memory
+                verdict = measure(case.program, case.inputs, target, cache)
+                if verdict.verdict != "pass":
+                    judged = Judged(verdict, judged.observations)
+            if request.save is not None and judged.verdict.verdict == "fail":
+                _save(request.save, name, case, target, judged)
+            yield JudgeResult(name, case, target, judged)
+
+
+def _save(folder: Path, model: str, case: Case, target: Target, judged: Judged) -> None:
+    """Write a failure as a case folder: the case, what was observed, and with which settings."""
+    parameters = {**case.parameters, **judged.observations[0].knobs, "target": display(target)}
+    text = f"{Path(model).stem or 'model'}-{display(target)}"
+    name = "".join(c if c.isalnum() or c in "-." else "_" for c in text)[:120]
+    save(replace(case, parameters=parameters), folder / name)
+    write_observations(folder / name, judged.observations)

@@ -1,0 +1,50 @@
+"""Options that several commands share, so that one name means the same everywhere."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+PATH = click.Path(path_type=Path)
+
+INPUTS = click.option(
+    "--inputs", type=PATH, help="Input values: an .npz file, an ONNX test data set, or a directory that holds one."
+)
+EXPECTED = click.option("--expected", type=PATH, help="Expected outputs, in the same formats as --inputs.")
+TARGET = click.option(
+    "-t",
+    "--target",
+    metavar="TARGET",
+    default="",
+    help="Compiler to test: backend[==release][:option,...].  [default: the target recorded in the case, else onnxruntime]",
+)
+TARGETS = click.option(
+    "-t",
+    "--target",
+    "targets",
+    metavar="TARGET",
+    multiple=True,
+    help="Compiler to test: backend[==release][:option,...]; repeatable.  [default: onnxruntime]",
+)
+SEED = click.option("--seed", default=0, show_default=True, help="Random seed for inputs that were not supplied.")
+RTOL = click.option("--rtol", type=float, help="Relative tolerance per element; replaces the built-in comparison policy.")
+ATOL = click.option("--atol", type=float, help="Absolute tolerance per element, added to the relative one.")
+OFFLINE = click.option("--offline", is_flag=True, help="Do not install releases; use only those already installed.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+STORE = click.option(
+    "--store", "folder", type=PATH, default=Path("opsieve-store"), show_default=True, help="Store directory."
+)
+
+
+def seconds(default: float) -> Callable[[F], F]:
+    """`--seconds`: the wall time of one run."""
+    kind = click.FloatRange(0, 86400, min_open=True)
+    return click.option("--seconds", type=kind, default=default, show_default=True, help="Time limit of one run, in seconds.")
+
+
+def memory() -> Callable[[F], F]:
+    """`--memory`: MiB of one run."""
+    kind = click.IntRange(64, 1 << 20)
+    return click.option("--memory", type=kind, default=4096, show_default=True, help="Memory limit of one run, in MiB.")
