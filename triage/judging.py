@@ -28,6 +28,7 @@ from opsieve.triage.fingerprint.program_names import given_names
 
 # Models judged together: enough to fill the workers' frames, few enough to keep in memory.
 GROUP = 64
+_LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class JudgeRequest:
     performance: tuple[str, ...] = ()
     check: bool = True
     save: Path | None = None
-    limits: Limits = Limits()
+    limits: Limits = _LIMITS
     offline: bool = False
 
 

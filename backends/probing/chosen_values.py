@@ -3,6 +3,7 @@
 import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+
 from opsieve.backends.probing.value_search import Effort, FoundValues, ValueSearchRequest, search_values
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
@@ -57,4 +58,3 @@ def described(found: FoundValues) -> str:
         return _HOW[found.how]
     torch = "" if importlib.util.find_spec("torch") else " (gradient search needs torch: pip install opsieve[torch])"
     return f"no inputs found that keep {found.broken} finite{torch}; the given inputs are used"
-

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from program_bytes import digest
 from repository import SAMPLES, SUPPORT
 
+from opsieve.backends.probing.corpus import corpus
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.analysis.reading import Source, UnreadableModel, read
@@ -29,7 +30,6 @@ from opsieve.gen.model.structure import all_nodes, check_structure
 from opsieve.gen.operators.catalogue import choices
 from opsieve.gen.strategies.mutate import _changes
 from opsieve.gen.strategies.registry import generate
-from opsieve.backends.probing.corpus import corpus
 
 PLAIN = Target.parse("onnxruntime:disable_all")
 SEEDS = st.integers(0, 2**40)

@@ -29,7 +29,9 @@ TARGETS = click.option(
     help="Compiler to test: backend[==release][:option,...]; repeatable.  [default: onnxruntime]",
 )
 SEED = click.option("--seed", default=0, show_default=True, help="Random seed for inputs that were not supplied.")
-RTOL = click.option("--rtol", type=float, help="Relative tolerance per element; replaces the built-in comparison policy.")
+RTOL = click.option(
+    "--rtol", type=float, help="Relative tolerance per element; replaces the built-in comparison policy."
+)
 ATOL = click.option("--atol", type=float, help="Absolute tolerance per element, added to the relative one.")
 OFFLINE = click.option("--offline", is_flag=True, help="Do not install releases; use only those already installed.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
@@ -41,7 +43,9 @@ STORE = click.option(
 def seconds(default: float) -> Callable[[F], F]:
     """`--seconds`: the wall time of one run."""
     kind = click.FloatRange(0, 86400, min_open=True)
-    return click.option("--seconds", type=kind, default=default, show_default=True, help="Time limit of one run, in seconds.")
+    return click.option(
+        "--seconds", type=kind, default=default, show_default=True, help="Time limit of one run, in seconds."
+    )
 
 
 def memory() -> Callable[[F], F]:

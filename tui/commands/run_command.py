@@ -25,7 +25,9 @@ COLOURS = {"pass": "green", "fail": "red", "flaky": "magenta", "undecided": "yel
     help="How to choose inputs. search: find inputs that keep every intermediate finite. special[:KINDS]: inject special"
     " values (KINDS of zeros, subnormals, extremes, nan, inf; default all).",
 )
-@click.option("--seed", default=0, show_default=True, help="Random seed for inputs that were not supplied, and for --values.")
+@click.option(
+    "--seed", default=0, show_default=True, help="Random seed for inputs that were not supplied, and for --values."
+)
 @options.seconds(60.0)
 @options.memory()
 @options.RTOL

@@ -1,0 +1,163 @@
+"""One call of `opsieve fuzz`: the campaign of a store that is asked for, begun or resumed, and what it found."""
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from opsieve.backends.probing.generation import Probing, supported
+from opsieve.backends.registry import display, resolve
+from opsieve.backends.target import Target
+from opsieve.backends.workers.workers import Workers
+from opsieve.backends.workers.zygote import Limits, Unavailable
+from opsieve.gen.generation import request as gen_request
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.strategies import registry as strategies
+from opsieve.gen.values.values import RANGED, SPECIAL, named_values
+from opsieve.triage.campaign.campaign import new_campaign
+from opsieve.triage.campaign.plan import USUAL, CampaignPlan, planned
+from opsieve.triage.store.store import Campaign, Store
+
+_LIMITS = Limits(seconds=20.0)
+
+
+@dataclass(frozen=True, slots=True)
+class FuzzRequest:
+    """What is asked of a campaign. `strategy`, `nodes` (`K` or `A-B`) and `values` are None for the usual ones; `tests` is how many
+    the campaign shall have in all, `minutes` how long this run may begin new ones; `seed` is drawn when there is none."""
+
+    store: Path
+    targets: tuple[str, ...] = ()
+    strategy: str | None = None
+    nodes: str | None = None
+    values: str | None = None
+    probe: bool = True
+    seed: int | None = None
+    resume: bool = False
+    tests: int | None = None
+    minutes: float | None = None
+    lanes: int = 1
+    limits: Limits = _LIMITS
+
+
+def checked_store(request: FuzzRequest) -> Path:
+    """The store to open; BadInput when a campaign is to be resumed and there is none, so that nothing is created."""
+    if request.resume and not (request.store / "index.sqlite").exists():
+        raise BadInput(
+            f"there is no store {shown(request.store, 200)} to resume; name it with --store, or leave --resume out"
+        )
+    return request.store
+
+
+def open_campaign(
+    store: Store, request: FuzzRequest, probing: Probing, say: Callable[[str], None]
+) -> tuple[Campaign, CampaignPlan]:
+    """The campaign to run, begun in the store, and what it generates; BadInput when it cannot be."""
+    found = _to_resume(store, request) if request.resume else None
+    if found is not None:
+        plan, probe = planned(found.generator)
+        targets = [resolve(name) for name in found.targets]
+    else:
+        plan, probe = _new_plan(request), request.probe
+        targets = list(dict.fromkeys(resolve(text) for text in request.targets)) or [resolve("onnxruntime")]
+    with Workers() as workers:
+        versions = _versions(workers, targets)
+        if probe:
+            plan = replace(plan, supports=tuple(supported(workers, targets, None, probing)))
+    if found is not None:
+        _checked_resumption(store, found, plan, versions, say)
+        campaign = found
+    else:
+        seed = secrets.randbits(32) if request.seed is None else request.seed
+        campaign = new_campaign(seed, targets, plan)
+        if store.done(campaign):
+            raise BadInput("the store already holds this campaign: pass --resume to continue it, or another --seed")
+        store.begin(campaign, versions)
+    say(f"seed {campaign.seed}, strategy {plan.strategy}, targets {', '.join(campaign.targets)}")
+    return campaign, plan
+
+
+def _to_resume(store: Store, request: FuzzRequest) -> Campaign:
+    names = tuple(dict.fromkeys(display(resolve(text)) for text in request.targets))
+    fitting = [
+        campaign
+        for campaign in store.campaigns()
+        if (not names or campaign.targets == names) and request.seed in (None, campaign.seed)
+    ]
+    if not fitting:
+        raise BadInput("the store has no such campaign to resume: leave --resume out to start it")
+    if (request.strategy, request.nodes, request.values) != (None, None, None):
+        raise BadInput("cannot change --strategy, --nodes or --values when resuming a campaign: leave them out")
+    return fitting[-1]
+
+
+def _new_plan(request: FuzzRequest) -> CampaignPlan:
+    if request.nodes is not None:
+        low, high = gen_request.nodes(request.nodes)
+    else:
+        low, high = USUAL.between or (USUAL.nodes, USUAL.nodes)
+    values = named_values(request.values or RANGED, (RANGED, SPECIAL))
+    program = replace(USUAL, nodes=low, between=(low, high) if low != high else None, values=values)
+    plan = CampaignPlan(request.strategy or "mix", program)
+    strategies.strategy(plan.strategy)  # an unknown name is refused before anything is probed
+    return plan
+
+
+def _versions(workers: Workers, targets: Sequence[Target]) -> dict[str, str]:
+    versions: dict[str, str] = {}
+    for target in targets:
+        try:
+            versions[display(target)] = workers.version(target)
+        except Unavailable as error:
+            raise BadInput(f"{error}; leave that target out, or install it (see opsieve doctor)") from None
+    return versions
+
+
+def _checked_resumption(
+    store: Store, campaign: Campaign, plan: CampaignPlan, versions: dict[str, str], say: Callable[[str], None]
+) -> None:
+    """Say which compilers changed since the campaign began; BadInput when it can no longer generate the same programs."""
+    changed = [
+        f"{name} was {was} when the campaign began and is now {versions[name]}"
+        for name, was in store.versions(campaign).items()
+        if versions.get(name, was) != was
+    ]
+    if changed:
+        say(f"{'; '.join(changed)}: new failures are those of the new version")
+    if plan.generator != campaign.generator:
+        raise BadInput(
+            "the targets no longer support what they did when the campaign began (did a version change?): start a new"
+            " campaign without --resume"
+        )
+
+
+def campaign_facts(store: Store, campaign: Campaign, done_now: int, seconds: float, folder: Path) -> dict[str, Any]:
+    """The keys of `opsieve fuzz --json` (docs/reference/json.md); `done_now` tests took this run `seconds` of wall time."""
+    totals, spent = store.totals(campaign), store.seconds(campaign)
+
+    def with_verdict(verdict: str) -> int:
+        return sum(counts.get(verdict, 0) for counts in totals.values())
+
+    by_target = {
+        name: {
+            "verdicts": counts,
+            "tests_per_second": round(sum(counts.values()) / spent[name], 1) if spent.get(name) else 0.0,
+        }
+        for name, counts in totals.items()
+    }
+    return {
+        "tests": store.done(campaign),
+        "tests_now": done_now,
+        "seconds": round(seconds, 1),
+        "tests_per_second": round(done_now / seconds, 2),
+        "failures": store.kinds(campaign),
+        "clusters": store.clusters(campaign),
+        "fingerprints": store.different(campaign),
+        "unsupported": with_verdict("unsupported"),
+        "environment": with_verdict("environment"),
+        "flaky": with_verdict("flaky"),
+        "targets": by_target,
+        "seed": campaign.seed,
+        "store": str(folder),
+    }
