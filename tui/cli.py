@@ -4,53 +4,58 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import NoReturn
 
 import click
 
 from opsieve import __version__
 
-# name -> (module with a click command called `command`, or module:command, one line for the overview)
-COMMANDS = {
-    "run": ("opsieve.tui.commands.run_command", "Judge models on one or many targets: pass or fail, with the reason."),
-    "bisect": ("opsieve.tui.commands.bisect_command", "Find the release or the commit that brought a failure."),
-    "attribute": ("opsieve.tui.commands.attribute_command", "Find the optimiser pass that causes a failure."),
-    "fuzz": ("opsieve.tui.commands.fuzz_command", "Generate programs, run them on many targets, store what fails."),
-    "gen": ("opsieve.tui.commands.gen_command", "Generate programs, as case folders or .onnx files."),
-    "import": ("opsieve.tui.commands.import_command", "Take models and values that other tools left, as case folders."),
-    "metrics": ("opsieve.tui.commands.metrics_command", "Tell how diverse the models in a folder are."),
-    "triage": (
-        "opsieve.tui.commands.triage_command",
-        "Rank, reduce and explain what a store holds; triage logs of other tools.",
-    ),
-    "clusters": ("opsieve.tui.commands.clusters_command", "List the bugs of a store."),
-    "show": ("opsieve.tui.commands.show_command", "Show a cluster or a case, and why it is where it is."),
-    "merge": ("opsieve.tui.commands.decisions_command:merge", "Say that clusters are one bug."),
-    "split": ("opsieve.tui.commands.decisions_command:split", "Take a fingerprint or a case out of its cluster."),
-    "mark": ("opsieve.tui.commands.decisions_command:mark", "Mark a cluster new, confirmed, known, fixed or wontfix."),
-    "pin": ("opsieve.tui.commands.decisions_command:pin", "Put a cluster before all others."),
-    "note": ("opsieve.tui.commands.decisions_command:note", "Write a note on a cluster."),
-    "rename": ("opsieve.tui.commands.decisions_command:rename", "Give a cluster a title of your own."),
-    "undo": ("opsieve.tui.commands.decisions_command:undo", "Take back the latest decision."),
-    "redo": ("opsieve.tui.commands.decisions_command:redo", "Do again what was undone last."),
-    "tui": ("opsieve.tui.commands.tui_command", "Triage a store in the terminal app."),
-    "index": ("opsieve.tui.commands.index_command", "Build a store's index anew from its case folders."),
-    "export": (
-        "opsieve.tui.commands.export_command",
-        "Write a failure as a script, an issue, a test or a zip for others.",
-    ),
-    "doctor": (
-        "opsieve.tui.commands.doctor_command",
-        "Tell which compilers are installed, what they accept, how to install the others.",
-    ),
+# group -> name -> (module of tui.commands with a click command called `command`, or module:command; one line for the overview)
+GROUPS = {
+    "Examine a failure": {
+        "run": ("run_command", "Run models on compilers and judge the results."),
+        "bisect": ("bisect_command", "Find the release or commit that introduced a failure."),
+        "attribute": ("attribute_command", "Find the optimiser pass that causes a failure."),
+        "export": ("export_command", "Write a failure as a script, an issue, a test or a zip."),
+    },
+    "Find failures": {
+        "fuzz": ("fuzz_command", "Run a campaign of generated programs on several compilers."),
+        "gen": ("gen_command", "Generate programs, as case directories or .onnx files."),
+        "import": ("import_command", "Import models and values saved by other tools."),
+        "metrics": ("metrics_command", "Measure how diverse a directory of models is."),
+    },
+    "Triage a store": {
+        "tui": ("tui_command", "Triage a store in the terminal app."),
+        "triage": ("triage_command", "Rank, reduce and explain the failures of a store."),
+        "clusters": ("clusters_command", "List the bugs of a store."),
+        "show": ("show_command", "Show a cluster or a case, and why it is there."),
+    },
+    "Record decisions": {
+        "mark": ("decisions_command:mark", "Set the status of a cluster: new, confirmed, known, fixed or wontfix."),
+        "merge": ("decisions_command:merge", "Merge clusters that are one bug."),
+        "split": ("decisions_command:split", "Split a fingerprint or a case out of its cluster."),
+        "pin": ("decisions_command:pin", "Pin a cluster to the top of the list."),
+        "note": ("decisions_command:note", "Attach a note to a cluster."),
+        "rename": ("decisions_command:rename", "Give a cluster another title."),
+        "undo": ("decisions_command:undo", "Undo the latest decision."),
+        "redo": ("decisions_command:redo", "Redo the decision undone last."),
+    },
+    "Set up and maintain": {
+        "doctor": ("doctor_command", "Check which compilers are installed and what they accept."),
+        "index": ("index_command", "Rebuild the index of a store from its case directories."),
+        "completion": ("completion_command", "Print the completion script for bash, zsh or fish."),
+    },
 }
+COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
 class Commands(click.Group):
     """A group whose commands live in modules of their own."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of the commands, in the order in which one meets them."""
+        """The names of the commands, in the order of the overview."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -58,51 +63,71 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), name or "command")
+        found = importlib.import_module(f"opsieve.tui.commands.{module}")
+        command: click.Command = getattr(found, name or "command")
+        if not any(parameter.name == "version" for parameter in command.params):
+            click.version_option(__version__, prog_name="opsieve")(command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it; a name that is none gets the closest one as a suggestion."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            close = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise click.UsageError(f"No such command '{args[0]}'{hint}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The overview, without importing any command."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+        width = max(map(len, COMMANDS))
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), line) for name, (_, line) in commands.items()])
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=Commands, context_settings=SETTINGS)
 @click.version_option(__version__, prog_name="opsieve")
 def opsieve() -> None:
     """Find, judge, reduce, triage and bisect the bugs of deep-learning compilers."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and exit: 0 fine, 1 failures found, 2 bad usage or input, 130 interrupted."""
+    """Run `opsieve` and exit: 0 fine, 1 failures found, 2 bad usage or input, 130 interrupted."""
+    run(opsieve, "opsieve", arguments)
+
+
+def run(command: click.Command, name: str, arguments: Sequence[str] | None) -> NoReturn:
+    """Run a command and exit with its code; whatever is wrong is one sentence on stderr."""
     from opsieve.gen.model.bad_input import BadInput
 
     try:
-        code = opsieve.main(arguments, prog_name="opsieve", standalone_mode=False)
+        code = command.main(arguments, prog_name=name, standalone_mode=False)
         sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         code = 2
     except click.UsageError as error:
-        where = error.ctx.command_path if error.ctx else "opsieve"
-        code = complain(f"{error.format_message().rstrip('.')} (see {where} --help).")
+        where = error.ctx.command_path if error.ctx else name
+        code = complain(f"{error.format_message().rstrip('.')} (see {where} --help).", name)
     except click.ClickException as error:
-        code = complain(error.format_message())
+        code = complain(error.format_message(), name)
     except BadInput as error:
-        code = complain(str(error))
+        code = complain(str(error), name)
     except (click.Abort, KeyboardInterrupt):
-        complain("Interrupted.")
+        complain("Interrupted.", name)
         code = 130
     except BrokenPipeError:  # the reader of our output, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except OSError as error:
-        code = complain(f"{error.strerror or error}: {error.filename or 'input or output'}.")
+        code = complain(f"{error.strerror or error}: {error.filename or 'input or output'}.", name)
     sys.exit(code or 0)
 
 
-def complain(sentence: str) -> int:
-    """Tell what is wrong on stderr, as one line without control characters; the exit code for it."""
+def complain(sentence: str, name: str = "opsieve") -> int:
+    """Print what is wrong on stderr, as one line without control characters; the exit code for it."""
     printable = "".join(c if c.isprintable() else " " for c in sentence)
-    click.echo(f"opsieve: {printable}", err=True)
+    click.echo(f"{name}: {printable}", err=True)
     return 2

@@ -81,7 +81,7 @@ def test_a_target_is_probed_once_explained_and_told_by_the_case(
     }
     code, text, _ = opsieve("gen", "--origin", tmp_path / "o" / "mix-0", capsys=capsys)
     assert code == 0
-    assert "equal to the case" in text
+    assert "identical to the case" in text
 
 
 @pytest.mark.parametrize(

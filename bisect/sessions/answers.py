@@ -1,0 +1,147 @@
+"""What a search found, as the keys of `opsieve bisect --json` (docs/reference/json.md), and its answer as a sentence."""
+
+from dataclasses import asdict
+from typing import Any
+
+from opsieve.bisect.sources.commit_source import CommitResult
+from opsieve.bisect.sources.transitions import Transition, monotone, transitions
+from opsieve.bisect.sources.version_sequence import Timeline
+
+
+def version_facts(timeline: Timeline, package: str) -> dict[str, Any]:
+    """Of a search or sweep through the versions of `package`."""
+    changes = transitions(timeline.versions, timeline.seen)
+    outcome = timeline.outcome
+    wanted = timeline.wanted
+    followed = [change for change in changes if change.kind != "symptom"]
+    if outcome is not None and outcome.suspects is not None:
+        first = [timeline.versions[place] for place in outcome.first]
+        followed = [
+            c for c in changes if c.first_after == first[-1] and c.last_before == timeline.versions[outcome.last_before]
+        ]
+    regressions = [change for change in followed if change.kind == "regression" or _appears(change, timeline)]
+    fixes = [change for change in followed if change.kind == "fix"]
+    turned = [change for change in followed if change not in regressions and change.kind == "symptom"]
+    wrong = [] if outcome is None else [timeline.versions[place] for place, _ in outcome.ends.wrong]
+    return {
+        "package": package,
+        "answer": _version_sentence(timeline, regressions, fixes, turned, wrong),
+        "transitions": [asdict(change) for change in changes],
+        "monotone": monotone(changes),
+        "first_bad": regressions[-1].first_after if regressions else "",
+        "first_good": fixes[-1].first_after if fixes else "",
+        "candidates": [] if outcome is None else [timeline.versions[place] for place in outcome.first],
+        "culprit_commit": "",
+        "confidence": _confidence(timeline, changes),
+        "ends_verified": outcome is None or not outcome.ends.trouble,
+        "wrong_ends": wrong,
+        "evidence": _evidence(timeline, [*regressions, *fixes, *turned]),
+        "fingerprint": wanted.key if wanted else "",
+        "symptom": wanted.symptom if wanted else "",
+    }
+
+
+def _evidence(timeline: Timeline, followed: list[Transition]) -> list[dict[str, str]]:
+    """The two runs beside each change, each with what was seen."""
+    seen_at = dict(zip(timeline.versions, timeline.seen, strict=True))
+    beside = dict.fromkeys(version for change in followed for version in (change.last_before, change.first_after))
+    seen = [(version, seen_at[version]) for version in beside]
+    return [
+        {"version": version, "symptom": item.symptom, "text": item.text} for version, item in seen if item is not None
+    ]
+
+
+def _appears(change: Transition, timeline: Timeline) -> bool:
+    """Whether a change of symptom brought the failure that was followed."""
+    return change.kind == "symptom" and timeline.wanted is not None and change.after == timeline.wanted.symptom
+
+
+def _confidence(timeline: Timeline, changes: list[Transition]) -> float:
+    if timeline.outcome is not None and timeline.outcome.suspects is not None:
+        return timeline.outcome.suspects.confidence
+    return 1.0 if changes else 0.0
+
+
+def _version_sentence(
+    timeline: Timeline,
+    regressions: list[Transition],
+    fixes: list[Transition],
+    turned: list[Transition],
+    wrong: list[str],
+) -> str:
+    outcome = timeline.outcome
+    sentences = [f"{release} is not what --good or --bad says" for release in wrong]
+    if outcome is not None and outcome.ends.trouble == "untestable":
+        sentences.append("no release could be tested")
+    if outcome is not None and outcome.suspects is not None and not outcome.exact:
+        names = ", ".join(timeline.versions[place] for place in outcome.first)
+        sentences.append(f"one of {names}: the versions between cannot be tested")
+    sentences += [f"first bad release {change.first_after} (last good {change.last_before})" for change in regressions]
+    sentences += [f"first good release {change.first_after} (last bad {change.last_before})" for change in fixes]
+    sentences += [f"since {change.first_after} it fails differently: {change.after}" for change in turned]
+    if not sentences:
+        testable = [item for item in timeline.seen if item is not None and item.state != "skip"]
+        sentences.append(
+            "no release could be tested"
+            if not testable
+            else f"it {'fails in every' if testable[0].state == 'bad' else 'does not fail in any'} testable release"
+        )
+    return "; ".join(sentences)
+
+
+def commit_facts(found: CommitResult) -> dict[str, Any]:
+    """Of a search through commits."""
+    one = found.culprits[0] if len(found.culprits) == 1 else None
+    change = "regression" if found.direction.value == "regression" else "fix"
+    transitions = []
+    if one:
+        before, after = ("good", "bad") if change == "regression" else ("bad", "good")
+        parent = one.parents[0] if one.parents else ""
+        transitions.append(
+            {
+                "kind": change,
+                "last_before": parent,
+                "first_after": one.sha,
+                "exact": True,
+                "before": before,
+                "after": after,
+            }
+        )
+    return {
+        "package": "",
+        "answer": _commit_sentence(found),
+        "transitions": transitions,
+        "first_bad": one.sha if one and change == "regression" else "",
+        "first_good": one.sha if one and change == "fix" else "",
+        "culprit_commit": one.sha if one else "",
+        "culprits": [asdict(commit) for commit in found.culprits],
+        "confidence": found.confidence,
+        "ends_verified": found.trouble in ("", "elsewhere"),
+        "wrong_ends": [list(item) for item in found.wrong_ends],
+        "commits": found.size,
+        "seen": {sha: asdict(item) for sha, item in found.seen.items()},
+        "probes": found.probed + found.recalled,
+        "recalled": found.recalled,
+    }
+
+
+def _commit_sentence(found: CommitResult) -> str:
+    sentences = [f"commit {sha[:12]} is {answer}, not what --good or --bad says" for sha, answer in found.wrong_ends]
+    if found.base:
+        sentences.append(
+            f"--good and --bad are on different branches: using their merge base {found.base[:12]} as the good end"
+        )
+    change = "bad" if found.direction.value == "regression" else "good"
+    if found.trouble == "untestable":
+        sentences.append("neither --good nor --bad can be tested")
+    elif found.trouble == "elsewhere":
+        sentences.append("no commit that touches --paths: the change came from elsewhere")
+    elif found.trouble:
+        sentences.append(f"no tested commit is {'good' if found.trouble == 'always' else 'bad'}")
+    elif len(found.culprits) == 1:
+        sentences.append(f"first {change} commit {found.culprits[0].sha}")
+    else:
+        sentences.append(
+            f"the first {change} commit is one of {len(found.culprits)}: the commits between cannot be tested"
+        )
+    return "; ".join(sentences)

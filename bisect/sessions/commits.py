@@ -1,0 +1,81 @@
+"""One call of `opsieve bisect --commits`: the search through a repository."""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from opsieve.backends.registry import resolve
+from opsieve.bisect.culprit import keep_culprit
+from opsieve.bisect.search.search import expected_tests
+from opsieve.bisect.sessions.answers import commit_facts
+from opsieve.bisect.sessions.request import BisectRequest
+from opsieve.bisect.sources.case_check import CaseCheck
+from opsieve.bisect.sources.commit_source import Commits
+from opsieve.bisect.sources.journal import default_root
+from opsieve.gen.case.open_case import open_case
+from opsieve.gen.model.bad_input import BadInput
+
+
+def bisect_commits(request: BisectRequest, repository: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    """The facts of the answer, also kept beside the case; of a dry run, what would be probed."""
+    if request.good is None or request.bad is None:
+        raise BadInput("name --good and --bad: each a tag, branch, hash or date")
+    with ExitStack() as stack:
+        check: Path | CaseCheck = request.check or stack.enter_context(_case_check(request))
+        source = stack.enter_context(
+            Commits(
+                repository,
+                request.good,
+                request.bad,
+                check,
+                request.build,
+                paths=request.paths,
+                first_parent=request.first_parent,
+                sparse=request.sparse,
+                root=default_root(),
+                say=say,
+            )
+        )
+        if request.dry_run:
+            return _preview(source, request.repro_rate)
+        started = time.monotonic()
+        found = source.search(
+            chance=request.repro_rate,
+            confidence=request.confidence,
+            jobs=request.jobs,
+            progressed=lambda progress: say(
+                f"{progress.candidates} commits left, about {progress.expected:.0f} probes to go"
+            ),
+        )
+        facts = commit_facts(found) | {"seconds": round(time.monotonic() - started, 2)}
+    if source.wanted is not None and source.wanted.key:
+        facts |= {"fingerprint": source.wanted.key, "symptom": source.wanted.symptom}
+    if request.case is not None:
+        keep_culprit(request.case, "commits", facts)
+    return facts
+
+
+def _case_check(request: BisectRequest) -> CaseCheck:
+    """The case as the check of commits."""
+    if request.case is None:
+        raise BadInput(
+            "name the CASE to test each commit with, or --check, a script that exits 0 for good, 125 for untestable, and 1 to 127 for bad"
+        )
+    opened = open_case(request.case, request.inputs, request.expected, request.seed)
+    target = request.target or opened.parameters.get("target", "")
+    if not target:
+        raise BadInput("name --target, the compiler that is built, such as onnxscript")
+    return CaseCheck(opened, resolve(target), request.policy)
+
+
+def _preview(source: Commits, repro_rate: object) -> dict[str, Any]:
+    plan = source.plan
+    size = len(plan.between.commits)
+    return {
+        "commits": size,
+        "first": [plan.row[plan.good], plan.row[plan.bad]],
+        "known": sum(source.recall(sha) is not None for sha in (plan.row[plan.good], plan.row[plan.bad])),
+        "expected_probes": expected_tests(size, repro_rate if isinstance(repro_rate, float) else 1.0),
+    }

@@ -1,0 +1,45 @@
+"""What is asked of one call of `opsieve bisect`."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from opsieve.backends.compare import POLICY, Policy
+from opsieve.bisect.search.reproduction_rate import Given
+
+
+@dataclass(frozen=True, slots=True)
+class BisectRequest:
+    """A failure and where to look for its origin.
+
+    `case` is a model or case folder; `good` and `bad` name the ends; `target` is the backend and its options ("": the case's own).
+    `sweep` tests every version. `repro_rate` is the probability that a bad version fails in one run, `auto` to estimate it, None when
+    it always does. `build`, `check`, `sparse`, `paths` and `first_parent` are for commits; `then_commits` is a repository in which to
+    go on between the tags of two releases. `tolerance` is (relative, absolute) in place of the policy.
+    """
+
+    case: Path | None
+    good: str | None = None
+    bad: str | None = None
+    target: str = ""
+    sweep: bool = False
+    build: Path | None = None
+    check: Path | None = None
+    sparse: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    first_parent: bool = False
+    then_commits: Path | None = None
+    repro_rate: Given = None
+    confidence: float = 0.99
+    jobs: int = 1
+    inputs: Path | None = None
+    expected: Path | None = None
+    seed: int = 0
+    tolerance: tuple[float, float] | None = None
+    attribute: bool = True
+    offline: bool = False
+    dry_run: bool = False
+
+    @property
+    def policy(self) -> Policy:
+        """How outputs are compared."""
+        return replace(POLICY, tolerance=self.tolerance)
