@@ -169,12 +169,12 @@ def test_the_attribute_command_names_the_pass(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["case"], "either --releases"),
+        (["case"], "exactly one of --releases"),
         (["--releases", "onnxruntime"], "name the CASE"),
         (["nowhere.onnx", "--releases", "onnxruntime"], "cannot read"),
         (["--commits", "nowhere", "--good", "a", "--bad", "b", "--check", "c"], "no git repository"),
         (["--commits", ".", "--good", "a"], "name --good and --bad"),
-        (["x", "--releases", "onnxruntime", "--chance", "2"], "--chance"),
+        (["x", "--releases", "onnxruntime", "--chance", "2"], "--repro-rate"),
     ],
 )
 def test_bad_usage_gets_one_sentence(arguments: list[str], word: str) -> None:

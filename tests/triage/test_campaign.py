@@ -118,7 +118,7 @@ def test_a_campaign_that_is_there_is_not_begun_anew(tmp_path: Path, capsys: pyte
     assert (json.loads(out)["tests"], json.loads(out)["tests_now"]) == (20, 4)
     code, _, err = opsieve("fuzz", "--store", tmp_path / "s", "--resume", "--nodes", "9", capsys=capsys)
     assert code == 2
-    assert "leave --strategy, --nodes and --values out" in err
+    assert "cannot change --strategy, --nodes or --values" in err
     code, _, err = opsieve("fuzz", "--store", tmp_path / "t", "--resume", capsys=capsys)
     assert code == 2
     assert "no such campaign" in err
