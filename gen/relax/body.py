@@ -1,6 +1,6 @@
 """A function under construction: blocks of bindings in normal form, and which variables are in scope."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -9,16 +9,19 @@ from opsieve.gen.relax.types import Type
 
 
 class Names:
-    """Fresh names: unique in a module."""
+    """Fresh names: unique in a module, and none of those that are taken."""
 
-    def __init__(self) -> None:
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
         self._next: dict[str, int] = {}
 
     def fresh(self, stem: str) -> str:
         """`stem0`, `stem1`, ..."""
-        number = self._next.get(stem, 0)
-        self._next[stem] = number + 1
-        return f"{stem}{number}"
+        while True:
+            number = self._next.get(stem, 0)
+            self._next[stem] = number + 1
+            if (name := f"{stem}{number}") not in self._taken:
+                return name
 
 
 @dataclass(slots=True)
@@ -74,8 +77,12 @@ class Body:
 
     def seq(self, result: Expr) -> Seq:
         """All that was bound, and the result."""
-        self._close(False)
-        return Seq(tuple(self._blocks), result)
+        return Seq(self.blocks(), result)
+
+    def blocks(self) -> tuple[Block, ...]:
+        """All that was bound."""
+        self._close(self.plain)
+        return tuple(self._blocks)
 
     def _close(self, dataflow: bool) -> None:
         if self._bindings:

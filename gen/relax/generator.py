@@ -66,15 +66,23 @@ class Generated:
 
 
 class Generator:
-    """Makes one module. `solutions` is a cache of sampled solutions that modules may share."""
+    """Makes one module, or what one lacks. `solutions` is a cache of sampled solutions that modules may share; `existing` are the
+    functions that are there already, by name."""
 
-    def __init__(self, rng: random.Random, policy: Policy, solutions: Solutions | None = None) -> None:
+    def __init__(
+        self,
+        rng: random.Random,
+        policy: Policy,
+        solutions: Solutions | None = None,
+        names: Names | None = None,
+        existing: Mapping[str, Function | Node] | None = None,
+    ) -> None:
         self.rng = rng
         self.policy = policy
-        self.names = Names()
+        self.names = names or Names()
         self.forms: dict[str, int] = {}
+        self.functions: dict[str, Function | Node] = dict(existing or {})
         self._solutions = solutions
-        self._functions: dict[str, Function | Node] = {}
         self._left = policy.bindings
 
     def module(self) -> Generated:
@@ -90,7 +98,7 @@ class Generator:
             target = concrete(target, draw.symbols)
         result = self.expr(target, body, self.policy.fuel)
         main = Function(params, body.seq(result), target, True, (("global_symbol", "main"),))
-        return Generated(Module((*self._functions.items(), ("main", main))), known, dict(self.forms))
+        return Generated(Module((*self.functions.items(), ("main", main))), known, dict(self.forms))
 
     def _draw(self, known: Mapping[str, int]) -> Draw:
         return Draw(self.rng, known, self.policy.dtypes, self.policy.symbolic)
@@ -295,7 +303,7 @@ class Generator:
         """A kernel of TIR, by `call_tir`."""
         which = self.rng.choice(list(KINDS if kind.dtype != "bool" else ["exchange"]))
         name = self.names.fresh("kernel")
-        self._functions[name] = kernel(name, which, kind)
+        self.functions[name] = kernel(name, which, kind)
         args = Tuple(tuple(self.expr(kind, body, fuel) for _ in range(KINDS[which][0])))
         self._left -= 1
         call = Call(Operator("relax.call_tir"), (GlobalVar(name), args), kind, None, (kind,))
@@ -321,7 +329,7 @@ class Generator:
         static = concrete(kind, body.symbols)
         known = [
             (name, function)
-            for name, function in self._functions.items()
+            for name, function in self.functions.items()
             if isinstance(function, Function) and function.result == static and not set(symbols(function.type))
         ]
         if known and self.rng.random() < 0.5:
@@ -369,7 +377,7 @@ class Generator:
         inner = Body(self.names, list(params), sizes, False, 1)
         result = self.expr(kind, inner, min(fuel, 4))
         function = Function(params, inner.seq(result), kind)
-        self._functions[name] = function
+        self.functions[name] = function
         return name, function
 
     def recursion(self, kind: TensorType, body: Body, fuel: int) -> Expr:
@@ -392,7 +400,7 @@ class Generator:
         last = again.bind(Call(GlobalVar(name, signature), (value, step), kind), kind)
         stop = done.bind(data, kind)
         result = inner.bind(If(more, again.seq(last), done.seq(stop), kind), kind)
-        self._functions[name] = Function((data, times), inner.seq(result), kind)
+        self.functions[name] = Function((data, times), inner.seq(result), kind)
         self._left -= 3
         args = (self.expr(kind, body, fuel - 1), number("int64", self.rng.randint(0, 3)))
         made = self._bind(Call(GlobalVar(name, signature), args, kind), body, kind)

@@ -7,8 +7,10 @@ from typing import Any
 from opsieve.gen.relax.catalogue import Solutions
 from opsieve.gen.relax.draw import Draw
 from opsieve.gen.relax.generator import generate
+from opsieve.gen.relax.mutation import incorrect, mutated
 from opsieve.gen.relax.policies import POLICIES
 from opsieve.gen.relax.reading import from_json
+from opsieve.gen.relax.rewrites import rewritten
 from opsieve.gen.relax.writing import to_json
 
 
@@ -21,3 +23,20 @@ def test_modules_are_well_formed_and_type_checked(tvm: Callable[..., Any]) -> No
 def test_what_tvm_parses_comes_back_the_same(tvm: Callable[..., Any]) -> None:
     for text in tvm("examples"):
         assert tvm("compare", texts=[text, to_json(from_json(text))])
+
+
+def test_mutants_and_rewrites_are_well_formed_and_what_is_made_wrong_is_refused(tvm: Callable[..., Any]) -> None:
+    right, wrong = [], []
+    for seed in range(40):
+        rng = random.Random(seed)
+        policy = list(POLICIES.values())[seed % len(POLICIES)]()
+        made = generate(seed, policy)
+        mutant = mutated(made.module, rng, policy, made.symbols)
+        right += [mutant] if mutant else []
+        right.append(rewritten(made.module, rng)[0])
+        if (broken := incorrect(made.module, rng)) is not None:
+            wrong.append(broken)
+    assert [said for said in tvm("well_formed", texts=list(map(to_json, right))) if said] == []
+    refused = tvm("well_formed", texts=[to_json(module) for module, _ in wrong])
+    assert len(wrong) > 15
+    assert [what for said, (_, what) in zip(refused, wrong, strict=True) if said is None] == []
