@@ -7,7 +7,7 @@ protocol, nothing is inherited. It is found by its entry point in the group `ops
 through a real one.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,7 +19,8 @@ Run = Callable[[Values], Values]
 class Request:
     """One program as a worker sees it. The worker has its own class of the same attributes.
 
-    `model` is a serialised ONNX ModelProto without external data. `options` holds a value for every option of the backend.
+    `model` is a serialised ONNX ModelProto without external data, or what the program's `form` has for one (of a module of
+    TVM its JSON; `passes` are then to be run on it before it is compiled). `options` holds a value for every option of the backend.
     `inputs` are the values that will be fed (for compilers that want shapes while they compile). `stage` is to be called when
     the next stage begins (`request.stage("compile")`): prepare starts in `import`, and what it returns runs in `run`.
     `notes` collects sentences for the observation; `hazards` JSON objects with the fields of `Hazard`.
@@ -31,6 +32,8 @@ class Request:
     stage: Callable[[str], None]
     notes: list[str] = field(default_factory=list)
     hazards: list[dict[str, Any]] = field(default_factory=list)
+    form: str = "onnx"
+    passes: Sequence[str] = ()
     effects: list[str] | None = None  # where to write what the compiler did, for `--coverage passes`; None: nobody asks
 
 
@@ -82,6 +85,12 @@ class Traced(Protocol):
     native_sources: Mapping[
         str, str
     ]  # how a library's file name begins -> the root of its source files' paths ("": all of it)
+
+
+class TakesForms(Protocol):
+    """What a backend has besides when it takes other programs than ONNX models."""
+
+    forms: tuple[str, ...]  # `onnx`, `relax`, `tir` (gen/forms/registry.py); a request says which one it is
 
 
 class Scripted(Protocol):

@@ -90,6 +90,11 @@ def runtime(target: Target) -> Target | None:
     return resolve(text) if text else None
 
 
+def forms(target: Target) -> tuple[str, ...]:
+    """The forms of program that the target takes (`protocol.TakesForms`)."""
+    return getattr(plugin(target.backend).backend, "forms", ("onnx",))
+
+
 def display(target: Target) -> str:
     """The target as a person writes it: its main option's value without the name."""
     if target.backend not in names():

@@ -22,7 +22,7 @@ from opsieve.backends.target import Target
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygote import Limits
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.tensors import graph_inputs, graph_outputs, read_tensor
 from opsieve.triage.fingerprint.normalise import normalise
 
@@ -36,7 +36,7 @@ def cases(every: int) -> list[tuple[str, Test, dict[str, Any]]]:
         warnings.simplefilter("ignore")
         tests = load_node_model_tests()
     for test in tests[::every]:
-        program = Program(test.model.SerializeToString(), test.name)
+        program = OnnxProgram(test.model.SerializeToString(), test.name)
         for number, (inputs, outputs) in enumerate(test.data_sets):
             fed = {name: value(item) for name, item in zip(graph_inputs(test.model), inputs, strict=False)}
             wanted = {name: value(item) for name, item in zip(graph_outputs(test.model), outputs, strict=False)}

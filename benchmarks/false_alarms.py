@@ -23,7 +23,7 @@ from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.protocol import Request
 from opsieve.backends.reference import reference
 from opsieve.backends.target import Target
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 
 LEVELS = ("all", "layout", "extended", "basic", "disable_all")
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float64": np.float64}
@@ -63,7 +63,9 @@ class Lab:
 
     backends = {"onnxruntime": ort.BACKEND, "reference": reference.BACKEND}  # noqa: RUF012
 
-    def observe(self, target: Target, program: Program, inputs: dict[str, Any], *, fresh: bool = False) -> Observation:
+    def observe(
+        self, target: Target, program: OnnxProgram, inputs: dict[str, Any], *, fresh: bool = False
+    ) -> Observation:
         backend: Any = self.backends[target.backend]
         options = {name: (legal[0] if legal else "") for name, legal in backend.options.items()} | dict(target.options)
         stages = ["import"]
@@ -83,7 +85,7 @@ class Lab:
         return target.with_options(level="disable_all") if target.backend == "onnxruntime" else None
 
 
-def random_model(seed: int, nodes: int, dtype: str) -> tuple[Program, dict[str, Any]]:
+def random_model(seed: int, nodes: int, dtype: str) -> tuple[OnnxProgram, dict[str, Any]]:
     """A valid model of about `nodes` nodes over one float type, all ends outputs, and its inputs."""
     random = np.random.default_rng([seed, nodes])
     kind = DTYPES[dtype]
@@ -155,7 +157,7 @@ def random_model(seed: int, nodes: int, dtype: str) -> tuple[Program, dict[str, 
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
     inputs = {name: random.normal(size=shape).astype(kind) for name in ("x0", "x1")}
-    return Program(model.SerializeToString(), f"{dtype}/{nodes}/{seed}"), inputs
+    return OnnxProgram(model.SerializeToString(), f"{dtype}/{nodes}/{seed}"), inputs
 
 
 def measure(dtype: str, nodes: int, models: int) -> None:
@@ -220,7 +222,7 @@ def measure_sums() -> None:
                     ]
                     graph = helper.make_graph([node], "sum", types, [helper.make_tensor_value_info("y", element, None)])
                     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-                    program = Program(model.SerializeToString())
+                    program = OnnxProgram(model.SerializeToString())
                     truth = (lab.observe(FLOAT64, program, feeds).outputs or {}).get("y")
                     for name, who in (("ort", target), ("reference", NATIVE)):
                         got = lab.observe(who, program, feeds).outputs

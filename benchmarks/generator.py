@@ -27,7 +27,7 @@ from opsieve.gen.generation import request as gen_request
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
 from opsieve.gen.metrics.plots import line_plot
 from opsieve.gen.metrics.summary import Metrics
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.operators.catalogue import operators
 from opsieve.gen.strategies import registry as strategies
@@ -42,13 +42,13 @@ def own() -> list[str]:
     return [name for name in strategies.names() if name not in LEFT_OUT]
 
 
-def bare(program: Program) -> Program:
+def bare(program: OnnxProgram) -> OnnxProgram:
     """The program without the declared types of what its nodes give."""
     model = onnx.load_model_from_string(program.model)
     del model.graph.value_info[:]
     for output in model.graph.output:
         output.ClearField("type")
-    return Program(model.SerializeToString(), program.name)
+    return OnnxProgram(model.SerializeToString(), program.name)
 
 
 def types(model: onnx.ModelProto) -> dict[str, tuple[int, tuple[int, ...] | None]]:

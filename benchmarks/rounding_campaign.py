@@ -25,7 +25,7 @@ from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.strategies.registry import generate
 from opsieve.triage.campaign.campaign import do_tests
 from opsieve.triage.review.review import review
@@ -59,7 +59,7 @@ def ended(case: Case, operator: str) -> Case:
         operator, attributes, kind = "Floor", {}, onnx.TensorProto.FLOAT16
     model.graph.node.append(onnx.helper.make_node(operator, [last[-1].name], ["shown"], **attributes))
     model.graph.output.append(onnx.helper.make_tensor_value_info("shown", kind, None))
-    return Case(Program(onnx.shape_inference.infer_shapes(model).SerializeToString()), case.inputs)
+    return Case(OnnxProgram(onnx.shape_inference.infer_shapes(model).SerializeToString()), case.inputs)
 
 
 def naive(case: Case, lab: ObservationCache) -> str:

@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 
 UNARY = ["Relu", "Sigmoid", "Tanh", "Neg", "Abs", "Softplus", "Elu", "HardSwish", "Exp"]
 BINARY = ["Add", "Mul", "Sub", "Max"]
@@ -54,7 +54,7 @@ def random_model(seed: int, nodes: int = 10) -> Test:
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
     graph = helper.make_graph(made, "random", inputs, outputs, weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
-    return Test(Program(model.SerializeToString()), {"x": rng.standard_normal(shape).astype(np.float32)})
+    return Test(OnnxProgram(model.SerializeToString()), {"x": rng.standard_normal(shape).astype(np.float32)})
 
 
 def in_process(tests: list[Test]) -> None:

@@ -22,7 +22,7 @@ from onnx import TensorProto, helper
 from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.review.review import review
 from opsieve.triage.store.decisions import Ledger
@@ -47,11 +47,11 @@ OPERATORS = [
 CAMPAIGN = Campaign("bench", "small-1", 1, ("onnxruntime", "tvm"))
 
 
-def program() -> Program:
+def program() -> OnnxProgram:
     names = ["x", *(f"t{at}" for at in range(len(OPERATORS[:6])))]
     nodes = [helper.make_node("Relu", [a], [b]) for a, b in pairwise(names)]
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in (names[0], names[-1])]
-    return Program(
+    return OnnxProgram(
         helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:]), ir_version=8).SerializeToString()
     )
 

@@ -29,7 +29,7 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.analysis.input_ranges import Guesses, refilled, with_weights
 from opsieve.gen.analysis.typed_graph import read_graph
 from opsieve.gen.generation.random_graph import GenRequest
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.strategies.registry import generate
 
 ORT = Target.parse("onnxruntime:disable_all")
@@ -44,7 +44,7 @@ DRAWS = 64
 GROUP = 32
 
 
-def programs(nodes: int, values: str, workers: Workers) -> Iterator[tuple[Program, dict[str, Any], str]]:
+def programs(nodes: int, values: str, workers: Workers) -> Iterator[tuple[OnnxProgram, dict[str, Any], str]]:
     """Programs that onnxruntime runs, with their values, and the first operator whose result is not finite under them."""
     request = GenRequest(nodes=nodes, types=True, dtypes=frozenset(("float32",)), values=values)
     for start in range(0, 1 << 30, GROUP):
@@ -78,7 +78,7 @@ def seconds() -> float:
     return total
 
 
-def lost(program: Program, inputs: Mapping[str, Any], workers: Workers) -> bool:
+def lost(program: OnnxProgram, inputs: Mapping[str, Any], workers: Workers) -> bool:
     """Whether some element of some result is not finite in each of 64 draws of all leaves that may move."""
     graph = read_graph(program.proto, inputs)
     tests = []
@@ -86,7 +86,7 @@ def lost(program: Program, inputs: Mapping[str, Any], workers: Workers) -> bool:
     for number in range(DRAWS):
         values, weights = refilled(program.proto, inputs, guesses.everywhere(), number)
         model = with_weights(program.proto, weights)
-        tests.append(Test(exposed(Program(model.SerializeToString(), program.name)), values))
+        tests.append(Test(exposed(OnnxProgram(model.SerializeToString(), program.name)), values))
     always: dict[str, Any] = {}
     for answer in workers.observe_many(ORT, tests):
         for name, value in (answer.outputs or {}).items():

@@ -20,7 +20,7 @@ from opsieve import __version__
 from opsieve.gen.case.case import Case, Origin, save
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import reason
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.oracle.interestingness import program
 from opsieve.reducer.problem.subject import Subject
@@ -34,8 +34,8 @@ _KEY = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 def save_subject(subject: Subject, folder: Path, name: str, origin: Origin) -> None:
     """Write a subject as a case, all or nothing, and its model under the name that people look for."""
-    model = program(subject).model
-    save(Case(Program(model, name), subject.inputs, None, origin), folder)
+    model = program(subject).data
+    save(Case(OnnxProgram(model, name), subject.inputs, None, origin), folder)
     write(folder / MODEL, model)
 
 

@@ -38,7 +38,7 @@ class Printer:
 
     def printed(self, subject: Subject) -> str:
         """The model as text; a sentence for one that onnx cannot print."""
-        return self.text(program(subject).model).text or "(onnx.printer cannot print it)"
+        return self.text(program(subject).data).text or "(onnx.printer cannot print it)"
 
 
 def script(subject: Subject, premise: Premise, workers: Workers, texts: Printer) -> str:

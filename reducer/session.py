@@ -20,6 +20,7 @@ from opsieve.backends.workers.zygote import Unavailable
 from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.program import onnx_program
 from opsieve.reducer.engine.engine import Engine, Progress, Rules, digest
 from opsieve.reducer.engine.journal import NAME, Journal
 from opsieve.reducer.oracle.discover import NotReproduced, Premise, find, installed
@@ -94,7 +95,7 @@ class Session:
         """Find, reduce, write and report; the exit code."""
         since = time.monotonic()
         case = self._opened()
-        start = Subject(case.program.proto, case.inputs, {})
+        start = Subject(onnx_program(case.program, "reduce").proto, case.inputs, {})
         try:
             premise = self._premise(case)
             folder = self._claimed()
@@ -141,7 +142,7 @@ class Session:
                 "--verify and --check cannot be used together: a script's answers are no certificate of ours."
             )
         workers = self.pool[0]
-        start = Subject(case.program.proto, case.inputs, {})
+        start = Subject(onnx_program(case.program, "reduce").proto, case.inputs, {})
         source = workers.baseline(premise.target)
         level = story.level if story.level in LEVELS else self._level
         rules = Rules(
@@ -196,7 +197,7 @@ class Session:
 
     def _question(self, case: Case, premise: Premise | None) -> str:
         """A digest of all that the answers in a journal depend on."""
-        subject = Subject(case.program.proto, case.inputs, {})
+        subject = Subject(onnx_program(case.program, "reduce").proto, case.inputs, {})
         parts = [
             digest(subject),
             self.request.level,
@@ -253,7 +254,7 @@ class Session:
             "nodes_after": after[0],
             "inner_nodes_after": after[1],
             "bytes_before": result.start.model.ByteSize(),
-            "bytes_after": len(program(result.best).model),
+            "bytes_after": len(program(result.best).data),
             "checks": result.checks,
             "node_checks": result.node_checks,
             "invalid_candidates": result.invalid,

@@ -19,12 +19,10 @@ from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.model.invalid_marker import broken
-from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.values.values import SEARCH, SPECIAL, named_values
 from opsieve.triage.fingerprint.evidence import NOTHING
 from opsieve.triage.fingerprint.fingerprint import fingerprint
-from opsieve.triage.fingerprint.program_names import given_names
+from opsieve.triage.fingerprint.program_names import program_names
 
 # Models judged together: enough to fill the workers' frames, few enough to keep in memory.
 GROUP = 64
@@ -63,9 +61,9 @@ class JudgeResult:
         verdict, observation = self.judged.verdict, self.judged.observations[0]
         key = ""
         if verdict.verdict == "fail":
-            proto = self.case.program.proto
-            operators = sorted({node.op_type for node in all_nodes(proto.graph.node)})
-            key = fingerprint(verdict, observation, operators, NOTHING, given_names(proto)).key
+            program = self.case.program
+            operators = sorted(set(program.operators()))
+            key = fingerprint(verdict, observation, operators, NOTHING, program_names(program)).key
         return {
             "model": self.model,
             "target": display(self.target),
@@ -132,7 +130,7 @@ def _valid(
     cache.prefetch([(checker, [Test(case.program, case.inputs) for _, case in opened])])
     cases = []
     for name, case in opened:
-        if broken(case.program.proto) is None:  # else it is invalid on purpose
+        if case.program.fault is None:  # else it is invalid on purpose
             answer = cache.observe(checker, case.program, case.inputs)
             if answer.outcome not in ("ok", "environment"):
                 why = " ".join(answer.message.split())[:300]

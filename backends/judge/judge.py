@@ -12,7 +12,6 @@ from opsieve.backends.compare import POLICY, Policy, compare
 from opsieve.backends.judge.acceptance import judge_broken
 from opsieve.backends.judge.judging_session import (
     JudgingSession,
-    declared_dtypes,
     describe,
     open_rules,
     short,
@@ -25,7 +24,6 @@ from opsieve.backends.reference.reference import REFUSED
 from opsieve.backends.registry import display
 from opsieve.backends.target import Target
 from opsieve.backends.verdict import DEATHS, Judgement, Verdict
-from opsieve.gen.model.invalid_marker import broken
 from opsieve.gen.model.program import Program
 
 _REPEATS = 3  # fresh runs before a failure counts as flaky
@@ -59,7 +57,7 @@ def judge(
     `expected` are outputs that the user vouches for, `oracles` further targets that may be asked when there is doubt. A program that
     was made to be wrong (gen/model/invalid_marker.py) is judged by whether it is refused.
     """
-    fault = broken(program.proto) if expected is None else None
+    fault = program.fault if expected is None else None
     if fault is not None:
         return Judged(*judge_broken(program, inputs, target, lab, fault))
     session = _Judgement(program, inputs, target, lab, expected, oracles, policy)
@@ -170,7 +168,7 @@ class _Judgement(JudgingSession):
 
     def answered(self, first: Observation) -> Verdict:
         outputs = first.outputs or {}
-        dtypes = declared_dtypes(self.program.proto)
+        dtypes = self.program.output_dtypes()
         if self.expected is not None:
             given = compare(outputs, self.expected, dtypes, self.policy)
             self.consulted.append(EXPECTED)

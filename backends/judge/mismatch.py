@@ -12,7 +12,7 @@ from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.registry import display
 from opsieve.backends.target import Target
 from opsieve.backends.verdict import Mismatch, Verdict
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 
 _PEER_FACTOR = 10.0
 _PEER_FLOOR = 1e-2  # of the screen: what every compiler of a type may be off by
@@ -125,10 +125,10 @@ class MismatchJudge:
         targets = {"candidate": session.target, "native": NATIVE, "float64": FLOAT64}
 
         def ask(who: str, model: ModelProto, feeds: Values) -> Observation:
-            program = Program(model.SerializeToString(), session.program.name)
+            program = OnnxProgram(model.SerializeToString(), session.program.name)
             return session.lab.observe(targets[who], program, feeds)
 
-        if not wrong:
+        if not wrong or not isinstance(session.program, OnnxProgram):
             return
         for name in excuses(
             session.program.proto, session.inputs, self.outputs, wrong, self.dtypes, session.policy, ask

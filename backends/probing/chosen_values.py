@@ -7,6 +7,7 @@ from dataclasses import replace
 from opsieve.backends.probing.value_search import Effort, FoundValues, ValueSearchRequest, search_values
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
+from opsieve.gen.model.program import onnx_program
 from opsieve.gen.values.values import SEARCH, with_special
 
 KEPT = ("given", "none", "unchecked")  # the inputs are those that there were
@@ -39,7 +40,10 @@ def chosen(
 
 def searched(cases: Sequence[Case], seeds: Sequence[int], workers: Workers, effort: Effort) -> list[FoundValues]:
     """What the search finds for each case."""
-    requests = [ValueSearchRequest(case.program, case.inputs, seed) for case, seed in zip(cases, seeds, strict=True)]
+    requests = [
+        ValueSearchRequest(onnx_program(case.program, "--values search"), case.inputs, seed)
+        for case, seed in zip(cases, seeds, strict=True)
+    ]
     return list(search_values(requests, workers, effort))
 
 

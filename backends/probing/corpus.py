@@ -9,12 +9,12 @@ from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import reason
 from opsieve.gen.model.model import load_program
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 
 _MOST = 2000  # models of one corpus
 
 
-def corpus(folder: Path, workers: Workers) -> tuple[tuple[Program, ...], list[str]]:
+def corpus(folder: Path, workers: Workers) -> tuple[tuple[OnnxProgram, ...], list[str]]:
     """The models under a folder that can be mutated, in order of path, and one line for each that cannot, with the reason.
 
     BadInput when the folder cannot be listed, or nothing in it can be mutated.
@@ -23,11 +23,11 @@ def corpus(folder: Path, workers: Workers) -> tuple[tuple[Program, ...], list[st
         paths = sorted(path for path in folder.rglob("*.onnx") if path.is_file())[:_MOST]
     except OSError as error:
         raise BadInput(f"the corpus {shown(folder, 160)} cannot be read: {reason(error)}") from None
-    loaded: list[Program] = []
+    loaded: list[OnnxProgram] = []
     refused: list[str] = []
     for path in paths:
         try:
-            loaded.append(Program(load_program(path).model, str(path.relative_to(folder))))
+            loaded.append(OnnxProgram(load_program(path).model, str(path.relative_to(folder))))
         except BadInput as error:
             refused.append(str(error))
     found = []
@@ -37,7 +37,7 @@ def corpus(folder: Path, workers: Workers) -> tuple[tuple[Program, ...], list[st
         except (UnreadableModel, BadInput) as error:
             refused.append(f"{shown(program.name, 160)} cannot be mutated, it has {shown(str(error), 120)}")
             continue
-        found.append(Program(model.SerializeToString(deterministic=True), program.name))
+        found.append(OnnxProgram(model.SerializeToString(deterministic=True), program.name))
     if not found:
         why = f"; {refused[0]}" if refused else ""
         raise BadInput(f"the corpus {shown(folder, 160)} holds no model that can be mutated{why}")

@@ -17,6 +17,7 @@ from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygote import Unavailable
 from opsieve.gen.case.case import Case, load, save
+from opsieve.gen.forms.registry import form_of
 from opsieve.gen.generation import request as gen_request
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.bad_input import BadInput, shown
@@ -78,7 +79,7 @@ class GenerationSummary:
             "out": None if request.out is None else str(request.out),
         }
         if request.kept is not None:
-            facts["identical"] = self.last == request.kept.program.model
+            facts["identical"] = self.last == request.kept.program.data
         return facts
 
 
@@ -184,14 +185,14 @@ def _keep(group: Sequence[Named], request: GenerationRequest, summary: Generatio
     for name, case in group:
         if request.out is not None and request.flat:
             request.out.mkdir(parents=True, exist_ok=True)
-            (request.out / f"{name}.onnx").write_bytes(case.program.model)
+            (request.out / f"{name}{form_of(case.program).suffix}").write_bytes(case.program.data)
         elif request.out is not None:
             with _uninterrupted():
                 save(case, request.out / name)
         summary.models += 1
-        summary.nodes += len(case.program.proto.graph.node)
+        summary.nodes += case.program.size
         summary.strategies[case.origin.generator] = summary.strategies.get(case.origin.generator, 0) + 1
-        summary.last = case.program.model
+        summary.last = case.program.data
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from opsieve.gen.build.graph_builder import OpChoice, Supports
 from opsieve.gen.generation.generator_version import generator_version
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, finish, single_node
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.model.tensors import TensorType, read_type
+from opsieve.gen.model.tensors import TensorType
 from opsieve.gen.operators.catalogue import first_dtypes, operators, qualified
 from opsieve.gen.spec.declaration import ANY, Attributes, Operator, Tensor
 from opsieve.gen.spec.dtype_facts import PLAIN
@@ -326,8 +326,8 @@ class Prober:
 
 def _ending(test: Test, answer: Observation) -> tuple[str, str]:
     """How a probe ended, and what is to be said of it."""
-    for info in test.program.proto.graph.output if answer.outputs is not None else ():
-        declared, given = read_type(info.type), (answer.outputs or {}).get(info.name)
+    for name, declared in test.program.outputs().items() if answer.outputs is not None else ():
+        given = (answer.outputs or {}).get(name)
         if isinstance(declared, TensorType) and declared.shape is not None and isinstance(given, np.ndarray):
             sides = zip(declared.shape, given.shape, strict=False)
             if given.ndim != len(declared.shape) or any(isinstance(p, int) and p != q for p, q in sides):

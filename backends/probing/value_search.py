@@ -21,7 +21,7 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.analysis.input_ranges import Guesses, refilled, repair, unreached, with_weights
 from opsieve.gen.analysis.typed_graph import read_graph
 from opsieve.gen.metrics.graph import lacks_types
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.spec.declaration import Bounds
 
 RUNNERS = (Target.parse("onnxruntime:disable_all"), Target.parse("reference"))
@@ -56,7 +56,7 @@ class FoundValues:
     ONNX's evaluator runs the program.
     """
 
-    program: Program
+    program: OnnxProgram
     inputs: dict[str, Any]
     how: str
     broken: str = ""
@@ -66,7 +66,7 @@ class FoundValues:
 class ValueSearchRequest:
     """What values are to be found for: the search begins with those given and draws by the seed."""
 
-    program: Program
+    program: OnnxProgram
     inputs: Mapping[str, Any]
     seed: int
 
@@ -107,7 +107,7 @@ def answered(going: Sequence[Asking], workers: Workers) -> list[Any]:
     return results
 
 
-def first_broken(program: Program, inputs: Mapping[str, Any], workers: Workers) -> str | None:
+def first_broken(program: OnnxProgram, inputs: Mapping[str, Any], workers: Workers) -> str | None:
     """The first operator, in the graph's order, with a NaN or an infinity among its results; "" for none.
 
     None when neither onnxruntime nor ONNX's evaluator runs the program. Bodies count as their node.
@@ -171,7 +171,7 @@ def _guessing(
 
 
 def _checked(
-    program: Program, inputs: Mapping[str, Any]
+    program: OnnxProgram, inputs: Mapping[str, Any]
 ) -> Generator[Question, Observation, onnx.NodeProto | Literal[""] | None]:
     """The first node with a result that is not finite; "" for none, None when nobody runs the program."""
     shown = Test(exposed(program), dict(inputs))
@@ -189,7 +189,7 @@ def _gradient(
     weights = "on" if effort.weights else "off"
     target = Target.parse(f"value-search:weights={weights},iterations={effort.iterations}{effort.gradient}")
     fed = {**start.inputs, "": np.array(seed, np.int64)}
-    answer = yield target, Test(Program(model.SerializeToString(), start.program.name), fed)
+    answer = yield target, Test(OnnxProgram(model.SerializeToString(), start.program.name), fed)
     if not answer.outputs:
         return None
     values = {name: answer.outputs.get(name, value) for name, value in start.inputs.items()}
@@ -197,7 +197,7 @@ def _gradient(
     return FoundValues(_weighted(start.program, changed), values, "gradient")
 
 
-def _concrete(program: Program, inputs: Mapping[str, Any]) -> Generator[Question, Observation, onnx.ModelProto]:
+def _concrete(program: OnnxProgram, inputs: Mapping[str, Any]) -> Generator[Question, Observation, onnx.ModelProto]:
     """The model with the sizes that these inputs have, and the types of its inner values."""
     model = program.proto
     if _open(model):
@@ -226,7 +226,7 @@ def _drawn(
     return FoundValues(_weighted(start.program, weights), inputs, how), with_weights(model, weights)
 
 
-def _weighted(program: Program, weights: Mapping[str, Any]) -> Program:
+def _weighted(program: OnnxProgram, weights: Mapping[str, Any]) -> OnnxProgram:
     return _written(with_weights(program.proto, weights), program) if weights else program
 
 
@@ -249,7 +249,7 @@ def finite(value: Any) -> bool:
     return "float" not in value.dtype.name or bool(np.isfinite(value.astype(np.float32)).all())
 
 
-def exposed(program: Program) -> Program:
+def exposed(program: OnnxProgram) -> OnnxProgram:
     """The program with every result of a node of its graph as an output."""
     model = onnx.ModelProto()
     model.CopyFrom(program.proto)
@@ -268,5 +268,5 @@ def _open(model: onnx.ModelProto) -> bool:
     return any(dim.dim_param for info in model.graph.input for dim in info.type.tensor_type.shape.dim)
 
 
-def _written(model: onnx.ModelProto, like: Program) -> Program:
-    return Program(model.SerializeToString(deterministic=True), like.name)
+def _written(model: onnx.ModelProto, like: OnnxProgram) -> OnnxProgram:
+    return OnnxProgram(model.SerializeToString(deterministic=True), like.name)

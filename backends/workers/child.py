@@ -59,6 +59,8 @@ class TestRequest:
         self.notes: List[str] = []
         self.hazards: List[Dict[str, Any]] = []
         self.effects: Optional[List[str]] = None
+        self.form = "onnx"
+        self.passes: List[str] = []
 
 
 def clip(text: str, limit: int = TEXT_LIMIT) -> str:
@@ -167,6 +169,7 @@ class TestServer:
             self.tracer.begin_again()
         since_note = self.tracer.position if self.tracer is not None else 0
         request = TestRequest(bytes(body[:size]), test["options"], {}, stage)
+        request.form, request.passes = test.get("form", "onnx"), test.get("passes", [])
         reply: Dict[str, Any] = {"ok": True, "seconds": seconds}
         try:
             stage("import")

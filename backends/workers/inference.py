@@ -8,13 +8,13 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.metrics.graph import lacks_types, with_types
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.tensors import decode
 
 INFERRING = Target.parse("checker:tell=types")
 
 
-def typed(workers: Workers, programs: Sequence[Program]) -> Iterator[tuple[onnx.ModelProto, str]]:
+def typed(workers: Workers, programs: Sequence[OnnxProgram]) -> Iterator[tuple[onnx.ModelProto, str]]:
     """Each program's model with the types of its values, in order, and why they were not found ("" when they were).
 
     Only models that do not declare all their types are sent to a worker; where that fails, the model is given as it is.
@@ -28,7 +28,7 @@ def typed(workers: Workers, programs: Sequence[Program]) -> Iterator[tuple[onnx.
         yield with_inferred_types(program, next(answers))
 
 
-def with_inferred_types(program: Program, answer: Observation) -> tuple[onnx.ModelProto, str]:
+def with_inferred_types(program: OnnxProgram, answer: Observation) -> tuple[onnx.ModelProto, str]:
     """The model with the types that a worker's answer to INFERRING holds, or the model itself and why there are none."""
     if answer.outputs is None:
         return program.proto, answer.message or answer.outcome

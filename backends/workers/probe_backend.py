@@ -10,7 +10,7 @@ from opsieve.backends.registry import names, plugin
 from opsieve.backends.target import BadTarget, Target
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygote import Unavailable
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram, Program
 
 OLDEST_OPSET = 7
 OLDEST_IR = 3
@@ -75,4 +75,4 @@ def _identity(opset: int, ir: int | None) -> Program:
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "relu", value[:1], value[1:])
     imports = [helper.make_opsetid("", opset)]
     lowest = helper.find_min_ir_version_for(imports)
-    return Program(helper.make_model(graph, opset_imports=imports, ir_version=ir or lowest).SerializeToString())
+    return OnnxProgram(helper.make_model(graph, opset_imports=imports, ir_version=ir or lowest).SerializeToString())

@@ -10,13 +10,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from opsieve.backends.observation import Observation
 from opsieve.backends.protocol import Backend
-from opsieve.backends.registry import Plugin, all_options, display, plugin, resolve
+from opsieve.backends.registry import Plugin, all_options, display, forms, plugin, resolve
 from opsieve.backends.registry import baseline as baseline_of
 from opsieve.backends.releases.releases import Environment, ReleaseStore
 from opsieve.backends.target import Target
@@ -144,6 +143,14 @@ class Workers:
     ) -> Iterator[Observation]:
         """An observation for each test, in order, several to a frame."""
         target = resolve(target)
+        if any(test.program.form not in forms(target) for test in tests):
+            for test in tests:
+                if test.program.form in forms(target):
+                    yield from self.observe_many(target, [test], fresh=fresh, repeat=repeat)
+                else:
+                    why = f"{target.backend} does not take {test.program.kind.partition(' ')[2]}s"
+                    yield Observation(display(target), target.release, "unsupported", "import", message=why)
+            return
         try:
             with self._lock(_place(target)):
                 zygote = self._zygote(target)
@@ -164,13 +171,12 @@ class Workers:
         """Ask again with the same operators under a lower opset when the release is older than the model's opset."""
         if observation.outcome != "environment" or test.as_is:
             return observation
-        from opsieve.gen.model.lowering import lower_opset
-        from opsieve.gen.model.program import Program
+        from opsieve.backends.workers.program_forms import for_older
 
-        lowered = lower_opset(test.program.proto).SerializeToString()
-        if lowered == test.program.proto.SerializeToString():
+        lowered = for_older(test.program)
+        if lowered is None:
             return observation
-        again = _batches([Test(Program(lowered, test.program.name), test.inputs)], all_options(target), 1, 0)
+        again = _batches([Test(lowered, test.inputs)], all_options(target), 1, 0)
         _, answer = next(self._answers(target, zygote, again, True))
         note = "the opset was lowered to the first one with the same operator versions"
         return observation if answer.outcome == "environment" else replace(answer, notes=(*answer.notes, note))
@@ -351,11 +357,12 @@ def _batches(
     tests: Sequence[Test], options: dict[str, str], most: int, repeat: int, effects: bool = False
 ) -> Iterator[_Batch]:
     from opsieve.backends.workers import wire
+    from opsieve.backends.workers.program_forms import facts, payload
 
     batch = _Batch([], [], [])
     for test in tests:
-        chunks = [test.program.model if test.as_is else _lowered(test.program)]
-        header = {"model": len(chunks[0]), "options": options, "repeat": repeat}
+        chunks = [payload(test.program, test.as_is)]
+        header = {"model": len(chunks[0]), "options": options, "repeat": repeat, **facts(test.program)}
         header["inputs"] = wire.pack_values(test.inputs, chunks)
         header.update(again=test.again, effects=effects)
         header["span"] = span = sum(len(chunk) + (-len(chunk)) % wire.ALIGN for chunk in chunks)
@@ -368,13 +375,3 @@ def _batches(
         batch.size += span
     if batch.tests:
         yield batch
-
-
-@lru_cache(maxsize=64)
-def _lowered(program: "Program") -> bytes:
-    """The model with the lowest IR version that it allows, so that no release refuses it for a newer number alone; other forms as they are."""
-    if program.model[:1] == b"{":
-        return program.model
-    from opsieve.gen.model.lowering import lower_ir
-
-    return lower_ir(program.model)

@@ -23,7 +23,7 @@ from opsieve.bisect.passes.pass_source import blame_passes
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies.registry import generate
 from opsieve.reducer.engine.journal import Journal
@@ -58,7 +58,7 @@ def programs(seed: int, generated: int) -> list[Case]:
         plain = all(getattr(value, "dtype", None) in _DTYPES for value in inputs.values())
         if plain and inputs and many.setdefault(operator, 0) < 6:
             many[operator] += 1
-            found.append(Case(Program(model.SerializeToString()), inputs))
+            found.append(Case(OnnxProgram(model.SerializeToString()), inputs))
     request = GenRequest(between=(5, 15), dtypes=frozenset(["float32", "int64", "bool"]))
     return found + [generate(("isra", "pattern")[at % 2], seed * 1000 + at, request) for at in range(generated)]
 
@@ -79,7 +79,7 @@ def frozen(case: Case) -> Case:
         if isinstance(value, np.ndarray):
             model.graph.initializer.append(onnx.numpy_helper.from_array(value, item.name))
             model.graph.input.remove(item)
-    return Case(Program(model.SerializeToString()), inputs)
+    return Case(OnnxProgram(model.SerializeToString()), inputs)
 
 
 def explored(layer: str, cases: Sequence[Case]) -> list[tuple[Case, frozenset[str]]]:
@@ -177,7 +177,7 @@ def _reduced(one: Failure, workers: Workers) -> Failure:
             )
             return one
         best = result.best.model
-        case = Case(Program(best.SerializeToString()), result.best.inputs)
+        case = Case(OnnxProgram(best.SerializeToString()), result.best.inputs)
     guilty: tuple[str, ...] = ()
     if one.seed.layer == "onnxscript":
         try:

@@ -10,7 +10,6 @@ from typing import Any
 
 from opsieve.backends.compare import POLICY, Policy, compare
 from opsieve.backends.compilers.torch.knobs import PARTS
-from opsieve.backends.judge.judging_session import declared_dtypes
 from opsieve.backends.judge.oracles import NATIVE
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import display, names, plugin, resolve
@@ -107,7 +106,7 @@ def _plain(case: Case, target: Target, variants: "_Variants", lab: ObservationCa
     The judge would have the reference look for operations that ONNX leaves open, which takes seconds on a large model.
     """
     baseline = lab.baseline(target)
-    if baseline is None or len(case.program.model) < _LARGE:
+    if baseline is None or len(case.program.data) < _LARGE:
         return None
     found = ending(case, variants.observe(target, case.program, case.inputs), "optimiser")
     if found is None or variants.observe(resolve(baseline), case.program, case.inputs).outputs is None:
@@ -134,7 +133,7 @@ def _seen(
         return evaluate(case, target, variants, policy)
     if unoptimised:
         right = variants.observe(NATIVE, case.program, case.inputs).outputs if case.expected is None else case.expected
-        if right is None or not compare(got.outputs, right, declared_dtypes(case.program.proto), policy).agrees:
+        if right is None or not compare(got.outputs, right, case.program.output_dtypes(), policy).agrees:
             return evaluate(case, target, variants, policy)
     return VersionOutcome("good", symptom="ok", text=f"{display(target)} gives outputs")
 

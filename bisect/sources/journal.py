@@ -85,7 +85,7 @@ class Journal:
 
 def case_digest(case: Case) -> str:
     """SHA-256 of model, inputs and expected outputs, in hexadecimal."""
-    total = hashlib.sha256(case.program.model)
+    total = hashlib.sha256(case.program.data)
     for values in (case.inputs, case.expected):
         chunks: list[bytes] = []
         header = wire.pack_values(values, chunks) if values is not None else None

@@ -11,10 +11,9 @@ from opsieve.backends.target import Target
 from opsieve.backends.verdict import KIND_OF_OUTCOME, Verdict
 from opsieve.bisect.search.search import TestResult
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.structure import all_nodes
 from opsieve.triage.fingerprint.evidence import NOTHING
 from opsieve.triage.fingerprint.fingerprint import fingerprint
-from opsieve.triage.fingerprint.program_names import given_names
+from opsieve.triage.fingerprint.program_names import program_names
 from opsieve.triage.fingerprint.sameness import trait
 
 State = Literal["good", "bad", "skip"]
@@ -66,8 +65,8 @@ def ending(case: Case, seen: Observation, blame: str = "") -> VersionOutcome | N
 
 
 def _failing(case: Case, verdict: Verdict, observation: Observation, text: str) -> VersionOutcome:
-    operators = sorted({node.op_type for node in all_nodes(case.program.proto.graph.node)})
-    found = fingerprint(verdict, observation, operators, NOTHING, given_names(case.program.proto))
+    operators = sorted(set(case.program.operators()))
+    found = fingerprint(verdict, observation, operators, NOTHING, program_names(case.program))
     kind = verdict.kind or "error"
     stage = "done" if kind == "mismatch" else verdict.stage or observation.stage
     what = f"{verdict.mismatch.what} mismatch" if verdict.mismatch else f"{kind} at {stage}"

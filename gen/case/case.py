@@ -1,7 +1,7 @@
 """A test case, in memory and as a folder that a person can read and `cp -r`.
 
     case.json           format, origin, parameters (`knobs`)
-    model.onnx          the program, without external data
+    model.onnx          the program, without external data (module.json and passes.json for a module of TVM: gen/forms)
     test_data_set_0/    input_K.pb and output_K.pb in the graph's order: ONNX's own layout, which other tools run too
 
 What else lies in the folder (observations/, repro.py, notes.md) belongs to others and is left alone.
@@ -16,15 +16,16 @@ from pathlib import Path
 import msgspec
 
 from opsieve.gen.data.data_set import check_values, read_folder, write_folder
+from opsieve.gen.forms.registry import FORMS, form_named, form_of, named
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import read_file, reason
-from opsieve.gen.model.model import load_program
 from opsieve.gen.model.program import Program
-from opsieve.gen.model.tensors import Value, graph_inputs, graph_outputs
+from opsieve.gen.model.tensors import Value
 
-FORMAT = 1
+FORMAT = 2
+OF_ONNX = 1  # the format of a case whose program is an ONNX model: what releases before there were other forms read
 DATA = "test_data_set_0"
-_OWNED = ("case.json", "model.onnx", DATA)
+_OWNED = ("case.json", *dict.fromkeys(file for form in FORMS.values() for file in form.files), DATA)
 _MAX_JSON = 8 << 20
 
 
@@ -66,11 +67,12 @@ class _Origin(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     wish: dict[str, str] = {}
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
+class _File(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     format: int
     name: str
     origin: _Origin
     knobs: dict[str, str]
+    form: str = "onnx"
 
 
 class _Format(msgspec.Struct):
@@ -88,8 +90,7 @@ def save(case: Case, folder: Path) -> None:
     A case that is there already is replaced, what others keep in its folder stays. BadInput when the values do not fit the
     program, when the folder is there and is no case, or when it cannot be written.
     """
-    model = case.program.proto
-    inputs, outputs = graph_inputs(model), graph_outputs(model)
+    inputs, outputs = case.program.inputs(), case.program.outputs()
     check_values(case.inputs, inputs, "input", "the case")
     if case.expected is not None:
         check_values(case.expected, outputs, "output", "the case")
@@ -102,7 +103,7 @@ def save(case: Case, folder: Path) -> None:
             fresh = Path(scratch) / "case"
             (fresh / DATA).mkdir(parents=True)
             (fresh / "case.json").write_bytes(_encoded(case))
-            (fresh / "model.onnx").write_bytes(case.program.model)
+            form_of(case.program).write(case.program, fresh)
             write_folder(fresh / DATA, case.inputs, inputs, "input")
             if case.expected is not None:
                 write_folder(fresh / DATA, case.expected, outputs, "output")
@@ -114,12 +115,13 @@ def save(case: Case, folder: Path) -> None:
 def load(folder: Path) -> Case:
     """The case in a folder; BadInput when a part of it is missing, corrupt, or written by a newer opsieve."""
     file = _decoded(folder / "case.json")
-    program = Program(load_program(folder / "model.onnx").model, file.name)
+    form = form_named(file.form)
+    program = named(form.read(folder / form.files[0]), file.name)
     data = folder / DATA
-    inputs = read_folder(data, graph_inputs(program.proto), "input")
+    inputs = read_folder(data, program.inputs(), "input")
     expected = None
     if any(data.glob("output_*.pb")):
-        expected = read_folder(data, graph_outputs(program.proto), "output")
+        expected = read_folder(data, program.outputs(), "output")
     found = file.origin
     origin = Origin(found.generator, found.seed, found.versions, found.inputs, found.wish)
     return Case(program, inputs, expected, origin, file.knobs)
@@ -128,7 +130,7 @@ def load(folder: Path) -> Case:
 def _encoded(case: Case) -> bytes:
     origin = case.origin
     file = _File(
-        FORMAT,
+        OF_ONNX if case.program.form == "onnx" else FORMAT,
         case.program.name,
         _Origin(
             origin.generator,
@@ -138,6 +140,7 @@ def _encoded(case: Case) -> bytes:
             dict(sorted(origin.wish.items())),
         ),
         dict(sorted(case.parameters.items())),
+        case.program.form,
     )
     return msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
 

@@ -3,15 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
-import onnx
-
 from opsieve.gen.case.case import DATA, Case, Origin, is_case, load
 from opsieve.gen.data.data_set import read_folder, read_npz
-from opsieve.gen.data.inputs import seeded_inputs
+from opsieve.gen.forms.registry import form_in, make_inputs, read_program
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import is_folder
-from opsieve.gen.model.model import load_program
-from opsieve.gen.model.tensors import Value, graph_inputs, graph_outputs
+from opsieve.gen.model.program import Program
+from opsieve.gen.model.tensors import Value
 
 Values = dict[str, Value]
 
@@ -19,21 +17,20 @@ Values = dict[str, Value]
 def open_case(path: Path, inputs: Path | None = None, expected: Path | None = None, seed: int = 0) -> Case:
     """The case that `path` names, with the inputs and expected outputs that were named, or lie beside the model, or by `seed`.
 
-    `path` is an `.onnx` file, a case folder, or a folder with `model.onnx` and values: `test_data_set_0/`, or `inputs.npz`
+    `path` is an `.onnx` file, a `.json` of TVM's, a case folder, or a folder with `model.onnx` or `module.json` and values: `test_data_set_0/`, or `inputs.npz`
     with or without `expected.npz`. In a folder the values must fit the model; beside an `.onnx` file that was named itself,
     those that do not fit belong to something else and are passed by. `inputs` and `expected` are an `.npz` file, an ONNX data
     set, or a folder that holds one or the other; expected outputs that come with `inputs` count too. Inputs that nobody gave
     are seeded. BadInput for anything that cannot be read or does not fit.
     """
     case = _found(path, seed, given=inputs is not None)
-    model = case.program.proto
     if inputs is not None:
-        values, outputs = _values(inputs, model)
+        values, outputs = _values(inputs, case.program)
         if values is None:
             raise BadInput(f"{shown(inputs, 200)} holds no inputs: neither input_0.pb nor inputs.npz")
         case = replace(case, inputs=values, expected=outputs, origin=replace(case.origin, inputs=inputs.name))
     if expected is not None:
-        case = replace(case, expected=_expected(expected, model))
+        case = replace(case, expected=_expected(expected, case.program))
     return case
 
 
@@ -42,32 +39,32 @@ def _found(path: Path, seed: int, given: bool) -> Case:
     if is_folder(path):
         if is_case(path):
             return load(path)
-        if not (path / "model.onnx").exists():
-            raise BadInput(f"the folder {shown(path, 200)} has neither case.json nor model.onnx")
-        program = load_program(path / "model.onnx")
+        form = form_in(path)
+        if form is None:
+            raise BadInput(f"the folder {shown(path, 200)} has neither case.json nor model.onnx nor module.json")
+        program = form.read(path / form.files[0])
         folder = path
     else:
-        program = load_program(path)
+        program = read_program(path)
         folder = path.parent
-    model = program.proto
     values: Values | None = None
     outputs: Values | None = None
     source = ""
     if not given:
         source = DATA if _is_data_set(folder / DATA) else "inputs.npz"
         try:
-            values, outputs = _values(folder, model)
+            values, outputs = _values(folder, program)
         except BadInput:
             if is_folder(path):
                 raise
     if values is not None or given:
         return Case(program, values or {}, outputs, Origin(inputs=source))
-    return Case(program, seeded_inputs(model, seed), None, Origin(seed=seed, inputs="seeded"))
+    return Case(program, make_inputs(program, seed), None, Origin(seed=seed, inputs="seeded"))
 
 
-def _values(path: Path, model: onnx.ModelProto) -> tuple[Values | None, Values | None]:
+def _values(path: Path, program: Program) -> tuple[Values | None, Values | None]:
     """Inputs and expected outputs at `path`, a folder or an `.npz`; None for what is not there."""
-    types, results = graph_inputs(model), graph_outputs(model)
+    types, results = program.inputs(), program.outputs()
     if not is_folder(path):
         return read_npz(path, types, "input"), None
     for folder in (path, path / DATA):
@@ -80,8 +77,8 @@ def _values(path: Path, model: onnx.ModelProto) -> tuple[Values | None, Values |
     return read_npz(path / "inputs.npz", types, "input"), outputs
 
 
-def _expected(path: Path, model: onnx.ModelProto) -> Values:
-    results = graph_outputs(model)
+def _expected(path: Path, program: Program) -> Values:
+    results = program.outputs()
     if not is_folder(path):
         return read_npz(path, results, "output")
     for folder in (path, path / DATA):

@@ -80,6 +80,31 @@ def seeded_inputs(model: onnx.ModelProto, seed: int) -> dict[str, Value]:
     return {name: _value(type_, shapes[name], domains[name], Stream(seed, name)) for name, type_ in types.items()}
 
 
+def seeded_values(
+    types: Mapping[str, ValueType], seed: int, sizes: Mapping[str, tuple[int | str, ...]] | None = None
+) -> dict[str, Value]:
+    """A value for each of these types, in their order; what is in `sizes` is a shape, and its value those sizes.
+
+    A symbolic dimension has one size (2 to 4) wherever it is named. BadInput as of `seeded_inputs`.
+    """
+    sizes = sizes or {}
+    tensors = {
+        name: TensorType("int64", sizes[name]) if name in sizes else _tensor(type_, name)
+        for name, type_ in types.items()
+    }
+    bound = _bind(tensors, False, seed)
+    shapes = {name: _shape(type_, bound, False, False) for name, type_ in tensors.items()}
+    total = sum(math.prod(shape) for name, shape in shapes.items() if name not in sizes)
+    if total > MAX_ELEMENTS:
+        raise BadInput(
+            f"the inputs hold {shown(total)} elements, too many to make up (at most {MAX_ELEMENTS}); give --inputs"
+        )
+    return {
+        name: np.array(shape, np.int64) if name in sizes else _value(types[name], shape, Domain(), Stream(seed, name))
+        for name, shape in shapes.items()
+    }
+
+
 def _tensor(type_: ValueType, name: str) -> TensorType:
     """The tensors that a value of this type is made of."""
     while isinstance(type_, (SequenceType, OptionalType)):

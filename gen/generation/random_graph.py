@@ -15,7 +15,7 @@ from opsieve.gen.build.writing import serialize
 from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.generation.symbolic import open_sizes
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.operators.catalogue import choices, first_dtypes, operators
 from opsieve.gen.spec.declaration import Tensor
 from opsieve.gen.spec.dtype_facts import NUMBER
@@ -64,7 +64,7 @@ class GenRequest:
     target: str = ""
     between: tuple[int, int] | None = None
     dynamic: float = 0.0
-    corpus: tuple[Program, ...] = ()
+    corpus: tuple[OnnxProgram, ...] = ()
     values: str = "ranged"
 
 
@@ -177,7 +177,7 @@ def finish(builder: GraphBuilder, request: GenRequest, generator: str, seed: int
     free = open_sizes(builder, builder.rng) if request.dynamic and builder.rng.random() < request.dynamic else {}
     model, inputs = serialize(builder, given, generator, request.types, free)
     origin = Origin(generator, seed, _VERSIONS, "generated", to_record(request))
-    return Case(Program(model, f"{generator}-{seed}"), inputs, None, origin)
+    return Case(OnnxProgram(model, f"{generator}-{seed}"), inputs, None, origin)
 
 
 @functools.lru_cache(maxsize=256)

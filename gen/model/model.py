@@ -9,7 +9,7 @@ from onnx import TensorProto
 
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import LIMIT, confined, read_file, read_part, sized
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import check_structure, tensors_of
 from opsieve.gen.model.tensors import DTYPES, data_size, decode, elements, tensor_problem
 
@@ -17,7 +17,7 @@ _MAX_COMPLAINT = 300
 _TOO_BIG = f"is over the 2 GB ({LIMIT} bytes) that one ONNX model can hold in memory; cut it down first"
 
 
-def load_program(path: Path) -> Program:
+def load_program(path: Path) -> OnnxProgram:
     """The model in a file, its external data taken in and its structure checked (pure Python; see `check` for the rest).
 
     BadInput for anything but a regular file, a model over 2 GB together with its external data, external data outside the
@@ -36,7 +36,7 @@ def load_program(path: Path) -> Program:
         raise BadInput(f"{shown(path, 160)} cannot be used: {error}") from None
     if external:
         data = model.SerializeToString(deterministic=True)
-    return Program(data, name=path.name)
+    return OnnxProgram(data, name=path.name)
 
 
 def parse_model(data: bytes, path: Path) -> onnx.ModelProto:

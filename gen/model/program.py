@@ -1,28 +1,139 @@
-"""A program under test: an ONNX model, whole in memory."""
+"""A program under test, in one of several forms: what the rest of the house asks of any of them, and the form that is an ONNX model."""
 
 import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import onnx
 
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.invalid_marker import Broken, broken
+from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.model.tensors import OptionalType, SequenceType, TensorType, ValueType, graph_inputs, graph_outputs
+
+
+class Program(ABC):
+    """What a compiler is given. Two programs are equal when their bytes and passes are; the name is for people.
+
+    A form is a subclass; what else a floor needs to know of it stands in one module of that floor (gen/forms/registry.py has
+    where it lies in a case folder).
+    """
+
+    form: ClassVar[str]  # its name, as stored in case.json
+    kind: ClassVar[str]  # what a person calls one ("an ONNX model")
+    name: str
+    passes: tuple[str, ...] = ()  # run on it before it is compiled, and part of the test: `NAME[:ARGUMENT]`
+
+    @property
+    @abstractmethod
+    def data(self) -> bytes:
+        """The program itself, serialised; workers are sent this."""
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the bytes (and of the passes, where there are any), in hexadecimal."""
+        state = hashlib.sha256(self.data)
+        for item in self.passes:
+            state.update(b"\0" + item.encode())
+        return state.hexdigest()
+
+    @abstractmethod
+    def inputs(self) -> dict[str, ValueType]:
+        """What has to be fed, by name, in order."""
+
+    @abstractmethod
+    def outputs(self) -> dict[str, ValueType]:
+        """What it gives, by name, in order."""
+
+    @abstractmethod
+    def operators(self) -> Sequence[str]:
+        """The operator of every node, inner bodies included, in order."""
+
+    @abstractmethod
+    def text(self) -> str:
+        """The program for people."""
+
+    def names(self) -> Iterable[str]:
+        """The names that it gives to its values and functions."""
+        return (*self.inputs(), *self.outputs())
+
+    @property
+    def size(self) -> int:
+        """How many operators it applies."""
+        return len(self.operators())
+
+    @property
+    def fault(self) -> Broken | None:
+        """What is wrong with a program that was made to be wrong; None for any other."""
+        return None
+
+    def output_dtypes(self) -> dict[str, str]:
+        """numpy's name of the element type that is declared for each output, "" where none is."""
+        return {name: element_dtype(type_) for name, type_ in self.outputs().items()}
+
 
 @dataclass(frozen=True)
-class Program:
-    """An ONNX model as serialised bytes, its external data taken in (2 GB at most, protobuf's own limit).
+class OnnxProgram(Program):
+    """An ONNX model as serialised bytes, its external data taken in (2 GB at most, protobuf's own limit)."""
 
-    `name` is for people: where the program came from. Two programs are equal when their bytes are.
-    """
+    form: ClassVar[str] = "onnx"
+    kind: ClassVar[str] = "an ONNX model"
 
     model: bytes
     name: str = field(default="", compare=False)
+
+    @property
+    def data(self) -> bytes:
+        """The serialised ModelProto."""
+        return self.model
 
     @cached_property
     def proto(self) -> onnx.ModelProto:
         """The parsed model. Shared: copy before changing it."""
         return onnx.load_model_from_string(self.model)
 
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the bytes, in hexadecimal."""
-        return hashlib.sha256(self.model).hexdigest()
+    def inputs(self) -> dict[str, ValueType]:
+        """The graph's inputs without default, and their types."""
+        return graph_inputs(self.proto)
+
+    def outputs(self) -> dict[str, ValueType]:
+        """The graph's outputs and their types."""
+        return graph_outputs(self.proto)
+
+    def operators(self) -> list[str]:
+        """The operator of every node, those of subgraphs included."""
+        return [node.op_type for node in all_nodes(self.proto.graph.node)]
+
+    @property
+    def size(self) -> int:
+        """How many nodes the main graph has."""
+        return len(self.proto.graph.node)
+
+    def text(self) -> str:
+        """A line a node, in the graph's order; bodies follow their node."""
+        return "\n".join(
+            f"{', '.join(node.output)} = {node.op_type}({', '.join(node.input)})"
+            for node in all_nodes(self.proto.graph.node)
+        )
+
+    @property
+    def fault(self) -> Broken | None:
+        """What the name of the graph says is wrong on purpose."""
+        return broken(self.proto)
+
+
+def element_dtype(type_: ValueType) -> str:
+    """numpy's name of the element type of a value, "" where it is open."""
+    while isinstance(type_, (SequenceType, OptionalType)):
+        type_ = type_.element
+    return type_.dtype if isinstance(type_, TensorType) else ""
+
+
+def onnx_program(program: Program, wanted: str = "this") -> OnnxProgram:
+    """The program itself where it is an ONNX model; BadInput, which names what is `wanted` of it, where it is not."""
+    if isinstance(program, OnnxProgram):
+        return program
+    raise BadInput(f"{wanted} takes ONNX models; {shown(program.name or 'the program')} is {program.kind}")

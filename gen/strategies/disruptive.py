@@ -20,7 +20,7 @@ from opsieve.gen.generation.constraint_violations import Violation, violations
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.invalid_marker import Broken
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.operators.catalogue import operators
 from opsieve.gen.spec.declaration import Tensor
 
@@ -54,7 +54,7 @@ def disruptive(request: GenRequest, seed: int) -> Case:
     model, inputs = serialize(builder, outputs, told, request.types)
     if violation.declared is None:
         model = _unshaped(model, {out.name for out in declared})
-    return replace(sound, program=Program(model, f"{NAME}-{seed}"), inputs=inputs)
+    return replace(sound, program=OnnxProgram(model, f"{NAME}-{seed}"), inputs=inputs)
 
 
 def _grown(request: GenRequest, seed: int, tried: _Attempts) -> tuple[GraphBuilder, tuple[Node, Violation] | None]:

@@ -19,7 +19,7 @@ from opsieve.gen.build.rng import Rng
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.random_graph import GenRequest, to_record
 from opsieve.gen.generation.wrapping import Parts, assemble, choose_part, composed, parts, reads
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram, onnx_program
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.gen.operators.catalogue import operators
@@ -72,12 +72,12 @@ def function_rewrite(request: GenRequest, seed: int) -> Case:
     """The program of a seed: one of another strategy, rewritten."""
     rng = Rng(f"{NAME} {seed}")
     base = strategy(rng.choice(_BASES))(replace(request, types=True), seed)
-    program = rewritten(base.program, rng, RewriteLimits(request.only, request.supports))
+    program = rewritten(onnx_program(base.program, NAME), rng, RewriteLimits(request.only, request.supports))
     origin = replace(base.origin, generator=NAME, wish=to_record(request))
-    return replace(base, program=Program(program.model, f"{NAME}-{seed}"), origin=origin)
+    return replace(base, program=OnnxProgram(program.model, f"{NAME}-{seed}"), origin=origin)
 
 
-def rewritten(program: Program, rng: Rng, limits: RewriteLimits = RewriteLimits()) -> Program:
+def rewritten(program: OnnxProgram, rng: Rng, limits: RewriteLimits = RewriteLimits()) -> OnnxProgram:
     """A program that computes the same with local functions; its own names of values must be unique, bodies included.
 
     The program must have no functions.
@@ -94,7 +94,7 @@ def rewritten(program: Program, rng: Rng, limits: RewriteLimits = RewriteLimits(
             _repeat(taken, call, rng)
         for rewrite in rng.some(_REWRITES, rng.choice((0, 1, 1, 2))):
             rewrite(taken, taken.functions[call.op_type], rng, limits)
-    return Program(assemble(taken).SerializeToString(deterministic=True), program.name)
+    return OnnxProgram(assemble(taken).SerializeToString(deterministic=True), program.name)
 
 
 def _closure(taken: Parts, f: FunctionProto, rng: Rng, limits: RewriteLimits) -> None:

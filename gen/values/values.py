@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.program import onnx_program
 from opsieve.gen.values.special import KINDS, check_kinds, special_inputs
 
 RANGED, SEARCH, SPECIAL = "ranged", "search", "special"
@@ -40,7 +41,7 @@ def with_special(case: Case, values: str, seed: int) -> Case:
     kinds = special_kinds(values)
     if not kinds:
         return case
-    inputs = special_inputs(case.program.proto, seed, kinds, case.inputs)
+    inputs = special_inputs(onnx_program(case.program, "--values special").proto, seed, kinds, case.inputs)
     return replace(case, inputs=inputs, expected=None, origin=replace(case.origin, inputs=values))
 
 

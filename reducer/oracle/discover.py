@@ -14,7 +14,7 @@ from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import shown
-from opsieve.gen.model.invalid_marker import broken
+from opsieve.gen.model.program import onnx_program
 from opsieve.reducer.oracle.interestingness import CHECKER, compared, operators, program
 from opsieve.reducer.problem.sameness import Failure, differed, ended
 from opsieve.reducer.problem.subject import Subject
@@ -87,11 +87,11 @@ def _failure_on(
     case: Case, target: Target, against: Target | None, workers: Workers, doubtful: bool
 ) -> tuple[Premise | None, str]:
     """The failure on one target, or why there is none; `doubtful` takes one that no second oracle confirms."""
-    subject = Subject(case.program.proto, case.inputs, {})
+    subject = Subject(onnx_program(case.program, "reduce").proto, case.inputs, {})
     if against is not None:
         return _compared(case, subject, target, against, workers)
     lab = ObservationCache(workers)
-    if case.expected is None and broken(case.program.proto) is not None:
+    if case.expected is None and case.program.fault is not None:
         return _not_refused(case, subject, target, workers, lab)
     plain = _plain(case, subject, target, workers, lab)
     if plain is not None:
@@ -160,17 +160,17 @@ def sometimes(case: Case, target: Target, verdict: Verdict, workers: Workers) ->
     if not seen:
         return None, f"flaky, but not seen again in {REPLAYS} runs"
     verdict = replace(verdict, stage=seen[0].stage, message=seen[0].message)
-    subject = Subject(case.program.proto, case.inputs, {})
+    subject = Subject(onnx_program(case.program, "reduce").proto, case.inputs, {})
     failure = _failure(verdict, seen[0], subject)
     reason = f"{display(target)} fails in {len(seen)} of {runs} runs: {shown(seen[0].message, 200)}"
     chance = wilson(len(seen), runs)
-    arbiter = workers.baseline(target) if broken(case.program.proto) is None else None
+    arbiter = workers.baseline(target) if case.program.fault is None else None
     return Premise(target, arbiter, failure, seen[0], reason, chance=chance, replays=(len(seen), runs)), ""
 
 
 def steady(case: Case, target: Target, verdict: Verdict, workers: Workers) -> bool:
     """Whether a compiler that died or raised does so each time. A hang is not replayed, and the judge has replayed a mismatch."""
-    if verdict.kind not in ("error", "crash") or len(case.program.model) > _HEAVY:
+    if verdict.kind not in ("error", "crash") or len(case.program.data) > _HEAVY:
         return True
     return all(
         KIND_OF_OUTCOME.get(answer.outcome) == verdict.kind for answer in _replayed(case, target, _SHORT, workers)

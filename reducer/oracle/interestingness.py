@@ -22,7 +22,7 @@ from opsieve.backends.verdict import KIND_OF_OUTCOME, Mismatch, Verdict
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.data.data_set import write_folder
 from opsieve.gen.model.bad_input import BadInput, shown
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.model.scratch import Scratch
 from opsieve.gen.model.structure import all_nodes, check_structure
 from opsieve.gen.model.tensors import Value, graph_inputs
@@ -169,7 +169,7 @@ class TargetTest:
         wanted = self.workers.observe(self.arbiter, test.program, test.inputs)
         if wanted.outputs is None:
             return False
-        return not compare(got.outputs, wanted.outputs, declared_dtypes(test.program.proto)).agrees
+        return not compare(got.outputs, wanted.outputs, test.program.output_dtypes()).agrees
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class ScriptTest:
         with Scratch() as scratch:
             folder = scratch / "check"
             (folder / "inputs").mkdir(parents=True)
-            (folder / "model.onnx").write_bytes(program(subject).model)
+            (folder / "model.onnx").write_bytes(program(subject).data)
             write_folder(folder / "inputs", subject.inputs, graph_inputs(subject.model), "input")
             command = [str(self.script), str(folder / "model.onnx"), str(folder / "inputs")]
             try:
@@ -305,13 +305,13 @@ def structural(subject: Subject) -> str:
 
 def program(subject: Subject) -> Program:
     """The subject's model, serialised; equal models give equal bytes."""
-    return Program(subject.model.SerializeToString(deterministic=True))
+    return OnnxProgram(subject.model.SerializeToString(deterministic=True))
 
 
 def _light(model: onnx.ModelProto) -> Program:
     """A model for the checker, which looks at no values: large stored tensors are inputs of their type."""
     if model.ByteSize() < _HEAVY:
-        return Program(model.SerializeToString())
+        return OnnxProgram(model.SerializeToString())
     light = shell(model)
     graph = light.graph
     for part in ("node", "input", "output", "value_info", "sparse_initializer"):
@@ -323,7 +323,7 @@ def _light(model: onnx.ModelProto) -> Program:
         elif tensor.name not in known:
             graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
     light.functions.extend(model.functions)
-    return Program(light.SerializeToString())
+    return OnnxProgram(light.SerializeToString())
 
 
 def operators(subject: Subject) -> list[str]:

@@ -11,7 +11,7 @@ from opsieve.backends.judge.oracles import NATIVE, SECOND_ORACLES
 from opsieve.backends.registry import resolve
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.problem.graph import Graph, keep_functions, shell
 from opsieve.reducer.problem.subject import Recording, Subject
@@ -99,7 +99,7 @@ def _bytes(values: Mapping[str, Any]) -> int:
     return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
 
-def _exposed(graph: Graph, names: list[str]) -> tuple[Program, dict[str, Value]]:
+def _exposed(graph: Graph, names: list[str]) -> tuple[OnnxProgram, dict[str, Value]]:
     """What computes these values, with them as outputs, and its inputs; the types of the outputs are left to the compiler."""
     places = sorted(graph.ancestors(graph.producer[name] for name in names))
     read = {name for place in places for name in graph.reads[place]}
@@ -119,4 +119,4 @@ def _exposed(graph: Graph, names: list[str]) -> tuple[Program, dict[str, Value]]
     keep_functions(graph.subject.model, model)
     data: bytes = model.SerializeToString()
     inputs = {info.name: info for info in model.graph.input}
-    return Program(data), {name: value for name, value in graph.subject.inputs.items() if name in inputs}
+    return OnnxProgram(data), {name: value for name, value in graph.subject.inputs.items() if name in inputs}

@@ -13,7 +13,7 @@ from opsieve.backends.compare import POLICY
 from opsieve.backends.judge.discontinuities import excuses, points, severed, shifted, tapped
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE
 from opsieve.backends.observation import Observation
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 
 F, I = TensorProto.FLOAT, TensorProto.INT64  # noqa: E741
 Values = dict[str, Any]
@@ -53,7 +53,7 @@ class Candidate:
         )
 
     def observe(self, target: Any, proto: ModelProto, feeds: Values) -> Observation:
-        return self.lab.observe(target, Program(proto.SerializeToString()), feeds)
+        return self.lab.observe(target, OnnxProgram(proto.SerializeToString()), feeds)
 
     def excused(self, proto: ModelProto, feeds: Values, dtypes: dict[str, str]) -> tuple[str, ...]:
         got = self.run(proto, feeds)
@@ -161,7 +161,7 @@ def test_surgery_keeps_the_meaning(values: list[float]) -> None:
     proto = model(nodes, {"y": F, "t": F})
 
     def ask(changed: ModelProto, more: Values) -> Values:
-        return lab.observe(FLOAT64, Program(changed.SerializeToString()), {**feeds, **more}).outputs or {}
+        return lab.observe(FLOAT64, OnnxProgram(changed.SerializeToString()), {**feeds, **more}).outputs or {}
 
     plain = ask(tapped(proto, ["t", "e"]), {})
     cut = ask(severed(proto, ["t", "e"], ["y"]), {"t": plain["t"], "e": plain["e"]})

@@ -19,7 +19,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import baseline, plugin, resolve
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram, Program
 
 
 def needing(name: str, *values: Any) -> Any:
@@ -151,7 +151,7 @@ def test_a_lack_is_unsupported(workers: Workers, name: str, taken: str, node: st
 @pytest.mark.parametrize("name", ALL)
 def test_an_unknown_operator_is_unsupported(workers: Workers, name: str) -> None:
     text = '<ir_version: 8, opset_import: ["" : 18, "other" : 1]> g (float[2] x) => (float[2] y) { y = other.Op(x) }'
-    tested = Program(onnx.parser.parse_model(text).SerializeToString())
+    tested = OnnxProgram(onnx.parser.parse_model(text).SerializeToString())
     assert see(workers, name, tested, {"x": np.zeros(2, np.float32)}).outcome == "unsupported"
 
 

@@ -12,7 +12,7 @@ from opsieve.backends.compilers.fake import KINDS, VALUE_FAULTS, BadFaults, alte
 from opsieve.backends.observation import Observation, Outcome
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram, Program
 
 FORK = program("""g (float[2, 3] x) => (float[2, 3] y, float[2, 3] z) {
     a = Relu(x)
@@ -27,7 +27,7 @@ BRANCHES = program("""g (bool c, float[2, 3] x) => (float[2, 3] y) {
         else_branch = else_graph () => (float[2, 3] t) { s = Neg(a) t = Abs(s) }
     >
 }""")
-FUNCTION = Program(
+FUNCTION = OnnxProgram(
     onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 18, "own" : 1]>
 g (float[2, 3] x) => (float[2, 3] y) { y = own.twice(x) }
 <domain: "own", opset_import: ["" : 18]>

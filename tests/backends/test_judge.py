@@ -15,7 +15,7 @@ from opsieve.backends.judge.oracles import EXPECTED
 from opsieve.backends.observation import Hazard, Observation, Outcome
 from opsieve.backends.reference.reference import REFUSED
 from opsieve.backends.target import Target
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram, Program
 
 FAKE, BASE, OTHER = "fake", "fake:level=0", "other"
 REF, NATIVE = "reference:precision=float64", "reference:precision=native"
@@ -30,7 +30,7 @@ def program(nodes: list[Any] | None = None, dtype: int = TensorProto.FLOAT, **we
         [numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items()],
     )
     model: ModelProto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-    return Program(model.SerializeToString())
+    return OnnxProgram(model.SerializeToString())
 
 
 def gives(*values: float, hazards: tuple[Hazard, ...] = (), kind: Any = np.float32, **more: Any) -> Observation:
@@ -87,7 +87,7 @@ def test_an_output_that_the_host_gets_wrong_too_hides_no_other() -> None:
     lab = TableLab(
         {HOSTED: both(90, 3), HOST: both(90, 2), OTHER: both(1, 2), REF: both(1, 2, np.float64), NATIVE: both(1, 2)}
     )
-    two = Program(graph.SerializeToString())
+    two = OnnxProgram(graph.SerializeToString())
     verdict = judge(
         two, {"x": np.float32([1])}, Target.parse(HOSTED), lab, oracles=[Target.parse(HOST), Target.parse(OTHER)]
     ).verdict

@@ -20,7 +20,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import baseline, plugin, resolve
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram, Program
 
 MISSING = [name for name in ("torch", "onnxscript") if importlib.util.find_spec(name) is None]
 needs_torch = pytest.mark.skipif(
@@ -217,7 +217,7 @@ LACKS = [
 def test_a_lack_is_told(workers: Workers, text: str, inputs: dict[str, Any], told: str) -> None:
     model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21, "other" : 1]> {text}')
     for target in ("torch", "inductor:eager", "torch-exporter"):
-        seen = see(workers, target, Program(model.SerializeToString()), inputs)
+        seen = see(workers, target, OnnxProgram(model.SerializeToString()), inputs)
         assert (seen.outcome, told in seen.message) == ("unsupported", True), (target, seen.outcome, seen.message)
 
 

@@ -21,7 +21,7 @@ from opsieve.backends.protocol import Request
 from opsieve.backends.registry import baseline, plugin, resolve
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram, Program
 
 NAMES = ("onnxoptimizer", "onnxsim", "onnxscript", "onnxslim")
 MISSING = [name for name in NAMES if importlib.util.find_spec(name) is None]
@@ -154,7 +154,7 @@ g (float[2, 3] x) => (float y) { t = other.Op(x) y = ReduceSumSquare<keepdims = 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_onnxruntime_lacks_is_not_the_transformers_fault(workers: Workers, name: str) -> None:
-    tested = Program(onnx.parser.parse_model(CUSTOM).SerializeToString())
+    tested = OnnxProgram(onnx.parser.parse_model(CUSTOM).SerializeToString())
     seen = [see(workers, target, tested, zeros(2, 3)) for target in (name, f"{name}:optimise=off")]
     assert [one.outcome for one in seen] == ["unsupported", "unsupported"]
     assert "other:Op" in seen[0].message

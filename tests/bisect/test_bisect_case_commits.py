@@ -19,7 +19,7 @@ from opsieve.bisect.sources.case_check import CaseCheck
 from opsieve.bisect.sources.commit_source import CommitResult, Commits
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 
 HEAD = "# revision {}\ndef slim(model, **options):\n"
 RIGHT = (
@@ -56,7 +56,7 @@ def negations() -> Case:
         '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { a = Neg(x) b = Exp(a) y = Neg(b) }'
     )
     inputs = {"x": np.array([0.5, -1.0], np.float32)}
-    return Case(Program(model.SerializeToString()), inputs, {"y": -np.exp(-inputs["x"])})
+    return Case(OnnxProgram(model.SerializeToString()), inputs, {"y": -np.exp(-inputs["x"])})
 
 
 def search(history: History, good: str, bad: str, **options: Any) -> CommitResult:

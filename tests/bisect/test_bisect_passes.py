@@ -20,7 +20,7 @@ from opsieve.bisect.passes.pass_source import attributable, blame_passes, skip_o
 from opsieve.bisect.passes.pass_trace import PassTrace, read_trace
 from opsieve.bisect.search.search import TestResult
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram, Program
 
 Probe = Callable[[str, tuple[str, ...]], TestResult]
 
@@ -217,7 +217,7 @@ BETWEEN = CLIPPED.replace("a = Clip(x, low", "b = Relu(x) a = Clip(b, low")
 
 
 def parsed(text: str) -> Program:
-    return Program(parser.parse_model(text).SerializeToString())
+    return OnnxProgram(parser.parse_model(text).SerializeToString())
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_an_error_is_attributed_without_asking_what_is_right(workers: Workers, l
     if large:
         model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros(5000, np.float32), "weight_of_a_host"))
     lab = Overheard(workers)
-    blamed = blame_passes(Case(Program(model.SerializeToString()), {"x": np.ones(2)}), resolve("onnxruntime"), lab)
+    blamed = blame_passes(Case(OnnxProgram(model.SerializeToString()), {"x": np.ones(2)}), resolve("onnxruntime"), lab)
     assert (blamed.attribution.answer, blamed.attribution.passes) == ("pass", ("FuseReluClip",))
     assert (blamed.wanted.stage, blamed.beneath) == ("compile", None)
     named = [target for target, _ in lab.asked]

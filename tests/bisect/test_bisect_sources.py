@@ -27,7 +27,7 @@ from opsieve.bisect.sources.transitions import monotone, transitions
 from opsieve.bisect.sources.version_sequence import place_of
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 
 FINE, LOST = VersionOutcome("good", symptom="ok"), VersionOutcome("skip", symptom="environment")
 WRONG = VersionOutcome("bad", "k1", "mismatch value", "value mismatch", "done")
@@ -142,7 +142,7 @@ def pad_and_pool() -> Case:
     graph = helper.make_graph(nodes, "g", value[:1], value[1:], [pads])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=7)
     onnx.checker.check_model(model)
-    return Case(Program(model.SerializeToString()), {"x": np.full((1, 1, 2, 2), -1.5, np.float32)})
+    return Case(OnnxProgram(model.SerializeToString()), {"x": np.full((1, 1, 2, 2), -1.5, np.float32)})
 
 
 def opsieve(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

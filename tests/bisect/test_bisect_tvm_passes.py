@@ -12,7 +12,7 @@ from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.passes.pass_source import Blamed, blame_passes
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 
 PLANTED = '''
 import sys
@@ -76,7 +76,7 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[s
             '<ir_version: 8, opset_import: ["": 17]> g (float[3] x) => (float[3] y) { a = Relu(x) y = Add(a, x) }'
         )
         x = np.array([0.5, -1.0, 2.0], np.float32)
-        case = Case(Program(model.SerializeToString()), {"x": x}, {"y": np.maximum(x, 0) + x})
+        case = Case(OnnxProgram(model.SerializeToString()), {"x": x}, {"y": np.maximum(x, 0) + x})
         with Workers() as workers:
             return blame_passes(case, resolve(f"{name}:zero"), ObservationCache(workers))
 

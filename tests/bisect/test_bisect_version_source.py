@@ -13,7 +13,7 @@ from onnx import parser
 from opsieve.bisect.sources.version_source import opener
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 
 PLUGIN = """
 from contextlib import contextmanager
@@ -57,7 +57,7 @@ def bisect(case: Path, environment: dict[str, str], *arguments: str) -> subproce
 @pytest.fixture
 def case(tmp_path: Path) -> Path:
     model = parser.parse_model('<ir_version: 8, opset_import: ["": 17]> g (float[1] x) => (float[1] y) { y = Neg(x) }')
-    save(Case(Program(model.SerializeToString()), {"x": np.ones(1, np.float32)}), tmp_path / "case")
+    save(Case(OnnxProgram(model.SerializeToString()), {"x": np.ones(1, np.float32)}), tmp_path / "case")
     return tmp_path / "case"
 
 

@@ -17,14 +17,14 @@ from opsieve.gen.case.open_case import open_case
 from opsieve.gen.data import data_set
 from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.tensors import DTYPES, NUMBERS, write_tensor
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 def plain_case(**fields):
-    program = Program(valid_models.plain().SerializeToString(), "plain")
+    program = OnnxProgram(valid_models.plain().SerializeToString(), "plain")
     return Case(program, {"x": X}, **{"expected": {"y": X + 1}, **fields})
 
 
@@ -70,7 +70,7 @@ def test_a_case_of_every_type_comes_back(tmp_path):
     inputs = {**seeded_inputs(model, 1), "absent": None}
     outputs = {f"{name}_out": value for name, value in inputs.items()}
     origin = Origin("walk", 7, {"onnx": "1.2"}, "seeded")
-    case = Case(Program(model.SerializeToString(), "wide"), inputs, outputs, origin, {"threads": "1"})
+    case = Case(OnnxProgram(model.SerializeToString(), "wide"), inputs, outputs, origin, {"threads": "1"})
     save(case, tmp_path / "case")
     back = load(tmp_path / "case")
     assert (back.program, back.program.name, back.origin, back.parameters) == (
@@ -326,7 +326,9 @@ def test_an_optional_without_an_entry_is_absent(tmp_path):
         if inputs == "npz":
             np.savez(data / "inputs.npz", **{present: np.float32([1, 2])})
         else:
-            save(Case(Program(model.SerializeToString()), {"a": None, "b": None, present: np.float32([1, 2])}), data)
+            save(
+                Case(OnnxProgram(model.SerializeToString()), {"a": None, "b": None, present: np.float32([1, 2])}), data
+            )
             (data / "test_data_set_0" / f"input_{'ab'.index('b' if present == 'a' else 'a')}.pb").unlink()
         found = open_case(tmp_path, data).inputs
         assert list(found) == ["a", "b"]

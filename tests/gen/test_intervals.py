@@ -15,7 +15,7 @@ from opsieve.gen.analysis.intervals import RELATION, RESULT, Interval, domain_vi
 from opsieve.gen.analysis.typed_graph import movable, read_graph
 from opsieve.gen.build.writing import serialize
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 
 ORT = Target.parse("onnxruntime:disable_all")
 
@@ -153,7 +153,7 @@ def test_intervals_hold_what_a_run_gives(workers, seed, ranged):
     model, inputs = generated(seed, ranged, dtypes=None if ranged else frozenset(("float32",)))
     graph = read_graph(model, inputs)
     met = domain_violations(graph)
-    answer = workers.observe(ORT, Program(model.SerializeToString()), inputs)
+    answer = workers.observe(ORT, OnnxProgram(model.SerializeToString()), inputs)
     if answer.outputs is None:  # onnxruntime has no kernel
         return
     steps = graph.nodes if not met else graph.nodes[: met[0].place]

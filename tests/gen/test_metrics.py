@@ -18,7 +18,7 @@ from opsieve.gen.metrics.coverage import Coverage
 from opsieve.gen.metrics.graph import lacks_types, operations
 from opsieve.gen.metrics.isra import GRAPH_LEVEL, OPERATION_LEVEL, Isra
 from opsieve.gen.metrics.summary import Metrics, families, spread
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.operators.catalogue import operators
 from opsieve.gen.strategies.baselines.strategies import BASELINES
 from opsieve.gen.strategies.registry import generate
@@ -34,7 +34,7 @@ DIAMOND = """g (float[2, 3] x, float[3] b) => (float[4, 3] y, float[2, 3] u)
 CORPUS = {"Relu": (1, 1), "Add": (2, 2), "Concat": (1, 5), "Softmax": (1, 1)}
 
 
-def isra(corpus: dict[str, tuple[int, int]], *programs: Program) -> dict[str, float]:
+def isra(corpus: dict[str, tuple[int, int]], *programs: OnnxProgram) -> dict[str, float]:
     counted = Isra(corpus)
     for one in programs:
         counted.add(operations(one.proto))
@@ -116,13 +116,13 @@ def test_counts_of_inputs_and_degrees_stay_in_their_ranges() -> None:
     many = helper.make_node("Sum", names, ["t"])
     readers = [helper.make_node("Relu", ["t"], [f"r{place}"]) for place in range(40)]
     graph = helper.make_graph([many, *readers, helper.make_node("Neg", ["t"], ["y"])], "g", infos[:-1], infos[-1:])
-    wide = Program(helper.make_model(graph).SerializeToString())
+    wide = OnnxProgram(helper.make_model(graph).SerializeToString())
     few = program("g (float[2] x, float[2] z) => (float[2] y) { y = Sum(x, z) }")
     assert isra({"Sum": (1, 5)}, wide)["IDC"] == 1 / 5
     assert isra({"Sum": (1, 5)}, wide, few)["IDC"] == 2 / 5
     readers_too = {"Sum": (1, 5), "Relu": (1, 1), "Neg": (1, 1)}
     graph.node.append(helper.make_node("Neg", ["t"], ["more"]))
-    wider = Program(helper.make_model(graph).SerializeToString())
+    wider = OnnxProgram(helper.make_model(graph).SerializeToString())
     # Sum: one, and 41 and 42 readers, which are both many; Relu and Neg: one
     assert isra(readers_too, few, wide, wider)["ODC"] == (2 + 1 + 1) / 3
     # Readers outside the corpus do not count.
@@ -399,7 +399,7 @@ def test_a_thousand_readers_of_a_thousand_inputs_are_no_trouble() -> None:
     nodes = [*before, helper.make_node("Sum", names, ["t"]), *after, helper.make_node("Abs", ["t"], ["y"])]
     figures = isra(
         {"Relu": (1, 1), "Sum": (1, 5), "Neg": (1, 1), "Abs": (1, 1)},
-        Program(helper.make_model(helper.make_graph(nodes, "g", infos[:1], infos[1:])).SerializeToString()),
+        OnnxProgram(helper.make_model(helper.make_graph(nodes, "g", infos[:1], infos[1:])).SerializeToString()),
     )
     assert [figures[name] for name in ("NOP", "NTR", "NOO")] == [3, 2, 2002]
     assert np.isclose(figures["DEC"], 2 / 16 / 4)

@@ -24,7 +24,7 @@ from opsieve.gen.generation.random_graph import GenRequest, single_node
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.invalid_marker import KINDS, Broken, broken
 from opsieve.gen.model.model import check
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.operators.catalogue import choices, operators
 from opsieve.gen.strategies.disruptive import BATCH, disruptive
 from opsieve.gen.strategies.registry import generate
@@ -124,7 +124,7 @@ def says(outcome: Any, **more: Any) -> Observation:
 
 def verdict(answers: dict[str, Any], found: Broken = FAULT) -> tuple[str, str | None]:
     lab = TableLab({str(CHECKER): says("ok"), str(NATIVE): says("ok"), **answers})
-    told, seen = judge_broken(Program(b""), {}, FAKE, lab, found)
+    told, seen = judge_broken(OnnxProgram(b""), {}, FAKE, lab, found)
     assert seen[0].target == "fake"
     assert told.reason.startswith("fake")
     return told.verdict, told.kind

@@ -13,7 +13,7 @@ from opsieve.gen.build.rng import Rng
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.generation.wrapping import assemble, choose_part, composed, parts, reads
 from opsieve.gen.model.model import parse_model
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes, check_structure
 from opsieve.gen.strategies.function_rewrite import rewritten
 from opsieve.gen.strategies.registry import generate
@@ -137,7 +137,7 @@ def test_what_bodies_take_from_around_them_is_read_by_their_node() -> None:
         }"""
     )
     assert list(reads(model.graph.node[0])) == ["c", "x", "z"]
-    program = Program(model.SerializeToString())
+    program = OnnxProgram(model.SerializeToString())
     for seed in range(20):
         made = rewritten(program, Rng(seed))
         assert parse_model(made.model, __file__).functions  # type: ignore[arg-type]

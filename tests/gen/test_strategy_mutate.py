@@ -25,7 +25,7 @@ from opsieve.gen.generation.mutation import Changes, ModelReplay
 from opsieve.gen.generation.random_graph import GenRequest, outputs, start, to_record
 from opsieve.gen.generation.request import from_record
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes, check_structure
 from opsieve.gen.operators.catalogue import choices
 from opsieve.gen.strategies.mutate import _changes
@@ -140,7 +140,7 @@ def test_what_cannot_be_read_is_told() -> None:
     for text, told in ((old, "opset 9"), (ours, "the domain mine"), (untyped, "what Unheard gives")):
         with pytest.raises(UnreadableModel, match=told):
             read(onnx.parser.parse_model(text), values)
-    program = Program(onnx.parser.parse_model(old).SerializeToString())
+    program = OnnxProgram(onnx.parser.parse_model(old).SerializeToString())
     with pytest.raises(BadInput, match="none of the 1 models of the corpus can be mutated; one has opset 9"):
         generate("mutate", 0, GenRequest(corpus=(program,)))
 
@@ -167,7 +167,7 @@ def test_symbolic_sizes_of_a_model_are_bound() -> None:
     model = onnx.parser.parse_model(
         """<ir_version: 8, opset_import: ["" : 18]> g (float[N,3] x) => (float[N,3] y) { y = Relu (x) }"""
     )
-    case = generate("mutate", 3, GenRequest(corpus=(Program(model.SerializeToString()),)))
+    case = generate("mutate", 3, GenRequest(corpus=(OnnxProgram(model.SerializeToString()),)))
     assert all(np.prod(np.shape(value), dtype=int) > 0 for value in case.inputs.values())
 
 

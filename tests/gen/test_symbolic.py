@@ -19,7 +19,7 @@ from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, single_no
 from opsieve.gen.generation.request import from_record
 from opsieve.gen.generation.symbolic import open_sizes
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.operators.catalogue import first_dtypes, operators
 from opsieve.gen.spec.declaration import ANY
 from opsieve.gen.strategies.registry import generate
@@ -79,7 +79,7 @@ def test_every_operator_runs_at_the_sizes_that_are_left_open(workers: Workers) -
                 proto = onnx.load_model_from_string(model)
                 onnx.checker.check_model(proto, full_check=True)
                 given_, sizes = resized(proto, inputs)
-                tests += [Test(Program(model), inputs), Test(Program(model), given_)]
+                tests += [Test(OnnxProgram(model), inputs), Test(OnnxProgram(model), given_)]
                 told.append((name, seed, proto, sizes))
     answers = list(workers.observe_many(PLAIN, tests))
     for place, (name, seed, proto, sizes) in enumerate(told):

@@ -19,7 +19,7 @@ from opsieve.gen.build.graph_builder import BodyGraph, Node
 from opsieve.gen.generation.constraint_violations import Violation, violations
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.model import check, inferred
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.tensors import (
     NUMBERS,
     TensorType,
@@ -184,7 +184,7 @@ def taken(names: Sequence[str], count: int) -> tuple[int, list[tuple[str, str]]]
                 if not check_model(onnx.load_model_from_string(model), fed).fault:
                     continue
                 refused += 1
-                if not check(model) and workers.observe(PLAIN, Program(model), fed).outcome == "ok":
+                if not check(model) and workers.observe(PLAIN, OnnxProgram(model), fed).outcome == "ok":
                     accepted.append((name, place))
     return refused, accepted
 

@@ -13,7 +13,7 @@ from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.model.invalid_marker import broken
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.cli import command
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.oracle.discover import find
@@ -36,7 +36,7 @@ def mixed() -> Case:
     graph = helper.make_graph(nodes, "disruptive Concat mixed-dtypes: T", ins, outs)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     values = {"x": np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3), "k": np.array([[1, 2, 3]])}
-    return Case(Program(model.SerializeToString()), values)
+    return Case(OnnxProgram(model.SerializeToString()), values)
 
 
 def reduced(case: Case, target: str, workers: Workers) -> Reduction:
@@ -50,7 +50,7 @@ def test_an_invalid_program_that_is_run_is_reduced_to_its_fault(workers: Workers
     assert [node.op_type for node in result.best.model.graph.node] == ["Concat"]
     assert str(broken(result.best.model)) == "disruptive Concat mixed-dtypes: T"
     assert (result.same, result.minimal) == (True, True)
-    small = Program(result.best.model.SerializeToString())
+    small = OnnxProgram(result.best.model.SerializeToString())
     verdict = judge(small, result.best.inputs, resolve("fake"), ObservationCache(workers)).verdict
     assert (verdict.verdict, verdict.kind) == ("fail", "accepts-invalid")
 

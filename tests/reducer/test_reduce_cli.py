@@ -20,7 +20,7 @@ from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.cli import command, main
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, Store
@@ -144,7 +144,7 @@ def test_the_script_shows_the_failure_by_itself(tmp_path: Path) -> None:
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 18]> g (float[2] x) => (float[2] y) { y = Neg(x) }'
     )
-    save(Case(Program(model.SerializeToString()), {"x": np.ones(2, np.float32)}), tmp_path / "neg")
+    save(Case(OnnxProgram(model.SerializeToString()), {"x": np.ones(2, np.float32)}), tmp_path / "neg")
     check = tmp_path / "check"
     check.write_text("#!/bin/sh\nexit 0\n")
     check.chmod(0o755)

@@ -18,7 +18,7 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.data.inputs import seeded_inputs
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.problem.order import count_nodes
@@ -41,7 +41,7 @@ def test_a_wrong_result_of_a_quantised_model(workers: Workers) -> None:
         { a = Softmax <axis: int = -1> (x)  b = Transpose <perm: ints = [1, 2, 0]> (a)
           y = Transpose <perm: ints = [2, 0, 1]> (b)  c = QuantizeLinear (b, scale, zero)  z = DequantizeLinear (c, scale, zero) }"""
     small = program(text, 20, 10).proto
-    case = Case(Program(grown(small, 60, above=True).SerializeToString()), seeded_inputs(small, 0))
+    case = Case(OnnxProgram(grown(small, 60, above=True).SerializeToString()), seeded_inputs(small, 0))
     result = reduced(case, "onnxruntime", workers)
     assert operators(result) == ["Softmax", "Transpose", "Transpose", "QuantizeLinear", "DequantizeLinear"]
     assert result.best.model.ByteSize() <= 260
@@ -53,7 +53,7 @@ def test_a_wrong_type_and_a_wrong_value_of_tvm(workers: Workers) -> None:
     text = """g (int64[2, 3] x) => (float[2, 3, 1] y) <int64 depth = {4}, float[2] v = {0, 1}, float[4, 1] w = {1.5, 2.5, -1, 3}>
         { h = OneHot <axis: int = -1> (x, depth, v)  y = MatMul (h, w) }"""
     small = program(text, 20, 10).proto
-    case = Case(Program(grown(small, 40).SerializeToString()), {"x": np.array([[0, 1, 2], [3, 1, 0]])})
+    case = Case(OnnxProgram(grown(small, 40).SerializeToString()), {"x": np.array([[0, 1, 2], [3, 1, 0]])})
     result = reduced(case, "tvm", workers)
     assert operators(result) == ["OneHot", "MatMul"]
     assert (result.same, result.minimal) == (True, True)
@@ -75,7 +75,7 @@ def test_the_voices_of_run_are_asked_where_the_reference_knows_nothing(workers: 
     graph = helper.make_graph(nodes, "g", info[:1], info[1:])
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    case = Case(Program(model.SerializeToString()), {"x": np.ones(2, np.float32)})
+    case = Case(OnnxProgram(model.SerializeToString()), {"x": np.ones(2, np.float32)})
     premise = find(case, [resolve("fake:error@Relu/import")], None, workers)
     assert premise.arbiter == resolve("onnxruntime:disable_all")
     assert premise.failure.verdict.verdict == "fail"

@@ -10,7 +10,7 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.data.inputs import seeded_inputs
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.problem.subject import Subject
@@ -80,7 +80,7 @@ def test_a_bug_of_a_transformer_in_a_host_comes_down_to_its_minimum(workers: Wor
     small = program(bug.graph, bug.opset, bug.ir).proto
     model = grown(small, 50, seed=3)
     assert len(model.graph.node) > 45
-    case = Case(Program(model.SerializeToString()), seeded_inputs(small, 0))
+    case = Case(OnnxProgram(model.SerializeToString()), seeded_inputs(small, 0))
     premise = find(case, [target], None, workers)
     assert premise.failure.verdict.kind == bug.kind
     start = Subject(case.program.proto, case.inputs, {})

@@ -8,7 +8,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
 from opsieve.backends.verdict import Kind, Mismatch, Verdict
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure
 
 X = np.array([-1.5, 2.0], np.float32)
@@ -39,6 +39,6 @@ def exported(
     seen = Observation(
         target, "1.2.3", "ok" if worst else "error", exception="E", message=text, traceback=text, log=text
     )
-    case = Case(Program(proto.SerializeToString()), {source: X})
+    case = Case(OnnxProgram(proto.SerializeToString()), {source: X})
     wanted = {result: ExpectedOutput(np.array(right), "float32", 1e-4)} if right else {}
     return ExportedFailure(case, resolve(target), verdict, seen, wanted, "reference:float64", shows, runs, seconds)

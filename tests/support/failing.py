@@ -7,7 +7,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram, Program
 
 # Neither jumps nor growth: a wrong value must be wrong beyond doubt at the end.
 UNARY = ("Neg", "Sigmoid", "Identity", "Softplus", "HardSigmoid")
@@ -48,4 +48,4 @@ def program(nodes: list[onnx.NodeProto], outputs: list[str]) -> Program:
     info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in ["x", *outputs]]
     graph = helper.make_graph(nodes, "host", info[:1], info[1:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
-    return Program(model.SerializeToString())
+    return OnnxProgram(model.SerializeToString())

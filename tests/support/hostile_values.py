@@ -13,7 +13,7 @@ import valid_models
 from onnx import TensorProto
 
 from opsieve.gen.case.case import Case, save
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 
 FLOAT = TensorProto.FLOAT
 
@@ -134,7 +134,7 @@ def _encrypted(archive: bytes) -> bytes:
 
 def cases(home: Path) -> Iterator[tuple[Path, str]]:
     """Saved cases, damaged afterwards."""
-    program = Program(valid_models.plain().SerializeToString(), "plain")
+    program = OnnxProgram(valid_models.plain().SerializeToString(), "plain")
     x = np.ones((2, 3), np.float32)
     case = Case(program, {"x": x}, {"y": x})
     whole = (

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import onnx.parser
 
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram, Program
 
 
 def program(text: str, opset: int = 18, ir: int = 8) -> Program:
     """The model of one graph in onnx.parser's syntax, for example `g (float[2] x) => (float[2] y) { y = Relu(x) }`."""
     model = onnx.parser.parse_model(f'<ir_version: {ir}, opset_import: ["" : {opset}]>\n{text}')
-    return Program(model.SerializeToString())
+    return OnnxProgram(model.SerializeToString())
 
 
 def chain(*operators: str) -> Program:

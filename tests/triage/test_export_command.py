@@ -12,7 +12,7 @@ from stores import done, filled, finding
 
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.oracle.discover import wilson
 from opsieve.reducer.oracle.interestingness import runs_for
 from opsieve.triage.store.queries import Queries
@@ -29,7 +29,7 @@ def exported(*arguments: object) -> tuple[int, str, str]:
 
 @pytest.fixture
 def case(tmp_path: Path) -> Path:
-    made = Case(Program(model().SerializeToString()), {"x": X}, parameters={"target": "fake:wrong@Relu"})
+    made = Case(OnnxProgram(model().SerializeToString()), {"x": X}, parameters={"target": "fake:wrong@Relu"})
     save(made, tmp_path / "case")
     return tmp_path / "case"
 

@@ -18,7 +18,6 @@ from queue import SimpleQueue
 
 from opsieve.backends.compare import compare
 from opsieve.backends.judge.judge import Judged, judge
-from opsieve.backends.judge.judging_session import declared_dtypes
 from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import display, resolve
@@ -27,13 +26,11 @@ from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.case.case import Case
-from opsieve.gen.model.invalid_marker import broken
-from opsieve.gen.model.structure import all_nodes
 from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.fingerprint.evidence import Evidence
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.fingerprint.normalise import normalise, operator_blamed
-from opsieve.triage.fingerprint.program_names import given_names
+from opsieve.triage.fingerprint.program_names import program_names
 from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, NonBug, Store
 
 CHUNK = 16  # tests that a lane does at a time, at most; what is lost when the process is killed is done again
@@ -145,8 +142,7 @@ def do_tests(campaign: Campaign, cases: Mapping[int, Case], lab: ObservationCach
     lab.prefetch([(build, list(tests.values())) for build in builds])
     # Builds that agree on a program that was made to be wrong are no sign that all is well.
     passed = {
-        number: set() if broken(case.program.proto) else _agreeing(tests[number], builds, lab)
-        for number, case in cases.items()
+        number: set() if case.program.fault else _agreeing(tests[number], builds, lab) for number, case in cases.items()
     }
     in_doubt = [
         number
@@ -186,9 +182,9 @@ def _judged(case: Case, target: Target, builds: Sequence[Target], lab: Observati
 
 
 def _finding(case: Case, name: str, judged: Judged) -> FoundFailure:
-    operators = sorted({node.op_type for node in all_nodes(case.program.proto.graph.node)})
-    evidence = Evidence(valid=broken(case.program.proto) is None)
-    print_ = fingerprint(judged.verdict, judged.observations[0], operators, evidence, given_names(case.program.proto))
+    operators = sorted(set(case.program.operators()))
+    evidence = Evidence(valid=case.program.fault is None)
+    print_ = fingerprint(judged.verdict, judged.observations[0], operators, evidence, program_names(case.program))
     return FoundFailure(name, judged.verdict, print_, judged.observations)
 
 
@@ -208,7 +204,7 @@ def _seen(target: Target, test: Test, lab: ObservationCache) -> Observation:
 def _agreeing(test: Test, builds: Sequence[Target], lab: ObservationCache) -> set[Target]:
     """The builds that give the same outputs as some other one."""
     given = [(build, outputs) for build in builds if (outputs := _seen(build, test, lab).outputs) is not None]
-    dtypes = declared_dtypes(test.program.proto)
+    dtypes = test.program.output_dtypes()
     found: set[Target] = set()
     for place, (build, outputs) in enumerate(given):
         for other, others in given[place + 1 :]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from opsieve.backends.compare import LARGEST, POLICY, compare
-from opsieve.backends.judge.judging_session import declared_dtypes, open_rules, sum_lengths
+from opsieve.backends.judge.judging_session import open_rules, sum_lengths
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE, Lab, Values
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import display
@@ -15,7 +15,7 @@ from opsieve.backends.target import Target
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.lowering import lower_ir, lower_opset
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram, onnx_program
 from opsieve.gen.model.tensors import Value
 
 ORACLES = (FLOAT64, NATIVE)  # who is asked what is right
@@ -57,9 +57,9 @@ class ExportedFailure:
     @property
     def model(self) -> bytes:
         """The model as the target saw it: the lowest IR version, and the lower opset where the target was asked with it."""
-        program = self.case.program
+        program = onnx_program(self.case.program, "a script")
         if any(note.startswith("the opset was lowered") for note in self.observation.notes):
-            program = Program(lower_opset(program.proto).SerializeToString())
+            program = OnnxProgram(lower_opset(program.proto).SerializeToString())
         return lower_ir(program.model)
 
 
@@ -73,7 +73,7 @@ def expected_outputs(
     wrong only those count that the native evaluator gives as well: another that is ill-conditioned would fail in any compiler.
     Where ONNX leaves an output open nobody is right.
     """
-    dtypes = declared_dtypes(case.program.proto)
+    dtypes = case.program.output_dtypes()
     asked = () if case.expected is not None and "expected-is-truth" in verdict.rules else oracles
     for oracle in asked:
         answer = lab.observe(oracle, case.program, case.inputs)

@@ -16,8 +16,6 @@ from opsieve import __version__
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import plugin
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.model.invalid_marker import broken
-from opsieve.gen.model.structure import all_nodes
 from opsieve.triage.export.export_input import ExportedFailure
 from opsieve.triage.export.literals import literal
 from opsieve.triage.export.script import packages, script
@@ -59,11 +57,9 @@ def issue(exported: ExportedFailure, text: ModelText) -> str:
 
 def title(exported: ExportedFailure) -> str:
     """A line of our own words, with the operators of a small graph."""
-    nodes = list(all_nodes(exported.case.program.proto.graph.node))
+    nodes = exported.case.program.operators()
     operators = list(
-        dict.fromkeys(
-            re.sub(r"\W", "?", node.op_type, flags=re.ASCII)[:40] for node in nodes if node.op_type != "Constant"
-        )
+        dict.fromkeys(re.sub(r"[^\w.]", "?", name, flags=re.ASCII)[:40] for name in nodes if name != "Constant")
     )
     text = " and ".join([", ".join(operators[:-1]), operators[-1]] if len(operators) > 1 else operators)
     where = f" with {text}" if 0 < len(operators) <= 4 else f" with {len(nodes)} nodes"
@@ -141,7 +137,7 @@ def _expected(exported: ExportedFailure) -> str:
         return f"Expected{who}:\n\n{fenced(visible(chr(10).join(text)))}"
     if exported.verdict.kind == "nondeterminism":
         return "Expected: the same outputs for the same inputs."
-    if broken(exported.case.program.proto) is not None:
+    if exported.case.program.fault is not None:
         return "Expected: the model breaks a rule of ONNX, so it is refused with an error."
     return "Expected: the model is valid, so it compiles, runs and gives its outputs."
 

@@ -13,7 +13,6 @@ from importlib import metadata
 from typing import Any
 
 from opsieve import __version__
-from opsieve.backends.judge.judging_session import declared_dtypes
 from opsieve.backends.registry import all_options, display, plugin
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.tensors import Value
@@ -205,9 +204,7 @@ def _script(exported: ExportedFailure) -> str:
     if not hasattr(backend, "script"):
         return ""
     values = [*exported.case.inputs.values()]
-    border = {name for value in values for name in _dtypes(value)} | set(
-        declared_dtypes(exported.case.program.proto).values()
-    )
+    border = {name for value in values for name in _dtypes(value)} | set(exported.case.program.output_dtypes().values())
     return str(backend.script(all_options(exported.target), border))
 
 

@@ -4,10 +4,10 @@ OURS = """\
 def run(model, inputs):
     from opsieve.backends.registry import resolve
     from opsieve.backends.workers.workers import Workers
-    from opsieve.gen.model.program import Program
+    from opsieve.gen.model.program import OnnxProgram
 
     with Workers() as workers:
-        seen = workers.observe(resolve({target}), Program(model), inputs)
+        seen = workers.observe(resolve({target}), OnnxProgram(model), inputs)
     if seen.outputs is None:
         raise RuntimeError(f"{{seen.outcome}}: {{seen.message}}")
     return seen.outputs

@@ -12,9 +12,17 @@ from collections.abc import Iterable, Iterator
 
 import onnx
 
+from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.model.structure import all_nodes, bodies
 
 _NOT_IN_A_NAME = re.compile(r"\W")
+
+
+def program_names(program: Program) -> frozenset[str]:
+    """The names that a program of any form gives, as `given_names` has them."""
+    return (
+        program_names(program) if isinstance(program, OnnxProgram) else frozenset(filter(_is_telling, program.names()))
+    )
 
 
 def given_names(model: onnx.ModelProto) -> frozenset[str]:

@@ -32,7 +32,6 @@ from opsieve.backends.verdict import Verdict
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import reason
-from opsieve.gen.model.structure import all_nodes
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 from opsieve.triage.store.candidates import needs_reduction
 from opsieve.triage.store.decision_log import DecisionReplay
@@ -387,7 +386,7 @@ class Store:
 def _failure_record(campaign: Campaign, test: FinishedTest, finding: FoundFailure) -> FailureRecord:
     verdict, key = finding.verdict, finding.fingerprint.key
     first = finding.observations[0]
-    operators = [node.op_type for node in all_nodes(test.case.program.proto.graph.node)]
+    operators = test.case.program.operators()
     mismatch = verdict.mismatch
     output = (first.outputs or {}).get(mismatch.output) if mismatch else None
     return FailureRecord(

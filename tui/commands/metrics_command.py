@@ -10,7 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from opsieve.gen.metrics.summary import Metrics
-    from opsieve.gen.model.program import Program
+    from opsieve.gen.model.program import OnnxProgram
 
 GROUP = 64  # models read before a worker is asked for their types, or so many bytes of them
 GROUP_BYTES = 64 << 20
@@ -62,12 +62,12 @@ def command(folder: Path, plot: Path | None, as_json: bool) -> int:
     return 0
 
 
-def _groups(folder: Path, skipped: list[dict[str, str]]) -> Iterator[list[tuple[Path, "Program"]]]:
+def _groups(folder: Path, skipped: list[dict[str, str]]) -> Iterator[list[tuple[Path, "OnnxProgram"]]]:
     """The models at `folder`, in the order of paths, some at a time; what cannot be read goes to `skipped`."""
     from opsieve.gen.model.bad_input import BadInput
     from opsieve.gen.model.model import load_program
 
-    group: list[tuple[Path, Program]] = []
+    group: list[tuple[Path, OnnxProgram]] = []
     size = 0
     for path in _models(folder):
         try:
@@ -76,7 +76,7 @@ def _groups(folder: Path, skipped: list[dict[str, str]]) -> Iterator[list[tuple[
             skipped.append({"path": str(path), "reason": str(error)})
             continue
         group.append((path, program))
-        size += len(program.model)
+        size += len(program.data)
         if len(group) == GROUP or size > GROUP_BYTES:
             yield group
             group, size = [], 0

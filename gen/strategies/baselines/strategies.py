@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.data.inputs import Stream
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.model.program import Program
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.strategies.baselines.drawing import StreamRng
 from opsieve.gen.strategies.baselines.operators import OPERATORS, Attributes, BaselineOperator, Shape, fits
 
@@ -134,7 +134,7 @@ class _SmallGraph:
         )
         imports = [helper.make_opsetid("", OPSET)]
         model: onnx.ModelProto = helper.make_model(graph, opset_imports=imports, ir_version=7, producer_name="opsieve")
-        program = Program(model.SerializeToString(deterministic=True), f"{generator}-{seed}")
+        program = OnnxProgram(model.SerializeToString(deterministic=True), f"{generator}-{seed}")
         return Case(program, dict(values), None, Origin(generator, seed, {}, "generated"))
 
     def _born(self, shape: Shape) -> _Tensor:

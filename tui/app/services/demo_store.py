@@ -19,10 +19,9 @@ def make_demo(folder: Path) -> Path:
     from opsieve.backends.verdict import Verdict
     from opsieve.gen.case.open_case import open_case
     from opsieve.gen.model.files import read_file
-    from opsieve.gen.model.structure import all_nodes
     from opsieve.triage.fingerprint.evidence import NOTHING
     from opsieve.triage.fingerprint.fingerprint import fingerprint
-    from opsieve.triage.fingerprint.program_names import given_names
+    from opsieve.triage.fingerprint.program_names import program_names
     from opsieve.triage.review.review import review
     from opsieve.triage.store.failure_record import AbsentOutput
     from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, Store
@@ -50,11 +49,11 @@ def make_demo(folder: Path) -> Path:
         if line.verdict.mismatch is not None:
             outputs = {line.verdict.mismatch.output: AbsentOutput(line.dtype)}
         seen = (replace(line.observations[0], outputs=outputs), *line.observations[1:])
-        operators = sorted({node.op_type for node in all_nodes(case.program.proto.graph.node)})
+        operators = sorted(set(case.program.operators()))
         finding = FoundFailure(
             line.target,
             line.verdict,
-            fingerprint(line.verdict, seen[0], operators, NOTHING, given_names(case.program.proto)),
+            fingerprint(line.verdict, seen[0], operators, NOTHING, program_names(case.program)),
             seen,
         )
         answers: dict[str, tuple[str, float]] = {

@@ -1,0 +1,246 @@
+"""Programs in TVM's own IRs: a module in TVM's JSON, and the passes that are run on it before it is built.
+
+Read without TVM (gen/tvm_ir); the text that TVM's printer makes of a module is for people and never read back in this process.
+A Relax module is run by its function `main`. What `main` takes is fed by name: a tensor as it is, a shape as int64 of one dimension,
+a scalar as an array of rank 0, a tuple field by field (`pair.0`, `pair.1.0`). What it gives is `output_0`, `output_1`, ..., the leaves of nested
+tuples in order. A TIR module is run by its one function with the attribute `global_symbol` (or its only one): every buffer is fed, and
+every buffer is read afterwards.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar
+
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.program import Program
+from opsieve.gen.model.tensors import NUMBERS, OtherType, TensorType, ValueType
+from opsieve.gen.tvm_ir.nodes import MalformedGraph, Node, Pairs, Value, decode
+
+PASS = re.compile(r"=?[A-Za-z_][A-Za-z0-9_.]{0,80}(?::[A-Za-z0-9_.+-]{1,80})?", re.ASCII)
+LONGEST = 1000  # passes in a sequence
+
+
+@dataclass(frozen=True)
+class TvmProgram(Program):
+    """A module of TVM as the text of its JSON (`tvm.ir.save_json`), with the passes that belong to the test."""
+
+    module: bytes
+    passes: tuple[str, ...] = ()
+    name: str = field(default="", compare=False)
+
+    entry_type: ClassVar[str]  # of the function that is run
+
+    @property
+    def data(self) -> bytes:
+        """The JSON graph, UTF-8."""
+        return self.module
+
+    @cached_property
+    def root(self) -> Node:
+        """The module's node. Shared: never changed in place.
+
+        BadInput when the bytes are no module, or one that is damaged or unreasonably large.
+        """
+        try:
+            found = decode(self.module.decode("utf-8"))
+        except (MalformedGraph, UnicodeDecodeError) as error:
+            raise BadInput(f"{shown(self.name or 'the module')} cannot be read: {shown(str(error), 200)}") from None
+        if not isinstance(found, Node) or found.type != "ir.IRModule":
+            raise BadInput(f"{shown(self.name or 'the module')} is no module of TVM: its root is of another type")
+        return found
+
+    @cached_property
+    def functions(self) -> dict[str, Node]:
+        """The functions of the module by name, in its order."""
+        found: dict[str, Node] = {}
+        table = self.root.get("functions")
+        for key, value in table.items if isinstance(table, Pairs) else ():
+            if isinstance(key, Node) and isinstance(value, Node):
+                found[str(key.get("name_hint"))] = value
+        return found
+
+    @cached_property
+    def entry(self) -> Node:
+        """The function that is run; BadInput when there is none."""
+        candidates = {name: node for name, node in self.functions.items() if node.type == self.entry_type}
+        exposed = [node for node in candidates.values() if _attribute(node, "global_symbol") is not None]
+        chosen = candidates.get("main") or next(iter(exposed if len(exposed) == 1 else candidates.values()), None)
+        if chosen is None:
+            raise BadInput(
+                f"{shown(self.name or 'the module')} is no {self.kind.partition(' ')[2]}: it has no function to run"
+            )
+        return chosen
+
+    def operators(self) -> list[str]:
+        """The operators that are called, in order; `ir.Op` names without their dialect's registry prefix (`relax.add`)."""
+        return [name for function in self.functions.values() for name in _operators(function)]
+
+    def names(self) -> Iterable[str]:
+        """Names of functions, parameters and variables."""
+        found = dict.fromkeys(self.functions)
+        for function in self.functions.values():
+            for node in _walk(function):
+                if node.type in ("ir.Var", "relax.expr.DataflowVar", "ir.GlobalVar"):
+                    found[str(node.get("name") or node.get("name_hint") or "")] = None
+        return found
+
+    def text(self) -> str:
+        """One line a function and one an operator call, until TVM prints it (`module.py` of a case)."""
+        lines = []
+        for name, function in self.functions.items():
+            lines.append(f"{function.type.rpartition('.')[2]} {name}")
+            lines += [f"    {operator}" for operator in _operators(function)]
+        return "\n".join(lines)
+
+
+class RelaxProgram(TvmProgram):
+    """A Relax module, run by its function `main`."""
+
+    form: ClassVar[str] = "relax"
+    kind: ClassVar[str] = "a Relax module"
+    entry_type: ClassVar[str] = "relax.expr.Function"
+
+    def inputs(self) -> dict[str, ValueType]:
+        """What `main` takes, tuples field by field."""
+        found: dict[str, ValueType] = {}
+        for parameter in _nodes(self.entry.get("params")):
+            found.update(_leaves(str(parameter.get("name")), parameter.get("ty")))
+        return found
+
+    def outputs(self) -> dict[str, ValueType]:
+        """The leaves of what `main` gives, in order."""
+        leaves = _leaves("", self.entry.get("ret_ty")).values()
+        return {f"output_{place}": type_ for place, type_ in enumerate(leaves)}
+
+    def shapes(self) -> dict[str, tuple[int | str, ...]]:
+        """The inputs that are shapes or scalars of symbols: the sizes that they stand for."""
+        found: dict[str, tuple[int | str, ...]] = {}
+        for parameter in _nodes(self.entry.get("params")):
+            kind = parameter.get("ty")
+            if isinstance(kind, Node) and kind.type == "relax.ShapeType" and isinstance(kind.get("values"), tuple):
+                found[str(parameter.get("name"))] = tuple(_size(item) or 1 for item in kind["values"])  # type: ignore[union-attr]
+        return found
+
+
+class TirProgram(TvmProgram):
+    """A TIR function in a module, run on its buffers."""
+
+    form: ClassVar[str] = "tir"
+    kind: ClassVar[str] = "a TIR function"
+    entry_type: ClassVar[str] = "tirx.PrimFunc"
+
+    def inputs(self) -> dict[str, ValueType]:
+        """The buffers and scalars that the function takes."""
+        return {
+            str(parameter.get("name")): _type(parameter.get("ty")) for parameter in _nodes(self.entry.get("params"))
+        }
+
+    def outputs(self) -> dict[str, ValueType]:
+        """The buffers, as they are after the run."""
+        return {
+            str(parameter.get("name")): _type(parameter.get("ty"))
+            for parameter in _nodes(self.entry.get("params"))
+            if isinstance(kind := parameter.get("ty"), Node) and kind.type == "tirx.BufferType"
+        }
+
+
+def check_passes(passes: Iterable[str]) -> tuple[str, ...]:
+    """The passes; BadInput for one that is no `NAME[:ARGUMENT]` or `=OPTION:VALUE`, or for too many."""
+    found = tuple(passes)
+    for item in found:
+        if not isinstance(item, str) or PASS.fullmatch(item) is None:
+            raise BadInput(f"{shown(item)} is no pass: write its name, and after a colon its argument")
+    if len(found) > LONGEST:
+        raise BadInput(f"a sequence of {len(found)} passes is over the limit of {LONGEST}")
+    return found
+
+
+def _leaves(name: str, kind: Value) -> dict[str, ValueType]:
+    if isinstance(kind, Node) and kind.type == "ir.TupleType":
+        found: dict[str, ValueType] = {}
+        for place, part in enumerate(_nodes(kind.get("fields"))):
+            found.update(_leaves(f"{name}.{place}" if name else str(place), part))
+        return found
+    return {name: _type(kind)}
+
+
+def _type(kind: Value) -> ValueType:
+    """The type of a value that is fed or read."""
+    if not isinstance(kind, Node):
+        return OtherType("value without a type")
+    if kind.type == "relax.TensorType":
+        shape, dtype = kind.get("shape"), kind.get("dtype")
+        name = str(dtype.get("dtype")) if isinstance(dtype, Node) else ""
+        ndim = kind.get("ndim")
+        if isinstance(shape, Node) and shape.type == "relax.expr.ShapeExpr":
+            return _tensor(name, tuple(map(_size, _nodes(shape.get("values")))))
+        return _tensor(name, (None,) * ndim if isinstance(ndim, int) and 0 <= ndim <= 64 else None)
+    if kind.type == "tirx.BufferType":
+        dtype = kind.get("dtype")
+        return _tensor(
+            str(dtype.get("dtype")) if isinstance(dtype, Node) else "", tuple(map(_size, _nodes(kind.get("shape"))))
+        )
+    if kind.type == "relax.ShapeType":
+        ndim = kind.get("ndim")
+        return TensorType("int64", (ndim if isinstance(ndim, int) and ndim >= 0 else None,))
+    if kind.type == "ir.PrimType":
+        return _tensor(str(kind.get("dtype")), ())
+    return OtherType(kind.type.rpartition(".")[2])
+
+
+def _tensor(dtype: str, shape: tuple[int | str | None, ...] | None) -> ValueType:
+    if dtype and dtype not in NUMBERS:
+        return OtherType(f"tensor of {dtype[:40]}")
+    return TensorType(dtype, shape)
+
+
+def _size(value: Value) -> int | str | None:
+    """A dimension: a number, the name of a symbol, a sum of them, or None for other arithmetic."""
+    if not isinstance(value, Node):
+        return value if isinstance(value, int) else None
+    if value.type == "ir.IntImm":
+        number = value.get("value")
+        return number if isinstance(number, int) and number >= 0 else None
+    if value.type == "ir.Var":
+        return str(value.get("name"))
+    if value.type in ("tirx.Add", "prim.Add"):
+        parts = [_size(value.get("a")), _size(value.get("b"))]
+        return " + ".join(map(str, parts)) if None not in parts else None
+    return None
+
+
+def _nodes(items: Value) -> Iterator[Node]:
+    yield from (item for item in items if isinstance(item, Node)) if isinstance(items, tuple) else ()
+
+
+def _attribute(function: Node, name: str) -> Value:
+    attrs = function.get("attrs")
+    table = attrs.get("__dict__") if isinstance(attrs, Node) else None
+    return table.get(name) if isinstance(table, Pairs) else None
+
+
+def _walk(root: Node) -> Iterator[Node]:
+    """Every node under `root`, each once, parents first."""
+    seen: set[int] = set()
+    stack: list[Value] = [root]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Node):
+            if id(item) in seen:
+                continue
+            seen.add(id(item))
+            yield item
+            stack.extend(reversed(list(item.children())))
+        elif isinstance(item, tuple):
+            stack.extend(reversed(item))
+        elif isinstance(item, Pairs):
+            stack.extend(part for pair in reversed(item.items) for part in reversed(pair))
+
+
+def _operators(function: Node) -> Iterator[str]:
+    for node in _walk(function):
+        called = node.get("op") if node.type.endswith("Call") else None
+        if isinstance(called, Node) and called.type == "ir.Op":
+            yield str(called.raw)
