@@ -5,7 +5,8 @@ all share: `default` is what `relax.build` does alone for a CPU and fuses nothin
 folding and fusion) first, `target` is `relax.get_default_pipeline` of the target. With `default` every `opt` runs the same
 passes; with `target` level 0 leaves three out (measured on 0.27). `disabled` takes names of passes joined with `+`, of Relax and
 of TIR (`FuseOps+tirx.Simplify`); `FuseOps@2` is the second application alone. TVM cannot do without some of them: leaving those
-out is an error, or a crash. `trace` prints `opsieve pass ran NAME` as each begins and `opsieve pass acted NAME` when it changed the module.
+out is an error, or a crash. `trace` prints `opsieve pass ran NAME` as each begins and `opsieve pass acted NAME` when it changed the module. `check` asks for the round trips of a Relax module: by
+TVM's printer and parser (`text`), by its JSON (`json`).
 """
 
 import importlib.util
@@ -93,7 +94,9 @@ class TvmRelax:
         "target": tuple(TARGETS),
         "disabled": (),
         "trace": ("off", "on"),
+        "check": ("off", "text", "json", "all"),
     }
+    forms: Tuple[str, ...] = ("onnx", "relax", "tir")
     main_option = "pipeline"
     native_sources: Mapping[str, str] = {"libtvm_compiler": "/project/", "libtvm_runtime": ""}
     counts_applications = True  # `disabled` takes `PASS@2` for the second application
@@ -104,6 +107,7 @@ class TvmRelax:
         "target": "llvm-O0",
         "disabled": "",
         "trace": "off",
+        "check": "off",
     }
     # One thread also because a fork of a process whose kernels have run on several threads hangs.
     environment: Mapping[str, str] = {
@@ -146,14 +150,15 @@ class TvmRelax:
         """Import, compile and link the model; shapes that it leaves open are those of the values that will be fed."""
         import tvm
 
-        if request.model[:1] == b"{":  # no ONNX model begins so
+        if request.form == "tir" or (request.form == "onnx" and request.model[:1] == b"{"):  # no ONNX model begins so
             target = tvm.target.Target(TARGETS[request.options["target"]])
             return beside("tvm_tir.py").prepare(request, target, request.options["opt"] != "0")  # type: ignore[no-any-return]
+        if request.form == "relax":
+            return beside("tvm_relax_modules.py").prepare(tvm, request, build)  # type: ignore[no-any-return]
         import onnx
         from tvm import relax
         from tvm.relax.frontend.onnx import from_onnx
 
-        options = request.options
         model = onnx.load_model_from_string(request.model)
         keep_fed_inputs(model.graph, request)
         refuse_border(model.graph)
@@ -162,19 +167,7 @@ class TvmRelax:
         names = [item.name for item in model.graph.input if item.name not in given]
 
         request.stage("compile")
-        target = tvm.target.Target(TARGETS[options["target"]])
-        disabled = [item for item in options["disabled"].split("+") if item]
-        watched = disabled or options["trace"] == "on" or request.effects is not None
-        watcher = watch(tvm, disabled, options["trace"] == "on", request.effects) if watched else None
-        with tvm.transform.PassContext(opt_level=int(options["opt"]), instruments=[watcher] if watcher else []), target:
-            pipeline = "default"
-            if options["pipeline"] == "zero":
-                module = relax.get_pipeline("zero")(module)
-            elif options["pipeline"] == "target":
-                pipeline = relax.get_default_pipeline(target)
-            built = relax.build(module, target, relax_pipeline=pipeline, exec_mode=options["exec"])
-        if watcher:
-            refuse_unknown(tvm, disabled, watcher.counts)
+        built = build(tvm, request, module)
         machine = relax.VirtualMachine(built, tvm.cpu())  # the machine code is made here
         main = machine["main"]
         outputs = [item.name for item in model.graph.output]
@@ -195,7 +188,7 @@ class TvmRelax:
             return "out-of-memory"
         if kind in ("ImportError", "ModuleNotFoundError"):
             return "environment"
-        if kind == "DecodeError":
+        if kind == "DecodeError" or (kind == "NotWellFormed" and stage == "import"):
             return "rejected"
         for meaning, pattern in MEANINGS:
             if re.search(pattern, message[:1000]):
@@ -230,6 +223,27 @@ def beside(name: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def build(tvm: Any, request: "Request", module: Any) -> Any:
+    """The executable of a Relax module, by the pipeline and with the passes left out that the request's options name."""
+    from tvm import relax
+
+    options = request.options
+    target = tvm.target.Target(TARGETS[options["target"]])
+    disabled = [item for item in options["disabled"].split("+") if item]
+    watched = disabled or options["trace"] == "on" or request.effects is not None
+    watcher = watch(tvm, disabled, options["trace"] == "on", request.effects) if watched else None
+    with tvm.transform.PassContext(opt_level=int(options["opt"]), instruments=[watcher] if watcher else []), target:
+        pipeline = "default"
+        if options["pipeline"] == "zero":
+            module = relax.get_pipeline("zero")(module)
+        elif options["pipeline"] == "target":
+            pipeline = relax.get_default_pipeline(target)
+        built = relax.build(module, target, relax_pipeline=pipeline, exec_mode=options["exec"])
+    if watcher:
+        refuse_unknown(tvm, disabled, watcher.counts)
+    return built
 
 
 def watch(tvm: Any, disabled: List[str], trace: bool, effects: Optional[List[str]] = None) -> Any:

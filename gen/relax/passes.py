@@ -9,32 +9,19 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-Argument = bool | int | float | str
-
 
 @dataclass(frozen=True, slots=True)
 class PassRule:
-    """One pass: its name in `tvm.relax.transform`, arguments to choose from, the passes that must have run before it (any place
-    before, in this order of need), and whether it may change results by more than rounding (`loose`)."""
+    """One pass: its name in `tvm.relax.transform`, arguments to choose from ("" for none), the passes that must have run at any place
+    before it, in this order of need, and whether it may change results by more than rounding (`loose`)."""
 
     name: str
-    arguments: tuple[tuple[tuple[str, Argument], ...], ...] = ((),)
+    arguments: tuple[str, ...] = ("",)
     after: tuple[str, ...] = ()
     loose: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PassStep:
-    """An application of a pass, with its arguments."""
-
-    name: str
-    arguments: tuple[tuple[str, Argument], ...] = ()
-
-    def __str__(self) -> str:
-        return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in self.arguments)})"
-
-
-Steps = tuple[PassStep, ...]
+Steps = tuple[str, ...]  # `NAME` or `NAME:ARGUMENT`, as programs hold them
 
 _LEGAL = ("LegalizeOps",)
 
@@ -44,19 +31,17 @@ RULES: tuple[PassRule, ...] = (
     PassRule("CanonicalizeBindings"),
     PassRule("CombineParallelMatmul"),
     PassRule("ComputePrimValue"),
-    PassRule("ConvertToDataflow", ((), (("min_size", 1),), (("min_size", 4),))),
+    PassRule("ConvertToDataflow", ("", "1", "4")),
     PassRule("DataflowUseInplaceCalls", after=_LEGAL),
     PassRule("DeadCodeElimination"),
     PassRule("DecomposeOpsForInference"),
-    PassRule("EliminateCommonSubexpr", ((), (("call_only", True),))),
+    PassRule("EliminateCommonSubexpr", ("", "True")),
     PassRule("ExpandMatmulOfSum", loose=True),
     PassRule("ExpandTupleArguments"),
     PassRule("FastMathTransform", loose=True),
     PassRule("FoldBatchnormToConv2D", loose=True),
     PassRule("FoldConstant"),
-    PassRule(
-        "FuseOps", ((), (("fuse_opt_level", 1),), (("fuse_opt_level", 0),)), ("LegalizeOps", "AnnotateTIROpPattern")
-    ),
+    PassRule("FuseOps", ("", "1", "0"), ("LegalizeOps", "AnnotateTIROpPattern")),
     PassRule("FuseTIR", after=("LegalizeOps", "AnnotateTIROpPattern", "FuseOps")),
     PassRule("FuseTransposeMatmul"),
     PassRule("AnnotateTIROpPattern", after=_LEGAL),
@@ -81,7 +66,7 @@ RULES: tuple[PassRule, ...] = (
     PassRule("ToNonDataflow"),
     PassRule(
         "TopologicalSort",
-        ((), (("order", "breadth-first"),), (("direction", "from-outputs"),)),
+        ("", "breadth-first"),
     ),
 )
 
@@ -123,48 +108,51 @@ LEFT_OUT: Mapping[str, str] = {
 _BY_NAME: Mapping[str, PassRule] = {rule.name: rule for rule in RULES}
 
 
-def rule(name: str) -> PassRule | None:
-    """The rule of a pass, None for one that is not in the table."""
-    return _BY_NAME.get(name)
+def rule(step: str) -> PassRule | None:
+    """The rule of a step's pass, None for one that is not in the table."""
+    return _BY_NAME.get(step.partition(":")[0])
 
 
-def loose(steps: Sequence[PassStep]) -> bool:
+def loose(steps: Sequence[str]) -> bool:
     """Whether a sequence may change results by more than rounding."""
-    return any(found.loose for step in steps if (found := rule(step.name)))
+    return any(found.loose for step in steps if (found := rule(step)))
 
 
-def is_legal(steps: Sequence[PassStep]) -> bool:
-    """Whether every pass stands behind those that it needs."""
+def is_legal(steps: Sequence[str]) -> bool:
+    """Whether every pass is known and stands behind those that it needs."""
     seen: set[str] = set()
     for step in steps:
-        found = rule(step.name)
+        found = rule(step)
         if found is None or not set(found.after) <= seen:
             return False
-        seen.add(step.name)
+        seen.add(found.name)
     return True
 
 
-def legalised(steps: Sequence[PassStep]) -> Steps:
+def legalised(steps: Sequence[str]) -> Steps:
     """The sequence with what its passes need put before them."""
-    done: list[PassStep] = []
+    done: list[str] = []
     seen: set[str] = set()
 
-    def add(step: PassStep) -> None:
-        for name in _BY_NAME[step.name].after:
+    def add(step: str) -> None:
+        found = rule(step)
+        assert found is not None, step
+        for name in found.after:
             if name not in seen:
-                add(PassStep(name))
+                add(name)
         done.append(step)
-        seen.add(step.name)
+        seen.add(found.name)
 
     for step in steps:
         add(step)
     return tuple(done)
 
 
-def draw_step(rng: random.Random) -> PassStep:
-    """One pass with arguments."""
+def draw_step(rng: random.Random) -> str:
+    """One pass, with an argument at times."""
     found = rng.choice(RULES)
-    return PassStep(found.name, rng.choice(found.arguments))
+    argument = rng.choice(found.arguments)
+    return f"{found.name}:{argument}" if argument else found.name
 
 
 def draw(rng: random.Random, length: int) -> Steps:
@@ -172,12 +160,12 @@ def draw(rng: random.Random, length: int) -> Steps:
     return legalised([draw_step(rng) for _ in range(length)])
 
 
-def extended(steps: Sequence[PassStep], rng: random.Random) -> Steps:
+def extended(steps: Sequence[str], rng: random.Random) -> Steps:
     """The sequence with one more pass at a random place."""
     place = rng.randint(0, len(steps))
     return legalised([*steps[:place], draw_step(rng), *steps[place:]])
 
 
-def crossed(first: Sequence[PassStep], second: Sequence[PassStep], rng: random.Random) -> Steps:
+def crossed(first: Sequence[str], second: Sequence[str], rng: random.Random) -> Steps:
     """The beginning of one sequence and the end of another."""
     return legalised([*first[: rng.randint(0, len(first))], *second[rng.randint(0, len(second)) :]])

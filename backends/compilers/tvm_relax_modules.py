@@ -1,0 +1,139 @@
+"""The part of the backend `tvm` that takes Relax modules: TVM's JSON, the passes that belong to the test, main's inputs by name.
+
+Loaded beside tvm_relax.py, in workers only; with the same rules: Python 3.8, the standard library, numpy and tvm. The module is loaded
+(`tvm.ir.load_json`), checked (`relax.analysis.well_formed`), put through its passes, and built; local functions are lifted first, which no
+stock pipeline does. The option `check` asks for the round trips, whose failure is an exception of its own.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from opsieve.backends.protocol import Request, Run
+
+# The keyword that the argument of a pass is for, and its type (`NAME:VALUE` in a sequence; gen/relax/passes.py draws them).
+KEYWORDS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "ConvertToDataflow": ("min_size", int),
+    "EliminateCommonSubexpr": ("call_only", lambda text: text == "True"),
+    "FuseOps": ("fuse_opt_level", int),
+    "ToMixedPrecision": ("out_dtype", str),
+    "TopologicalSort": ("order", str),
+}
+
+
+class RoundTripError(Exception):
+    """A module that is not the same after it was printed and parsed, or written and read; or that cannot be read back."""
+
+
+class NotWellFormed(Exception):
+    """A module that TVM's own checker refuses; the message is TVM's."""
+
+
+def prepare(tvm: Any, request: "Request", build: Callable[[Any, Any, Any], Any]) -> "Run":
+    """Load, check and build the module of a request; `build` lowers what its passes left to an executable."""
+    from tvm import relax
+
+    provide(tvm)
+    module = tvm.ir.load_json(request.model.decode("utf-8"))
+    check(tvm, module, "the module")
+    round_trips(tvm, module, request.options.get("check", "off"))
+    main = module["main"]
+    names = [str(var.name) for var in main.params]
+    kinds = [getattr(var, "ty", None) for var in main.params]
+    request.stage("compile")
+    with tvm.transform.PassContext(opt_level=int(request.options["opt"])):
+        for item in request.passes:
+            module = apply(tvm, module, item)
+        module = relax.transform.LambdaLift()(module)
+    executable = build(tvm, request, module)
+    called = relax.VirtualMachine(executable, tvm.cpu())["main"]
+
+    def run(values: dict[str, Any]) -> dict[str, Any]:
+        result = called(*[fed(tvm, kind, name, values) for name, kind in zip(names, kinds)])
+        return {"output_%d" % place: read(item) for place, item in enumerate(leaves(tvm, result))}
+
+    return run
+
+
+def provide(tvm: Any) -> None:
+    """Register the packed function that generated modules call."""
+    import tvm_ffi
+
+    def copy_into(source: Any, target: Any) -> None:
+        target.copyfrom(source)
+
+    tvm_ffi.register_global_func("opsieve.copy_into", copy_into, override=True)
+
+
+def check(tvm: Any, module: Any, what: str) -> None:
+    """NotWellFormed, with TVM's reason, for a module that is not."""
+    try:
+        tvm.relax.analysis.well_formed(module)
+    except Exception as error:  # noqa: BLE001 - whatever TVM raises is its reason
+        raise NotWellFormed("%s is not well-formed: %s" % (what, error)) from None
+
+
+def apply(tvm: Any, module: Any, item: str) -> Any:
+    """The module after one pass, `NAME` or `NAME:ARGUMENT`; what a pass leaves has to be well-formed."""
+    name, _, argument = item.partition(":")
+    make = getattr(tvm.relax.transform, name, None)
+    if make is None:
+        raise ValueError("tvm has no pass %r" % name[:80])
+    keyword, convert = KEYWORDS.get(name, ("", str))
+    if argument and not keyword:
+        raise ValueError("the pass %s takes no argument here" % name[:80])
+    module = make(**({keyword: convert(argument)} if argument else {}))(module)
+    check(tvm, module, "what %s leaves" % item)
+    return module
+
+
+def round_trips(tvm: Any, module: Any, asked: str) -> None:
+    """RoundTripError when the module changes by TVM's printer and parser (`text`) or by its JSON (`json`)."""
+    import tvm_ffi
+
+    def compared(how: str, back: Callable[[], Any]) -> None:
+        try:
+            other = back()
+        except Exception as error:  # noqa: BLE001 - whatever TVM raises is the finding
+            reason = " ".join(str(error).split())[-300:]
+            raise RoundTripError("%s cannot be read back: %s: %s" % (how, type(error).__name__, reason)) from error
+        if not tvm_ffi.structural_equal(module, other):
+            raise RoundTripError("%s is read back as another module" % how)
+
+    if asked in ("text", "all"):
+        compared("what TVM prints", lambda: tvm.script.from_source(module.script(show_meta=True)))
+    if asked in ("json", "all"):
+        compared("what TVM saves as JSON", lambda: tvm.ir.load_json(tvm.ir.save_json(module)))
+
+
+def fed(tvm: Any, kind: Any, name: str, values: Mapping[str, Any]) -> Any:
+    """An argument of main: a tensor, a shape (int64 of one dimension), a scalar (rank 0) or a tuple (field by field)."""
+    which = type(kind).__name__
+    if which == "TupleType":
+        return tuple(fed(tvm, field, "%s.%d" % (name, place), values) for place, field in enumerate(kind.fields))
+    if which == "ShapeType":
+        return tvm.runtime.ShapeTuple([int(size) for size in values[name]])
+    if which == "PrimType":
+        return np.asarray(values[name]).item()
+    return tvm.runtime.tensor(np.asarray(values[name]))
+
+
+def leaves(tvm: Any, result: Any) -> Iterator[Any]:
+    """The values in nested tuples, in order."""
+    if hasattr(result, "numpy") or isinstance(result, (bool, int, float, str, tvm.runtime.ShapeTuple)):
+        yield result
+    else:
+        for item in result:
+            yield from leaves(tvm, item)
+
+
+def read(item: Any) -> Any:
+    """A value of the virtual machine as an array."""
+    if hasattr(item, "numpy"):
+        return item.numpy()
+    if isinstance(item, (bool, int, float)):
+        return np.asarray(item)
+    sizes: list[int] = list(item)
+    return np.array(sizes, np.int64)
