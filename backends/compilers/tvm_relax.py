@@ -1,4 +1,4 @@
-"""apache-tvm on the CPU, through the ONNX importer of Relax.
+"""apache-tvm on the CPU: ONNX models through the importer of Relax, Relax modules and TIR functions as they are.
 
 https://tvm.apache.org/docs/ describes Relax and its pipelines. The pipelines differ in what optimises before the lowering that
 all share: `default` is what `relax.build` does alone for a CPU and fuses nothing, `zero` runs the `zero` pipeline (constant
@@ -95,6 +95,7 @@ class TvmRelax:
         "disabled": (),
         "trace": ("off", "on"),
         "check": ("off", "text", "json", "all"),
+        "stop": ("run", "lower"),  # a TIR function is lowered and no code is generated
     }
     forms: Tuple[str, ...] = ("onnx", "relax", "tir")
     main_option = "pipeline"
@@ -147,15 +148,29 @@ class TvmRelax:
         return str(tvm.__version__)
 
     def prepare(self, request: "Request") -> "Run":
-        """Import, compile and link the model; shapes that it leaves open are those of the values that will be fed."""
+        """Take the program in, compile and link it, each form in its own way."""
+        ways = {"onnx": self.from_onnx, "relax": self.from_relax, "tir": self.from_tir}
+        return ways[request.form](request)
+
+    def from_relax(self, request: "Request") -> "Run":
+        """A Relax module: its passes, then the pipeline of the target."""
         import tvm
 
-        if request.form == "tir" or (request.form == "onnx" and request.model[:1] == b"{"):  # no ONNX model begins so
-            target = tvm.target.Target(TARGETS[request.options["target"]])
-            return beside("tvm_tir.py").prepare(request, target, request.options["opt"] != "0")  # type: ignore[no-any-return]
-        if request.form == "relax":
-            return beside("tvm_relax_modules.py").prepare(tvm, request, build)  # type: ignore[no-any-return]
+        run: "Run" = beside("tvm_relax_modules.py").prepare(tvm, request, build)
+        return run
+
+    def from_tir(self, request: "Request") -> "Run":
+        """A TIR function: its passes, then the lowering of TIR."""
+        import tvm
+
+        target = tvm.target.Target(TARGETS[request.options["target"]])
+        run: "Run" = beside("tvm_tir.py").prepare(request, target, request.options["opt"] != "0")
+        return run
+
+    def from_onnx(self, request: "Request") -> "Run":
+        """An ONNX model, through the importer; shapes that it leaves open are those of the values that will be fed."""
         import onnx
+        import tvm
         from tvm import relax
         from tvm.relax.frontend.onnx import from_onnx
 

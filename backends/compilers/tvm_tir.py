@@ -1,12 +1,11 @@
 """TIR functions with a sequence of passes, for the backend `tvm`: what its worker does with a program of that form.
 
-A program is a JSON object: `function` (TVM's own JSON graph of a PrimFunc), `passes` (names of `gen/tir/passes.py`), and `stop`
-("lower": no code is generated). With `opt=0` the sequence is left out, and so is what optimises in the default lowering. Every
+A program is TVM's own JSON graph of a PrimFunc, or of a module that holds one; its passes are names of `gen/tir/passes.py`. With the option
+`stop=lower` no code is generated. With `opt=0` the sequence is left out, and so is what optimises in the default lowering. Every
 buffer is an argument that may be written, so what stands in them afterwards is the result.
 """
 
 import importlib
-import json
 from typing import TYPE_CHECKING, Any, Dict, List
 
 import numpy as np
@@ -25,14 +24,16 @@ def prepare(request: "Request", target: Any, optimised: bool) -> "Run":
     import tvm.s_tir
     from tvm import tirx
 
-    told = json.loads(request.model)
-    read = tvm.ir.load_json(json.dumps(told["function"]))
+    read = tvm.ir.load_json(request.model.decode("utf-8"))
+    if isinstance(read, tvm.IRModule):
+        functions = {str(key.name_hint): value for key, value in read.functions.items()}
+        read = functions.get("main") or next(iter(functions.values()))
     function = tirx.PrimFunc(list(read.params), read.body, read.ret_type, attrs=read.attrs)
     names = arguments(function)
     module = tvm.IRModule({"main": function})
 
     request.stage("compile")
-    sequence = [str(item) for item in told["passes"]] if optimised else []
+    sequence = list(request.passes) if optimised else []
     config = options(tvm, sequence) if optimised else UNOPTIMISED
     watcher = [effects(tvm, request.effects)] if request.effects is not None else []
     disabled = [] if optimised else OPTIMISING
@@ -45,14 +46,14 @@ def prepare(request: "Request", target: Any, optimised: bool) -> "Run":
             if not item.startswith("="):
                 module = make(tvm, item)(module)
         packed = any(name.startswith("tirx.MakePackedAPI") for name in sequence)
-        if packed and told.get("stop") != "lower":
+        if packed and request.options["stop"] != "lower":
             raise NotImplementedError("a function that its passes packed is not supported as a program that runs")
         if not packed:
             lowered, host, _ = tirx.get_tir_pipeline("s_tir")
             module = lowered(module)
-            if told.get("stop") == "lower":
+            if request.options["stop"] == "lower":
                 module = host()(module)
-    if told.get("stop") == "lower":
+    if request.options["stop"] == "lower":
         return lambda inputs: {}
     building = importlib.import_module("tvm.tirx.build")  # tirx.build itself is a function
     hosted, devices = building.split_host_device_mods(module)

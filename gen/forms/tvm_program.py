@@ -20,6 +20,7 @@ from opsieve.gen.tvm_ir.nodes import MalformedGraph, Node, Pairs, Value, decode
 
 PASS = re.compile(r"=?[A-Za-z_][A-Za-z0-9_.]{0,80}(?::[A-Za-z0-9_.+-]{1,80})?", re.ASCII)
 LONGEST = 1000  # passes in a sequence
+_NO_OPERATORS = frozenset(("BufferType", "IterVar", "SeqStmt", "BufferRegionType", "TensorMapType"))
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,15 @@ class TvmProgram(Program):
             found = decode(self.module.decode("utf-8"))
         except (MalformedGraph, UnicodeDecodeError) as error:
             raise BadInput(f"{shown(self.name or 'the module')} cannot be read: {shown(str(error), 200)}") from None
-        if not isinstance(found, Node) or found.type != "ir.IRModule":
+        if not isinstance(found, Node) or found.type not in ("ir.IRModule", self.entry_type):
             raise BadInput(f"{shown(self.name or 'the module')} is no module of TVM: its root is of another type")
         return found
 
     @cached_property
     def functions(self) -> dict[str, Node]:
         """The functions of the module by name, in its order."""
+        if self.root.type == self.entry_type:
+            return {"main": self.root}
         found: dict[str, Node] = {}
         table = self.root.get("functions")
         for key, value in table.items if isinstance(table, Pairs) else ():
@@ -132,18 +135,28 @@ class TirProgram(TvmProgram):
     entry_type: ClassVar[str] = "tirx.PrimFunc"
 
     def inputs(self) -> dict[str, ValueType]:
-        """The buffers and scalars that the function takes."""
-        return {
-            str(parameter.get("name")): _type(parameter.get("ty")) for parameter in _nodes(self.entry.get("params"))
-        }
+        """The buffers and scalars that the function takes; a name that stands twice gets its place behind it."""
+        found: dict[str, ValueType] = {}
+        for place, parameter in enumerate(_nodes(self.entry.get("params"))):
+            name = str(parameter.get("name"))
+            found[name if name not in found else f"{name}_{place}"] = _type(parameter.get("ty"))
+        return found
 
     def outputs(self) -> dict[str, ValueType]:
-        """The buffers, as they are after the run."""
-        return {
-            str(parameter.get("name")): _type(parameter.get("ty"))
-            for parameter in _nodes(self.entry.get("params"))
-            if isinstance(kind := parameter.get("ty"), Node) and kind.type == "tirx.BufferType"
-        }
+        """What it takes, as it is after the run: any buffer may be written."""
+        return self.inputs()
+
+    def operators(self) -> list[str]:
+        """Statements and arithmetic by their node's type, calls of intrinsics by name."""
+        found = []
+        for node in _walk(body) if isinstance(body := self.entry.get("body"), Node) else ():
+            dialect, _, name = node.type.rpartition(".")
+            called = node.get("op") if node.type == "ir.Call" else None
+            if isinstance(called, Node) and called.type == "ir.Op":
+                found.append(str(called.raw))
+            elif dialect in ("tirx", "s_tir", "prim") and name not in _NO_OPERATORS:
+                found.append(node.type)
+        return found
 
 
 def check_passes(passes: Iterable[str]) -> tuple[str, ...]:

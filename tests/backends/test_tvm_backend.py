@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from models import X, chain, program
+from tvm_programs import tir_program
 
 from opsieve.backends.compilers.tvm_relax import BACKEND
 from opsieve.backends.observation import Observation
@@ -195,3 +196,18 @@ def test_a_script_skips_what_the_backend_skips(disabled: str, code: int) -> None
     source = BACKEND.script(all_options(resolve(f"tvm:disabled={disabled}")), ["float32"])
     start = f"import numpy as np\nimport onnx\n{source}\nrun({chain('Relu').model!r}, {{'x': np.zeros((2, 3), np.float32)}})\n"
     assert subprocess.run([sys.executable, "-c", start], capture_output=True, check=False).returncode == code
+
+
+@needs_tvm
+def test_a_tir_function_runs_with_and_without_its_passes(workers: Workers) -> None:
+    tested = tir_program("tirx.StmtSimplify", "tirx.NarrowDataType:32")
+    inputs = {"A": np.arange(8, dtype=np.float32), "B": np.zeros(8, np.float32)}
+    for options in ("", "opt=0", "target=llvm-O0"):
+        assert results(workers, tested, inputs, options)["B"].tolist() == list(range(0, 16, 2))
+    assert see(workers, tested, inputs, "stop=lower").outputs == {}
+    assert see(workers, tir_program("tirx.NoSuchPass"), inputs).outcome == "environment"
+
+
+def test_a_backend_says_which_forms_it_does_not_take(workers: Workers) -> None:
+    seen = workers.observe(Target.parse("onnxruntime"), tir_program(), {})
+    assert (seen.outcome, seen.message) == ("unsupported", "onnxruntime does not take TIR functions")

@@ -1,0 +1,81 @@
+"""Programs in TVM's own IRs: what the house asks of them, read without TVM; how they lie in a case folder."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tvm_programs import RELAX, tir_program
+
+from opsieve.gen.case.case import Case, load, save
+from opsieve.gen.case.open_case import open_case
+from opsieve.gen.forms.registry import make_inputs, read_module
+from opsieve.gen.forms.tvm_program import RelaxProgram
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.program import onnx_program
+
+
+def test_what_main_takes_and_gives_is_read_without_tvm() -> None:
+    program = read_module(RELAX)
+    assert isinstance(program, RelaxProgram)
+    assert {name: str(type_) for name, type_ in program.inputs().items()} == {
+        "x": "float32[2, 3]",
+        "y": "float32[?, ?]",
+        "s": "int64[1]",
+    }
+    assert {name: str(type_) for name, type_ in program.outputs().items()} == {
+        "output_0": "float32[2, 3]",
+        "output_1": "float32[?, ?]",
+        "output_2": "int64[2]",
+    }
+    assert {"relax.call_tir", "relax.astype", "tirx.exp"} <= set(program.operators())
+    assert "main" in program.names()
+    assert program.output_dtypes() == {"output_0": "float32", "output_1": "float32", "output_2": "int64"}
+
+
+def test_inputs_are_made_of_their_types_and_a_shape_is_the_sizes_that_it_stands_for() -> None:
+    program = read_module(RELAX)
+    values = make_inputs(program, 7)
+    assert values["x"].shape == (2, 3)
+    assert values["s"].shape == (1,)
+    assert 2 <= values["s"][0] <= 4
+    assert all(np.array_equal(value, make_inputs(program, 7)[name]) for name, value in values.items())
+
+
+def test_a_case_of_another_form_comes_back_and_passes_belong_to_its_identity(tmp_path: Path) -> None:
+    program = tir_program("tirx.StmtSimplify", "tirx.NarrowDataType:32")
+    case = Case(program, make_inputs(program, 0))
+    save(case, tmp_path / "case")
+    back = load(tmp_path / "case")
+    assert back.program == program
+    assert back.program.passes == program.passes
+    assert back.inputs.keys() == {"A", "B"}
+    assert sorted(path.name for path in (tmp_path / "case").iterdir()) == [
+        "case.json",
+        "module.json",
+        "passes.json",
+        "test_data_set_0",
+    ]
+    assert json.loads((tmp_path / "case" / "case.json").read_text())["form"] == "tir"
+    assert tir_program().digest != program.digest
+    assert tir_program() != program
+    assert "tirx.For" in program.operators()
+
+
+def test_a_module_file_is_opened_as_a_case_and_code_is_not(tmp_path: Path) -> None:
+    assert open_case(RELAX).program.form == "relax"
+    (tmp_path / "module.py").write_text("raise SystemExit('it ran')")
+    with pytest.raises(BadInput, match="is code, which opsieve does not run"):
+        open_case(tmp_path / "module.py")
+    with pytest.raises(BadInput, match=r"takes ONNX models; .*is a Relax module"):
+        onnx_program(read_module(RELAX))
+
+
+@pytest.mark.parametrize(
+    "passes", ['["a;b"]', '["x:(y)"]', "[1]", '{"a": 1}', "[" * 20000, "[\"__import__('os')\"]", '["x"']
+)
+def test_passes_that_are_none_are_refused(tmp_path: Path, passes: str) -> None:
+    (tmp_path / "module.json").write_bytes(tir_program().module)
+    (tmp_path / "passes.json").write_text(passes)
+    with pytest.raises(BadInput, match="pass"):
+        open_case(tmp_path / "module.json")
