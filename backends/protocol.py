@@ -73,6 +73,12 @@ class RunsElsewhere(Protocol):
     )
 
 
+class Related(Protocol):
+    """What a backend has besides when it shares code with another one: agreement between them is one witness, not two."""
+
+    family: str  # the same word in each of them
+
+
 class SharesZygote(Protocol):
     """What a backend has besides when it needs no zygote of its own: what it imports is nearly what another one imports."""
 

@@ -95,6 +95,13 @@ def forms(target: Target) -> tuple[str, ...]:
     return getattr(plugin(target.backend).backend, "forms", ("onnx",))
 
 
+def family(target: Target) -> str:
+    """The name under which backends stand that share an optimiser or its kernels (`protocol.Related`); most are their own."""
+    if target.backend not in names():
+        return target.backend
+    return str(getattr(plugin(target.backend).backend, "family", target.backend))
+
+
 def display(target: Target) -> str:
     """The target as a person writes it: its main option's value without the name."""
     if target.backend not in names():

@@ -21,6 +21,9 @@ KIND_OF_OUTCOME: Mapping[str, Kind] = {
 DEATHS: Mapping[str, Kind] = {outcome: kind for outcome, kind in KIND_OF_OUTCOME.items() if kind != "error"}
 
 
+STRUCTURE = frozenset(["missing", "type", "shape", "dtype"])  # mismatches that no rounding makes
+
+
 @dataclass(frozen=True, slots=True)
 class Mismatch:
     """How one output differs from what it should be.
@@ -49,6 +52,7 @@ class Verdict:
     `reason` is a sentence for a person. `rules` are the names of the tolerance and undefined-behaviour rules that decided
     (docs/explanation/oracles.md explains each). `oracles` are the targets whose answers were consulted. `blame` is where the fault lies as far as
     the oracles tell: `optimiser` when the unoptimised build of the same compiler is right, `compiler` otherwise, "" when unknown.
+    `operator` is the first operator that differs given equal inputs, where it was looked for.
     """
 
     verdict: Judgement
@@ -60,3 +64,4 @@ class Verdict:
     oracles: tuple[str, ...] = ()
     mismatch: Mismatch | None = None
     blame: str = ""
+    operator: str = ""

@@ -3,7 +3,7 @@
 import subprocess
 from dataclasses import replace
 
-from opsieve.backends.judge.judging_session import describe
+from opsieve.backends.judge.reasons import describe
 from opsieve.backends.registry import display
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers

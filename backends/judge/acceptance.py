@@ -4,10 +4,11 @@ The oracle of the strategy `disruptive` (HirFuzz, section 3.2: programs that bre
 is invalid is not taken from the generator: onnx's checker with full inference, or else its reference evaluator, must refuse it too.
 """
 
+from dataclasses import replace
 from typing import Any
 
-from opsieve.backends.judge.judging_session import short
 from opsieve.backends.judge.oracles import NATIVE, Lab
+from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import display
 from opsieve.backends.target import Target
@@ -17,7 +18,7 @@ from opsieve.gen.model.program import Program
 
 CHECKER = Target("checker")
 # These programs have one meaning all the same, without the faulty part or with an element type that the compiler has beyond those of
-# the operator's page: a lenience of the compiler, breach but no bug.
+# the operator's page: a lenience of the compiler, reported but no bug.
 LENIENT = {
     "output-dtype": "declared-output-ignored",
     "output-shape": "declared-output-ignored",
@@ -35,22 +36,20 @@ def judge_broken(
     `pass` when it refuses it, `fail` with kind `accepts-invalid` when it runs it (`undecided` where that is lenience, or nobody else
     finds the program invalid), and with kind `crash`, `hang` or `memory` when it dies of it. Every failure is confirmed in a fresh process.
     """
-    breach = f"{fault.operator} breaks {fault.kind} ({fault.place})"
-    name = display(target)
+    facts: dict[str, Any] = {"target": target, "breach": f"{fault.operator} breaks {fault.kind} ({fault.place})"}
     first = lab.observe(target, program, inputs)
     seen = [first]
     # An attribute that a release does not know is most often one of a newer opset, so it is called `environment`; here it is a refusal.
     if first.outcome in ("error", "rejected") or (first.outcome, fault.kind) == ("environment", "unknown-attribute"):
-        verdict = Verdict("pass", f"{name} refuses it as it should, {breach}: {short(first)}", stage=first.stage)
+        found = verdict("pass", because(Cause.REFUSES_RIGHTLY, **facts, ending=first), at=replace(first, message=""))
     elif first.outcome == "environment":
-        verdict = Verdict("environment", f"{name} cannot be asked: {short(first)}", None, first.stage, first.message)
+        found = verdict("environment", because(Cause.NOT_RUN, target=target, ending=first), at=first)
     elif first.outcome == "unsupported":
-        verdict = Verdict("unsupported", f"{name} refuses it as a lack of its own, {breach}: {short(first)}", None)
-    elif first.outcome in DEATHS:
-        verdict = _died(name, breach, first, _again(program, inputs, target, lab, seen))
+        found = verdict("unsupported", because(Cause.REFUSES_AS_LACK, **facts, ending=first))
     else:
-        verdict = _accepted(program, inputs, target, lab, fault, seen, breach)
-    return verdict, tuple(seen)
+        judged = _died if first.outcome in DEATHS else _accepted
+        found = judged(program, inputs, target, lab, fault, seen, facts)
+    return found, tuple(seen)
 
 
 def _again(program: Program, inputs: dict[str, Any], target: Target, lab: Lab, seen: list[Observation]) -> Observation:
@@ -58,13 +57,22 @@ def _again(program: Program, inputs: dict[str, Any], target: Target, lab: Lab, s
     return seen[-1]
 
 
-def _died(name: str, breach: str, first: Observation, second: Observation) -> Verdict:
+def _died(
+    program: Program,
+    inputs: dict[str, Any],
+    target: Target,
+    lab: Lab,
+    fault: Broken,
+    seen: list[Observation],
+    facts: dict[str, Any],
+) -> Verdict:
+    first, second = seen[0], _again(program, inputs, target, lab, seen)
     kind = DEATHS[first.outcome]
     if second.outcome != first.outcome:
-        reason = f"{name} ended with `{first.outcome}` once and with `{second.outcome}` in a fresh process, {breach}"
-        return Verdict("flaky", reason, kind, first.stage, first.message)
-    reason = f"{name} ended with `{first.outcome}` instead of an error, {breach}: {short(first)}"
-    return Verdict("fail", reason, kind, first.stage, first.message, blame="compiler")
+        reason = because(Cause.DIED_ONCE, **facts, outcome=first.outcome, second=second.outcome)
+        return verdict("flaky", reason, kind, first)
+    reason = because(Cause.DIED, **facts, outcome=first.outcome, ending=first)
+    return verdict("fail", reason, kind, first, blame="compiler")
 
 
 def _accepted(
@@ -74,26 +82,25 @@ def _accepted(
     lab: Lab,
     fault: Broken,
     seen: list[Observation],
-    breach: str,
+    facts: dict[str, Any],
 ) -> Verdict:
-    name = display(target)
-    objector = ""
+    objector = objection = None
     for judge in (CHECKER, NATIVE):
         answer = lab.observe(judge, program, inputs)
         seen.append(answer)
         if answer.outcome in ("rejected", "error"):
-            objector = f"{display(judge)} says {short(answer)}"
+            objector, objection = judge, answer
             break
-    if not objector:
-        return Verdict("undecided", f"{name} runs it, and neither onnx's checker nor its reference objects: {breach}")
+    if objector is None:
+        return verdict("undecided", because(Cause.NOBODY_OBJECTS, **facts))
+    facts.update(objector=objector, objection=objection)
     rule = LENIENT.get(fault.kind)
     if rule is not None:
-        return Verdict("undecided", f"{name} runs it, which is lenient ({rule}): {breach}; {objector}", rules=(rule,))
+        return verdict("undecided", because(Cause.LENIENT, **facts, rules=(rule,)), rules=(rule,))
     second = _again(program, inputs, target, lab, seen)
+    ran = replace(seen[0], stage="run", message=facts["breach"])
     if second.outcome != "ok":
-        reason = f"{name} ran it once and ended with `{second.outcome}` in a fresh process: {breach}"
-        return Verdict("flaky", reason, "accepts-invalid", second.stage, breach)
-    reason = f"{name} runs an invalid program, {breach}; {objector}"
-    return Verdict(
-        "fail", reason, "accepts-invalid", "run", breach, oracles=(display(CHECKER), display(NATIVE)), blame="compiler"
-    )
+        reason = because(Cause.ACCEPTED_ONCE, **facts, second=second.outcome)
+        return verdict("flaky", reason, "accepts-invalid", replace(second, message=facts["breach"]))
+    found = verdict("fail", because(Cause.ACCEPTS, **facts), "accepts-invalid", ran, blame="compiler")
+    return replace(found, oracles=(display(CHECKER), display(NATIVE)))

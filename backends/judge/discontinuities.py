@@ -22,6 +22,7 @@ import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from opsieve.backends.compare import Policy, compare, identical
+from opsieve.backends.judge.pieces import tapped
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference.float64_model import promote_value
 from opsieve.backends.reference.hazards import inputs_of
@@ -30,7 +31,7 @@ Values = dict[str, Any]
 # Observes a model: "candidate", "native" (the reference in the model's own types) or "float64", the model and its feeds.
 Ask = Callable[[str, ModelProto, Values], Observation]
 
-_MADE, _SHIFT = "__made", "__shift"
+MADE, _SHIFT = "__made", "__shift"
 _RANDOM_SHIFTS = 6
 _MAX_POINTS = 64
 # Of the screen: how far the value that a fused kernel used can lie from the one it stores when it is asked to.
@@ -102,17 +103,6 @@ def points(model: ModelProto, outputs: Iterable[str]) -> Points:
     return Points(tuple(names[:_MAX_POINTS]), decided and len(names) <= _MAX_POINTS)
 
 
-def tapped(model: ModelProto, names: Iterable[str]) -> ModelProto:
-    """The model with more outputs; their types are left for the compiler to infer."""
-    copy = _copied(model)
-    there = {value.name for value in (*copy.graph.output, *copy.graph.input)}
-    known = {value.name: value for value in copy.graph.value_info}
-    for name in names:
-        if name not in there:
-            copy.graph.output.append(known.get(name) or ValueInfoProto(name=name))
-    return copy
-
-
 def severed(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> ModelProto:
     """The model with each tensor of `names` fed from outside.
 
@@ -135,8 +125,8 @@ def shifted(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> 
     for node in graph.node:
         nodes.append(node)
         for made in node.output:
-            if made.endswith(_MADE) and made.removesuffix(_MADE) in names:
-                name = made.removesuffix(_MADE)
+            if made.endswith(MADE) and made.removesuffix(MADE) in names:
+                name = made.removesuffix(MADE)
                 nodes.append(helper.make_node("Add", [made, name + _SHIFT], [name]))
     copies = [_copy_node(node) for node in nodes]
     del graph.node[:]
@@ -203,7 +193,7 @@ def _own_values(
     arbiter = ask("float64", severed(model, made, wrong), {**inputs, **values})
     if arbiter.outputs is None:
         return None
-    before = {name: arbiter.outputs[name + _MADE] for name in made}
+    before = {name: arbiter.outputs[name + MADE] for name in made}
     if not compare(values, before, kinds, policy).agrees:
         return ()
     behind = compare(got, {name: arbiter.outputs[name] for name in wrong}, dtypes, policy)
@@ -228,7 +218,7 @@ def _reach(
     centre = ask("float64", changed, {**inputs, **still})
     if centre.outputs is None:
         return ()
-    values = {name: np.asarray(centre.outputs[name + _MADE]) for name in made}
+    values = {name: np.asarray(centre.outputs[name + MADE]) for name in made}
     values.update({name: np.asarray(promote_value(inputs[name])) for name in given})
     sizes = {name: _step(value, steps[name]) for name, value in values.items()}
     # Drawn from a fixed seed: the same case gives the same verdict.
@@ -303,7 +293,7 @@ def _rename_made(graph: GraphProto, names: frozenset[str]) -> None:
     for node in graph.node:
         for index, name in enumerate(node.output):
             if name in names:
-                node.output[index] = name + _MADE
+                node.output[index] = name + MADE
 
 
 def _keep_outputs(graph: GraphProto, outputs: Iterable[str], names: Sequence[str]) -> None:
@@ -312,7 +302,7 @@ def _keep_outputs(graph: GraphProto, outputs: Iterable[str], names: Sequence[str
     copies = [type(value).FromString(value.SerializeToString()) for value in kept]
     del graph.output[:]
     graph.output.extend(copies)
-    graph.output.extend(ValueInfoProto(name=name + _MADE) for name in names)
+    graph.output.extend(ValueInfoProto(name=name + MADE) for name in names)
     for value in list(graph.value_info):
         if value.name in names:
             graph.value_info.remove(value)

@@ -1,4 +1,4 @@
-"""One judgement while it is under way: the lab it asks, what each oracle answered, and the words for it."""
+"""One judgement while it is under way: the lab it asks, and what each oracle answered."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,8 @@ import onnx
 from onnx import ModelProto, TypeProto, helper
 
 from opsieve.backends.compare import Policy, compare
-from opsieve.backends.judge.oracles import Lab, Values
+from opsieve.backends.judge.oracles import Lab, Values, independent
+from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.reference.hazards import ACCUMULATION, RANDOM
 from opsieve.backends.registry import display, runtime
@@ -15,11 +16,12 @@ from opsieve.backends.target import Target
 from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.gen.model.program import Program
 
-STRUCTURE = frozenset(["missing", "type", "shape", "dtype"])  # mismatches that no rounding makes
-
 
 class JudgingSession:
-    """The program, the target, and who was asked what. Each oracle is asked once; fresh runs of the target are extra."""
+    """The program, the target, and who was asked what. Each oracle is asked once; fresh runs of the target are extra.
+
+    `expected` are outputs that the user vouches for, `oracles` further targets that may be asked.
+    """
 
     def __init__(
         self,
@@ -33,13 +35,14 @@ class JudgingSession:
     ) -> None:
         self.program, self.inputs, self.target, self.lab = program, inputs, target, lab
         self.expected, self.policy = expected, policy
+        self.dtypes = program.output_dtypes()
         self.observations: list[Observation] = []
         self.consulted: list[str] = []
         self.answers: dict[Target, Observation] = {}
         self.oracles = [oracle for oracle in oracles if oracle != target]
 
     def ask(self, target: Target) -> Observation:
-        """What a oracle answers."""
+        """What an oracle answers."""
         if target not in self.answers:
             self.answers[target] = self.lab.observe(target, self.program, self.inputs)
             self.observations.append(self.answers[target])
@@ -58,45 +61,49 @@ class JudgingSession:
         found = self.lab.baseline(self.target)
         return None if found == self.target else found
 
+    def witnesses(self) -> list[Target]:
+        """Who can confirm the reference against the target: its unoptimised build, then every other independent compiler."""
+        baseline = self.baseline()
+        others = [oracle for oracle in self.oracles if oracle != baseline and independent(self.target, oracle)]
+        return others if baseline is None else [baseline, *others]
+
     def host(self) -> Target | None:
         """The compiler that runs what the target makes of the program, None where that is the target itself."""
         found = runtime(self.target)
         return None if found == self.target else found
 
-    def host_shares(self, outputs: Values, names: Sequence[str], dtypes: Mapping[str, str]) -> Target | None:
+    def host_shares(self, outputs: Values, names: Sequence[str]) -> Target | None:
         """The host, when it gives the same named outputs for the original program: then they are no fault of the target's."""
         host = self.host()
         if host is None or not all(name in outputs for name in names):
             return None
-        return host if self.agrees(host, outputs, dtypes, names) else None
+        return host if self.agrees(host, outputs, names) else None
 
     def fault_of(self, host: Target, worst: Mismatch | None, rules: tuple[str, ...] = ()) -> Verdict:
         """The verdict where the host gives the same wrong outputs."""
-        reason = (
-            f"{display(host)}, which runs what {display(self.target)} makes, gives the same for the original program, "
-            f"so it is no fault of {display(self.target)}: {describe(worst)}"
-        )
-        return Verdict("undecided", reason, "mismatch", "run", rules=rules, mismatch=worst)
+        reason = because(Cause.HOST_AGREES, host=host, target=self.target, mismatch=worst)
+        return verdict("undecided", reason, "mismatch", rules=rules, mismatch=worst)
 
-    def agrees(self, oracle: Target, truth: Mapping[str, Any], dtypes: Mapping[str, str], names: Sequence[str]) -> bool:
-        """Whether a oracle gives the named outputs of `truth`."""
+    def agrees(
+        self, oracle: Target, truth: Mapping[str, Any], names: Sequence[str], terms: Mapping[str, int] | None = None
+    ) -> bool:
+        """Whether an oracle gives the named outputs of `truth`."""
         answer = self.ask(oracle)
         wanted = {name: truth[name] for name in names if name in truth}
-        return answer.outputs is not None and compare(answer.outputs, wanted, dtypes, self.policy).agrees
+        return answer.outputs is not None and compare(answer.outputs, wanted, self.dtypes, self.policy, terms).agrees
 
-    def repeats(self, outputs: Values, names: Sequence[str], dtypes: Mapping[str, str]) -> Verdict | None:
+    def repeats(self, outputs: Values, names: Sequence[str]) -> Verdict | None:
         """None when a fresh process gives the same outputs; else the verdict on that."""
         second = self.again()
         if second.outputs is None:
-            reason = f"{display(self.target)} gave outputs once and ended with `{second.outcome}` the next time: {short(second)}"
-            return Verdict("fail", reason, "nondeterminism", second.stage, second.message)
-        worst = compare(
-            second.outputs, {name: outputs[name] for name in names if name in outputs}, {}, self.policy
-        ).worst
+            reason = because(Cause.ENDED_LATER, target=self.target, outcome=second.outcome, ending=second)
+            return verdict("fail", reason, "nondeterminism", second)
+        first = {name: outputs[name] for name in names if name in outputs}
+        worst = compare(second.outputs, first, {}, self.policy).worst
         if worst is None:
             return None
-        reason = f"{display(self.target)} gave other outputs for the same inputs in a second run: {describe(worst)}"
-        return Verdict("fail", reason, "nondeterminism", "run", mismatch=worst)
+        reason = because(Cause.CHANGED, target=self.target, mismatch=worst)
+        return verdict("fail", reason, "nondeterminism", mismatch=worst)
 
 
 def declared_dtypes(model: ModelProto) -> dict[str, str]:
@@ -137,25 +144,3 @@ def sum_lengths(hazards: Sequence[Hazard]) -> dict[str, int]:
             for name in hazard.outputs:
                 terms[name] = max(terms.get(name, 0), int(count))
     return terms
-
-
-def short(observation: Observation) -> str:
-    """How an observation ended, in a line."""
-    text = " ".join((observation.message or observation.exception or "").split())
-    if observation.signal:
-        text = f"signal {observation.signal} {text}".strip()
-    return text if len(text) <= 200 else text[:197] + "..."
-
-
-def describe(mismatch: Mismatch | None) -> str:
-    """A mismatch in words, with figures."""
-    if mismatch is None:
-        return "no difference"
-    name = repr(mismatch.output)[:60]
-    if mismatch.what in STRUCTURE:
-        return f"output {name} has {mismatch.what} {mismatch.got or 'nothing'} for {mismatch.expected}"
-    place = f" at {list(mismatch.index)}" if mismatch.index else ""
-    return (
-        f"output {name} is {mismatch.got} for {mismatch.expected}{place}, off by {mismatch.max_scaled:.2g} of its largest "
-        f"magnitude in {mismatch.fraction:.0%} of its elements"
-    )

@@ -1,4 +1,8 @@
-"""A mismatch between a target and the reference: what excuses it, and who is to blame otherwise."""
+"""A mismatch between a target and the reference: what excuses it, and who is to blame otherwise.
+
+Each output is looked at by itself: one that nobody can confirm hides no other. Where the reference stands alone against the target, the
+first operator that differs given equal inputs is looked for and asked of everybody (opsieve.backends.judge.localise).
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,108 +10,156 @@ from onnx import ModelProto
 
 from opsieve.backends.compare import Comparison, compare, error
 from opsieve.backends.judge.discontinuities import excuses
-from opsieve.backends.judge.judging_session import STRUCTURE, JudgingSession, describe, open_rules
+from opsieve.backends.judge.judging_session import JudgingSession, open_rules, sum_lengths
+from opsieve.backends.judge.localise import Dispute, Finding, settle
 from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, Values
+from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.registry import display
 from opsieve.backends.target import Target
-from opsieve.backends.verdict import Mismatch, Verdict
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.backends.verdict import STRUCTURE, Mismatch, Verdict
+from opsieve.gen.model.program import OnnxProgram, Program
 
 _PEER_FACTOR = 10.0
 _PEER_FLOOR = 1e-2  # of the screen: what every compiler of a type may be off by
 
 
 class MismatchJudge:
-    """The candidate's outputs differ from the arbiter's: which differences are excused, and who is to blame for the others."""
+    """The target's outputs differ from the arbiter's: which differences are excused, and who is to blame for the others."""
 
     def __init__(
-        self,
-        session: JudgingSession,
-        arbiter: Observation,
-        outputs: Values,
-        dtypes: Mapping[str, str],
-        terms: Mapping[str, int],
+        self, session: JudgingSession, arbiter: Target, outputs: Values, terms: Mapping[str, int], depth: int = 0
     ) -> None:
-        self.session, self.arbiter, self.outputs, self.dtypes, self.terms = session, arbiter, outputs, dtypes, terms
-        self.truth: Values = arbiter.outputs or {}
+        self.session, self.arbiter, self.outputs, self.terms, self.depth = session, arbiter, outputs, terms, depth
+        self.right = session.ask(arbiter)
+        self.truth: Values = self.right.outputs or {}
         self.left: dict[str, Mismatch] = {}
         self.rules: list[str] = []
-        self.open = False
-        self.others: list[Target] = []
+        self.undefined = False
 
     def verdict(self, found: Comparison) -> Verdict:
         """What is left of the mismatches once every rule had its say."""
         session = self.session
         self.left = dict(found.mismatches)
         self.rules.extend(found.rules)
-        worst = found.worst
-        self.drop_open(self.arbiter.hazards)
-        if self.left:
-            changed = session.repeats(self.outputs, tuple(self.left), self.dtypes)
+        self.drop_undefined(self.right.hazards)
+        if self.left and not self.depth:
+            changed = session.repeats(self.outputs, tuple(self.left))
             if changed is not None:
                 return changed
-            self.others = self.jury()
             self.drop_shared()
         if self.left:
             self.drop_discontinuities()
         if not self.left:
-            return self.excused(worst)
+            return self.excused(found.worst)
         worst = Comparison(self.left).worst
-        shared = {name: session.host_shares(self.outputs, (name,), self.dtypes) for name in self.left}
+        shared = {name: session.host_shares(self.outputs, (name,)) for name in self.left}
         self.left = {name: mismatch for name, mismatch in self.left.items() if shared[name] is None}
         if not self.left:
             return session.fault_of(next(filter(None, shared.values())), worst, tuple(self.rules))
-        worst = Comparison(self.left).worst
-        # The expected outputs and other compilers are oracles of their own; the native reference shares the arbiter's code.
-        names = tuple(self.left)
-        seconds = [display(v) for v in self.others if session.agrees(v, self.truth, self.dtypes, names)]
-        if session.expected is not None and all(name in session.expected for name in names):
-            wanted = {name: self.truth[name] for name in names if name in self.truth}
-            if compare(session.expected, wanted, self.dtypes, session.policy, self.terms).agrees:
-                seconds.append(EXPECTED)
-        if not seconds:
-            reason = f"only {self.arbiter.target} says that {display(session.target)} is wrong, no second oracle: {describe(worst)}"
-            return Verdict("undecided", reason, "mismatch", "run", rules=tuple(self.rules), mismatch=worst)
+        confirmed = {name: seconds for name in self.left if (seconds := self.seconds(name))}
+        return self.wrong(confirmed) if confirmed else self.alone(found.worst)
+
+    def wrong(self, confirmed: Mapping[str, Sequence[str]]) -> Verdict:
+        """The failure: the worst of the outputs whose value a second oracle confirms."""
+        session = self.session
+        worst = Comparison({name: self.left[name] for name in confirmed}).worst
+        assert worst is not None
+        seconds = next(oracles for name, oracles in confirmed.items() if self.left[name] is worst)
         baseline = session.baseline()
-        optimiser = baseline is not None and display(baseline) in seconds
-        reason = f"{display(session.target)} is wrong: {describe(worst)}; {self.arbiter.target} and {', '.join(seconds)} agree"
-        return Verdict(
-            "fail", reason, "mismatch", "run", rules=tuple(self.rules), mismatch=worst,
-            blame="optimiser" if optimiser else "compiler",
-        )  # fmt: skip
+        blame = "optimiser" if baseline is not None and display(baseline) in seconds else "compiler"
+        facts = {"target": session.target, "mismatch": worst, "arbiter": self.arbiter, "oracles": seconds}
+        reason = because(Cause.WRONG, **facts)
+        return verdict("fail", reason, "mismatch", rules=tuple(self.rules), mismatch=worst, blame=blame)
 
-    def jury(self) -> list[Target]:
-        """Who is asked beside the arbiter: the unoptimised build, and others only where that does not settle it."""
-        session, baseline = self.session, self.session.baseline()
-        if baseline is None:
-            return list(session.oracles)
-        if session.agrees(baseline, self.truth, self.dtypes, tuple(self.left)):
-            return [baseline]
-        return [baseline, *(oracle for oracle in session.oracles if oracle != baseline)]
+    def alone(self, shown: Mismatch | None) -> Verdict:
+        """The verdict where nobody confirms the arbiter: on the first operator that differs given equal inputs."""
+        session = self.session
+        rules, worst = tuple(self.rules), Comparison(self.left).worst
+        facts: dict[str, object] = {"target": session.target, "arbiter": self.arbiter, "mismatch": worst}
+        plain = verdict("undecided", because(Cause.ONE_ORACLE, **facts), "mismatch", rules=rules, mismatch=worst)
+        if self.depth or not isinstance(session.program, OnnxProgram):
+            return plain
+        finding = settle(
+            Dispute(session, session.program.proto, self.arbiter, self.outputs, tuple(self.left)), self.judge_piece
+        )
+        if finding is None:
+            return plain
+        return self.settled(finding, facts, rules, worst or shown)
 
-    def drop_open(self, hazards: Sequence[Hazard]) -> None:
-        """Leave out what depends on a result that ONNX leaves open."""
+    def settled(
+        self, finding: Finding, facts: dict[str, object], rules: tuple[str, ...], worst: Mismatch | None
+    ) -> Verdict:
+        """The verdict that the operators of the program give."""
+        rules = (*rules, *(rule for rule in finding.rules if rule not in rules))
+        if finding.kind == "operators-agree":
+            reason = because(Cause.OPERATORS_AGREE, **facts)
+            return verdict("pass", reason, rules=(*rules, "every-operator-agrees"))
+        facts.update(operator=finding.operator, found=finding.found)
+        if finding.kind == "outvoted":
+            reason = because(Cause.OUTVOTED, **facts, oracles=finding.oracles)
+            return verdict("pass", reason, rules=(*rules, "reference-outvoted"), operator=finding.operator)
+        if finding.kind == "wrong":
+            reason = because(Cause.WRONG_OPERATOR, **facts)
+            return verdict(
+                "fail", reason, "mismatch", rules=rules, mismatch=worst, blame=finding.blame, operator=finding.operator
+            )
+        reason = because(Cause.ONE_ORACLE_OPERATOR, **facts)
+        return verdict("undecided", reason, "mismatch", rules=rules, mismatch=worst, operator=finding.operator)
+
+    def judge_piece(self, piece: Program, inputs: Values, outputs: Values) -> tuple[Verdict, JudgingSession] | None:
+        """The verdict on `outputs` that the target gave inside the program for a part of it, and who was asked; None without a reference."""
+        outer = self.session
+        session = JudgingSession(piece, inputs, outer.target, outer.lab, None, outer.oracles, outer.policy)
+        right = session.ask(self.arbiter)
+        if right.outputs is None:
+            return None
+        terms = sum_lengths(right.hazards)
+        found = compare(outputs, right.outputs, session.dtypes, session.policy, terms)
+        if found.agrees:
+            reason = because(Cause.AGREES, target=outer.target, oracle=self.arbiter)
+            return verdict("pass", reason, rules=found.rules), session
+        return MismatchJudge(session, self.arbiter, outputs, terms, self.depth + 1).verdict(found), session
+
+    def seconds(self, name: str) -> list[str]:
+        """Who confirms the arbiter's value of an output: the first witness that gives it, and the user's expected outputs.
+
+        The native reference shares the arbiter's code, and is none.
+        """
+        session = self.session
+        found = []
+        for oracle in session.witnesses():
+            if session.agrees(oracle, self.truth, (name,), self.terms):
+                found.append(display(oracle))
+                break
+        if session.expected is not None and name in session.expected and name in self.truth:
+            wanted = {name: self.truth[name]}
+            if compare(session.expected, wanted, session.dtypes, session.policy, self.terms).agrees:
+                found.append(EXPECTED)
+        return found
+
+    def drop_undefined(self, hazards: Sequence[Hazard]) -> None:
+        """Leave out what depends on a result that ONNX leaves undefined."""
         for name in list(self.left):
             rules = open_rules(hazards, name)
             if rules:
                 self.rules.extend(rule for rule in rules if rule not in self.rules)
-                self.open = True
+                self.undefined = True
                 del self.left[name]
 
     def drop_shared(self) -> None:
         """Leave out what everybody gets wrong as much: the program magnifies rounding errors."""
         session = self.session
         native = session.ask(NATIVE)
-        self.drop_open(native.hazards)
+        self.drop_undefined(native.hazards)
         peers = {name: [error(native.outputs[name], self.truth[name])] for name in self.left if native.outputs}
         for name, mismatch in list(self.left.items()):
             if mismatch.what in STRUCTURE or session.policy.tolerance is not None:
                 continue
             own = error(self.outputs[name], self.truth[name])
-            screen = session.policy.screen(self.dtypes.get(name, ""), self.terms.get(name, 0))
+            screen = session.policy.screen(session.dtypes.get(name, ""), self.terms.get(name, 0))
             errors = peers.get(name, [])
-            for oracle in self.others:
+            for oracle in self.peers_of(name):
                 if _shared(own, errors, screen):
                     break
                 answer = session.ask(oracle).outputs
@@ -118,8 +170,15 @@ class MismatchJudge:
                 self.rules.append("peers-share-the-error")
                 del self.left[name]
 
+    def peers_of(self, name: str) -> list[Target]:
+        """Who is asked how far off an honest compiler is: the unoptimised build, and others only where it is wrong too."""
+        session, baseline = self.session, self.session.baseline()
+        if baseline is not None and session.agrees(baseline, self.truth, (name,), self.terms):
+            return [baseline]
+        return [oracle for oracle in (baseline, *session.oracles) if oracle is not None]
+
     def drop_discontinuities(self) -> None:
-        """Leave out what a value near a jump explains."""
+        """Leave out what a value near a discontinuity explains."""
         session = self.session
         wrong = [name for name, mismatch in self.left.items() if mismatch.what not in STRUCTURE]
         targets = {"candidate": session.target, "native": NATIVE, "float64": FLOAT64}
@@ -130,22 +189,19 @@ class MismatchJudge:
 
         if not wrong or not isinstance(session.program, OnnxProgram):
             return
-        for name in excuses(
-            session.program.proto, session.inputs, self.outputs, wrong, self.dtypes, session.policy, ask
-        ):
+        found = excuses(session.program.proto, session.inputs, self.outputs, wrong, session.dtypes, session.policy, ask)
+        for name in found:
             self.rules.append("jump")
             del self.left[name]
 
     def excused(self, worst: Mismatch | None) -> Verdict:
         """The verdict when nothing is left."""
         rules = tuple(dict.fromkeys(self.rules))
-        if self.open:
-            reason = f"ONNX leaves the result open ({', '.join(rules)}), so {describe(worst)} is nobody's fault"
-            return Verdict("invalid", reason, "mismatch", "run", rules=rules, mismatch=worst)
-        return Verdict(
-            "pass",
-            f"{display(self.session.target)} differs within the rules {', '.join(rules)}: {describe(worst)}",
-            rules=rules,
+        if self.undefined:
+            reason = because(Cause.UNDEFINED, rules=rules, mismatch=worst)
+            return verdict("invalid", reason, "mismatch", rules=rules, mismatch=worst)
+        return verdict(
+            "pass", because(Cause.WITHIN_RULES, target=self.session.target, rules=rules, mismatch=worst), rules=rules
         )
 
 

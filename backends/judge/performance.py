@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any
 
 from opsieve.backends.judge.oracles import Lab
+from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.target import Target
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.model.program import Program
@@ -86,7 +87,7 @@ def measure_memory(
 def _turns(program: Program, inputs: dict[str, Any], target: Target, lab: Lab, rounds: int) -> Any:
     baseline = lab.baseline(target)
     if baseline is None or baseline == target:
-        return Verdict("undecided", f"{target} has no unoptimised build to compare with")
+        return verdict("undecided", because(Cause.NO_BASELINE, target=target))
     sides: tuple[list[Any], list[Any]] = ([], [])
     for turn in range(rounds):
         # Who goes first alternates: the second of a pair may find warmer caches.
@@ -94,6 +95,6 @@ def _turns(program: Program, inputs: dict[str, Any], target: Target, lab: Lab, r
         for who, side in order if turn % 2 == 0 else reversed(order):
             observation = lab.observe(who, program, inputs, fresh=True)
             if observation.outcome != "ok":
-                return Verdict("undecided", f"{who} ended with `{observation.outcome}`, so there is nothing to measure")
+                return verdict("undecided", because(Cause.NOT_MEASURED, target=who, outcome=observation.outcome))
             side.append(observation)
     return sides

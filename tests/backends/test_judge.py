@@ -252,10 +252,69 @@ def test_native_precision_arbitrates_where_float64_cannot() -> None:
 # -- it ended badly
 
 
-@pytest.mark.parametrize("outcome", ["environment", "unsupported"])
-def test_what_could_not_be_asked_is_no_failure(outcome: Outcome) -> None:
-    result, lab = judged({FAKE: ends(outcome)})
-    assert (result.verdict.verdict, lab.asked) == (outcome, [FAKE])
+def test_what_could_not_be_asked_is_no_failure() -> None:
+    result, lab = judged({FAKE: ends("environment")})
+    assert (result.verdict.verdict, lab.asked) == ("environment", [FAKE])
+
+
+# -- a lack: of the compiler, or of its optimiser's own making
+
+
+def test_what_the_unoptimised_build_lacks_too_is_unsupported() -> None:
+    result, lab = judged({FAKE: ends("unsupported"), BASE: ends("unsupported")})
+    assert (result.verdict.verdict, lab.asked) == ("unsupported", [FAKE, BASE])
+
+
+def test_a_lack_that_the_optimiser_made_is_its_error() -> None:
+    result, _ = judged({FAKE: ends("unsupported"), BASE: gives(1, 2), NATIVE: gives(1, 2)})
+    assert (result.verdict.verdict, result.verdict.kind, result.verdict.blame) == ("fail", "error", "optimiser")
+
+
+class Whole(TableLab):
+    """A compiler without an unoptimised build that takes programs of few nodes only."""
+
+    def __init__(self, most: int, missing: str = "") -> None:
+        super().__init__({})
+        self.most, self.missing = most, missing
+
+    def observe(self, target: Target, program: Program, inputs: dict[str, Any], *, fresh: bool = False) -> Observation:
+        if target.backend == "reference":
+            return InProcessLab().observe(target, program, inputs, fresh=fresh)
+        self.asked.append(program.name)
+        operators = [node.op_type for node in program.proto.graph.node]
+        if len(operators) > self.most or self.missing in operators:
+            return ends("unsupported", "Check 'false' failed: it is not supported (Exp)")
+        return gives(1)
+
+
+def chain() -> Program:
+    return program([helper.make_node("Exp", ["x"], ["e"]), helper.make_node("Neg", ["e"], ["y"])])
+
+
+def test_a_program_whose_operators_are_taken_one_by_one_is_refused_by_mistake() -> None:
+    verdict = judge(chain(), {"x": np.float32([1])}, Target.parse("other"), Whole(1)).verdict
+    assert (verdict.verdict, verdict.kind, verdict.blame) == ("fail", "error", "compiler")
+    lab = Whole(1, "Exp")
+    verdict = judge(chain(), {"x": np.float32([1])}, Target.parse("other"), lab).verdict
+    assert verdict.verdict == "unsupported"
+    assert lab.asked[1:] == ["Exp by itself"]  # the operator that the message names is asked first, and settles it
+
+
+def test_an_error_over_a_type_that_is_refused_everywhere_is_a_lack() -> None:
+    wide = program(
+        [helper.make_node("Identity", ["c"], ["d"]), helper.make_node("Identity", ["x"], ["y"])], c=np.uint16([1])
+    )
+    answers = {FAKE: ends("error", "no supported data type: 4"), NATIVE: gives(1), BASE: gives(1)}
+    verdict = judge(wide, {"x": np.float32([1])}, Target.parse(FAKE), TableLab(answers, BASE)).verdict
+    assert verdict.verdict == "unsupported"
+    assert "uint16" in verdict.reason
+    plain = program(
+        [helper.make_node("Identity", ["c"], ["d"]), helper.make_node("Identity", ["x"], ["y"])], c=np.int64([1])
+    )
+    assert judge(plain, {"x": np.float32([1])}, Target.parse(FAKE), TableLab(answers, BASE)).verdict.verdict == "fail"
+
+
+# -- it ended badly
 
 
 def test_a_crash_is_confirmed_in_a_fresh_process() -> None:

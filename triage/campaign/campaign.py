@@ -1,7 +1,7 @@
 """A campaign: programs are generated, run on every target, judged, and what fails is stored.
 
-The cheap question comes first: where a target and some other build (its own unoptimised one, another target) give the same outputs,
-the target passes and nobody else is asked. The judge, with the float64 reference and fresh forks, is for the rest, and for one
+The cheap question comes first: where a target and an independent build (its own unoptimised one, another compiler) give the same
+outputs, the target passes and nobody else is asked. The judge, with the float64 reference and fresh forks, is for the rest, and for one
 test in 16, since all builds of a compiler can share a fault. Tests are numbered, and the number gives the seed: what is done
 is known by one number, whatever the order in which lanes finish, because results are recorded in order.
 """
@@ -18,7 +18,7 @@ from queue import SimpleQueue
 
 from opsieve.backends.compare import compare
 from opsieve.backends.judge.judge import Judged, judge
-from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES
+from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES, confirms
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import display, resolve
 from opsieve.backends.target import Target
@@ -202,12 +202,12 @@ def _seen(target: Target, test: Test, lab: ObservationCache) -> Observation:
 
 
 def _agreeing(test: Test, builds: Sequence[Target], lab: ObservationCache) -> set[Target]:
-    """The builds that give the same outputs as some other one."""
+    """The builds that give the same outputs as one that shares no optimiser with them: two levels of one compiler are one witness."""
     given = [(build, outputs) for build in builds if (outputs := _seen(build, test, lab).outputs) is not None]
     dtypes = test.program.output_dtypes()
     found: set[Target] = set()
     for place, (build, outputs) in enumerate(given):
         for other, others in given[place + 1 :]:
-            if not {build, other} <= found and compare(outputs, others, dtypes).agrees:
+            if not {build, other} <= found and confirms(build, other, lab) and compare(outputs, others, dtypes).agrees:
                 found |= {build, other}
     return found

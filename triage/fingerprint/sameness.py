@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Hashable, Mapping
 from typing import Literal
 
-from opsieve.backends.judge.judging_session import STRUCTURE
+from opsieve.backends.verdict import STRUCTURE
 from opsieve.triage.fingerprint.component import ComponentName
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, essence
 

@@ -59,6 +59,7 @@ class Torch:
     """What the three backends share; `torch` itself."""
 
     name, package, extra = "torch", "torch", "torch"
+    family = "torch"  # of the two compilers, too: they begin with the module that is run here
     options: Mapping[str, tuple[str, ...]] = {"precision": ("native", "float64")}
     main_option = "precision"
     baseline: Mapping[str, str] = {}

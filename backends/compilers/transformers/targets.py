@@ -59,6 +59,7 @@ class Transformed:
         environment: Optional[Mapping[str, str]] = None,
     ) -> None:
         self.name = self.package = self.extra = name
+        self.family = "onnxoptimizer" if name == "onnxsim" else name  # onnxsim calls its passes
         self.options: Mapping[str, Tuple[str, ...]] = dict([("optimise", SWITCH)], **options)
         self.main_option = main_option
         # All options, so that a model has one baseline whatever part of the transformer is asked.

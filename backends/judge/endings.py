@@ -1,0 +1,130 @@
+"""The verdict on a target that gave no outputs: it died, it raised an error, or it says that it lacks something.
+
+A lack is one only when the program holds what the compiler lacks. A compiler that runs the program unoptimised, or that takes
+each of its operators by itself, made what it lacks: that is an error of its optimiser. An element type that a compiler
+refuses everywhere is a lack, whatever it calls it.
+"""
+
+from opsieve.backends.judge.judging_session import JudgingSession, open_rules
+from opsieve.backends.judge.oracles import EXPECTED, NATIVE
+from opsieve.backends.judge.pieces import accepts_each_operator, refused_type
+from opsieve.backends.judge.reasons import Cause, because, verdict
+from opsieve.backends.observation import Observation
+from opsieve.backends.reference.reference import REFUSED
+from opsieve.backends.registry import display
+from opsieve.backends.target import Target
+from opsieve.backends.verdict import DEATHS, Verdict
+
+_REPEATS = 3  # fresh runs before a failure counts as flaky
+# Where ONNX leaves a result open, raising an exception is as good as any answer; constant folding raises it early.
+_MAY_RAISE = frozenset(
+    {"integer-division-by-zero", "integer-division-overflow", "negative-integer-power", "shift-too-far", "cast-of-nan"}
+    | {"cast-out-of-range"}
+)
+
+
+def died(session: JudgingSession, first: Observation) -> Verdict:
+    """The verdict on a crash, a hang or a lack of memory."""
+    flaky = _unconfirmed(session, first)
+    if flaky is not None:
+        return flaky
+    target, kind, outcome = session.target, DEATHS[first.outcome], first.outcome
+    baseline, host = session.baseline(), session.host()
+    if host is not None and session.ask(host).outcome == outcome:
+        return verdict(
+            "undecided", because(Cause.HOST_ENDS_TOO, host=host, target=target, outcome=outcome), kind, first
+        )
+    if kind == "crash":
+        return verdict("fail", because(Cause.CRASHED, target=target, stage=first.stage, ending=first), kind, first)
+    # A program that needs the time or the memory is not the compiler's fault: somebody else must do with less.
+    if baseline is not None and session.ask(baseline).outcome == "ok":
+        blame = "optimiser"
+    elif session.ask(NATIVE).outcome != outcome or any(session.ask(each).outcome == "ok" for each in session.oracles):
+        blame = "compiler"
+    else:
+        return verdict("undecided", because(Cause.REFERENCE_ENDS_TOO, target=target, outcome=outcome), kind, first)
+    reason = because(Cause.ENDED, target=target, outcome=outcome, stage=first.stage, ending=first)
+    return verdict("fail", reason, kind, first, blame=blame)
+
+
+def lacks(session: JudgingSession, first: Observation) -> Verdict:
+    """The verdict on a target that says that it lacks something: `unsupported` unless the compiler itself made what it lacks."""
+    target, baseline = session.target, session.baseline()
+    if baseline is not None:
+        made, acceptor = session.ask(baseline).outcome == "ok", f"{display(baseline)} runs"
+    else:
+        made = accepts_each_operator(session.program, session.inputs, target, session.lab, first)
+        acceptor = "it takes operator by operator"
+    if not made:
+        return verdict("unsupported", because(Cause.LACKS, target=target, ending=first), at=first)
+    flaky = _unconfirmed(session, first)
+    if flaky is not None:
+        return flaky
+    undefined = _undefined(session, first)
+    if undefined is not None:
+        return undefined
+    blame = "optimiser" if baseline is not None else "compiler"
+    reason = because(Cause.MADE_LACK, target=target, acceptor=acceptor, ending=first)
+    return verdict("fail", reason, "error", first, blame=blame)
+
+
+def refused(session: JudgingSession, first: Observation) -> Verdict:
+    """The verdict on a target that raised an error."""
+    flaky = _unconfirmed(session, first)
+    if flaky is not None:
+        return flaky
+    undefined = _undefined(session, first)
+    if undefined is not None:
+        return undefined
+    target = session.target
+    acceptor, blame, against = _acceptor(session)
+    if acceptor:
+        dtype = refused_type(session.program, target, session.lab)
+        if dtype:
+            reason = because(Cause.TYPE_REFUSED, target=target, dtype=dtype, ending=first)
+            return verdict("unsupported", reason, at=first)
+    if acceptor:
+        does = "refuses" if first.outcome == "rejected" else "fails on"
+        does_too = "the expected outputs accept" if acceptor == EXPECTED else f"{acceptor} accepts"
+        reason = because(Cause.REFUSES, target=target, does=does, acceptor=does_too, ending=first)
+        return verdict("fail", reason, "error", first, blame=blame)
+    if against:
+        return verdict("invalid", because(Cause.EVERYBODY_REJECTS, ending=first), "error", first)
+    return verdict("undecided", because(Cause.NOBODY_ELSE, ending=first), "error", first)
+
+
+def _acceptor(session: JudgingSession) -> tuple[str, str, bool]:
+    """Who accepts the program, whom that blames, and whether somebody rejects it; "" when nobody accepts it."""
+    baseline = session.baseline()
+    if baseline is not None and session.ask(baseline).outcome == "ok":
+        return display(baseline), "optimiser", False
+    if session.expected is not None:
+        session.consulted.append(EXPECTED)
+        return EXPECTED, "compiler", False
+    against = False
+    others: list[Target] = [NATIVE, *session.oracles]
+    for oracle in others:
+        answer = session.ask(oracle)
+        objects = any(note.startswith(REFUSED) for note in answer.notes)
+        if answer.outcome == "ok" and not objects:
+            return display(oracle), "compiler", against
+        against = against or objects or answer.outcome in ("error", "rejected")
+    return "", "", against
+
+
+def _unconfirmed(session: JudgingSession, first: Observation) -> Verdict | None:
+    """None when a fresh process fails the same way; else the verdict `flaky`, with how often of how many."""
+    if session.again().outcome == first.outcome:
+        return None
+    seen = 1 + sum(session.again().outcome == first.outcome for _ in range(_REPEATS - 1))
+    facts = {"target": session.target, "outcome": first.outcome, "seen": seen, "runs": _REPEATS + 1, "ending": first}
+    return verdict("flaky", because(Cause.NOT_CONFIRMED, **facts), DEATHS.get(first.outcome, "error"), first)
+
+
+def _undefined(session: JudgingSession, first: Observation) -> Verdict | None:
+    """The verdict `invalid` when ONNX leaves a result of the program undefined, so that an error is as good as any answer."""
+    rules = tuple(rule for rule in open_rules(session.ask(NATIVE).hazards, None) if rule in _MAY_RAISE)
+    if not rules:
+        return None
+    reason = because(Cause.RAISED_WHERE_UNDEFINED, target=session.target, rules=rules, ending=first)
+    return verdict("invalid", reason, "error", first, rules=rules)

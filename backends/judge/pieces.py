@@ -1,0 +1,225 @@
+"""Parts of a program as programs of their own: one operator with its recorded inputs, one element type by itself.
+
+What a compiler says of a part tells what it lacks, and who is right about one operator.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from onnx import (
+    AttributeProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    TypeProto,
+    ValueInfoProto,
+    helper,
+    numpy_helper,
+)
+
+from opsieve.backends.judge.oracles import NATIVE, Lab, Values
+from opsieve.backends.observation import Observation
+from opsieve.backends.reference.hazards import inputs_of
+from opsieve.backends.target import Target
+from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.gen.model.structure import all_nodes, tensors_of
+from opsieve.gen.model.tensors import NUMBERS, dtype_name
+
+MOST_OPERATORS = 200  # of a program that is asked operator by operator
+# Types that every compiler has in some operator. A refusal of another type is looked at: it may hold everywhere.
+_COMMON = frozenset(
+    {TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.INT64, TensorProto.INT32}
+    | {TensorProto.BOOL, TensorProto.UINT8, TensorProto.INT8, TensorProto.UNDEFINED}
+)
+_REFUSALS = ("error", "rejected", "unsupported")
+
+
+def made_values(model: ModelProto) -> list[str]:
+    """The values that the nodes of the graph make, in their order, without those of constants."""
+    return [name for node in model.graph.node if node.op_type != "Constant" for name in node.output if name]
+
+
+def constants(model: ModelProto) -> dict[str, TensorProto]:
+    """The tensors that stand in the graph: initializers, and the values of Constant nodes."""
+    held = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
+            for attribute in node.attribute:
+                array = _constant(attribute)
+                if array is not None:
+                    held[node.output[0]] = numpy_helper.from_array(array, node.output[0])
+                elif attribute.name == "value" and not attribute.ref_attr_name:
+                    held[node.output[0]] = attribute.t
+    return held
+
+
+def _constant(attribute: AttributeProto) -> "np.ndarray[Any, Any] | None":
+    """The value of a Constant that is written as numbers, None of one written otherwise."""
+    if attribute.ref_attr_name:
+        return None
+    if attribute.name in ("value_float", "value_floats"):
+        return np.array(attribute.f if attribute.name == "value_float" else list(attribute.floats), np.float32)
+    if attribute.name in ("value_int", "value_ints"):
+        return np.array(attribute.i if attribute.name == "value_int" else list(attribute.ints), np.int64)
+    return None
+
+
+def operator_program(
+    model: ModelProto, node: NodeProto, values: Mapping[str, Any], types: Mapping[str, TypeProto] | None = None
+) -> tuple[OnnxProgram, Values] | None:
+    """The program of one node and its inputs; None where a value is missing or has no type of its own.
+
+    `values` are those that the whole program makes and is fed. What is constant in the program stays constant, an input has the type that
+    `types` tells, else that of its value.
+    """
+    held, copy = constants(model), ModelProto(ir_version=model.ir_version)
+    copy.opset_import.extend(model.opset_import)
+    copy.functions.extend(model.functions)
+    copy.graph.name = "operator"
+    feeds: Values = {}
+    inside = set(_made_inside(node))
+    for name in dict.fromkeys(inputs_of(node)):
+        if name in held:
+            tensor = copy.graph.initializer.add()
+            tensor.CopyFrom(held[name])
+            tensor.name = name
+        elif name in values:
+            declared = _known(name, values[name], types)
+            if declared is None:
+                return None
+            copy.graph.input.append(ValueInfoProto(name=name, type=declared))
+            feeds[name] = values[name]
+        elif name not in inside:
+            return None
+    copy.graph.node.add().CopyFrom(node)
+    for name in filter(None, node.output):
+        made = _known(name, values.get(name), types)
+        copy.graph.output.append(ValueInfoProto(name=name) if made is None else ValueInfoProto(name=name, type=made))
+    return OnnxProgram(copy.SerializeToString(), f"{node.op_type} by itself"), feeds
+
+
+def _made_inside(node: NodeProto) -> Iterable[str]:
+    """Names that the bodies of a node make or take for themselves."""
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            yield from (value.name for value in (*graph.input, *graph.initializer))
+            for inner in all_nodes(graph.node):
+                yield from inner.output
+                for deeper in inner.attribute:
+                    yield from (value.name for value in (*deeper.g.input, *deeper.g.initializer))
+
+
+def _known(name: str, value: Any, types: Mapping[str, TypeProto] | None) -> TypeProto | None:
+    if types is not None and name in types and types[name].WhichOneof("value"):
+        return types[name]
+    return type_of(value)
+
+
+def type_of(value: Any) -> TypeProto | None:
+    """The static type of a value; None for one whose type its value does not tell (an empty sequence, say)."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        array = np.asarray(value)
+        return helper.make_tensor_type_proto(NUMBERS[dtype_name(array)], array.shape)
+    if isinstance(value, list) and value:
+        element = type_of(value[0])
+        if element is None:
+            return None
+        if element.HasField("tensor_type"):
+            element.tensor_type.ClearField("shape")  # the elements of a sequence may differ in shape
+        return helper.make_sequence_type_proto(element)
+    return None
+
+
+def tapped(model: ModelProto, names: Iterable[str]) -> ModelProto:
+    """The model with more outputs; their types are left for the compiler to infer."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    there = {value.name for value in (*copy.graph.output, *copy.graph.input)}
+    known = {value.name: value for value in copy.graph.value_info}
+    for name in names:
+        if name not in there:
+            copy.graph.output.append(known.get(name) or ValueInfoProto(name=name))
+    return copy
+
+
+def accepts_each_operator(program: Program, inputs: Values, target: Target, lab: Lab, first: Observation) -> bool:
+    """Whether a target that refuses a program takes each of its operators by itself, on the values that the reference gives it.
+
+    Operators that the refusal names are asked first, so that a true lack is found by one question. False where it cannot be told.
+    """
+    if not isinstance(program, OnnxProgram):
+        return False
+    model = program.proto
+    nodes = [node for node in model.graph.node if node.op_type != "Constant"]
+    if not 1 < len(nodes) <= MOST_OPERATORS:
+        return False
+    recorded = lab.observe(NATIVE, OnnxProgram(tapped(model, made_values(model)).SerializeToString()), inputs)
+    if recorded.outputs is None:
+        return False
+    values = {**inputs, **recorded.outputs}
+    types = {value.name: value.type for value in (*model.graph.value_info, *model.graph.input, *model.graph.output)}
+    nodes.sort(key=lambda node: node.op_type not in first.message)
+    for node in nodes:
+        piece = operator_program(model, node, values, types)
+        if piece is None or lab.observe(target, *piece).outcome != "ok":
+            return False
+    return True
+
+
+def refused_type(program: Program, target: Target, lab: Lab) -> str:
+    """An element type of the program that the target refuses in a program of one operator too, "" when there is none.
+
+    Asked only of types that some compilers leave out; in the way in which the program holds them: as constants, or as values.
+    """
+    if not isinstance(program, OnnxProgram):
+        return ""
+    model = program.proto
+    held = {tensor.data_type for tensor in tensors_of(model)} - _COMMON
+    passed = {_element(value.type) for value in (*model.graph.input, *model.graph.output, *model.graph.value_info)}
+    passed |= {
+        attribute.i
+        for node in all_nodes(model.graph.node)
+        for attribute in node.attribute
+        if attribute.name in ("to", "dtype", "output_dtype")
+    }
+    for number in sorted(held):
+        if _refuses(model, number, True, target, lab):
+            return _type_name(number)
+    for number in sorted((passed - _COMMON - held) & set(NUMBERS.values())):
+        if _refuses(model, number, False, target, lab):
+            return _type_name(number)
+    return ""
+
+
+def _refuses(model: ModelProto, number: int, constant: bool, target: Target, lab: Lab) -> bool:
+    """Whether every small program with a tensor of this type, that stands in it or is fed, is refused."""
+    array = np.zeros(2, object if number == TensorProto.STRING else helper.tensor_dtype_to_np_dtype(number))
+    if number == TensorProto.STRING:
+        array[:] = "a"
+    held = [numpy_helper.from_array(array, "x")] if constant else []
+    fed = [] if constant else [helper.make_tensor_value_info("x", number, [2])]
+    ways = {
+        number: [helper.make_node("Identity", ["x"], ["y"])],
+        TensorProto.FLOAT: [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)],
+    }
+    for made, nodes in ways.items():
+        graph: GraphProto = helper.make_graph(nodes, "type", fed, [helper.make_tensor_value_info("y", made, [2])], held)
+        small = ModelProto(ir_version=model.ir_version, graph=graph)
+        small.opset_import.extend(each for each in model.opset_import if each.domain in ("", "ai.onnx"))
+        program = OnnxProgram(small.SerializeToString(), f"a program of {_type_name(number)}")
+        if lab.observe(target, program, {} if constant else {"x": array}).outcome not in _REFUSALS:
+            return False
+    return True
+
+
+def _element(declared: TypeProto) -> int:
+    kind = declared.WhichOneof("value")
+    if kind in ("sequence_type", "optional_type"):
+        return _element(getattr(declared, kind).elem_type)
+    return int(declared.tensor_type.elem_type) if kind == "tensor_type" else TensorProto.UNDEFINED
+
+
+def _type_name(number: int) -> str:
+    return str(TensorProto.DataType.Name(number)).lower()

@@ -1,0 +1,143 @@
+"""Why a verdict was given: a cause with its facts, and the one table of the sentences for people.
+
+Decisions make a `Reason`; nobody reads a sentence back. A fact that is an observation or a mismatch is described when the
+sentence is made.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from opsieve.backends.observation import Observation
+from opsieve.backends.registry import display
+from opsieve.backends.target import Target
+from opsieve.backends.verdict import STRUCTURE, Judgement, Kind, Mismatch, Verdict
+
+
+class Cause(Enum):
+    """What decided; the value is its sentence, with the facts in braces."""
+
+    # It could not be asked, or says that it lacks something.
+    NOT_RUN = "{target} could not run the program: {ending}"
+    LACKS = "{target} does not support the program: {ending}"
+    TYPE_REFUSED = "{target} refuses the element type {dtype} everywhere, in a program of one operator too: {ending}"
+    # It ended badly.
+    NOT_CONFIRMED = "{target} showed `{outcome}` in {seen} of {runs} runs of the same inputs: {ending}"
+    HOST_ENDS_TOO = "{host}, which runs what {target} makes, ends with `{outcome}` on the original program too"
+    CRASHED = "{target} crashed while it was in {stage}: {ending}"
+    ENDED = "{target} ended with `{outcome}` while it was in {stage}, twice: {ending}"
+    REFERENCE_ENDS_TOO = "{target} and the reference both ended with `{outcome}`"
+    RAISED_WHERE_UNDEFINED = "{target} raised an error where ONNX leaves the result undefined ({rules}): {ending}"
+    REFUSES = "{target} {does} a program that {acceptor}: {ending}"
+    MADE_LACK = "{target} lacks what its own optimiser made of the program, which {acceptor}: {ending}"
+    EVERYBODY_REJECTS = "every implementation that was asked rejects the program: {ending}"
+    NOBODY_ELSE = "no other implementation could run the program: {ending}"
+    # It gave outputs.
+    GIVES_EXPECTED = "{target} gives the expected outputs"
+    AGREES = "{target} agrees with {oracle}"
+    WITHIN_RULES = "{target} differs within the rules {rules}: {mismatch}"
+    UNDEFINED = "ONNX leaves the result undefined ({rules}), so {mismatch} is nobody's fault"
+    EXPECTED_DOUBTED = "the expected outputs differ from {target}, which agrees with {oracles}: {mismatch}"
+    NOT_EXPECTED = "{target} does not give the expected outputs: {mismatch}"
+    EXPECTED_CONTRADICTED = "{oracle} agrees with {target} against the expected outputs: {mismatch}"
+    AGREES_UNREFERENCED = "the reference cannot evaluate the program; {oracle} agrees"
+    DIFFERS_UNREFERENCED = "the reference cannot evaluate the program, and {oracle} differs from {target}: {mismatch}"
+    UNREFERENCED = "the reference cannot evaluate the program and no other implementation could run it"
+    ENDED_LATER = "{target} gave outputs once and ended with `{outcome}` the next time: {ending}"
+    CHANGED = "{target} gave other outputs for the same inputs in a second run: {mismatch}"
+    HOST_AGREES = (
+        "{host}, which runs what {target} makes, gives the same for the original program, so it is no fault of {target}: "
+        "{mismatch}"
+    )
+    WRONG = "{target} is wrong: {mismatch}; {arbiter} and {oracles} agree"
+    WRONG_OPERATOR = "{target} is wrong: {mismatch}; its {operator} differs given equal inputs, {found}"
+    ONE_ORACLE = "only {arbiter} says that {target} is wrong, no second oracle: {mismatch}"
+    ONE_ORACLE_OPERATOR = (
+        "only {arbiter} says that {target} is wrong, no second oracle: {mismatch}; the first operator that differs given "
+        "equal inputs is {operator}, {found}"
+    )
+    OPERATORS_AGREE = "{target} computes every operator as {arbiter} does, given its own inputs: {mismatch}"
+    OUTVOTED = "{arbiter} stands alone on {operator}: {target} agrees with {oracles}: {mismatch}"
+    # The program was made to be wrong.
+    REFUSES_RIGHTLY = "{target} refuses it as it should, {breach}: {ending}"
+    REFUSES_AS_LACK = "{target} refuses it as a lack of its own, {breach}: {ending}"
+    DIED_ONCE = "{target} ended with `{outcome}` once and with `{second}` in a fresh process, {breach}"
+    DIED = "{target} ended with `{outcome}` instead of an error, {breach}: {ending}"
+    NOBODY_OBJECTS = "{target} runs it, and neither onnx's checker nor its reference objects: {breach}"
+    LENIENT = "{target} runs it, which is lenient ({rules}): {breach}; {objector} says {objection}"
+    ACCEPTED_ONCE = "{target} ran it once and ended with `{second}` in a fresh process: {breach}"
+    ACCEPTS = "{target} runs an invalid program, {breach}; {objector} says {objection}"
+    # Performance and metamorphic relations.
+    NO_BASELINE = "{target} has no unoptimised build to compare with"
+    NOT_MEASURED = "{target} ended with `{outcome}`, so there is nothing to measure"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A cause and the facts that its sentence names."""
+
+    cause: Cause
+    facts: dict[str, Any]
+
+    def __str__(self) -> str:
+        return self.cause.value.format(**{name: _phrase(fact) for name, fact in self.facts.items()})
+
+
+def because(cause: Cause, **facts: Any) -> Reason:
+    """A reason; the sentence of `cause` must name each fact that it needs."""
+    return Reason(cause, facts)
+
+
+def verdict(
+    judgement: Judgement,
+    reason: Reason,
+    kind: Kind | None = None,
+    at: Observation | None = None,
+    *,
+    rules: tuple[str, ...] = (),
+    mismatch: Mismatch | None = None,
+    blame: str = "",
+    operator: str = "",
+) -> Verdict:
+    """A verdict with its sentence. `at` gives stage and message of how the target ended; a mismatch is of the stage `run`."""
+    stage = at.stage if at is not None else "run" if kind in ("mismatch", "nondeterminism") else None
+    message = at.message if at is not None else ""
+    return Verdict(judgement, str(reason), kind, stage, message, rules, (), mismatch, blame, operator)
+
+
+def _phrase(fact: Any) -> str:
+    if isinstance(fact, Observation):
+        return short(fact)
+    if isinstance(fact, Target):
+        return display(fact)
+    if isinstance(fact, Mismatch):
+        return describe(fact)
+    if isinstance(fact, (list, tuple)):
+        return _listed([_phrase(item) for item in fact])
+    return "no difference" if fact is None else str(fact)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names)
+
+
+def short(observation: Observation) -> str:
+    """How an observation ended, in a line."""
+    text = " ".join((observation.message or observation.exception or "").split())
+    if observation.signal:
+        text = f"signal {observation.signal} {text}".strip()
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def describe(mismatch: Mismatch | None) -> str:
+    """A mismatch in words, with figures."""
+    if mismatch is None:
+        return "no difference"
+    name = repr(mismatch.output)[:60]
+    if mismatch.what in STRUCTURE:
+        return f"output {name} has {mismatch.what} {mismatch.got or 'nothing'} for {mismatch.expected}"
+    place = f" at {list(mismatch.index)}" if mismatch.index else ""
+    return (
+        f"output {name} is {mismatch.got} for {mismatch.expected}{place}, off by {mismatch.max_scaled:.2g} of its largest "
+        f"magnitude in {mismatch.fraction:.0%} of its elements"
+    )
