@@ -14,6 +14,7 @@ from opsieve.backends.record import write_observations
 from opsieve.backends.registry import display, resolve
 from opsieve.backends.target import Target
 from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.program_checker import checker_of
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.case.case import Case, save
@@ -126,11 +127,15 @@ def _valid(
             refused.append(RefusedModel(str(path), str(error)))
     if not request.check:
         return opened, refused
-    checker = Target("checker")
-    cache.prefetch([(checker, [Test(case.program, case.inputs) for _, case in opened])])
+    by_checker: dict[Target, list[Test]] = {}
+    for _, case in opened:
+        if (checker := checker_of(case.program)) is not None:
+            by_checker.setdefault(checker, []).append(Test(case.program, case.inputs))
+    cache.prefetch(by_checker.items())
     cases = []
     for name, case in opened:
-        if case.program.fault is None:  # else it is invalid on purpose
+        checker = checker_of(case.program)
+        if checker is not None and case.program.fault is None:  # else it is invalid on purpose
             answer = cache.observe(checker, case.program, case.inputs)
             if answer.outcome not in ("ok", "environment"):
                 why = " ".join(answer.message.split())[:300]
