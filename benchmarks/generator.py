@@ -29,7 +29,7 @@ from opsieve.gen.metrics.plots import line_plot
 from opsieve.gen.metrics.summary import Metrics
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes
-from opsieve.gen.operators.catalogue import operators
+from opsieve.gen.spec.catalogue import operators
 from opsieve.gen.strategies import registry as strategies
 
 LEFT_OUT = ("disruptive", "mix")

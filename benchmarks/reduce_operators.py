@@ -17,12 +17,12 @@ import onnx
 
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Workers
-from opsieve.gen.build.graph_builder import OpChoice
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, finish, single_node
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import read_tensor
-from opsieve.gen.operators.catalogue import first_dtypes, operators
-from opsieve.gen.spec.declaration import ANY, Operator
+from opsieve.gen.spec.catalogue import OpChoice, first_dtypes, operators
+from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.spec.domains import ANY
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.oracle.interestingness import CheckResult, program
 from opsieve.reducer.problem.subject import Subject

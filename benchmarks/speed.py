@@ -20,9 +20,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from opsieve.gen.build.graph_builder import Budget
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.spec.builder import Budget
 from opsieve.gen.strategies import registry as strategies
 from opsieve.gen.strategies.mix import BATCH, WEIGHTS
 

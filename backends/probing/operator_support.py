@@ -23,15 +23,17 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import display, resolve
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.build.graph_builder import OpChoice, Supports
+from opsieve.gen.build.program_state import Supports
 from opsieve.gen.generation.generator_version import generator_version
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, finish, single_node
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.tensors import TensorType
-from opsieve.gen.operators.catalogue import first_dtypes, operators, qualified
-from opsieve.gen.spec.declaration import ANY, Attributes, Operator, Tensor
+from opsieve.gen.spec.catalogue import OpChoice, first_dtypes, operators, qualified
+from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.spec.domains import ANY
 from opsieve.gen.spec.dtype_facts import PLAIN
 from opsieve.gen.spec.schema import OLDEST, form
+from opsieve.gen.spec.tensor import Attributes, Tensor
 
 _DRAWS = 100  # instances drawn of an operator, form and first dtype, at most
 _PATIENCE = 60  # draws in a row without a new signature, after which no more are made

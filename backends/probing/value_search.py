@@ -22,7 +22,7 @@ from opsieve.gen.analysis.input_ranges import Guesses, refilled, repair, unreach
 from opsieve.gen.analysis.typed_graph import read_graph
 from opsieve.gen.metrics.graph import lacks_types
 from opsieve.gen.model.program import OnnxProgram
-from opsieve.gen.spec.declaration import Bounds
+from opsieve.gen.spec.tensor import Bounds
 
 RUNNERS = (Target.parse("onnxruntime:disable_all"), Target.parse("reference"))
 METHODS = ("repaired", "gradient", "guessed")

@@ -13,12 +13,13 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, helper, numpy_helper
 
-from opsieve.gen.build.graph_builder import BodyGraph, Node
+from opsieve.gen.build.graph import BodyGraph, Node
 from opsieve.gen.model.tensors import DTYPES, OptionalType, SequenceType, TensorType, Value, read_type
-from opsieve.gen.operators.catalogue import operators
-from opsieve.gen.spec.declaration import Attributes, Bounds, Operator, Tensor, Typed
+from opsieve.gen.spec.catalogue import operators
+from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, USUAL
 from opsieve.gen.spec.schema import NEWEST, OLDEST
+from opsieve.gen.spec.tensor import Attributes, Bounds, Tensor, Typed
 
 _KEPT = 64  # elements of a constant that are kept
 _DOMAINS = ("", "ai.onnx", "com.microsoft")

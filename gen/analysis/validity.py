@@ -28,9 +28,9 @@ from opsieve.gen.model.tensors import (
     read_type,
     tensor_problem,
 )
-from opsieve.gen.operators.catalogue import operators
-from opsieve.gen.spec.declaration import Attributes, Ins, Tensor, Typed
+from opsieve.gen.spec.catalogue import operators
 from opsieve.gen.spec.schema import OLDEST, form
+from opsieve.gen.spec.tensor import Attributes, Ins, Tensor, Typed
 
 KNOWN = 64  # elements of a tensor that rules may look at: enough for shapes, axes and bounds
 _LARGE = 4096  # bytes of an attribute that no rule looks into

@@ -4,19 +4,20 @@ import functools
 import math
 from typing import TYPE_CHECKING
 
-from opsieve.gen.spec.declaration import Attributes, Tensor
 from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, NUMBER, USUAL, is_float
 from opsieve.gen.spec.schema import form
+from opsieve.gen.spec.tensor import Attributes, Tensor
 
 if TYPE_CHECKING:
-    from opsieve.gen.build.graph_builder import GraphBuilder, OpChoice
+    from opsieve.gen.build.graph_builder import GraphBuilder
+    from opsieve.gen.spec.catalogue import OpChoice
 
 
 def adapt(builder: "GraphBuilder", choice: "OpChoice") -> Tensor | None:
     """A tensor that nobody reads yet, as a first input of an operator; None when it cannot be made one."""
-    if not builder.loose:
+    if not builder.scope.loose:
         return None
-    tensor = builder.rng.choice(builder.loose)
+    tensor = builder.rng.choice(builder.scope.loose)
     if tensor.dtype not in _taken(builder.opset):
         return None
     if not choice.low <= len(tensor.shape) <= choice.high:

@@ -10,10 +10,12 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
-from opsieve.gen.build.graph_builder import BodyGraph, GraphBuilder, Named, Node, leaf_range
+from opsieve.gen.build.graph import BodyGraph, Named, Node
+from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.data.inputs import Stream
-from opsieve.gen.spec.declaration import ANY, Tensor
-from opsieve.gen.spec.dtype_facts import FLOATS, NUMBER
+from opsieve.gen.spec.domains import ANY
+from opsieve.gen.spec.dtype_facts import FLOATS, NUMBER, leaf_range
+from opsieve.gen.spec.tensor import Tensor
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -54,9 +56,9 @@ def serialize(
     graph.name = name
     values: dict[str, Any] = {}
     domains: set[str] = set()
-    _part_texts(builder.leaves, outputs)
-    _give_an_input(builder.leaves)
-    for leaf in builder.leaves:
+    _part_texts(builder.program.leaves, outputs)
+    _give_an_input(builder.program.leaves)
+    for leaf in builder.program.leaves:
         if not leaf.reads:
             continue
         array = _elements(builder, leaf)

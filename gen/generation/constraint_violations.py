@@ -12,10 +12,12 @@ from typing import Any
 
 from onnx.defs import OpSchema
 
-from opsieve.gen.build.graph_builder import GraphBuilder, Node
-from opsieve.gen.spec.declaration import Attributes, Operator, Tensor
+from opsieve.gen.build.graph import Node
+from opsieve.gen.build.graph_builder import GraphBuilder
+from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, PLAIN
 from opsieve.gen.spec.schema import Form, form
+from opsieve.gen.spec.tensor import Attributes, Tensor
 
 Ins = Sequence[Tensor | None]
 # Whose page (or whose axis, which a scalar has none of) sets the least rank of the first input, and whose sets the largest one. The
@@ -104,7 +106,7 @@ def _moved(node: Node) -> Iterator[tuple[str, Ins, Attributes]]:
                     shape = (*tensor.shape[:axis], other, *tensor.shape[axis + 1 :])
                     yield f"input {position}", _with(node.ins, position, tensor.dtype, shape), node.attrs
     for name, value in node.attrs.items():
-        if isinstance(value, int) and not name.startswith("#"):
+        if isinstance(value, int):
             for number in (value + 1, value - 1, value + 50, value - 50):
                 yield name, node.ins, {**node.attrs, name: number}
         elif isinstance(value, list) and value and isinstance(value[0], int):

@@ -10,13 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from opsieve.gen.analysis.reading import Source
-from opsieve.gen.build.graph_builder import BodyGraph, GraphBuilder, Node, Shape
+from opsieve.gen.build.graph import BodyGraph, Node, Shape
+from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.generation.pattern_builder import Misfit, PatternBuilder
 from opsieve.gen.generation.symbolic import tells_sizes
-from opsieve.gen.operators.catalogue import first_dtypes, operators
-from opsieve.gen.spec.declaration import OUTPUTS, Attributes, Operator, Tensor
+from opsieve.gen.spec.catalogue import first_dtypes, operators
+from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.dtype_facts import LARGEST, USUAL
+from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.schema import form
+from opsieve.gen.spec.tensor import Attributes, Tensor
 
 _DRAWS = 4  # instances drawn to mend a node, or to insert one
 _SEPARATE = ("control", "container")  # families whose samplers add nodes of their own
@@ -72,7 +75,7 @@ class ModelReplay:
             self._step(place, node)
         for tensor in source.outputs:
             if tensor.name in self.now:
-                self.builder.exposed.append(self.now[tensor.name])
+                self.builder.program.exposed.append(self.now[tensor.name])
 
     def _step(self, place: int, node: Node) -> None:
         changes = self.changes
@@ -104,19 +107,19 @@ class ModelReplay:
         found = self.now.get(old.name)
         if found is not None or not old.leaf:
             return found
-        root = self.builder.root
+        program = self.builder.program
         dtype, shape = self.changes.leaves.get(old.name, (old.dtype, old.shape))
         if (dtype, shape) == (old.dtype, old.shape):
-            made = Tensor(root.named("x"), dtype, shape, old.low, old.high, old.values, old.leaf)
+            made = Tensor(program.named("x"), dtype, shape, old.low, old.high, old.values, old.leaf)
         else:
             low, high = (old.low, old.high) if dtype == old.dtype else USUAL[dtype]
-            made = Tensor(root.named("x"), dtype, shape, low, high, None, old.leaf)
-        root.leaves.append(made)
-        root.elements += math.prod(shape)
+            made = Tensor(program.named("x"), dtype, shape, low, high, None, old.leaf)
+        program.leaves.append(made)
+        program.elements += math.prod(shape)
         if made.leaf == "input":
-            root.inputs_begun = True
+            program.has_input = True
         if made.values is None:
-            self.builder.enter(made)
+            self.builder.scope.enter(made)
         self.now[old.name] = made
         return made
 
@@ -136,11 +139,10 @@ class ModelReplay:
         ):
             return None
         attrs = dict(node.attrs)
-        attrs[OUTPUTS] = len(node.outs)
         try:
             if same and not _foretold(operator, node):
                 return self._copied(node, ins)
-            return self.build.ops(_name(node), *ins, **attrs)
+            return self.build.ops(_name(node), *ins, outputs=len(node.outs), **attrs)
         except Misfit:
             # Of what a body gives the model does not tell how large it is: where nothing changed, it is as it was.
             return self._copied(node, ins) if same and self._kept(node, ins) else None
@@ -167,7 +169,7 @@ class ModelReplay:
     def _copied(self, node: Node, ins: Sequence[Tensor | None]) -> Sequence[Tensor] | None:
         """A node that only the model knows, or with bodies: as it was, when all that it reads is as it was."""
         builder = self.builder
-        only = builder.root.only
+        only = builder.program.only
         if only is not None and _name(node) not in only:
             return None
         if builder.style.ranged and not _no_wider(node, ins):
@@ -184,9 +186,9 @@ class ModelReplay:
                 attrs[name] = value
         operator = _declared(node)
         if (
-            builder.supports is not None
+            builder.program.supports is not None
             and operator is not None
-            and not builder.supports(operator, ins, attrs, builder.opset)
+            and not builder.program.supports(operator, ins, attrs, builder.opset)
         ):
             return None
         types = [(out.dtype, out.shape) if out.name else None for out in node.outs]
@@ -194,10 +196,10 @@ class ModelReplay:
 
     def _body(self, body: BodyGraph, made: dict[str, Tensor]) -> BodyGraph | None:
         """A body under new names; None when something that it takes from around it is not there as it was."""
-        root = self.builder.root
+        program = self.builder.program
 
         def fresh(old: Tensor) -> Tensor:
-            made[old.name] = Tensor(root.named("b"), old.dtype, old.shape, old.low, old.high, old.values)
+            made[old.name] = Tensor(program.named("b"), old.dtype, old.shape, old.low, old.high, old.values)
             return made[old.name]
 
         def found(old: Tensor) -> Tensor | None:
@@ -229,8 +231,8 @@ class ModelReplay:
                 if tensor is not None:
                     tensor.reads += 1
             outs = [fresh(tensor) if tensor.name else tensor for tensor in node.outs]
-            nodes.append(Node(node.op, node.domain, ins, outs, attrs, root.named("n")))
-            root.inner += 1
+            nodes.append(Node(node.op, node.domain, ins, outs, attrs, program.named("n")))
+            program.inner += 1
         outputs = [found(tensor) for tensor in body.outputs]
         kept = [tensor for tensor in outputs if tensor is not None]
         return BodyGraph(inputs, nodes, kept) if len(kept) == len(outputs) else None
@@ -240,7 +242,7 @@ class ModelReplay:
         operator = _declared(node)
         if operator is None or operator.family in _SEPARATE or not ins or ins[0] is None:
             return None
-        only = self.builder.root.only
+        only = self.builder.program.only
         if only is not None and _name(node) not in only:
             return None
         return self._instance(operator, ins[0], [(out.dtype, out.shape) for out in node.outs if out.name], must=False)
@@ -260,15 +262,14 @@ class ModelReplay:
             return None
         kept = None
         for _ in range(_DRAWS):
-            made = operator.sample(builder, x)
+            made = operator.instance(builder, x)
             if made is None:
                 continue
-            ins, attrs = made
-            given = [typed for typed in operator.infer(ins, attrs) if typed is not None]  # type: ignore[arg-type]
+            given = [typed for typed in operator.infer(made.inputs, made.attributes) if typed is not None]  # type: ignore[arg-type]
             if list(wanted) == given[: len(wanted)]:
-                return builder.add(operator, ins, attrs)
+                return _added(builder, operator, made)
             kept = made
-        return builder.add(operator, *kept) if kept is not None and not must else None
+        return _added(builder, operator, kept) if kept is not None and not must else None
 
     def _leave_out(self, node: Node) -> None:
         for old in node.outs:
@@ -279,7 +280,7 @@ class ModelReplay:
         """Something new computed from a tensor, of its type; the tensor itself when a few draws gave nothing."""
         builder = self.builder
         for _ in range(2 * _DRAWS):
-            operator = builder.rng.choice(builder.choices).op
+            operator = builder.rng.choice(builder.program.choices).op
             if operator.family in _SEPARATE:
                 continue
             outs = self._instance(operator, tensor, [(tensor.dtype, tensor.shape)], must=True)
@@ -289,8 +290,12 @@ class ModelReplay:
 
     def _other(self, tensor: Tensor) -> Tensor:
         """Another tensor of the same type, when there is one: a typed subtree in the place of another."""
-        found = self.builder.matching(tensor.dtype, tensor.shape)
+        found = self.builder.scope.match(tensor.dtype, tensor.shape)
         return found if found is not None else tensor
+
+
+def _added(builder: GraphBuilder, operator: Operator, made: Instance) -> list[Tensor] | None:
+    return builder.add(operator, made.inputs, made.attributes, made.outputs)
 
 
 def _no_wider(node: Node, ins: Sequence[Tensor | None]) -> bool:

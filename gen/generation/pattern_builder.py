@@ -8,12 +8,13 @@ Types and intervals come from the operators' declarations, and what a declaratio
 from collections.abc import Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import GraphBuilder, Shape
-from opsieve.gen.operators.catalogue import first_dtypes, operators
-from opsieve.gen.spec.declaration import ANY, Tensor
-from opsieve.gen.spec.domains import Domain
+from opsieve.gen.build.graph import Shape
+from opsieve.gen.build.graph_builder import GraphBuilder
+from opsieve.gen.spec.catalogue import first_dtypes, operators
+from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.dtype_facts import is_float
 from opsieve.gen.spec.schema import form
+from opsieve.gen.spec.tensor import Tensor
 
 
 class Misfit(Exception):
@@ -28,9 +29,9 @@ class PatternBuilder:
         self.rng = builder.rng
         self.twisted = twisted
 
-    def ops(self, name: str, *ins: Tensor | None, **attrs: Any) -> list[Tensor]:
-        """Lay an operator; all its outputs. Misfit when it cannot stand here. An attribute that is None is left out."""
-        only = self.builder.root.only
+    def ops(self, name: str, *ins: Tensor | None, outputs: int | None = None, **attrs: Any) -> list[Tensor]:
+        """Lay an operator; all its outputs, or as many as asked for. Misfit when it cannot stand here. An attribute that is None is left out."""
+        only = self.builder.program.only
         if only is not None and name not in only:
             raise Misfit
         operator = operators()[name]
@@ -46,7 +47,7 @@ class PatternBuilder:
             for tensor, safe in zip(ins, operator.safe, strict=False):
                 if tensor is not None and not tensor.within(safe):
                     raise Misfit
-        made = self.builder.add(operator, ins, given)
+        made = self.builder.add(operator, ins, given, outputs)
         if made is None:
             raise Misfit
         return made
@@ -97,7 +98,7 @@ class PatternBuilder:
     def tap(self, tensor: Tensor) -> Tensor:
         """An inner tensor of a structure: in a twisted one it may be read from outside, or be an output."""
         if self.twisted and self.rng.random() < 0.3:
-            self.builder.root.exposed.append(tensor)
+            self.builder.program.exposed.append(tensor)
         return tensor
 
     def order(self, *axes: int) -> list[int]:

@@ -9,17 +9,19 @@ from types import MappingProxyType
 import onnx
 
 from opsieve import __version__
-from opsieve.gen.build.graph_builder import Budget, GraphBuilder, OpChoice, Style, Supports
-from opsieve.gen.build.rng import Rng
+from opsieve.gen.build.graph_builder import GraphBuilder
+from opsieve.gen.build.program_state import ProgramState, Supports
 from opsieve.gen.build.writing import serialize
 from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.generation.symbolic import open_sizes
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
-from opsieve.gen.operators.catalogue import choices, first_dtypes, operators
-from opsieve.gen.spec.declaration import Tensor
+from opsieve.gen.spec.builder import Budget, Style
+from opsieve.gen.spec.catalogue import OpChoice, choices, first_dtypes, operators
 from opsieve.gen.spec.dtype_facts import NUMBER
+from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.schema import OLDEST
+from opsieve.gen.spec.tensor import Tensor
 
 SUPPORTED = 26  # the newest opset that a released onnxruntime takes
 _VERSIONS = MappingProxyType({"opsieve": __version__, "onnx": onnx.__version__})
@@ -90,11 +92,10 @@ def start(
     palette = rng.choice(palettes)
     if request.dtypes is not None:
         palette = tuple(dtype for dtype in palette if dtype in request.dtypes) or tuple(sorted(request.dtypes))
-    builder = GraphBuilder(
-        rng, opset, Style(pick, ranged and request.values != "search", palette=palette), request.budget
-    )
-    builder.supports = request.supports
-    builder.only = request.only
+    style = Style(pick, ranged and request.values != "search", palette=palette)
+    builder = GraphBuilder(ProgramState(rng, opset, style, request.budget))
+    builder.program.supports = request.supports
+    builder.program.only = request.only
     return builder
 
 
@@ -126,17 +127,17 @@ def fill(builder: GraphBuilder, request: GenRequest) -> None:
 
     Nodes inside bodies count.
     """
-    builder.choices = choices(builder.opset, request.only, request.dtypes)
+    builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     from_all = weighted_choices(builder.opset, request.only, request.dtypes, not request.opset)
     rng = builder.rng
     nodes = builder.nodes
-    while len(nodes) + builder.inner < request.nodes and builder.elements < request.budget.elements:
+    while len(nodes) + builder.program.inner < request.nodes and builder.program.elements < request.budget.elements:
         builder.grow(from_all[int(rng.random() * len(from_all))])
 
 
 def outputs(builder: GraphBuilder) -> list[Tensor]:
     """What a program gives: every tensor of a node that no node reads, now and then one that is read, seldom all but one of them."""
-    rng, exposed = builder.rng, {tensor.name for tensor in builder.exposed}
+    rng, exposed = builder.rng, {tensor.name for tensor in builder.program.exposed}
     given = [
         tensor
         for node in builder.nodes
@@ -154,7 +155,7 @@ def open_containers(builder: GraphBuilder) -> None:
 
     Compilers that fail on a container at the border fail on each such program, which hides all else that is in it.
     """
-    if not builder.choices or builder.rng.random() < 1 / 7:
+    if not builder.program.choices or builder.rng.random() < 1 / 7:
         return
     for node in list(builder.nodes):
         for tensor in node.outs:
@@ -164,7 +165,7 @@ def open_containers(builder: GraphBuilder) -> None:
             opener, asker = _OPENERS[kind]
             whole = rest in NUMBER and str not in map(type, tensor.shape) and node.op != "SequenceEmpty"
             name = opener if whole else asker
-            if builder.only is not None and name not in builder.only:
+            if builder.program.only is not None and name not in builder.program.only:
                 continue
             ins = [tensor, builder.ints([0], "int64", ())] if name == "SequenceAt" else [tensor]
             builder.add(operators()[name], ins, {})
@@ -215,7 +216,9 @@ def single_node(
     """
     rng = Rng(f"single {choice.op.domain} {choice.op.name} {','.join(choice.leaves)} {opset} {seed}")
     for _ in range(20):
-        builder = GraphBuilder(rng, opset, Style(pick=0.3, palette=palette or choice.leaves), budget or Budget())
+        builder = GraphBuilder(
+            ProgramState(rng, opset, Style(pick=0.3, palette=palette or choice.leaves), budget or Budget())
+        )
         if builder.grow(choice) is not None:
             return builder
     return None

@@ -5,12 +5,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from opsieve.gen.build.graph_builder import Budget
-from opsieve.gen.build.rng import Rng
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.bad_input import BadInput, shown
-from opsieve.gen.operators.catalogue import operators
+from opsieve.gen.spec.builder import Budget
+from opsieve.gen.spec.catalogue import operators
 from opsieve.gen.spec.dtype_facts import LARGEST
+from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.schema import NEWEST, OLDEST
 from opsieve.gen.values.values import RANGED, named_values
 

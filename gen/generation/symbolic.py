@@ -9,11 +9,13 @@ hold. The builder itself, and the values of its inputs, keep the sizes that they
 from collections.abc import Mapping, Sequence, Set
 from typing import TypeAlias
 
-from opsieve.gen.build.graph_builder import BodyGraph, GraphBuilder, Named, Node
-from opsieve.gen.build.rng import Rng
-from opsieve.gen.operators.catalogue import operators
-from opsieve.gen.spec.declaration import Operator, Tensor, Typed, nothing
+from opsieve.gen.build.graph import BodyGraph, Named, Node
+from opsieve.gen.build.graph_builder import GraphBuilder
+from opsieve.gen.spec.catalogue import operators
+from opsieve.gen.spec.declaration import Operator, nothing
 from opsieve.gen.spec.dtype_facts import LARGEST, is_float
+from opsieve.gen.spec.rng import Rng
+from opsieve.gen.spec.tensor import Tensor, Typed
 
 _Place: TypeAlias = tuple[Tensor, int]  # an input and an axis
 _Sizes: TypeAlias = Mapping[str, tuple[int, ...]]
@@ -36,7 +38,7 @@ def open_sizes(builder: GraphBuilder, rng: Rng) -> dict[str, Named]:
     """Shapes with names in them, by the name of the tensor; of a tensor that is not among them all sizes are fixed."""
     places = [
         (leaf, axis)
-        for leaf in builder.leaves
+        for leaf in builder.program.leaves
         if leaf.leaf == "input"
         and leaf.reads
         and leaf.values is None
@@ -160,7 +162,7 @@ def _named(builder: GraphBuilder, groups: Sequence[Sequence[_Place]], names: Seq
     first, second = rounds
     if first is None or second is None:
         return {}
-    shapes = {leaf.name: leaf.shape for leaf in builder.leaves}
+    shapes = {leaf.name: leaf.shape for leaf in builder.program.leaves}
     shapes |= {out.name: out.shape for node in builder.nodes for out in node.outs}
     seen: dict[tuple[int, ...], str] = {}
     for place, (group, name) in enumerate(zip(groups, names, strict=True)):

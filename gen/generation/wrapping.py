@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import onnx
 from onnx import AttributeProto, FunctionProto, NodeProto
 
-from opsieve.gen.build.rng import Rng
 from opsieve.gen.model.structure import all_nodes, bodies
+from opsieve.gen.spec.rng import Rng
 
 _LIFTED = frozenset(
     (

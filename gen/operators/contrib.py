@@ -6,16 +6,18 @@ Facts: onnxruntime's schemas and its document of contrib operators, checked by r
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.gen.build.graph_builder import FREE, GraphBuilder
 from opsieve.gen.operators.conv_pool import _conv, _conv_bounds, _conv_cost, _conv_fits, _conv_type
-from opsieve.gen.operators.data_movement import Instance, with_zero
+from opsieve.gen.operators.data_movement import with_zero
 from opsieve.gen.operators.matmul import _gemm, _gemm_bounds, _gemm_fits, _gemm_type, _matrix_shape
 from opsieve.gen.operators.normalisations import normal
 from opsieve.gen.operators.quantised import _scales, _zero_points, full
 from opsieve.gen.operators.reductions import axis_of
-from opsieve.gen.spec.declaration import OUTPUTS, Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.spec.builder import FREE, Builder
+from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.symbolic_arith import broadcast
+from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
 DOMAIN = "com.microsoft"
 _FLOATS = ("float32", "float16")
@@ -27,8 +29,8 @@ def contrib(name: str, sample: Any, **more: Any) -> Operator:
     return Operator(name, sample, domain=DOMAIN, family="contrib", dtypes=more.pop("dtypes", ("float32",)), **more)
 
 
-def _alone(builder: GraphBuilder, x: Tensor) -> Instance:
-    return [x], {}
+def _alone(builder: Builder, x: Tensor) -> Instance:
+    return Instance([x])
 
 
 def _soft(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -36,11 +38,11 @@ def _soft(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return -0.5, max(ins[0].high, 0.0) + bias
 
 
-def _biased(builder: GraphBuilder, x: Tensor) -> Instance:
-    return [x, builder.match(x.dtype, x.shape[-1:])], {}
+def _biased(builder: Builder, x: Tensor) -> Instance:
+    return Instance([x, builder.match(x.dtype, x.shape[-1:])])
 
 
-def _fused_matmul(builder: GraphBuilder, x: Tensor) -> Instance:
+def _fused_matmul(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     inner = x.shape[-1]
     if rng.random() < 0.4:
@@ -53,7 +55,7 @@ def _fused_matmul(builder: GraphBuilder, x: Tensor) -> Instance:
         shape = (*lead, FREE, inner)
     if rng.random() < 0.5:
         attrs["alpha"] = rng.choice((0.5, 2.0, -1.0))
-    return [x, builder.match(x.dtype, shape)], attrs
+    return Instance([x, builder.match(x.dtype, shape)], attrs)
 
 
 def _fused_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -68,14 +70,15 @@ def _fused_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 
 def _activated(sample: Any) -> Any:
-    def activated(builder: GraphBuilder, x: Tensor) -> Instance:
-        ins, attrs = sample(builder, x)
-        return ins, {**attrs, "activation": builder.rng.choice(("Relu", "Sigmoid", "Tanh"))}
+    def activated(builder: Builder, x: Tensor) -> Instance:
+        made: Instance = sample(builder, x)
+        made.attributes["activation"] = builder.rng.choice(("Relu", "Sigmoid", "Tanh"))
+        return made
 
     return activated
 
 
-def _skip(builder: GraphBuilder, x: Tensor, simple: bool) -> Instance:
+def _skip(builder: Builder, x: Tensor, simple: bool) -> Instance:
     rng = builder.rng
     width = x.shape[-1:]
     ins: list[Tensor | None] = [x, builder.match(x.dtype, x.shape), builder.match(x.dtype, width, Domain(0.2, 2))]
@@ -85,47 +88,47 @@ def _skip(builder: GraphBuilder, x: Tensor, simple: bool) -> Instance:
         ins.append(builder.match(x.dtype, width))
     while ins[-1] is None:
         ins.pop()
-    return ins, {"epsilon": rng.choice((1e-3, 1e-5)), OUTPUTS: 1}
+    return Instance(ins, {"epsilon": rng.choice((1e-3, 1e-5))}, 1)
 
 
 def _skip_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return normal([ins[0], *ins[2:4]], ins[0].shape[-1])
 
 
-def _quantised_pair(builder: GraphBuilder, x: Tensor) -> Instance:
+def _quantised_pair(builder: Builder, x: Tensor) -> Instance:
     y = builder.partner(x)
     ins = [
         *(x, _scales(builder, "float32", ()), _zero_points(builder, x.dtype, ())),
         *(y, _scales(builder, "float32", ()), _zero_points(builder, x.dtype, ())),
         *(_scales(builder, "float32", ()), _zero_points(builder, x.dtype, ())),
     ]
-    return ins, {}
+    return Instance(ins)
 
 
-def _quantised_one(builder: GraphBuilder, x: Tensor) -> Instance:
+def _quantised_one(builder: Builder, x: Tensor) -> Instance:
     ins = [
         x,
         *(part for _ in range(2) for part in (_scales(builder, "float32", ()), _zero_points(builder, x.dtype, ()))),
     ]
-    return ins, {}
+    return Instance(ins)
 
 
 def _range_of(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return full(ins[0].dtype)
 
 
-def _quantised_softmax(builder: GraphBuilder, x: Tensor) -> Instance:
-    ins, _ = _quantised_one(builder, x)
-    return ins, {"axis": axis_of(builder, x), "opset": builder.rng.choice((12, 13))}
+def _quantised_softmax(builder: Builder, x: Tensor) -> Instance:
+    ins = _quantised_one(builder, x).inputs
+    return Instance(ins, {"axis": axis_of(builder, x), "opset": builder.rng.choice((12, 13))})
 
 
-def _quantised_concat(builder: GraphBuilder, x: Tensor) -> Instance:
+def _quantised_concat(builder: Builder, x: Tensor) -> Instance:
     axis = axis_of(builder, x)
     wanted = tuple(FREE if place == axis % x.rank else side for place, side in enumerate(x.shape))
     ins = [_scales(builder, "float32", ()), _zero_points(builder, x.dtype, ())]
     for tensor in (x, *(builder.match(x.dtype, wanted) for _ in range(builder.rng.between(1, 2)))):
         ins += [tensor, _scales(builder, "float32", ()), _zero_points(builder, x.dtype, ())]
-    return ins, {"axis": axis}
+    return Instance(ins, {"axis": axis})
 
 
 def _concat_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -136,7 +139,7 @@ def _concat_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(parts[0].dtype, tuple(shape))]
 
 
-def _dynamic_matmul(builder: GraphBuilder, x: Tensor) -> Instance:
+def _dynamic_matmul(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     dtype = rng.choice(_BYTES)
     b = builder.match(dtype, (x.shape[-1], FREE))
@@ -145,7 +148,7 @@ def _dynamic_matmul(builder: GraphBuilder, x: Tensor) -> Instance:
         ins.append(_zero_points(builder, dtype, ()))
         if rng.random() < 0.5:
             ins.append(builder.match("float32", (b.shape[1],)))
-    return ins, {}
+    return Instance(ins)
 
 
 def _dynamic_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -154,18 +157,18 @@ def _dynamic_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return -size, size
 
 
-def _to_float(builder: GraphBuilder, x: Tensor) -> Instance:
+def _to_float(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     dtype = "int8" if x.dtype == "int8" else rng.choice(_BYTES)
     b = builder.match(dtype, (x.shape[-1], FREE))
     ins: list[Tensor | None] = [x, b, _scales(builder, "float32", ()), _scales(builder, "float32", ())]
     if rng.random() < 0.6:
         ins += [_zero_points(builder, x.dtype, ()), _zero_points(builder, dtype, ())]
-    return ins, {}
+    return Instance(ins)
 
 
-def _expand(builder: GraphBuilder, x: Tensor) -> Instance:
-    return [x, builder.ints([builder.rng.between(0, x.rank)], "int32", ())], {}
+def _expand(builder: Builder, x: Tensor) -> Instance:
+    return Instance([x, builder.ints([builder.rng.between(0, x.rank)], "int32", ())])
 
 
 def _expanded(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -175,16 +178,18 @@ def _expanded(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (*shape[:at], 1, *shape[at:]))]
 
 
-def _trilu(builder: GraphBuilder, x: Tensor) -> Instance:
+def _trilu(builder: Builder, x: Tensor) -> Instance:
     ins = [x] if builder.rng.random() < 0.5 else [x, builder.ints([builder.rng.between(-2, 2)], "int64", ())]
-    return ins, {"upper": builder.rng.below(2)}
+    return Instance(ins, {"upper": builder.rng.below(2)})
 
 
-def _distance(builder: GraphBuilder, x: Tensor) -> Instance:
-    return [x, builder.match(x.dtype, (FREE, x.shape[1]))], {"metric": builder.rng.choice(("euclidean", "sqeuclidean"))}
+def _distance(builder: Builder, x: Tensor) -> Instance:
+    return Instance(
+        [x, builder.match(x.dtype, (FREE, x.shape[1]))], {"metric": builder.rng.choice(("euclidean", "sqeuclidean"))}
+    )
 
 
-def _heads(builder: GraphBuilder, q: Tensor) -> Instance:
+def _heads(builder: Builder, q: Tensor) -> Instance:
     rng = builder.rng
     heads = rng.choice([n for n in range(1, q.shape[2] + 1) if q.shape[2] % n == 0])
     keys = rng.between(1, 5)
@@ -194,10 +199,10 @@ def _heads(builder: GraphBuilder, q: Tensor) -> Instance:
         builder.match(q.dtype, (q.shape[0], keys, q.shape[2]), Domain(-4, 4)),
         builder.match(q.dtype, (q.shape[0], keys, value)),
     ]
-    attrs: Attributes = {"num_heads": heads, OUTPUTS: 1}
+    attrs: Attributes = {"num_heads": heads}
     if rng.random() < 0.3:
         attrs["scale"] = 0.5
-    return ins, attrs
+    return Instance(ins, attrs, 1)
 
 
 def _pairwise(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -212,7 +217,7 @@ OPERATORS = (
         bounds=_soft,
         ranks=(1, 4),
     ),
-    contrib("QuickGelu", lambda builder, x: ([x], {"alpha": builder.rng.choice((1.0, 1.702))}), bounds=_soft),
+    contrib("QuickGelu", lambda builder, x: Instance([x], {"alpha": builder.rng.choice((1.0, 1.702))}), bounds=_soft),
     contrib("BiasGelu", _biased, bounds=_soft, ranks=(1, 4)),
     contrib("FusedMatMul", _fused_matmul, infer=_fused_type, bounds=_fused_bounds, ranks=(2, 4)),
     contrib("FusedGemm", _activated(_gemm), infer=_gemm_type, requires=_gemm_fits, bounds=_gemm_bounds, ranks=(2, 2)),
@@ -237,7 +242,7 @@ OPERATORS = (
     contrib("QLinearSigmoid", _quantised_one, bounds=_range_of, dtypes=_BYTES),
     contrib(
         "QLinearLeakyRelu",
-        lambda builder, x: (_quantised_one(builder, x)[0], {"alpha": 0.1}),
+        lambda builder, x: Instance(_quantised_one(builder, x).inputs, {"alpha": 0.1}),
         bounds=_range_of,
         dtypes=_BYTES,
     ),

@@ -6,16 +6,20 @@ Sources: the ONNX operator pages of If, Loop and Scan.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import BodyGraph, GraphBuilder, OpChoice
-from opsieve.gen.operators.data_movement import Instance
+from opsieve.gen.build.graph import BodyGraph
+from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.operators.elementwise import OPERATORS as ELEMENTWISE
-from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.spec.builder import Builder
+from opsieve.gen.spec.catalogue import OpChoice
+from opsieve.gen.spec.declaration import Operator, Sampler
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, NUMERIC
+from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.schema import form
+from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
 _DEPTH = 2  # bodies within bodies
 _DTYPES = (*NUMERIC, "bool")
@@ -34,8 +38,8 @@ _SIMPLE = tuple(
 
 def _grow(body: GraphBuilder) -> None:
     """A few nodes, of the operators that the program may have."""
-    rng, root = body.rng, body.root
-    from_all = root.choices or _SIMPLE
+    rng = body.rng
+    from_all = body.program.choices or _SIMPLE
     for _ in range(rng.between(1, 3)):
         body.grow(from_all[rng.below(len(from_all))])
 
@@ -80,13 +84,18 @@ def _clipped(body: GraphBuilder, tensor: Tensor, low: float, high: float) -> Ten
     return body.emit("Clip", "", [tensor, *bounds], {}, [(tensor.dtype, tensor.shape)], (low, high))[0]
 
 
-def depth(builder: GraphBuilder) -> int:
-    """How many bodies a builder lies in."""
-    return 0 if builder.outer is None else 1 + depth(builder.outer)
+def in_graph(sample: Callable[[GraphBuilder, Tensor], Instance | None]) -> Sampler:
+    """A sampler that adds nodes of its own: it needs a graph that is made of numbers."""
+
+    def sampler(builder: Builder, x: Tensor) -> Instance | None:
+        assert isinstance(builder, GraphBuilder), "nodes with bodies are not drawn with open sizes"
+        return sample(builder, x)
+
+    return sampler
 
 
 def _if(builder: GraphBuilder, condition: Tensor) -> Instance | None:
-    if depth(builder) >= _DEPTH:
+    if builder.scope.depth >= _DEPTH:
         return None
     rng = builder.rng
     first, second = builder.child(), builder.child()
@@ -102,10 +111,13 @@ def _if(builder: GraphBuilder, condition: Tensor) -> Instance | None:
     chosen = [_given(first, tensor) for tensor in chosen]
     if not (_distinct(others) and _distinct(chosen)):
         return None
-    return [condition], {
-        "then_branch": BodyGraph((), first.nodes, chosen),
-        "else_branch": BodyGraph((), second.nodes, others),
-    }
+    return Instance(
+        [condition],
+        {
+            "then_branch": BodyGraph((), first.nodes, chosen),
+            "else_branch": BodyGraph((), second.nodes, others),
+        },
+    )
 
 
 def _branch_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -121,8 +133,8 @@ def _handed(
     builder: GraphBuilder, body: GraphBuilder, dtype: str, shape: tuple[int, ...], low: float, high: float
 ) -> Tensor:
     """A new input of a body, known to it."""
-    tensor = Tensor(builder.root.named("b"), dtype, shape, low, high)
-    body.enter(tensor)
+    tensor = Tensor(builder.program.named("b"), dtype, shape, low, high)
+    body.scope.enter(tensor)
     return tensor
 
 
@@ -160,7 +172,7 @@ def _scanned(body: GraphBuilder, taken: Sequence[Tensor], name: str) -> list[Ten
 
 
 def _loop(builder: GraphBuilder, x: Tensor) -> Instance | None:
-    if depth(builder) >= _DEPTH:
+    if builder.scope.depth >= _DEPTH:
         return None
     rng, body = builder.rng, builder.child()
     trips = rng.between(1, 4)
@@ -180,7 +192,7 @@ def _loop(builder: GraphBuilder, x: Tensor) -> Instance | None:
         return None
     condition = builder.ints([1], "bool", ()) if rng.random() < 0.4 else None
     attrs: Attributes = {"body": BodyGraph((number, going, *inputs), body.nodes, given)}
-    return [builder.ints([trips], "int64", rng.choice(((), (1,)))), condition, *starts], attrs
+    return Instance([builder.ints([trips], "int64", rng.choice(((), (1,)))), condition, *starts], attrs)
 
 
 def _loop_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -201,7 +213,7 @@ def _turn_bounds(states: int, skipped: int, body: BodyGraph) -> list[Bounds]:
 
 def _scan(builder: GraphBuilder, x: Tensor) -> Instance | None:
     """States first, then tensors that are taken apart along an axis, forwards or backwards."""
-    if depth(builder) >= _DEPTH:
+    if builder.scope.depth >= _DEPTH:
         return None
     rng, body = builder.rng, builder.child()
     starts, states = _carried(builder, body, "Scan")
@@ -233,7 +245,7 @@ def _scan(builder: GraphBuilder, x: Tensor) -> Instance | None:
         attrs["scan_output_directions"] = [rng.below(2) for _ in collected]
     if collected and rng.random() < 0.3:
         attrs["scan_output_axes"] = [rng.between(0, tensor.rank) for tensor in collected]
-    return [*starts, *(tensor for tensor, _ in apart)], attrs
+    return Instance([*starts, *(tensor for tensor, _ in apart)], attrs)
 
 
 def _scan_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -258,15 +270,25 @@ def _scan_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
 
 
 OPERATORS = (
-    Operator("If", _if, infer=_branch_types, bounds=_branch_bounds, ranks=(0, 0), dtypes=("bool",), family="control"),
+    Operator(
+        "If",
+        in_graph(_if),
+        infer=_branch_types,
+        bounds=_branch_bounds,
+        ranks=(0, 0),
+        dtypes=("bool",),
+        family="control",
+    ),
     Operator(
         "Loop",
-        _loop,
+        in_graph(_loop),
         infer=_loop_types,
         bounds=lambda ins, attrs: _turn_bounds(len(ins) - 2, 1, attrs["body"]),
         ranks=(0, 0),
         dtypes=("int64",),
         family="control",
     ),
-    Operator("Scan", _scan, infer=_scan_types, bounds=_scan_bounds, ranks=(1, 4), dtypes=_DTYPES, family="control"),
+    Operator(
+        "Scan", in_graph(_scan), infer=_scan_types, bounds=_scan_bounds, ranks=(1, 4), dtypes=_DTYPES, family="control"
+    ),
 )

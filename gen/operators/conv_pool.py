@@ -7,11 +7,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import GraphBuilder, Shape
-from opsieve.gen.operators.data_movement import Instance, with_zero
-from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.operators.data_movement import with_zero
+from opsieve.gen.spec.builder import Builder, Sizes
+from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.symbolic_arith import Size, Truth, ceil_quotient, divisors, product, window
+from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
 _AUTO = ("SAME_UPPER", "SAME_LOWER", "VALID")
 
@@ -46,7 +48,7 @@ def strides_fit(attrs: Mapping[str, Any], count: int) -> bool:
 
 
 def place_windows(
-    builder: GraphBuilder, sides: Shape, kernel: Sequence[int], attrs: Attributes, dilates: bool, keeps: bool = False
+    builder: Builder, sides: Sizes, kernel: Sequence[int], attrs: Attributes, dilates: bool, keeps: bool = False
 ) -> None:
     """Draw strides, dilations and paddings under which every window lies where the operator page allows; into `attrs`.
 
@@ -78,19 +80,19 @@ def place_windows(
             attrs["pads"] = [rng.between(0, min(most[axis % count], 3)) for axis in range(2 * count)]
 
 
-def kernel_for(builder: GraphBuilder, sides: Sequence[int]) -> list[int]:
+def kernel_for(builder: Builder, sides: Sequence[int]) -> list[int]:
     """A kernel that is no larger than the image."""
     return [builder.rng.binned(1, min(side, 5)) for side in sides]
 
 
-def _image(builder: GraphBuilder, x: Tensor) -> Tensor:
+def _image(builder: Builder, x: Tensor) -> Tensor:
     """The tensor, or one with smaller sides where its sides would make the node dear."""
     if math.prod(x.shape) <= builder.budget.tensor:
         return x
     return builder.leaf(x.dtype, (*x.shape[:2], *(min(side, 6) for side in x.shape[2:])))
 
 
-def _conv(builder: GraphBuilder, x: Tensor) -> Instance:
+def _conv(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     channels, sides = x.shape[1], x.shape[2:]
     group = rng.choice(divisors(channels)) if rng.random() < 0.4 else 1
@@ -103,8 +105,8 @@ def _conv(builder: GraphBuilder, x: Tensor) -> Instance:
     if rng.random() < 0.6:
         attrs["kernel_shape"] = kernel
     if rng.random() < 0.5:
-        return [x, w, builder.match(x.dtype, (features,))], attrs
-    return [x, w], attrs
+        return Instance([x, w, builder.match(x.dtype, (features,))], attrs)
+    return Instance([x, w], attrs)
 
 
 def _conv_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -137,7 +139,7 @@ def _conv_cost(ins: Ins, attrs: Mapping[str, Any], outs: Sequence[Typed]) -> int
     return math.prod(outs[0][1]) * math.prod(ins[1].shape[1:])
 
 
-def _transposed(builder: GraphBuilder, x: Tensor) -> Instance:
+def _transposed(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     channels, sides = x.shape[1], x.shape[2:]
     count = len(sides)
@@ -162,8 +164,8 @@ def _transposed(builder: GraphBuilder, x: Tensor) -> Instance:
     if rng.random() < 0.6:
         attrs["kernel_shape"] = kernel
     if rng.random() < 0.5:
-        return [x, w, builder.match(x.dtype, (each * group,))], attrs
-    return [x, w], attrs
+        return Instance([x, w, builder.match(x.dtype, (each * group,))], attrs)
+    return Instance([x, w], attrs)
 
 
 def _transposed_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -206,7 +208,7 @@ def _transposed_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return -size, size
 
 
-def _pool(builder: GraphBuilder, x: Tensor, dilates: bool, ceils: bool) -> tuple[list[int], Attributes]:
+def _pool(builder: Builder, x: Tensor, dilates: bool, ceils: bool) -> tuple[list[int], Attributes]:
     rng, attrs = builder.rng, Attributes()
     kernel = kernel_for(builder, x.shape[2:])
     place_windows(builder, x.shape[2:], kernel, attrs, dilates, keeps=True)
@@ -219,23 +221,23 @@ def _pool(builder: GraphBuilder, x: Tensor, dilates: bool, ceils: bool) -> tuple
     return kernel, {"kernel_shape": kernel, **attrs}
 
 
-def _max_pool(builder: GraphBuilder, x: Tensor) -> Instance:
+def _max_pool(builder: Builder, x: Tensor) -> Instance:
     _, attrs = _pool(builder, x, True, True)
-    return [x], attrs
+    return Instance([x], attrs)
 
 
-def _average_pool(builder: GraphBuilder, x: Tensor) -> Instance:
+def _average_pool(builder: Builder, x: Tensor) -> Instance:
     _, attrs = _pool(builder, x, builder.opset >= 19, True)
     if builder.rng.random() < 0.5:
         attrs["count_include_pad"] = builder.rng.below(2)
-    return [x], attrs
+    return Instance([x], attrs)
 
 
-def _lp_pool(builder: GraphBuilder, x: Tensor) -> Instance:
+def _lp_pool(builder: Builder, x: Tensor) -> Instance:
     _, attrs = _pool(builder, x, builder.opset >= 18, builder.opset >= 18)
     if builder.rng.random() < 0.5:
         attrs["p"] = builder.rng.choice((1, 2, 3))
-    return [x], attrs
+    return Instance([x], attrs)
 
 
 def _pooled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -278,19 +280,19 @@ def _global(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (*x[:2], *(1 for _ in x[2:])))]
 
 
-def _alone(builder: GraphBuilder, x: Tensor) -> Instance:
-    return [x], {}
+def _alone(builder: Builder, x: Tensor) -> Instance:
+    return Instance([x])
 
 
-def _global_lp(builder: GraphBuilder, x: Tensor) -> Instance:
-    return [x], {"p": builder.rng.choice((1, 2, 3))} if builder.rng.random() < 0.5 else {}
+def _global_lp(builder: Builder, x: Tensor) -> Instance:
+    return Instance([x], {"p": builder.rng.choice((1, 2, 3))} if builder.rng.random() < 0.5 else {})
 
 
 def _global_lp_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return 0.0, product(ins[0].shape[2:]) * max(ins[0].size, ins[0].size ** attrs.get("p", 2))
 
 
-def _deform(builder: GraphBuilder, x: Tensor) -> Instance:
+def _deform(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     n, channels, *sides = x.shape
     kernel = [rng.between(1, min(3, side)) for side in sides]
@@ -310,7 +312,7 @@ def _deform(builder: GraphBuilder, x: Tensor) -> Instance:
         if len(ins) == 3:
             ins.append(None)
         ins.append(builder.match(x.dtype, (n, taps, *out), Domain(0, 1)))
-    return ins, attrs
+    return Instance(ins, attrs)
 
 
 def _deform_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:

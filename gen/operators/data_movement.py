@@ -7,9 +7,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed, hull
+from opsieve.gen.spec.builder import Builder
+from opsieve.gen.spec.declaration import Operator, hull
 from opsieve.gen.spec.dtype_facts import NUMERIC
+from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.symbolic_arith import (
     Truth,
     broadcast,
@@ -17,8 +18,7 @@ from opsieve.gen.spec.symbolic_arith import (
     divisors,
     product,
 )
-
-Instance = tuple[Sequence[Tensor | None], Attributes]
+from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
 
 def values_of(tensor: Tensor) -> list[Any]:
@@ -27,7 +27,7 @@ def values_of(tensor: Tensor) -> list[Any]:
     return [int(value) if type(value) is float else value for value in tensor.values]
 
 
-def sides_for(builder: GraphBuilder, count: int) -> list[int]:
+def sides_for(builder: Builder, count: int) -> list[int]:
     """Sizes whose product is `count`."""
     rng, left, sides = builder.rng, count, list[int]()
     for _ in range(rng.below(4)):
@@ -38,7 +38,7 @@ def sides_for(builder: GraphBuilder, count: int) -> list[int]:
     return sides
 
 
-def _reshape(builder: GraphBuilder, x: Tensor) -> Instance:
+def _reshape(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     count = math.prod(x.shape)
     asked: list[int] = [] if count == 1 and rng.random() < 0.2 else sides_for(builder, count)
@@ -46,7 +46,7 @@ def _reshape(builder: GraphBuilder, x: Tensor) -> Instance:
         asked[rng.below(len(asked))] = -1
     if rng.random() < 0.2:  # a zero copies the size of the same axis
         asked = [0 if place < x.rank and side == x.shape[place] else side for place, side in enumerate(asked)]
-    return [x, builder.ints(asked)], {}
+    return Instance([x, builder.ints(asked)])
 
 
 def _reshaped(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -67,8 +67,8 @@ def _same_count(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [product(_reshaped(ins, attrs)[0][1]) == product(ins[0].shape)]
 
 
-def _flatten(builder: GraphBuilder, x: Tensor) -> Instance:
-    return [x], {"axis": builder.rng.between(-x.rank, x.rank)} if builder.rng.random() < 0.7 else {}
+def _flatten(builder: Builder, x: Tensor) -> Instance:
+    return Instance([x], {"axis": builder.rng.between(-x.rank, x.rank)} if builder.rng.random() < 0.7 else {})
 
 
 def _flat(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -82,10 +82,10 @@ def _flatten_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [-rank <= axis, axis <= rank]
 
 
-def _transpose(builder: GraphBuilder, x: Tensor) -> Instance:
+def _transpose(builder: Builder, x: Tensor) -> Instance:
     if builder.rng.random() < 0.15:
-        return [x], {}
-    return [x], {"perm": builder.rng.shuffled(range(x.rank))} if x.rank else {}
+        return Instance([x])
+    return Instance([x], {"perm": builder.rng.shuffled(range(x.rank))} if x.rank else {})
 
 
 def _transposed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -99,11 +99,11 @@ def _is_order(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [sorted(attrs.get("perm", range(rank))) == list(range(rank))]
 
 
-def _unsqueeze(builder: GraphBuilder, x: Tensor) -> Instance:
+def _unsqueeze(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     more = rng.between(1, 2) if x.rank < 4 else 1
     axes = rng.some(range(x.rank + more), more)
-    return [x, builder.ints([axis - x.rank - more if rng.random() < 0.3 else axis for axis in axes])], {}
+    return Instance([x, builder.ints([axis - x.rank - more if rng.random() < 0.3 else axis for axis in axes])])
 
 
 def _unsqueezed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -119,15 +119,15 @@ def _new_axes(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [all(-rank <= axis < rank for axis in given) and len({axis % rank for axis in given}) == len(given)]
 
 
-def _squeeze(builder: GraphBuilder, x: Tensor) -> Instance:
+def _squeeze(builder: Builder, x: Tensor) -> Instance:
     rng, ones = builder.rng, [axis for axis, side in enumerate(x.shape) if side == 1]
     if rng.random() < 0.2:
-        return [x], {}
+        return Instance([x])
     if not ones:
         x = builder.match(x.dtype, tuple(1 if axis == x.rank - 1 else -1 for axis in range(x.rank)))
         ones = [axis for axis, side in enumerate(x.shape) if side == 1]
     axes = rng.some(ones, rng.between(1, len(ones)))
-    return [x, builder.ints([axis - x.rank if rng.random() < 0.3 else axis for axis in axes])], {}
+    return Instance([x, builder.ints([axis - x.rank if rng.random() < 0.3 else axis for axis in axes])])
 
 
 def _squeezed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -148,12 +148,12 @@ def _ones(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [shape[axis] == 1 for axis in given]
 
 
-def _expand(builder: GraphBuilder, x: Tensor) -> Instance:
+def _expand(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     asked = [rng.binned(1, 4) if side == 1 else rng.choice((1, side)) for side in x.shape]
     if x.rank < 5 and rng.random() < 0.4:
         asked.insert(0, rng.between(1, 3))
-    return [x, builder.ints(asked)], {}
+    return Instance([x, builder.ints(asked)])
 
 
 def _expanded(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -169,15 +169,15 @@ def _repeats_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [len(times) == len(ins[0].shape), *(number >= 0 for number in times)]
 
 
-def _tile(builder: GraphBuilder, x: Tensor) -> Instance:
-    return [x, builder.ints([builder.rng.choice((1, 1, 1, 2, 3)) for _ in x.shape])], {}
+def _tile(builder: Builder, x: Tensor) -> Instance:
+    return Instance([x, builder.ints([builder.rng.choice((1, 1, 1, 2, 3)) for _ in x.shape])])
 
 
 def _tiled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, tuple(side * times for side, times in zip(ins[0].shape, values_of(ins[1]), strict=True)))]
 
 
-def _block(builder: GraphBuilder, x: Tensor, deep: bool) -> Instance:
+def _block(builder: Builder, x: Tensor, deep: bool) -> Instance:
     """A blocksize that fits `x`, or another tensor where only 1 would."""
     rng = builder.rng
     size = rng.choice((1, 2, 2, 3))
@@ -189,7 +189,7 @@ def _block(builder: GraphBuilder, x: Tensor, deep: bool) -> Instance:
     attrs: Attributes = {"blocksize": size}
     if deep and rng.random() < 0.5:
         attrs["mode"] = rng.choice(("DCR", "CRD"))
-    return [x], attrs
+    return Instance([x], attrs)
 
 
 def _deep(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -212,19 +212,19 @@ def _shape_range(ins: Ins, attrs: Mapping[str, Any]) -> list[int]:
     return list(range(rank))[slice(attrs.get("start", 0), attrs.get("end"))]
 
 
-def _shape(builder: GraphBuilder, x: Tensor) -> Instance:
+def _shape(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     if builder.opset >= 15 and x.rank and rng.random() < 0.5:
         attrs["start"] = rng.between(-x.rank, x.rank - 1)
         if rng.random() < 0.5:
             attrs["end"] = rng.between(attrs["start"] % x.rank + 1, x.rank)
-    return [x], attrs
+    return Instance([x], attrs)
 
 
-def _trilu(builder: GraphBuilder, x: Tensor) -> Instance:
+def _trilu(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     ins = [x] if rng.random() < 0.3 else [x, builder.ints([rng.between(-3, 3)], "int64", ())]
-    return ins, {"upper": rng.below(2)} if rng.random() < 0.6 else {}
+    return Instance(ins, {"upper": rng.below(2)} if rng.random() < 0.6 else {})
 
 
 def all_hull(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -237,7 +237,7 @@ def with_zero(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return min(ins[0].low, 0.0), max(ins[0].high, 0.0)
 
 
-def _eye(builder: GraphBuilder, x: Tensor) -> Instance:
+def _eye(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     if rng.random() < 0.5:
         attrs["k"] = rng.between(-2, 2)
@@ -245,7 +245,7 @@ def _eye(builder: GraphBuilder, x: Tensor) -> Instance:
         from opsieve.gen.spec.dtype_facts import NUMBER
 
         attrs["dtype"] = NUMBER[rng.choice(("float32", "float64", "int64", "int32", "float16"))]
-    return [x], attrs
+    return Instance([x], attrs)
 
 
 def _eye_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -254,12 +254,12 @@ def _eye_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(DTYPES[attrs["dtype"]] if "dtype" in attrs else ins[0].dtype, ins[0].shape)]
 
 
-def _reverse(builder: GraphBuilder, x: Tensor) -> Instance:
+def _reverse(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     batch = rng.below(2)
     lengths = [rng.between(1, x.shape[1 - batch]) for _ in range(x.shape[batch])]
     attrs = {"batch_axis": batch, "time_axis": 1 - batch}
-    return [x, builder.ints(lengths)], attrs if batch == 0 or rng.random() < 0.5 else {}
+    return Instance([x, builder.ints(lengths)], attrs if batch == 0 or rng.random() < 0.5 else {})
 
 
 def _lengths_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -308,7 +308,7 @@ OPERATORS = (
     ),
     layout(
         "Size",
-        lambda builder, x: ([x], {}),
+        lambda builder, x: Instance([x]),
         lambda ins, attrs: [("int64", ())],
         bounds=lambda ins, attrs: (1.0, math.prod(ins[0].shape)),
     ),

@@ -7,21 +7,23 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.model.tensors import DTYPES
-from opsieve.gen.spec.declaration import ANY, Attributes, Bounds, Ins, Operator, Tensor, Typed
-from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.builder import Builder
+from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.dtype_facts import INTEGERS, LARGEST, LEAST, NUMBER, SIGNED, UNSIGNED, is_float
+from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.symbolic_arith import Truth, broadcast, broadcasts, either
+from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
 Interval = Callable[[float, float], Bounds]
 _NONZERO = Domain(nonzero=True)
 
 
-def alone(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+def alone(builder: Builder, x: Tensor) -> Instance:
     """An instance with one input and no attributes."""
-    return [x], {}
+    return Instance([x])
 
 
 def rising(function: Callable[[float], float]) -> Interval:
@@ -78,13 +80,13 @@ def unary(
     name: str,
     interval: Interval,
     safe: Domain = ANY,
-    attrs: Callable[[GraphBuilder], Attributes] | None = None,
+    attrs: Callable[[Builder], Attributes] | None = None,
     **more: Any,
 ) -> Operator:
     """An operator with one input, whose result has the same type."""
 
-    def sample(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
-        return [x], attrs(builder) if attrs else {}
+    def sample(builder: Builder, x: Tensor) -> Instance:
+        return Instance([x], attrs(builder) if attrs else {})
 
     def bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
         return interval(ins[0].low, ins[0].high)
@@ -94,7 +96,7 @@ def unary(
     )
 
 
-def _optional(name: str, values: Sequence[Any]) -> Callable[[GraphBuilder], Attributes]:
+def _optional(name: str, values: Sequence[Any]) -> Callable[[Builder], Attributes]:
     """An attribute that is left at its default half of the time."""
     return lambda builder: {name: builder.rng.choice(values)} if builder.rng.random() < 0.5 else {}
 
@@ -139,7 +141,7 @@ UNARY = (
     unary("Gelu", above(-0.2, 0.5), attrs=_optional("approximate", ("tanh", "none"))),
     Operator(
         "HardSigmoid",
-        lambda builder, x: ([x], _optional("alpha", (0.1, 0.5))(builder)),
+        lambda builder, x: Instance([x], _optional("alpha", (0.1, 0.5))(builder)),
         bounds=_hard_sigmoid,
         family="unary",
     ),
@@ -166,7 +168,7 @@ UNARY = (
     unary("BitwiseNot", lambda low, high: (-high - 1, -low - 1), dtypes=SIGNED),
     Operator(
         "LeakyRelu",
-        lambda builder, x: ([x], _optional("alpha", (0.1, 0.5, 1.5))(builder)),
+        lambda builder, x: Instance([x], _optional("alpha", (0.1, 0.5, 1.5))(builder)),
         bounds=_leaky,
         family="unary",
     ),
@@ -201,9 +203,9 @@ def binary(
     """An operator with two inputs of one type that broadcast."""
     second = safe[1] if safe else ANY
 
-    def sample(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+    def sample(builder: Builder, x: Tensor) -> Instance:
         y = builder.partner(x, second)
-        return ([x, y] if safe or builder.rng.random() < 0.6 else [y, x]), {}
+        return Instance([x, y] if safe or builder.rng.random() < 0.6 else [y, x])
 
     return Operator(
         name,
@@ -235,22 +237,22 @@ def _divided(a: Tensor, b: Tensor) -> Bounds:
     return (math.floor(low), math.ceil(high)) if not is_float(a.dtype) else (low, high)
 
 
-def _difference(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+def _difference(builder: Builder, x: Tensor) -> Instance:
     if x.dtype in UNSIGNED:
-        return [x, builder.partner(x, Domain(0, x.low))], {}
-    return [x, builder.partner(x)], {}
+        return Instance([x, builder.partner(x, Domain(0, x.low))])
+    return Instance([x, builder.partner(x)])
 
 
-def _modulo(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+def _modulo(builder: Builder, x: Tensor) -> Instance:
     y = builder.partner(x, _NONZERO)
-    return [x, y], {"fmod": 1} if is_float(x.dtype) or builder.rng.random() < 0.3 else {}
+    return Instance([x, y], {"fmod": 1} if is_float(x.dtype) or builder.rng.random() < 0.3 else {})
 
 
-def _power(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+def _power(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     if rng.random() < 0.5 and x.low >= 0.1 and x.dtype in builder.takes("Pow", "T1"):
         y = builder.partner(x, Domain(-2, 2))
-        return [x, y], {}
+        return Instance([x, y])
     exponents = (0.5, 1.0, 2.0, -1.0, 1.5) if x.low >= 0.1 and is_float(x.dtype) else (1, 2, 2, 3)
     dtype = x.dtype if rng.random() < 0.7 else rng.choice(("float32", "int64", "int32"))
     if dtype not in builder.takes("Pow", "T1"):  # bfloat16 is no exponent
@@ -258,7 +260,7 @@ def _power(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attribut
     exponent = rng.choice(exponents)
     if not is_float(dtype):
         exponent = max(1, int(exponent))
-    return [x, builder.ints([exponent], dtype, ())], {}
+    return Instance([x, builder.ints([exponent], dtype, ())])
 
 
 def _powered(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -281,9 +283,9 @@ def _bits(a: Tensor, b: Tensor) -> Bounds:
     return (-size if a.low < 0 or b.low < 0 else 0.0, size - 1)
 
 
-def _compared(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+def _compared(builder: Builder, x: Tensor) -> Instance:
     y = builder.partner(x)
-    return ([x, y] if builder.rng.random() < 0.6 else [y, x]), {}
+    return Instance([x, y] if builder.rng.random() < 0.6 else [y, x])
 
 
 def comparison(name: str, **more: Any) -> Operator:
@@ -299,8 +301,8 @@ def comparison(name: str, **more: Any) -> Operator:
     )
 
 
-def _prelu(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
-    return [x, builder.partner(x, Domain(-1, 2), oneway=True)], {}
+def _prelu(builder: Builder, x: Tensor) -> Instance:
+    return Instance([x, builder.partner(x, Domain(-1, 2), oneway=True)])
 
 
 def _fits_first(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -336,9 +338,8 @@ BINARY = (
     binary("BitwiseXor", _bits, family="bits"),
     Operator(
         "BitShift",
-        lambda builder, x: (
-            [x, builder.partner(x, Domain(0, 3))],
-            {"direction": builder.rng.choice(("LEFT", "RIGHT"))},
+        lambda builder, x: Instance(
+            [x, builder.partner(x, Domain(0, 3))], {"direction": builder.rng.choice(("LEFT", "RIGHT"))}
         ),
         infer=_together,
         requires=_go_together,
@@ -364,13 +365,13 @@ BINARY = (
 )
 
 
-def _variadic(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+def _variadic(builder: Builder, x: Tensor) -> Instance:
     ins = [x]
     for _ in range(builder.rng.choice((0, 1, 1, 1, 2, 3))):
         other = builder.partner(x)
         if builder.fits(_all(ins), other.shape, False):
             ins.append(other)
-    return ins, {}
+    return Instance(ins)
 
 
 def _all(ins: Ins) -> tuple[int, ...]:
@@ -408,7 +409,7 @@ VARIADIC = (
 )
 
 
-def _clip(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor | None], Attributes]:
+def _clip(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     least = 0 if x.dtype in UNSIGNED else -4
     low = rng.between(least, 0)
@@ -419,7 +420,7 @@ def _clip(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor | None], At
     ]
     while given and given[-1] is None:
         given.pop()
-    return [x, *given], {}
+    return Instance([x, *given])
 
 
 def _clipped(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -431,15 +432,15 @@ def _clipped(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return low, high
 
 
-def _where(builder: GraphBuilder, condition: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+def _where(builder: Builder, condition: Tensor) -> Instance:
     a = builder.partner(condition, dtype=builder.liked(builder.takes("Where", "T")))
     b = builder.partner(a)
     if not builder.fits(condition.shape, _all([a, b]), False) or not builder.fits(a.shape, b.shape, False):
         b = a = builder.match(a.dtype, condition.shape)
-    return [condition, a, b], {}
+    return Instance([condition, a, b])
 
 
-def _cast(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes] | None:
+def _cast(builder: Builder, x: Tensor) -> Instance | None:
     rng, had = builder.rng, form("Cast", builder.opset)
     assert had is not None
     dtype = rng.choice(builder.style.palette) if rng.random() < 0.5 else rng.choice(CAST_TARGETS)
@@ -447,7 +448,7 @@ def _cast(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attribute
         return None
     if dtype != "bool" and not (LEAST[dtype] <= x.low and x.high <= LARGEST[dtype]):
         return None
-    return [x], {"to": NUMBER[dtype]}
+    return Instance([x], {"to": NUMBER[dtype]})
 
 
 def _cast_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:

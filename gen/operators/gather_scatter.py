@@ -7,33 +7,34 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import GraphBuilder, Shape
-from opsieve.gen.operators.data_movement import Instance
 from opsieve.gen.operators.reductions import axis_of
-from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed, hull
+from opsieve.gen.spec.builder import Builder, Sizes
+from opsieve.gen.spec.declaration import Operator, hull
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.dtype_facts import NUMERIC
+from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.symbolic_arith import Truth
+from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
 _PLAIN = (*NUMERIC, "bool")
 
 
-def index(
-    builder: GraphBuilder, shape: Shape, side: int, dtypes: tuple[str, ...] = ("int64", "int64", "int32")
-) -> Tensor:
+def index(builder: Builder, shape: Sizes, side: int, dtypes: tuple[str, ...] = ("int64", "int64", "int32")) -> Tensor:
     """A tensor of indices into an axis of size `side`; now and then they count from the back too."""
     least = -side if builder.rng.random() < 0.3 else 0
     return builder.match(builder.rng.choice(dtypes), shape, Domain(least, side - 1))
 
 
-def _side(builder: GraphBuilder) -> int:
+def _side(builder: Builder) -> int:
     return builder.rng.binned(1, 5)
 
 
-def _gather(builder: GraphBuilder, x: Tensor) -> Instance:
+def _gather(builder: Builder, x: Tensor) -> Instance:
     axis = axis_of(builder, x)
     shape = tuple(_side(builder) for _ in range(builder.rng.choice((0, 1, 1, 2))))
-    return [x, index(builder, shape, x.shape[axis])], {"axis": axis} if axis or builder.rng.random() < 0.5 else {}
+    return Instance(
+        [x, index(builder, shape, x.shape[axis])], {"axis": axis} if axis or builder.rng.random() < 0.5 else {}
+    )
 
 
 def _gathered(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -47,19 +48,19 @@ def _axis_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [-rank <= axis, axis < rank]
 
 
-def _gather_elements(builder: GraphBuilder, x: Tensor) -> Instance:
+def _gather_elements(builder: Builder, x: Tensor) -> Instance:
     axis = axis_of(builder, x)
     sides = [
         _side(builder) if place == axis % x.rank else builder.rng.between(1, side) for place, side in enumerate(x.shape)
     ]
-    return [x, index(builder, tuple(sides), x.shape[axis])], {"axis": axis}
+    return Instance([x, index(builder, tuple(sides), x.shape[axis])], {"axis": axis})
 
 
 def _same_rank(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [len(ins[0].shape) == len(ins[1].shape), *_axis_inside(ins, attrs)]
 
 
-def _coordinates(builder: GraphBuilder, x: Tensor, depth: int, batch: int, lead: Shape) -> Tensor:
+def _coordinates(builder: Builder, x: Tensor, depth: int, batch: int, lead: Sizes) -> Tensor:
     """Indices whose last axis holds `depth` coordinates: all inside the smallest of the sides that they go to."""
     side = min(x.shape[batch : batch + depth], default=1)
     least = -side if builder.rng.random() < 0.2 else 0
@@ -79,12 +80,12 @@ def _elements_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return found
 
 
-def _gather_nd(builder: GraphBuilder, x: Tensor) -> Instance:
+def _gather_nd(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     batch = rng.between(0, x.rank - 1) if rng.random() < 0.3 else 0
     depth = rng.between(1, x.rank - batch)
     lead = (*x.shape[:batch], *(_side(builder) for _ in range(rng.choice((0, 1, 1, 2)))))
-    return [x, _coordinates(builder, x, depth, batch, lead)], {"batch_dims": batch} if batch else {}
+    return Instance([x, _coordinates(builder, x, depth, batch, lead)], {"batch_dims": batch} if batch else {})
 
 
 def _gathered_nd(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -107,11 +108,11 @@ def _rows_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [len(updates) == len(wanted), *(p == q for p, q in zip(updates, wanted, strict=False))]
 
 
-def _distinct(builder: GraphBuilder, count: int, side: int) -> list[int]:
+def _distinct(builder: Builder, count: int, side: int) -> list[int]:
     return builder.rng.shuffled(range(side))[:count]
 
 
-def _scatter_elements(builder: GraphBuilder, x: Tensor) -> Instance:
+def _scatter_elements(builder: Builder, x: Tensor) -> Instance:
     """Without a reduction indices must not repeat: along the axis they are distinct, and the same for every other place."""
     rng, attrs = builder.rng, Attributes()
     axis = rng.below(x.rank)
@@ -131,10 +132,10 @@ def _scatter_elements(builder: GraphBuilder, x: Tensor) -> Instance:
     updates = builder.match(x.dtype, tuple(sides))
     if axis or rng.random() < 0.5:
         attrs["axis"] = axis - x.rank if rng.random() < 0.3 else axis
-    return [x, at, updates], attrs
+    return Instance([x, at, updates], attrs)
 
 
-def _scatter_nd(builder: GraphBuilder, x: Tensor) -> Instance:
+def _scatter_nd(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     depth = rng.between(1, x.rank)
     places = math.prod(x.shape[:depth])
@@ -150,7 +151,7 @@ def _scatter_nd(builder: GraphBuilder, x: Tensor) -> Instance:
     if builder.opset >= 16 and x.dtype not in ("bool", "string") and rng.random() < 0.4:
         kinds = ("add", "mul") if builder.opset < 18 else ("add", "mul", "max", "min")
         attrs["reduction"] = rng.choice(kinds)
-    return [x, at, builder.match(x.dtype, (count, *x.shape[depth:]))], attrs
+    return Instance([x, at, builder.match(x.dtype, (count, *x.shape[depth:]))], attrs)
 
 
 def _scattered(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -164,14 +165,14 @@ def _scattered(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return min(x.low, y.low), max(x.high, y.high)
 
 
-def _one_hot(builder: GraphBuilder, x: Tensor) -> Instance:
+def _one_hot(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     depth = rng.between(2, 6)
     pairs = [dtype for dtype in ("float32", "int64", "int32", "float64") if dtype in builder.takes("OneHot", "T3")]
     values = builder.ints([0, 1] if rng.random() < 0.6 else [rng.between(-2, 0), rng.between(1, 3)], rng.choice(pairs))
     depth_in = builder.ints([depth], rng.choice(("int64", "int32")), rng.choice(((), (1,))))
     attrs = {"axis": rng.between(-x.rank - 1, x.rank)} if rng.random() < 0.6 else {}
-    return [x, depth_in, values], attrs
+    return Instance([x, depth_in, values], attrs)
 
 
 def _hot(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -186,14 +187,14 @@ def _hot_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [-rank - 1 <= axis, axis <= rank, len(ins[2].shape) == 1, *(side == 2 for side in ins[2].shape[:1])]
 
 
-def _compress(builder: GraphBuilder, x: Tensor) -> Instance:
+def _compress(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     axis = axis_of(builder, x) if rng.random() < 0.7 else None
     side = math.prod(x.shape) if axis is None else x.shape[axis]
     length = rng.between(1, min(side, 12))
     kept = [rng.below(2) for _ in range(length)]
     kept[rng.below(length)] = 1
-    return [x, builder.ints(kept, "bool")], {} if axis is None else {"axis": axis}
+    return Instance([x, builder.ints(kept, "bool")], {} if axis is None else {"axis": axis})
 
 
 def _compressed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:

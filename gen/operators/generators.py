@@ -9,25 +9,27 @@ from typing import Any
 
 import numpy as np
 
-from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.model.tensors import DTYPES
-from opsieve.gen.operators.data_movement import Instance, values_of
+from opsieve.gen.operators.data_movement import values_of
 from opsieve.gen.operators.reductions import axis_of
-from opsieve.gen.spec.declaration import OUTPUTS, Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.spec.builder import Builder
+from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.dtype_facts import NUMBER, NUMERIC
+from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.symbolic_arith import Truth
+from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
 _UNKNOWN = "?"  # written as a symbolic size of its own name
 
 
-def _filled(builder: GraphBuilder, x: Tensor) -> Instance:
+def _filled(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     shape = builder.shape(0, 4)
     asked = builder.ints(shape)
     if rng.random() < 0.2:
-        return [asked], {}
+        return Instance([asked])
     dtype = rng.choice(("float32", "float16", "float64", "int64", "int32", "uint8", "bool"))
-    return [asked], {"value": np.array([rng.between(0, 3)]).astype(dtype)}
+    return Instance([asked], {"value": np.array([rng.between(0, 3)]).astype(dtype)})
 
 
 def _filled_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -48,12 +50,12 @@ def _boxes_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [len(scores) == 3, boxes[2] == 4, boxes[0] == scores[0], boxes[1] == scores[2]]
 
 
-def _range(builder: GraphBuilder, x: Tensor) -> Instance:
+def _range(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     start, count, step = rng.between(-4, 4), rng.between(1, 12), rng.choice((1, 1, 2, 3, -1, -2))
     dtype = x.dtype
     ins = [builder.ints([value], dtype, ()) for value in (start, start + count * step, step)]
-    return ins, {}
+    return Instance(ins)
 
 
 def _range_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -61,13 +63,13 @@ def _range_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (max(0, math.ceil((end - start) / step)),))]
 
 
-def _taper(builder: GraphBuilder, x: Tensor) -> Instance:
+def _taper(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     if rng.random() < 0.5:
         attrs["periodic"] = rng.below(2)
     if rng.random() < 0.3:
         attrs["output_datatype"] = NUMBER[rng.choice(("float32", "float64", "float16"))]
-    return [builder.ints([rng.between(2, 16)], rng.choice(("int64", "int32")), ())], attrs
+    return Instance([builder.ints([rng.between(2, 16)], rng.choice(("int64", "int32")), ())], attrs)
 
 
 def _taper_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -87,13 +89,13 @@ def taper(name: str) -> Operator:
     )
 
 
-def _mel(builder: GraphBuilder, x: Tensor) -> Instance:
+def _mel(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     dtype = "int64"
     numbers = [rng.between(3, 8), rng.choice((8, 16, 32)), rng.choice((8000, 16000))]
     ends = [float(rng.choice((0, 20))), float(rng.choice((3000, 4000)))]
     ins = [builder.ints([value], dtype, ()) for value in numbers]
-    return [*ins, *(builder.ints([value], "float32", ()) for value in ends)], {}
+    return Instance([*ins, *(builder.ints([value], "float32", ()) for value in ends)])
 
 
 def _mel_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -104,13 +106,13 @@ def _nonzero_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return 0.0, max(ins[0].shape, default=1) - 1
 
 
-def _unique(builder: GraphBuilder, x: Tensor) -> Instance:
+def _unique(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     if x.rank and rng.random() < 0.5:
         attrs["axis"] = axis_of(builder, x)
     if rng.random() < 0.4:
         attrs["sorted"] = rng.below(2)
-    return [x], {OUTPUTS: rng.between(1, 4), **attrs}
+    return Instance([x], attrs, rng.between(1, 4))
 
 
 def _unique_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -129,7 +131,7 @@ def _unique_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
     return [(ins[0].low, ins[0].high), (0.0, count), (0.0, count), (0.0, count)]
 
 
-def _boxes(builder: GraphBuilder, x: Tensor) -> Instance:
+def _boxes(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     batch, count, classes = rng.between(1, 2), rng.between(1, 6), rng.between(1, 3)
     rows: list[float] = []
@@ -145,7 +147,7 @@ def _boxes(builder: GraphBuilder, x: Tensor) -> Instance:
             ins.append(builder.ints([rng.choice((-1.0, 0.0, 0.4))], "float32", ()))
     if rng.random() < 0.3:
         attrs["center_point_box"] = 1
-    return ins, attrs
+    return Instance(ins, attrs)
 
 
 def source(name: str, sample: Any, infer: Any, bounds: Any, **more: Any) -> Operator:
@@ -168,7 +170,7 @@ OPERATORS = (
     source("MelWeightMatrix", _mel, _mel_type, lambda ins, attrs: (0.0, 1.01), ranks=(0, 0), dtypes=("int64",)),
     source(
         "NonZero",
-        lambda builder, x: ([x], {}),
+        lambda builder, x: Instance([x]),
         lambda ins, attrs: [("int64", (len(ins[0].shape), _UNKNOWN))],
         _nonzero_bounds,
         ranks=(1, 5),

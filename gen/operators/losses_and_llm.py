@@ -7,24 +7,25 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.operators.data_movement import Instance
-from opsieve.gen.spec.declaration import OUTPUTS, Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.spec.builder import Builder
+from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.dtype_facts import FLOATS
+from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.symbolic_arith import Truth, divisors
+from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
 _WEIGHTS = Domain(0.5, 2)
 
 
-def _loss(builder: GraphBuilder, x: Tensor, outputs: int) -> Instance:
+def _loss(builder: Builder, x: Tensor, outputs: int) -> Instance:
     rng, attrs = builder.rng, Attributes()
     ins = [x, builder.match(rng.choice(("int64", "int32")), (x.shape[0], *x.shape[2:]), Domain(0, x.shape[1] - 1))]
     if rng.random() < 0.4:
         ins.append(builder.match(x.dtype, (x.shape[1],), _WEIGHTS))
     if rng.random() < 0.7:
         attrs["reduction"] = rng.choice(("none", "sum", "mean"))
-    return ins, {OUTPUTS: rng.between(1, outputs), **attrs}
+    return Instance(ins, attrs, rng.between(1, outputs))
 
 
 def _loss_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -70,10 +71,11 @@ def _loss_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
     return [(-size, size), (-spread, 0.0)]
 
 
-def _gated(builder: GraphBuilder, x: Tensor) -> Instance:
-    return [x, builder.match(x.dtype, x.shape)], {
-        "alpha": builder.rng.choice((0.5, 1.702))
-    } if builder.rng.random() < 0.4 else {}
+def _gated(builder: Builder, x: Tensor) -> Instance:
+    return Instance(
+        [x, builder.match(x.dtype, x.shape)],
+        {"alpha": builder.rng.choice((0.5, 1.702))} if builder.rng.random() < 0.4 else {},
+    )
 
 
 def _gated_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -81,7 +83,7 @@ def _gated_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return -size, size
 
 
-def _linear_attention(builder: GraphBuilder, q: Tensor) -> Instance:
+def _linear_attention(builder: Builder, q: Tensor) -> Instance:
     """Every head has its own key; a state is carried in half of the time."""
     rng, attrs = builder.rng, Attributes()
     batch, length, width = q.shape
@@ -102,7 +104,7 @@ def _linear_attention(builder: GraphBuilder, q: Tensor) -> Instance:
     ]
     while ins[-1] is None:
         ins.pop()
-    return ins, {"q_num_heads": heads, "kv_num_heads": groups, **attrs}
+    return Instance(ins, {"q_num_heads": heads, "kv_num_heads": groups, **attrs})
 
 
 def _linear_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -120,7 +122,7 @@ def _linear_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
     return [(-ins[0].size * size * state, ins[0].size * size * state), (-state, state)]
 
 
-def _causal(builder: GraphBuilder, x: Tensor) -> Instance:
+def _causal(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     batch, channels, _ = x.shape
     kernel = rng.between(2, 4)
@@ -130,7 +132,7 @@ def _causal(builder: GraphBuilder, x: Tensor) -> Instance:
     while ins[-1] is None:
         ins.pop()
     attrs: Attributes = {"activation": rng.choice(("silu", "swish", "none"))} if rng.random() < 0.5 else {}
-    return ins, attrs
+    return Instance(ins, attrs)
 
 
 def _causal_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:

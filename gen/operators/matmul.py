@@ -7,28 +7,29 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import FREE, GraphBuilder, Shape
-from opsieve.gen.operators.data_movement import Instance
-from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.spec.builder import FREE, Builder, Sizes
+from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.dtype_facts import FLOATS
+from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.symbolic_arith import Truth, broadcast, broadcasts, either
+from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
 _MOST_FACTORS, _MOST_FACTOR = 16, 1e9  # of a determinant whose bounds are told; a hostile one has 2**40
 
 
-def _matmul(builder: GraphBuilder, x: Tensor) -> Instance:
+def _matmul(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     if x.rank == 1:
-        shape: Shape = rng.choice(((x.shape[0],), (x.shape[0], FREE)))
+        shape: Sizes = rng.choice(((x.shape[0],), (x.shape[0], FREE)))
     else:
         batch = x.shape[:-2][rng.below(x.rank - 1) :] if rng.random() < 0.6 else ()
         batch = tuple(1 if rng.random() < 0.2 else side for side in batch)
         shape = (x.shape[-1],) if rng.random() < 0.1 else (*batch, x.shape[-1], FREE)
-    return [x, builder.match(x.dtype, shape)], {}
+    return Instance([x, builder.match(x.dtype, shape)])
 
 
-def _matrix_shape(a: Shape, b: Shape) -> Shape:
+def _matrix_shape(a: Sizes, b: Sizes) -> Sizes:
     if len(a) == 1 and len(b) == 1:
         return ()
     if len(a) == 1:
@@ -49,7 +50,7 @@ def _dot_bounds(a: Tensor, b: Tensor, terms: int) -> Bounds:
     return (-size if a.low < 0 or b.low < 0 else 0.0), size
 
 
-def _gemm(builder: GraphBuilder, x: Tensor) -> Instance:
+def _gemm(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     turned_a, turned_b = rng.random() < 0.3, rng.random() < 0.4
     if turned_a:
@@ -64,9 +65,9 @@ def _gemm(builder: GraphBuilder, x: Tensor) -> Instance:
             if rng.random() < 0.3:
                 attrs[name] = rng.choice((0.5, 2.0, -1.0))
     if rng.random() < 0.25:
-        return [x, b], attrs
+        return Instance([x, b], attrs)
     c = builder.match(x.dtype, rng.choice(((), (columns,), (columns,), (1, columns), (rows, columns), (rows, 1))))
-    return [x, b, c], attrs
+    return Instance([x, b, c], attrs)
 
 
 def _gemm_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -103,7 +104,7 @@ _EQUATIONS = {
 }
 
 
-def _einsum(builder: GraphBuilder, x: Tensor) -> Instance:
+def _einsum(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     equation = rng.choice(_EQUATIONS[x.rank])
     terms = equation.partition("->")[0].split(",")
@@ -111,10 +112,10 @@ def _einsum(builder: GraphBuilder, x: Tensor) -> Instance:
     for term in terms[1:]:
         ins.append(builder.match(x.dtype, tuple(sides.get(letter, FREE) for letter in term)))
         sides |= _letters(term, ins[-1].shape)
-    return ins, {"equation": equation}
+    return Instance(ins, {"equation": equation})
 
 
-def _letters(term: str, shape: Shape) -> dict[str, Any]:
+def _letters(term: str, shape: Sizes) -> dict[str, Any]:
     letters = term.replace("...", "")
     return dict(zip(letters, shape[len(shape) - len(letters) :], strict=True))
 
@@ -161,11 +162,11 @@ def _signed(ins: Ins, size: float) -> Bounds:
     return (0.0 if ins[0].dtype.startswith("u") else -size), size
 
 
-def _square(builder: GraphBuilder, x: Tensor) -> Instance:
+def _square(builder: Builder, x: Tensor) -> Instance:
     if x.shape[-1] != x.shape[-2] or x.shape[-1] > 4:
         side = builder.rng.between(1, 4)
         x = builder.match(x.dtype, (*x.shape[:-2], side, side), Domain(-4, 4))
-    return [x], {}
+    return Instance([x])
 
 
 def _det_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:

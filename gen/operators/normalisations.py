@@ -8,23 +8,24 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.operators.data_movement import Instance
 from opsieve.gen.operators.reductions import axis_of
-from opsieve.gen.spec.declaration import ANY, OUTPUTS, Attributes, Bounds, Ins, Operator, Tensor, Typed, hull
-from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.builder import Builder
+from opsieve.gen.spec.declaration import Operator, hull
+from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.dtype_facts import FLOATS
+from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.symbolic_arith import Truth, divisors, either
+from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
 _SCALE = Domain(0.2, 2)
 _VARIANCE = Domain(0.3, 4)
 
 
-def _epsilon(builder: GraphBuilder) -> Attributes:
+def _epsilon(builder: Builder) -> Attributes:
     return {"epsilon": builder.rng.choice((1e-3, 1e-2, 1e-5))} if builder.rng.random() < 0.4 else {}
 
 
-def _batch(builder: GraphBuilder, x: Tensor) -> Instance:
+def _batch(builder: Builder, x: Tensor) -> Instance:
     channels = (x.shape[1],) if x.rank > 1 else (1,)
     extra = builder.takes("BatchNormalization", "T1") if builder.opset >= 15 else frozenset()
     dtype = x.dtype if not extra or builder.rng.random() < 0.9 else builder.liked(extra)
@@ -36,7 +37,7 @@ def _batch(builder: GraphBuilder, x: Tensor) -> Instance:
         builder.match(stats, channels, Domain(-2, 2)),
         builder.match(stats, channels, _VARIANCE),
     ]
-    return ins, {OUTPUTS: 1, **_epsilon(builder)}
+    return Instance(ins, _epsilon(builder), 1)
 
 
 def _batch_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -58,12 +59,12 @@ def normal(ins: Ins, terms: int) -> Bounds:
     return -size, size
 
 
-def _instance(builder: GraphBuilder, x: Tensor) -> Instance:
+def _instance(builder: Builder, x: Tensor) -> Instance:
     channels = (x.shape[1],)
-    return [x, builder.match(x.dtype, channels, _SCALE), builder.match(x.dtype, channels)], _epsilon(builder)
+    return Instance([x, builder.match(x.dtype, channels, _SCALE), builder.match(x.dtype, channels)], _epsilon(builder))
 
 
-def _layer(builder: GraphBuilder, x: Tensor) -> Instance:
+def _layer(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, _epsilon(builder)
     axis = axis_of(builder, x)
     if axis != -1 or rng.random() < 0.5:
@@ -72,7 +73,7 @@ def _layer(builder: GraphBuilder, x: Tensor) -> Instance:
     ins = [x, builder.match(x.dtype, shape, _SCALE)]
     if rng.random() < 0.6:
         ins.append(builder.match(x.dtype, shape))
-    return ins, {OUTPUTS: 1 if rng.random() < 0.8 or x.dtype != "float32" else rng.between(2, 3), **attrs}
+    return Instance(ins, attrs, 1 if rng.random() < 0.8 or x.dtype != "float32" else rng.between(2, 3))
 
 
 def _scale_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -99,12 +100,12 @@ def _layer_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
     return [normal(ins, terms), (ins[0].low, ins[0].high), (0.0, 1 / math.sqrt(attrs.get("epsilon", 1e-5)))]
 
 
-def _group(builder: GraphBuilder, x: Tensor) -> Instance:
+def _group(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     groups = rng.choice(divisors(x.shape[1]))
     parameters = (groups,) if builder.opset < 21 else (x.shape[1],)
     ins = [x, builder.match(x.dtype, parameters, _SCALE), builder.match(x.dtype, parameters)]
-    return ins, {"num_groups": groups, **_epsilon(builder)}
+    return Instance(ins, {"num_groups": groups, **_epsilon(builder)})
 
 
 def _groups_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -116,23 +117,23 @@ def _groups_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [*found, either(ins[1].shape[0] == groups, ins[1].shape[0] == channels)]
 
 
-def _rms(builder: GraphBuilder, x: Tensor) -> Instance:
+def _rms(builder: Builder, x: Tensor) -> Instance:
     attrs, axis = _epsilon(builder), axis_of(builder, x)
     if axis != -1 or builder.rng.random() < 0.5:
         attrs["axis"] = axis
-    return [x, builder.match(x.dtype, x.shape[axis:], _SCALE)], attrs
+    return Instance([x, builder.match(x.dtype, x.shape[axis:], _SCALE)], attrs)
 
 
-def _lrn(builder: GraphBuilder, x: Tensor) -> Instance:
+def _lrn(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     attrs["size"] = rng.choice((1, 3, 5))
     for name, values in (("alpha", (1e-3, 0.1)), ("beta", (0.5, 0.75)), ("bias", (1.0, 2.0))):
         if rng.random() < 0.4:
             attrs[name] = rng.choice(values)
-    return [x], attrs
+    return Instance([x], attrs)
 
 
-def _mean_variance(builder: GraphBuilder, x: Tensor) -> Instance:
+def _mean_variance(builder: Builder, x: Tensor) -> Instance:
     # Its function takes the root of E[x^2] - E[x]^2, which rounding makes negative where elements are equal: those of a leaf differ.
     if math.prod(x.shape) < 4 or not x.leaf or x.leaf == "constant" or x.high - x.low < 1:
         shape = x.shape if math.prod(x.shape) >= 4 else (2, 3, *(builder.rng.between(1, 3) for _ in x.shape[2:]))
@@ -140,7 +141,7 @@ def _mean_variance(builder: GraphBuilder, x: Tensor) -> Instance:
     axes = builder.rng.some(range(x.rank), builder.rng.between(1, x.rank))
     if math.prod(x.shape[axis] for axis in axes) < 2:
         axes = list(range(x.rank))
-    return [x], {"axes": axes}  # always told: the checker of onnx 1.23 refuses the default
+    return Instance([x], {"axes": axes})  # always told: the checker of onnx 1.23 refuses the default
 
 
 def _axes_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -157,7 +158,7 @@ def _mean_variance_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return normal(ins[:1], math.prod(x.shape))
 
 
-def _dropout(builder: GraphBuilder, x: Tensor) -> Instance:
+def _dropout(builder: Builder, x: Tensor) -> Instance:
     """In inference: the ratio has no effect."""
     rng = builder.rng
     ins: list[Tensor | None] = [x]
@@ -165,7 +166,7 @@ def _dropout(builder: GraphBuilder, x: Tensor) -> Instance:
         ins.append(builder.ints([rng.choice((0.0, 0.5))], "float32", ()))
         if rng.random() < 0.4:
             ins.append(builder.ints([0], "bool", ()))
-    return ins, {OUTPUTS: 1 if rng.random() < 0.7 else 2}
+    return Instance(ins, {}, 1 if rng.random() < 0.7 else 2)
 
 
 def norm(name: str, sample: Any, **more: Any) -> Operator:

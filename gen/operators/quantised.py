@@ -8,14 +8,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import FREE, GraphBuilder, Shape
 from opsieve.gen.operators.conv_pool import _conv_cost, kernel_for, place_windows, placed
-from opsieve.gen.operators.data_movement import Instance
 from opsieve.gen.operators.matmul import _inner, _matmul, _matrix_shape
-from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.spec.builder import FREE, Builder, Sizes
+from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, is_float
+from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.symbolic_arith import Truth
+from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
 _SCALES = (0.02, 0.05, 0.1, 0.125, 0.25, 0.5)
 _ZERO = {
@@ -30,16 +31,16 @@ _ZERO = {
 _BYTES = ("uint8", "int8")
 
 
-def _zero_points(builder: GraphBuilder, dtype: str, shape: Shape) -> Tensor:
+def _zero_points(builder: Builder, dtype: str, shape: Sizes) -> Tensor:
     count = math.prod(shape)
     return builder.ints([builder.rng.choice(_ZERO.get(dtype, (0,))) for _ in range(count)], dtype, shape)
 
 
-def _scales(builder: GraphBuilder, dtype: str, shape: Shape) -> Tensor:
+def _scales(builder: Builder, dtype: str, shape: Sizes) -> Tensor:
     return builder.ints([builder.rng.choice(_SCALES) for _ in range(math.prod(shape))], dtype, shape)
 
 
-def _grain(builder: GraphBuilder, x: Tensor) -> tuple[Shape, Attributes]:
+def _grain(builder: Builder, x: Tensor) -> tuple[Sizes, Attributes]:
     """The shape of scales: one for the whole tensor, one for each place of an axis, or since opset 21 one for each block of it."""
     rng = builder.rng
     if not x.rank or rng.random() < 0.5:
@@ -56,7 +57,7 @@ def _grain(builder: GraphBuilder, x: Tensor) -> tuple[Shape, Attributes]:
     return (x.shape[axis],), attrs
 
 
-def _quantize(builder: GraphBuilder, x: Tensor) -> Instance | None:
+def _quantize(builder: Builder, x: Tensor) -> Instance | None:
     had = form("QuantizeLinear", builder.opset)
     assert had is not None
     allowed = [dtype for dtype in _ZERO if dtype in had.types[had.outputs[0].type]]
@@ -64,8 +65,8 @@ def _quantize(builder: GraphBuilder, x: Tensor) -> Instance | None:
     shape, attrs = _grain(builder, x)
     scale = _scales(builder, x.dtype if x.dtype != "int32" else "float32", shape)
     if dtype == "uint8" and builder.rng.random() < 0.3:
-        return [x, scale], attrs
-    return [x, scale, _zero_points(builder, dtype, shape)], attrs
+        return Instance([x, scale], attrs)
+    return Instance([x, scale, _zero_points(builder, dtype, shape)], attrs)
 
 
 def _quantized(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -77,15 +78,15 @@ def full(dtype: str) -> Bounds:
     return LEAST[dtype], LARGEST[dtype]
 
 
-def _dequantize(builder: GraphBuilder, x: Tensor) -> Instance:
+def _dequantize(builder: Builder, x: Tensor) -> Instance:
     had = form("DequantizeLinear", builder.opset)
     assert had is not None
     shape, attrs = _grain(builder, x)
     floats = had.types[had.inputs[1].type] & {"float32", "float16"}
     scale = _scales(builder, builder.liked(frozenset(floats)) if builder.rng.random() < 0.3 else "float32", shape)
     if x.dtype == "int32" or is_float(x.dtype) or builder.rng.random() < 0.3:
-        return [x, scale], attrs
-    return [x, scale, _zero_points(builder, x.dtype, shape)], attrs
+        return Instance([x, scale], attrs)
+    return Instance([x, scale, _zero_points(builder, x.dtype, shape)], attrs)
 
 
 def _dequantized_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -109,15 +110,15 @@ def _dynamic(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [("uint8", ins[0].shape), ("float32", ()), ("uint8", ())]
 
 
-def _pair(builder: GraphBuilder) -> tuple[str, str]:
+def _pair(builder: Builder) -> tuple[str, str]:
     """Element types of an activation and a weight, as kernels have them."""
     return builder.rng.choice((("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8")))
 
 
-def _integer_matmul(builder: GraphBuilder, x: Tensor) -> Instance:
+def _integer_matmul(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     other = "int8" if x.dtype == "int8" else rng.choice(_BYTES)
-    (_, shaped), _ = _matmul(builder, x)
+    shaped = _matmul(builder, x).inputs[1]
     assert shaped is not None
     b = builder.match(other, shaped.shape)
     ins: list[Tensor | None] = [x, b]
@@ -125,14 +126,14 @@ def _integer_matmul(builder: GraphBuilder, x: Tensor) -> Instance:
         ins.append(_zero_points(builder, x.dtype, ()))
         if rng.random() < 0.5:
             ins.append(_zero_points(builder, other, ()))
-    return ins, {}
+    return Instance(ins)
 
 
 def _integer_bounds(terms: int) -> Bounds:
     return -terms * 65025.0, terms * 65025.0
 
 
-def _quantised_matmul(builder: GraphBuilder, x: Tensor) -> Instance:
+def _quantised_matmul(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     other = "int8" if x.dtype == "int8" else rng.choice(_BYTES)
     if x.rank == 1:
@@ -142,35 +143,35 @@ def _quantised_matmul(builder: GraphBuilder, x: Tensor) -> Instance:
     ins: list[Tensor] = []
     for operand in (x, b):
         ins += [operand, _scales(builder, scale, ()), _zero_points(builder, operand.dtype, ())]
-    return [*ins, _scales(builder, scale, ()), _zero_points(builder, x.dtype, ())], {}
+    return Instance([*ins, _scales(builder, scale, ()), _zero_points(builder, x.dtype, ())])
 
 
-def _convolved(builder: GraphBuilder, x: Tensor, other: str) -> tuple[Tensor, Tensor, Attributes]:
+def _convolved(builder: Builder, x: Tensor, other: str) -> tuple[Tensor, Tensor, Attributes]:
     attrs: Attributes = {}
     kernel = kernel_for(builder, x.shape[2:])
     place_windows(builder, x.shape[2:], kernel, attrs, True)
     return x, builder.match(other, (builder.rng.between(1, 4), x.shape[1], *kernel)), attrs
 
 
-def _integer_conv(builder: GraphBuilder, x: Tensor) -> Instance:
+def _integer_conv(builder: Builder, x: Tensor) -> Instance:
     x, w, attrs = _convolved(builder, x, "int8" if x.dtype == "int8" else builder.rng.choice(_BYTES))
     ins = [x, w]
     if builder.rng.random() < 0.5:
         ins.append(_zero_points(builder, x.dtype, ()))
         if builder.rng.random() < 0.5:
             ins.append(_zero_points(builder, w.dtype, ()))
-    return ins, attrs
+    return Instance(ins, attrs)
 
 
-def _conv_sizes(x: Shape, w: Shape, attrs: Mapping[str, Any]) -> Shape:
+def _conv_sizes(x: Sizes, w: Sizes, attrs: Mapping[str, Any]) -> Sizes:
     return (x[0], w[0], *placed(x[2:], w[2:], attrs))
 
 
-def _quantised_conv(builder: GraphBuilder, x: Tensor) -> Instance:
+def _quantised_conv(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     x, w, attrs = _convolved(builder, x, "int8" if x.dtype == "int8" else rng.choice(_BYTES))
     features = w.shape[0]
-    each: Shape = (features,) if rng.random() < 0.4 else ()
+    each: Sizes = (features,) if rng.random() < 0.4 else ()
     zero = builder.ints([0] * features, w.dtype, each) if each else _zero_points(builder, w.dtype, ())
     ins = [
         *(x, _scales(builder, "float32", ()), _zero_points(builder, x.dtype, ())),
@@ -179,7 +180,7 @@ def _quantised_conv(builder: GraphBuilder, x: Tensor) -> Instance:
     ]
     if rng.random() < 0.4:
         ins.append(builder.ints([rng.between(-100, 100) for _ in range(features)], "int32"))
-    return ins, attrs
+    return Instance(ins, attrs)
 
 
 def _conv_relations(x: int, w: int) -> Any:
@@ -214,7 +215,7 @@ OPERATORS = (
     ),
     quantised(
         "DynamicQuantizeLinear",
-        lambda builder, x: ([x], {}),
+        lambda builder, x: Instance([x]),
         _dynamic,
         lambda ins, attrs: [(0.0, 255.0), (0.0, max(ins[0].size, 1e-3)), (0.0, 255.0)],
         dtypes=("float32",),

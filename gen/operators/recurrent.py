@@ -7,12 +7,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.operators.data_movement import Instance
-from opsieve.gen.spec.declaration import OUTPUTS, Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.spec.builder import Builder
+from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.dtype_facts import FLOATS
+from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.symbolic_arith import Truth
+from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
 _SMALL = Domain(-1, 1)
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -21,7 +22,7 @@ _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 def _recurrent(name: str) -> Any:
     gates = _GATES[name]
 
-    def sample(builder: GraphBuilder, x: Tensor) -> Instance:
+    def sample(builder: Builder, x: Tensor) -> Instance:
         rng, attrs = builder.rng, Attributes()
         hidden = rng.between(1, 4)
         attrs["hidden_size"] = hidden
@@ -57,7 +58,7 @@ def _recurrent(name: str) -> Any:
             attrs["activations"] = [rng.choice(("Relu", "Tanh", "Sigmoid")) for _ in range(directions)]
         while ins[-1] is None:
             ins.pop()
-        return ins, {OUTPUTS: rng.between(1, 3 if name == "LSTM" else 2), **attrs}
+        return Instance(ins, attrs, rng.between(1, 3 if name == "LSTM" else 2))
 
     return sample
 
@@ -127,7 +128,7 @@ def recurrent(name: str) -> Operator:
     )
 
 
-def _attention(builder: GraphBuilder, q: Tensor) -> Instance:
+def _attention(builder: Builder, q: Tensor) -> Instance:
     """Query, key and value with four dimensions; key heads may be shared by groups of query heads."""
     rng, attrs = builder.rng, Attributes()
     if max(q.shape) > 8:
@@ -156,7 +157,7 @@ def _attention(builder: GraphBuilder, q: Tensor) -> Instance:
         attrs["scale"] = rng.choice((0.5, 1.0, 0.125))
     if rng.random() < 0.2:
         attrs["softcap"] = rng.choice((1.0, 5.0))
-    return ins, {OUTPUTS: 1, **attrs}
+    return Instance(ins, attrs, 1)
 
 
 def _attended(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -169,7 +170,7 @@ def _attention_cost(ins: Ins, attrs: Mapping[str, Any], outs: Sequence[Typed]) -
     return count
 
 
-def _rotary(builder: GraphBuilder, x: Tensor) -> Instance:
+def _rotary(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     if x.shape[3] % 2:
         x = builder.match(x.dtype, (*x.shape[:3], 2 * rng.between(1, 4)))
@@ -182,11 +183,11 @@ def _rotary(builder: GraphBuilder, x: Tensor) -> Instance:
         attrs["interleaved"] = 1
     if rng.random() < 0.5:
         caches = [builder.match(x.dtype, (batch, length, turned // 2), _SMALL) for _ in range(2)]
-        return [x, *caches], attrs
+        return Instance([x, *caches], attrs)
     rows = length + rng.between(0, 2)
     caches = [builder.match(x.dtype, (rows, turned // 2), _SMALL) for _ in range(2)]
     places = builder.ints([rng.below(rows) for _ in range(batch * length)], "int64", (batch, length))
-    return [x, *caches, places], attrs
+    return Instance([x, *caches, places], attrs)
 
 
 def _rotary_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -207,7 +208,7 @@ def _rotary_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return -size, size
 
 
-def _tensor_scatter(builder: GraphBuilder, x: Tensor) -> Instance:
+def _tensor_scatter(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     axis = rng.between(1, x.rank - 1)
     length = rng.between(1, x.shape[axis])
@@ -215,12 +216,12 @@ def _tensor_scatter(builder: GraphBuilder, x: Tensor) -> Instance:
         attrs["axis"] = axis - x.rank if rng.random() < 0.5 else axis
     update = builder.match(x.dtype, tuple(length if place == axis else side for place, side in enumerate(x.shape)))
     if rng.random() < 0.3:
-        return [x, update], attrs
+        return Instance([x, update], attrs)
     circular = rng.random() < 0.4
     if circular:
         attrs["mode"] = "circular"
     last = x.shape[axis] - 1 if circular else x.shape[axis] - length
-    return [x, update, builder.ints([rng.between(0, last) for _ in range(x.shape[0])])], attrs
+    return Instance([x, update, builder.ints([rng.between(0, last) for _ in range(x.shape[0])])], attrs)
 
 
 def _attention_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:

@@ -8,12 +8,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.spec.declaration import ANY, Attributes, Bounds, Ins, Operator, Tensor, Typed
-from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.builder import Builder
+from opsieve.gen.spec.declaration import Operator, Sampler
+from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.dtype_facts import FLOATS, INTEGERS
+from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.symbolic_arith import Size, Truth, product
+from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
 _LARGE_FLOATS = ("float32", "float64", "float16", "bfloat16")
 
@@ -24,20 +26,20 @@ def axes_of(ins: Ins, attrs: Mapping[str, Any], rank: int) -> list[int]:
     return sorted({int(axis) % rank for axis in given}) if given and rank else list(range(rank))
 
 
-def _sampler(name: str) -> Callable[[GraphBuilder, Tensor], tuple[Sequence[Tensor | None], Attributes]]:
-    def sample(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor | None], Attributes]:
+def _sampler(name: str) -> Sampler:
+    def sample(builder: Builder, x: Tensor) -> Instance:
         rng, had = builder.rng, form(name, builder.opset)
         assert had is not None
         attrs: Attributes = {}
         if rng.random() < 0.5:
             attrs["keepdims"] = rng.below(2)
         if not x.shape or rng.random() < 0.12:  # all axes
-            return [x], attrs
+            return Instance([x], attrs)
         axes = rng.some(range(x.rank), rng.between(1, x.rank))
         axes = [axis - x.rank if rng.random() < 0.3 else axis for axis in axes]
         if "axes" in had.attributes:
-            return [x], {"axes": axes, **attrs}
-        return [x, builder.ints(axes)], attrs
+            return Instance([x], {"axes": axes, **attrs})
+        return Instance([x, builder.ints(axes)], attrs)
 
     return sample
 
@@ -115,7 +117,7 @@ REDUCTIONS = (
 )
 
 
-def axis_of(builder: GraphBuilder, x: Tensor, share: float = 0.3) -> int:
+def axis_of(builder: Builder, x: Tensor, share: float = 0.3) -> int:
     """An axis of a tensor with at least one, now and then counted from the back."""
     axis = builder.rng.below(x.rank)
     return axis - x.rank if builder.rng.random() < share else axis
@@ -126,7 +128,7 @@ def _axis_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [-rank <= axis, axis < rank]
 
 
-def _best(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+def _best(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     if rng.random() < 0.8:
         attrs["axis"] = axis_of(builder, x)
@@ -134,7 +136,7 @@ def _best(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attribute
         attrs["keepdims"] = rng.below(2)
     if rng.random() < 0.3:
         attrs["select_last_index"] = rng.below(2)
-    return [x], attrs
+    return Instance([x], attrs)
 
 
 def _best_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -148,13 +150,13 @@ def _place(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return (0.0, ins[0].shape[attrs.get("axis", 0) % len(ins[0].shape)] - 1)
 
 
-def _running(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+def _running(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     for name in ("exclusive", "reverse"):
         if rng.random() < 0.4:
             attrs[name] = rng.below(2)
     axis = builder.ints([axis_of(builder, x)], rng.choice(("int64", "int32")), ())
-    return [x, axis], attrs
+    return Instance([x, axis], attrs)
 
 
 def _running_length(ins: Ins) -> int:
@@ -179,8 +181,8 @@ def _known_axis(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [] if values is None else [-rank <= values[0] < rank]
 
 
-def _with_axis(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
-    return [x], {"axis": axis_of(builder, x)} if builder.rng.random() < 0.8 else {}
+def _with_axis(builder: Builder, x: Tensor) -> Instance:
+    return Instance([x], {"axis": axis_of(builder, x)} if builder.rng.random() < 0.8 else {})
 
 
 def _last_axis_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -203,14 +205,14 @@ def _log_share(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return (ins[0].low - ins[0].high - math.log(side), 0.0)
 
 
-def _norm(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+def _norm(builder: Builder, x: Tensor) -> Instance:
     attrs: Attributes = {"axis": axis_of(builder, x)} if builder.rng.random() < 0.8 else {}
     if builder.rng.random() < 0.5:
         attrs["p"] = builder.rng.choice((1, 2))
-    return [x], attrs
+    return Instance([x], attrs)
 
 
-def _top(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes]:
+def _top(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     axis = axis_of(builder, x)
     if axis not in (-1,) or rng.random() < 0.5:
@@ -218,7 +220,7 @@ def _top(builder: GraphBuilder, x: Tensor) -> tuple[Sequence[Tensor], Attributes
     count = rng.binned(1, x.shape[attrs.get("axis", -1)])
     if rng.random() < 0.5:
         attrs["largest"] = rng.below(2)
-    return [x, builder.ints([count])], attrs
+    return Instance([x, builder.ints([count])], attrs)
 
 
 def _top_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:

@@ -7,19 +7,20 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.operators.conv_pool import windowed
-from opsieve.gen.operators.data_movement import Instance, values_of, with_zero
-from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.operators.data_movement import values_of, with_zero
+from opsieve.gen.spec.builder import Builder
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.dtype_facts import FLOATS
+from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.symbolic_arith import Truth, product, quotient
+from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
 _MODES = ("nearest", "nearest", "linear", "cubic")
 _PLACES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
 
 
-def _resize(builder: GraphBuilder, x: Tensor) -> Instance:
+def _resize(builder: Builder, x: Tensor) -> Instance:
     """Sizes or scales for the spatial axes; the leading two stay as they are."""
     rng, attrs = builder.rng, Attributes()
     mode = rng.choice(_MODES)
@@ -36,10 +37,10 @@ def _resize(builder: GraphBuilder, x: Tensor) -> Instance:
         attrs["exclude_outside"] = 1
     if rng.random() < 0.5:
         sizes = [side if axis < 2 else rng.between(1, min(2 * side, 12)) for axis, side in enumerate(x.shape)]
-        return [x, None, None, builder.ints(sizes)], attrs
+        return Instance([x, None, None, builder.ints(sizes)], attrs)
     scales = [1.0 if axis < 2 else rng.choice((0.5, 1.0, 2.0, 1.5, 3.0)) for axis, _ in enumerate(x.shape)]
     scales = [scale if side * scale >= 1 else 1.0 for scale, side in zip(scales, x.shape, strict=True)]
-    return [x, None, builder.ints(scales, "float32")], attrs
+    return Instance([x, None, builder.ints(scales, "float32")], attrs)
 
 
 def _resized(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -58,7 +59,7 @@ def _resize_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return low - slack, high + slack
 
 
-def _grid(builder: GraphBuilder, x: Tensor) -> Instance:
+def _grid(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     count = x.rank - 2
     modes = ("linear", "nearest", "cubic") if builder.opset >= 20 else ("bilinear", "nearest", "bicubic")
@@ -69,7 +70,7 @@ def _grid(builder: GraphBuilder, x: Tensor) -> Instance:
     if rng.random() < 0.5:
         attrs["align_corners"] = rng.below(2)
     grid = builder.match(x.dtype, (x.shape[0], *(rng.between(1, 4) for _ in range(count)), count), Domain(-1.2, 1.2))
-    return [x, grid], attrs
+    return Instance([x, grid], attrs)
 
 
 def _grid_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -77,14 +78,14 @@ def _grid_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return -size, size
 
 
-def _columns(builder: GraphBuilder, x: Tensor) -> Instance:
+def _columns(builder: Builder, x: Tensor) -> Instance:
     """Columns made for an image: those of `x` are kept where they fit a small one."""
     rng = builder.rng
     block = [rng.between(1, 2), rng.between(1, 3)]
     blocks = [rng.between(1, 3), rng.between(1, 3)]
     image = [blocks[axis] + block[axis] - 1 for axis in range(2)]
     x = builder.match(x.dtype, (x.shape[0], rng.between(1, 3) * math.prod(block), math.prod(blocks)))
-    return [x, builder.ints(image), builder.ints(block)], {}
+    return Instance([x, builder.ints(image), builder.ints(block)])
 
 
 def _image_of(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -92,12 +93,12 @@ def _image_of(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (ins[0].shape[0], quotient(ins[0].shape[1], math.prod(block)), *image))]
 
 
-def _affine(builder: GraphBuilder, x: Tensor) -> Instance:
+def _affine(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     count = rng.choice((2, 3))
     theta = builder.match(x.dtype, (rng.between(1, 2), count, count + 1))
     sizes = [theta.shape[0], rng.between(1, 3), *(rng.between(2, 4) for _ in range(count))]
-    return [theta, builder.ints(sizes)], {"align_corners": rng.below(2)} if rng.random() < 0.5 else {}
+    return Instance([theta, builder.ints(sizes)], {"align_corners": rng.below(2)} if rng.random() < 0.5 else {})
 
 
 def _affine_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -105,7 +106,7 @@ def _affine_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (n, *sides, len(sides)))]
 
 
-def _rois(builder: GraphBuilder, x: Tensor) -> Instance:
+def _rois(builder: Builder, x: Tensor) -> Instance:
     """Regions that lie inside the image, first corner before the second."""
     rng = builder.rng
     count = rng.between(1, 3)
@@ -123,7 +124,7 @@ def _rois(builder: GraphBuilder, x: Tensor) -> Instance:
         attrs["mode"] = rng.choice(("avg", "max"))
     if builder.opset >= 16 and rng.random() < 0.5:
         attrs["coordinate_transformation_mode"] = rng.choice(("half_pixel", "output_half_pixel"))
-    return [x, rois, batch], attrs
+    return Instance([x, rois, batch], attrs)
 
 
 def _roi_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -132,7 +133,7 @@ def _roi_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     ]
 
 
-def _roi_pool(builder: GraphBuilder, x: Tensor) -> Instance:
+def _roi_pool(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     count = rng.between(1, 3)
     rows: list[float] = []
@@ -145,14 +146,16 @@ def _roi_pool(builder: GraphBuilder, x: Tensor) -> Instance:
             rng.between(left, x.shape[3] - 1),
             rng.between(top, x.shape[2] - 1),
         ]
-    return [x, builder.ints(rows, x.dtype, (count, 5))], {"pooled_shape": [rng.between(1, 2), rng.between(1, 2)]}
+    return Instance(
+        [x, builder.ints(rows, x.dtype, (count, 5))], {"pooled_shape": [rng.between(1, 2), rng.between(1, 2)]}
+    )
 
 
 def _roi_pooled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (ins[1].shape[0], ins[0].shape[1], *attrs["pooled_shape"]))]
 
 
-def _unpool(builder: GraphBuilder, x: Tensor) -> Instance:
+def _unpool(builder: Builder, x: Tensor) -> Instance:
     """Every element to a place of its own window."""
     rng = builder.rng
     n, c, h, w = x.shape
@@ -163,7 +166,9 @@ def _unpool(builder: GraphBuilder, x: Tensor) -> Instance:
             for column in range(w):
                 at = (row * size + rng.below(size)) * w * size + column * size + rng.below(size)
                 places.append(image * h * w * size * size + at)
-    return [x, builder.ints(places, "int64", x.shape)], {"kernel_shape": [size, size], "strides": [size, size]}
+    return Instance(
+        [x, builder.ints(places, "int64", x.shape)], {"kernel_shape": [size, size], "strides": [size, size]}
+    )
 
 
 def _unpooled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:

@@ -8,13 +8,17 @@ Optional*.
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.gen.build.graph_builder import BodyGraph, GraphBuilder
-from opsieve.gen.operators.control import depth
-from opsieve.gen.operators.data_movement import Instance, all_hull, values_of
+from opsieve.gen.build.graph import BodyGraph
+from opsieve.gen.build.graph_builder import GraphBuilder
+from opsieve.gen.operators.control import in_graph
+from opsieve.gen.operators.data_movement import all_hull, values_of
 from opsieve.gen.operators.reductions import axis_of
-from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.spec.builder import Builder
+from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.dtype_facts import NUMBER
+from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.schema import form
+from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
 _ELEMENTS = ("float32", "float64", "float16", "int64", "int32", "int8", "uint8", "bool")
 _SEQUENCES = tuple(f"sequence({dtype})" for dtype in _ELEMENTS)
@@ -26,12 +30,12 @@ def element(dtype: str) -> str:
     return dtype.partition("(")[2][:-1]
 
 
-def _construct(builder: GraphBuilder, x: Tensor) -> Instance:
+def _construct(builder: Builder, x: Tensor) -> Instance:
     others = [builder.match(x.dtype, x.shape) for _ in range(builder.rng.below(3))]
-    return [x, *others], {}
+    return Instance([x, *others])
 
 
-def _place(builder: GraphBuilder, last: int = 0) -> Tensor:
+def _place(builder: Builder, last: int = 0) -> Tensor:
     """A position that every sequence has."""
     return builder.ints([builder.rng.choice((0, last))], builder.rng.choice(("int64", "int32")), ())
 
@@ -42,21 +46,21 @@ def _insert(builder: GraphBuilder, x: Tensor) -> Instance:
     if rng.random() < 0.3:
         dtype = element(x.dtype)
         attrs = {} if dtype == "float32" and rng.random() < 0.5 else {"dtype": NUMBER[dtype]}
-        made = Tensor(builder.root.named("v"), x.dtype, x.shape, new.low, new.high)
+        made = Tensor(builder.program.named("v"), x.dtype, x.shape, new.low, new.high)
         builder.emit_as("SequenceEmpty", [], attrs, made)
-        return [made, new], {}
-    return [x, new] if rng.random() < 0.4 else [x, new, _place(builder, -1)], {}
+        return Instance([made, new])
+    return Instance([x, new] if rng.random() < 0.4 else [x, new, _place(builder, -1)])
 
 
 def _erase(builder: GraphBuilder, x: Tensor) -> Instance:
     """Out of a sequence that something was put into just before."""
     new = builder.match(element(x.dtype), x.shape)
-    longer = Tensor(builder.root.named("v"), x.dtype, x.shape, min(x.low, new.low), max(x.high, new.high))
+    longer = Tensor(builder.program.named("v"), x.dtype, x.shape, min(x.low, new.low), max(x.high, new.high))
     builder.emit_as("SequenceInsert", [x, new], {}, longer)
-    return ([longer] if builder.rng.random() < 0.4 else [longer, _place(builder, -1)]), {}
+    return Instance([longer] if builder.rng.random() < 0.4 else [longer, _place(builder, -1)])
 
 
-def _split(builder: GraphBuilder, x: Tensor) -> Instance:
+def _split(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     axis = axis_of(builder, x)
     if axis or rng.random() < 0.5:
@@ -65,9 +69,9 @@ def _split(builder: GraphBuilder, x: Tensor) -> Instance:
     if rng.random() < 0.4:
         if rng.random() < 0.5:
             attrs["keepdims"] = rng.below(2)
-        return [x], attrs
+        return Instance([x], attrs)
     size = rng.choice([n for n in range(1, side + 1) if side % n == 0])  # all parts alike
-    return [x, builder.ints([size], "int64", ())], attrs
+    return Instance([x, builder.ints([size], "int64", ())], attrs)
 
 
 def _split_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -89,18 +93,18 @@ def _joined(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(element(ins[0].dtype), (*shape[:at], "?", *shape[at + 1 :]))]
 
 
-def _join(builder: GraphBuilder, x: Tensor) -> Instance:
+def _join(builder: Builder, x: Tensor) -> Instance:
     if x.rank and builder.rng.random() < 0.6:
-        return [x], {"axis": axis_of(builder, x)}
-    return [x], {"axis": builder.rng.between(-x.rank - 1, x.rank), "new_axis": 1}
+        return Instance([x], {"axis": axis_of(builder, x)})
+    return Instance([x], {"axis": builder.rng.between(-x.rank - 1, x.rank), "new_axis": 1})
 
 
 def _map(builder: GraphBuilder, x: Tensor) -> Instance | None:
     """A body of one unary operator over every element, now and then with a second tensor handed in."""
-    if depth(builder) >= 2:
+    if builder.scope.depth >= 2:
         return None
     body, dtype = builder.child(), element(x.dtype)
-    taken = Tensor(builder.root.named("b"), dtype, x.shape, x.low, x.high)
+    taken = Tensor(builder.program.named("b"), dtype, x.shape, x.low, x.high)
     ins, inputs = [x], [taken]
     name = builder.rng.choice(("Identity", "Relu", "Neg", "Add"))
     had = form(name, builder.opset)
@@ -111,12 +115,12 @@ def _map(builder: GraphBuilder, x: Tensor) -> Instance | None:
     operands = [taken]
     if name == "Add":
         other = builder.match(dtype, x.shape)
-        inputs.append(Tensor(builder.root.named("b"), dtype, x.shape, other.low, other.high))
+        inputs.append(Tensor(builder.program.named("b"), dtype, x.shape, other.low, other.high))
         ins.append(other)
         operands.append(inputs[-1])
         low, high = x.low + other.low, x.high + other.high
     made = body.emit(name, "", operands, {}, [(dtype, x.shape)], (low, high))
-    return ins, {"body": BodyGraph(inputs, body.nodes, made)}
+    return Instance(ins, {"body": BodyGraph(inputs, body.nodes, made)})
 
 
 def _map_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -128,8 +132,8 @@ def _same(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, ins[0].shape)]
 
 
-def _one(builder: GraphBuilder, x: Tensor) -> Instance:
-    return [x], {}
+def _one(builder: Builder, x: Tensor) -> Instance:
+    return Instance([x])
 
 
 def held(name: str, sample: Any, infer: Any, **more: Any) -> Operator:
@@ -147,12 +151,18 @@ OPERATORS = (
     ),
     held(
         "SequenceAt",
-        lambda builder, x: ([x, _place(builder, -1)], {}),
+        lambda builder, x: Instance([x, _place(builder, -1)]),
         lambda ins, attrs: [(element(ins[0].dtype), ins[0].shape)],
         dtypes=_SEQUENCES,
     ),
-    held("SequenceInsert", _insert, _same, bounds=lambda ins, attrs: all_hull(ins[:2], attrs), dtypes=_SEQUENCES),
-    held("SequenceErase", _erase, _same, dtypes=_SEQUENCES),
+    held(
+        "SequenceInsert",
+        in_graph(_insert),
+        _same,
+        bounds=lambda ins, attrs: all_hull(ins[:2], attrs),
+        dtypes=_SEQUENCES,
+    ),
+    held("SequenceErase", in_graph(_erase), _same, dtypes=_SEQUENCES),
     held(
         "SequenceLength",
         _one,
@@ -162,7 +172,13 @@ OPERATORS = (
     ),
     held("SplitToSequence", _split, _split_type, ranks=(1, 5), dtypes=_ELEMENTS),
     held("ConcatFromSequence", _join, _joined, dtypes=_SEQUENCES),
-    held("SequenceMap", _map, lambda ins, attrs: [(ins[0].dtype, ins[0].shape)], bounds=_map_bounds, dtypes=_SEQUENCES),
+    held(
+        "SequenceMap",
+        in_graph(_map),
+        lambda ins, attrs: [(ins[0].dtype, ins[0].shape)],
+        bounds=_map_bounds,
+        dtypes=_SEQUENCES,
+    ),
     held("Optional", _one, lambda ins, attrs: [(f"optional({ins[0].dtype})", ins[0].shape)], dtypes=_ELEMENTS),
     held("OptionalGetElement", _one, lambda ins, attrs: [(element(ins[0].dtype), ins[0].shape)], dtypes=_OPTIONALS),
     held(

@@ -7,16 +7,18 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.model.tensors import DTYPES, data_size
-from opsieve.gen.operators.data_movement import Instance, values_of
+from opsieve.gen.operators.data_movement import values_of
 from opsieve.gen.operators.elementwise import CAST_TARGETS
-from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Operator, Tensor, Typed
+from opsieve.gen.spec.builder import Builder
+from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.dtype_facts import FLOATS, LARGEST, LEAST, NUMBER, is_float
+from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
 
-def _fourier(builder: GraphBuilder, x: Tensor) -> Instance:
+def _fourier(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     if x.shape[-1] not in (1, 2):
         x = builder.match(x.dtype, (*x.shape[:-1], rng.between(1, 2)))
@@ -31,8 +33,8 @@ def _fourier(builder: GraphBuilder, x: Tensor) -> Instance:
         attrs["onesided"] = 1
     if builder.opset < 20:
         attrs["axis"] = axis
-        return ([x] if length is None else [x, length]), attrs
-    return [x, length, builder.ints([axis - x.rank if rng.random() < 0.3 else axis], "int64", ())], attrs
+        return Instance([x] if length is None else [x, length], attrs)
+    return Instance([x, length, builder.ints([axis - x.rank if rng.random() < 0.3 else axis], "int64", ())], attrs)
 
 
 def _fourier_axis(ins: Ins, attrs: Mapping[str, Any]) -> int:
@@ -53,7 +55,7 @@ def _fourier_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return -size, size
 
 
-def _short_time(builder: GraphBuilder, x: Tensor) -> Instance:
+def _short_time(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     length = rng.between(4, 16)
     signal = builder.match(x.dtype, (rng.between(1, 2), length, 1))
@@ -61,7 +63,7 @@ def _short_time(builder: GraphBuilder, x: Tensor) -> Instance:
     taper = builder.match(x.dtype, (frame,), Domain(0, 1)) if rng.random() < 0.5 else None
     attrs["onesided"] = rng.below(2)  # always told: onnx 1.23 infers the default wrongly
     given = builder.ints([frame], "int64", ())
-    return [signal, builder.ints([step], "int64", ()), taper, given], attrs
+    return Instance([signal, builder.ints([step], "int64", ()), taper, given], attrs)
 
 
 def _short_time_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -70,12 +72,12 @@ def _short_time_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (ins[0].shape[0], (ins[0].shape[1] - frame) // step + 1, bins, 2))]
 
 
-def _cast_like(builder: GraphBuilder, x: Tensor) -> Instance | None:
+def _cast_like(builder: Builder, x: Tensor) -> Instance | None:
     allowed = builder.takes("CastLike", "T2") & frozenset(CAST_TARGETS)
     dtype = builder.liked(allowed)
     if dtype != "bool" and not (LEAST[dtype] <= x.low and x.high <= LARGEST[dtype]):
         return None
-    return [x, builder.match(dtype, builder.shape(0, 2))], {}
+    return Instance([x, builder.match(dtype, builder.shape(0, 2))])
 
 
 def _cast_like_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -97,20 +99,20 @@ _SAME_WIDTH = {
 }
 
 
-def _bit_cast(builder: GraphBuilder, x: Tensor) -> Instance:
+def _bit_cast(builder: Builder, x: Tensor) -> Instance:
     dtype = _SAME_WIDTH[x.dtype]
     if x.low < 0 or x.high > LARGEST[dtype]:  # a sign bit would make another number of it
         x = builder.match(x.dtype, x.shape, Domain(0, min(LARGEST[dtype], LARGEST[x.dtype])))
-    return [x], {"to": NUMBER[dtype]}
+    return Instance([x], {"to": NUMBER[dtype]})
 
 
-def _shrink(builder: GraphBuilder, x: Tensor) -> Instance:
+def _shrink(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     if rng.random() < 0.5:
         attrs["lambd"] = rng.choice((0.0, 0.25, 1.0))
     if rng.random() < 0.5:
         attrs["bias"] = rng.choice((0.0, 0.5, 1.0))
-    return [x], attrs
+    return Instance([x], attrs)
 
 
 def _shrunk(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -123,18 +125,18 @@ def _shrunk(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return min(ends), max(ends)
 
 
-def _swish(builder: GraphBuilder, x: Tensor) -> Instance:
-    return [x], {"alpha": builder.rng.choice((0.5, 1.702))} if builder.rng.random() < 0.5 else {}
+def _swish(builder: Builder, x: Tensor) -> Instance:
+    return Instance([x], {"alpha": builder.rng.choice((0.5, 1.702))} if builder.rng.random() < 0.5 else {})
 
 
 def _truth(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [("bool", ins[0].shape)]
 
 
-def _is_inf(builder: GraphBuilder, x: Tensor) -> Instance:
+def _is_inf(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     kept = rng.choice(("detect_positive", "detect_negative", ""))
-    return [x], {kept: rng.below(2)} if kept else {}
+    return Instance([x], {kept: rng.below(2)} if kept else {})
 
 
 def _unit(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -183,6 +185,6 @@ OPERATORS = (
         dtypes=FLOATS,
     ),
     Operator("Swish", _swish, bounds=lambda ins, attrs: (-1.0, max(ins[0].high, 0.0)), family="unary", dtypes=FLOATS),
-    Operator("IsNaN", lambda builder, x: ([x], {}), infer=_truth, bounds=_unit, family="logic", dtypes=FLOATS),
+    Operator("IsNaN", lambda builder, x: Instance([x]), infer=_truth, bounds=_unit, family="logic", dtypes=FLOATS),
     Operator("IsInf", _is_inf, infer=_truth, bounds=_unit, family="logic", dtypes=FLOATS),
 )

@@ -6,16 +6,17 @@ Sources: the ONNX operator pages.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.operators.data_movement import Instance, all_hull, layout, values_of, with_zero
+from opsieve.gen.operators.data_movement import all_hull, layout, values_of, with_zero
 from opsieve.gen.operators.reductions import axis_of
-from opsieve.gen.spec.declaration import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.builder import Builder
 from opsieve.gen.spec.dtype_facts import NUMERIC
+from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.symbolic_arith import Size, Truth, ceil_quotient, larger, smaller, where
+from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
 
-def _slice(builder: GraphBuilder, x: Tensor) -> Instance:
+def _slice(builder: Builder, x: Tensor) -> Instance:
     """Starts and ends inside, at and beyond the border, from both sides, steps in both directions; never an empty result."""
     rng = builder.rng
     axes = rng.some(range(x.rank), rng.between(1, x.rank))
@@ -42,7 +43,7 @@ def _slice(builder: GraphBuilder, x: Tensor) -> Instance:
         ins.append(builder.ints(given, dtype))
     if set(steps) != {1} or (len(ins) == 4 and rng.random() < 0.3):
         ins.append(builder.ints(steps, dtype))
-    return ins, {}
+    return Instance(ins)
 
 
 def sliced(side: Size, start: Size, end: Size, step: int) -> Size:
@@ -78,7 +79,7 @@ def _slice_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, tuple(sides))]
 
 
-def _pad(builder: GraphBuilder, x: Tensor) -> Instance:
+def _pad(builder: Builder, x: Tensor) -> Instance:
     rng, had = builder.rng, form("Pad", builder.opset)
     assert had is not None
     modes = ["constant", "constant", "edge", "reflect"] + (["wrap"] if builder.opset >= 19 else [])
@@ -102,7 +103,7 @@ def _pad(builder: GraphBuilder, x: Tensor) -> Instance:
         while len(ins) < 3:
             ins.append(None)
         ins.append(builder.ints(axes))
-    return ins, {"mode": mode} if mode != "constant" or rng.random() < 0.3 else {}
+    return Instance(ins, {"mode": mode} if mode != "constant" or rng.random() < 0.3 else {})
 
 
 def _padded(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -136,12 +137,12 @@ def _pads_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return found
 
 
-def _concat(builder: GraphBuilder, x: Tensor) -> Instance:
+def _concat(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     axis = axis_of(builder, x)
     wanted = tuple(-1 if place == axis % x.rank else side for place, side in enumerate(x.shape))
     others = [builder.match(x.dtype, wanted) for _ in range(rng.choice((0, 1, 1, 1, 2, 3)))]
-    return rng.shuffled([x, *others]), {"axis": axis}
+    return Instance(rng.shuffled([x, *others]), {"axis": axis})
 
 
 def _joined(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -166,7 +167,7 @@ def _join_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     ]
 
 
-def _split(builder: GraphBuilder, x: Tensor) -> Instance:
+def _split(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     axis = axis_of(builder, x)
     side = x.shape[axis]
@@ -175,10 +176,10 @@ def _split(builder: GraphBuilder, x: Tensor) -> Instance:
     if builder.opset >= 18 and rng.random() < 0.4:
         each = -(-side // parts)
         if each * (parts - 1) < side:  # else the last part would be empty
-            return [x], {**attrs, "num_outputs": parts}
+            return Instance([x], {**attrs, "num_outputs": parts})
     cuts = rng.some(range(1, side), parts - 1)
     sizes = [b - a for a, b in zip([0, *cuts], [*cuts, side], strict=True)]
-    return [x, builder.ints(sizes)], attrs
+    return Instance([x, builder.ints(sizes)], attrs)
 
 
 def _split_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -209,11 +210,11 @@ def _crop_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [len(axes) == len(sizes), all(-rank <= axis < rank for axis in axes), *(size >= 0 for size in sizes)]
 
 
-def _crop(builder: GraphBuilder, x: Tensor) -> Instance:
+def _crop(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     axes = rng.some(range(x.rank), rng.between(1, x.rank))
     sizes = [max(1, x.shape[axis] + rng.between(-2, 2)) for axis in axes]
-    return [x, builder.ints(sizes)], {"axes": axes}
+    return Instance([x, builder.ints(sizes)], {"axes": axes})
 
 
 def _cropped(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:

@@ -6,28 +6,29 @@ Sources: the ONNX operator pages of StringConcat, StringSplit, StringNormalizer,
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.operators.data_movement import Instance
-from opsieve.gen.spec.declaration import Attributes, Ins, Operator, Tensor, Typed
+from opsieve.gen.spec.builder import Builder
+from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.symbolic_arith import broadcast, broadcasts
+from opsieve.gen.spec.tensor import Attributes, Ins, Tensor, Typed
 
 _PATTERNS = (".*", "[a-z]+", "\\w+", "the .*", "", "[A-Z]\\w*", "cat|0")
 
 
-def _join(builder: GraphBuilder, x: Tensor) -> Instance:
-    return [x, builder.partner(x)], {}
+def _join(builder: Builder, x: Tensor) -> Instance:
+    return Instance([x, builder.partner(x)])
 
 
-def _split(builder: GraphBuilder, x: Tensor) -> Instance:
+def _split(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     if rng.random() < 0.5:
         attrs["delimiter"] = rng.choice((" ", "a", "qu"))
     if rng.random() < 0.5:
         attrs["maxsplit"] = rng.between(0, 3)
-    return [x], attrs
+    return Instance([x], attrs)
 
 
-def _normalise(builder: GraphBuilder, x: Tensor) -> Instance:
+def _normalise(builder: Builder, x: Tensor) -> Instance:
     """Without stop words, which would leave a number of words that only a run tells."""
     rng = builder.rng
     attrs: Attributes = {"locale": "C"}  # the default, en_US, is not on every machine
@@ -37,10 +38,10 @@ def _normalise(builder: GraphBuilder, x: Tensor) -> Instance:
         attrs["is_case_sensitive"] = rng.below(2)
     if x.rank == 2 and x.shape[0] != 1:
         x = builder.match("string", (1, x.shape[1]))
-    return [x], attrs
+    return Instance([x], attrs)
 
 
-def _vectorize(builder: GraphBuilder, x: Tensor) -> Instance:
+def _vectorize(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     pool = list(rng.shuffled(range(6)))
     pairs = rng.between(0, 1) and 2
@@ -59,7 +60,7 @@ def _vectorize(builder: GraphBuilder, x: Tensor) -> Instance:
         attrs["pool_int64s"] = pool
     if rng.random() < 0.5:
         attrs["weights"] = [float(rng.between(1, 3)) for _ in range(singles + pairs)]
-    return [x], attrs
+    return Instance([x], attrs)
 
 
 def _vector(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -104,7 +105,7 @@ OPERATORS = (
     text("StringNormalizer", _normalise, _same, ranks=(1, 2)),
     text(
         "RegexFullMatch",
-        lambda builder, x: ([x], {"pattern": builder.rng.choice(_PATTERNS)}),
+        lambda builder, x: Instance([x], {"pattern": builder.rng.choice(_PATTERNS)}),
         lambda ins, attrs: [("bool", ins[0].shape)],
         bounds=lambda ins, attrs: (0.0, 1.0),
     ),

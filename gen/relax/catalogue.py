@@ -5,11 +5,11 @@ import random
 from collections.abc import Iterable
 from functools import cache, lru_cache
 
-from opsieve.gen.operators.catalogue import operators as onnx_operators
 from opsieve.gen.relax.declaration import Declared, Recogniser, Solution
 from opsieve.gen.relax.draw import Draw
 from opsieve.gen.relax.operators import elementwise, layouts, normalisations, products, reductions, selection, sources
 from opsieve.gen.relax.types import TensorType
+from opsieve.gen.spec.catalogue import operators as onnx_operators
 
 _FAMILIES = (elementwise, reductions, layouts, selection, products, normalisations, sources)
 _FAR = 1e4  # an end of a domain beyond this is none

@@ -1,6 +1,7 @@
 """What is known of each element type while a program is generated: names, sizes of values, the numbers that ONNX gives them."""
 
 from opsieve.gen.model.tensors import NUMBERS
+from opsieve.gen.spec.domains import Domain
 
 FLOATS = ("float32", "float16", "float64", "bfloat16")
 SIGNED = ("int64", "int32", "int16", "int8")
@@ -54,3 +55,15 @@ NUMBER = NUMBERS  # the dtype's name -> ONNX's number of it
 def is_float(dtype: str) -> bool:
     """Whether elements are floating-point numbers, narrow ones included."""
     return "float" in dtype
+
+
+def leaf_range(dtype: str, domain: Domain) -> tuple[float, float]:
+    """Where the elements of a new leaf are drawn from: the usual window of the dtype, slid into the domain as little as need be."""
+    low, high = USUAL.get(dtype, (0.0, 0.0))
+    least, largest = max(domain.low, LEAST.get(dtype, low)), min(domain.high, LARGEST.get(dtype, high))
+    if domain.nonzero and low <= 0 <= high:
+        low, high = 0.5 if is_float(dtype) else 1.0, max(high, 2.0)
+        least = max(least, min(low, largest))
+    width = high - low
+    low = max(min(low, largest - width), least)
+    return low, min(low + width, largest)

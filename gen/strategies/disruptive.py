@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 
 import onnx
 
-from opsieve.gen.build.graph_builder import BodyGraph, GraphBuilder, Node
+from opsieve.gen.build.graph import BodyGraph, Node
+from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.build.writing import serialize
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.batches import Batches
@@ -21,8 +22,8 @@ from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.invalid_marker import Broken
 from opsieve.gen.model.program import OnnxProgram
-from opsieve.gen.operators.catalogue import operators
-from opsieve.gen.spec.declaration import Tensor
+from opsieve.gen.spec.catalogue import operators
+from opsieve.gen.spec.tensor import Tensor
 
 BATCH = 64
 NAME = "disruptive"
@@ -66,7 +67,7 @@ def _grown(request: GenRequest, seed: int, tried: _Attempts) -> tuple[GraphBuild
         if chosen is not None:
             break
         # No operator so far has rules that can be broken here.
-        fill(builder, replace(request, nodes=len(builder.nodes) + builder.inner + 1))
+        fill(builder, replace(request, nodes=len(builder.nodes) + builder.program.inner + 1))
         chosen = _chosen(builder, tried)
     return builder, chosen
 

@@ -14,18 +14,18 @@ from dataclasses import dataclass, replace
 
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto, TypeProto, helper
 
-from opsieve.gen.build.graph_builder import Supports
-from opsieve.gen.build.rng import Rng
+from opsieve.gen.build.program_state import Supports
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.random_graph import GenRequest, to_record
 from opsieve.gen.generation.wrapping import Parts, assemble, choose_part, composed, parts, reads
 from opsieve.gen.model.program import OnnxProgram, onnx_program
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import DTYPES
-from opsieve.gen.operators.catalogue import operators
-from opsieve.gen.spec.declaration import Tensor
+from opsieve.gen.spec.catalogue import operators
 from opsieve.gen.spec.dtype_facts import PLAIN
+from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.schema import form
+from opsieve.gen.spec.tensor import Tensor
 from opsieve.gen.strategies.registry import strategy
 
 NAME = "function-rewrite"

@@ -11,8 +11,7 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.generation.batches import Batches
 from opsieve.gen.generation.random_graph import GenRequest, finish, start, weighted_choices
 from opsieve.gen.metrics.coverage import Coverage
-from opsieve.gen.operators.catalogue import choices
-from opsieve.gen.spec.declaration import OUTPUTS
+from opsieve.gen.spec.catalogue import choices
 
 BATCH = 256
 _CANDIDATES = 3  # a fourth finds little more and takes a twentieth of the time
@@ -29,41 +28,46 @@ def hirfuzz(request: GenRequest, seed: int) -> Case:
 def _guided(request: GenRequest, seed: int, coverage: Coverage) -> GraphBuilder:
     """Grow a builder: each time the best of some candidates, by what it adds to the coverage."""
     builder = start(request, seed, NAME)
-    builder.choices = choices(builder.opset, request.only, request.dtypes)
+    builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     from_all = weighted_choices(builder.opset, request.only, request.dtypes, not request.opset)
     rng, makers = builder.rng, dict[str, str]()
-    gluing, plain = builder.style, replace(builder.style, glue=0.0)
-    while len(builder.nodes) + builder.inner < request.nodes and builder.elements < request.budget.elements:
+    adapting, plain = builder.style, replace(builder.style, adapt=0.0)
+    while (
+        len(builder.nodes) + builder.program.inner < request.nodes
+        and builder.program.elements < request.budget.elements
+    ):
         best, most = None, -1
         builder.hold()
         for number in range(_CANDIDATES):
-            builder.style = plain if number else gluing  # glue of what is not taken would be left lying about
+            builder.style = plain if number else adapting  # adapters of what is not taken would be left lying about
             choice = rng.choice(from_all)
             operator = choice.op
             if best is not None and operator.family in _SEPARATE:
                 continue
-            inner = builder.inner
-            made = operator.sample(builder, builder.first(choice))
-            held, builder.inner = builder.inner - inner, inner  # nodes in bodies count once they are taken
+            inner = builder.program.inner
+            made = operator.instance(builder, builder.first(choice))
+            held, builder.program.inner = (
+                builder.program.inner - inner,
+                inner,
+            )  # nodes in bodies count once they are taken
             if made is None:
                 continue
-            ins, attrs = made
-            types = operator.infer(ins, attrs)[: attrs.get(OUTPUTS)]  # type: ignore[arg-type]
+            types = operator.infer(made.inputs, made.attributes)[: made.outputs]  # type: ignore[arg-type]
             outs = [typed for typed in types if typed is not None]
-            producers = [makers[tensor.name] for tensor in ins if tensor is not None and tensor.name in makers]
+            producers = [makers[tensor.name] for tensor in made.inputs if tensor is not None and tensor.name in makers]
             new = coverage.novelty(operator.name, outs, producers)
             if new > most:
-                best, most = (operator, ins, attrs, types, outs, producers, held), new
+                best, most = (operator, made, types, outs, producers, held), new
                 if producers and new > len(producers):
                     break  # a new shape and new edges: others are hardly better
-        builder.style, added = gluing, None
+        builder.style, added = adapting, None
         if best is not None:
-            operator, ins, attrs, types, outs, producers, held = best
-            added = builder.add(operator, ins, attrs, types)
+            operator, made, types, outs, producers, held = best
+            added = builder.add(operator, made.inputs, made.attributes, types=types)
         forgotten = builder.settle()
         if added is not None:  # else what is forgotten counts: operators that never fit come to an end so
-            builder.elements -= forgotten
-            builder.inner += held
+            builder.program.elements -= forgotten
+            builder.program.inner += held
             coverage.note(operator.name, outs, producers)
             makers.update((tensor.name, operator.name) for tensor in added)
     return builder

@@ -8,16 +8,17 @@ import math
 from dataclasses import replace
 
 from opsieve.gen.analysis.reading import Source, UnreadableModel, read
-from opsieve.gen.build.graph_builder import GraphBuilder, Shape
-from opsieve.gen.build.rng import Rng
+from opsieve.gen.build.graph import Shape
+from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.case.case import Case
 from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.generation.mutation import Changes, ModelReplay
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, fill, finish, outputs, start
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.operators.catalogue import choices
-from opsieve.gen.spec.declaration import Tensor
+from opsieve.gen.spec.catalogue import choices
+from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.schema import OLDEST
+from opsieve.gen.spec.tensor import Tensor
 from opsieve.gen.strategies.patterns.strategy import planted
 
 NAME = "mutate"
@@ -49,7 +50,7 @@ def mutate(request: GenRequest, seed: int) -> Case:
         source = _made(wished, rng, 2 * seed, rng.choice((0.3, 0.4) if crossed else (0.5, 0.7, 0.9)))
         donor = _made(wished, rng, 2 * seed + 1, 0.4) if crossed else None
     builder = start(wished, seed, NAME, ranged=not request.corpus)
-    builder.choices = choices(builder.opset, request.only, request.dtypes)
+    builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     if donor is not None:
         ModelReplay(builder, Changes({})).run(donor)
     ModelReplay(builder, _changes(source, rng, request)).run(source)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from opsieve.gen.build.rng import Rng
+from opsieve.gen.spec.rng import Rng
 from opsieve.gen.tir import nodes as N
 from opsieve.gen.tir.expressions import element, index
 from opsieve.gen.tir.general import FUEL, Mutator

@@ -5,7 +5,7 @@ An index is always inside its buffer, a divisor never zero, a shift never as wid
 
 from collections.abc import Sequence
 
-from opsieve.gen.build.rng import Rng
+from opsieve.gen.spec.rng import Rng
 from opsieve.gen.tir import nodes as N
 from opsieve.gen.tir.intrinsics import TYPES, Form, giving
 from opsieve.gen.tir.scope import Scope

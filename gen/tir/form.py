@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from opsieve.gen.build.rng import Rng
+from opsieve.gen.spec.rng import Rng
 from opsieve.gen.tir import nodes as N
 from opsieve.gen.tvm_ir.nodes import MalformedGraph, Node, decode, encode
 

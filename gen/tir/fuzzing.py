@@ -7,7 +7,7 @@ new coverage has its passes mutated once; what reaches something new is kept, an
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from opsieve.gen.build.rng import Rng
+from opsieve.gen.spec.rng import Rng
 from opsieve.gen.tir import passes
 from opsieve.gen.tir.domain import DOMAIN
 from opsieve.gen.tir.general import GENERAL

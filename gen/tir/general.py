@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from opsieve.gen.build.rng import Rng
+from opsieve.gen.spec.rng import Rng
 from opsieve.gen.tir import nodes as N
 from opsieve.gen.tir.expressions import built, constant, expression, index, operation
 from opsieve.gen.tir.intrinsics import EVERY, TYPES, giving

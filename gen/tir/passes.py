@@ -5,7 +5,7 @@ the context for all of the sequence (`=tirx.UnrollLoop.auto_max_step:16`). After
 sequence stands for what a user's own pipeline would do first.
 """
 
-from opsieve.gen.build.rng import Rng
+from opsieve.gen.spec.rng import Rng
 
 # Passes that take and give functions of any stage before the packed calling convention.
 ANYWHERE = (

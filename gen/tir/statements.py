@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from opsieve.gen.build.rng import Rng
+from opsieve.gen.spec.rng import Rng
 from opsieve.gen.tir import nodes as N
 from opsieve.gen.tir.expressions import element, expression, index
 from opsieve.gen.tir.intrinsics import TYPES

@@ -19,8 +19,8 @@ from opsieve.gen.data.inputs import Stream, seeded_inputs
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import Value, dtype_name, graph_inputs
-from opsieve.gen.spec.declaration import Tensor
 from opsieve.gen.spec.domains import Domain, asks
+from opsieve.gen.spec.tensor import Tensor
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

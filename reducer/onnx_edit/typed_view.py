@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 from opsieve.gen.analysis.validity import KNOWN, check_model
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import DTYPES, NUMBERS, Value, dtype_name
-from opsieve.gen.spec.declaration import Typed
+from opsieve.gen.spec.tensor import Typed
 from opsieve.reducer.onnx_edit import onnx_subprocess
 from opsieve.reducer.onnx_edit.graphs import (
     Array,

@@ -19,11 +19,11 @@ from opsieve.backends.probing.operator_support import (
 from opsieve.backends.registry import resolve
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.build.graph_builder import BodyGraph, Node
+from opsieve.gen.build.graph import BodyGraph, Node
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.structure import all_nodes
-from opsieve.gen.operators.catalogue import operators
-from opsieve.gen.spec.declaration import Tensor
+from opsieve.gen.spec.catalogue import operators
+from opsieve.gen.spec.tensor import Tensor
 from opsieve.gen.strategies.registry import generate
 
 ONLY = ("Relu", "Erf", "Cast", "Concat")

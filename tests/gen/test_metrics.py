@@ -19,7 +19,7 @@ from opsieve.gen.metrics.graph import lacks_types, operations
 from opsieve.gen.metrics.isra import GRAPH_LEVEL, OPERATION_LEVEL, Isra
 from opsieve.gen.metrics.summary import Metrics, families, spread
 from opsieve.gen.model.program import OnnxProgram
-from opsieve.gen.operators.catalogue import operators
+from opsieve.gen.spec.catalogue import operators
 from opsieve.gen.strategies.baselines.strategies import BASELINES
 from opsieve.gen.strategies.registry import generate
 

@@ -8,11 +8,13 @@ import pytest
 from operator_soak import forms, instances, problem, soaked
 
 from opsieve.gen.build.graph_builder import GraphBuilder
+from opsieve.gen.build.program_state import ProgramState
 from opsieve.gen.generation.random_graph import GenRequest, finish
 from opsieve.gen.model.structure import all_nodes
-from opsieve.gen.operators.catalogue import first_dtypes, operators, qualified
-from opsieve.gen.spec.declaration import OUTPUTS, Attributes, Operator, Tensor
+from opsieve.gen.spec.catalogue import first_dtypes, operators, qualified
+from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.tensor import Attributes, Tensor
 from opsieve.gen.strategies.registry import generate
 
 # Not declared, and why. Nothing else of ai.onnx may be missing.
@@ -64,7 +66,7 @@ def test_instances_are_what_they_are_declared_to_be(name: str) -> None:
 
 def test_a_wrong_declaration_is_found_out() -> None:
     relu = operators()["Relu"]
-    lying = Operator("Relu", relu.sample, lambda ins, attrs: [(ins[0].dtype, (*ins[0].shape, 1))])
+    lying = Operator("Relu", relu.sample, infer=lambda ins, attrs: [(ins[0].dtype, (*ins[0].shape, 1))])
     assert any(text.startswith("checker") for text in soaked(lying, 1, [18]))
     narrow = Operator("Relu", relu.sample, bounds=lambda ins, attrs: (0.0, 0.001))
     assert any(text.startswith("values") for text in soaked(narrow, 4, [18]))
@@ -78,7 +80,6 @@ def test_what_is_sampled_satisfies_what_is_required(operator: Operator) -> None:
                 assert builder is not None, (operator.name, dtype, opset)
                 node = builder.nodes[-1]
                 assert all(operator.requires(node.ins, node.attrs)), builder.nodes[-1].ins  # type: ignore[arg-type]
-                assert OUTPUTS not in node.attrs
 
 
 @pytest.mark.slow
@@ -108,7 +109,7 @@ def test_an_empty_sequence_is_filled_or_measured_and_never_read() -> None:
     assert filled > 5
     builder = next(found for _, found in instances(operators()["Relu"], "float32", 21, 9) if found is not None)
     builder.emit("SequenceEmpty", "", [], {}, [("sequence(float32)", (2,))], (0.0, 1.0))  # as `mutate` lays one
-    assert builder.matching("sequence(float32)", (2,)) is None
+    assert builder.scope.match("sequence(float32)", (2,)) is None
 
 
 def test_an_interval_that_ends_at_zero_but_for_rounding_has_zeros_in_it() -> None:
@@ -195,8 +196,8 @@ def reshaped(operator: Operator, builder: GraphBuilder) -> Iterator[str]:
                 types = operator.infer(ins, node.attrs)[: len(node.outs)]  # type: ignore[arg-type]
             except (IndexError, KeyError, ValueError):  # rules for what is drawn: `mutate` takes that as a no
                 continue
-            whole = GraphBuilder(builder.rng, builder.opset, builder.style, builder.budget)
-            whole.leaves = [new if tensor is old else tensor for tensor in builder.leaves]
+            whole = GraphBuilder(ProgramState(builder.rng, builder.opset, builder.style, builder.budget))
+            whole.program.leaves = [new if tensor is old else tensor for tensor in builder.program.leaves]
             made = whole.emit(operator.name, "", ins, dict(node.attrs), types, (-1e30, 1e30))
             for left, tensor in zip(made, node.outs, strict=True):
                 left.name = left.name if tensor.name else ""

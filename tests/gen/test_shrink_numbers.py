@@ -13,7 +13,7 @@ from opsieve.gen.analysis.validity import check_model
 from opsieve.gen.generation.random_graph import GenRequest, finish
 from opsieve.gen.model.model import check
 from opsieve.gen.model.structure import check_structure
-from opsieve.gen.operators.catalogue import first_dtypes, operators
+from opsieve.gen.spec.catalogue import first_dtypes, operators
 from opsieve.gen.spec.declaration import Operator
 from opsieve.reducer.passes.attributes import PASS as ATTRIBUTES
 from opsieve.reducer.passes.ranks import PASS as RANKS

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from program_bytes import digest
 from repository import ROOT, SUPPORT
 
-from opsieve.gen.build.graph_builder import Budget
 from opsieve.gen.case.case import load, save
 from opsieve.gen.generation.random_graph import GenRequest, to_record
 from opsieve.gen.generation.request import from_record, named_dtypes, named_operators, nodes
 from opsieve.gen.metrics.coverage import Coverage
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.structure import all_nodes
-from opsieve.gen.operators.catalogue import operators
+from opsieve.gen.spec.builder import Budget
+from opsieve.gen.spec.catalogue import operators
 from opsieve.gen.strategies import registry as strategies
 from opsieve.gen.strategies.mix import BATCH
 from opsieve.gen.strategies.registry import generate

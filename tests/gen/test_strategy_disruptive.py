@@ -25,7 +25,7 @@ from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.invalid_marker import KINDS, Broken, broken
 from opsieve.gen.model.model import check
 from opsieve.gen.model.program import OnnxProgram
-from opsieve.gen.operators.catalogue import choices, operators
+from opsieve.gen.spec.catalogue import choices, operators
 from opsieve.gen.strategies.disruptive import BATCH, disruptive
 from opsieve.gen.strategies.registry import generate
 

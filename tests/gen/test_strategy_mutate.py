@@ -19,7 +19,6 @@ from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.analysis.reading import Source, UnreadableModel, read
 from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.build.rng import Rng
 from opsieve.gen.build.writing import serialize
 from opsieve.gen.generation.mutation import Changes, ModelReplay
 from opsieve.gen.generation.random_graph import GenRequest, outputs, start, to_record
@@ -27,7 +26,8 @@ from opsieve.gen.generation.request import from_record
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes, check_structure
-from opsieve.gen.operators.catalogue import choices
+from opsieve.gen.spec.catalogue import choices
+from opsieve.gen.spec.rng import Rng
 from opsieve.gen.strategies.mutate import _changes
 from opsieve.gen.strategies.registry import generate
 
@@ -42,7 +42,7 @@ def source(seed: int, name: str = "isra") -> Source:
 
 def replayed(read_: Source, changes: Changes, seed: int = 0) -> GraphBuilder:
     builder = start(GenRequest(opset=read_.opset), seed, "test")
-    builder.choices = ()
+    builder.program.choices = ()
     ModelReplay(builder, changes).run(read_)
     return builder
 
@@ -95,7 +95,7 @@ def test_every_kind_of_change_changes_programs_and_leaves_them_valid(kind: str) 
         models = []
         for changes in (Changes({}), Changes({}, **{kind: frozenset((len(read_.nodes) // 2,))})):
             builder = start(GenRequest(opset=read_.opset), seed, "test")
-            builder.choices = choices(read_.opset)
+            builder.program.choices = choices(read_.opset)
             ModelReplay(builder, changes).run(read_)
             model, _ = serialize(builder, outputs(builder), "changed")
             onnx.checker.check_model(onnx.load_model_from_string(model), full_check=True)

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from in_process import InProcessLab
 
 from opsieve.backends.target import Target
-from opsieve.gen.build.rng import Rng
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.random_graph import GenRequest, start
 from opsieve.gen.model.model import check
-from opsieve.gen.operators.catalogue import choices, operators
 from opsieve.gen.operators.slice_concat import sliced
+from opsieve.gen.spec.catalogue import choices, operators
+from opsieve.gen.spec.rng import Rng
 from opsieve.gen.strategies.nnsmith.solving import Constraints
 from opsieve.gen.strategies.nnsmith.strategy import nnsmith
 from opsieve.gen.strategies.nnsmith.symbolic_builder import SymbolicBuilder
@@ -86,10 +86,10 @@ def test_a_sampler_that_runs_on_open_sizes_is_seldom_refused() -> None:
             symbolic.begin(False)
             dtype = symbolic.rng.choice(choice.leaves)
             x = symbolic.placeholder(dtype, symbolic.shape(choice.low, choice.high), "input")
-            made = choice.op.sample(symbolic, x) if kind == "declared" else kind(symbolic, x)  # type: ignore[arg-type]
+            made = choice.op.instance(symbolic, x) if kind == "declared" else kind(symbolic, x)  # type: ignore[arg-type]
             if made is None:
                 continue
-            relations = [*symbolic.relations, *choice.op.requires(*made)]
+            relations = [*symbolic.relations, *choice.op.requires(made.inputs, made.attributes)]
             if symbolic.constraints.hold(relations):
                 break
         else:

@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.build.graph_builder import Budget, GraphBuilder, Style
-from opsieve.gen.build.rng import Rng
+from opsieve.gen.build.graph_builder import GraphBuilder
+from opsieve.gen.build.program_state import ProgramState
 from opsieve.gen.build.writing import serialize
 from opsieve.gen.generation.pattern_builder import Misfit, PatternBuilder
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, outputs
-from opsieve.gen.operators.catalogue import choices
+from opsieve.gen.spec.builder import Budget, Style
+from opsieve.gen.spec.catalogue import choices
+from opsieve.gen.spec.rng import Rng
 from opsieve.gen.strategies.patterns.tables import PATTERNS
 from opsieve.gen.strategies.registry import generate
 
@@ -25,8 +27,10 @@ DRAWS = 40
 
 def planted(name: str, seed: int, twisted: bool) -> GraphBuilder | None:
     """A builder with one structure alone; None when this draw did not fit."""
-    builder = GraphBuilder(Rng(f"{name} {seed}"), SUPPORTED, Style(palette=("float32", "float32", "int64")), Budget())
-    builder.choices = choices(SUPPORTED)
+    builder = GraphBuilder(
+        ProgramState(Rng(f"{name} {seed}"), SUPPORTED, Style(palette=("float32", "float32", "int64")), Budget())
+    )
+    builder.program.choices = choices(SUPPORTED)
     try:
         PATTERNS[name](PatternBuilder(builder, twisted))
     except Misfit:
@@ -36,7 +40,7 @@ def planted(name: str, seed: int, twisted: bool) -> GraphBuilder | None:
 
 def told(builder: GraphBuilder) -> tuple[object, ...]:
     """What a structure is, names aside: operators, attributes, types, who reads whom, what is given."""
-    exposed = {tensor.name for tensor in builder.exposed}
+    exposed = {tensor.name for tensor in builder.program.exposed}
     nodes = [
         (
             node.op,

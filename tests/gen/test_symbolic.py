@@ -12,16 +12,15 @@ from hypothesis import strategies as st
 
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.build.graph_builder import OpChoice
-from opsieve.gen.build.rng import Rng
 from opsieve.gen.build.writing import serialize
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, single_node, to_record
 from opsieve.gen.generation.request import from_record
 from opsieve.gen.generation.symbolic import open_sizes
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
-from opsieve.gen.operators.catalogue import first_dtypes, operators
-from opsieve.gen.spec.declaration import ANY
+from opsieve.gen.spec.catalogue import OpChoice, first_dtypes, operators
+from opsieve.gen.spec.domains import ANY
+from opsieve.gen.spec.rng import Rng
 from opsieve.gen.strategies.registry import generate
 
 ALL = GenRequest(nodes=10, dynamic=1.0)

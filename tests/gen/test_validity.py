@@ -15,7 +15,7 @@ from operator_soak import LENIENT, forms, instances
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.analysis.validity import check_model
-from opsieve.gen.build.graph_builder import BodyGraph, Node
+from opsieve.gen.build.graph import BodyGraph, Node
 from opsieve.gen.generation.constraint_violations import Violation, violations
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.model import check, inferred
@@ -30,7 +30,7 @@ from opsieve.gen.model.tensors import (
     read_tensor,
     read_type,
 )
-from opsieve.gen.operators.catalogue import first_dtypes, operators, qualified
+from opsieve.gen.spec.catalogue import first_dtypes, operators, qualified
 from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.strategies.registry import generate
 
@@ -149,7 +149,6 @@ def broken_by(node: Node, violation: Violation, opset: int) -> tuple[bytes, dict
     attrs = {
         name: numpy_helper.from_array(held) if isinstance(held, np.ndarray) else held
         for name, held in violation.attrs.items()
-        if not name.startswith("#")
     }
     outs = [(f"o{place}" if out.name else "", out.dtype) for place, out in enumerate(node.outs)]
     given = [helper.make_tensor_value_info(name, NUMBERS[dtype], None) for name, dtype in outs if name]

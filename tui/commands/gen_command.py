@@ -100,9 +100,9 @@ def _request(given: dict[str, Any]) -> "GenerationRequest":
     from dataclasses import replace
 
     from opsieve.backends.probing.generation import GenerationRequest, repeat_request
-    from opsieve.gen.build.graph_builder import Budget
     from opsieve.gen.generation import request as gen_request
     from opsieve.gen.generation.random_graph import GenRequest
+    from opsieve.gen.spec.builder import Budget
     from opsieve.gen.values.values import named_values
 
     if given["origin"] is not None:

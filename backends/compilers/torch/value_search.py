@@ -112,8 +112,8 @@ class InputSearch:
     ) -> None:
         from opsieve.backends.compilers.torch import table as torch_table
         from opsieve.gen.analysis.typed_graph import movable, read_graph
-        from opsieve.gen.build.rng import Rng
-        from opsieve.gen.operators.catalogue import operators
+        from opsieve.gen.spec.catalogue import operators
+        from opsieve.gen.spec.rng import Rng
 
         self.table = torch_table
         self.operators = operators()

@@ -14,7 +14,7 @@ from typing import Any
 
 import z3
 
-from opsieve.gen.build.rng import Rng
+from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.symbolic_arith import Size, Truth
 
 _WORK = 300_000  # z3's units for one check: about a tenth of a second

@@ -12,13 +12,14 @@ from typing import Any
 
 import z3
 
-from opsieve.gen.build.graph_builder import OpChoice
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start, weighted_choices
-from opsieve.gen.operators.catalogue import choices
-from opsieve.gen.spec.declaration import ANY, OUTPUTS, Attributes, Operator, Tensor
-from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.catalogue import OpChoice, choices
+from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.dtype_facts import LARGEST
+from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.tensor import Tensor
 from opsieve.gen.strategies.nnsmith.symbolic_builder import Insertion, SymbolicBuilder
 from opsieve.gen.strategies.nnsmith.symbolic_samples import sampler
 
@@ -30,13 +31,13 @@ _CARRIED = 12  # finished tensors that a round may read
 def nnsmith(request: GenRequest, seed: int) -> Case:
     """The program of a seed."""
     builder = start(request, seed, NAME)
-    builder.choices = choices(builder.opset, request.only, request.dtypes)
+    builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     open_ = [
         choice
         for choice in weighted_choices(builder.opset, request.only, request.dtypes, not request.opset)
         if not choice.op.domain and sampler(choice.op.name, choice.op.family)
     ]
-    while open_ and len(builder.nodes) < request.nodes and builder.elements < request.budget.elements:
+    while open_ and len(builder.nodes) < request.nodes and builder.program.elements < request.budget.elements:
         before = len(builder.nodes)
         symbolic = SymbolicBuilder(builder)
         _draft(symbolic, open_, min(_ROUND, request.nodes - before))
@@ -51,7 +52,7 @@ def nnsmith(request: GenRequest, seed: int) -> Case:
 def _draft(symbolic: SymbolicBuilder, open_: Sequence[OpChoice], nodes: int) -> None:
     """Insert nodes until there are as many as asked for, or too many insertions were refused."""
     rng, builder = symbolic.rng, symbolic.builder
-    for tensor in builder.loose[-_CARRIED:]:
+    for tensor in builder.scope.loose[-_CARRIED:]:
         if not tensor.reads and tensor.dtype in LARGEST:
             symbolic.enter(tensor)
             symbolic.finished[tensor.name] = tensor
@@ -79,11 +80,11 @@ def _forwards(symbolic: SymbolicBuilder, choice: OpChoice) -> Insertion | None:
     if made is None:
         symbolic.refuse(mark)
         return None
-    ins, outs, attrs = made
+    instance, outs = made
     if not symbolic.constraints.hold(symbolic.relations):
         symbolic.refuse(mark)
         return None
-    return _taken(symbolic, choice.op, ins, [symbolic.named(typed) for typed in outs], attrs)
+    return _taken(symbolic, choice.op, instance, [symbolic.named(typed) for typed in outs])
 
 
 def _backwards(symbolic: SymbolicBuilder, choice: OpChoice) -> Insertion | None:
@@ -97,7 +98,7 @@ def _backwards(symbolic: SymbolicBuilder, choice: OpChoice) -> Insertion | None:
         if made is None:
             symbolic.refuse(mark)
             return None
-        ins, outs, attrs = made
+        instance, outs = made
         for place, typed in enumerate(outs):
             if typed is not None and typed[0] == target.dtype and len(typed[1]) == target.rank:
                 symbolic.relations += [p == q for p, q in zip(target.shape, typed[1], strict=True)]
@@ -105,40 +106,34 @@ def _backwards(symbolic: SymbolicBuilder, choice: OpChoice) -> Insertion | None:
                     symbolic.placeholders.remove(target)
                     target.leaf = ""
                     named = [target if n == place else symbolic.named(other) for n, other in enumerate(outs)]
-                    return _taken(symbolic, choice.op, ins, named, attrs)
+                    return _taken(symbolic, choice.op, instance, named)
                 break
         symbolic.refuse(mark)
     return None
 
 
-def _instance(
-    symbolic: SymbolicBuilder, op: Operator, x: Tensor
-) -> tuple[Sequence[Tensor | None], list[Any], Attributes] | None:
-    """Inputs, types of outputs and attributes; what they ask for is in the symbolic builder's relations. None when there is no such instance."""
+def _instance(symbolic: SymbolicBuilder, op: Operator, x: Tensor) -> tuple[Instance, list[Any]] | None:
+    """An instance and the types of its outputs; what they ask for is in the symbolic builder's relations. None when there is no such instance."""
     sample = sampler(op.name, op.family)
     try:
-        made = op.sample(symbolic, x) if sample == "declared" else sample(symbolic, x)
+        made = op.instance(symbolic, x) if sample == "declared" else sample(symbolic, x)
         if made is None:
             return None
-        ins, attrs = made
-        wanted = attrs.get(OUTPUTS)
-        symbolic.relations += op.requires(ins, attrs)  # type: ignore[arg-type]
-        return ins, symbolic.typed(op, ins, attrs, wanted), attrs
+        symbolic.relations += op.requires(made.inputs, made.attributes)  # type: ignore[arg-type]  # rules say which inputs may be absent
+        return made, symbolic.typed(op, made)
     except z3.Z3Exception:  # a sampler looked at a size that is open
         return None
 
 
-def _taken(
-    symbolic: SymbolicBuilder, op: Operator, ins: Sequence[Tensor | None], outs: list[Tensor], attrs: Attributes
-) -> Insertion:
+def _taken(symbolic: SymbolicBuilder, op: Operator, instance: Instance, outs: list[Tensor]) -> Insertion:
     asked = []
-    for place, tensor in enumerate(ins):
+    for place, tensor in enumerate(instance.inputs):
         domain = op.safe[place] if place < len(op.safe) else ANY
         if tensor is not None:
             tensor.reads += 1
             domain = _both(domain, symbolic.asked.get(tensor.name, ANY))
         asked.append(domain)
-    read = {tensor.name for tensor in ins if tensor is not None}
+    read = {tensor.name for tensor in instance.inputs if tensor is not None}
     for tensor in symbolic.made:
         if tensor.name in read:
             symbolic.placeholders.append(tensor)
@@ -150,7 +145,7 @@ def _taken(
             and tensor not in symbolic.pools.get((tensor.dtype, tensor.rank), ())
         ):
             symbolic.enter(tensor)
-    return Insertion(op, ins, outs, attrs, asked)
+    return Insertion(op, instance, outs, asked)
 
 
 def _both(one: Domain, other: Domain) -> Domain:
@@ -180,7 +175,7 @@ class _Emission:
                     continue
                 before = [
                     makers[tensor.name]
-                    for tensor in node.ins
+                    for tensor in node.instance.inputs
                     if tensor is not None and tensor.name in makers and id(makers[tensor.name]) not in done
                 ]
                 if before:
@@ -192,14 +187,14 @@ class _Emission:
 
     def emit(self, node: Insertion) -> None:
         """Emit one node; when its result leaves the range of its type, on leaves of its own; not at all when that does not help."""
-        attrs = {name: self.concrete(value) for name, value in node.attrs.items()}
+        attrs = {name: self.concrete(value) for name, value in node.instance.attributes.items()}
         outs = None
         for cut in (False, True):
             ins = [
                 None if tensor is None else self.placed(tensor, domain, cut)
-                for tensor, domain in zip(node.ins, node.asked, strict=True)
+                for tensor, domain in zip(node.instance.inputs, node.asked, strict=True)
             ]
-            outs = self.builder.add(node.op, ins, dict(attrs))
+            outs = self.builder.add(node.op, ins, dict(attrs), node.instance.outputs)
             if outs is not None:
                 break
         for open_, made in zip(node.outs, outs or (), strict=False):

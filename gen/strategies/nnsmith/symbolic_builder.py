@@ -8,12 +8,16 @@ a tensor that is a leaf unless a later node is put in its place (NNSmith, sectio
 from collections.abc import Sequence
 from typing import Any
 
-from opsieve.gen.build.graph_builder import FREE, GraphBuilder, OpChoice
-from opsieve.gen.spec.declaration import ANY, Attributes, Operator, Tensor
-from opsieve.gen.spec.domains import Domain
+from opsieve.gen.build.graph_builder import GraphBuilder
+from opsieve.gen.spec.builder import FREE
+from opsieve.gen.spec.catalogue import OpChoice
+from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.dtype_facts import LARGEST
+from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.symbolic_arith import Size, Truth, either
+from opsieve.gen.spec.tensor import Tensor
 from opsieve.gen.strategies.nnsmith.solving import Constraints
 
 Sizes = tuple[Size, ...]
@@ -22,17 +26,14 @@ _RANKS = (0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5)
 
 
 class Insertion:
-    """A node whose sizes are open. `asked` are domains of values by input, `as_is` is a node of the finished part."""
+    """A node whose sizes are open. `asked` are domains of values by input."""
 
-    __slots__ = ("asked", "attrs", "ins", "op", "outs")
+    __slots__ = ("asked", "instance", "op", "outs")
 
-    def __init__(
-        self, op: Operator, ins: Sequence[Tensor | None], outs: list[Tensor], attrs: Attributes, asked: list[Domain]
-    ) -> None:
+    def __init__(self, op: Operator, instance: Instance, outs: list[Tensor], asked: list[Domain]) -> None:
         self.op = op
-        self.ins = ins
+        self.instance = instance
         self.outs = outs
-        self.attrs = attrs
         self.asked = asked
 
 
@@ -134,7 +135,7 @@ class SymbolicBuilder:
         pool = self.pools.get((dtype, len(shape)))
         for _ in range(_TRIES if pool else 0):
             tensor = self.rng.choice(pool)  # type: ignore[arg-type]
-            relations = [p == q for p, q in zip(tensor.shape, shape, strict=True) if _told(q)]
+            relations = [p == q for p, q in zip(tensor.shape, shape, strict=True) if _fixed(q)]
             if not any(relation is False for relation in relations):
                 self.relations += [relation for relation in relations if relation is not True]
                 return self._asked(tensor, domain)
@@ -182,7 +183,7 @@ class SymbolicBuilder:
         return self.rng.choice(pool) if pool else None
 
     def _sized(self, shape: Sizes) -> Sizes:
-        return tuple(side if _told(side) else self.side() for side in shape)
+        return tuple(side if _fixed(side) else self.side() for side in shape)
 
     def _asked(self, tensor: Tensor, domain: Domain) -> Tensor:
         if domain is not ANY:
@@ -206,10 +207,10 @@ class SymbolicBuilder:
         """Make a tensor known to later instances."""
         self.pools.setdefault((tensor.dtype, tensor.rank), []).append(tensor)
 
-    def typed(self, op: Operator, ins: Sequence[Tensor | None], attrs: Attributes, wanted: int | None) -> list[Any]:
+    def typed(self, op: Operator, made: Instance) -> list[Any]:
         """The outputs of an instance as tensors without names, None where one is left out, each asked to fit the budget."""
         outs: list[Any] = []
-        for typed in op.infer(ins, attrs)[:wanted]:  # type: ignore[arg-type]
+        for typed in op.infer(made.inputs, made.attributes)[: made.outputs]:  # type: ignore[arg-type]
             if typed is None or typed[0] not in LARGEST or any(isinstance(side, str) for side in typed[1]):
                 outs.append(None if typed is None else typed)
                 continue
@@ -223,5 +224,5 @@ class SymbolicBuilder:
         return Tensor(f"o{self._count}", typed[0], typed[1]) if typed is not None else Tensor("", "", ())
 
 
-def _told(side: Size) -> bool:
+def _fixed(side: Size) -> bool:
     return not (isinstance(side, int) and side == FREE)

@@ -6,16 +6,16 @@ Factors (strides, dilations, groups, repeats) are drawn, so that all relations a
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from opsieve.gen.operators.conv_pool import placed, spatial
-from opsieve.gen.spec.declaration import Attributes, Tensor
 from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.symbolic_arith import Size
+from opsieve.gen.spec.tensor import Attributes, Tensor
 from opsieve.gen.strategies.nnsmith.symbolic_builder import Sizes, SymbolicBuilder
 
-Instance = tuple[Sequence[Tensor | None], Attributes]
 Sampler = Callable[[SymbolicBuilder, Tensor], "Instance | None"]
 
 
@@ -57,7 +57,7 @@ def _reshape(builder: SymbolicBuilder, x: Tensor) -> Instance:
         builder.inferred.add((shape.name, rng.below(len(asked))))
     elif rng.random() < 0.3:
         builder.copied |= {(shape.name, place) for place, side in enumerate(asked[: x.rank]) if side is x.shape[place]}
-    return [seen(x, tuple(view)), shape], {}
+    return Instance([seen(x, tuple(view)), shape])
 
 
 def _both_asked(builder: SymbolicBuilder, x: Tensor, view: list[Size], axis: int) -> list[Size]:
@@ -76,12 +76,12 @@ def _flatten(builder: SymbolicBuilder, x: Tensor) -> Instance:
         for place in group:
             if place != kept:
                 view[place] = builder.pinned(view[place])
-    return [seen(x, tuple(view))], {"axis": _signed(builder, axis, x.rank) if axis < x.rank else axis}
+    return Instance([seen(x, tuple(view))], {"axis": _signed(builder, axis, x.rank) if axis < x.rank else axis})
 
 
 def _squeeze(builder: SymbolicBuilder, x: Tensor) -> Instance:
     axes = builder.rng.some(range(x.rank), builder.rng.between(1, min(2, x.rank)))
-    return [x, builder.ints([_signed(builder, axis, x.rank) for axis in axes])], {}
+    return Instance([x, builder.ints([_signed(builder, axis, x.rank) for axis in axes])])
 
 
 def _expand(builder: SymbolicBuilder, x: Tensor) -> Instance:
@@ -94,7 +94,7 @@ def _expand(builder: SymbolicBuilder, x: Tensor) -> Instance:
     if x.rank < 5 and rng.random() < 0.4:
         asked.insert(0, builder.number(1, 8))
     view = tuple(1 if _grows(q, p) else p for p, q in zip(x.shape, asked[len(asked) - x.rank :], strict=True))
-    return [seen(x, view), builder.ints(asked)], {}
+    return Instance([seen(x, view), builder.ints(asked)])
 
 
 def _grows(asked: Size, side: Size) -> bool:
@@ -102,7 +102,7 @@ def _grows(asked: Size, side: Size) -> bool:
 
 
 def _tile(builder: SymbolicBuilder, x: Tensor) -> Instance:
-    return [x, builder.ints([builder.rng.binned(1, 4) for _ in x.shape])], {}
+    return Instance([x, builder.ints([builder.rng.binned(1, 4) for _ in x.shape])])
 
 
 def _slice(builder: SymbolicBuilder, x: Tensor) -> Instance:
@@ -127,7 +127,7 @@ def _slice(builder: SymbolicBuilder, x: Tensor) -> Instance:
         ends.append(end)
         steps.append(step)
     given = [_signed(builder, axis, x.rank) for axis in axes]
-    return [x, *(builder.ints(values) for values in (starts, ends, given, steps))], {}
+    return Instance([x, *(builder.ints(values) for values in (starts, ends, given, steps))])
 
 
 def _pad(builder: SymbolicBuilder, x: Tensor) -> Instance:
@@ -142,25 +142,25 @@ def _pad(builder: SymbolicBuilder, x: Tensor) -> Instance:
     for axis, side in enumerate(x.shape):
         for pad in (pads[axis], pads[axis + x.rank]):
             builder.relations.append(side + pad >= 1)
-    return ins, {} if plain else {"mode": mode}
+    return Instance(ins, {} if plain else {"mode": mode})
 
 
 def _split(builder: SymbolicBuilder, x: Tensor) -> Instance:
     axis = _axis(builder, x)
     sizes = [builder.number(1) for _ in range(builder.rng.between(1, 4))]
-    return [x, builder.ints(sizes)], {"axis": _signed(builder, axis, x.rank)}
+    return Instance([x, builder.ints(sizes)], {"axis": _signed(builder, axis, x.rank)})
 
 
 def _top(builder: SymbolicBuilder, x: Tensor) -> Instance:
     attrs: Attributes = {"axis": _signed(builder, _axis(builder, x), x.rank)}
     if builder.rng.random() < 0.5:
         attrs["largest"] = builder.rng.below(2)
-    return [x, builder.ints([builder.number(1)])], attrs
+    return Instance([x, builder.ints([builder.number(1)])], attrs)
 
 
 def _crop(builder: SymbolicBuilder, x: Tensor) -> Instance:
     axes = builder.rng.some(range(x.rank), builder.rng.between(1, x.rank))
-    return [x, builder.ints([builder.number(1, 16) for _ in axes])], {"axes": axes}
+    return Instance([x, builder.ints([builder.number(1, 16) for _ in axes])], {"axes": axes})
 
 
 def _resize(builder: SymbolicBuilder, x: Tensor) -> Instance:
@@ -169,22 +169,22 @@ def _resize(builder: SymbolicBuilder, x: Tensor) -> Instance:
     if rng.random() < 0.6:
         attrs["coordinate_transformation_mode"] = rng.choice(("half_pixel", "asymmetric", "align_corners"))
     sizes = [side if axis < 2 else builder.number(1, 16) for axis, side in enumerate(x.shape)]
-    return [x, None, None, builder.ints(sizes)], attrs
+    return Instance([x, None, None, builder.ints(sizes)], attrs)
 
 
 def _filled(builder: SymbolicBuilder, x: Tensor) -> Instance:
-    return [builder.ints([builder.number(1, 16) for _ in range(builder.rng.between(1, 4))])], {}
+    return Instance([builder.ints([builder.number(1, 16) for _ in range(builder.rng.between(1, 4))])])
 
 
 def _depth(builder: SymbolicBuilder, x: Tensor) -> Instance:
     attrs: Attributes = {"blocksize": builder.rng.choice((1, 2, 2, 3))}
     if builder.rng.random() < 0.5:
         attrs["mode"] = builder.rng.choice(("DCR", "CRD"))
-    return [x], attrs
+    return Instance([x], attrs)
 
 
 def _space(builder: SymbolicBuilder, x: Tensor) -> Instance:
-    return [x], {"blocksize": builder.rng.choice((1, 2, 2, 3))}
+    return Instance([x], {"blocksize": builder.rng.choice((1, 2, 2, 3))})
 
 
 def _group_norm(builder: SymbolicBuilder, x: Tensor) -> Instance:
@@ -192,12 +192,12 @@ def _group_norm(builder: SymbolicBuilder, x: Tensor) -> Instance:
     builder.relations.append(x.shape[1] % groups == 0)
     parameters = (groups,) if builder.opset < 21 else (x.shape[1],)
     scale = builder.match(x.dtype, parameters, Domain(0.2, 2))
-    return [x, scale, builder.match(x.dtype, parameters)], {"num_groups": groups}
+    return Instance([x, scale, builder.match(x.dtype, parameters)], {"num_groups": groups})
 
 
 def _square(builder: SymbolicBuilder, x: Tensor) -> Instance:
     builder.relations += [x.shape[-1] <= 4, x.shape[-1] == x.shape[-2]]
-    return [x], {}
+    return Instance([x])
 
 
 def _gather_elements(builder: SymbolicBuilder, x: Tensor) -> Instance:
@@ -207,7 +207,7 @@ def _gather_elements(builder: SymbolicBuilder, x: Tensor) -> Instance:
         if place != axis:
             builder.relations.append(p <= q)
     index = builder.match("int64", tuple(sides), Domain(0, x.shape[axis] - 1))
-    return [x, index], {"axis": _signed(builder, axis, x.rank)}
+    return Instance([x, index], {"axis": _signed(builder, axis, x.rank)})
 
 
 def _window(builder: SymbolicBuilder, count: int, keeps: bool, dilates: bool) -> tuple[list[Size], Attributes]:
@@ -245,7 +245,7 @@ def _conv(builder: SymbolicBuilder, x: Tensor) -> Instance:
     w = builder.match(x.dtype, (features, each, *kernel), Domain(-1, 1))
     if rng.random() < 0.6:
         attrs["kernel_shape"] = kernel
-    return [x, w, *([builder.match(x.dtype, (features,))] if rng.random() < 0.5 else [])], attrs
+    return Instance([x, w, *([builder.match(x.dtype, (features,))] if rng.random() < 0.5 else [])], attrs)
 
 
 def _conv_transpose(builder: SymbolicBuilder, x: Tensor) -> Instance:
@@ -260,7 +260,7 @@ def _conv_transpose(builder: SymbolicBuilder, x: Tensor) -> Instance:
         attrs["group"] = group
     each = builder.number(1, 8)
     w = builder.match(x.dtype, (x.shape[1], each, *kernel), Domain(-1, 1))
-    return [x, w, *([builder.match(x.dtype, (each * group,))] if rng.random() < 0.5 else [])], attrs
+    return Instance([x, w, *([builder.match(x.dtype, (each * group,))] if rng.random() < 0.5 else [])], attrs)
 
 
 def _pool(builder: SymbolicBuilder, x: Tensor, dilates: bool) -> Instance:
@@ -271,7 +271,7 @@ def _pool(builder: SymbolicBuilder, x: Tensor, dilates: bool) -> Instance:
         for axis, end in enumerate(placed(x.shape[2:], kernel, attrs, True)):
             builder.relations.append((end - 1) * strides[axis] < x.shape[2 + axis] + pads[axis])
         attrs["ceil_mode"] = 1
-    return [x], {"kernel_shape": kernel, **attrs}
+    return Instance([x], {"kernel_shape": kernel, **attrs})
 
 
 def _max_pool(builder: SymbolicBuilder, x: Tensor) -> Instance:
@@ -279,19 +279,23 @@ def _max_pool(builder: SymbolicBuilder, x: Tensor) -> Instance:
 
 
 def _average_pool(builder: SymbolicBuilder, x: Tensor) -> Instance:
-    ins, attrs = _pool(builder, x, builder.opset >= 19)
-    return ins, attrs | ({"count_include_pad": builder.rng.below(2)} if builder.rng.random() < 0.5 else {})
+    made = _pool(builder, x, builder.opset >= 19)
+    if builder.rng.random() < 0.5:
+        made.attributes["count_include_pad"] = builder.rng.below(2)
+    return made
 
 
 def _lp_pool(builder: SymbolicBuilder, x: Tensor) -> Instance:
-    ins, attrs = _pool(builder, x, builder.opset >= 18)
-    return ins, attrs | ({"p": builder.rng.choice((1, 2, 3))} if builder.rng.random() < 0.5 else {})
+    made = _pool(builder, x, builder.opset >= 18)
+    if builder.rng.random() < 0.5:
+        made.attributes["p"] = builder.rng.choice((1, 2, 3))
+    return made
 
 
 def _integer_conv(builder: SymbolicBuilder, x: Tensor) -> Instance:
     kernel, attrs = _window(builder, x.rank - 2, False, True)
     other = "int8" if x.dtype == "int8" else builder.rng.choice(("uint8", "int8"))
-    return [x, builder.match(other, (builder.number(1, 16), x.shape[1], *kernel))], attrs
+    return Instance([x, builder.match(other, (builder.number(1, 16), x.shape[1], *kernel))], attrs)
 
 
 OWN: Mapping[str, Sampler] = {

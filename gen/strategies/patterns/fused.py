@@ -7,8 +7,8 @@ exporters write. A twisted one is a near miss: an axis off by one, an inner tens
 import math
 
 from opsieve.gen.generation.pattern_builder import PatternBuilder
-from opsieve.gen.spec.declaration import Tensor
 from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.tensor import Tensor
 
 _ACTIVATIONS = ("Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid", "Elu", "Softplus", "Clip")
 _SCALE = Domain(0.2, 2)

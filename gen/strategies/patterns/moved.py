@@ -3,9 +3,9 @@
 import math
 
 from opsieve.gen.generation.pattern_builder import Misfit, PatternBuilder
-from opsieve.gen.spec.declaration import Tensor
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.dtype_facts import NUMBER
+from opsieve.gen.spec.tensor import Tensor
 from opsieve.gen.strategies.patterns.fused import mean_over
 
 

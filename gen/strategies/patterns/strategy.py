@@ -4,7 +4,7 @@ from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.pattern_builder import Misfit, PatternBuilder
 from opsieve.gen.generation.random_graph import GenRequest, finish, start
-from opsieve.gen.operators.catalogue import choices
+from opsieve.gen.spec.catalogue import choices
 from opsieve.gen.strategies.patterns.tables import PATTERNS
 
 NAME = "pattern"
@@ -27,9 +27,12 @@ def pattern(request: GenRequest, seed: int) -> Case:
 def planted(request: GenRequest, seed: int) -> GraphBuilder:
     """A structure first, then in turn with random nodes others, until there are as many nodes as wished."""
     builder = start(request, seed, NAME, palettes=_PALETTES)
-    from_all = builder.choices = choices(builder.opset, request.only, request.dtypes)
+    from_all = builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     rng = builder.rng
-    while len(builder.nodes) + builder.inner < request.nodes and builder.elements < request.budget.elements:
+    while (
+        len(builder.nodes) + builder.program.inner < request.nodes
+        and builder.program.elements < request.budget.elements
+    ):
         if not builder.nodes or rng.random() < 0.4:
             try:
                 rng.choice(_ALL)(PatternBuilder(builder, rng.random() < 0.4))

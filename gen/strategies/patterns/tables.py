@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from opsieve.gen.generation.pattern_builder import PatternBuilder
-from opsieve.gen.spec.declaration import Tensor
+from opsieve.gen.spec.tensor import Tensor
 from opsieve.gen.strategies.patterns.fused import FUSED
 from opsieve.gen.strategies.patterns.moved import MOVED
 

@@ -5,14 +5,27 @@ a declaration to a family's module, or a module with an entry point.
 """
 
 import functools
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 
-from opsieve.gen.build.graph_builder import OpChoice
-from opsieve.gen.spec.declaration import ANY, Operator
+from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.dtype_facts import LARGEST
 from opsieve.gen.spec.schema import OLDEST, form
 
 GROUP = "opsieve.operators"
+
+
+@dataclass(frozen=True, slots=True)
+class OpChoice:
+    """An operator as one opset has it, prepared for drawing: the dtypes and ranks that its first input may have."""
+
+    op: Operator
+    dtypes: frozenset[str]
+    leaves: tuple[str, ...]  # the same dtypes in order
+    low: int
+    high: int
+    safe: Domain
 
 
 @functools.cache

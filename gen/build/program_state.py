@@ -1,0 +1,43 @@
+"""What is counted and kept once for a whole program, bodies included."""
+
+from collections.abc import Callable, Sequence
+
+from opsieve.gen.build.graph import Shape
+from opsieve.gen.spec.builder import Budget, Style
+from opsieve.gen.spec.catalogue import OpChoice
+from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.spec.rng import Rng
+from opsieve.gen.spec.tensor import Attributes, Tensor
+
+Supports = Callable[[Operator, Sequence[Tensor | None], Attributes, int], bool]
+
+
+class ProgramState:
+    """The settings of a program, its leaves, and what it has cost so far.
+
+    `supports` tells whether the compilers under test have an instance, `only` are the operators that were asked for (None: all),
+    `choices` what bodies are grown from. `inner` counts the nodes inside bodies, `exposed` are tensors that are to be outputs although
+    they are read. `leaves` are inputs, initializers and constants; `numbers` those of them that hold known numbers.
+    """
+
+    def __init__(self, rng: Rng, opset: int, style: Style, budget: Budget) -> None:
+        self.rng = rng
+        self.opset = opset
+        self.style = style
+        self.budget = budget
+        self.supports: Supports | None = None
+        self.only: frozenset[str] | None = None
+        self.choices: tuple[OpChoice, ...] = ()
+        self.leaves: list[Tensor] = []
+        self.numbers: dict[tuple[str, Shape, tuple[float, ...]], Tensor] = {}
+        self.exposed: list[Tensor] = []
+        self.has_input = False
+        self.count = 0
+        self.inner = 0
+        self.elements = 0
+        self.work = 0
+
+    def named(self, kind: str) -> str:
+        """A new name."""
+        self.count += 1
+        return f"{kind}{self.count}"

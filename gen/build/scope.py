@@ -1,0 +1,94 @@
+"""The tensors that nodes of one graph may read, indexed by type: the program's, or a body's and those of the graphs around it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from opsieve.gen.build.graph import Shape
+from opsieve.gen.spec.builder import FREE
+from opsieve.gen.spec.domains import ANY, Domain
+from opsieve.gen.spec.rng import Rng
+from opsieve.gen.spec.tensor import Tensor
+
+_TRIES = 3
+
+
+class Scope:
+    """Existing tensors. With `ranged` one outside of the domain that is asked for is passed over.
+
+    `loose` are those that no node reads yet; some have been read since they were entered.
+    """
+
+    def __init__(self, rng: Rng, ranged: bool, outer: Scope | None = None) -> None:
+        self.rng = rng
+        self.ranged = ranged
+        self.outer = outer
+        self.loose: list[Tensor] = []
+        self.pools: defaultdict[tuple[str, int], list[Tensor]] = defaultdict(list)
+        self.shapes: defaultdict[tuple[str, Shape], list[Tensor]] = defaultdict(list)
+
+    @property
+    def depth(self) -> int:
+        """How many graphs are around it."""
+        return 0 if self.outer is None else 1 + self.outer.depth
+
+    def enter(self, tensor: Tensor) -> None:
+        """Make a tensor known, so that later nodes can read it."""
+        dtype, shape = tensor.dtype, tensor.shape
+        self.pools[dtype, len(shape)].append(tensor)
+        self.shapes[dtype, shape].append(tensor)
+        self.loose.append(tensor)
+
+    def pick(self, dtypes: frozenset[str], low: int, high: int, safe: Domain = ANY) -> Tensor | None:
+        """A tensor of one of the dtypes and `low` to `high` dimensions, inside a domain; None when none is met.
+
+        One that nobody reads yet is preferred: graphs hang together so.
+        """
+        ranged = self.ranged and safe is not ANY
+        found = self._pick_loose(dtypes, low, high, safe if ranged else None)
+        if found is not None:
+            return found
+        pools = [pool for (dtype, rank), pool in self.pools.items() if pool and dtype in dtypes and low <= rank <= high]
+        if not pools:
+            return self.outer.pick(dtypes, low, high, safe) if self.outer else None
+        random = self.rng.random
+        for _ in range(_TRIES):
+            pool = pools[int(random() * len(pools))]
+            tensor = pool[int(random() * len(pool))]
+            if not ranged or tensor.within(safe):
+                return tensor
+        return None
+
+    def _pick_loose(self, dtypes: frozenset[str], low: int, high: int, safe: Domain | None) -> Tensor | None:
+        random, loose = self.rng.random, self.loose
+        tries = _TRIES
+        while loose and tries:
+            tries -= 1
+            place = int(random() * len(loose))
+            tensor = loose[place]
+            if tensor.reads:
+                loose[place] = loose[-1]
+                loose.pop()
+                tries += 1
+            elif tensor.dtype in dtypes and low <= len(tensor.shape) <= high and (safe is None or tensor.within(safe)):
+                return tensor
+        return None
+
+    def match(self, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor | None:
+        """A tensor of this dtype and shape (FREE sizes fit anything) inside the domain; None when none is met."""
+        ranged = self.ranged and domain is not ANY
+        free = FREE in shape
+        pool = self.pools.get((dtype, len(shape))) if free else self.shapes.get((dtype, shape))
+        if not pool:
+            return self.outer.match(dtype, shape, domain) if self.outer else None
+        for _ in range(_TRIES):
+            tensor = pool[int(self.rng.random() * len(pool))]
+            if ranged and not tensor.within(domain):
+                continue
+            if not free or all(a in (FREE, b) for a, b in zip(shape, tensor.shape, strict=True)):
+                return tensor
+        return None
+
+    def of_rank(self, dtype: str, rank: int) -> list[Tensor]:
+        """The tensors of a dtype and rank in this graph."""
+        return self.pools.get((dtype, rank), [])

@@ -1,0 +1,93 @@
+"""What samplers ask of a program under construction, whichever floor it stands on.
+
+Two classes answer: the one whose sizes are numbers (gen/build/graph_builder.py), and the one whose sizes z3 chooses
+(gen/strategies/nnsmith/symbolic_builder.py). A sampler that asks only for what is here serves both.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from opsieve.gen.spec.domains import ANY, Domain
+from opsieve.gen.spec.rng import Rng
+from opsieve.gen.spec.symbolic_arith import Size
+from opsieve.gen.spec.tensor import Tensor
+
+Sizes = tuple[Size, ...]
+FREE = -1  # a size that a sampler leaves open
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a program may cost: elements of one tensor and of all together, multiply-adds of all nodes."""
+
+    tensor: int = 2048
+    elements: int = 1 << 17
+    work: int = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How programs of a strategy look: rates between 0 and 1, and the dtypes they prefer.
+
+    `pick`: a first input is an existing tensor (Isra's picking rate), and so is any other. `ranged`: whether intervals of values are
+    respected (else a value search has to find inputs). `adapt`: a Cast or Reshape makes an existing tensor fit where none does.
+    `palette`: the dtypes of leaves, more likely ones more often; those that an operator cannot take are passed over. `loyal`: a dtype is
+    one of the palette where one can be. `same_shape`: a partner has the very shape of its operand; `itself`: it may then be that operand.
+    `suffix`: a new partner has only some of the last axes; `stretched`: sizes of it may be 1, and `ones` of them are. `known_shape`: a new
+    leaf has the shape of an existing tensor. `shared`: a constant is the one that holds the same numbers already; `folded`: a new
+    constant is a Constant node rather than an initializer.
+    """
+
+    pick: float = 0.95
+    ranged: bool = True
+    adapt: float = 0.3
+    palette: tuple[str, ...] = ("float32",)
+    loyal: float = 0.9
+    same_shape: float = 0.6
+    itself: float = 0.2
+    suffix: float = 0.6
+    stretched: float = 0.4
+    ones: float = 0.4
+    known_shape: float = 0.4
+    shared: float = 0.5
+    folded: float = 0.25
+
+
+class Builder(Protocol):
+    """A program under construction. Every question is answered at once: with an existing tensor where one fits, else with a new leaf."""
+
+    rng: Rng
+    opset: int
+    style: Style
+    budget: Budget
+
+    def leaf(self, dtype: str, shape: Sizes, domain: Domain = ANY, kinds: tuple[str, ...] = ...) -> Tensor:
+        """A new leaf of one of the kinds, with elements in a domain."""
+
+    def weight(self, dtype: str, shape: Sizes, domain: Domain = ANY) -> Tensor:
+        """A new leaf where models have parameters."""
+
+    def ints(self, values: Sequence[Size], dtype: str = "int64", shape: Sizes | None = None) -> Tensor:
+        """A leaf with exactly these elements; a vector unless a shape is given."""
+
+    def match(self, dtype: str, shape: Sizes, domain: Domain = ANY) -> Tensor:
+        """A tensor of this dtype and shape inside the domain; where a size is FREE anything goes."""
+
+    def partner(self, x: Tensor, domain: Domain = ANY, dtype: str = "", oneway: bool = False) -> Tensor:
+        """A tensor that broadcasts with `x` (to the very shape of `x` if `oneway`), of its dtype or the one given."""
+
+    def fits(self, shape: Sizes, other: Sizes, oneway: bool) -> bool:
+        """Whether two shapes broadcast to something that is not too large; to the first of them if `oneway`."""
+
+    def side(self) -> Size:
+        """A size of a dimension."""
+
+    def shape(self, low: int = 0, high: int = 5) -> Sizes:
+        """A shape of `low` to `high` dimensions that fits the budget."""
+
+    def takes(self, name: str, variable: str) -> frozenset[str]:
+        """The dtypes that a type variable of an operator of ONNX's own stands for at this program's opset."""
+
+    def liked(self, allowed: frozenset[str]) -> str:
+        """A dtype of the palette among those allowed; any of them when there is none, or now and then."""

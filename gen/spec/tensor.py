@@ -1,0 +1,67 @@
+"""A value of a program as rules read it, and the types that rules give and take."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.symbolic_arith import Size
+
+Attributes = dict[str, Any]  # int, float, str, list of one of these, numpy array (a tensor), BodyGraph
+Typed = tuple[str, tuple[Size, ...]]  # a size may also be a name: one that only a run tells
+Bounds = tuple[float, float]
+# As good as zero: ends of intervals are rounded (a sine of 0 is none), and float16 has nothing below 6e-8.
+_TINY = 1e-6
+
+
+class Tensor:
+    """A value of a program: its name, its type, an interval that holds all its elements, and how often it is read.
+
+    `values` are its elements where an operator needs to know them (a shape, axes, pads), row by row; else None. `dtype` may
+    also be `sequence(float32)` or `optional(float32)`; then `shape` is that of the elements. `leaf` is "" for the output of a
+    node, else `input`, `initializer` or `constant` (a Constant node).
+    """
+
+    __slots__ = ("dtype", "high", "leaf", "low", "name", "reads", "shape", "values")
+
+    def __init__(
+        self,
+        name: str,
+        dtype: str,
+        shape: tuple[Size, ...],
+        low: float = 0.0,
+        high: float = 0.0,
+        values: tuple[float, ...] | None = None,
+        leaf: str = "",
+    ) -> None:
+        self.name = name
+        self.dtype = dtype
+        self.shape = shape
+        self.low = low
+        self.high = high
+        self.values = values
+        self.leaf = leaf
+        self.reads = 0
+
+    @property
+    def rank(self) -> int:
+        """How many dimensions it has."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> float:
+        """The largest magnitude an element can have."""
+        return max(-self.low, self.high)
+
+    def within(self, domain: Domain) -> bool:
+        """Whether every element lies in a domain."""
+        return (
+            domain.low <= self.low
+            and self.high <= domain.high
+            and not (domain.nonzero and self.low < _TINY and self.high > -_TINY)
+        )
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.dtype}{list(self.shape)} in {self.low:g}..{self.high:g}"
+
+
+Ins = Sequence[Tensor]  # an optional input that is left out is None; rules that look at one say so
