@@ -10,12 +10,11 @@ from opsieve.gen.operators.conv_pool import _conv, _conv_bounds, _conv_cost, _co
 from opsieve.gen.operators.data_movement import with_zero
 from opsieve.gen.operators.matmul import _gemm, _gemm_bounds, _gemm_fits, _gemm_type, _matrix_shape
 from opsieve.gen.operators.normalisations import normal
-from opsieve.gen.operators.quantised import _scales, _zero_points, full
-from opsieve.gen.operators.reductions import axis_of
-from opsieve.gen.spec.builder import FREE, Builder
-from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.operators.quantised import SCALES, ZERO_POINTS, _scales, _zero_points, full
+from opsieve.gen.spec.builder import FREE, Builder, Sizes
+from opsieve.gen.spec.declaration import Operator, Sampler
 from opsieve.gen.spec.domains import Domain
-from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.instance import Attr, Draft, Input, Instance, Numbers, axis_of, between, drawn_axis, flag, last
 from opsieve.gen.spec.symbolic_arith import broadcast
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
@@ -24,22 +23,14 @@ _FLOATS = ("float32", "float16")
 _BYTES = ("uint8", "int8")
 
 
-def contrib(name: str, sample: Any, **more: Any) -> Operator:
+def contrib(name: str, sample: Sampler | None = None, **more: Any) -> Operator:
     """An operator of the second domain."""
     return Operator(name, sample, domain=DOMAIN, family="contrib", dtypes=more.pop("dtypes", ("float32",)), **more)
-
-
-def _alone(builder: Builder, x: Tensor) -> Instance:
-    return Instance([x])
 
 
 def _soft(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     bias = ins[1].size if len(ins) > 1 else 0.0
     return -0.5, max(ins[0].high, 0.0) + bias
-
-
-def _biased(builder: Builder, x: Tensor) -> Instance:
-    return Instance([x, builder.match(x.dtype, x.shape[-1:])])
 
 
 def _fused_matmul(builder: Builder, x: Tensor) -> Instance:
@@ -105,21 +96,25 @@ def _quantised_pair(builder: Builder, x: Tensor) -> Instance:
     return Instance(ins)
 
 
-def _quantised_one(builder: Builder, x: Tensor) -> Instance:
-    ins = [
-        x,
-        *(part for _ in range(2) for part in (_scales(builder, "float32", ()), _zero_points(builder, x.dtype, ()))),
-    ]
-    return Instance(ins)
+def _zero_point(draft: Draft) -> int:
+    return draft.rng.choice(ZERO_POINTS.get(draft.x.dtype, (0,)))
+
+
+_SCALE = Numbers(lambda draft: draft.rng.choice(SCALES), "float32", scalar=True)
+_ZERO = Numbers(_zero_point, "", scalar=True)
+_REQUANTISED = (_SCALE, _ZERO, _SCALE, _ZERO)  # of the operand, and of the result
+
+
+def _new_place(draft: Draft) -> int:
+    return draft.rng.between(0, draft.x.rank)
+
+
+def _same_width(draft: Draft) -> Sizes:
+    return (FREE, draft.x.shape[1])
 
 
 def _range_of(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return full(ins[0].dtype)
-
-
-def _quantised_softmax(builder: Builder, x: Tensor) -> Instance:
-    ins = _quantised_one(builder, x).inputs
-    return Instance(ins, {"axis": axis_of(builder, x), "opset": builder.rng.choice((12, 13))})
 
 
 def _quantised_concat(builder: Builder, x: Tensor) -> Instance:
@@ -167,26 +162,11 @@ def _to_float(builder: Builder, x: Tensor) -> Instance:
     return Instance(ins)
 
 
-def _expand(builder: Builder, x: Tensor) -> Instance:
-    return Instance([x, builder.ints([builder.rng.between(0, x.rank)], "int32", ())])
-
-
 def _expanded(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     values, shape = ins[1].values, ins[0].shape
     assert values is not None
     at = int(values[0])
     return [(ins[0].dtype, (*shape[:at], 1, *shape[at:]))]
-
-
-def _trilu(builder: Builder, x: Tensor) -> Instance:
-    ins = [x] if builder.rng.random() < 0.5 else [x, builder.ints([builder.rng.between(-2, 2)], "int64", ())]
-    return Instance(ins, {"upper": builder.rng.below(2)})
-
-
-def _distance(builder: Builder, x: Tensor) -> Instance:
-    return Instance(
-        [x, builder.match(x.dtype, (FREE, x.shape[1]))], {"metric": builder.rng.choice(("euclidean", "sqeuclidean"))}
-    )
 
 
 def _heads(builder: Builder, q: Tensor) -> Instance:
@@ -210,15 +190,15 @@ def _pairwise(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 
 OPERATORS = (
-    contrib("Gelu", _alone, bounds=_soft),
+    contrib("Gelu", bounds=_soft),
     contrib(
         "FastGelu",
-        lambda builder, x: _biased(builder, x) if builder.rng.random() < 0.5 else _alone(builder, x),
+        parts=(Input(last, share=0.5),),
         bounds=_soft,
         ranks=(1, 4),
     ),
-    contrib("QuickGelu", lambda builder, x: Instance([x], {"alpha": builder.rng.choice((1.0, 1.702))}), bounds=_soft),
-    contrib("BiasGelu", _biased, bounds=_soft, ranks=(1, 4)),
+    contrib("QuickGelu", parts=(Attr("alpha", (1.0, 1.702)),), bounds=_soft),
+    contrib("BiasGelu", parts=(Input(last),), bounds=_soft, ranks=(1, 4)),
     contrib("FusedMatMul", _fused_matmul, infer=_fused_type, bounds=_fused_bounds, ranks=(2, 4)),
     contrib("FusedGemm", _activated(_gemm), infer=_gemm_type, requires=_gemm_fits, bounds=_gemm_bounds, ranks=(2, 2)),
     contrib(
@@ -239,17 +219,23 @@ OPERATORS = (
     ),
     contrib("QLinearAdd", _quantised_pair, infer=_pairwise, bounds=_range_of, dtypes=_BYTES),
     contrib("QLinearMul", _quantised_pair, infer=_pairwise, bounds=_range_of, dtypes=_BYTES),
-    contrib("QLinearSigmoid", _quantised_one, bounds=_range_of, dtypes=_BYTES),
+    contrib("QLinearSigmoid", parts=_REQUANTISED, bounds=_range_of, dtypes=_BYTES),
     contrib(
         "QLinearLeakyRelu",
-        lambda builder, x: Instance(_quantised_one(builder, x).inputs, {"alpha": 0.1}),
+        parts=(*_REQUANTISED, Attr("alpha", lambda draft: 0.1)),
         bounds=_range_of,
         dtypes=_BYTES,
     ),
-    contrib("QLinearSoftmax", _quantised_softmax, bounds=_range_of, dtypes=_BYTES, ranks=(1, 4)),
+    contrib(
+        "QLinearSoftmax",
+        parts=(*_REQUANTISED, Attr("axis", drawn_axis), Attr("opset", (12, 13))),
+        bounds=_range_of,
+        dtypes=_BYTES,
+        ranks=(1, 4),
+    ),
     contrib(
         "QLinearGlobalAveragePool",
-        _quantised_one,
+        parts=_REQUANTISED,
         infer=lambda ins, attrs: [(ins[0].dtype, (*ins[0].shape[:2], *(1 for _ in ins[0].shape[2:])))],
         bounds=_range_of,
         dtypes=_BYTES,
@@ -278,11 +264,23 @@ OPERATORS = (
         dtypes=_BYTES,
         ranks=(2, 4),
     ),
-    contrib("ExpandDims", _expand, infer=_expanded, dtypes=(*_FLOATS, "int64", "int32"), ranks=(0, 4)),
-    contrib("Trilu", _trilu, bounds=with_zero, dtypes=("float32", "int64"), ranks=(2, 4)),
+    contrib(
+        "ExpandDims",
+        parts=(Numbers(_new_place, "int32", scalar=True),),
+        infer=_expanded,
+        dtypes=(*_FLOATS, "int64", "int32"),
+        ranks=(0, 4),
+    ),
+    contrib(
+        "Trilu",
+        parts=(Numbers(between(-2, 2), scalar=True, skip=0.5), flag("upper")),
+        bounds=with_zero,
+        dtypes=("float32", "int64"),
+        ranks=(2, 4),
+    ),
     contrib(
         "CDist",
-        _distance,
+        parts=(Input(_same_width), Attr("metric", ("euclidean", "sqeuclidean"))),
         infer=lambda ins, attrs: [(ins[0].dtype, (ins[0].shape[0], ins[1].shape[0]))],
         bounds=lambda ins, attrs: (0.0, 2 * ins[0].shape[1] * (ins[0].size + ins[1].size) ** 2),
         dtypes=("float32", "float64"),

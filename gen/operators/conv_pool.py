@@ -9,9 +9,9 @@ from typing import Any
 
 from opsieve.gen.operators.data_movement import with_zero
 from opsieve.gen.spec.builder import Builder, Sizes
-from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.spec.declaration import Operator, Sampler
 from opsieve.gen.spec.domains import Domain
-from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.instance import Attr, Instance
 from opsieve.gen.spec.symbolic_arith import Size, Truth, ceil_quotient, divisors, product, window
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
@@ -280,14 +280,6 @@ def _global(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (*x[:2], *(1 for _ in x[2:])))]
 
 
-def _alone(builder: Builder, x: Tensor) -> Instance:
-    return Instance([x])
-
-
-def _global_lp(builder: Builder, x: Tensor) -> Instance:
-    return Instance([x], {"p": builder.rng.choice((1, 2, 3))} if builder.rng.random() < 0.5 else {})
-
-
 def _global_lp_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return 0.0, product(ins[0].shape[2:]) * max(ins[0].size, ins[0].size ** attrs.get("p", 2))
 
@@ -341,7 +333,7 @@ def _mask_fits(ins: Ins, wanted: Sequence[Size]) -> list[Truth]:
     return [len(ins[4].shape) == len(wanted), *(p == q for p, q in zip(ins[4].shape, wanted, strict=False))]
 
 
-def windowed(name: str, sample: Any, infer: Any, **more: Any) -> Operator:
+def windowed(name: str, sample: Sampler | None, infer: Any, **more: Any) -> Operator:
     """An operator over images: batch, channels and one to three spatial axes."""
     return Operator(
         name, sample, infer=infer, ranks=more.pop("ranks", (3, 5)), family=more.pop("family", "window"), **more
@@ -364,7 +356,7 @@ OPERATORS = (
     windowed("MaxPool", _max_pool, _pooled, requires=_pool_fits, cost=_pool_cost),
     windowed("AveragePool", _average_pool, _pooled, requires=_pool_fits, cost=_pool_cost, bounds=with_zero),
     windowed("LpPool", _lp_pool, _pooled, requires=_pool_fits, cost=_pool_cost, bounds=_lp_bounds),
-    windowed("GlobalAveragePool", _alone, _global),
-    windowed("GlobalMaxPool", _alone, _global),
-    windowed("GlobalLpPool", _global_lp, _global, bounds=_global_lp_bounds),
+    windowed("GlobalAveragePool", None, _global),
+    windowed("GlobalMaxPool", None, _global),
+    windowed("GlobalLpPool", None, _global, parts=(Attr("p", (1, 2, 3), 0.5),), bounds=_global_lp_bounds),
 )

@@ -7,10 +7,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from opsieve.gen.model.tensors import DTYPES
 from opsieve.gen.spec.builder import Builder
-from opsieve.gen.spec.declaration import Operator, hull
-from opsieve.gen.spec.dtype_facts import NUMERIC
-from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.declaration import Operator, Sampler, hull
+from opsieve.gen.spec.dtype_facts import NUMBER, NUMERIC
+from opsieve.gen.spec.instance import Attr, Draft, Instance, Numbers, between, flag
 from opsieve.gen.spec.symbolic_arith import (
     Truth,
     broadcast,
@@ -67,8 +68,8 @@ def _same_count(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [product(_reshaped(ins, attrs)[0][1]) == product(ins[0].shape)]
 
 
-def _flatten(builder: Builder, x: Tensor) -> Instance:
-    return Instance([x], {"axis": builder.rng.between(-x.rank, x.rank)} if builder.rng.random() < 0.7 else {})
+def _any_axis(draft: Draft) -> int:
+    return draft.rng.between(-draft.x.rank, draft.x.rank)
 
 
 def _flat(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -82,10 +83,9 @@ def _flatten_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [-rank <= axis, axis <= rank]
 
 
-def _transpose(builder: Builder, x: Tensor) -> Instance:
-    if builder.rng.random() < 0.15:
-        return Instance([x])
-    return Instance([x], {"perm": builder.rng.shuffled(range(x.rank))} if x.rank else {})
+def _order(draft: Draft) -> None:
+    if draft.rng.random() >= 0.15 and draft.x.rank:
+        draft.attrs["perm"] = draft.rng.shuffled(range(draft.x.rank))
 
 
 def _transposed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -169,8 +169,8 @@ def _repeats_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [len(times) == len(ins[0].shape), *(number >= 0 for number in times)]
 
 
-def _tile(builder: Builder, x: Tensor) -> Instance:
-    return Instance([x, builder.ints([builder.rng.choice((1, 1, 1, 2, 3)) for _ in x.shape])])
+def _repeats(draft: Draft) -> list[int]:
+    return [draft.rng.choice((1, 1, 1, 2, 3)) for _ in draft.x.shape]
 
 
 def _tiled(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -221,12 +221,6 @@ def _shape(builder: Builder, x: Tensor) -> Instance:
     return Instance([x], attrs)
 
 
-def _trilu(builder: Builder, x: Tensor) -> Instance:
-    rng = builder.rng
-    ins = [x] if rng.random() < 0.3 else [x, builder.ints([rng.between(-3, 3)], "int64", ())]
-    return Instance(ins, {"upper": rng.below(2)} if rng.random() < 0.6 else {})
-
-
 def all_hull(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     """The interval of all inputs together."""
     return min(t.low for t in ins), max(t.high for t in ins)
@@ -237,20 +231,10 @@ def with_zero(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return min(ins[0].low, 0.0), max(ins[0].high, 0.0)
 
 
-def _eye(builder: Builder, x: Tensor) -> Instance:
-    rng, attrs = builder.rng, Attributes()
-    if rng.random() < 0.5:
-        attrs["k"] = rng.between(-2, 2)
-    if rng.random() < 0.4:
-        from opsieve.gen.spec.dtype_facts import NUMBER
-
-        attrs["dtype"] = NUMBER[rng.choice(("float32", "float64", "int64", "int32", "float16"))]
-    return Instance([x], attrs)
+_EYES = tuple(NUMBER[dtype] for dtype in ("float32", "float64", "int64", "int32", "float16"))
 
 
 def _eye_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
-    from opsieve.gen.model.tensors import DTYPES
-
     return [(DTYPES[attrs["dtype"]] if "dtype" in attrs else ins[0].dtype, ins[0].shape)]
 
 
@@ -270,7 +254,7 @@ def _lengths_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [ins[1].shape[0] == ins[0].shape[batch], *(length <= longest for length in ins[1].values or ())]
 
 
-def layout(name: str, sample: Any, infer: Any = None, **more: Any) -> Operator:
+def layout(name: str, sample: Sampler | None = None, infer: Any = None, **more: Any) -> Operator:
     """An operator that moves elements."""
     if infer is not None:
         more["infer"] = infer
@@ -279,12 +263,12 @@ def layout(name: str, sample: Any, infer: Any = None, **more: Any) -> Operator:
 
 OPERATORS = (
     layout("Reshape", _reshape, _reshaped, requires=_same_count),
-    layout("Flatten", _flatten, _flat, requires=_flatten_inside, ranks=(1, 5)),
-    layout("Transpose", _transpose, _transposed, requires=_is_order),
+    layout("Flatten", None, _flat, parts=(Attr("axis", _any_axis, 0.7),), requires=_flatten_inside, ranks=(1, 5)),
+    layout("Transpose", None, _transposed, parts=(_order,), requires=_is_order),
     layout("Unsqueeze", _unsqueeze, _unsqueezed, requires=_new_axes, ranks=(0, 4)),
     layout("Squeeze", _squeeze, _squeezed, requires=_ones, ranks=(1, 5)),
     layout("Expand", _expand, _expanded, requires=_expand_fits),
-    layout("Tile", _tile, _tiled, requires=_repeats_fit, ranks=(1, 5)),
+    layout("Tile", None, _tiled, parts=(Numbers(_repeats),), requires=_repeats_fit, ranks=(1, 5)),
     layout(
         "DepthToSpace",
         lambda builder, x: _block(builder, x, True),
@@ -308,11 +292,25 @@ OPERATORS = (
     ),
     layout(
         "Size",
-        lambda builder, x: Instance([x]),
+        None,
         lambda ins, attrs: [("int64", ())],
         bounds=lambda ins, attrs: (1.0, math.prod(ins[0].shape)),
     ),
-    layout("Trilu", _trilu, bounds=with_zero, ranks=(2, 5), dtypes=(*NUMERIC, "bool")),
-    layout("EyeLike", _eye, _eye_type, bounds=lambda ins, attrs: (0.0, 1.0), ranks=(2, 2), dtypes=(*NUMERIC, "bool")),
+    layout(
+        "Trilu",
+        parts=(Numbers(between(-3, 3), scalar=True, skip=0.3), flag("upper", 0.6)),
+        bounds=with_zero,
+        ranks=(2, 5),
+        dtypes=(*NUMERIC, "bool"),
+    ),
+    layout(
+        "EyeLike",
+        None,
+        _eye_type,
+        parts=(Attr("k", between(-2, 2), 0.5), Attr("dtype", _EYES, 0.4)),
+        bounds=lambda ins, attrs: (0.0, 1.0),
+        ranks=(2, 2),
+        dtypes=(*NUMERIC, "bool"),
+    ),
     layout("ReverseSequence", _reverse, requires=_lengths_fit, ranks=(2, 5)),
 )

@@ -12,18 +12,13 @@ from opsieve.gen.spec.builder import Builder
 from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.dtype_facts import INTEGERS, LARGEST, LEAST, NUMBER, SIGNED, UNSIGNED, is_float
-from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.instance import Attr, Draft, Instance, Part, Partner
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.symbolic_arith import Truth, broadcast, broadcasts, either
-from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
 
 Interval = Callable[[float, float], Bounds]
 _NONZERO = Domain(nonzero=True)
-
-
-def alone(builder: Builder, x: Tensor) -> Instance:
-    """An instance with one input and no attributes."""
-    return Instance([x])
 
 
 def rising(function: Callable[[float], float]) -> Interval:
@@ -76,29 +71,20 @@ def _softplus(x: float) -> float:
     return x if x > 30 else math.log1p(math.exp(x))
 
 
-def unary(
-    name: str,
-    interval: Interval,
-    safe: Domain = ANY,
-    attrs: Callable[[Builder], Attributes] | None = None,
-    **more: Any,
-) -> Operator:
+def unary(name: str, interval: Interval, safe: Domain = ANY, parts: tuple[Part, ...] = (), **more: Any) -> Operator:
     """An operator with one input, whose result has the same type."""
-
-    def sample(builder: Builder, x: Tensor) -> Instance:
-        return Instance([x], attrs(builder) if attrs else {})
 
     def bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
         return interval(ins[0].low, ins[0].high)
 
     return Operator(
-        name, sample if attrs else alone, bounds=bounds, safe=(safe,) if safe is not ANY else (), family="unary", **more
+        name,
+        parts=parts,
+        bounds=bounds,
+        safe=(safe,) if safe is not ANY else (),
+        family="unary",
+        **more,
     )
-
-
-def _optional(name: str, values: Sequence[Any]) -> Callable[[Builder], Attributes]:
-    """An attribute that is left at its default half of the time."""
-    return lambda builder: {name: builder.rng.choice(values)} if builder.rng.random() < 0.5 else {}
 
 
 def _leaky(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -130,21 +116,16 @@ UNARY = (
     unary(
         "Celu",
         lambda low, high: (min(low, -2.0) if low < 0 else low, _positive(high)),
-        attrs=_optional("alpha", (0.5, 2.0)),
+        parts=(Attr("alpha", (0.5, 2.0), 0.5),),
     ),
     unary("Cos", lambda low, high: _wave(low, high, 0.0), Domain(-30, 30)),
     unary("Cosh", _cosh, Domain(-5, 5)),
-    unary("Elu", above(-2.0, 1.0), attrs=_optional("alpha", (0.5, 2.0))),
+    unary("Elu", above(-2.0, 1.0), parts=(Attr("alpha", (0.5, 2.0), 0.5),)),
     unary("Erf", rising(math.erf)),
     unary("Exp", rising(math.exp), Domain(-20, 5)),
     unary("Floor", rising(math.floor)),
-    unary("Gelu", above(-0.2, 0.5), attrs=_optional("approximate", ("tanh", "none"))),
-    Operator(
-        "HardSigmoid",
-        lambda builder, x: Instance([x], _optional("alpha", (0.1, 0.5))(builder)),
-        bounds=_hard_sigmoid,
-        family="unary",
-    ),
+    unary("Gelu", above(-0.2, 0.5), parts=(Attr("approximate", ("tanh", "none"), 0.5),)),
+    Operator("HardSigmoid", parts=(Attr("alpha", (0.1, 0.5), 0.5),), bounds=_hard_sigmoid, family="unary"),
     unary("HardSwish", above(-0.4, 0.5)),
     unary("Identity", lambda low, high: (low, high)),
     unary("Log", rising(math.log), Domain(0.1, 1e8)),
@@ -163,15 +144,10 @@ UNARY = (
     unary("Sqrt", rising(math.sqrt), Domain(0.01, 1e8)),
     unary("Tan", rising(math.tan), Domain(-1.5, 1.5)),
     unary("Tanh", rising(math.tanh)),
-    unary("ThresholdedRelu", lambda low, high: (0.0, _positive(high)), attrs=_optional("alpha", (0.0, 0.5, 2.0))),
+    unary("ThresholdedRelu", lambda low, high: (0.0, _positive(high)), parts=(Attr("alpha", (0.0, 0.5, 2.0), 0.5),)),
     unary("Not", fixed(0, 1)),
     unary("BitwiseNot", lambda low, high: (-high - 1, -low - 1), dtypes=SIGNED),
-    Operator(
-        "LeakyRelu",
-        lambda builder, x: Instance([x], _optional("alpha", (0.1, 0.5, 1.5))(builder)),
-        bounds=_leaky,
-        family="unary",
-    ),
+    Operator("LeakyRelu", parts=(Attr("alpha", (0.1, 0.5, 1.5), 0.5),), bounds=_leaky, family="unary"),
 )
 
 
@@ -200,17 +176,11 @@ def corners(a: Tensor, b: Tensor, function: Callable[[float, float], float]) -> 
 def binary(
     name: str, bounds: Callable[[Tensor, Tensor], Bounds], safe: tuple[Domain, ...] = (), **more: Any
 ) -> Operator:
-    """An operator with two inputs of one type that broadcast."""
-    second = safe[1] if safe else ANY
-
-    def sample(builder: Builder, x: Tensor) -> Instance:
-        y = builder.partner(x, second)
-        return Instance([x, y] if safe or builder.rng.random() < 0.6 else [y, x])
-
+    """An operator with two inputs of one type that broadcast; they change places where no domain tells them apart."""
     return Operator(
         name,
-        more.pop("sample", sample),
-        infer=more.pop("infer", _together),
+        parts=more.pop("parts", (Partner(safe[1]),) if safe else (Partner(kept=0.6),)),
+        infer=_together,
         requires=_go_together,
         bounds=lambda ins, attrs: bounds(ins[0], ins[1]),
         safe=safe,
@@ -237,15 +207,14 @@ def _divided(a: Tensor, b: Tensor) -> Bounds:
     return (math.floor(low), math.ceil(high)) if not is_float(a.dtype) else (low, high)
 
 
-def _difference(builder: Builder, x: Tensor) -> Instance:
-    if x.dtype in UNSIGNED:
-        return Instance([x, builder.partner(x, Domain(0, x.low))])
-    return Instance([x, builder.partner(x)])
+def _subtrahend(draft: Draft) -> Domain:
+    """What may be taken from the first input: of an unsigned type no more than it has."""
+    return Domain(0, draft.x.low) if draft.x.dtype in UNSIGNED else ANY
 
 
-def _modulo(builder: Builder, x: Tensor) -> Instance:
-    y = builder.partner(x, _NONZERO)
-    return Instance([x, y], {"fmod": 1} if is_float(x.dtype) or builder.rng.random() < 0.3 else {})
+def _fmod(draft: Draft) -> None:
+    if is_float(draft.x.dtype) or draft.rng.random() < 0.3:
+        draft.attrs["fmod"] = 1
 
 
 def _power(builder: Builder, x: Tensor) -> Instance:
@@ -283,26 +252,17 @@ def _bits(a: Tensor, b: Tensor) -> Bounds:
     return (-size if a.low < 0 or b.low < 0 else 0.0, size - 1)
 
 
-def _compared(builder: Builder, x: Tensor) -> Instance:
-    y = builder.partner(x)
-    return Instance([x, y] if builder.rng.random() < 0.6 else [y, x])
-
-
 def comparison(name: str, **more: Any) -> Operator:
     """An operator with two inputs of one type that gives truths."""
     return Operator(
         name,
-        _compared,
+        parts=(Partner(kept=0.6),),
         infer=_truth,
         requires=_go_together,
         bounds=_unit,
         family=more.pop("family", "comparison"),
         **more,
     )
-
-
-def _prelu(builder: Builder, x: Tensor) -> Instance:
-    return Instance([x, builder.partner(x, Domain(-1, 2), oneway=True)])
 
 
 def _fits_first(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -319,10 +279,15 @@ def _prelu_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 BINARY = (
     binary("Add", lambda a, b: (a.low + b.low, a.high + b.high)),
-    binary("Sub", _subtracted, sample=_difference),
+    binary("Sub", _subtracted, parts=(Partner(_subtrahend),)),
     binary("Mul", _multiplied),
     binary("Div", _divided, (ANY, Domain(nonzero=True))),
-    binary("Mod", lambda a, b: (-b.size if a.low < 0 or b.low < 0 else 0.0, b.size), (ANY, _NONZERO), sample=_modulo),
+    binary(
+        "Mod",
+        lambda a, b: (-b.size if a.low < 0 or b.low < 0 else 0.0, b.size),
+        (ANY, _NONZERO),
+        parts=(Partner(_NONZERO), _fmod),
+    ),
     # NNSmith, table 1: a positive base, and y log(x) small enough; asked where the bounds alone do not promise finite results.
     Operator(
         "Pow",
@@ -338,9 +303,7 @@ BINARY = (
     binary("BitwiseXor", _bits, family="bits"),
     Operator(
         "BitShift",
-        lambda builder, x: Instance(
-            [x, builder.partner(x, Domain(0, 3))], {"direction": builder.rng.choice(("LEFT", "RIGHT"))}
-        ),
+        parts=(Partner(Domain(0, 3)), Attr("direction", ("LEFT", "RIGHT"))),
         infer=_together,
         requires=_go_together,
         bounds=_shifted,
@@ -357,7 +320,7 @@ BINARY = (
     comparison("Xor", family="logic"),
     Operator(
         "PRelu",
-        _prelu,
+        parts=(Partner(Domain(-1, 2), oneway=True),),
         requires=_fits_first,
         bounds=_prelu_bounds,
         family="binary",
@@ -365,13 +328,11 @@ BINARY = (
 )
 
 
-def _variadic(builder: Builder, x: Tensor) -> Instance:
-    ins = [x]
-    for _ in range(builder.rng.choice((0, 1, 1, 1, 2, 3))):
-        other = builder.partner(x)
-        if builder.fits(_all(ins), other.shape, False):
-            ins.append(other)
-    return Instance(ins)
+def _more_partners(draft: Draft) -> None:
+    for _ in range(draft.rng.choice((0, 1, 1, 1, 2, 3))):
+        other = draft.builder.partner(draft.x)
+        if draft.builder.fits(_all(draft.inputs), other.shape, False):  # type: ignore[arg-type]  # all of them are there
+            draft.inputs.append(other)
 
 
 def _all(ins: Ins) -> tuple[int, ...]:
@@ -393,7 +354,7 @@ def variadic(name: str, bounds: Callable[[Ins], Bounds]) -> Operator:
     """An operator with one or more inputs of one type that broadcast."""
     return Operator(
         name,
-        _variadic,
+        parts=(_more_partners,),
         infer=lambda ins, attrs: [(ins[0].dtype, _all(ins))],
         requires=_all_together,
         bounds=lambda ins, attrs: bounds(ins),

@@ -7,12 +7,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.operators.reductions import axis_of
 from opsieve.gen.spec.builder import Builder, Sizes
 from opsieve.gen.spec.declaration import Operator, hull
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.dtype_facts import NUMERIC
-from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.instance import Instance, axis_of
 from opsieve.gen.spec.symbolic_arith import Truth
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 

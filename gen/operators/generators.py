@@ -11,11 +11,10 @@ import numpy as np
 
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.gen.operators.data_movement import values_of
-from opsieve.gen.operators.reductions import axis_of
 from opsieve.gen.spec.builder import Builder
-from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.spec.declaration import Operator, Sampler
 from opsieve.gen.spec.dtype_facts import NUMBER, NUMERIC
-from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.instance import Attr, Draft, Instance, Numbers, Outputs, between, drawn_axis, flag
 from opsieve.gen.spec.symbolic_arith import Truth
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
@@ -63,24 +62,22 @@ def _range_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, (max(0, math.ceil((end - start) / step)),))]
 
 
-def _taper(builder: Builder, x: Tensor) -> Instance:
-    rng, attrs = builder.rng, Attributes()
-    if rng.random() < 0.5:
-        attrs["periodic"] = rng.below(2)
-    if rng.random() < 0.3:
-        attrs["output_datatype"] = NUMBER[rng.choice(("float32", "float64", "float16"))]
-    return Instance([builder.ints([rng.between(2, 16)], rng.choice(("int64", "int32")), ())], attrs)
-
-
 def _taper_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(DTYPES[attrs.get("output_datatype", 1)], (values_of(ins[0])[0],))]
+
+
+_TAPER = (
+    flag("periodic", 0.5),
+    Attr("output_datatype", tuple(NUMBER[dtype] for dtype in ("float32", "float64", "float16")), 0.3),
+    Numbers(between(2, 16), ("int64", "int32"), scalar=True, first=True),
+)
 
 
 def taper(name: str) -> Operator:
     """A window function of signal processing."""
     return Operator(
         name,
-        _taper,
+        parts=_TAPER,
         infer=_taper_type,
         bounds=lambda ins, attrs: (-0.01, 1.01),
         dtypes=("int64", "int32"),
@@ -106,13 +103,9 @@ def _nonzero_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return 0.0, max(ins[0].shape, default=1) - 1
 
 
-def _unique(builder: Builder, x: Tensor) -> Instance:
-    rng, attrs = builder.rng, Attributes()
-    if x.rank and rng.random() < 0.5:
-        attrs["axis"] = axis_of(builder, x)
-    if rng.random() < 0.4:
-        attrs["sorted"] = rng.below(2)
-    return Instance([x], attrs, rng.between(1, 4))
+def _one_axis(draft: Draft) -> None:
+    if draft.x.rank and draft.rng.random() < 0.5:
+        draft.attrs["axis"] = drawn_axis(draft)
 
 
 def _unique_types(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -150,7 +143,7 @@ def _boxes(builder: Builder, x: Tensor) -> Instance:
     return Instance(ins, attrs)
 
 
-def source(name: str, sample: Any, infer: Any, bounds: Any, **more: Any) -> Operator:
+def source(name: str, sample: Sampler | None, infer: Any, bounds: Any, **more: Any) -> Operator:
     """An operator that makes a tensor."""
     return Operator(name, sample, infer=infer, bounds=bounds, family="source", **more)
 
@@ -170,13 +163,21 @@ OPERATORS = (
     source("MelWeightMatrix", _mel, _mel_type, lambda ins, attrs: (0.0, 1.01), ranks=(0, 0), dtypes=("int64",)),
     source(
         "NonZero",
-        lambda builder, x: Instance([x]),
+        None,
         lambda ins, attrs: [("int64", (len(ins[0].shape), _UNKNOWN))],
         _nonzero_bounds,
         ranks=(1, 5),
         dtypes=(*NUMERIC, "bool"),
     ),
-    source("Unique", _unique, _unique_types, _unique_bounds, ranks=(0, 4), dtypes=NUMERIC),
+    source(
+        "Unique",
+        None,
+        _unique_types,
+        _unique_bounds,
+        parts=(_one_axis, flag("sorted", 0.4), Outputs(1, 4)),
+        ranks=(0, 4),
+        dtypes=NUMERIC,
+    ),
     source(
         "NonMaxSuppression",
         _boxes,

@@ -7,25 +7,29 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.spec.builder import Builder
+from opsieve.gen.spec.builder import Builder, Sizes
 from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.dtype_facts import FLOATS
-from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.instance import Attr, Draft, Input, Instance, Outputs, Part, channels, whole
 from opsieve.gen.spec.symbolic_arith import Truth, divisors
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
 _WEIGHTS = Domain(0.5, 2)
 
 
-def _loss(builder: Builder, x: Tensor, outputs: int) -> Instance:
-    rng, attrs = builder.rng, Attributes()
-    ins = [x, builder.match(rng.choice(("int64", "int32")), (x.shape[0], *x.shape[2:]), Domain(0, x.shape[1] - 1))]
-    if rng.random() < 0.4:
-        ins.append(builder.match(x.dtype, (x.shape[1],), _WEIGHTS))
-    if rng.random() < 0.7:
-        attrs["reduction"] = rng.choice(("none", "sum", "mean"))
-    return Instance(ins, attrs, rng.between(1, outputs))
+def _places(draft: Draft) -> Sizes:
+    """A number for each element of the batch at each place, whatever its class."""
+    return (draft.x.shape[0], *draft.x.shape[2:])
+
+
+def _loss_parts(outputs: int) -> tuple[Part, ...]:
+    return (
+        Input(_places, lambda draft: Domain(0, draft.x.shape[1] - 1), ("int64", "int32")),
+        Input(channels, _WEIGHTS, share=0.4),
+        Attr("reduction", ("none", "sum", "mean"), 0.7),
+        Outputs(1, outputs),
+    )
 
 
 def _loss_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -69,13 +73,6 @@ def _loss_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
     terms = math.prod(ins[0].shape) / ins[0].shape[1]
     size = spread * max(weight, 1.0) * (terms if attrs.get("reduction", "mean") == "sum" else 1.0)
     return [(-size, size), (-spread, 0.0)]
-
-
-def _gated(builder: Builder, x: Tensor) -> Instance:
-    return Instance(
-        [x, builder.match(x.dtype, x.shape)],
-        {"alpha": builder.rng.choice((0.5, 1.702))} if builder.rng.random() < 0.4 else {},
-    )
 
 
 def _gated_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -151,7 +148,7 @@ def _causal_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
 OPERATORS = (
     Operator(
         "NegativeLogLikelihoodLoss",
-        lambda builder, x: _loss(builder, x, 1),
+        parts=_loss_parts(1),
         infer=lambda ins, attrs: _loss_type(ins, attrs)[:1],
         requires=_loss_fits,
         bounds=lambda ins, attrs: _loss_bounds(ins, attrs)[:1],
@@ -161,7 +158,7 @@ OPERATORS = (
     ),
     Operator(
         "SoftmaxCrossEntropyLoss",
-        lambda builder, x: _loss(builder, x, 2),
+        parts=_loss_parts(2),
         infer=_loss_type,
         requires=_loss_fits,
         bounds=_loss_bounds,
@@ -169,7 +166,14 @@ OPERATORS = (
         family="loss",
         dtypes=FLOATS,
     ),
-    Operator("SwiGLU", _gated, requires=_same_shapes, bounds=_gated_bounds, family="attention", dtypes=FLOATS),
+    Operator(
+        "SwiGLU",
+        parts=(Input(whole), Attr("alpha", (0.5, 1.702), 0.4)),
+        requires=_same_shapes,
+        bounds=_gated_bounds,
+        family="attention",
+        dtypes=FLOATS,
+    ),
     Operator(
         "LinearAttention",
         _linear_attention,

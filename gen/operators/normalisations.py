@@ -8,21 +8,19 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.operators.reductions import axis_of
-from opsieve.gen.spec.builder import Builder
-from opsieve.gen.spec.declaration import Operator, hull
+from opsieve.gen.spec.builder import Builder, Sizes
+from opsieve.gen.spec.declaration import Operator, Sampler, hull
 from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.dtype_facts import FLOATS
-from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.instance import Attr, Axis, Draft, Input, Instance, channels, from_axis
 from opsieve.gen.spec.symbolic_arith import Truth, divisors, either
-from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
 
 _SCALE = Domain(0.2, 2)
 _VARIANCE = Domain(0.3, 4)
 
 
-def _epsilon(builder: Builder) -> Attributes:
-    return {"epsilon": builder.rng.choice((1e-3, 1e-2, 1e-5))} if builder.rng.random() < 0.4 else {}
+_EPSILON = Attr("epsilon", (1e-3, 1e-2, 1e-5), 0.4)
 
 
 def _batch(builder: Builder, x: Tensor) -> Instance:
@@ -37,7 +35,7 @@ def _batch(builder: Builder, x: Tensor) -> Instance:
         builder.match(stats, channels, Domain(-2, 2)),
         builder.match(stats, channels, _VARIANCE),
     ]
-    return Instance(ins, _epsilon(builder), 1)
+    return Instance(ins, {"epsilon": builder.rng.choice((1e-3, 1e-2, 1e-5))} if builder.rng.random() < 0.4 else {}, 1)
 
 
 def _batch_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -59,21 +57,10 @@ def normal(ins: Ins, terms: int) -> Bounds:
     return -size, size
 
 
-def _instance(builder: Builder, x: Tensor) -> Instance:
-    channels = (x.shape[1],)
-    return Instance([x, builder.match(x.dtype, channels, _SCALE), builder.match(x.dtype, channels)], _epsilon(builder))
-
-
-def _layer(builder: Builder, x: Tensor) -> Instance:
-    rng, attrs = builder.rng, _epsilon(builder)
-    axis = axis_of(builder, x)
-    if axis != -1 or rng.random() < 0.5:
-        attrs["axis"] = axis
-    shape = x.shape[axis:]
-    ins = [x, builder.match(x.dtype, shape, _SCALE)]
-    if rng.random() < 0.6:
-        ins.append(builder.match(x.dtype, shape))
-    return Instance(ins, attrs, 1 if rng.random() < 0.8 or x.dtype != "float32" else rng.between(2, 3))
+def _statistics(draft: Draft) -> None:
+    """Mean and deviation are seldom asked for, and in float32 alone."""
+    seldom = draft.rng.random() < 0.8 or draft.x.dtype != "float32"
+    draft.outputs = 1 if seldom else draft.rng.between(2, 3)
 
 
 def _scale_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -100,12 +87,13 @@ def _layer_bounds(ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
     return [normal(ins, terms), (ins[0].low, ins[0].high), (0.0, 1 / math.sqrt(attrs.get("epsilon", 1e-5)))]
 
 
-def _group(builder: Builder, x: Tensor) -> Instance:
-    rng = builder.rng
-    groups = rng.choice(divisors(x.shape[1]))
-    parameters = (groups,) if builder.opset < 21 else (x.shape[1],)
-    ins = [x, builder.match(x.dtype, parameters, _SCALE), builder.match(x.dtype, parameters)]
-    return Instance(ins, {"num_groups": groups, **_epsilon(builder)})
+def _groups(draft: Draft) -> int:
+    return draft.rng.choice(divisors(draft.x.shape[1]))
+
+
+def _group_parameters(draft: Draft) -> Sizes:
+    """One for each group until opset 21, one for each channel since then."""
+    return (draft.attrs["num_groups"] if draft.builder.opset < 21 else draft.x.shape[1],)
 
 
 def _groups_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -115,22 +103,6 @@ def _groups_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
         return [False]
     found = [channels % groups == 0, ins[1].shape[0] == ins[2].shape[0]]
     return [*found, either(ins[1].shape[0] == groups, ins[1].shape[0] == channels)]
-
-
-def _rms(builder: Builder, x: Tensor) -> Instance:
-    attrs, axis = _epsilon(builder), axis_of(builder, x)
-    if axis != -1 or builder.rng.random() < 0.5:
-        attrs["axis"] = axis
-    return Instance([x, builder.match(x.dtype, x.shape[axis:], _SCALE)], attrs)
-
-
-def _lrn(builder: Builder, x: Tensor) -> Instance:
-    rng, attrs = builder.rng, Attributes()
-    attrs["size"] = rng.choice((1, 3, 5))
-    for name, values in (("alpha", (1e-3, 0.1)), ("beta", (0.5, 0.75)), ("bias", (1.0, 2.0))):
-        if rng.random() < 0.4:
-            attrs[name] = rng.choice(values)
-    return Instance([x], attrs)
 
 
 def _mean_variance(builder: Builder, x: Tensor) -> Instance:
@@ -169,7 +141,7 @@ def _dropout(builder: Builder, x: Tensor) -> Instance:
     return Instance(ins, {}, 1 if rng.random() < 0.7 else 2)
 
 
-def norm(name: str, sample: Any, **more: Any) -> Operator:
+def norm(name: str, sample: Sampler | None = None, **more: Any) -> Operator:
     """A normalisation of floats; the result has the type of the first input."""
     return Operator(name, sample, family="normalisation", dtypes=more.pop("dtypes", FLOATS), **more)
 
@@ -185,27 +157,44 @@ OPERATORS = (
     ),
     norm(
         "InstanceNormalization",
-        _instance,
+        parts=(Input(channels, _SCALE), Input(channels), _EPSILON),
         requires=_channels_agree,
         bounds=lambda ins, attrs: normal(ins, math.prod(ins[0].shape[2:])),
         ranks=(3, 5),
     ),
-    norm("LayerNormalization", _layer, infer=_layer_types, requires=_scale_fits, bounds=_layer_bounds, ranks=(1, 5)),
+    norm(
+        "LayerNormalization",
+        parts=(_EPSILON, Axis(-1), Input(from_axis, _SCALE), Input(from_axis, share=0.6), _statistics),
+        infer=_layer_types,
+        requires=_scale_fits,
+        bounds=_layer_bounds,
+        ranks=(1, 5),
+    ),
     norm(
         "GroupNormalization",
-        _group,
+        parts=(Attr("num_groups", _groups), Input(_group_parameters, _SCALE), Input(_group_parameters), _EPSILON),
         requires=_groups_fit,
         bounds=lambda ins, attrs: normal(ins, math.prod(ins[0].shape[1:])),
         ranks=(3, 5),
     ),
     norm(
         "RMSNormalization",
-        _rms,
+        parts=(_EPSILON, Axis(-1), Input(from_axis, _SCALE)),
         requires=_scale_fits,
         bounds=lambda ins, attrs: normal(ins, math.prod(ins[0].shape[attrs.get("axis", -1) :])),
         ranks=(1, 5),
     ),
-    norm("LRN", _lrn, bounds=lambda ins, attrs: (min(ins[0].low, 0.0), max(ins[0].high, 0.0)), ranks=(4, 4)),
+    norm(
+        "LRN",
+        parts=(
+            Attr("size", (1, 3, 5)),
+            Attr("alpha", (1e-3, 0.1), 0.4),
+            Attr("beta", (0.5, 0.75), 0.4),
+            Attr("bias", (1.0, 2.0), 0.4),
+        ),
+        bounds=lambda ins, attrs: (min(ins[0].low, 0.0), max(ins[0].high, 0.0)),
+        ranks=(4, 4),
+    ),
     # ONNX's own definition of it, a function, is only well-typed in float32.
     norm(
         "MeanVarianceNormalization",

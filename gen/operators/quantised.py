@@ -11,15 +11,15 @@ from typing import Any
 from opsieve.gen.operators.conv_pool import _conv_cost, kernel_for, place_windows, placed
 from opsieve.gen.operators.matmul import _inner, _matmul, _matrix_shape
 from opsieve.gen.spec.builder import FREE, Builder, Sizes
-from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.spec.declaration import Operator, Sampler
 from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, is_float
 from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.symbolic_arith import Truth
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
-_SCALES = (0.02, 0.05, 0.1, 0.125, 0.25, 0.5)
-_ZERO = {
+SCALES = (0.02, 0.05, 0.1, 0.125, 0.25, 0.5)
+ZERO_POINTS = {
     "uint8": (0, 100, 128),
     "int8": (0, 0, 3),
     "uint16": (0, 1000),
@@ -33,11 +33,11 @@ _BYTES = ("uint8", "int8")
 
 def _zero_points(builder: Builder, dtype: str, shape: Sizes) -> Tensor:
     count = math.prod(shape)
-    return builder.ints([builder.rng.choice(_ZERO.get(dtype, (0,))) for _ in range(count)], dtype, shape)
+    return builder.ints([builder.rng.choice(ZERO_POINTS.get(dtype, (0,))) for _ in range(count)], dtype, shape)
 
 
 def _scales(builder: Builder, dtype: str, shape: Sizes) -> Tensor:
-    return builder.ints([builder.rng.choice(_SCALES) for _ in range(math.prod(shape))], dtype, shape)
+    return builder.ints([builder.rng.choice(SCALES) for _ in range(math.prod(shape))], dtype, shape)
 
 
 def _grain(builder: Builder, x: Tensor) -> tuple[Sizes, Attributes]:
@@ -60,7 +60,7 @@ def _grain(builder: Builder, x: Tensor) -> tuple[Sizes, Attributes]:
 def _quantize(builder: Builder, x: Tensor) -> Instance | None:
     had = form("QuantizeLinear", builder.opset)
     assert had is not None
-    allowed = [dtype for dtype in _ZERO if dtype in had.types[had.outputs[0].type]]
+    allowed = [dtype for dtype in ZERO_POINTS if dtype in had.types[had.outputs[0].type]]
     dtype = builder.rng.choice(("uint8", "int8", *allowed))
     shape, attrs = _grain(builder, x)
     scale = _scales(builder, x.dtype if x.dtype != "int32" else "float32", shape)
@@ -191,7 +191,7 @@ def _conv_relations(x: int, w: int) -> Any:
     return requires
 
 
-def quantised(name: str, sample: Any, infer: Any, bounds: Any, **more: Any) -> Operator:
+def quantised(name: str, sample: Sampler | None, infer: Any, bounds: Any, **more: Any) -> Operator:
     """An operator on scaled integers."""
     return Operator(name, sample, infer=infer, bounds=bounds, family="quantised", **more)
 
@@ -215,7 +215,7 @@ OPERATORS = (
     ),
     quantised(
         "DynamicQuantizeLinear",
-        lambda builder, x: Instance([x]),
+        None,
         _dynamic,
         lambda ins, attrs: [(0.0, 255.0), (0.0, max(ins[0].size, 1e-3)), (0.0, 255.0)],
         dtypes=("float32",),

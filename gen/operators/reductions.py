@@ -12,7 +12,7 @@ from opsieve.gen.spec.builder import Builder
 from opsieve.gen.spec.declaration import Operator, Sampler
 from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.dtype_facts import FLOATS, INTEGERS
-from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.instance import SIGNED_AXIS, Attr, Draft, Instance, Numbers, Part, axis_of, drawn_axis, flag
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.symbolic_arith import Size, Truth, product
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
@@ -26,22 +26,22 @@ def axes_of(ins: Ins, attrs: Mapping[str, Any], rank: int) -> list[int]:
     return sorted({int(axis) % rank for axis in given}) if given and rank else list(range(rank))
 
 
-def _sampler(name: str) -> Sampler:
-    def sample(builder: Builder, x: Tensor) -> Instance:
-        rng, had = builder.rng, form(name, builder.opset)
-        assert had is not None
-        attrs: Attributes = {}
-        if rng.random() < 0.5:
-            attrs["keepdims"] = rng.below(2)
-        if not x.shape or rng.random() < 0.12:  # all axes
-            return Instance([x], attrs)
-        axes = rng.some(range(x.rank), rng.between(1, x.rank))
-        axes = [axis - x.rank if rng.random() < 0.3 else axis for axis in axes]
-        if "axes" in had.attributes:
-            return Instance([x], {"axes": axes, **attrs})
-        return Instance([x, builder.ints(axes)], attrs)
+def _axes_for(name: str) -> Part:
+    """Axes as an attribute or an input, whichever the opset has; now and then none, which is all of them."""
 
-    return sample
+    def axes(draft: Draft) -> None:
+        rng, rank, had = draft.rng, draft.x.rank, form(name, draft.builder.opset)
+        assert had is not None
+        if not rank or rng.random() < 0.12:
+            return
+        drawn = rng.some(range(rank), rng.between(1, rank))
+        drawn = [axis - rank if rng.random() < SIGNED_AXIS else axis for axis in drawn]
+        if "axes" in had.attributes:
+            draft.attrs = {"axes": drawn, **draft.attrs}
+        else:
+            draft.inputs.append(draft.builder.ints(drawn))
+
+    return axes
 
 
 def _reduced(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -66,7 +66,7 @@ def reduction(name: str, bounds: Callable[[float, float, int], Bounds], safe: Do
     """A reduction; `bounds` maps the operand's interval and the number of terms to that of the result."""
     return Operator(
         name,
-        _sampler(name),
+        parts=(flag("keepdims", 0.5), _axes_for(name)),
         infer=_reduced,
         requires=_inside,
         bounds=lambda ins, attrs: bounds(ins[0].low, ins[0].high, _terms(ins, attrs)),
@@ -117,26 +117,9 @@ REDUCTIONS = (
 )
 
 
-def axis_of(builder: Builder, x: Tensor, share: float = 0.3) -> int:
-    """An axis of a tensor with at least one, now and then counted from the back."""
-    axis = builder.rng.below(x.rank)
-    return axis - x.rank if builder.rng.random() < share else axis
-
-
 def _axis_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     rank, axis = len(ins[0].shape), attrs.get("axis", 0)
     return [-rank <= axis, axis < rank]
-
-
-def _best(builder: Builder, x: Tensor) -> Instance:
-    rng, attrs = builder.rng, Attributes()
-    if rng.random() < 0.8:
-        attrs["axis"] = axis_of(builder, x)
-    if rng.random() < 0.5:
-        attrs["keepdims"] = rng.below(2)
-    if rng.random() < 0.3:
-        attrs["select_last_index"] = rng.below(2)
-    return Instance([x], attrs)
 
 
 def _best_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -148,15 +131,6 @@ def _best_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 def _place(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return (0.0, ins[0].shape[attrs.get("axis", 0) % len(ins[0].shape)] - 1)
-
-
-def _running(builder: Builder, x: Tensor) -> Instance:
-    rng, attrs = builder.rng, Attributes()
-    for name in ("exclusive", "reverse"):
-        if rng.random() < 0.4:
-            attrs[name] = rng.below(2)
-    axis = builder.ints([axis_of(builder, x)], rng.choice(("int64", "int32")), ())
-    return Instance([x, axis], attrs)
 
 
 def _running_length(ins: Ins) -> int:
@@ -181,10 +155,6 @@ def _known_axis(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [] if values is None else [-rank <= values[0] < rank]
 
 
-def _with_axis(builder: Builder, x: Tensor) -> Instance:
-    return Instance([x], {"axis": axis_of(builder, x)} if builder.rng.random() < 0.8 else {})
-
-
 def _last_axis_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     rank, axis = len(ins[0].shape), attrs.get("axis", -1)
     return [-rank <= axis, axis < rank]
@@ -203,13 +173,6 @@ def _share(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 def _log_share(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     side = ins[0].shape[attrs.get("axis", -1)]
     return (ins[0].low - ins[0].high - math.log(side), 0.0)
-
-
-def _norm(builder: Builder, x: Tensor) -> Instance:
-    attrs: Attributes = {"axis": axis_of(builder, x)} if builder.rng.random() < 0.8 else {}
-    if builder.rng.random() < 0.5:
-        attrs["p"] = builder.rng.choice((1, 2))
-    return Instance([x], attrs)
 
 
 def _top(builder: Builder, x: Tensor) -> Instance:
@@ -241,22 +204,27 @@ def _top_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return inside if values is None or not all(inside) else [*inside, values[0] >= 0, values[0] <= ins[0].shape[axis]]
 
 
-def along(name: str, sample: Any, **more: Any) -> Operator:
+_AXIS = (Attr("axis", drawn_axis, 0.8),)
+_BEST = (*_AXIS, flag("keepdims", 0.5), flag("select_last_index", 0.3))
+_RUNNING = (flag("exclusive", 0.4), flag("reverse", 0.4), Numbers(drawn_axis, ("int64", "int32"), scalar=True))
+
+
+def along(name: str, sample: Sampler | None = None, **more: Any) -> Operator:
     """An operator along one axis."""
     return Operator(name, sample, ranks=more.pop("ranks", (1, 5)), family=more.pop("family", "axis"), **more)
 
 
 AXIS = (
-    along("ArgMax", _best, infer=_best_type, requires=_axis_inside, bounds=_place),
-    along("ArgMin", _best, infer=_best_type, requires=_axis_inside, bounds=_place),
-    along("CumSum", _running, requires=_known_axis, bounds=_running_sum),
-    along("CumProd", _running, requires=_known_axis, bounds=_running_product),
-    along("Softmax", _with_axis, requires=_last_axis_inside, bounds=_softmax_share, dtypes=FLOATS),
-    along("LogSoftmax", _with_axis, requires=_last_axis_inside, bounds=_log_share, dtypes=FLOATS),
-    along("Hardmax", _with_axis, requires=_last_axis_inside, bounds=_share, dtypes=FLOATS),
+    along("ArgMax", parts=_BEST, infer=_best_type, requires=_axis_inside, bounds=_place),
+    along("ArgMin", parts=_BEST, infer=_best_type, requires=_axis_inside, bounds=_place),
+    along("CumSum", parts=_RUNNING, requires=_known_axis, bounds=_running_sum),
+    along("CumProd", parts=_RUNNING, requires=_known_axis, bounds=_running_product),
+    along("Softmax", parts=_AXIS, requires=_last_axis_inside, bounds=_softmax_share, dtypes=FLOATS),
+    along("LogSoftmax", parts=_AXIS, requires=_last_axis_inside, bounds=_log_share, dtypes=FLOATS),
+    along("Hardmax", parts=_AXIS, requires=_last_axis_inside, bounds=_share, dtypes=FLOATS),
     along(
         "LpNormalization",
-        _norm,
+        parts=(*_AXIS, Attr("p", (1, 2), 0.5)),
         requires=_last_axis_inside,
         bounds=lambda ins, attrs: (0.0, 1.0),
         safe=(Domain(0.1, 1e4),),

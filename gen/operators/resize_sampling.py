@@ -9,10 +9,10 @@ from typing import Any
 
 from opsieve.gen.operators.conv_pool import windowed
 from opsieve.gen.operators.data_movement import values_of, with_zero
-from opsieve.gen.spec.builder import Builder
+from opsieve.gen.spec.builder import Builder, Sizes
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.dtype_facts import FLOATS
-from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.instance import Attr, Draft, Input, Instance, flag
 from opsieve.gen.spec.symbolic_arith import Truth, product, quotient
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
@@ -59,18 +59,16 @@ def _resize_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return low - slack, high + slack
 
 
-def _grid(builder: Builder, x: Tensor) -> Instance:
-    rng, attrs = builder.rng, Attributes()
-    count = x.rank - 2
-    modes = ("linear", "nearest", "cubic") if builder.opset >= 20 else ("bilinear", "nearest", "bicubic")
-    mode = rng.choice(modes[:2] if count != 2 else modes)
-    attrs["mode"] = mode
-    if rng.random() < 0.5:
-        attrs["padding_mode"] = rng.choice(("zeros", "border", "reflection"))
-    if rng.random() < 0.5:
-        attrs["align_corners"] = rng.below(2)
-    grid = builder.match(x.dtype, (x.shape[0], *(rng.between(1, 4) for _ in range(count)), count), Domain(-1.2, 1.2))
-    return Instance([x, grid], attrs)
+def _grid_mode(draft: Draft) -> str:
+    """Cubic ones are for images of two dimensions; the names changed with opset 20."""
+    modes = ("linear", "nearest", "cubic") if draft.builder.opset >= 20 else ("bilinear", "nearest", "bicubic")
+    return draft.rng.choice(modes if draft.x.rank == 4 else modes[:2])
+
+
+def _grid(draft: Draft) -> Sizes:
+    """A place in the image for each place of a small result."""
+    count = draft.x.rank - 2
+    return (draft.x.shape[0], *(draft.rng.between(1, 4) for _ in range(count)), count)
 
 
 def _grid_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -212,10 +210,16 @@ OPERATORS = (
     windowed("Resize", _resize, _resized, requires=_resize_fits, bounds=_resize_bounds, ranks=(3, 5), family="image"),
     windowed(
         "GridSample",
-        _grid,
+        None,
         lambda ins, attrs: [(ins[0].dtype, (*ins[0].shape[:2], *ins[1].shape[1:-1]))],
         requires=_grid_fits,
         bounds=_grid_bounds,
+        parts=(
+            Attr("mode", _grid_mode),
+            Attr("padding_mode", ("zeros", "border", "reflection"), 0.5),
+            flag("align_corners", 0.5),
+            Input(_grid, Domain(-1.2, 1.2)),
+        ),
         ranks=(4, 5),
         family="image",
         dtypes=FLOATS,

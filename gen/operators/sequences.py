@@ -12,11 +12,10 @@ from opsieve.gen.build.graph import BodyGraph
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.operators.control import in_graph
 from opsieve.gen.operators.data_movement import all_hull, values_of
-from opsieve.gen.operators.reductions import axis_of
 from opsieve.gen.spec.builder import Builder
-from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.spec.declaration import Operator, Sampler
 from opsieve.gen.spec.dtype_facts import NUMBER
-from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.instance import Instance, Numbers, axis_of
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
@@ -132,11 +131,7 @@ def _same(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, ins[0].shape)]
 
 
-def _one(builder: Builder, x: Tensor) -> Instance:
-    return Instance([x])
-
-
-def held(name: str, sample: Any, infer: Any, **more: Any) -> Operator:
+def held(name: str, sample: Sampler | None, infer: Any, **more: Any) -> Operator:
     """An operator on sequences or optionals."""
     return Operator(name, sample, infer=infer, family="container", **more)
 
@@ -151,8 +146,9 @@ OPERATORS = (
     ),
     held(
         "SequenceAt",
-        lambda builder, x: Instance([x, _place(builder, -1)]),
+        None,
         lambda ins, attrs: [(element(ins[0].dtype), ins[0].shape)],
+        parts=(Numbers(lambda draft: draft.rng.choice((0, -1)), ("int64", "int32"), scalar=True),),
         dtypes=_SEQUENCES,
     ),
     held(
@@ -165,7 +161,7 @@ OPERATORS = (
     held("SequenceErase", in_graph(_erase), _same, dtypes=_SEQUENCES),
     held(
         "SequenceLength",
-        _one,
+        None,
         lambda ins, attrs: [("int64", ())],
         bounds=lambda ins, attrs: (0.0, 100.0),
         dtypes=_SEQUENCES,
@@ -179,11 +175,11 @@ OPERATORS = (
         bounds=_map_bounds,
         dtypes=_SEQUENCES,
     ),
-    held("Optional", _one, lambda ins, attrs: [(f"optional({ins[0].dtype})", ins[0].shape)], dtypes=_ELEMENTS),
-    held("OptionalGetElement", _one, lambda ins, attrs: [(element(ins[0].dtype), ins[0].shape)], dtypes=_OPTIONALS),
+    held("Optional", None, lambda ins, attrs: [(f"optional({ins[0].dtype})", ins[0].shape)], dtypes=_ELEMENTS),
+    held("OptionalGetElement", None, lambda ins, attrs: [(element(ins[0].dtype), ins[0].shape)], dtypes=_OPTIONALS),
     held(
         "OptionalHasElement",
-        _one,
+        None,
         lambda ins, attrs: [("bool", ())],
         bounds=lambda ins, attrs: (0.0, 1.0),
         dtypes=_OPTIONALS,

@@ -14,7 +14,7 @@ from opsieve.gen.spec.builder import Builder
 from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.dtype_facts import FLOATS, LARGEST, LEAST, NUMBER, is_float
-from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.instance import Attr, Draft, Instance
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
 
@@ -106,15 +106,6 @@ def _bit_cast(builder: Builder, x: Tensor) -> Instance:
     return Instance([x], {"to": NUMBER[dtype]})
 
 
-def _shrink(builder: Builder, x: Tensor) -> Instance:
-    rng, attrs = builder.rng, Attributes()
-    if rng.random() < 0.5:
-        attrs["lambd"] = rng.choice((0.0, 0.25, 1.0))
-    if rng.random() < 0.5:
-        attrs["bias"] = rng.choice((0.0, 0.5, 1.0))
-    return Instance([x], attrs)
-
-
 def _shrunk(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     low, high, far, bias = ins[0].low, ins[0].high, attrs.get("lambd", 0.5), attrs.get("bias", 0.0)
     ends = [0.0] if low <= far and high >= -far else []
@@ -125,18 +116,14 @@ def _shrunk(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return min(ends), max(ends)
 
 
-def _swish(builder: Builder, x: Tensor) -> Instance:
-    return Instance([x], {"alpha": builder.rng.choice((0.5, 1.702))} if builder.rng.random() < 0.5 else {})
-
-
 def _truth(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [("bool", ins[0].shape)]
 
 
-def _is_inf(builder: Builder, x: Tensor) -> Instance:
-    rng = builder.rng
-    kept = rng.choice(("detect_positive", "detect_negative", ""))
-    return Instance([x], {kept: rng.below(2)} if kept else {})
+def _one_sign(draft: Draft) -> None:
+    kept = draft.rng.choice(("detect_positive", "detect_negative", ""))
+    if kept:
+        draft.attrs[kept] = draft.rng.below(2)
 
 
 def _unit(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -179,12 +166,18 @@ OPERATORS = (
     ),
     Operator(
         "Shrink",
-        _shrink,
+        parts=(Attr("lambd", (0.0, 0.25, 1.0), 0.5), Attr("bias", (0.0, 0.5, 1.0), 0.5)),
         bounds=_shrunk,
         family="unary",
         dtypes=FLOATS,
     ),
-    Operator("Swish", _swish, bounds=lambda ins, attrs: (-1.0, max(ins[0].high, 0.0)), family="unary", dtypes=FLOATS),
-    Operator("IsNaN", lambda builder, x: Instance([x]), infer=_truth, bounds=_unit, family="logic", dtypes=FLOATS),
-    Operator("IsInf", _is_inf, infer=_truth, bounds=_unit, family="logic", dtypes=FLOATS),
+    Operator(
+        "Swish",
+        parts=(Attr("alpha", (0.5, 1.702), 0.5),),
+        bounds=lambda ins, attrs: (-1.0, max(ins[0].high, 0.0)),
+        family="unary",
+        dtypes=FLOATS,
+    ),
+    Operator("IsNaN", infer=_truth, bounds=_unit, family="logic", dtypes=FLOATS),
+    Operator("IsInf", parts=(_one_sign,), infer=_truth, bounds=_unit, family="logic", dtypes=FLOATS),
 )

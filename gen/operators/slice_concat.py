@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.operators.data_movement import all_hull, layout, values_of, with_zero
-from opsieve.gen.operators.reductions import axis_of
-from opsieve.gen.spec.builder import Builder
+from opsieve.gen.spec.builder import FREE, Builder
 from opsieve.gen.spec.dtype_facts import NUMERIC
-from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.instance import Attr, Draft, Instance, Numbers, axis_of, drawn_axis
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.symbolic_arith import Size, Truth, ceil_quotient, larger, smaller, where
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
@@ -137,12 +136,12 @@ def _pads_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return found
 
 
-def _concat(builder: Builder, x: Tensor) -> Instance:
-    rng = builder.rng
-    axis = axis_of(builder, x)
-    wanted = tuple(-1 if place == axis % x.rank else side for place, side in enumerate(x.shape))
-    others = [builder.match(x.dtype, wanted) for _ in range(rng.choice((0, 1, 1, 1, 2, 3)))]
-    return Instance(rng.shuffled([x, *others]), {"axis": axis})
+def _others(draft: Draft) -> None:
+    """Up to three more tensors that differ along the axis alone, in any order with the first."""
+    x = draft.x
+    wanted = tuple(FREE if place == draft.axis % x.rank else side for place, side in enumerate(x.shape))
+    draft.inputs += [draft.builder.match(x.dtype, wanted) for _ in range(draft.rng.choice((0, 1, 1, 1, 2, 3)))]
+    draft.inputs = draft.rng.shuffled(draft.inputs)
 
 
 def _joined(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -210,11 +209,12 @@ def _crop_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [len(axes) == len(sizes), all(-rank <= axis < rank for axis in axes), *(size >= 0 for size in sizes)]
 
 
-def _crop(builder: Builder, x: Tensor) -> Instance:
-    rng = builder.rng
-    axes = rng.some(range(x.rank), rng.between(1, x.rank))
-    sizes = [max(1, x.shape[axis] + rng.between(-2, 2)) for axis in axes]
-    return Instance([x, builder.ints(sizes)], {"axes": axes})
+def _some_axes(draft: Draft) -> list[int]:
+    return draft.rng.some(range(draft.x.rank), draft.rng.between(1, draft.x.rank))
+
+
+def _near_sizes(draft: Draft) -> list[int]:
+    return [max(1, draft.x.shape[axis] + draft.rng.between(-2, 2)) for axis in draft.attrs["axes"]]
 
 
 def _cropped(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -227,7 +227,24 @@ def _cropped(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 OPERATORS = (
     layout("Slice", _slice, _slice_types, requires=_slice_fits, ranks=(1, 5)),
     layout("Pad", _pad, _padded, requires=_pads_fit, bounds=_pad_bounds, ranks=(1, 5), dtypes=(*NUMERIC, "bool")),
-    layout("Concat", _concat, _joined, requires=_join_fits, bounds=all_hull, ranks=(1, 5)),
+    layout(
+        "Concat",
+        None,
+        _joined,
+        parts=(Attr("axis", drawn_axis), _others),
+        requires=_join_fits,
+        bounds=all_hull,
+        ranks=(1, 5),
+    ),
     layout("Split", _split, _split_types, requires=_split_fits, ranks=(1, 5)),
-    layout("CenterCropPad", _crop, _cropped, requires=_crop_fits, bounds=with_zero, ranks=(1, 5), dtypes=NUMERIC),
+    layout(
+        "CenterCropPad",
+        None,
+        _cropped,
+        parts=(Attr("axes", _some_axes), Numbers(_near_sizes)),
+        requires=_crop_fits,
+        bounds=with_zero,
+        ranks=(1, 5),
+        dtypes=NUMERIC,
+    ),
 )

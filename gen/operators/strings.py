@@ -7,25 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from opsieve.gen.spec.builder import Builder
-from opsieve.gen.spec.declaration import Operator
-from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.declaration import Operator, Sampler
+from opsieve.gen.spec.instance import Attr, Instance, Partner, between
 from opsieve.gen.spec.symbolic_arith import broadcast, broadcasts
 from opsieve.gen.spec.tensor import Attributes, Ins, Tensor, Typed
 
 _PATTERNS = (".*", "[a-z]+", "\\w+", "the .*", "", "[A-Z]\\w*", "cat|0")
-
-
-def _join(builder: Builder, x: Tensor) -> Instance:
-    return Instance([x, builder.partner(x)])
-
-
-def _split(builder: Builder, x: Tensor) -> Instance:
-    rng, attrs = builder.rng, Attributes()
-    if rng.random() < 0.5:
-        attrs["delimiter"] = rng.choice((" ", "a", "qu"))
-    if rng.random() < 0.5:
-        attrs["maxsplit"] = rng.between(0, 3)
-    return Instance([x], attrs)
 
 
 def _normalise(builder: Builder, x: Tensor) -> Instance:
@@ -67,7 +54,7 @@ def _vector(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [("float32", (*ins[0].shape[:-1], max(attrs["ngram_indexes"]) + 1))]
 
 
-def text(name: str, sample: Any, infer: Any, **more: Any) -> Operator:
+def text(name: str, sample: Sampler | None, infer: Any, **more: Any) -> Operator:
     """An operator on strings."""
     return Operator(
         name,
@@ -91,22 +78,25 @@ def _same(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 OPERATORS = (
     text(
         "StringConcat",
-        _join,
+        None,
         lambda ins, attrs: [("string", broadcast(ins[0].shape, ins[1].shape))],
+        parts=(Partner(),),
         requires=lambda ins, attrs: broadcasts(ins[0].shape, ins[1].shape),
     ),
     text(
         "StringSplit",
-        _split,
+        None,
         lambda ins, attrs: [("string", (*ins[0].shape, "?")), ("int64", ins[0].shape)],
+        parts=(Attr("delimiter", (" ", "a", "qu"), 0.5), Attr("maxsplit", between(0, 3), 0.5)),
         bounds=lambda ins, attrs: [(0.0, 0.0), (0.0, 40.0)],
         ranks=(1, 4),
     ),
     text("StringNormalizer", _normalise, _same, ranks=(1, 2)),
     text(
         "RegexFullMatch",
-        lambda builder, x: Instance([x], {"pattern": builder.rng.choice(_PATTERNS)}),
+        None,
         lambda ins, attrs: [("bool", ins[0].shape)],
+        parts=(Attr("pattern", _PATTERNS),),
         bounds=lambda ins, attrs: (0.0, 1.0),
     ),
     text(

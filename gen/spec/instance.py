@@ -97,11 +97,15 @@ def between(low: int, high: int) -> Callable[[Draft], int]:
     return lambda draft: draft.rng.between(low, high)
 
 
+def axis_of(builder: Builder, x: Tensor) -> int:
+    """An axis of a tensor with at least one, now and then counted from the back."""
+    axis = builder.rng.below(x.rank)
+    return axis - x.rank if builder.rng.random() < SIGNED_AXIS else axis
+
+
 def drawn_axis(draft: Draft) -> int:
     """An axis of the first input, now and then counted from the back."""
-    rank = draft.x.rank
-    axis = draft.rng.below(rank)
-    draft.axis = axis - rank if draft.rng.random() < SIGNED_AXIS else axis
+    draft.axis = axis_of(draft.builder, draft.x)
     return draft.axis
 
 
@@ -206,3 +210,8 @@ def channels(draft: Draft) -> Sizes:
 def last(draft: Draft) -> Sizes:
     """One number for each place of the first input's last axis."""
     return tuple(draft.x.shape[-1:])
+
+
+def from_axis(draft: Draft) -> Sizes:
+    """The sizes of the first input from the drawn axis on."""
+    return tuple(draft.x.shape[draft.axis :])
