@@ -121,7 +121,8 @@ def test_a_campaign_that_is_there_is_not_begun_anew(tmp_path: Path, capsys: pyte
     assert "cannot change --strategy, --nodes or --values" in err
     code, _, err = opsieve("fuzz", "--store", tmp_path / "t", "--resume", capsys=capsys)
     assert code == 2
-    assert "no such campaign" in err
+    assert "there is no store" in err
+    assert not (tmp_path / "t").exists()
 
 
 def test_when_the_time_is_up_slow_tests_are_not_waited_for_and_are_done_by_the_next_run(tmp_path: Path) -> None:

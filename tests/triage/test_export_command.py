@@ -17,7 +17,8 @@ from opsieve.reducer.oracle.discover import wilson
 from opsieve.reducer.oracle.interestingness import runs_for
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import Campaign, Store
-from opsieve.tui.commands.export_command import command, folder_of
+from opsieve.reducer.reproduce import case_folder as folder_of
+from opsieve.tui.commands.export_command import command
 
 
 def exported(*arguments: object) -> tuple[int, str, str]:

@@ -6,23 +6,25 @@ from pathlib import Path
 
 import click
 
-PATH = click.Path(path_type=Path)
+from opsieve.tui.commands import options
+from opsieve.tui.commands.text import counted, say
 
 
 @click.command()
-@click.argument("case", type=PATH)
-@click.option("-t", "--target", default="", help="backend[==release][:option,...]; by default the case's own.")
-@click.option("--inputs", type=PATH, help="Inputs: an .npz file, an ONNX data set, or a folder that holds one of them.")
-@click.option("--expected", type=PATH, help="Expected outputs: the same kinds.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the inputs that nobody gave.")
-@click.option("--offline", is_flag=True, help="Install no release; use those that are there.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.argument("case", type=options.PATH)
+@options.TARGET
+@options.INPUTS
+@options.EXPECTED
+@options.SEED
+@options.OFFLINE
+@options.JSON
 def command(
     case: Path, target: str, inputs: Path | None, expected: Path | None, seed: int, offline: bool, as_json: bool
 ) -> int:
-    """Tell which optimiser passes cause the failure of CASE: those whose skipping cures it, confirmed alone.
+    """Find the optimiser passes that cause the failure of CASE: those that cure it when skipped.
 
-    CASE is an .onnx file, a case folder, or a folder that holds model.onnx and its data. "Not a pass" is an answer.
+    CASE is an .onnx file, a case directory, or a directory with model.onnx and its data. The answer may be that no
+    optimiser pass causes the failure.
     """
     from opsieve.backends.registry import display, resolve
     from opsieve.backends.workers.observation_cache import ObservationCache
@@ -34,7 +36,7 @@ def command(
     opened = open_case(case, inputs, expected, seed)
     place = resolve(target or opened.parameters.get("target", "onnxruntime"))
     started = time.process_time()
-    with Workers(offline=offline, say=lambda sentence: click.echo(f"opsieve: {sentence}", err=True)) as workers:
+    with Workers(offline=offline, say=say) as workers:
         blamed = blame_passes(opened, place, ObservationCache(workers))
     found, wanted = blamed.attribution, blamed.wanted
     spent = children_seconds() + time.process_time() - started
@@ -57,33 +59,33 @@ def command(
     else:
         click.echo(sentence(found.answer, found.passes, found.alone, len(found.levels)))
         for name, which in found.applications.items():
-            click.echo(f"{name}: application {' or '.join(map(str, which))} of it")
+            click.echo(f"{name}: application {' or '.join(map(str, which))}")
         if blamed.beneath:
-            click.echo(f"with all optimisation off it fails otherwise, by no pass: {blamed.beneath.symptom}")
+            click.echo(f"with all optimisations off a different failure remains: {blamed.beneath.symptom}")
         if found.kept:
-            click.echo(f"on beside it, for the compiler cannot do without: {', '.join(found.kept)}")
+            click.echo(f"passes that had to stay enabled: {', '.join(found.kept)}")
         click.echo(
             f"{display(place)}: {wanted.symptom}; levels: {', '.join(f'{k} {v}' for k, v in found.levels.items())}"
         )
-        click.echo(f"opsieve: {found.probes} probes, {spent:.1f} s of CPU", err=True)
+        say(f"{counted(found.probes, 'probe')}, {spent:.1f} s of CPU")
     return 0
 
 
 def sentence(answer: str, passes: tuple[str, ...], alone: tuple[str, ...], levels: int) -> str:
-    """The answer for a person; a compiler with one level only has no unoptimised build to compare with."""
+    """The answer for a person; a compiler with one level has no unoptimised build to compare with."""
     names = " and ".join(passes)
     if answer == "pass":
-        also = "alone it causes it" if alone else "alone it does not cause it: others take part"
-        return f"pass {names}: without it the failure is gone; {also}"
+        also = "it causes the failure alone" if alone else "it does not cause the failure alone: other passes take part"
+        return f"pass {names}: skipping it cures the failure; {also}"
     if answer == "set":
-        each = f"{' and '.join(alone)} cause it alone" if alone else "none of them causes it alone"
-        return f"passes {names}: only without all of them the failure is gone; {each}"
+        each = f"{' and '.join(alone)} each cause it alone" if alone else "none causes it alone"
+        return f"passes {names}: only skipping all of them cures the failure; {each}"
     if answer == "not-a-pass":
-        return "not an optimiser pass: it fails with all optimisation off"
+        return "not an optimiser pass: it also fails with all optimisations off"
     if answer == "unnamed" and levels == 1:
-        return "nothing that can be switched off: it fails with every part off that can be"
+        return "nothing that can be switched off: it fails with everything off that can be"
     if answer == "unnamed":
-        return "an optimisation that has no name to switch it off by: it fails with every named pass off"
+        return "an optimisation that cannot be switched off by name: it fails with every named pass off"
     return "it does not fail at any level"
 
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import click
 
-from opsieve.tui.commands.store_table import JSON, STORE, cluster_facts, cluster_table, many, table
+from opsieve.tui.commands import options
+from opsieve.tui.commands.store_table import cluster_facts, cluster_table, table
+from opsieve.tui.commands.text import counted
 
 SORTS = ("rank", "members", "last", "first", "size", "severity", "title", "id")
 GROUPINGS = ("kind", "stage", "status", "backend", "target", "pass", "rule")
@@ -14,15 +16,15 @@ GROUPINGS = ("kind", "stage", "status", "backend", "target", "pass", "rule")
 
 @click.command("clusters")
 @click.argument("words", nargs=-1, metavar="[FILTER]...")
-@STORE
-@click.option("--sort", type=click.Choice(SORTS), default="rank", show_default=True, help="In what order.")
-@click.option("--reverse", is_flag=True, help="In the opposite order.")
-@click.option("-n", "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Clusters at a time.")
-@click.option("--after", default="", help="Go on from the `next` of the page before.")
-@click.option("--group", "by", type=click.Choice(GROUPINGS), help="Count clusters by this instead.")
+@options.STORE
+@click.option("--sort", type=click.Choice(SORTS), default="rank", show_default=True, help="Sort order.")
+@click.option("--reverse", is_flag=True, help="Reverse the order.")
+@click.option("-n", "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Clusters per page.")
+@click.option("--after", default="", help="Continue after this cursor (`next` of the previous page).")
+@click.option("--group", "by", type=click.Choice(GROUPINGS), help="Only count clusters, grouped by this.")
 @click.option("--non-bugs", is_flag=True, help="List unsupported, environment and flaky outcomes instead of bugs.")
 @click.option("--aside", "non_bugs_once", is_flag=True, hidden=True)  # the name of --non-bugs before 0.2
-@JSON
+@options.JSON
 def command(
     words: tuple[str, ...],
     folder: Path,
@@ -37,8 +39,9 @@ def command(
 ) -> int:
     """List clusters: failures believed to be one bug.
 
-    FILTER is words of the title, message or operators, and fields: kind:crash op:Pad target:onnxruntime status:new stage:compile
-    pass:NAME since:2d is:pinned id:c17; values with commas are alternatives, a - before a field negates (write -- before it).
+    FILTER is any number of words (of the title, message or operators) and fields, such as kind:crash op:Pad status:new
+    target:onnxruntime stage:compile pass:NAME since:2d is:pinned id:c17. Commas separate alternatives; a leading - negates
+    (write -- before such a filter).
     """
     from opsieve.triage.store.queries import Queries
 
@@ -82,7 +85,7 @@ def command(
         return 0
     cluster_table(page.rows)
     click.echo(
-        f"{len(page.rows)} of {many(page.total, 'cluster')}, {many(counts.failures, 'failure')}; apart: {counts.unsupported:,} unsupported,"
+        f"{len(page.rows)} of {counted(page.total, 'cluster')}, {counted(counts.failures, 'failure')}; not bugs: {counts.unsupported:,} unsupported,"
         f" {counts.environment:,} environment, {counts.flaky:,} flaky"
     )
     if page.next:

@@ -1,4 +1,4 @@
-"""`opsieve merge, split, mark, pin, note, rename, undo, redo`: what a person decides of clusters."""
+"""`opsieve merge, split, mark, pin, note, rename, undo, redo`: decisions about clusters."""
 
 import json
 from collections.abc import Callable
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from opsieve.tui.commands.store_table import JSON, STORE, printable
+from opsieve.tui.commands import options
+from opsieve.tui.commands.text import printable
 
 if TYPE_CHECKING:
     from opsieve.triage.store.decision_log import Decision
@@ -20,76 +21,76 @@ STATUSES = ("new", "confirmed", "known", "fixed", "wontfix")
 @click.command("merge")
 @click.argument("into", metavar="CLUSTER")
 @click.argument("others", metavar="OTHER...", nargs=-1, required=True)
-@STORE
-@JSON
+@options.STORE
+@options.JSON
 def merge(into: str, others: tuple[str, ...], folder: Path, as_json: bool) -> int:
-    """Say that OTHER... are the same bug as CLUSTER: it takes all their failures, present and future."""
+    """Merge the clusters OTHER... into CLUSTER: their present and future failures belong to it."""
     return _decided(folder, as_json, lambda ledger: ledger.merge(into, *others))
 
 
 @click.command("split")
 @click.argument("name", metavar="FINGERPRINT|CASE")
-@STORE
-@JSON
+@options.STORE
+@options.JSON
 def split(name: str, folder: Path, as_json: bool) -> int:
-    """Take a fingerprint out of its cluster, or a case out of its fingerprint: it becomes a cluster of its own and stays one."""
+    """Split a fingerprint out of its cluster, or a case out of its fingerprint, into a cluster of its own for good."""
     return _decided(folder, as_json, lambda ledger: ledger.split(name))
 
 
 @click.command("mark")
 @click.argument("name", metavar="CLUSTER")
 @click.argument("status", type=click.Choice(STATUSES))
-@click.option("--issue", help="The address of its issue; an empty one removes it.")
-@STORE
-@JSON
+@click.option("--issue", help="URL of its issue; an empty one removes it.")
+@options.STORE
+@options.JSON
 def mark(name: str, status: str, issue: str | None, folder: Path, as_json: bool) -> int:
-    """Say how things stand with a cluster."""
+    """Set the status of a cluster."""
     return _decided(folder, as_json, lambda ledger: ledger.mark(name, status, issue))  # type: ignore[arg-type]
 
 
 @click.command("pin")
 @click.argument("name", metavar="CLUSTER")
-@click.option("--off", is_flag=True, help="Pin it no longer.")
-@STORE
-@JSON
+@click.option("--off", is_flag=True, help="Unpin it.")
+@options.STORE
+@options.JSON
 def pin(name: str, off: bool, folder: Path, as_json: bool) -> int:
-    """Put a cluster before all others."""
+    """Pin a cluster to the top of the list."""
     return _decided(folder, as_json, lambda ledger: ledger.pin(name, not off))
 
 
 @click.command("note")
 @click.argument("name", metavar="CLUSTER")
 @click.argument("text")
-@STORE
-@JSON
+@options.STORE
+@options.JSON
 def note(name: str, text: str, folder: Path, as_json: bool) -> int:
-    """Write a note on a cluster; an empty one removes it."""
+    """Attach a note to a cluster; an empty one removes it."""
     return _decided(folder, as_json, lambda ledger: ledger.note(name, text))
 
 
 @click.command("rename")
 @click.argument("name", metavar="CLUSTER")
 @click.argument("title")
-@STORE
-@JSON
+@options.STORE
+@options.JSON
 def rename(name: str, title: str, folder: Path, as_json: bool) -> int:
-    """Give a cluster a title of your own; an empty one gives back the one made from the failure."""
+    """Give a cluster another title; an empty one restores the generated title."""
     return _decided(folder, as_json, lambda ledger: ledger.rename(name, title))
 
 
 @click.command("undo")
-@STORE
-@JSON
+@options.STORE
+@options.JSON
 def undo(folder: Path, as_json: bool) -> int:
-    """Take back the latest decision; again, the one before."""
+    """Undo the latest decision; repeat to undo earlier ones."""
     return _decided(folder, as_json, lambda ledger: ledger.undo())
 
 
 @click.command("redo")
-@STORE
-@JSON
+@options.STORE
+@options.JSON
 def redo(folder: Path, as_json: bool) -> int:
-    """Do again what was undone last."""
+    """Redo the decision undone last."""
     return _decided(folder, as_json, lambda ledger: ledger.redo())
 
 

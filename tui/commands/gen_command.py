@@ -36,7 +36,7 @@ _MOST_REFUSED = 20
     "--ops", "patterns", multiple=True, help="Operators to use ('Conv*,Add') or to exclude ('-Loop').  [default: all]"
 )
 @click.option("--dtypes", default="", help="Element types to use, such as float32,int64.  [default: all]")
-@click.option("--opset", type=int, default=0, help="Opset of every program.  [default: drawn for each]")
+@click.option("--opset", type=int, help="Opset of every program.  [default: drawn for each]")
 @click.option(
     "--dynamic",
     type=click.FloatRange(0, 1),
@@ -113,7 +113,7 @@ def _request(given: dict[str, Any]) -> "GenerationRequest":
         nodes=low,
         only=gen_request.named_operators(_items(given["patterns"])),
         dtypes=gen_request.named_dtypes(_items([given["dtypes"]])),
-        opset=gen_request.checked_opset(given["opset"]),
+        opset=gen_request.checked_opset(given["opset"] or 0),
         budget=Budget(elements=max(usual.elements, high << 9), work=max(usual.work, high << 13)),
         between=(low, high) if low != high else None,
         dynamic=given["dynamic"],

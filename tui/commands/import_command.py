@@ -1,4 +1,4 @@
-"""`opsieve import`: cases out of what other tools left."""
+"""`opsieve import`: cases from files of other tools."""
 
 import json
 import re
@@ -8,19 +8,25 @@ from typing import Any
 
 import click
 
-PATH = click.Path(path_type=Path)
+from opsieve.tui.commands import options
+from opsieve.tui.commands.text import plain, say
 
 
 @click.command("import")
-@click.argument("paths", nargs=-1, required=True, type=PATH)
+@click.argument("paths", nargs=-1, required=True, type=options.PATH)
 @click.option(
-    "-o", "--output", type=PATH, default=Path("opsieve-store/imported"), show_default=True, help="Where the cases go."
+    "-o",
+    "--output",
+    type=options.PATH,
+    default=Path("opsieve-store/imported"),
+    show_default=True,
+    help="Directory to write the cases to.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@options.JSON
 def command(paths: tuple[Path, ...], output: Path, as_json: bool) -> int:
-    """Take models and their values at PATHS, files or folders with anything in them, and write each as a case folder.
+    """Import the models in PATHS (files or directories) with their values, each as a case directory.
 
-    Tells what was taken, what was not, and why. Exit code 2 when nothing was.
+    Reports what was imported, what was not, and why. Exit code 2 if nothing was.
     """
     from opsieve.gen.case.case import save
     from opsieve.gen.case.import_folder import Skipped, gather
@@ -50,13 +56,9 @@ def command(paths: tuple[Path, ...], output: Path, as_json: bool) -> int:
         click.echo(json.dumps({"taken": taken, "left": left}))
     else:
         for item in taken:
-            click.echo(_printable(f"{item['kind']:<16} {item['path']} -> {item['case']}"))
+            click.echo(plain(f"{item['kind']:<16} {item['path']} -> {item['case']}"))
         for item in left:
-            click.echo(_printable(f"{'not taken':<16} {item['path']}: {item['reason']}"))
+            click.echo(plain(f"{'not imported':<16} {item['path']}: {item['reason']}"))
         kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(item["kind"] for item in taken).items())
-        click.echo(f"opsieve: {len(taken)} taken ({kinds or 'none'}), {len(left)} left", err=True)
+        say(f"{len(taken)} imported ({kinds or 'none'}), {len(left)} not imported")
     return 0 if taken else 2
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in text)

@@ -1,43 +1,47 @@
-"""`opsieve index`: the index of a store built anew from its case folders."""
+"""`opsieve index`: the index of a store rebuilt from its case directories."""
 
 import json
 from pathlib import Path
 
 import click
 
+from opsieve.tui.commands import options
+from opsieve.tui.commands.text import counted, say
+
 
 @click.command("index")
-@click.option("--store", "folder", type=click.Path(path_type=Path), default=Path("opsieve-store"), show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@options.STORE
+@options.JSON
 def command(folder: Path, as_json: bool) -> int:
-    """Enter case folders that the store's index does not know; a damaged index is set aside and built anew.
+    """Add case directories that the index of the store does not know; a damaged index is set aside and rebuilt.
 
-    What folders cannot tell is lost with a damaged index: how far campaigns were, and failures that were counted and not kept.
+    A rebuilt index lacks what case directories do not hold: the progress of campaigns, and failures that were only counted.
     """
     from opsieve.gen.model.bad_input import BadInput
     from opsieve.triage.store.index_file import set_aside
     from opsieve.triage.store.store import Store
 
     if not (folder / "cases").is_dir():
-        raise BadInput(f"{folder} is no store: it has no folder cases")
+        raise BadInput(f"{folder} is not a store: it has no directory named cases")
     aside = set_aside(folder)
     with Store(folder) as store:
         added, problems = store.adopt()
+        failures, fingerprints = store.many(), store.fingerprints()
         summary = {
             "added": added,
-            "failures": store.many(),
-            "fingerprints": store.fingerprints(),
+            "failures": failures,
+            "fingerprints": fingerprints,
             "problems": problems,
             "set_aside": str(aside or ""),
             "store": str(folder),
         }
     for problem in problems:
-        click.echo(f"opsieve: {problem}.", err=True)
+        say(f"{problem}.")
     if aside:
-        click.echo(f"opsieve: the damaged index lies in {aside}.", err=True)
+        say(f"the damaged index was moved to {aside}")
     click.echo(
         json.dumps(summary)
         if as_json
-        else f"{added} failures added; {summary['failures']} of {summary['fingerprints']} fingerprints in all"
+        else f"{counted(added, 'failure')} added; {counted(failures, 'failure')} with {counted(fingerprints, 'fingerprint')} in all"
     )
     return 0

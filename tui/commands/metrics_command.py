@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from opsieve.tui.commands import options
+from opsieve.tui.commands.text import counted, plain
+
 if TYPE_CHECKING:
     from opsieve.gen.metrics.summary import Metrics
     from opsieve.gen.model.program import OnnxProgram
@@ -17,18 +20,17 @@ GROUP_BYTES = 64 << 20
 MOST_BARS = (
     300  # the commonest operators in a plot: all of ai.onnx, and a hostile model's made-up names not without end
 )
-PATH = click.Path(path_type=Path)
 
 
 @click.command("metrics")
-@click.argument("folder", type=PATH)
-@click.option("--plot", type=PATH, help="Write plots as SVG into this folder.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.argument("folder", metavar="DIRECTORY", type=options.PATH)
+@click.option("--plot", type=options.PATH, help="Write SVG plots into this directory.")
+@options.JSON
 def command(folder: Path, plot: Path | None, as_json: bool) -> int:
-    """Tell how diverse the models in FOLDER are, cases and folders inside it included.
+    """Measure how diverse the models in DIRECTORY and below are.
 
-    Isra's eleven metrics over its corpus of 65 operators and over all of ai.onnx, NNSmith's operator instances and edges, HirFuzz's
-    three coverages, and how often every operator is met. What cannot be read is named and passed by.
+    Reports Isra's eleven metrics (for its 65 operators and for all of ai.onnx), NNSmith's operator instances and edges,
+    HirFuzz's three coverages, and the frequency of each operator. Files that cannot be read are reported and skipped.
     """
     from opsieve.backends.workers.inference import typed
     from opsieve.backends.workers.workers import Workers
@@ -36,7 +38,7 @@ def command(folder: Path, plot: Path | None, as_json: bool) -> int:
     from opsieve.gen.model.bad_input import BadInput, shown
 
     if plot is not None and plot.exists() and not plot.is_dir():
-        raise BadInput(f"--plot {shown(plot, 200)} is there already and is no folder; choose another place")
+        raise BadInput(f"--plot {shown(plot, 200)} exists and is not a directory")
     metrics = Metrics()
     skipped: list[dict[str, str]] = []
     untyped: list[dict[str, str]] = []
@@ -48,11 +50,11 @@ def command(folder: Path, plot: Path | None, as_json: bool) -> int:
                 if problem:
                     untyped.append({"path": str(path), "reason": problem})
     for item in skipped:
-        click.echo(_printable(f"opsieve: passed by {item['path']}: {item['reason']}"), err=True)
+        click.echo(plain(f"opsieve: skipped {item['path']}: {item['reason']}"), err=True)
     for item in untyped:
-        click.echo(_printable(f"opsieve: types not inferred of {item['path']}: {item['reason']}"), err=True)
+        click.echo(plain(f"opsieve: no types inferred for {item['path']}: {item['reason']}"), err=True)
     if not metrics.coverage.models:
-        raise BadInput(f"there is no model that can be read in {shown(folder, 200)}; give a folder with .onnx files")
+        raise BadInput(f"no readable model in {shown(folder, 200)}: name a directory with .onnx files")
     summary = {**metrics.report(), "skipped": skipped, "untyped": untyped}
     summary["plots"] = [] if plot is None else _draw(metrics, summary, plot)
     if as_json:
@@ -91,7 +93,7 @@ def _models(folder: Path) -> Iterator[Path]:
 
     if not is_folder(folder):
         if not os.path.lexists(folder):
-            raise BadInput(f"there is no folder {shown(folder, 200)}")
+            raise BadInput(f"there is no directory {shown(folder, 200)}")
         yield folder
         return
     for here, inner, files in os.walk(folder):
@@ -127,10 +129,12 @@ def _draw(metrics: "Metrics", summary: dict[str, Any], folder: Path) -> list[str
 
 
 def _print(summary: dict[str, Any]) -> None:
-    click.echo(f"{summary['models']} models, {summary['nodes']} nodes, {summary['operators']} operators")
+    click.echo(
+        f"{counted(summary['models'], 'model')}, {counted(summary['nodes'], 'node')}, {counted(summary['operators'], 'operator')}"
+    )
     click.echo(
         f"{summary['instances']} operator instances, {summary['edges']} operator edges"
-        f" ({summary['edges_without_glue']} without casts, shapes and the like)"
+        f" ({summary['edges_without_glue']} without casts and shape operators)"
     )
     click.echo("HirFuzz: " + ", ".join(f"{name} {count}" for name, count in summary["hirfuzz"].items()))
     click.echo(f"{'Isra':<16}{'65 operators':>14}{'all':>10}")
@@ -146,8 +150,4 @@ def _print(summary: dict[str, Any]) -> None:
         f"most to least frequent: operators {ratio['operators']:.1f} to 1, families {ratio['families']:.1f} to 1"
     )
     for path in summary["plots"]:
-        click.echo(_printable(f"wrote {path}"))
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in text)
+        click.echo(plain(f"wrote {path}"))

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opsieve.tui.commands.store_table import JSON, STORE, cluster_facts, day, printable, table
+from opsieve.tui.commands import options
+from opsieve.tui.commands.store_table import cluster_facts, day, table
+from opsieve.tui.commands.text import counted, printable
 
 if TYPE_CHECKING:
     from opsieve.triage.fingerprint.component import Component
@@ -20,13 +22,22 @@ _MEMBERS = 10
 
 @click.command("show")
 @click.argument("name", metavar="CLUSTER|CASE")
-@STORE
-@click.option("--why", is_flag=True, help="Every component of the fingerprint: what counts, what does not, and why.")
-@click.option("-n", "--members", "limit", type=click.IntRange(1, 1000), default=_MEMBERS, show_default=True)
-@click.option("--after", default="", help="Members behind the `next` of the page before.")
-@JSON
+@options.STORE
+@click.option("--why", is_flag=True, help="Explain the fingerprint: each component, whether it counts, and why.")
+@click.option(
+    "-n",
+    "--members",
+    "limit",
+    type=click.IntRange(1, 1000),
+    default=_MEMBERS,
+    show_default=True,
+    help="Members to list.",
+)
+@click.option("--after", default="", help="Continue after this cursor (`next` of the previous page).")
+@options.JSON
 def command(name: str, folder: Path, why: bool, limit: int, after: str, as_json: bool) -> int:
-    """Show a cluster (c17, or a fingerprint) with its members, relatives and history, or a case (its folder, or CAMPAIGN:TEST:TARGET)."""
+    """Show a cluster (c17, or a fingerprint) with its members, related clusters and history, or a case (its directory, or
+    CAMPAIGN:TEST:TARGET)."""
     from opsieve.triage.store.queries import Queries
 
     with Queries(folder) as store:
@@ -89,7 +100,7 @@ def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintR
     _facts(
         ("status", f"{summary['status']}{rule}{', pinned' if summary['pinned'] else ''} {summary['issue']}"),
         ("kind", f"{summary['kind']} at {summary['stage']}" if summary["stage"] else summary["kind"]),
-        ("failures", f"{summary['members']:,} of {summary['fingerprints']} fingerprints"),
+        ("failures", f"{summary['members']:,} with {counted(summary['fingerprints'], 'fingerprint')}"),
         ("seen", f"{day(summary['first_seen'])} to {day(summary['last_seen'])}"),
         ("targets", ", ".join(summary["targets"])),
         ("smallest", f"{smallest}: {' '.join(summary['operators'])}"),
@@ -98,7 +109,7 @@ def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintR
         ("note", summary["note"]),
     )
     for each in fingerprints:
-        click.echo(f"\n{each.key}  {each.count:,} failures; {printable(each.why)}")
+        click.echo(f"\n{each.key}  {counted(each.count, 'failure')}; {printable(each.why)}")
         if why:
             print_components(each.components)
     click.echo()
@@ -115,7 +126,7 @@ def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintR
         more = f"; more with --after '{summary['next']}'" if summary["next"] else ""
         click.echo(f"{len(summary['cases'])} of {summary['members']:,} members{more}")
     for each in summary["related"]:
-        click.echo(printable(f"looks like {each['id']} ({each['score']}): {each['title'][:80]}; {each['reason']}"))
+        click.echo(printable(f"similar to {each['id']} ({each['score']}): {each['title'][:80]}; {each['reason']}"))
     for decision in summary["history"]:
         undone = "" if decision["state"] == "done" else f" ({decision['state']})"
         click.echo(f"{day(decision['at'])}  {printable(decision['text'])}{undone}")

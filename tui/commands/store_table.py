@@ -1,34 +1,13 @@
-"""What the commands on a store share: the option that names it, tables of 80 columns, text that cannot act on a terminal."""
+"""What the commands on a store share: tables of 80 columns, and a cluster's facts."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
+from opsieve.tui.commands.text import printable
 
 if TYPE_CHECKING:
     from opsieve.triage.store.rows import ClusterRow
-
-STORE = click.option(
-    "--store",
-    "folder",
-    type=click.Path(path_type=Path),
-    default=Path("opsieve-store"),
-    show_default=True,
-    help="The store.",
-)
-JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-
-
-def printable(text: str) -> str:
-    """Text on one line, what is not printable as spaces: control codes, line ends, changes of direction."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
-
-
-def many(count: int, what: str) -> str:
-    """`1 cluster`, `1,200 clusters`."""
-    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def table(
@@ -73,7 +52,7 @@ def day(seconds: float) -> str:
 
 
 def cluster_facts(row: "ClusterRow") -> dict[str, Any]:
-    """A cluster with the keys of docs/reference/cli.md."""
+    """A cluster, with the keys of docs/reference/json.md."""
     return {
         "id": row.id,
         "title": row.title,

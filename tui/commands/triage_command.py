@@ -9,37 +9,42 @@ from typing import Any
 
 import click
 
-from opsieve.tui.commands.store_table import JSON, cluster_table, many, printable, table
+from opsieve.tui.commands import options
+from opsieve.tui.commands.store_table import cluster_table, table
+from opsieve.tui.commands.text import counted, printable
 
-PATH = click.Path(path_type=Path)
 _FIRST = 10  # clusters that a round shows
 _TITLE = 60  # characters of a cluster's title beside what moves
 _APART = 3  # entries of what is no bug
 
 
 @click.command("triage")
-@click.argument("place", metavar="[STORE]", type=PATH, required=False)
-@click.option("--store", "folder", type=PATH, default=Path("opsieve-store"), show_default=True, help="The store, too.")
-@click.option("--logs", type=PATH, help="Instead: cluster the failure records of a file (.jsonl, .jsonl.gz, text).")
-@click.option("--reduce", "reduce_", is_flag=True, help="Reduce cases first, and tell failures apart by what is left.")
+@click.argument("place", metavar="[STORE]", type=options.PATH, required=False)
+@options.STORE
+@click.option(
+    "--logs", type=options.PATH, help="Cluster the failure records of this file instead (.jsonl, .jsonl.gz or text)."
+)
+@click.option("--reduce", "reduce_", is_flag=True, help="First reduce cases, then fingerprint them again.")
 @click.option(
     "--budget",
     type=click.FloatRange(1, 604800),
     default=600.0,
     show_default=True,
-    help="Seconds that --reduce may take.",
+    help="Time limit of --reduce, in seconds.",
 )
 @click.option(
     "--members",
     type=click.IntRange(1, 50),
     default=1,
     show_default=True,
-    help="Cases of a fingerprint that --reduce takes.",
+    help="Cases per fingerprint that --reduce reduces.",
 )
-@click.option("--refingerprint", is_flag=True, help="Compute every fingerprint anew by the rules of this opsieve.")
-@click.option("--dry-run", is_flag=True, help="With --refingerprint: only tell what would move.")
-@click.option("--offline", is_flag=True, help="Install no release; use those that are there.")
-@JSON
+@click.option(
+    "--refingerprint", is_flag=True, help="Recompute all fingerprints with the rules of this version of opsieve."
+)
+@click.option("--dry-run", is_flag=True, help="With --refingerprint: only print what would move.")
+@options.OFFLINE
+@options.JSON
 def command(
     place: Path | None,
     folder: Path,
@@ -52,9 +57,10 @@ def command(
     offline: bool,
     as_json: bool,
 ) -> int:
-    """Rank the clusters of a STORE, match the rules of known bugs in STORE/known, take up what reduce and bisect found.
+    """Rank the clusters of STORE, match them with the rules of known bugs, and merge the results of reduce and bisect.
 
-    Nothing that a person decided is changed. Exit code 2 when a rule cannot be used.
+    STORE defaults to --store; the rules are the files in STORE/known. Decisions are never changed. Exit code 2 if a rule
+    is invalid.
     """
     if logs is not None:
         return _logs(logs, as_json)
@@ -64,7 +70,7 @@ def command(
     from opsieve.triage.store.queries import Queries, bring_up
 
     if dry_run and not refingerprint:
-        raise click.UsageError("--dry-run belongs to --refingerprint")
+        raise click.UsageError("--dry-run needs --refingerprint")
     bring_up(folder)
     moved: dict[str, Any] = {}
     if refingerprint:
@@ -80,7 +86,7 @@ def command(
             moved["moves"] = _refingerprint(folder, False, list(done.evidence))
             done = review(folder) if moved["moves"] else done
         except BadInput as error:  # a campaign holds the store; the rest of the round is as good without
-            click.echo(f"opsieve: fingerprints stay as they are for now: {error}.", err=True)
+            click.echo(f"opsieve: fingerprints were not updated: {error}.", err=True)
     with Queries(folder) as store:
         counts, rules = store.counts(), store.rules()
         non_bugs = [asdict(entry) for entry in store.non_bugs(most=10)]
@@ -112,7 +118,7 @@ def command(
 
 
 def _refingerprint(folder: Path, dry_run: bool, places: list[str] | None = None) -> list[dict[str, Any]]:
-    """What moves, or would; a case that cannot be read is told on stderr and stays."""
+    """What moves, or would; a case that cannot be read is reported on stderr and stays."""
     from opsieve.triage.review.refingerprint import refingerprint
     from opsieve.triage.store.store import Store
 
@@ -149,21 +155,21 @@ def _print_moves(moves: list[dict[str, Any]], as_json: bool) -> None:
     away = sum(move["failures"] for move in moves if move["cluster"] != move["to_cluster"])
     stay = total - away
     click.echo(
-        f"{many(total, 'kept failure')} {'gets' if total == 1 else 'get'} another fingerprint: {stay:,}"
-        f" {'stays' if stay == 1 else 'stay'} in their cluster, {away:,} {'goes' if away == 1 else 'go'} to another"
+        f"{counted(total, 'kept failure')} with a new fingerprint: {stay:,}"
+        f" {'stays' if stay == 1 else 'stay'} in the same cluster, {away:,} {'moves' if away == 1 else 'move'} to another"
     )
 
 
 def _move_lines(move: dict[str, Any]) -> Iterator[tuple[int, str]]:
-    """What goes where and why, and what it was told by before and is now: lines, each with its indent."""
+    """What moves where and why, and its components before and after: lines, each with its indent."""
     to = f"{move['to_cluster']} ({move['to_title'][:_TITLE]})" if move["to_title"] else "a new cluster"
     yield 0, f"{move['failures']} of {move['cluster']} ({move['title'][:_TITLE]}) to {to}: {move['reason']}"
     if not move["differences"]:
-        yield 4, "all that counts is as it was, but for the version of the rules"
+        yield 4, "same components, new version of the rules"
     for part in move["differences"]:
         name = part["name"]
         if not part["after"]:
-            yield 4, f"{name} counts no more: {part['before']}"
+            yield 4, f"{name} no longer counts: {part['before']}"
         elif not part["before"]:
             yield 4, f"{name} counts now: {part['after']}"
         else:
@@ -185,7 +191,7 @@ def _reduce(folder: Path, budget: float, members: int, offline: bool) -> dict[st
         wanted = candidates(connection, members)
     clusters = {candidate.place: candidate.cluster for candidate in wanted}
     done: dict[str, Reduced] = {}
-    say(f"{many(len(wanted), 'case')} to reduce in {budget:g} s")
+    say(f"{counted(len(wanted), 'case')} to reduce in {budget:g} s")
     try:
         for one in reduce_all(folder, wanted, budget, offline):
             done[one.case] = one
@@ -194,12 +200,12 @@ def _reduce(folder: Path, budget: float, members: int, offline: bool) -> dict[st
             what = f"{clusters[one.case]} {one.case} {one.answer}, {one.nodes_before}{after} nodes in {one.seconds:.1f} s{why}"
             say(f"[{len(done)}/{len(wanted)}] {what}")
     except KeyboardInterrupt:
-        say("what was reduced so far is kept; the next opsieve triage takes it up")
+        say("finished reductions are kept; the next opsieve triage uses them")
         raise
     answers = Counter(one.answer for one in done.values())
     left = len(wanted) - len(done) + answers["unfinished"]
     summary = [f"{count} {answer}" for answer, count in answers.items() if answer != "unfinished"]
-    summary += [f"{left} left; the same command goes on"] * bool(left)
+    summary += [f"{left} left; run the same command to continue"] * bool(left)
     if wanted:
         say(", ".join(summary))
     return {"reductions": [asdict(one) for one in done.values()], "left": left}
@@ -213,9 +219,9 @@ def _text(summary: dict[str, Any]) -> str:
     status = ", ".join(f"{count:,} {name}" for name, count in summary["by_status"].items())
     apart = summary["non_bugs"][:_APART]
     lines = [
-        f"{many(summary['failures'], 'failure')} of {many(summary['tests'], 'test')} in {many(summary['clusters'], 'cluster')}: {kinds or 'none'}",
+        f"{counted(summary['failures'], 'failure')} of {counted(summary['tests'], 'test')} in {counted(summary['clusters'], 'cluster')}: {kinds or 'none'}",
         f"clusters: {status or 'none'}",
-        f"apart: {summary['unsupported']:,} unsupported, {summary['environment']:,} environment, {summary['flaky']:,} flaky",
+        f"not bugs: {summary['unsupported']:,} unsupported, {summary['environment']:,} environment, {summary['flaky']:,} flaky",
     ]
     lines += [
         f"  {entry['count']:,} {entry['verdict']}: {entry['target']}: {printable(entry['what'])[:90]}"
@@ -224,7 +230,9 @@ def _text(summary: dict[str, Any]) -> str:
     if len(summary["non_bugs"]) > len(apart):
         lines.append("  ... (opsieve clusters --non-bugs)")
     if summary["rules"]:
-        lines.append(f"rules explain {summary['explained']:,} failures, none {summary['unexplained']:,}")
+        lines.append(
+            f"known-bug rules match {counted(summary['explained'], 'failure')}; {summary['unexplained']:,} unmatched"
+        )
         lines += [f"  {rule['count']:,} {rule['name']}: {printable(rule['title'])[:90]}" for rule in summary["rules"]]
     return "\n".join(lines)
 
@@ -235,7 +243,7 @@ def _logs(path: Path, as_json: bool) -> int:
 
     found = read_and_cluster(path)
     for number, why in found.skipped[:20]:
-        click.echo(f"opsieve: record {number} is left out: {printable(why)}.", err=True)
+        click.echo(f"opsieve: record {number} skipped: {printable(why)}.", err=True)
     if as_json:
         summary = {
             "assignments": [asdict(one) for one in found.assignments],
@@ -249,6 +257,6 @@ def _logs(path: Path, as_json: bool) -> int:
     rows = sorted(((count, kind, title) for count, kind, title in found_in.values()), key=lambda row: (-row[0], row[2]))
     table(("failures", "kind", "title"), rows, right=("failures",), wide="title")
     click.echo(
-        f"{many(len(found.assignments), 'failure')} in {many(len(rows), 'cluster')}; {many(len(found.skipped), 'record')} left out"
+        f"{counted(len(found.assignments), 'failure')} in {counted(len(rows), 'cluster')}; {counted(len(found.skipped), 'record')} skipped"
     )
     return 0

@@ -6,19 +6,23 @@ from pathlib import Path
 
 import click
 
-from opsieve.tui.commands.store_table import STORE
+from opsieve.tui.commands import options
 
 
 @click.command("tui")
 @click.argument("place", metavar="[STORE]", type=click.Path(path_type=Path), required=False)
-@STORE
-@click.option("--demo", is_flag=True, help="Open the samples: real failures, as they were observed.")
-@click.option("--theme", default="", help="textual-dark, textual-light, no-colour, ansi-dark, ansi-light, nord, ...")
-@click.option("--offline", is_flag=True, help="Install no release for jobs; use those that are there.")
+@options.STORE
+@click.option("--demo", is_flag=True, help="Open a store of sample failures.")
+@click.option(
+    "--theme",
+    default="",
+    help="Colour theme: textual-dark, textual-light, no-colour, ansi-dark, nord, ...  [default: textual-dark]",
+)
+@options.OFFLINE
 def command(place: Path | None, folder: Path, demo: bool, theme: str, offline: bool) -> int:
-    """Triage a STORE without leaving the keyboard; a campaign may write it at the same time. Press ? for the keys.
+    """Triage STORE in the terminal, also while a campaign is writing to it. Press ? for the keys.
 
-    NO_COLOR in the environment takes all colour away. --demo works on a copy that is removed at the end.
+    STORE defaults to --store. NO_COLOR in the environment disables colour. --demo works on a temporary copy.
     """
     import sys
 

@@ -1,0 +1,138 @@
+"""A failure reproduced so that it can be exported: judged again, run as often as a flaky one needs, with what is known of its origin."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from opsieve.backends.judge.judge import judge
+from opsieve.backends.judge.oracles import SECOND_ORACLES
+from opsieve.backends.registry import resolve
+from opsieve.backends.target import Target
+from opsieve.backends.verdict import KIND_OF_OUTCOME, Verdict
+from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.workers import Workers
+from opsieve.gen.case.case import Case
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.files import read_file
+from opsieve.reducer.oracle.discover import sometimes, steady
+from opsieve.reducer.oracle.interestingness import runs_for
+from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure, expected_outputs
+from opsieve.triage.store.artifacts import REDUCED, case_artifacts, culprit_of
+from opsieve.triage.store.failure_record import read_failure, verdict_of
+from opsieve.triage.store.queries import Queries
+
+_MAX_JSON = 1 << 20
+
+
+def reproduced(
+    case: Case, target: str, place: Path, workers: Workers, seconds: float
+) -> tuple[ExportedFailure | None, str]:
+    """The failure of a case, judged anew, as an export shows it; None and the reason when it does not fail.
+
+    `place` is where the case lies: what `bisect` and `attribute` left beside it belongs to the export.
+    """
+    recorded = _beside(place, "reduction.json").get("target", "")
+    chosen = resolve(
+        target or case.parameters.get("target", "") or (recorded if isinstance(recorded, str) else "") or "onnxruntime"
+    )
+    lab = ObservationCache(workers)
+    oracles = [oracle for oracle in SECOND_ORACLES if resolve(oracle) != chosen]
+    judged = judge(case.program, case.inputs, chosen, lab, expected=case.expected, oracles=oracles)
+    verdict, stored = judged.verdict, _stored(_case_of(place), chosen)
+    doubted: Verdict | None = None  # a failure that may show only sometimes
+    if verdict.verdict == "flaky":
+        doubted = verdict
+    elif verdict.verdict == "pass":
+        doubted = stored
+    elif verdict.verdict == "fail":
+        was_flaky = stored is not None and (stored.verdict, stored.kind) == ("flaky", verdict.kind)
+        doubted = verdict if was_flaky or not steady(case, chosen, verdict, workers) else None
+    exported, reason = None, f"{verdict.verdict}: {verdict.reason}"
+    if doubted is not None:
+        exported, reason = _seen_sometimes(case, chosen, doubted, workers, seconds)
+    elif verdict.verdict == "fail":
+        right: dict[str, ExpectedOutput] = {}
+        source = ""
+        if verdict.kind != "accepts-invalid":  # nobody can say what an invalid program gives
+            right, source = expected_outputs(case, verdict, judged.observations[0].outputs, lab)
+        exported = ExportedFailure(case, chosen, verdict, judged.observations[0], right, source, seconds=seconds)
+    if exported is None:
+        return None, reason
+    passes, regression, fixed = _culprit(place)
+    return replace(exported, passes=passes, regression=regression, fixed=fixed), ""
+
+
+def _stored(folder: Path, target: Target) -> Verdict | None:
+    """The verdict of a case of a store whose target died or raised; None for any other case, and for another target."""
+    try:
+        record = read_failure(folder)
+        return (
+            verdict_of(record) if record.kind in KIND_OF_OUTCOME.values() and resolve(record.target) == target else None
+        )
+    except BadInput:  # it lies in no store
+        return None
+
+
+def _seen_sometimes(
+    case: Case, target: Target, verdict: Verdict, workers: Workers, seconds: float
+) -> tuple[ExportedFailure | None, str]:
+    """An exported of a failure that shows sometimes, run until it is known how often; None and the reason when it is not seen."""
+    found, reason = sometimes(case, target, replace(verdict, verdict="flaky"), workers)
+    if found is None:
+        return None, reason
+    flaky = replace(found.failure.verdict, reason=found.reason)
+    right, source = expected_outputs(case, flaky, None, ObservationCache(workers))
+    runs = runs_for(found.chance, sightings=1)
+    return ExportedFailure(case, target, flaky, found.observation, right, source, found.replays, runs, seconds), ""
+
+
+def case_folder(what: str, store: Path) -> Path:
+    """The case that a path, the name of a case in a store or that of a cluster means, the reduced one where there is one; BadInput
+    when it means none."""
+    if Path(what).exists() or ("/" in what and not what.startswith("cases/")):
+        return Path(what)
+    if not store.is_dir():
+        raise BadInput(
+            f"there is no {shown(what, 120)}, and no store {shown(store, 120)} with such a cluster: name the store with --store"
+        )
+    with Queries(store) as queries:
+        found = queries.case(what)
+    place = found.reduced or found.folder
+    if place is None:
+        raise BadInput(f"no case of {shown(what, 120)} was kept: choose one of its members (opsieve show)")
+    return place
+
+
+def _case_of(place: Path) -> Path:
+    """The case folder that `place` is, or is the reduced form of."""
+    folder = place if place.is_dir() else place.parent
+    return folder.parent if folder.name == REDUCED and (folder.parent / "case.json").is_file() else folder
+
+
+def _culprit(place: Path) -> tuple[tuple[str, ...], str, str]:
+    """Guilty passes, where it came, where it went, from what `attribute` and `bisect` left; empty for what they did not."""
+    case = _case_of(place)
+    found = culprit_of(case)
+    sentences = {"regression": "", "fix": ""}
+    for search in (found.get("commits"), found.get("releases")):  # a release says more to people than a commit
+        transitions = search.get("transitions") if isinstance(search, dict) else None
+        for change in transitions if isinstance(transitions, list) else []:
+            if isinstance(change, dict) and change.get("kind") in ("regression", "fix"):
+                before, after = change.get("last_before", ""), change.get("first_after", "")
+                words = (
+                    ("Fails from", "last without it")
+                    if change["kind"] == "regression"
+                    else ("Gone in", "last that fails")
+                )
+                sentences[change["kind"]] = f"{words[0]} {after} ({words[1]}: {before})."
+    return case_artifacts(case).guilty_passes, sentences["regression"], sentences["fix"]
+
+
+def _beside(place: Path, name: str) -> dict[str, Any]:
+    """The JSON object in a file beside a case; {} when there is none."""
+    try:
+        found = json.loads(read_file((place if place.is_dir() else place.parent) / name, _MAX_JSON))
+    except (BadInput, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

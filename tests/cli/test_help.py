@@ -1,0 +1,55 @@
+"""What commands say of themselves: --help of each as a golden file, in groups, with help for every option."""
+
+import click
+import pytest
+from commands import opsieve as run
+from golden import assert_golden
+
+from opsieve.tui.cli import COMMANDS, opsieve
+
+
+def command_named(name: str) -> click.Command:
+    found = opsieve.get_command(click.Context(opsieve), name)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_is_as_it_was_read(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    code, out, err = run(*filter(None, [name]), "--help", capsys=capsys)
+    assert (code, err) == (0, "")
+    assert_golden(f"help/{name or 'opsieve'}.txt", out)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_has_help_and_shows_its_default(name: str) -> None:
+    for parameter in command_named(name).params:
+        if not isinstance(parameter, click.Option) or parameter.hidden:
+            continue
+        assert parameter.help, f"{name} {parameter.opts}"
+        plain_flag = parameter.is_flag and not parameter.secondary_opts
+        if isinstance(parameter.default, (int, float, str)) and parameter.default != "" and not plain_flag:
+            assert parameter.show_default, f"{name} {parameter.opts}: {parameter.default!r}"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_tells_its_version(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(name, "--version", capsys=capsys)
+    assert (code, out.startswith("opsieve, version ")) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"), [("bisct", "bisect"), ("cluster", "clusters"), ("fuzzz", "fuzz"), ("xyzzy", "")]
+)
+def test_a_mistyped_command_gets_the_closest_one(typed: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(typed, capsys=capsys)
+    assert (code, out) == (2, "")
+    assert err == f"opsieve: No such command '{typed}'{hint and f'; did you mean {hint}?'} (see opsieve --help).\n"
+
+
+def test_a_mistyped_option_gets_the_closest_one(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run("run", "model.onnx", "--ofline", capsys=capsys)
+    assert (code, "--offline" in err) == (2, True)
