@@ -21,7 +21,9 @@ _NOT_IN_A_NAME = re.compile(r"\W")
 def program_names(program: Program) -> frozenset[str]:
     """The names that a program of any form gives, as `given_names` has them."""
     return (
-        program_names(program) if isinstance(program, OnnxProgram) else frozenset(filter(_is_telling, program.names()))
+        given_names(program.proto)
+        if isinstance(program, OnnxProgram)
+        else frozenset(filter(_is_telling, program.names()))
     )
 
 
