@@ -168,7 +168,7 @@ def test_arrays_come_out_of_polygraphy_as_they_went_in(
 def test_nothing_taken_is_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = opsieve("import", tmp_path / "nothing", "-o", tmp_path / "out", capsys=capsys)
     assert code == 2
-    assert "not taken" in out
+    assert "not imported" in out
 
 
 def test_a_damaged_index_is_set_aside_and_built_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

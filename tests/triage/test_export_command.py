@@ -15,9 +15,9 @@ from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.oracle.discover import wilson
 from opsieve.reducer.oracle.interestingness import runs_for
+from opsieve.reducer.reproduce import case_folder as folder_of
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import Campaign, Store
-from opsieve.reducer.reproduce import case_folder as folder_of
 from opsieve.tui.commands.export_command import command
 
 

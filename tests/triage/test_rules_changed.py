@@ -31,7 +31,7 @@ def test_what_would_move_is_told_with_what_differs(tmp_path: Path, capsys: pytes
         f"1 of c2 ({move['title'][:60]}) to c1 ({move['to_title'][:60]}): {move['reason']}",
         "    frames was g.py g < main.py main",
         "            is f.py f < main.py main",
-        "1 kept failure gets another fingerprint: 0 stay in their cluster, 1 goes to another",
+        "1 kept failure with a new fingerprint: 0 stay in the same cluster, 1 moves to another",
     ]
     assert opsieve("triage", store, "--refingerprint", capsys=capsys)[0] == 0
     with Queries(store) as queries:
