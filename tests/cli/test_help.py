@@ -15,9 +15,7 @@ def command_named(name: str) -> click.Command:
 
 
 @pytest.mark.parametrize("name", ["", *COMMANDS])
-def test_help_is_as_it_was_read(
-    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_is_as_it_was_read(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     code, out, err = run(*filter(None, [name]), "--help", capsys=capsys)
     assert (code, err) == (0, "")
