@@ -127,6 +127,13 @@ def load(folder: Path) -> Case:
     return Case(program, inputs, expected, origin, file.knobs)
 
 
+def load_case_program(folder: Path) -> Program:
+    """The program of a case folder, without its values; BadInput as `load`."""
+    file = _decoded(folder / "case.json")
+    form = form_named(file.form)
+    return named(form.read(folder / form.files[0]), file.name)
+
+
 def _encoded(case: Case) -> bytes:
     origin = case.origin
     file = _File(

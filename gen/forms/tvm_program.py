@@ -80,6 +80,19 @@ class TvmProgram(Program):
         """The operators that are called, in order; `ir.Op` names without their dialect's registry prefix (`relax.add`)."""
         return [name for function in self.functions.values() for name in _operators(function)]
 
+    def edges(self) -> Iterator[tuple[str, str]]:
+        """By the variables that calls are bound to."""
+        made: dict[int, str] = {}
+        calls: list[tuple[str, Node]] = []
+        for function in self.functions.values():
+            for node in _walk(function):
+                value = node.get("value") if node.type == "relax.expr.VarBinding" else None
+                if isinstance(value, Node) and (name := _called(value)):
+                    made[id(node.get("var"))] = name
+                if name := _called(node):
+                    calls.append((name, node))
+        yield from ((made.get(id(argument), ""), name) for name, node in calls for argument in _nodes(node.get("args")))
+
     def names(self) -> Iterable[str]:
         """Names of functions, parameters and variables."""
         found = dict.fromkeys(self.functions)
@@ -151,9 +164,8 @@ class TirProgram(TvmProgram):
         found = []
         for node in _walk(body) if isinstance(body := self.entry.get("body"), Node) else ():
             dialect, _, name = node.type.rpartition(".")
-            called = node.get("op") if node.type == "ir.Call" else None
-            if isinstance(called, Node) and called.type == "ir.Op":
-                found.append(str(called.raw))
+            if called := _called(node):
+                found.append(called)
             elif dialect in ("tirx", "s_tir", "prim") and name not in _NO_OPERATORS:
                 found.append(node.type)
         return found
@@ -253,7 +265,10 @@ def _walk(root: Node) -> Iterator[Node]:
 
 
 def _operators(function: Node) -> Iterator[str]:
-    for node in _walk(function):
-        called = node.get("op") if node.type.endswith("Call") else None
-        if isinstance(called, Node) and called.type == "ir.Op":
-            yield str(called.raw)
+    yield from filter(None, map(_called, _walk(function)))
+
+
+def _called(node: Node) -> str:
+    """The operator that a node calls, "" where it calls none."""
+    called = node.get("op") if node.type == "ir.Call" else None
+    return str(called.raw) if isinstance(called, Node) and called.type == "ir.Op" else ""

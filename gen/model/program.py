@@ -2,7 +2,7 @@
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -51,6 +51,10 @@ class Program(ABC):
     @abstractmethod
     def operators(self) -> Sequence[str]:
         """The operator of every node, inner bodies included, in order."""
+
+    def edges(self) -> Iterable[tuple[str, str]]:
+        """Which operator feeds which: (producer, consumer), "" where an input of the program is what is consumed."""
+        return ()
 
     @abstractmethod
     def text(self) -> str:
@@ -111,6 +115,12 @@ class OnnxProgram(Program):
     def size(self) -> int:
         """How many nodes the main graph has."""
         return len(self.proto.graph.node)
+
+    def edges(self) -> Iterator[tuple[str, str]]:
+        """By the names of values, bodies included."""
+        nodes = list(all_nodes(self.proto.graph.node))
+        made = {name: node.op_type for node in nodes for name in node.output if name}
+        yield from ((made.get(name, ""), node.op_type) for node in nodes for name in node.input if name)
 
     def text(self) -> str:
         """A line a node, in the graph's order; bodies follow their node."""

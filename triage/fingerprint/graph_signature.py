@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import onnx
 
+from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.model.structure import all_nodes
 from opsieve.triage.fingerprint.evidence import Signature
 
@@ -34,6 +35,16 @@ def signature_of(model: onnx.ModelProto) -> Signature:
             f"{node.op_type}.{item.name}={kind}" for item in node.attribute if (kind := _class(item)) is not None
         )
     return Signature(_words(node.op_type for node in nodes), _words(edges), _words(ranked), _words(attributes))
+
+
+def program_signature(program: Program) -> Signature:
+    """The signature of a program of any form; of a module of TVM its operators and what feeds what."""
+    if isinstance(program, OnnxProgram):
+        return signature_of(program.proto)
+    if program.size > MOST_NODES:
+        return Signature()
+    edges = (f"{producer}>{consumer}" for producer, consumer in program.edges())
+    return Signature(_words(program.operators()), _words(edges))
 
 
 def _words(items: Iterable[str]) -> tuple[str, ...]:

@@ -11,16 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from opsieve.gen.case.case import load_case_program
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.model.invalid_marker import broken
-from opsieve.gen.model.model import load_program
-from opsieve.gen.model.structure import all_nodes
 from opsieve.triage.clustering.reassign import NEW, Difference, KeyChange, Reassignment, differences, plan
 from opsieve.triage.fingerprint.component import Component
 from opsieve.triage.fingerprint.evidence import Evidence
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
-from opsieve.triage.fingerprint.graph_signature import signature_of
-from opsieve.triage.fingerprint.program_names import given_names
+from opsieve.triage.fingerprint.graph_signature import program_signature
+from opsieve.triage.fingerprint.program_names import program_names
 from opsieve.triage.store.artifacts import REDUCED, case_artifacts
 from opsieve.triage.store.decision_log import write_rekey
 from opsieve.triage.store.failure_record import (
@@ -101,17 +99,17 @@ def again(case: Path) -> Fingerprint:
     """The fingerprint of a case folder by today's rules, from its reduced graph when there is one. BadInput when it cannot be read."""
     record, here = read_failure(case), case_artifacts(case)
     reduced = here.nodes is not None
-    whole = load_program(case / "model.onnx").proto
-    model = load_program(case / REDUCED / "model.onnx").proto if reduced else whole
-    operators = sorted({node.op_type for node in all_nodes(model.graph.node)})
+    whole = load_case_program(case)
+    program = load_case_program(case / REDUCED) if reduced else whole
+    operators = sorted(set(program.operators()))
     evidence = Evidence(
-        signature=signature_of(model) if reduced else None,
+        signature=program_signature(program) if reduced else None,
         guilty_passes=here.guilty_passes,
         cure=here.cure,
         first_bad=here.first_bad,
-        valid=broken(whole) is None,
+        valid=whole.fault is None,
     )
-    return fingerprint(verdict_of(record), observed(record, case), operators, evidence, given_names(whole))
+    return fingerprint(verdict_of(record), observed(record, case), operators, evidence, program_names(whole))
 
 
 def base(key: str) -> str:

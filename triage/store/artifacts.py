@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from opsieve.gen.case.case import load_case_program
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.files import read_file
-from opsieve.gen.model.model import load_program
-from opsieve.gen.model.structure import all_nodes
 
 REDUCED = "reduced"
 _MAX_JSON = 64 << 20
@@ -45,8 +44,7 @@ def case_artifacts(case: Path) -> CaseArtifacts:
     operators: tuple[str, ...] = ()
     if counted is not None:
         try:
-            graph = load_program(case / REDUCED / "model.onnx").proto.graph
-            operators = tuple(sorted({_word(node.op_type) for node in all_nodes(graph.node)}))
+            operators = tuple(sorted(set(map(_word, load_case_program(case / REDUCED).operators()))))
         except BadInput:
             counted = None
     return CaseArtifacts(counted, operators, passes, cure, _word(bad) if isinstance(bad, str) else "")
