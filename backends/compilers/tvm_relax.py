@@ -9,11 +9,12 @@ out is an error, or a crash. `trace` prints `opsieve pass ran NAME` as each begi
 TVM's printer and parser (`text`), by its JSON (`json`).
 """
 
+import contextlib
 import importlib.util
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -156,15 +157,12 @@ class TvmRelax:
         """A Relax module: its passes, then the pipeline of the target."""
         import tvm
 
-        run: "Run" = beside("tvm_relax_modules.py").prepare(tvm, request, build)
+        run: "Run" = beside("tvm_relax_modules.py").prepare(tvm, request, passes, build)
         return run
 
     def from_tir(self, request: "Request") -> "Run":
         """A TIR function: its passes, then the lowering of TIR."""
-        import tvm
-
-        target = tvm.target.Target(TARGETS[request.options["target"]])
-        run: "Run" = beside("tvm_tir.py").prepare(request, target, request.options["opt"] != "0")
+        run: "Run" = beside("tvm_tir.py").prepare(request, passes)
         return run
 
     def from_onnx(self, request: "Request") -> "Run":
@@ -182,7 +180,8 @@ class TvmRelax:
         names = [item.name for item in model.graph.input if item.name not in given]
 
         request.stage("compile")
-        built = build(tvm, request, module)
+        with passes(tvm, request) as target:
+            built = build(tvm, request, module, target)
         machine = relax.VirtualMachine(built, tvm.cpu())  # the machine code is made here
         main = machine["main"]
         outputs = [item.name for item in model.graph.output]
@@ -240,25 +239,35 @@ def beside(name: str) -> Any:
     return module
 
 
-def build(tvm: Any, request: "Request", module: Any) -> Any:
-    """The executable of a Relax module, by the pipeline and with the passes left out that the request's options name."""
-    from tvm import relax
+@contextlib.contextmanager
+def passes(tvm: Any, request: "Request", instruments: Sequence[Any] = (), **settings: Any) -> Iterator[Any]:
+    """All passes in the block run as the request's options say: left out, traced, their effects written down. Yields the target.
 
+    With `instruments` of the caller's own, those write the effects. ValueError at the end for a name to leave out that is no pass.
+    """
     options = request.options
     target = tvm.target.Target(TARGETS[options["target"]])
     disabled = [item for item in options["disabled"].split("+") if item]
-    watched = disabled or options["trace"] == "on" or request.effects is not None
-    watcher = watch(tvm, disabled, options["trace"] == "on", request.effects) if watched else None
-    with tvm.transform.PassContext(opt_level=int(options["opt"]), instruments=[watcher] if watcher else []), target:
-        pipeline = "default"
-        if options["pipeline"] == "zero":
-            module = relax.get_pipeline("zero")(module)
-        elif options["pipeline"] == "target":
-            pipeline = relax.get_default_pipeline(target)
-        built = relax.build(module, target, relax_pipeline=pipeline, exec_mode=options["exec"])
+    effects = None if instruments else request.effects
+    watched = disabled or options["trace"] == "on" or effects is not None
+    watcher = watch(tvm, disabled, options["trace"] == "on", effects) if watched else None
+    all_of_them = [*instruments, *([watcher] if watcher else [])]
+    with tvm.transform.PassContext(opt_level=int(options["opt"]), instruments=all_of_them, **settings), target:
+        yield target
     if watcher:
         refuse_unknown(tvm, disabled, watcher.counts)
-    return built
+
+
+def build(tvm: Any, request: "Request", module: Any, target: Any) -> Any:
+    """The executable of a Relax module, by the pipeline that the request's options name."""
+    from tvm import relax
+
+    pipeline = "default"
+    if request.options["pipeline"] == "zero":
+        module = relax.get_pipeline("zero")(module)
+    elif request.options["pipeline"] == "target":
+        pipeline = relax.get_default_pipeline(target)
+    return relax.build(module, target, relax_pipeline=pipeline, exec_mode=request.options["exec"])
 
 
 def watch(tvm: Any, disabled: List[str], trace: bool, effects: Optional[List[str]] = None) -> Any:

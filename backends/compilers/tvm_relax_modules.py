@@ -31,8 +31,11 @@ class NotWellFormed(Exception):
     """A module that TVM's own checker refuses; the message is TVM's."""
 
 
-def prepare(tvm: Any, request: "Request", build: Callable[[Any, Any, Any], Any]) -> "Run":
-    """Load, check and build the module of a request; `build` lowers what its passes left to an executable."""
+def prepare(tvm: Any, request: "Request", passes: Callable[..., Any], build: Callable[..., Any]) -> "Run":
+    """Load, check and build the module of a request; `build`, under `passes`, lowers what its own passes left to an executable.
+
+    The unoptimised build (`opt=0`) is that of the module without its passes.
+    """
     from tvm import relax
 
     provide(tvm)
@@ -43,11 +46,11 @@ def prepare(tvm: Any, request: "Request", build: Callable[[Any, Any, Any], Any])
     names = [str(var.name) for var in main.params]
     kinds = [getattr(var, "ty", None) for var in main.params]
     request.stage("compile")
-    with tvm.transform.PassContext(opt_level=int(request.options["opt"])):
-        for item in request.passes:
+    with passes(tvm, request) as target:
+        for item in request.passes if request.options["opt"] != "0" else ():
             module = apply(tvm, module, item)
         module = relax.transform.LambdaLift()(module)
-    executable = build(tvm, request, module)
+        executable = build(tvm, request, module, target)
     called = relax.VirtualMachine(executable, tvm.cpu())["main"]
 
     def run(values: dict[str, Any]) -> dict[str, Any]:

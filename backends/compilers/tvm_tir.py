@@ -6,7 +6,7 @@ buffer is an argument that may be written, so what stands in them afterwards is 
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any, Dict, List
+from typing import TYPE_CHECKING, Any, Callable, Dict, List
 
 import numpy as np
 
@@ -18,48 +18,41 @@ UNOPTIMISED = {"tirx.disable_vectorize": True, "tirx.disable_storage_rewrite": T
 OPTIMISING = ["s_tir.LoopPartition", "s_tir.HoistIfThenElse", "s_tir.RenormalizeSplitPattern", "tirx.RemoveNoOp"]
 
 
-def prepare(request: "Request", target: Any, optimised: bool) -> "Run":
-    """Read the function, apply the passes, lower it, and unless it stops there generate code."""
+def prepare(request: "Request", passes: Callable[..., Any]) -> "Run":
+    """Read the function, and under `passes` apply its own, lower it, and unless it stops there generate code."""
     import tvm
     import tvm.s_tir
     from tvm import tirx
 
-    read = tvm.ir.load_json(request.model.decode("utf-8"))
-    if isinstance(read, tvm.IRModule):
-        functions = {str(key.name_hint): value for key, value in read.functions.items()}
-        read = functions.get("main") or next(iter(functions.values()))
-    function = tirx.PrimFunc(list(read.params), read.body, read.ret_type, attrs=read.attrs)
+    function = read(tvm, request.model.decode("utf-8"))
     names = arguments(function)
     module = tvm.IRModule({"main": function})
 
     request.stage("compile")
+    optimised, only_lower = request.options["opt"] != "0", request.options["stop"] == "lower"
     sequence = list(request.passes) if optimised else []
     config = options(tvm, sequence) if optimised else UNOPTIMISED
     watcher = [effects(tvm, request.effects)] if request.effects is not None else []
     disabled = [] if optimised else OPTIMISING
-    context = tvm.transform.PassContext(
-        opt_level=3 if optimised else 0, config=config, disabled_pass=disabled, instruments=watcher
-    )
-    with context, target:
+    packed = any(name.startswith("tirx.MakePackedAPI") for name in sequence)
+    with passes(tvm, request, watcher, config=config, disabled_pass=disabled) as target:
         module = tirx.transform.BindTarget(target.with_host(target))(module)
         for item in sequence:
             if not item.startswith("="):
                 module = make(tvm, item)(module)
-        packed = any(name.startswith("tirx.MakePackedAPI") for name in sequence)
-        if packed and request.options["stop"] != "lower":
+        if packed and not only_lower:
             raise NotImplementedError("a function that its passes packed is not supported as a program that runs")
+        lowered, host, _ = tirx.get_tir_pipeline("s_tir")
         if not packed:
-            lowered, host, _ = tirx.get_tir_pipeline("s_tir")
             module = lowered(module)
-            if request.options["stop"] == "lower":
-                module = host()(module)
-    if request.options["stop"] == "lower":
-        return lambda inputs: {}
-    building = importlib.import_module("tvm.tirx.build")  # tirx.build itself is a function
-    hosted, devices = building.split_host_device_mods(module)
-    if devices:
-        raise NotImplementedError("code for a device is not supported by this target")
-    with context, target:
+        if only_lower:
+            if not packed:
+                host()(module)
+            return lambda inputs: {}
+        building = importlib.import_module("tvm.tirx.build")  # tirx.build itself is a function
+        hosted, devices = building.split_host_device_mods(module)
+        if devices:
+            raise NotImplementedError("code for a device is not supported by this target")
         built = building.tir_to_runtime(host()(hosted), {}, target)
     main = built["main"]
 
@@ -69,6 +62,17 @@ def prepare(request: "Request", target: Any, optimised: bool) -> "Run":
         return {name: tensor.numpy() for name, tensor in zip(names, fed)}
 
     return run
+
+
+def read(tvm: Any, text: str) -> Any:
+    """The function in TVM's JSON of it, or of a module whose `main` or only function it is, without a name of its own."""
+    from tvm import tirx
+
+    found = tvm.ir.load_json(text)
+    if isinstance(found, tvm.IRModule):
+        functions = {str(key.name_hint): value for key, value in found.functions.items()}
+        found = functions.get("main") or next(iter(functions.values()))
+    return tirx.PrimFunc(list(found.params), found.body, found.ret_type, attrs=found.attrs)
 
 
 def make(tvm: Any, item: str) -> Any:
