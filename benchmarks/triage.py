@@ -1,4 +1,6 @@
-"""Fingerprints against known answers: faults put into TVM's importer, onnxscript's optimizer and the `fake` compiler, each one a label.
+"""Fingerprints against known answers: faults put into compilers, each one a label.
+
+The compilers are TVM's importer, onnxscript's optimizer, onnxslim and `fake`.
 
     python benchmarks/triage.py [--quick] [--seed S] [--only COMPILER] [--half development|final] [--reduce SECONDS] [--save FILE.json]
     python benchmarks/triage.py --again FILE.json
@@ -6,9 +8,9 @@
 A fault is one changed expression, or a sudden death, of one function (at most one in a line of source: two changes of one expression are
 one bug), or a fault of the grammar of `fake`. Conformance models and generated ones that the compiler gets right without it run with it,
 in workers, and are judged as `fuzz` does. Half of the faults, drawn by their number, are for development, the other half is only to be
-looked at in the end. Printed for both: our fingerprints as they are found; after reduction of every wrong result (within
+looked at in the end. Printed for both: our clusters from logs alone (no program, no names); as they are found; after reduction of every wrong result (within
 `--reduce` seconds for each compiler) and attribution to passes where the compiler has any (onnxscript; the importer and `fake` have
-none); the clusters that a store makes of those, alternative titles joined; and the rules of others (`triaging/published_rules.py`).
+none); and the rules of others (`triaging/published_rules.py`).
 `FILE` gets every failure with its components. `--again` fingerprints what such a file holds by today's rules; nothing runs, and what was
 reduced is what the rules of that day asked for.
 """
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 ENTRIES = """[opsieve.backends]
 seeded-tvm = triaging.seeded:SEEDED_TVM
 seeded-onnxscript = triaging.seeded:SEEDED_ONNXSCRIPT
+seeded-onnxslim = triaging.seeded:SEEDED_ONNXSLIM
 """
 
 
@@ -39,7 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a third of the faults")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", choices=("tvm", "onnxscript", "fake"), help="run only this compiler")
+    parser.add_argument("--only", choices=("tvm", "onnxscript", "onnxslim", "fake"), help="run only this compiler")
     parser.add_argument("--half", choices=("development", "final"), help="run only these faults")
     parser.add_argument("--again", type=Path, metavar="FILE.json", help="failures of an earlier run, nothing runs")
     parser.add_argument("--reduce", type=float, default=0, help="seconds of reduction for each compiler; 150, quick 40")
@@ -59,8 +62,13 @@ def main() -> None:
     share = 4 if options.quick else 1
     cases = programs(options.seed, generated=120 // share)
     some = len(cases) // (6 if options.quick else 3)  # TVM is slow
-    taken = {"tvm": cases[:some] + cases[-some // 4 :], "onnxscript": [*cases, *map(frozen, cases)], "fake": cases}
-    many = {"tvm": 45 // share, "onnxscript": 45 // share, "fake": 27 // share}
+    taken = {
+        "tvm": cases[:some] + cases[-some // 4 :],
+        "onnxscript": [*cases, *map(frozen, cases)],
+        "onnxslim": cases,
+        "fake": cases,
+    }
+    many = {"tvm": 45 // share, "onnxscript": 45 // share, "onnxslim": 45 // share, "fake": 27 // share}
     budget = options.reduce or (40 if options.quick else 150)
 
     def whole(layer: str) -> "list[Failure]":
@@ -98,9 +106,9 @@ def table(found: "Sequence[Failure]") -> Iterator[str]:
                 continue
             labels = [one.seed.target for one in part]
             keys: dict[str, Sequence[object]] = {
-                "ours, as found": [one.before.key for one in part],
-                "ours, reduced and attributed": [one.after.key for one in part],
-                "ours, clusters of a store": joined([one.after for one in part]),
+                **({} if wrong else {"ours, from logs alone": from_logs(part)}),
+                "ours, as found": joined([one.before for one in part]),
+                "ours, reduced and attributed": joined([one.after for one in part]),
                 **{name: rule([one.shown() for one in part]) for name, rule in RULES.items()},
             }
             reduced = sum(one.reduced > 0 for one in part)
@@ -112,6 +120,13 @@ def table(found: "Sequence[Failure]") -> Iterator[str]:
                     f"  {name:30}{told.clusters:>9}{told.bcubed_f1:>11.3f}{told.bcubed_p:>7.3f}{told.bcubed_r:>7.3f}"
                     f"{told.pair_p:>9.3f}{told.pair_r:>7.3f}{told.ari:>7.3f}"
                 )
+
+
+def from_logs(part: "Sequence[Failure]") -> list[str]:
+    """The clusters of failures of which nothing is left but their logs."""
+    from opsieve.triage.external.external_logs import cluster_records
+
+    return [each.cluster for each in cluster_records((at, one.record()) for at, one in enumerate(part))]
 
 
 def announce() -> None:

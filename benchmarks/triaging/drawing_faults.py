@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from triaging.changes import sites
-from triaging.seeded import FILES
+from triaging.seeded import FILES, layer_of
 
-LAYERS = ("tvm", "onnxscript", "fake")
-TARGETS = {"tvm": "seeded-tvm", "onnxscript": "seeded-onnxscript", "fake": "fake"}
+LAYERS = ("tvm", "onnxscript", "onnxslim", "fake")
+TARGETS = {"tvm": "seeded-tvm", "onnxscript": "seeded-onnxscript", "onnxslim": "seeded-onnxslim", "fake": "fake"}
 _IN_A_FUNCTION = 3
 _PROGRAMS = 4  # that run a function
 _FAKE = ("wrong", "error", "nan", "crash", "shape", "abort")  # each operator gets three of these
@@ -41,7 +41,7 @@ def drawn(layer: str, many: int, seed: int, ran: Sequence[frozenset[str]]) -> li
 
 
 def _python(draw: random.Random, layer: str, many: int, often: Counter[str]) -> Iterator[tuple[str, str]]:
-    functions = [place for file in FILES if (file == "importer") is (layer == "tvm") for place in _functions(file)]
+    functions = [place for file in FILES if layer_of(file) == layer for place in _functions(file)]
     functions = [place for place in functions if often.get(f"{place[0]}~{place[1]}~{place[2].name}", 0) >= _PROGRAMS]
     draw.shuffle(functions)
     left = many

@@ -13,7 +13,8 @@ from triaging.published_rules import Shown
 from opsieve.backends.observation import Observation
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.case.case import Case
-from opsieve.triage.clustering.clusters import alternatives
+from opsieve.triage.clustering.linking import Links
+from opsieve.triage.external.external_records import Record, record_of
 from opsieve.triage.fingerprint.evidence import NOTHING, Evidence
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
 from opsieve.triage.store.failure_record import AbsentOutput
@@ -49,9 +50,28 @@ class Failure:
             self.verdict, self.observation, self.left or self.operators, self.evidence, frozenset(self.names)
         )
 
+    def record(self) -> Record:
+        """The failure as another tool's log has it: no program, no names, no graph; qualified names of functions only as text shows them."""
+        seen = self.observation
+        return record_of(
+            {
+                "backend": self.seed.layer,
+                "phase": seen.stage,
+                "exc_type": seen.exception,
+                "message": seen.message or self.verdict.message,
+                "traceback": seen.traceback,
+                "output": seen.log,
+                "signal": seen.signal,
+            }
+        )
+
     def shown(self) -> Shown:
         """What the rules of others see; of a wrong result what a harness's own comparison would say."""
-        frames = tuple(f"{frame.file.rpartition('/')[2]} {frame.function}" for frame in self.observation.frames[::-1])
+        frames = tuple(
+            f"{frame.file.rpartition('/')[2]} {frame.function}"
+            for frame in self.observation.frames[::-1]
+            if not frame.file.endswith(".pxi")  # the bridge that every call of TVM's C++ passes
+        )
         if self.verdict.mismatch:
             return Shown(
                 self.seed.layer, ("harness compare", "numpy assert_allclose"), "AssertionError", self.verdict.reason
@@ -62,19 +82,12 @@ class Failure:
 
 
 def joined(found: Sequence[Fingerprint]) -> list[int]:
-    """A cluster for each fingerprint, as a store makes them: equal keys are one, and those that share an alternative title."""
-    group: dict[str, str] = {}
-
-    def root(name: str) -> str:
-        while group.setdefault(name, name) != name:
-            name = group[name]
-        return name
-
+    """A cluster for each fingerprint, as a store makes them: equal keys are one, and those that are linked."""
+    links = Links()
     for one in found:
-        for title in alternatives(one.components):
-            group[root(one.key)] = root(title)
+        links.add(one.key, one.components)
     numbers: dict[str, int] = {}
-    return [numbers.setdefault(root(one.key), len(numbers)) for one in found]
+    return [numbers.setdefault(links.cluster(one.key), len(numbers)) for one in found]
 
 
 def save(path: Path, failures: Sequence[Failure]) -> None:

@@ -39,6 +39,11 @@ def raw(failures: Sequence[Shown]) -> list[str]:
     return [f"{one.backend} {one.exception} {one.message}" for one in failures]
 
 
+def exception_and_frames(failures: Sequence[Shown]) -> list[tuple[str, ...]]:
+    """Equal exceptions and equal three innermost frames of installed packages; the message where there are none."""
+    return [(one.backend, one.exception, *(one.frames[:_STATE] or (one.message,))) for one in failures]
+
+
 def sentry(failures: Sequence[Shown]) -> list[str]:
     """Equal frames; equal messages where there are none."""
     return [
@@ -118,5 +123,6 @@ RULES: Mapping[str, Callable[[Sequence[Shown]], Sequence[object]]] = {
     "ClusterFuzz (top 3, 0.8)": clusterfuzz,
     "CASR (PDM, 0.3)": casr,
     "Sentry-like": sentry,
+    "exception and top 3": exception_and_frames,
     "raw text": raw,
 }

@@ -1,4 +1,5 @@
-"""TVM's importer and onnxscript's optimizer as backends `seeded-tvm` and `seeded-onnxscript`, with an option more: `fault`.
+"""TVM's importer, onnxscript's optimizer and onnxslim as backends `seeded-tvm`, `seeded-onnxscript` and `seeded-onnxslim`, with an option
+more: `fault`.
 
 `fault=FILE~CLASS~FUNCTION~KIND~PLACE~NUMBER` changes one expression of the function (`changes.py`) in the worker before it is asked.
 CLASS is "" for a function of the module. FILE is one of `FILES`. With `fault=none` nothing is changed, and the notes of an observation tell
@@ -16,7 +17,7 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from triaging.changes import change, sites
 
-from opsieve.backends.compilers.transformers.targets import ONNXSCRIPT
+from opsieve.backends.compilers.transformers.targets import ONNXSCRIPT, ONNXSLIM
 from opsieve.backends.compilers.tvm_relax import BACKEND as TVM
 
 FILES = {
@@ -32,7 +33,23 @@ FILES = {
     "noop": "onnxscript.rewriter.rules.common._no_op",
     "expand": "onnxscript.rewriter.rules.common._remove_expand_before_binary_op",
     "reshape": "onnxscript.rewriter.rules.common._materialize_reshape_shape",
+    "slim-importer": "onnxslim.third_party.onnx_graphsurgeon.importers.onnx_importer",
+    "slim-exporter": "onnxslim.third_party.onnx_graphsurgeon.exporters.onnx_exporter",
+    "slim-graph": "onnxslim.third_party.onnx_graphsurgeon.ir.graph",
+    "slim-node": "onnxslim.third_party.onnx_graphsurgeon.ir.node",
+    "slim-tensor": "onnxslim.third_party.onnx_graphsurgeon.ir.tensor",
+    "slim-dead": "onnxslim.core.optimization.dead_node_elimination",
+    "slim-equal": "onnxslim.core.optimization.subexpression_elimination",
+    "slim-weights": "onnxslim.core.optimization.weight_tying",
+    "slim-inference": "onnxslim.core.shape_inference.base",
+    "slim-context": "onnxslim.core.shape_inference.context",
+    "slim-symbols": "onnxslim.core.shape_inference.utils",
 }
+
+
+def layer_of(file: str) -> str:
+    """The compiler that a file is of."""
+    return FILES[file].partition(".")[0]
 
 
 class Seeded:
@@ -115,3 +132,4 @@ def _plain(method: Any) -> FunctionType:
 
 SEEDED_TVM = Seeded("seeded-tvm", TVM)
 SEEDED_ONNXSCRIPT = Seeded("seeded-onnxscript", ONNXSCRIPT)
+SEEDED_ONNXSLIM = Seeded("seeded-onnxslim", ONNXSLIM)

@@ -59,7 +59,7 @@ def alternatives(components: Sequence[Component]) -> frozenset[str]:
     """The alternative titles of a fingerprint: strings that are equal for fingerprints of one bug. None for what is too vague.
 
     A crash is its frames, however the process died; an error is its place or its frames with its message, whatever the stage and
-    the class of the exception; a wrong result with a known guilty pass is that pass on those operators, whatever is wrong.
+    the class of the exception; a failure with a known guilty pass is that pass on the operators of its reduced graph, whatever is wrong.
     """
     kept = {part.name: part for part in components if part.kept}
 
@@ -73,10 +73,18 @@ def alternatives(components: Sequence[Component]) -> frozenset[str]:
         found.add(("crash", backend, text(ComponentName.FRAMES), text(ComponentName.LINE)))
     if text(ComponentName.KIND) == "error" and message and (text(ComponentName.PLACE) or frames):
         where = text(ComponentName.PLACE), text(ComponentName.FRAMES)
-        found.add(("error", backend, *where, message, text(ComponentName.OPERATOR)))
-    if guilty and ComponentName.OPERATORS in kept:
-        found.add(("mismatch", backend, guilty, text(ComponentName.OPERATORS)))
+        operators = text(ComponentName.OPERATOR), text(ComponentName.OPERATORS)
+        found.add(("error", backend, *where, message, *operators))
+    graph = next((part for part in components if part.name is ComponentName.OPERATORS), None)
+    reduced = any(part.name is ComponentName.EDGES for part in components)
+    guilty = guilty or _any(components, ComponentName.GUILTY_PASS) if reduced else guilty
+    if guilty and graph and (graph.kept or reduced):
+        found.add(("mismatch", backend, guilty, graph.value))
     return frozenset(SEPARATOR.join(title) for title in found)
+
+
+def _any(components: Sequence[Component], name: ComponentName) -> str:
+    return next((part.value for part in components if part.name is name), "")
 
 
 def is_offset(frame: str) -> bool:

@@ -17,6 +17,7 @@ from opsieve.backends.observation import Frame, Observation, Stage
 from opsieve.backends.registry import names, plugin
 from opsieve.backends.target import BadTarget
 from opsieve.backends.verdict import KIND_OF_OUTCOME, Mismatch, Verdict
+from opsieve.triage.clustering.linking import Links
 from opsieve.triage.external.external_records import BadRecord, Record, read_records
 from opsieve.triage.fingerprint.component import ComponentName
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
@@ -96,22 +97,28 @@ def read_and_cluster(path: Path) -> LogTriage:
 
 
 def cluster_records(records: Iterable[tuple[int, Record]]) -> list[Assignment]:
-    """Each record, given with its index, assigned to the cluster of its fingerprint; one record is held at a time."""
-    seen: dict[str, tuple[str, str]] = {}
-    assignments: list[Assignment] = []
+    """Each record, given with its index, assigned to its cluster; one record is held at a time."""
+    links = Links()
+    seen: dict[str, Fingerprint] = {}
+    keys: list[tuple[int, str]] = []
     for index, record in records:
         found = fingerprint_of(record)
-        if found.key not in seen:
-            why = "; ".join(f"{part.name}: {part.value} ({part.hint})" for part in found.components if part.kept)
-            seen[found.key] = title_of(found), "".join(sign if sign.isprintable() else " " for sign in why)
-        title, why = seen[found.key]
-        assignments.append(Assignment(index, found.key, title, found.value(ComponentName.KIND), why))
-    return assignments
+        seen.setdefault(found.key, found)
+        links.add(found.key, found.components)
+        keys.append((index, found.key))
+    described = {key: (title_of(found), found.value(ComponentName.KIND), _why(found)) for key, found in seen.items()}
+    return [Assignment(index, cluster, *described[cluster]) for index, key in keys for cluster in [links.cluster(key)]]
+
+
+def _why(found: Fingerprint) -> str:
+    why = "; ".join(f"{part.name}: {part.value} ({part.hint})" for part in found.components if part.kept)
+    return "".join(sign if sign.isprintable() else " " for sign in why)
 
 
 def fingerprint_of(record: Record) -> Fingerprint:
     """The fingerprint of another tool's record, by the rules of our own failures."""
-    trace = read_trace(record.text or record.traceback)
+    text = record.text or record.traceback
+    trace = read_trace(text or record.output)
     message = record.message or trace.message
     backend = _backend(record, trace)
     stage = "run" if not record.phase else _STAGES.get(record.phase.lower(), "run")
@@ -124,6 +131,7 @@ def fingerprint_of(record: Record) -> Fingerprint:
         stage,
         exception=record.exception or trace.exception,
         message=message,
+        traceback=text,
         frames=trace.frames,
         signal=record.signal or trace.signal,
         log=record.output or record.text,

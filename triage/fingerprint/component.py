@@ -19,6 +19,7 @@ class ComponentName(StrEnum):
     PLACE = "place"
     FRAMES = "frames"
     LINE = "line"
+    STATEMENT = "statement"
     MESSAGE = "message"
     FOUND = "found"
     OPERATOR = "operator"
@@ -41,6 +42,7 @@ class ComponentName(StrEnum):
 # Components of several items, and what stands between these in text; the others are one text.
 _BETWEEN: Mapping[ComponentName, str] = {
     ComponentName.FRAMES: " < ",
+    ComponentName.STATEMENT: " < ",
     ComponentName.OPERATORS_NAMED: " ",
     ComponentName.OPERATORS: " ",
     ComponentName.EDGES: " ",

@@ -13,7 +13,7 @@ from opsieve.backends.stacks.frames import read_tracebacks
 from opsieve.backends.verdict import Verdict
 from opsieve.triage.fingerprint.component import Component, ComponentName, component
 from opsieve.triage.fingerprint.evidence import Evidence
-from opsieve.triage.fingerprint.graph_components import INVALID, found_later, operators_component
+from opsieve.triage.fingerprint.graph_components import INVALID, edges_component, found_later, operators_component
 from opsieve.triage.fingerprint.normalise import (
     has_variables,
     is_interpreters,
@@ -54,8 +54,10 @@ def failure_components(
     stack = read(frames, deep, outermost=kind in _BY_CHANCE, died=kind == "crash")
     blamed = operator_blamed(message) or operator_blamed(observation.log)
     said = _message_component(_without_callers(template, stack), stack, kind == "crash")
-    line = f"{stack.names[0].partition(' ')[0]}:{stack.line}" if kind == "crash" and stack.line else ""
-    vague = stack.vague and not line
+    line = _line_component(stack, kind == "crash")
+    vague = stack.vague and not line.items
+    nameless = vague and not blamed
+    graph = (evidence.signature and evidence.signature.operators) or operators
     stage = verdict.stage or observation.stage
     named = operators_named(message, operators)
     return [
@@ -68,20 +70,21 @@ def failure_components(
             ComponentName.PLACE, location_text(message), False, "the message tells it; it is the innermost frame"
         ),
         _frames_component(stack, kind in _BY_CHANCE),
+        line,
         component(
-            ComponentName.LINE,
-            line,
-            True,
-            "nothing else is left of a death in Python code; it holds for one version only",
+            ComponentName.STATEMENT,
+            stack.statement,
+            False,
+            "where its words are alike, failures of one statement are one cluster; it holds for one version only",
         ),
         said,
         _blamed_component(blamed, said, stack, vague),
         component(ComponentName.PROGRAM, "" if evidence.valid else "invalid", True, INVALID),
         component(ComponentName.OPERATORS_NAMED, named, False, "for people: the message counts as a whole"),
         operators_component(
-            (evidence.signature and evidence.signature.operators) or operators,
-            needed=(not stack.symbols or (vague and not blamed)) and (not template or kind in _SPEECHLESS),
+            graph, needed=_needs_operators(graph, stack, nameless, not template or kind in _SPEECHLESS)
         ),
+        *([edges_component(evidence.signature, kept=False)] if evidence.signature else ()),
         *found_later(evidence, kept=False),
     ]
 
@@ -108,6 +111,19 @@ def _frames_component(stack: Stack, by_chance: bool) -> Component:
     elif not stack.symbols:
         hint += "; offsets hold for one build only"
     return component(ComponentName.FRAMES, stack.names, True, hint)
+
+
+def _needs_operators(operators: Sequence[str], stack: Stack, nameless: bool, speechless: bool) -> bool:
+    """Whether the graph has to say what neither frames nor message do. Of many operators it says it only once it is reduced."""
+    if speechless:
+        return nameless or not stack.symbols
+    return nameless and len(set(operators)) == 1
+
+
+def _line_component(stack: Stack, crash: bool) -> Component:
+    line = f"{stack.names[0].partition(' ')[0]}:{stack.line}" if crash and stack.line else ""
+    hint = "nothing else is left of a death in Python code; it holds for one version only"
+    return component(ComponentName.LINE, line, True, hint)
 
 
 def _message_component(template: str, stack: Stack, crash: bool) -> Component:

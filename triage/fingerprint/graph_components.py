@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from opsieve.triage.fingerprint.component import Component, ComponentName, component
-from opsieve.triage.fingerprint.evidence import Evidence
+from opsieve.triage.fingerprint.evidence import Evidence, Signature
 
 REDUCE_FIRST = "reduce the program first"
 INVALID = "it breaks a rule of ONNX and is to be refused"
@@ -24,6 +24,11 @@ def operators_component(operators: Sequence[str], needed: bool) -> Component:
         hint = f"{len(distinct)} different operators: {REDUCE_FIRST}"
         return component(ComponentName.OPERATORS, distinct, False, hint, needs_reduction=True)
     return component(ComponentName.OPERATORS, distinct, True, "the graph is small enough to speak for its bug")
+
+
+def edges_component(shape: Signature, kept: bool) -> Component:
+    """What feeds what in the reduced graph; there only for a graph that was reduced."""
+    return component(ComponentName.EDGES, shape.edges, kept, "what feeds what in the reduced graph")
 
 
 def found_later(evidence: Evidence, kept: bool) -> list[Component]:

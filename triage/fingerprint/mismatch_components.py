@@ -9,7 +9,14 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.verdict import Verdict
 from opsieve.triage.fingerprint.component import Component, ComponentName, component
 from opsieve.triage.fingerprint.evidence import Evidence, Signature
-from opsieve.triage.fingerprint.graph_components import INVALID, REDUCE_FIRST, few, found_later, operators_component
+from opsieve.triage.fingerprint.graph_components import (
+    INVALID,
+    REDUCE_FIRST,
+    edges_component,
+    few,
+    found_later,
+    operators_component,
+)
 from opsieve.triage.fingerprint.normalise import normalise
 
 # What our transformers raise when the model that they made is worse than the one they got: a wrong result, not a place.
@@ -91,12 +98,7 @@ def _dtype_component(dtype: str, is_reduced: bool) -> Component:
 
 def _shape_components(shape: Signature) -> list[Component]:
     return [
-        component(
-            ComponentName.EDGES,
-            shape.edges,
-            few(shape.operators),
-            "what feeds what in the reduced graph",
-        ),
+        edges_component(shape, few(shape.operators)),
         component(ComponentName.RANKS, shape.ranks, False, "for people: one bug shows at several ranks"),
         component(ComponentName.ATTRIBUTES, shape.attributes, False, "for people: one bug shows under several"),
     ]

@@ -11,6 +11,7 @@ linear; and the text is cut before the first pass, so ten megabytes cost what ei
 import re
 from collections.abc import Collection
 
+from opsieve.backends.stacks.demangle import demangle
 from opsieve.triage.fingerprint.source_location import CLEAN, MAX_READ, SOURCES, without_locations
 
 _MAX_TEMPLATE = 400
@@ -18,7 +19,9 @@ _SHORT = 24  # a first line shorter than this says too little without the next
 _ANNOUNCES = ("raised:", "failed:", "error:", "Error:", "exception:", "reason:")  # what comes on the next line
 
 # Placeholders are single characters of the private use area until the end, so that no later pass takes them apart.
-_NUMBER, _NAME, _DTYPE, _SHAPE, _PATH, _ADDRESS, _TIME, _VERSION, _EXPRESSION, _ID = map(chr, range(0xE000, 0xE00A))
+_NUMBER, _NAME, _DTYPE, _SHAPE, _PATH, _ADDRESS, _TIME, _VERSION, _EXPRESSION, _ID, _TYPE = map(
+    chr, range(0xE000, 0xE00B)
+)
 _SHOWN = {
     _NUMBER: "<n>",
     _NAME: "<name>",
@@ -30,6 +33,7 @@ _SHOWN = {
     _VERSION: "<version>",
     _EXPRESSION: "<expression>",
     _ID: "<id>",
+    _TYPE: "<type>",
 }
 _EXPAND = str.maketrans(_SHOWN)
 _CLEAN = CLEAN | {ord(sign): "?" for sign in _SHOWN}
@@ -66,6 +70,10 @@ _TOKEN = re.compile(
     r"|(?P<word>(?<!\w)[A-Za-z_]\w*+)"
     r"|(?P<number>(?<!\w)-?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?)"
 )
+# A C++ type as `typeid` names it: which type was met is the program's matter.
+_MANGLED = re.compile(r"(?:_Z)?[PRK]{0,3}+(?:N[KVR]{0,2}+(?:S[tabsiod])?\d|St\d)")
+# One type under two names: TVM keeps short texts in a class of their own.
+_SPELLINGS = re.compile(r"\bffi\.(?:Small)?(Str(?:ing)?|Bytes)\b")
 _DIGITS_BEHIND = re.compile(r"(?:_v)?(?<!L)[_\d]++$")  # ReduceL1 and ReduceL2 are operators
 _RUN = re.compile(rf"[\[\](){{}},;\s{_NUMBER}-]++")
 _ITEM = rf"(?:{_NAME}(?:: ?tensor\({_DTYPE}\))?+|{_DTYPE})"
@@ -87,6 +95,7 @@ def normalise(message: str, names: Collection[str] = frozenset()) -> str:
     text = _ANSI.sub("", message[:MAX_READ].translate(_CLEAN))
     text = _STATUS.sub(r"\1: ", text)
     text = without_locations(text)
+    text = _SPELLINGS.sub(lambda match: f"ffi.{match[1][:3]}", text)
     text = _first_lines(text)
     text = _QUOTED_OR_TOKEN.sub(lambda match: _named(match, names), text) if names else _QUOTED.sub(_quoted, text)
     text = _TOKEN.sub(_token, text)
@@ -171,6 +180,8 @@ def _token(match: re.Match[str]) -> str:
 
 def _word(text: str) -> str:
     """A word without the number behind it: `lv12`, `T_add_3`, `_impl_v18`, `Conv_7`."""
+    if _MANGLED.match(text) and demangle(text if text.startswith("_Z") else f"_Z{text}").count("_Z") == 0:
+        return _TYPE
     if text.isalpha() or not any(sign.isdigit() for sign in text):
         return text
     return _DIGITS_BEHIND.sub("", text) or _NUMBER

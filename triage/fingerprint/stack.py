@@ -19,6 +19,7 @@ from opsieve.triage.fingerprint.source_location import qualified_name
 _LISTS = Path(__file__).with_name("frame_denylist.toml")
 _MAX_NAME = 160
 _MAX_PERIOD = 8  # functions in one turn of a recursion
+_BEYOND = 2  # frames of other files that belong to a statement
 _TURNS = 3  # as often must it turn to count as one
 _OPSET = re.compile(r"_v\d{1,4}+(?!\w)")
 _LOCALS = re.compile(r"\.?<(?:locals|listcomp|dictcomp|setcomp|genexpr)>")
@@ -32,6 +33,8 @@ class Stack:
     `vague` is true when one of the names says nothing by itself: a method without its class, as text tracebacks show it.
     `recursive` is true when the innermost frames repeat; then they are one turn of the recursion, begun at its smallest name, since
     where in a turn the stack runs out is chance. `callers` are the names of classes and functions that led to the innermost frame within its file, `line` is where that stands in its file (0 for a native one).
+    `statement` says which statement failed: `file:line` of the innermost frame, then the names of frames in other files; () where that is
+    not known.
     """
 
     names: tuple[str, ...]
@@ -41,6 +44,7 @@ class Stack:
     symbols: bool  # whether any name is that of a function, rather than an offset or a place in generated code
     callers: tuple[str, ...] = ()
     line: int = 0
+    statement: tuple[str, ...] = ()
 
 
 def read(frames: Sequence[Frame], limit: int, *, outermost: bool = False, died: bool = False) -> Stack:
@@ -57,7 +61,9 @@ def read(frames: Sequence[Frame], limit: int, *, outermost: bool = False, died: 
     chosen = (native if died_natively and native else telling)[::-1]
     names, recursive = _unrolled(_distinct(chosen))
     callers: list[str] = []
+    statement: tuple[str, ...] = ()
     if not recursive and not outermost:
+        statement = _statement(chosen)
         runs = [_own_affair(list(run), died) for _, run in itertools.groupby(chosen, _file)]
         callers = [
             name for kept, run in runs[:1] for frame in run[len(kept) :] for name in frame.function[:2000].split(".")
@@ -69,8 +75,30 @@ def read(frames: Sequence[Frame], limit: int, *, outermost: bool = False, died: 
     symbols = any(frame.function for frame in chosen[:limit])
     line = chosen[0].line if chosen and chosen[0].language == "python" else 0
     return Stack(
-        tuple(names), len(frames) - len(telling), vague, recursive, symbols, tuple(dict.fromkeys(callers)), line
+        tuple(names),
+        len(frames) - len(telling),
+        vague,
+        recursive,
+        symbols,
+        tuple(dict.fromkeys(callers)),
+        line,
+        statement,
     )
+
+
+def _statement(chosen: Sequence[Frame]) -> tuple[str, ...]:
+    """The statement that failed, of frames innermost first: its place, and who called its file from another one."""
+    if not chosen or not (place := _line_of(chosen[0])):
+        return ()
+    outside = chosen[1:]
+    if chosen[0].language == "python":
+        outside = [frame for frame in outside if frame.file != chosen[0].file or frame.language != "python"]
+    return (place, *_distinct(outside)[:_BEYOND])
+
+
+def _line_of(frame: Frame) -> str:
+    base = frame.file.rpartition("/")[2]
+    return f"{base[:_MAX_NAME]}:{frame.line}" if base and frame.line > 0 else ""
 
 
 def is_of_programs(name: str) -> bool:

@@ -190,7 +190,8 @@ def _rename(connection: sqlite3.Connection, key: str, group: Reassignment, fresh
     if connection.execute("SELECT 1 FROM fingerprints WHERE key = ?", [group.to_key]).fetchone():
         return
     now = fresh[base(group.to_key)]
-    connection.execute("DELETE FROM alternatives WHERE number = (SELECT number FROM fingerprints WHERE key = ?)", [key])
+    for table in ("alternatives", "statements"):
+        connection.execute(f"DELETE FROM {table} WHERE number = (SELECT number FROM fingerprints WHERE key = ?)", [key])
     connection.execute(
         "UPDATE fingerprints SET key = ?, version = ?, components = ?, title = '', cluster = ? WHERE key = ?",
         [group.to_key, now.version, json.dumps(components_json(now)), group.to_cluster or None, key],

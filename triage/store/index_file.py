@@ -81,6 +81,8 @@ MIGRATIONS = (
     CREATE VIRTUAL TABLE texts USING fts5 (title, message, operators, prefix = '1 2 3', detail = none, columnsize = 0);
     """,
     "ALTER TABLE campaigns ADD COLUMN versions TEXT NOT NULL DEFAULT '{}'",
+    # Fingerprints by the statement of the compiler that failed (`opsieve.triage.clustering.statements`).
+    "CREATE TABLE statements (place TEXT, number INTEGER, PRIMARY KEY (place, number)) WITHOUT ROWID",
 )
 SCHEMA = len(MIGRATIONS)
 

@@ -7,11 +7,12 @@ All functions expect to be inside a transaction (`index_file.writing`).
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from opsieve.triage.clustering.clusters import alternatives, placement
+from opsieve.triage.clustering.clusters import SEPARATOR, alternatives, placement
 from opsieve.triage.clustering.ranking import severity
-from opsieve.triage.fingerprint.component import ComponentName
+from opsieve.triage.clustering.statements import MOST_COMPARED, common_text, statement_of
+from opsieve.triage.fingerprint.component import Component, ComponentName
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 from opsieve.triage.fingerprint.title import title_of
 from opsieve.triage.store.failure_record import FailureRecord, components_in
@@ -96,15 +97,37 @@ def place_new(connection: sqlite3.Connection) -> list[int]:
             [number, title, " ".join([message, *(part.value for part in components)]), operators],
         )
         if not key.startswith("flaky-"):
-            titles = alternatives(components)
-            connection.executemany(
-                "INSERT OR IGNORE INTO alternatives (title, number) VALUES (?, ?)", [(each, number) for each in titles]
-            )
+            titles = alternatives(components) | _of_statement(connection, number, components)
+            _name(connection, number, titles)
             if cluster is None:
                 _join(connection, number, titles)
             else:  # it was somebody else's until its key changed
                 refresh(connection, [cluster])
     return [int(row[0]) for row in rows]
+
+
+def _name(connection: sqlite3.Connection, number: int, titles: Iterable[str]) -> None:
+    connection.executemany(
+        "INSERT OR IGNORE INTO alternatives (title, number) VALUES (?, ?)", [(each, number) for each in titles]
+    )
+
+
+def _of_statement(connection: sqlite3.Connection, number: int, components: Sequence[Component]) -> frozenset[str]:
+    """Titles that a fingerprint shares with others of its statement whose messages are instances of one text; they get them, too."""
+    statement = statement_of(components)
+    if not statement:
+        return frozenset()
+    others = connection.execute(
+        "SELECT f.number, f.components FROM statements s JOIN fingerprints f ON f.number = s.number"
+        " WHERE s.place = ? AND s.number != ? ORDER BY s.number LIMIT ?",
+        [statement, number, MOST_COMPARED],
+    ).fetchall()
+    connection.execute("INSERT OR IGNORE INTO statements (place, number) VALUES (?, ?)", [statement, number])
+    shared = {other: common_text(components_in(its), components) for other, its in others}
+    titles = {other: SEPARATOR.join((statement, text)) for other, text in shared.items() if text is not None}
+    for other, title in titles.items():
+        _name(connection, other, [title])
+    return frozenset(titles.values())
 
 
 def _join(connection: sqlite3.Connection, number: int, titles: Iterable[str]) -> None:

@@ -1,0 +1,67 @@
+"""Failures of one statement in a compiler's source: one bug where their messages are instances of one text.
+
+A message is a format of the author's, filled with what the program had: names of values, spellings of types. One message alone does not say
+which of its words are which; its other instances do, the words that vary between them. So messages of one statement (the same file, line
+and exception, called from the same other files) are compared word by word, as Drain does with the lines of a log that have
+the same length (He and others, "Drain", ICWS 2017, section III): they are instances of one text when most of their words are the same.
+What varies is replaced by `<*>`. Names of operators do not vary: what one operator lacks is another bug than what another lacks; but for those
+that a helper is given by its callers (`Slice axis 3 is out of range`). Pure.
+"""
+
+import re
+from collections.abc import Sequence
+
+import onnx
+from rapidfuzz.distance import LCSseq
+
+from opsieve.triage.fingerprint.component import Component, ComponentName
+
+VARIES = "<*>"
+MOST_COMPARED = 64  # fingerprints of one statement
+_SAME = 0.5  # of the words of the longer message, Drain's threshold
+_FEWEST = 2  # words that both have
+_MOST_WORDS = 80
+_WORD = re.compile(r"<\w+>|[\w.:]+")
+_OPERATORS = frozenset(schema.name for schema in onnx.defs.get_all_schemas())
+
+
+def statement_of(components: Sequence[Component]) -> str:
+    """What failures of one statement have in common, as text; "" where that is not known, or for what is no error."""
+    known = {part.name: part.value for part in components}
+    if known.get(ComponentName.KIND) != "error" or ComponentName.STATEMENT not in known:
+        return ""
+    names = (ComponentName.BACKEND, ComponentName.EXCEPTION, ComponentName.STATEMENT)
+    return "\x1f".join(known.get(name, "") for name in names)
+
+
+def common_text(one: Sequence[Component], other: Sequence[Component]) -> str | None:
+    """The text that the messages of two failures of one statement are instances of; None when they are of different ones."""
+    mine, theirs = (_words(parts) for parts in (one, other))
+    fixed = frozenset() if _has_caller(one) and _has_caller(other) else _OPERATORS
+    if mine == theirs:
+        return " ".join(mine)
+    common = LCSseq.similarity(mine, theirs)
+    if common < max(_FEWEST, _SAME * max(len(mine), len(theirs))):
+        return None
+    text: list[str] = []
+    for edit in LCSseq.opcodes(mine, theirs):
+        if edit.tag == "equal":
+            text += mine[edit.src_start : edit.src_end]
+            continue
+        changed = (*mine[edit.src_start : edit.src_end], *theirs[edit.dest_start : edit.dest_end])
+        if not fixed.isdisjoint(changed):
+            return None
+        text += [VARIES] if text[-1:] != [VARIES] else []
+    return " ".join(text)
+
+
+def _has_caller(components: Sequence[Component]) -> bool:
+    """Whether the innermost function was called by another one of its file, that is no dispatcher."""
+    frames = next((part.items for part in components if part.name is ComponentName.FRAMES), ())
+    files = [frame.partition(" ")[0] for frame in frames[:2]]
+    return len(files) == 2 and files[0] == files[1] and files[0].endswith(".py")
+
+
+def _words(components: Sequence[Component]) -> list[str]:
+    message = next((part.value for part in components if part.name is ComponentName.MESSAGE), "")
+    return _WORD.findall(message)[:_MOST_WORDS]
