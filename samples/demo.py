@@ -36,7 +36,7 @@ SAMPLES = Path(__file__).resolve().parent
 MADE = SAMPLES.parent / "build" / "demo"
 STORE = MADE / "store"
 COLOURS = {"pass": "green", "fail": "red"}
-ONE = "pad-maxpool-wrong-value"
+ONE = "resnet-pad-maxpool-wrong-value"
 OLD = "onnxruntime==1.20.1"  # two of the samples have it installed; the campaign has a release with bugs to find
 NO_COMPILERS = ("reference", "checker", "fake")
 SLOW = 0.25  # seconds for one small test: compilers that take longer would hold up the others

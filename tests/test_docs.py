@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 _ROOT = Path(__file__).parents[1]
+_HERE = re.compile(r"https://(github\.com/opsieve/opsieve/blob|raw\.githubusercontent\.com/opsieve/opsieve)/main/")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _PAGES = sorted(page for page in _ROOT.rglob("*.md") if not {".venv", "src"} & set(page.relative_to(_ROOT).parts))
 
@@ -22,10 +23,12 @@ def _anchors(page: Path) -> set[str]:
 def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     for link in _LINK.findall(text):
+        link = _HERE.sub("/", link)  # the repository's own address: README is read on PyPI, too
         if re.match(r"[a-z]+:", link):
             continue
         path, _, anchor = link.partition("#")
-        target = (page.parent / path).resolve() if path else page
+        start = _ROOT if path.startswith("/") else page.parent
+        target = (start / path.lstrip("/")).resolve() if path else page
         assert target.exists(), f"{link} of {page.relative_to(_ROOT)}"
         if anchor and target.suffix == ".md":
             assert anchor in _anchors(target), f"{link} of {page.relative_to(_ROOT)}"

@@ -15,6 +15,7 @@ from opsieve import __version__
 GROUPS = {
     "Examine a failure": {
         "run": ("run_command", "Run models on compilers and judge the results."),
+        "reduce": ("opsieve.reducer.cli:command", "Reduce a failing model to the smallest one that still fails."),
         "bisect": ("bisect_command", "Find the release or commit that introduced a failure."),
         "attribute": ("attribute_command", "Find the optimiser pass that causes a failure."),
         "export": ("export_command", "Write a failure as a script, an issue, a test or a zip."),
@@ -44,6 +45,7 @@ GROUPS = {
     "Set up and maintain": {
         "doctor": ("doctor_command", "Check which compilers are installed and what they accept."),
         "index": ("index_command", "Rebuild the index of a store from its case directories."),
+        "sample": ("sample_command", "Copy one of the failing models that opsieve brings along."),
         "completion": ("completion_command", "Print the completion script for bash, zsh or fish."),
     },
 }
@@ -63,7 +65,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
-        found = importlib.import_module(f"opsieve.tui.commands.{module}")
+        found = importlib.import_module(module if "." in module else f"opsieve.tui.commands.{module}")
         command: click.Command = getattr(found, name or "command")
         if not any(parameter.name == "version" for parameter in command.params):
             click.version_option(__version__, prog_name="opsieve")(command)

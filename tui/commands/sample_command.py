@@ -1,0 +1,58 @@
+"""`opsieve sample`: the failing models that opsieve brings along, listed and copied."""
+
+import json
+import shutil
+import tomllib
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from opsieve.tui.commands import options
+from opsieve.tui.commands.store_table import table
+
+SAMPLES = Path(__file__).resolve().parents[2] / "samples"
+_FILES = ("model.onnx", "case.json", "test_data_set_0")
+
+
+def _names(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in _samples() if name.startswith(begun)]
+
+
+@click.command("sample")
+@click.argument("name", required=False, shell_complete=_names)
+@click.option("-o", "--output", type=options.PATH, help="Directory to create.  [default: NAME]")
+@options.JSON
+def command(name: str | None, output: Path | None, as_json: bool) -> int:
+    """Copy the sample NAME, a small model that fails on a released compiler, as a case directory; without NAME list them."""
+    from opsieve.gen.model.bad_input import BadInput, shown
+
+    samples = _samples()
+    if not samples:
+        raise BadInput("the samples are not part of this installation")
+    if name is None:
+        if as_json:
+            click.echo(json.dumps({"samples": [{"name": name, **facts} for name, facts in samples.items()]}))
+        else:
+            table(("sample", "fails on", "what"), [(n, f["fails"], f["what"]) for n, f in samples.items()], wide="what")
+        return 0
+    if name not in samples:
+        raise BadInput(f"there is no sample {shown(name, 80)}: opsieve sample lists them")
+    folder = output or Path(name)
+    if folder.exists():
+        raise BadInput(f"{shown(folder, 200)} exists: name another directory with --output")
+    folder.mkdir(parents=True)
+    for file in _FILES:
+        source = SAMPLES / name / file
+        if source.is_dir():
+            shutil.copytree(source, folder / file)
+        elif source.exists():
+            shutil.copyfile(source, folder / file)
+    facts = {"sample": name, **samples[name], "output": str(folder)}
+    click.echo(json.dumps(facts) if as_json else f"{folder}  fails on {facts['fails']}, passes on {facts['passes']}")
+    return 0
+
+
+def _samples() -> dict[str, dict[str, str]]:
+    """`fails`, `passes` and `what` of each sample, by name."""
+    return {path.parent.name: tomllib.loads(path.read_text()) for path in sorted(SAMPLES.glob("*/sample.toml"))}
