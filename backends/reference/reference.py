@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 REFUSED = "onnx.checker refuses the model: "  # begins the note that the native evaluator leaves on a model it ran all the same
 
 _MAX_HAZARDS = 64
-_UNSUPPORTED = ("RuntimeImplementationError", "NotImplementedError", "Unpromotable", "RuntimeContextError")
+_UNSUPPORTED = ("Unknown", "RuntimeImplementationError", "NotImplementedError", "Unpromotable", "RuntimeContextError")
 # Evaluated in float32 even in the float64 run: its scale is a float32 by definition, and rounding to a grid that is
 # a little off moves half of the ties.
 _OWN_TYPE = frozenset(["DynamicQuantizeLinear"])
@@ -24,6 +24,7 @@ class ReferenceBackend:
 
     name = "reference"
     package = "onnx"
+    forms: tuple[str, ...] = ("onnx", "relax")
     extra = ""
     options: Mapping[str, tuple[str, ...]] = {"precision": ("native", "float64")}
     main_option = "precision"
@@ -47,6 +48,8 @@ class ReferenceBackend:
 
     def prepare(self, request: "Request") -> "Run":
         """Build the evaluator; values are fed and returned by name, an absent optional as None."""
+        if request.form == "relax":
+            return _prepare_relax(request)
         import onnx
 
         from opsieve.backends.reference.float64_model import promote, promote_value
@@ -99,6 +102,26 @@ class ReferenceBackend:
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
         """The source of `run` for an exported script; "" for float64, which onnx cannot do by itself."""
         return _SCRIPT if options["precision"] == "native" else ""
+
+
+def _prepare_relax(request: "Request") -> "Run":
+    """A Relax module; its passes are left out, since they change no result."""
+    from opsieve.backends.reference.relax.evaluator import Evaluator
+    from opsieve.gen.relax.reading import from_json
+
+    request.stage("import")
+    evaluator = Evaluator(from_json(request.model.decode("utf-8")), request.options.get("precision") == "float64")
+    request.stage("compile")
+
+    def run(inputs: dict[str, Any]) -> dict[str, Any]:
+        outputs = {f"output_{place}": value for place, value in enumerate(evaluator.run(inputs))}
+        request.hazards[:] = [
+            {"rule": rule, "node": name, "operator": name, "outputs": list(outputs)}
+            for rule, name in list(evaluator.hazards.found)[:_MAX_HAZARDS]
+        ]
+        return outputs
+
+    return run
 
 
 _SCRIPT = """\

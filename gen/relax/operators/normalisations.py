@@ -1,6 +1,6 @@
 """Normalisations, attention and losses."""
 
-from opsieve.gen.relax.declaration import FLOATS, Declared, Recogniser, Solution, Want, attributes, fixed, tensor
+from opsieve.gen.relax.declaration import Declared, Recogniser, Solution, Want, attributes, fixed, tensor
 from opsieve.gen.relax.draw import Draw
 from opsieve.gen.relax.types import TensorType, TupleType
 
@@ -99,8 +99,9 @@ def _nll(draw: Draw, kind: TensorType) -> Solution:
     )
 
 
-_CHANNELLED = Recogniser(_WIDE, (3, 5), condition=lambda shape: min(shape) >= 1)
-_RANKED = Recogniser(FLOATS, (1, 4), condition=lambda shape: min(shape) >= 1)
+_LOWERED = ("float32", "float16")  # TVM 0.27: "only support float32 and float16 for now"
+_CHANNELLED = Recogniser(_LOWERED, (3, 5), condition=lambda shape: min(shape) >= 1)
+_RANKED = Recogniser(_LOWERED, (1, 4), condition=lambda shape: min(shape) >= 1)
 _BATCHED = Recogniser(_WIDE, (2, 5), condition=lambda shape: min(shape) >= 1)
 _HEADED = Recogniser(_WIDE, (4, 4), condition=lambda shape: min(shape) >= 1)
 _LOSS = Recogniser(_WIDE, (0, 0))

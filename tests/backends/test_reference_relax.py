@@ -1,0 +1,78 @@
+"""The evaluator of Relax modules: each rule yields the type that the generator's declaration says, in both precisions."""
+
+import random
+
+import numpy as np
+import pytest
+
+from opsieve.backends.reference.relax.evaluator import Evaluator, Mismatched
+from opsieve.backends.reference.relax.operators import RULES
+from opsieve.gen.relax.body import Body, Names
+from opsieve.gen.relax.catalogue import operators
+from opsieve.gen.relax.draw import Draw, number, numbers
+from opsieve.gen.relax.generator import Generator, generate
+from opsieve.gen.relax.policies import POLICIES, Policy
+from opsieve.gen.relax.tree import Call, Function, Module, Operator, Var
+from opsieve.gen.relax.types import Sym, TensorType, size_value
+
+
+@pytest.mark.parametrize("name", sorted(set(operators()) & set(RULES)))
+def test_a_rule_yields_the_declared_type(name: str) -> None:
+    class Literals(Policy):
+        fuel = 0
+
+    for seed in range(4):
+        rng = random.Random(seed)
+        draw = Draw(rng)
+        kind, solution = operators()[name].sample(draw)
+        generator = Generator(rng, Literals())
+        body = Body(generator.names)
+        result = generator._call(operators()[name], solution, kind, body, 0)
+        module = Module((("main", Function((), body.seq(result), kind)),))
+        for wide in (False, True):
+            [value] = Evaluator(module, wide).run({})
+            assert list(value.shape) == list(kind.shape or ())
+            assert value.dtype == ("float64" if wide and kind.dtype.startswith("float") else kind.dtype)
+
+
+def test_whole_modules_are_evaluated_in_both_precisions() -> None:
+    done = 0
+    for seed in range(60):
+        made = generate(seed, POLICIES[list(POLICIES)[seed % len(POLICIES)]]())
+        values = {}
+        for param in made.module.main.params:
+            assert isinstance(param.type, TensorType)
+            shape = [size_value(size, made.symbols) for size in param.type.shape or ()]
+            values[param.name] = np.ones(shape, param.type.dtype)
+        try:
+            native, wide = (Evaluator(made.module, precision).run(values) for precision in (False, True))
+        except NotImplementedError:  # an operator without a rule
+            continue
+        done += 1
+        assert [value.shape for value in native] == [value.shape for value in wide]
+    assert done > 50
+
+
+def test_what_relax_leaves_open_is_a_hazard() -> None:
+    kind = TensorType("int8", (2,))
+    x = Var("x", kind)
+    body = Body(Names(), [x])
+    result = body.bind(Call(Operator("relax.multiply"), (x, number("int8", 100)), kind), kind)
+    evaluator = Evaluator(Module((("main", Function((x,), body.seq(result), kind)),)), False)
+    evaluator.run({"x": np.array([1, -1], np.int8)})
+    assert not evaluator.hazards.found
+    evaluator.run({"x": np.array([2, 0], np.int8)})
+    assert list(evaluator.hazards.found) == [("integer-overflow", "relax.multiply")]
+
+
+def test_match_cast_binds_symbols_and_refuses() -> None:
+    loose, named = TensorType("float32", None, 1), TensorType("float32", (Sym("n"),))
+    x = Var("x", loose)
+    body = Body(Names(), [x])
+    first = body.cast(x, named)
+    body.cast(numbers("float32", (2,), [1, 2]), named)
+    evaluator = Evaluator(Module((("main", Function((x,), body.seq(first), named)),)), False)
+    [value] = evaluator.run({"x": np.ones(2, np.float32)})
+    assert value.shape == (2,)
+    with pytest.raises(Mismatched):
+        evaluator.run({"x": np.ones(3, np.float32)})
