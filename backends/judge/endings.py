@@ -8,6 +8,7 @@ refuses everywhere is a lack, whatever it calls it.
 from opsieve.backends.judge.judging_session import JudgingSession, open_rules
 from opsieve.backends.judge.oracles import EXPECTED, NATIVE
 from opsieve.backends.judge.pieces import accepts_each_operator, refused_type
+from opsieve.backends.judge.program_forms import checked_by
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference.reference import REFUSED
@@ -77,7 +78,7 @@ def refused(session: JudgingSession, first: Observation) -> Verdict:
     if undefined is not None:
         return undefined
     target = session.target
-    acceptor, blame, against = _acceptor(session)
+    acceptor, blame, against = _acceptor(session, first)
     if acceptor:
         dtype = refused_type(session.program, target, session.lab)
         if dtype:
@@ -93,7 +94,7 @@ def refused(session: JudgingSession, first: Observation) -> Verdict:
     return verdict("undecided", because(Cause.NOBODY_ELSE, ending=first), "error", first)
 
 
-def _acceptor(session: JudgingSession) -> tuple[str, str, bool]:
+def _acceptor(session: JudgingSession, first: Observation) -> tuple[str, str, bool]:
     """Who accepts the program, whom that blames, and whether somebody rejects it; "" when nobody accepts it."""
     baseline = session.baseline()
     if baseline is not None and session.ask(baseline).outcome == "ok":
@@ -101,6 +102,8 @@ def _acceptor(session: JudgingSession) -> tuple[str, str, bool]:
     if session.expected is not None:
         session.consulted.append(EXPECTED)
         return EXPECTED, "compiler", False
+    if checked_by(session.program, first):
+        return checked_by(session.program, first), "compiler", False
     against = False
     others: list[Target] = [NATIVE, *session.oracles]
     for oracle in others:

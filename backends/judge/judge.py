@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from opsieve.backends.compare import POLICY, Policy, compare
+from opsieve.backends.compare import POLICY, Comparison, Policy, compare
 from opsieve.backends.judge.acceptance import judge_broken
 from opsieve.backends.judge.endings import died, lacks, refused
 from opsieve.backends.judge.judging_session import JudgingSession, sum_lengths
 from opsieve.backends.judge.mismatch import MismatchJudge
 from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, Lab, Values
+from opsieve.backends.judge.program_forms import beyond_rounding, other_builds
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Observation
 from opsieve.backends.target import Target
@@ -111,6 +112,13 @@ def _without_reference(session: JudgingSession, outputs: Values) -> Verdict:
         changed = session.repeats(outputs, tuple(found.mismatches))
         if changed is not None:
             return changed
+        wrong = beyond_rounding(found, session.dtypes)
+        builds = other_builds(session.program, target, baseline) if wrong else []
+        agree = [build for build in builds if session.agrees(build, answer.outputs, wrong)]
+        if agree:
+            worst = Comparison({name: found.mismatches[name] for name in wrong}).worst
+            reason = because(Cause.WRONG, target=target, mismatch=worst, arbiter=oracle, oracles=agree)
+            return verdict("fail", reason, "mismatch", mismatch=worst, blame="optimiser")
         reason = because(Cause.DIFFERS_UNREFERENCED, oracle=oracle, target=target, mismatch=found.worst)
         return verdict("undecided", reason, "mismatch", mismatch=found.worst)
     return verdict("undecided", because(Cause.UNREFERENCED))

@@ -58,4 +58,5 @@ class TableLab:
         return answer(turn) if callable(answer) else answer
 
     def baseline(self, target: Target) -> Target | None:
-        return Target.parse(self.unoptimised) if self.unoptimised and target.backend == "fake" else None
+        of_it = self.unoptimised and Target.parse(self.unoptimised).backend == target.backend
+        return Target.parse(self.unoptimised) if of_it else None

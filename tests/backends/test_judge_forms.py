@@ -1,0 +1,65 @@
+"""Judging of modules of TVM, which no other compiler takes: by its own check, and by builds that agree against the target."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from in_process import TableLab
+from tvm_programs import RELAX, tir_program
+
+from opsieve.backends.judge.judge import judge
+from opsieve.backends.observation import Observation, Outcome, Stage
+from opsieve.backends.registry import resolve
+from opsieve.backends.verdict import Verdict
+from opsieve.gen.forms.registry import read_module
+
+TARGET, BASE, ZERO = "tvm", "tvm:opt=0,target=llvm-O0", "tvm:opt=0,pipeline=zero"
+NOTHING: Outcome = "unsupported"
+
+
+def gives(*values: float, dtype: Any = np.float32) -> Observation:
+    shapes = {"output_0": np.array(values, dtype), "output_1": np.zeros((1, 1), dtype), "output_2": np.array([1, 2])}
+    return Observation("", "1", "ok", "run", shapes)
+
+
+def ends(outcome: Outcome, stage: Stage = "compile") -> Observation:
+    return Observation("", "1", outcome, stage, message="Check failed: it broke")
+
+
+def verdict(*answers: Observation, program: Any = None) -> Verdict:
+    """On answers of the target, its baseline and another pipeline; the reference takes no modules."""
+    refuses = {f"reference:precision={name}": ends(NOTHING) for name in ("float64", "native")}
+    others = {str(resolve(f"tvm:opt=0,pipeline={name}")): answers[-1] for name in ("zero", "target")}
+    table = {**refuses, **others, str(resolve(TARGET)): answers[0], str(resolve(BASE)): answers[1]}
+    return judge(program or read_module(RELAX), {}, resolve(TARGET), TableLab(table, str(resolve(BASE)))).verdict
+
+
+@pytest.mark.parametrize(("stage", "expected"), [("compile", "fail"), ("run", "fail"), ("import", "undecided")])
+def test_an_error_on_a_module_that_tvm_found_valid_is_a_failure(stage: Stage, expected: str) -> None:
+    found = verdict(ends("error", stage), ends("error", stage), ends("error", stage))
+    assert found.verdict in (expected, "invalid")
+    assert (found.verdict == "fail") == (expected == "fail")
+    if expected == "fail":
+        assert "TVM's own check of the module accepts" in found.reason
+
+
+def test_a_refusal_of_a_tir_function_is_not_claimed() -> None:
+    assert verdict(ends("error"), ends("error"), ends("error"), program=tir_program()).verdict != "fail"
+
+
+def test_structure_that_two_other_builds_agree_on_is_a_failure() -> None:
+    found = verdict(gives(1, 2, 3), gives(1, 2), gives(1, 2))
+    assert (found.verdict, found.kind, found.blame) == ("fail", "mismatch", "optimiser")
+
+
+def test_numbers_that_rounding_may_explain_are_not_claimed() -> None:
+    assert verdict(gives(1, 2), gives(1, 5), gives(1, 5)).verdict == "undecided"
+
+
+def test_one_other_build_alone_is_not_enough() -> None:
+    assert verdict(gives(1, 2, 3), gives(1, 2), ends("error")).verdict == "undecided"
+    assert verdict(gives(1, 2, 3), gives(1, 2), gives(1, 2, 3)).verdict == "undecided"
+
+
+def test_builds_that_agree_pass() -> None:
+    assert verdict(gives(1, 2), gives(1, 2), gives(7)).verdict == "pass"
