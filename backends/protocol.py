@@ -73,6 +73,12 @@ class RunsElsewhere(Protocol):
     )
 
 
+class Helper(Protocol):
+    """What a backend has besides when it is no compiler: it checks, refers or searches for others, and nobody looks for its bugs."""
+
+    helper: bool
+
+
 class Related(Protocol):
     """What a backend has besides when it shares code with another one: agreement between them is one witness, not two."""
 

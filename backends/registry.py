@@ -95,6 +95,11 @@ def forms(target: Target) -> tuple[str, ...]:
     return getattr(plugin(target.backend).backend, "forms", ("onnx",))
 
 
+def compilers() -> tuple[str, ...]:
+    """The names of every backend whose bugs are looked for: not those that help to find them (`protocol.Helper`)."""
+    return tuple(name for name in names() if not getattr(plugin(name).backend, "helper", False))
+
+
 def family(target: Target) -> str:
     """The name under which backends stand that share an optimiser or its kernels (`protocol.Related`); most are their own."""
     if target.backend not in names():

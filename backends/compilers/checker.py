@@ -22,6 +22,7 @@ class Checker:
     name = "checker"
     package = ""
     extra = ""
+    helper = True
     shares_zygote_of = "reference"
     options: Mapping[str, tuple[str, ...]] = {"tell": ("verdict", "types")}
     main_option = ""

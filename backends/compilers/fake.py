@@ -139,6 +139,7 @@ class Fake:
     name = "fake"
     package = ""
     extra = ""
+    helper = True
     options: Mapping[str, tuple[str, ...]] = {"faults": (), "level": ("on", "off"), "seed": ()}
     main_option = "faults"
     baseline: Mapping[str, str] = {"level": "off"}

@@ -18,7 +18,7 @@ _LONG = 1024  # terms from which on the order of a sum is worth telling
 Values = Sequence[Any]
 Open = tuple[
     str, Any
-]  # a rule's name, and a mask of the elements of the first output that it leaves open; None for all
+]  # a rule's name, and a mask of the elements of the first output that it leaves open; None for every output
 Rule = Callable[[Any, Values, Values], Iterator[Open]]
 
 
@@ -228,6 +228,14 @@ def _repeated_rows(node: Any, inputs: Values, _: Values) -> Iterator[Open]:
         yield "duplicate-scatter", None
 
 
+def _split_of_empty(node: Any, inputs: Values, _: Values) -> Iterator[Open]:
+    # Nothing or one empty substring: the page of StringSplit says neither.
+    if getattr(node, "delimiter", None) and any(
+        str(text) == "" for text in np.asarray(inputs[0], dtype=object).ravel()
+    ):
+        yield "split-of-empty-string", None
+
+
 def _random(_: Any, __: Values, ___: Values) -> Iterator[Open]:
     yield RANDOM, None
 
@@ -335,6 +343,7 @@ _RULES: Mapping[str, tuple[Rule, ...]] = {
     **dict.fromkeys(_NAN_ELEMENTWISE, (_nan_element,)),
     **dict.fromkeys(_NAN_ANYWHERE, (_nan_input,)),
     "TopK": (_nan_input, _unsorted),
+    "StringSplit": (_split_of_empty,),
     "Softmax": (_softmax,),
     "LogSoftmax": (_softmax,),
     "ScatterElements": (_repeated_elements,),

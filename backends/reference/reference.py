@@ -26,6 +26,7 @@ class ReferenceBackend:
     package = "onnx"
     forms: tuple[str, ...] = ("onnx", "relax")
     extra = ""
+    helper = True
     options: Mapping[str, tuple[str, ...]] = {"precision": ("native", "float64")}
     main_option = "precision"
     baseline: Mapping[str, str] = {}
@@ -218,7 +219,8 @@ class _Watched:
                     if not watch.disturbing:
                         watch.met(node, rule)
                     elif leaves_open(rule):
-                        outputs = (disturbed(outputs[0], mask), *outputs[1:])
+                        rest = outputs[1:] if mask is not None else [disturbed(value, None) for value in outputs[1:]]
+                        outputs = (disturbed(outputs[0], mask), *rest)
         finally:
             watch.running.pop()
         return tuple(outputs)

@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 from onnx import helper
 from onnx.reference.op_run import OpRun, RuntimeImplementationError
+from onnx.reference.ops.op_conv import _conv_implementation
 
 from opsieve.backends.reference.reference_ops_recurrent import GRU, LSTM, RNN
+from opsieve.backends.reference.reference_ops_sampling import GridSample
+from opsieve.backends.reference.reference_ops_strings import StringNormalizer, StringSplit
 
 
 class Loop(OpRun):
@@ -236,6 +239,57 @@ class Erf(OpRun):
         return (np.asarray(self._erf(x)).astype(x.dtype),)
 
 
+class BatchNormalization(OpRun):
+    """BatchNormalization of opset 7 and later, with the statistics of the batch in training only.
+
+    onnx 1.23 uses those of the batch, mixed with the given ones, below opset 14 in test mode too, where one output says that it is one.
+    """
+
+    op_domain = ""
+
+    def _run(  # type: ignore[no-untyped-def]  # as above
+        self, x, scale, bias, mean, var, epsilon=1e-5, momentum=0.9, training_mode=0, spatial=1
+    ):
+        if not spatial:
+            raise RuntimeImplementationError("BatchNormalization by element is not computed")
+        axes = tuple(axis for axis in range(x.ndim) if axis != 1)
+        wide = [-1 if axis == 1 else 1 for axis in range(x.ndim)]
+        batch_mean, batch_var = mean, var
+        training = training_mode or len(self.output) > 1
+        if training:
+            batch_mean, batch_var = x.mean(axis=axes), x.var(axis=axes)
+        normal = (x - batch_mean.reshape(wide)) / np.sqrt(batch_var.reshape(wide) + epsilon)
+        y = (scale.reshape(wide) * normal + bias.reshape(wide)).astype(x.dtype)
+        running = [
+            (given * momentum + own * (1 - momentum)).astype(given.dtype)
+            for given, own in ((mean, batch_mean), (var, batch_var))
+        ]
+        return (y, *running, batch_mean, batch_var)[: len(self.output)]
+
+
+class QLinearConv(OpRun):
+    """QLinearConv over any number of dimensions, rounded before the zero point is added, as QuantizeLinear has it.
+
+    onnx 1.23 spreads scales of channels over two dimensions whatever there are, and rounds behind the zero point, so that ties fall
+    to the other side where it is odd.
+    """
+
+    op_domain = ""
+
+    def _run(  # type: ignore[no-untyped-def]  # as above
+        self, x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias=None, auto_pad="NOTSET", dilations=None, group=1,
+        kernel_shape=None, pads=None, strides=None,
+    ):  # fmt: skip
+        by_channel = [-1] + [1] * (w.ndim - 1)
+        left = x.astype(np.int64) - x_zero
+        right = w.astype(np.int64) - np.asarray(w_zero).astype(np.int64).reshape(by_channel)
+        sums: Any = _conv_implementation(left, right, bias, auto_pad, dilations, group, kernel_shape, pads, strides)
+        scale = x_scale * w_scale / y_scale
+        scaled = np.rint(sums * (np.reshape(scale, [1, *by_channel[:-1]]) if np.size(scale) > 1 else scale))
+        limits = np.iinfo(y_zero.dtype)
+        return (np.clip(scaled + y_zero, limits.min, limits.max).astype(y_zero.dtype),)
+
+
 OPERATORS = (
     Loop,
     Mean,
@@ -246,6 +300,11 @@ OPERATORS = (
     Optional,
     LRN,
     LpNormalization,
+    BatchNormalization,
+    QLinearConv,
+    GridSample,
+    StringNormalizer,
+    StringSplit,
     Erf,
     RNN,
     GRU,

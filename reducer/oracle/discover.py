@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from opsieve.backends.judge.judge import Judged, judge
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE, SECOND_ORACLES
 from opsieve.backends.observation import Observation
-from opsieve.backends.registry import display, names, resolve
+from opsieve.backends.registry import compilers, display, resolve
 from opsieve.backends.target import Target
 from opsieve.backends.verdict import KIND_OF_OUTCOME, Verdict
 from opsieve.backends.workers.observation_cache import ObservationCache
@@ -27,7 +27,6 @@ _SHORT = 6  # replays of every failure before it is reduced
 REPLAYS = 30  # of a failure that shows sometimes
 _HEAVY = 64 << 20  # bytes of a model that is not replayed beyond the one confirmation
 _LARGE = 10_000  # bytes of a model for which the judge's oracles cost more than a reduction
-_NO_COMPILERS = frozenset(["checker", "fake", "reference"])
 
 
 class NotReproduced(Exception):
@@ -67,8 +66,7 @@ def find(case: Case, targets: Sequence[Target], against: Target | None, workers:
 
 def installed() -> list[Target]:
     """Every backend that compiles, as it is installed beside opsieve; onnxruntime first."""
-    found = [name for name in names() if name not in _NO_COMPILERS]
-    return [resolve(name) for name in sorted(found, key=lambda name: (name != "onnxruntime", name))]
+    return [resolve(name) for name in sorted(compilers(), key=lambda name: (name != "onnxruntime", name))]
 
 
 def still(subject: Subject, premise: Premise, workers: Workers) -> bool:

@@ -43,6 +43,7 @@ class ValueSearch:
     name = "value-search"
     package = ""
     extra = "torch"
+    helper = True
     options: Mapping[str, tuple[str, ...]] = {
         "method": ("gradient", "sampling"),
         "proxy": ("on", "off"),

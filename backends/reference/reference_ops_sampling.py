@@ -1,0 +1,85 @@
+"""GridSample done right: onnx 1.23 computes the places in float32 whatever it is given, knows no `bilinear`, drops an empty
+result, and clamps the places of a cubic kernel with `border`, where torch (which the page follows) and onnxruntime clamp its taps.
+
+https://onnx.ai/onnx/operators/onnx__GridSample.html, over any number of dimensions; the cubic kernel is R. Keys' with -0.75, as there.
+"""
+
+import itertools
+from typing import Any
+
+import numpy as np
+from onnx.reference.op_run import OpRun
+
+Array = np.ndarray[Any, Any]
+
+_MODES = {"bilinear": "linear", "bicubic": "cubic"}  # their names before opset 20
+_KEYS = -0.75
+
+
+class GridSample(OpRun):
+    """GridSample over any number of dimensions, in the precision of its inputs."""
+
+    op_domain = ""
+
+    def _run(  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
+        self, x, grid, mode="linear", padding_mode="zeros", align_corners=0
+    ):
+        mode = _MODES.get(mode, mode)
+        sides = x.shape[2:]
+        if 0 in (*x.shape[:2], *grid.shape[1:-1]):
+            return (np.zeros((*x.shape[:2], *grid.shape[1:-1]), x.dtype),)
+        taps = []
+        for axis, side in enumerate(sides):
+            low, high = (0.0, side - 1.0) if align_corners else (-0.5, side - 0.5)
+            place = (grid[..., len(sides) - 1 - axis] + 1) / 2 * (high - low) + low
+            taps.append(_taps(place, side, low, high, mode, padding_mode))
+        batch = np.arange(x.shape[0]).reshape(-1, *[1] * (grid.ndim - 2))
+        total: Any = 0.0
+        for chosen in itertools.product(*taps):
+            index = tuple(place for place, _ in chosen)
+            weight = np.prod([share for _, share in chosen], axis=0)
+            values = x[(batch, slice(None), *index)]  # the channels come last
+            total = total + np.where(weight[..., np.newaxis] == 0, 0, values * weight[..., np.newaxis])
+        return (np.moveaxis(total, -1, 1).astype(x.dtype),)
+
+
+def _taps(place: Array, side: int, low: float, high: float, mode: str, padding: str) -> list[tuple[Array, Array]]:
+    """Indices along one axis that each place reads, with the weight of each."""
+    if mode == "nearest":
+        place = np.rint(place)
+    if padding == "border" and mode != "cubic":
+        place = np.where((place < low) | (place > high), np.clip(place, 0, side - 1), place)
+    elif padding == "reflection":
+        place = _reflected(place, low, high)
+    if mode == "nearest":
+        return [_pixel(place, np.ones_like(place), side, low, high, padding)]
+    first = np.floor(place)
+    rest = place - first
+    shares = {0: 1 - rest, 1: rest} if mode == "linear" else {step: _keys(np.abs(rest - step)) for step in range(-1, 3)}
+    return [_pixel(first + step, share, side, low, high, padding) for step, share in shares.items()]
+
+
+def _pixel(at: Array, share: Array, side: int, low: float, high: float, padding: str) -> tuple[Array, Array]:
+    if padding == "zeros":
+        share = np.where((at >= 0) & (at < side), share, 0)
+    elif padding == "reflection":
+        at = np.trunc(_reflected(at, low, high))
+    return np.clip(np.nan_to_num(at), 0, side - 1).astype(np.int64), share
+
+
+def _reflected(place: Array, low: float, high: float) -> Array:
+    """Places thrown back at the borders until they lie inside."""
+    span = high - low
+    if span == 0:
+        return np.full_like(place, low)
+    away = np.where(place < low, low - place, place - high)
+    turns = np.trunc(away / span)
+    rest = away - turns * span
+    begun_low = (place < low) == (turns % 2 == 0)
+    return np.where((place < low) | (place > high), np.where(begun_low, low + rest, high - rest), place)
+
+
+def _keys(away: Array) -> Array:
+    near = ((_KEYS + 2) * away - (_KEYS + 3)) * away * away + 1
+    far = ((_KEYS * away - 5 * _KEYS) * away + 8 * _KEYS) * away - 4 * _KEYS
+    return np.where(away <= 1, near, far)

@@ -1,0 +1,165 @@
+"""Operators that onnx's evaluator gets wrong, held against onnxruntime unoptimised or against their page."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+from test_reference import F, model, run, same_as_onnxruntime
+
+from opsieve.backends.workers.workers import Workers
+
+S, U8, I8, I32 = TensorProto.STRING, TensorProto.UINT8, TensorProto.INT8, TensorProto.INT32
+
+
+@pytest.mark.parametrize("opset", [7, 9, 13, 15])
+@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 4), (2, 3, 2, 2)])
+def test_batch_normalization_uses_the_given_statistics_in_test_mode(workers: Workers, opset: int, shape: Any) -> None:
+    draw = np.random.default_rng(opset)
+    feeds = {"x": draw.normal(size=shape).astype(np.float32)}
+    feeds |= {name: (draw.random(3) + 0.5).astype(np.float32) for name in ("scale", "bias", "mean", "var")}
+    node = helper.make_node("BatchNormalization", list(feeds), ["y"], momentum=0.3, epsilon=0.01)
+    proto = model([node], {name: (F, value.shape) for name, value in feeds.items()}, {"y": (F, shape)}, opset)
+    same_as_onnxruntime(workers, proto, feeds)
+
+
+def test_batch_normalization_in_training_gives_the_running_statistics(workers: Workers) -> None:
+    draw = np.random.default_rng(0)
+    feeds = {"x": draw.normal(size=(4, 3, 5)).astype(np.float32)}
+    feeds |= {name: (draw.random(3) + 0.5).astype(np.float32) for name in ("scale", "bias", "mean", "var")}
+    node = helper.make_node("BatchNormalization", list(feeds), ["y", "m", "v"], momentum=0.3, training_mode=1)
+    outputs = {"y": (F, (4, 3, 5)), "m": (F, (3,)), "v": (F, (3,))}
+    proto = model([node], {name: (F, value.shape) for name, value in feeds.items()}, outputs, 15)
+    same_as_onnxruntime(workers, proto, feeds)
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+@pytest.mark.parametrize("by_channel", [False, True])
+def test_quantised_convolutions_of_any_rank(workers: Workers, rank: int, by_channel: bool) -> None:
+    draw = np.random.default_rng(rank)
+    feeds: dict[str, Any] = {
+        "x": draw.integers(0, 255, (1, 2, *[6] * rank)).astype(np.uint8),
+        "xs": np.float32(0.05),
+        "xz": np.uint8(120),
+        "w": draw.integers(-60, 60, (3, 2, *[3] * rank)).astype(
+            np.int8
+        ),  # of 7 bits: MLAS saturates pairs without VNNI
+        "ws": np.float32([0.01, 0.02, 0.03]) if by_channel else np.float32(0.02),
+        "wz": np.int8([0, 0, 0]) if by_channel else np.int8(0),
+        "ys": np.float32(0.2537),  # no ties
+        "yz": np.uint8(101),
+        "b": draw.integers(-500, 500, 3).astype(np.int32),
+    }
+    kinds = {"x": U8, "xs": F, "xz": U8, "w": I8, "ws": F, "wz": I8, "ys": F, "yz": U8, "b": I32}
+    inputs = {name: (kind, np.shape(feeds[name])) for name, kind in kinds.items()}
+    proto = model([helper.make_node("QLinearConv", list(feeds), ["y"])], inputs, {"y": (U8, None)}, 13)
+    same_as_onnxruntime(workers, proto, feeds)
+
+
+def test_a_tie_is_rounded_before_the_zero_point_is_added() -> None:
+    one, half = np.float32(1), np.float32(2)
+    feeds = {"x": np.uint8([[[1]]]), "xs": one, "xz": np.uint8(0), "w": np.int8([[[1]]]), "ws": one, "wz": np.int8(0)}
+    feeds |= {"ys": half, "yz": np.uint8(1)}
+    kinds = {"x": U8, "xs": F, "xz": U8, "w": I8, "ws": F, "wz": I8, "ys": F, "yz": U8}
+    inputs = {name: (kind, np.shape(feeds[name])) for name, kind in kinds.items()}
+    proto = model([helper.make_node("QLinearConv", list(feeds), ["y"])], inputs, {"y": (U8, None)}, 13)
+    assert run(proto, feeds)[0]["y"].tolist() == [[[1]]]  # round(1 / 2) is 0, to even
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_grid_samples_are_those_of_onnxruntime_unoptimised(workers: Workers, data: st.DataObject) -> None:
+    mode = data.draw(st.sampled_from(["linear", "nearest", "cubic"]))
+    rank = 2 if mode == "cubic" else data.draw(st.sampled_from([2, 3]))  # onnxruntime has cubic for images alone
+    draw = np.random.default_rng(data.draw(st.integers(0, 99)))
+    sides = [data.draw(st.integers(2, 5)) for _ in range(rank)]
+    made = [data.draw(st.integers(1, 3)) for _ in range(rank)]
+    feeds = {
+        "x": draw.normal(size=(2, 2, *sides)).astype(np.float32),
+        "grid": draw.uniform(-1.9, 1.9, size=(2, *made, rank)).astype(np.float32),
+    }
+    node = helper.make_node(
+        "GridSample",
+        ["x", "grid"],
+        ["y"],
+        mode=mode,
+        padding_mode=data.draw(st.sampled_from(["zeros", "border", "reflection"])),
+        align_corners=data.draw(st.integers(0, 1)),
+    )
+    inputs = {name: (F, value.shape) for name, value in feeds.items()}
+    same_as_onnxruntime(workers, model([node], inputs, {"y": (F, None)}, 20), feeds)
+
+
+def test_grid_samples_have_the_digits_of_float64() -> None:
+    place = 1 / 3
+    feeds = {"x": np.array([[[[0.0, 1.0]]]]), "grid": np.array([[[[place, 0.0]]]])}
+    inputs = {name: (TensorProto.DOUBLE, value.shape) for name, value in feeds.items()}
+    node = helper.make_node("GridSample", ["x", "grid"], ["y"], align_corners=1, mode="bilinear")
+    got = run(model([node], inputs, {"y": (TensorProto.DOUBLE, None)}, 16), feeds, "float64")[0]["y"]
+    assert got.item() == pytest.approx((1 + place) / 2, abs=1e-15)
+
+
+@pytest.mark.parametrize("case", ["NONE", "LOWER", "UPPER"])
+@pytest.mark.parametrize("sensitive", [0, 1])
+@pytest.mark.parametrize("shape", [(5,), (1, 5)])
+def test_strings_keep_accents_blanks_and_emptiness(workers: Workers, case: str, sensitive: int, shape: Any) -> None:
+    words = np.array(["caf\u00e9 stop", "Stop", "", "stop", "B"], dtype=object).reshape(shape)
+    node = helper.make_node(
+        "StringNormalizer",
+        ["x"],
+        ["y"],
+        case_change_action=case,
+        is_case_sensitive=sensitive,
+        stopwords=["stop"],
+        locale="C.UTF-8",
+    )
+    proto = model([node], {"x": (S, shape)}, {"y": (S, None)})
+    got = run(proto, {"x": words})[0]["y"]
+    kept = [word for word in words.ravel() if (word if sensitive else word.lower()) != "stop"]
+    change = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}[case]
+    assert got.ravel().tolist() == [change(word) for word in kept]
+    assert got.ndim == len(shape)
+
+
+def test_the_substrings_of_an_empty_string_are_left_open_where_there_is_a_delimiter() -> None:
+    def hazards(words: list[str], **attributes: Any) -> list[str]:
+        proto = model(
+            [helper.make_node("StringSplit", ["x"], ["y", "n"], **attributes)],
+            {"x": (S, [len(words)])},
+            {"y": (S, None), "n": (TensorProto.INT64, None)},
+        )
+        return [each["rule"] for each in run(proto, {"x": np.array(words, dtype=object)})[1].hazards]
+
+    assert hazards(["a,b", ""], delimiter=",") == ["split-of-empty-string"]
+    assert hazards(["a,b", ""]) == []
+    assert hazards(["a,b"], delimiter=",") == []
+
+
+def test_a_loop_inside_a_function_runs() -> None:
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Add", ["v", "x"], ["w"])],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("v", F, [1]),
+        ],
+        [helper.make_tensor_value_info("on", TensorProto.BOOL, []), helper.make_tensor_value_info("w", F, [1])],
+    )
+    inner = [
+        helper.make_node("Constant", [], ["go0"], value=helper.make_tensor("t", TensorProto.BOOL, [], [True])),
+        helper.make_node("Loop", ["trips", "go0", "x"], ["y"], body=body),
+    ]
+    proto = model(
+        [helper.make_node("Sum3", ["a", "n"], ["z"], domain="own")],
+        {"a": (F, [1]), "n": (TensorProto.INT64, [])},
+        {"z": (F, [1])},
+    )
+    function = helper.make_function("own", "Sum3", ["x", "trips"], ["y"], inner, [helper.make_opsetid("", 21)])
+    proto.functions.append(function)
+    proto.opset_import.append(helper.make_opsetid("own", 1))
+    for precision in ("native", "float64"):
+        values, _ = run(proto, {"a": np.float32([2]), "n": np.array(3)}, precision)
+        assert values["z"].tolist() == [8]
