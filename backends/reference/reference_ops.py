@@ -283,7 +283,8 @@ class QLinearConv(OpRun):
         by_channel = [-1] + [1] * (w.ndim - 1)
         left = x.astype(np.int64) - x_zero
         right = w.astype(np.int64) - np.asarray(w_zero).astype(np.int64).reshape(by_channel)
-        sums: Any = _conv_implementation(left, right, bias, auto_pad, dilations, group, kernel_shape, pads, strides)
+        convolve: Any = _conv_implementation
+        sums = convolve(left, right, bias, auto_pad, dilations, group, kernel_shape, pads, strides)
         scale = x_scale * w_scale / y_scale
         scaled = np.rint(sums * (np.reshape(scale, [1, *by_channel[:-1]]) if np.size(scale) > 1 else scale))
         limits = np.iinfo(y_zero.dtype)
