@@ -34,7 +34,7 @@ from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.open_case import open_case
 from opsieve.reducer.oracle.discover import find
-from opsieve.reducer.oracle.interestingness import TargetTest
+from opsieve.reducer.oracle.target_test import TargetTest
 from opsieve.reducer.problem.subject import Subject
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -99,7 +99,7 @@ def target_of(case: dict[str, Any]) -> Target:
 def ours(model: Path, case: dict[str, Any]) -> dict[str, Any]:
     """The command as a user types it: cold, start-up included."""
     target = target_of(case)
-    start = "from opsieve.reducer.cli import main; main()"
+    start = "from opsieve.tui.commands.reduce_command import main; main()"
     with tempfile.TemporaryDirectory() as scratch:
         installed = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         installed["PYTHONPYCACHEPREFIX"] = f"{scratch}/bytecode"

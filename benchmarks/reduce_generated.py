@@ -25,6 +25,7 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS
+from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.oracle.discover import NotReproduced, find
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, reduce_failure
@@ -86,7 +87,9 @@ def one(seed: int, workers: Workers) -> list[Run]:
         return []
     start = Subject(case.program.proto, case.inputs, {})
     dimensions = (NODES, OUTPUTS, BYPASS)
-    result = reduce_failure(start, premise, [workers], "fingerprint", Journal(""), Listeners(), dimensions)
+    result = reduce_failure(
+        OnnxReduction(), start, premise, [workers], "fingerprint", Journal(""), Listeners(), dimensions
+    )
     total = len(start.model.graph.node)
     bound = 1 + math.ceil(math.log2(math.comb(total, len(names)))) + len(names)
     left = sorted(node.op_type for node in result.best.model.graph.node)

@@ -23,10 +23,11 @@ from opsieve.gen.model.tensors import read_tensor
 from opsieve.gen.spec.catalogue import OpChoice, first_dtypes, operators
 from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.domains import ANY
+from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.oracle.interestingness import CheckResult, program
+from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.problem.subject import Subject
-from opsieve.reducer.reduction import Listeners, passes, reduce_by_check
+from opsieve.reducer.reduction import Listeners, reduce_by_check
 
 PLAIN = Target.parse("onnxruntime:disable_all")
 _LIKED = ("float32", "int64", "bool", "int8", "uint8")
@@ -44,7 +45,7 @@ class Present:
             if all(node.op_type != self.name for node in all_nodes(subject.model.graph.node)):
                 yield CheckResult("gone", "the operator is not there")
                 continue
-            outputs = self.workers.observe(PLAIN, program(subject), subject.inputs).outputs
+            outputs = self.workers.observe(PLAIN, subject.program, subject.inputs).outputs
             self.refused += outputs is None
             shown = outputs is not None and all(getattr(value, "size", 1) for value in outputs.values())
             yield CheckResult("same" if shown else "gone")
@@ -73,7 +74,7 @@ def main() -> None:
     parser.add_argument("--without", action="append", default=[], help="leave a dimension out")
     parser.add_argument("--show", action="store_true", help="print what is left")
     options = parser.parse_args()
-    dimensions = [each for each in passes() if each.name not in options.without]
+    dimensions = [each for each in OnnxReduction().passes() if each.name not in options.without]
     total: Counter[str] = Counter()
     with Workers() as workers:
         for name, op in operators().items():
@@ -81,7 +82,9 @@ def main() -> None:
                 continue
             for start in subjects(op, options.seeds, workers):
                 check, since = Present(op.name, workers), time.process_time()
-                result = reduce_by_check(start, [check], workers, None, Journal(""), Listeners(), dimensions)
+                result = reduce_by_check(
+                    OnnxReduction(), start, [check], workers, None, Journal(""), Listeners(), dimensions
+                )
                 graph = result.best.model.graph
                 values = [*map(read_tensor, graph.initializer), *result.best.inputs.values()]
                 row = {

@@ -4,13 +4,12 @@ FOLDER/case.reduced.onnx    the model (model.onnx and case.json too: the folder 
 FOLDER/test_data_set_0/     its inputs
 FOLDER/repro.py             a script that shows the failure without opsieve
 FOLDER/reduction.json       figures, certificate and every attempt
-FOLDER/other_failures/KEY/         different failures found while reducing, a case folder each
+FOLDER/other_failures/KEY/  different failures found while reducing, a case folder each
 """
 
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,50 +17,56 @@ import msgspec
 
 from opsieve import __version__
 from opsieve.gen.case.case import Case, Origin, save
+from opsieve.gen.forms.registry import named
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import reason
-from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.oracle.interestingness import program
-from opsieve.reducer.problem.subject import Subject
-from opsieve.reducer.reduction import CertificateLine, Reduction
+from opsieve.reducer.oracle.target_test import Runnable
+from opsieve.reducer.reduction import Reduction
+from opsieve.reducer.report import certificate_rows
 
 MODEL = "case.reduced.onnx"
 STORY = "reduction.json"
 SCRIPT = "repro.py"
+OTHERS = "other_failures"
 _KEY = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 
-def save_subject(subject: Subject, folder: Path, name: str, origin: Origin) -> None:
-    """Write a subject as a case, all or nothing, and its model under the name that people look for."""
-    model = program(subject).data
-    save(Case(OnnxProgram(model, name), subject.inputs, None, origin), folder)
-    write(folder / MODEL, model)
+def save_subject(subject: Runnable, folder: Path, name: str, origin: Origin, target: str) -> None:
+    """Write a subject as a case, all or nothing, and its model under the name that people look for.
+
+    `target` is where it fails, "" when a user's check says that it does: commands that take the case run it there.
+    """
+    parameters = {"target": target} if target else {}
+    save(Case(named(subject.program, name), subject.inputs, None, origin, parameters), folder)
+    write(folder / MODEL, subject.program.data)
 
 
 def save_reduction(
-    reduction: Reduction, folder: Path, name: str, origin: Origin, facts: dict[str, Any], journal: Journal, script: str
+    reduction: Reduction[Any],
+    folder: Path,
+    name: str,
+    origin: Origin,
+    facts: dict[str, Any],
+    journal: Journal,
+    script: str,
 ) -> None:
     """Write everything. `facts` are the keys that `--json` prints."""
-    save_subject(reduction.best, folder, name, origin)
+    save_subject(reduction.best, folder, name, origin, facts["target"])
     if script:
         write(folder / SCRIPT, script.encode())
-    story = {
-        "opsieve": __version__,
-        **facts,
-        "certificate": certificate_rows(reduction.certificate),
-        "attempts": [msgspec.to_builtins(attempt) for attempt in journal.attempts],
-    }
-    write(folder / STORY, msgspec.json.format(msgspec.json.encode(story), indent=1) + b"\n")
+    attempts = [msgspec.to_builtins(attempt) for attempt in journal.attempts]
+    save_story(folder, {**facts, "certificate": certificate_rows(reduction.certificate), "attempts": attempts})
     for key, subject in sorted(reduction.slippage.items()):
         if key and set(key) <= _KEY:
-            (folder / "other_failures").mkdir(exist_ok=True)
-            save_subject(subject, folder / "other_failures" / key, name, origin)
+            (folder / OTHERS).mkdir(exist_ok=True)
+            save_subject(subject, folder / OTHERS / key, name, origin, facts["target"])
 
 
-def certificate_rows(certificate: Sequence[CertificateLine]) -> list[dict[str, Any]]:
-    """The certificate as JSON; `slipped` is what `slippage` was called before 0.2."""
-    return [{**asdict(line), "slipped": line.slippage} for line in certificate]
+def save_story(folder: Path, facts: dict[str, Any]) -> None:
+    """Write `reduction.json`."""
+    story = {"opsieve": __version__, **facts}
+    write(folder / STORY, msgspec.json.format(msgspec.json.encode(story), indent=1) + b"\n")
 
 
 def write(path: Path, data: bytes) -> None:
@@ -79,7 +84,7 @@ def write(path: Path, data: bytes) -> None:
         raise BadInput(f"cannot write {shown(path, 200)}: {reason(error)}") from None
 
 
-def shapes(subject: Subject) -> list[str]:
+def shapes(subject: Runnable) -> list[str]:
     """The inputs of a subject, `name type[shape]` each, names shortened and escaped."""
     found: Sequence[tuple[str, Any]] = list(subject.inputs.items())
     return [

@@ -1,61 +1,63 @@
-"""A whole reduction: premise, node phase, every dimension to a fixpoint, certificate, and a last look by the judge."""
+"""A whole reduction: premise, first phase, every dimension to a fixpoint, certificate, and a last look by the judge. For any form."""
 
 import importlib.metadata
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Generic, Protocol, TypeVar
 
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Workers
+from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.model.invalid_marker import broken
-from opsieve.reducer.engine.engine import Engine, Progress, Rules
+from opsieve.reducer.engine.certificate import CertificateLine, certify, to_fixpoint
+from opsieve.reducer.engine.edit import Pass
+from opsieve.reducer.engine.engine import Engine
+from opsieve.reducer.engine.form import Form, Progress, Rules, Validator
+from opsieve.reducer.engine.interestingness import CheckResult, InterestingnessTest, RepeatedTest, runs_for, wilson
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS
-from opsieve.reducer.nodes.node_phase import ENOUGH, NodePhase
 from opsieve.reducer.oracle.accepts_invalid import AcceptsInvalidTest
-from opsieve.reducer.oracle.discover import REPLAYS, NotReproduced, Premise, still
-from opsieve.reducer.oracle.interestingness import (
-    CheckResult,
-    InterestingnessTest,
-    RepeatedTest,
-    TargetTest,
-    Validator,
-    cure_set,
-    finite,
-    program,
-    runs_for,
-)
-from opsieve.reducer.passes.bodies import OPENING
-from opsieve.reducer.problem.edit import Pass
-from opsieve.reducer.problem.recording import recorded
-from opsieve.reducer.problem.subject import Subject
+from opsieve.reducer.oracle.discover import REPLAYS, SHORT, NotReproduced, Premise, still
+from opsieve.reducer.oracle.target_test import Runnable, TargetTest, cure_set, finite
 from opsieve.triage.fingerprint.normalise import normalise
 from opsieve.triage.fingerprint.sameness import Level
 
-GROUP = "opsieve.reductions"
-# Where a dimension stands in a round: what removes most comes first. Others follow in alphabetical order.
-_ORDER = ("bodies", "nodes", "outputs", "bypass", "constants", "dimensions", "dtypes", "values", "attributes")
-_MAX_ROUNDS = 40
+S = TypeVar("S", bound=Runnable)
+
+
+class ReducibleForm(Form[S], Protocol[S]):
+    """A form with all that a whole reduction needs: `opsieve.reducer.onnx_reduction` is that of ONNX models."""
+
+    def subject(self, case: Case) -> S:
+        """What is reduced of a case: its program and its inputs."""
+
+    def passes(self) -> list[Pass[S]]:
+        """Every dimension, in the order of a round. BadInput for a plug-in that cannot be loaded."""
+
+    def validator(self, workers: Workers, start: S) -> Validator[S]:
+        """What is said of candidates before they are tested, where `start` is valid itself."""
+
+    def recorded(self, subject: S, source: Target | None, workers: Workers) -> S:
+        """The subject with what a run on `source` records, for passes that need values; it may be the subject itself."""
+
+    def narrow(self, engine: Engine[S], passes: Sequence[Pass[S]], text: str) -> None:
+        """The first phase, from a large program to a small one; `text` is what the compiler said. It may do nothing."""
+
+    def rest(self, start: S) -> S | None:
+        """`start` without what the first phase kept, to see whether it fails elsewhere too; None where that cannot be said."""
 
 
 @dataclass(frozen=True)
-class CertificateLine:
-    """One line of the certificate: how many single edits are left, and what became of them; minimal when none is `same`."""
+class Reduction(Generic[S]):
+    """What came of it. `same` is the last word of the judge or the check, `minimal` the certificate's.
 
-    name: str
-    edits: int
-    gone: int
-    slippage: int
-    invalid: int
+    `judged`: the judge confirmed every step. `replays`: in how many runs of the result it was seen, of how many (of start and
+    result, where a check always saw it; None where nothing was replayed). `slippage` holds different failures that were met, by fingerprint. `rest_fails` says of the start without
+    what was kept: `same` when it fails in the same way once more, `other` when otherwise, "" when it does not or is not known.
+    """
 
-
-@dataclass(frozen=True)
-class Reduction:
-    """What came of it. `same` is the judge's last word, `minimal` the certificate's; `judged`: he was asked at every step."""
-
-    start: Subject
-    best: Subject
+    start: S
+    best: S
     checks: int
     node_checks: int
     invalid: int
@@ -63,182 +65,191 @@ class Reduction:
     same: bool
     certificate: tuple[CertificateLine, ...]
     minimal: bool
-    replays: tuple[int, int] | None = (
-        None  # of a failure that shows sometimes: how often the result failed, of how many
-    )
-    slippage: dict[str, Subject] = field(default_factory=dict)
+    replays: tuple[int, int] | None = None
+    slippage: dict[str, S] = field(default_factory=dict)
     judged: bool = False
+    rest_fails: str = ""
 
 
 @dataclass(frozen=True)
-class Listeners:
+class Listeners(Generic[S]):
     """Who hears of progress and of every new best subject."""
 
     progress: Callable[[Progress], None] = lambda progress: None
-    accepted: Callable[[Subject], None] = lambda subject: None
+    accepted: Callable[[S], None] = lambda subject: None
 
 
-def passes() -> list[Pass]:
-    """Every dimension, found by entry point, in the order of a round. BadInput for a plug-in that cannot be loaded."""
-    found: list[Pass] = []
-    for entry in importlib.metadata.entry_points(group=GROUP):
+def passes_in(group: str, order: Sequence[str]) -> list[Pass[S]]:
+    """The dimensions of an entry point group, those named in `order` first. BadInput for a plug-in that cannot be loaded."""
+    found: list[Pass[S]] = []
+    for entry in importlib.metadata.entry_points(group=group):
         try:
             found.append(entry.load())
         except (ImportError, AttributeError, SyntaxError) as error:
             raise BadInput(f"the reduction {entry.name} cannot be loaded ({error}): reinstall its package") from error
-    places = {name: place for place, name in enumerate(_ORDER)}
+    places = {name: place for place, name in enumerate(order)}
     return sorted(found, key=lambda item: (places.get(item.name, len(places)), item.name))
 
 
 def reduce_failure(
-    start: Subject,
+    form: ReducibleForm[S],
+    start: S,
     premise: Premise,
     pool: Sequence[Workers],
     level: Level,
     journal: Journal,
-    listeners: Listeners,
-    dimensions: Sequence[Pass] | None = None,
-) -> Reduction:
-    """Reduce a subject whose failure is known.
+    listeners: Listeners[S],
+    passes: Sequence[Pass[S]] | None = None,
+    start_at: S | None = None,
+) -> Reduction[S]:
+    """Reduce a subject whose failure is known; `start_at` is a simpler one that is known to show it, from an earlier call.
 
     `pool` are workers for tests at the same time, the first of which does everything else too. A result that the judge no
     longer takes for the same failure is given up for the last step before it that he does, and reduced on with the level `cure`
-    and with him asked at every step.
+    and with him consulted at every step.
     """
     workers = pool[0]
     since = time.monotonic()
-    checks = [check_for(premise, each, level, start) for each in pool]
-    run = _Run(start, checks, workers, workers.baseline(premise.target), journal, listeners, dimensions)
-    run.reduce(_compiler_text(premise), _known_result(checks[0], premise, start))
-    if isinstance(checks[0], RepeatedTest):
-        answers = checks[0].inner.evaluate([run.engine.best] * REPLAYS)
-        replays = (sum(answer.kind == "same" for answer in answers), REPLAYS)
+    tests = [interestingness_of(premise, each, level, start) for each in pool]
+    source = workers.baseline(premise.target)
+    run = _Run(form, start if start_at is None else start_at, tests, workers, source, journal, listeners, passes)
+    run.reduce(_compiler_text(premise), _known_result(tests[0], premise, start) if start_at is None else None)
+    if isinstance(tests[0], RepeatedTest):
+        replays = replayed(tests[0].inner, run.engine.best, REPLAYS)
         return replace(run.result(start, time.monotonic() - since, replays[0] > 0), replays=replays)
     same = still(run.engine.best, premise, workers)
     if not same and level != "cure":
         good = next((subject for subject in reversed(run.trail) if still(subject, premise, workers)), start)
-        strict = [check_of(premise, each, "cure", start, judged=True) for each in pool]
-        second = _Run(good, strict, workers, workers.baseline(premise.target), journal, listeners, dimensions, "cure:")
-        second.engine.slippage.update(run.engine.slippage)
-        second.engine.checks, second.node_checks = run.engine.checks, run.node_checks
-        second.fixpoint()
+        strict = [confirmed_by_judge(premise, each, "cure", start, judged=True) for each in pool]
+        second = _Run(form, good, strict, workers, source, journal, listeners, passes, "cure:")
+        second.goes_on(run)
         same = still(second.engine.best, premise, workers)
         return replace(second.result(start, time.monotonic() - since, same), judged=True)
     return run.result(start, time.monotonic() - since, same)
 
 
 def reduce_by_check(
-    start: Subject,
-    checks: Sequence[InterestingnessTest],
+    form: ReducibleForm[S],
+    start: S,
+    tests: Sequence[InterestingnessTest[S]],
     workers: Workers,
     source: Target | None,
     journal: Journal,
-    listeners: Listeners,
-    dimensions: Sequence[Pass] | None = None,
-) -> Reduction:
-    """Reduce a subject by any check, a user's script say, of which `checks` are equal; `source` is where values are recorded.
+    listeners: Listeners[S],
+    passes: Sequence[Pass[S]] | None = None,
+    start_at: S | None = None,
+) -> Reduction[S]:
+    """Reduce a subject by any test, a user's script say, of which `tests` are equal; `source` is where values are recorded.
 
-    NotReproduced when the check does not say `same` of the subject itself.
+    The test may be flaky: it is replayed on the start, and on what comes out, and one that says `same` only sometimes is from then on
+    repeated as often as its rate asks for. NotReproduced when it never says `same` of the start.
     """
     since = time.monotonic()
-    run = _Run(start, checks, workers, source, journal, listeners, dimensions)
-    run.reduce("")
-    return run.result(start, time.monotonic() - since, check_again(checks[0], run.engine.best))
+    seen = replayed(tests[0], start, SHORT)
+    if seen[0] < seen[1]:
+        more = replayed(tests[0], start, REPLAYS - SHORT)
+        seen = (seen[0] + more[0], seen[1] + more[1])
+    if not seen[0]:
+        raise NotReproduced(f"the check does not show the failure on the whole model, in none of {seen[1]} runs")
+    first: _Run[S] | None = None
+    if seen[0] == seen[1]:
+        first = _Run(form, start if start_at is None else start_at, tests, workers, source, journal, listeners, passes)
+        first.reduce("", CheckResult("same"))
+        again = replayed(tests[0], first.engine.best, SHORT)
+        if again[0] == again[1]:
+            sure = (seen[0] + again[0], seen[1] + again[1])
+            return replace(first.result(start, time.monotonic() - since, True), replays=sure)
+        seen = (seen[0] + again[0], seen[1] + again[1])
+    repeated = [RepeatedTest(test, runs_for(wilson(*seen))) for test in tests]
+    run = _Run(
+        form,
+        start if first is None else first.engine.best,
+        repeated,
+        workers,
+        source,
+        journal,
+        listeners,
+        passes,
+        "flaky:",
+    )
+    if first is None:
+        run.reduce("", CheckResult("same"))
+    else:
+        run.goes_on(first)
+    replays = replayed(tests[0], run.engine.best, REPLAYS)
+    return replace(run.result(start, time.monotonic() - since, replays[0] > 0), replays=replays)
 
 
-def check_again(check: InterestingnessTest, subject: Subject) -> bool:
-    """Whether a check, asked once more, still says `same`."""
-    return next(iter(check.evaluate([subject]))).kind == "same"
-
-
-def certify(engine: Engine, dimensions: Iterable[Pass]) -> tuple[tuple[CertificateLine, ...], bool]:
-    """Every single edit that is left in every dimension, tried; whether none of them keeps the failure."""
-    lines = []
-    minimal = True
-    for dimension in dimensions:
-        engine.dimension = dimension.name
-        engine.refresh()
-        kinds = [answer.kind for edit in dimension.edits(engine.best) if (answer := engine.single(edit)) is not None]
-        minimal = minimal and "same" not in kinds
-        lines.append(
-            CertificateLine(
-                dimension.name, len(kinds), kinds.count("gone"), kinds.count("slippage"), kinds.count("invalid")
-            )
-        )
-    return tuple(lines), minimal
+def replayed(test: InterestingnessTest[S], subject: S, runs: int) -> tuple[int, int]:
+    """In how many runs a test says `same` of a subject, and of how many."""
+    return sum(result.kind == "same" for result in test.evaluate([subject] * runs)), runs
 
 
 @dataclass(frozen=True)
-class JudgedTest:
-    """A check whose `same` the judge has to confirm. He is slow, and sees what one run does not: results that ONNX leaves open, say."""
+class JudgedTest(Generic[S]):
+    """A test whose `same` the judge has to confirm. He is slow, and sees what one run does not: results that ONNX leaves open, say."""
 
-    inner: InterestingnessTest
+    inner: InterestingnessTest[S]
     premise: Premise
     workers: Workers
 
-    def evaluate(self, subjects: Sequence[Subject]) -> Iterator[CheckResult]:
+    def evaluate(self, subjects: Sequence[S]) -> Iterator[CheckResult]:
         """As `InterestingnessTest.evaluate`."""
-        for subject, answer in zip(subjects, self.inner.evaluate(subjects), strict=True):
-            if answer.kind == "same" and not still(subject, self.premise, self.workers):
+        for subject, result in zip(subjects, self.inner.evaluate(subjects), strict=True):
+            if result.kind == "same" and not still(subject, self.premise, self.workers):
                 yield CheckResult("gone", "the judge does not see the failure")
             else:
-                yield answer
+                yield result
 
 
-class _Run:
+class _Run(Generic[S]):
     """One engine and the order in which it is driven."""
 
     def __init__(
         self,
-        start: Subject,
-        checks: Sequence[InterestingnessTest],
+        form: ReducibleForm[S],
+        start: S,
+        tests: Sequence[InterestingnessTest[S]],
         workers: Workers,
         source: Target | None,
         journal: Journal,
-        listeners: Listeners,
-        dimensions: Sequence[Pass] | None,
+        listeners: Listeners[S],
+        passes: Sequence[Pass[S]] | None,
         mark: str = "",
     ):
-        self.trail: list[Subject] = []
-        self.dimensions = passes() if dimensions is None else list(dimensions)
+        self.form = form
+        self.trail: list[S] = []
+        self.passes = form.passes() if passes is None else list(passes)
         self.node_checks = 0
 
-        def accepted(subject: Subject) -> None:
+        def accepted(subject: S) -> None:
             self.trail.append(subject)
             listeners.accepted(subject)
 
-        rules = Rules(
-            checks,
-            Validator(workers, start),
-            lambda subject: recorded(subject, source, workers),
-            listeners.progress,
-            accepted,
-        )
-        self.engine = Engine(recorded(start, source, workers), rules, journal, mark)
+        def refresh(subject: S) -> S:
+            return form.recorded(subject, source, workers)
+
+        rules = Rules(form, tests, form.validator(workers, start), refresh, listeners.progress, accepted)
+        self.engine = Engine(refresh(start), rules, journal, mark)
 
     def reduce(self, text: str, known: CheckResult | None = None) -> None:
-        engine = self.engine
-        answer = engine.begin(known)
-        if answer.kind != "same":
-            raise NotReproduced(f"the check does not show the failure on the whole model: {answer.kind} {answer.why}")
-        self._nodes(text)
-        for dimension in self.dimensions:
-            # A body that is inlined is a graph of its own, to be searched like the one around it.
-            for bodies in (OPENING, dimension) if dimension.name == OPENING.name else ():
-                while engine.sweep(bodies) and len(engine.best.model.graph.node) > ENOUGH:
-                    self._nodes(text)
-        self.node_checks = engine.checks
-        self.fixpoint()
+        result = self.engine.begin(known)
+        if result.kind != "same":
+            raise NotReproduced(f"the check does not show the failure on the whole model: {result.kind} {result.why}")
+        self.form.narrow(self.engine, self.passes, text)
+        self.node_checks = self.engine.checks
+        to_fixpoint(self.engine, self.passes)
 
-    def fixpoint(self) -> None:
-        for _ in range(_MAX_ROUNDS):
-            gained = [dimension.name for dimension in self.dimensions if self.engine.sweep(dimension)]
-            if not gained:
-                return
+    def goes_on(self, before: "_Run[S]") -> None:
+        """Reduce on from where another run ended, by another test; its figures count."""
+        self.engine.slippage.update(before.engine.slippage)
+        self.engine.checks, self.node_checks = before.engine.checks, before.node_checks
+        to_fixpoint(self.engine, self.passes)
 
-    def result(self, start: Subject, seconds: float, same: bool) -> Reduction:
-        certificate, minimal = certify(self.engine, self.dimensions)
+    def result(self, start: S, seconds: float, same: bool) -> Reduction[S]:
+        certificate, minimal = certify(self.engine, self.passes)
         engine = self.engine
+        rest_fails = self._rest_fails(start)
         return Reduction(
             start,
             engine.best,
@@ -250,54 +261,62 @@ class _Run:
             certificate,
             minimal,
             slippage=dict(engine.slippage),
+            rest_fails=rest_fails,
         )
 
-    def _nodes(self, text: str) -> None:
-        self.engine.refresh()
-        NodePhase(self.engine, text).run()
-        for dimension in (OUTPUTS, NODES, BYPASS):
-            # The search leaves next to nothing to single steps, unless what it needed lay far apart.
-            self.engine.sweep(dimension, together=len(self.engine.best.model.graph.node) > ENOUGH)
+    def _rest_fails(self, start: S) -> str:
+        """Whether the start fails elsewhere too; what is left of it is kept among the other failures."""
+        rest = self.form.rest(start)
+        if rest is None:
+            return ""
+        result = self.engine.evaluate(rest, "the rest of the model")
+        if result.kind == "same":
+            self.engine.slippage["rest"] = rest
+        return {"same": "same", "slippage": "other"}.get(result.kind, "")
 
 
-def check_for(premise: Premise, workers: Workers, level: Level, start: Subject) -> InterestingnessTest:
-    """The check of a premise; at the level `cure` the other builds are asked about `start` first."""
-    fault = broken(start.model)
+def interestingness_of(
+    premise: Premise, workers: Workers, level: Level, start: Runnable
+) -> InterestingnessTest[Runnable]:
+    """The interestingness test of a premise; at the level `cure` the other builds are run on `start` first."""
     if premise.failure.verdict.kind == "accepts-invalid":
+        fault = start.program.fault
         assert fault is not None
         assert premise.arbiter is not None
         assert premise.right is not None
         return AcceptsInvalidTest(workers, premise.target, fault, premise.arbiter, normalise(premise.right.message))
-    check = TargetTest(
+    test = TargetTest(
         workers, premise.target, premise.failure, premise.arbiter, level, finite=_finite(premise, workers, start)
     )
     if premise.chance < 1:  # what cures it cannot be seen from a few runs
-        return RepeatedTest(check, runs_for(premise.chance))
+        return RepeatedTest(test, runs_for(premise.chance))
     if level != "cure":
-        return check
-    sick, well = cure_set(check, start)
-    return replace(check, sick=sick, well=well)
+        return test
+    sick, well = cure_set(test, start)
+    return replace(test, sick=sick, well=well)
 
 
-def check_of(premise: Premise, workers: Workers, level: Level, start: Subject, judged: bool) -> InterestingnessTest:
-    """`check_for`, every `same` of which the judge has to confirm where he was asked at every step."""
-    check = check_for(premise, workers, level, start)
-    return JudgedTest(check, premise, workers) if judged else check
+def confirmed_by_judge(
+    premise: Premise, workers: Workers, level: Level, start: Runnable, judged: bool
+) -> InterestingnessTest[Runnable]:
+    """`interestingness_of`, every `same` of which the judge has to confirm where he was consulted at every step."""
+    test = interestingness_of(premise, workers, level, start)
+    return JudgedTest(test, premise, workers) if judged else test
 
 
-def _finite(premise: Premise, workers: Workers, start: Subject) -> bool:
-    """Whether the right outputs of the whole model are known to be finite; asked of a mismatch only."""
+def _finite(premise: Premise, workers: Workers, start: Runnable) -> bool:
+    """Whether the right outputs of the whole model are known to be finite; of interest for a mismatch only."""
     if premise.failure.verdict.kind != "mismatch" or premise.arbiter is None:
         return False
-    right = premise.right or workers.observe(premise.arbiter, program(start), start.inputs)
+    right = premise.right or workers.observe(premise.arbiter, start.program, start.inputs)
     return right.outputs is not None and finite(right.outputs.values())
 
 
-def _known_result(check: InterestingnessTest, premise: Premise, start: Subject) -> CheckResult | None:
-    """What the check says of the whole model, from what was observed when the failure was found."""
-    if premise.right is None or not isinstance(check, TargetTest) or check.level == "cure":
+def _known_result(test: object, premise: Premise, start: Runnable) -> CheckResult | None:
+    """What the test says of the whole model, from what was observed when the failure was found."""
+    if premise.right is None or not isinstance(test, TargetTest) or test.level == "cure":
         return None
-    return check.known(start, premise.observation, premise.right)
+    return test.known(start, premise.observation, premise.right)
 
 
 def _compiler_text(premise: Premise) -> str:

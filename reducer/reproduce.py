@@ -15,8 +15,8 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import read_file
+from opsieve.reducer.engine.interestingness import runs_for
 from opsieve.reducer.oracle.discover import sometimes, steady
-from opsieve.reducer.oracle.interestingness import runs_for
 from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure, expected_outputs
 from opsieve.triage.store.artifacts import REDUCED, case_artifacts, culprit_of
 from opsieve.triage.store.failure_record import read_failure, verdict_of

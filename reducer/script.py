@@ -8,9 +8,9 @@ from opsieve.backends.registry import display
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
+from opsieve.reducer.engine.interestingness import runs_for
 from opsieve.reducer.oracle.discover import Premise
-from opsieve.reducer.oracle.interestingness import compared, program, runs_for
-from opsieve.reducer.problem.subject import Subject
+from opsieve.reducer.oracle.target_test import Runnable, compared
 from opsieve.triage.export.export_input import ORACLES, ExportedFailure, expected_outputs
 from opsieve.triage.export.script import script as written
 from opsieve.triage.export.text import ModelText, model_text, printer
@@ -36,17 +36,17 @@ class Printer:
             with self._ready as process:
                 process.kill()
 
-    def printed(self, subject: Subject) -> str:
+    def printed(self, subject: Runnable) -> str:
         """The model as text; a sentence for one that onnx cannot print."""
-        return self.text(program(subject).data).text or "(onnx.printer cannot print it)"
+        return self.text(subject.program.data).text or "(onnx.printer cannot print it)"
 
 
-def script(subject: Subject, premise: Premise, workers: Workers, texts: Printer) -> str:
+def script(subject: Runnable, premise: Premise, workers: Workers, texts: Printer) -> str:
     """The source of `repro.py`. An arbiter whom a user named is believed before the reference.
 
     BadInput for a failure that no script shows.
     """
-    case, lab = Case(program(subject), subject.inputs), ObservationCache(workers)
+    case, lab = Case(subject.program, subject.inputs), ObservationCache(workers)
     seen = lab.observe(premise.target, case.program, case.inputs)
     arbiter = () if premise.arbiter is None else (premise.arbiter,)
     oracles = arbiter if premise.named else (*ORACLES, *arbiter)

@@ -1,48 +1,52 @@
-"""One call of `reduce`: the case is opened, the failure found, the reduction run, the result written and reported."""
+"""One call of `reduce`: the case is opened, the failure found, the reduction run, the result written. What people see is the caller's."""
 
 import hashlib
-import json
 import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
-import click
 import msgspec
 
 from opsieve.backends.registry import display, resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Unavailable
-from opsieve.gen.case.case import Case, Origin
+from opsieve.gen.case.case import Case, Origin, is_case, load
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.model.bad_input import BadInput, shown
-from opsieve.gen.model.program import onnx_program
-from opsieve.reducer.engine.engine import Engine, Progress, Rules, digest
+from opsieve.reducer.engine.certificate import CertificateLine, certify
+from opsieve.reducer.engine.engine import Engine
+from opsieve.reducer.engine.form import Progress, Rules
 from opsieve.reducer.engine.journal import NAME, Journal
-from opsieve.reducer.oracle.discover import NotReproduced, Premise, find, installed
-from opsieve.reducer.oracle.interestingness import ScriptTest, Validator, program
-from opsieve.reducer.output import MODEL, SCRIPT, STORY, certificate_rows, save_reduction, save_subject, shapes
-from opsieve.reducer.problem.order import count_nodes
-from opsieve.reducer.problem.recording import recorded
-from opsieve.reducer.problem.sameness import LEVELS
+from opsieve.reducer.forms import form_of
+from opsieve.reducer.oracle.discover import NotReproduced, Premise, find, installed, still
+from opsieve.reducer.oracle.sameness import LEVELS
+from opsieve.reducer.oracle.script_test import ScriptTest
+from opsieve.reducer.output import MODEL, SCRIPT, STORY, save_reduction, save_story, save_subject
 from opsieve.reducer.problem.store_cases import target_of, title_of
-from opsieve.reducer.problem.subject import Subject
-from opsieve.reducer.reduction import Listeners, Reduction, certify, check_of, passes, reduce_by_check, reduce_failure
+from opsieve.reducer.reduction import (
+    Listeners,
+    ReducibleForm,
+    Reduction,
+    confirmed_by_judge,
+    reduce_by_check,
+    reduce_failure,
+    replayed,
+)
+from opsieve.reducer.report import facts_of, facts_of_none, facts_unfinished
 from opsieve.reducer.script import Printer, script
-from opsieve.reducer.worker_pool import say
 from opsieve.triage.fingerprint.sameness import Level
 
 _SAVE_EVERY = 1.0  # seconds between two savings of the best so far
-_MOST_PRINTED = 60  # lines of the reduced graph
 
 
 @dataclass(frozen=True)
 class ReductionRequest:
-    """What the command line asks for."""
+    """What is to be reduced, and how."""
 
     path: Path
     inputs: Path | None
@@ -57,6 +61,34 @@ class ReductionRequest:
     seconds: float
 
 
+class SessionListener(Protocol):
+    """Who hears of a session while it runs."""
+
+    def say(self, sentence: str) -> None:
+        """One sentence for the log."""
+
+    def progress(self, at: Progress) -> None:
+        """Where the reduction stands."""
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """What a session ends with: the facts that `--json` prints, the reduction (None when nothing fails), the model as text."""
+
+    facts: dict[str, Any]
+    reduction: Reduction[Any] | None
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A certificate checked again."""
+
+    certificate: tuple[CertificateLine, ...]
+    minimal: bool
+    checks: int
+
+
 class _Story(msgspec.Struct, frozen=True):
     """The part of a result's story that its certificate depends on."""
 
@@ -68,15 +100,12 @@ class _Story(msgspec.Struct, frozen=True):
 class Session:
     """Files of one call on workers that are there. On exit the best so far is on disk."""
 
-    def __init__(self, wanted: ReductionRequest, pool: Sequence[Workers], live: bool):
-        self.request = wanted
+    def __init__(self, request: ReductionRequest, pool: Sequence[Workers], listener: SessionListener):
+        self.request = request
         self.pool = pool
-        self.live = live
+        self.listener = listener
         self._stack = ExitStack()
-        self._saved = 0.0
-        self._best: Subject | None = None
-        self._folder: Path | None = None
-        self._origin = Origin()
+        self._best: _Best | None = None
 
     def __enter__(self) -> "Session":
         self._stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _interrupt))
@@ -86,79 +115,85 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._stack:
-            if self._best is not None and self._folder is not None:
-                save_subject(self._best, self._folder, self.request.path.name, self._origin)
+            if self._best is not None:
+                self._best.save()
                 if kind is KeyboardInterrupt:
-                    say(f"the best so far is in {self._folder}; the same command goes on from there")
+                    self.listener.say(f"the best so far is in {self._best.folder}; the same command resumes from it")
 
-    def reduce(self, as_json: bool) -> int:
-        """Find, reduce, write and report; the exit code."""
+    def reduce(self) -> Reduced:
+        """Find, reduce and write. A case that does not fail ends with facts that say what was tried."""
         since = time.monotonic()
         case = self._opened()
-        start = Subject(onnx_program(case.program, "reduce").proto, case.inputs, {})
+        form = form_of(case.program)
+        start = form.subject(case)
         try:
             premise = self._premise(case)
             folder = self._claimed()
             texts = Printer()
             self._stack.callback(texts.close)
-            self._origin = Origin("reduce", self.request.seed, self._versions(premise), case.origin.inputs)
-            save_subject(start, folder, self.request.path.name, self._origin)
-            with Journal(self._question(case, premise), folder) as journal, self._shown() as progress:
-                self._folder = folder
-                listeners = Listeners(progress, self._keep)
-                if self.request.script is not None:
-                    check = ScriptTest(self.request.script.absolute(), self.request.seconds)
-                    source = next(iter(installed()), None)
-                    source = None if source is None else self.pool[0].baseline(source)
-                    result = reduce_by_check(
-                        start, [check] * self.request.jobs, self.pool[0], source, journal, listeners
-                    )
-                else:
-                    assert premise is not None
-                    result = reduce_failure(start, premise, self.pool, self._level, journal, listeners)
+            result, journal, origin = self._reduced(form, case, start, premise, folder)
         except NotReproduced as error:
-            click.echo(f"reduce: {error}", err=True)
-            if as_json:
-                click.echo(json.dumps({"target": "", "same": False, "message": str(error)}))
-            return 3
-        self._best = None
-        facts = self._facts(result, premise, folder, time.monotonic() - since)
+            return Reduced(facts_of_none(form.size(start), str(error)), None)
+        facts = facts_of(form, result, premise, self.request.level, time.monotonic() - since)
+        facts |= {"output": str(folder / MODEL), "script": str(folder / SCRIPT) if premise is not None else ""}
         text = script(result.best, premise, self.pool[0], texts) if premise else ""
-        save_reduction(result, folder, self.request.path.name, self._origin, facts, journal, text)
-        click.echo(json.dumps(facts) if as_json else _summary(result, facts, texts))
-        return 0
+        save_reduction(result, folder, self.request.path.name, origin, facts, journal, text)
+        return Reduced(facts, result, texts.printed(result.best))
 
-    def verify(self, as_json: bool) -> int:
-        """Re-check the certificate of a result; 1 when something simpler fails the same way, 3 when it does not fail."""
+    def _reduced(
+        self, form: ReducibleForm[Any], case: Case, start: Any, premise: Premise | None, folder: Path
+    ) -> tuple[Reduction[Any], Journal, Origin]:
+        origin = Origin("reduce", self.request.seed, self._versions(premise), case.origin.inputs)
+        tests = [ScriptTest(self.request.script.absolute(), self.request.seconds)] if self.request.script else []
+        best = self._best = _Best(self, form, start, premise, folder, origin)
+        with Journal(self._question(form, start, premise), folder) as journal:
+            start_at = None
+            if best.kept is not None and not journal.resumed:  # kept for another question: is it an answer to this one?
+                if self._fails(best.kept, premise, tests):
+                    start_at = best.kept
+                else:
+                    best.forget()
+            listeners: Listeners[Any] = Listeners(best.progress, best.accepted)
+            if premise is None:
+                source = next(iter(installed()), None)
+                source = None if source is None else self.pool[0].baseline(source)
+                result = reduce_by_check(
+                    form, start, tests * self.request.jobs, self.pool[0], source, journal, listeners, start_at=start_at
+                )
+            else:
+                result = reduce_failure(
+                    form, start, premise, self.pool, self._level, journal, listeners, start_at=start_at
+                )
+        self._best = None
+        return result, journal, origin
+
+    def _fails(self, subject: Any, premise: Premise | None, tests: Sequence[ScriptTest]) -> bool:
+        return still(subject, premise, self.pool[0]) if premise else replayed(tests[0], subject, 1)[0] > 0
+
+    def verify(self) -> Verified:
+        """Check the certificate of a result again. NotReproduced when it does not fail."""
         case = self._opened()
-        try:
-            story = self._story()
-            premise = self._premise(case, story.target)
-        except NotReproduced as error:
-            click.echo(f"reduce: {error}", err=True)
-            return 3
+        story = self._story()
+        premise = self._premise(case, story.target)
         if premise is None:
             raise BadInput(
                 "--verify and --check cannot be used together: a script's answers are no certificate of ours."
             )
         workers = self.pool[0]
-        start = Subject(onnx_program(case.program, "reduce").proto, case.inputs, {})
+        form = form_of(case.program)
+        start = form.subject(case)
         source = workers.baseline(premise.target)
         level = story.level if story.level in LEVELS else self._level
         rules = Rules(
-            [check_of(premise, each, level, start, story.judged) for each in self.pool],
-            Validator(workers, start),
-            lambda subject: recorded(subject, source, workers),
+            form,
+            [confirmed_by_judge(premise, each, level, start, story.judged) for each in self.pool],
+            form.validator(workers, start),
+            lambda subject: form.recorded(subject, source, workers),
         )
-        engine = Engine(recorded(start, source, workers), rules, Journal(""))
+        engine = Engine(form.recorded(start, source, workers), rules, Journal(""))
         engine.begin()
-        certificate, minimal = certify(engine, passes())
-        facts = {"minimal": minimal, "checks": engine.checks, "certificate": certificate_rows(certificate)}
-        if as_json:
-            click.echo(json.dumps(facts))
-        else:
-            click.echo(_certificate(certificate, minimal))
-        return 0 if minimal else 1
+        certificate, minimal = certify(engine, form.passes())
+        return Verified(certificate, minimal, engine.checks)
 
     @property
     def _level(self) -> Level:
@@ -172,11 +207,13 @@ class Session:
         """What fails; None when the user's own script says so."""
         if self.request.script is not None:
             return None
-        named = named or target_of(self.request.path)
-        names = self.request.targets or ((named,) if named else ())
+        named = named or target_of(self.request.path) or case.parameters.get("target", "")
+        targets = self.request.targets or ((named,) if named else ())
         against = None if self.request.against is None else resolve(self.request.against)
-        premise = find(case, [resolve(name) for name in names], against, self.pool[0])
-        say(f"{display(premise.target)}: {premise.failure.verdict.kind}: {shown(premise.reason, 400)}")
+        premise = find(case, [resolve(target) for target in targets], against, self.pool[0])
+        kind, reason = premise.failure.verdict.kind, shown(premise.reason, 400)
+        self.listener.say(f"{display(premise.target)}: {kind}: {reason}")
+        self.listener.say(premise.held(self._level))
         return premise
 
     def _story(self) -> "_Story":
@@ -195,16 +232,10 @@ class Session:
             raise BadInput(f"{shown(folder, 200)} is there already and holds no reduction; choose another with -o.")
         return folder
 
-    def _question(self, case: Case, premise: Premise | None) -> str:
-        """A digest of all that the answers in a journal depend on."""
-        subject = Subject(onnx_program(case.program, "reduce").proto, case.inputs, {})
-        parts = [
-            digest(subject),
-            self.request.level,
-            str(self.request.seed),
-            str(self.request.script),
-            str(self.request.seconds),
-        ]
+    def _question(self, form: ReducibleForm[Any], start: Any, premise: Premise | None) -> str:
+        """A digest of all that the results in a journal depend on."""
+        request = self.request
+        parts = [form.digest(start), request.level, str(request.seed), str(request.script), str(request.seconds)]
         if premise is not None:
             parts += [str(premise.target), str(premise.arbiter), premise.failure.fingerprint.key]
             parts += [f"{name} {version}" for name, version in sorted(self._versions(premise).items())]
@@ -218,93 +249,64 @@ class Session:
         except Unavailable:
             return {}
 
-    def _keep(self, subject: Subject) -> None:
-        self._best = subject
-        if self._folder is not None and time.monotonic() - self._saved > _SAVE_EVERY:
-            save_subject(subject, self._folder, self.request.path.name, self._origin)
+
+class _Best:
+    """The best subject so far, on disk: nothing that is kept there is replaced by anything that is not simpler."""
+
+    def __init__(
+        self,
+        session: Session,
+        form: ReducibleForm[Any],
+        start: Any,
+        premise: Premise | None,
+        folder: Path,
+        origin: Origin,
+    ):
+        self.folder, self._session, self._form, self._start = folder, session, form, start
+        self._premise, self._origin = premise, origin
+        self.kept = _kept(folder, form, start)
+        self._subject, self._saved, self._checks = start, 0.0, 0
+        if self.kept is None:
+            self.save()
+
+    def forget(self) -> None:
+        """What an earlier call left does not count: begin with the start."""
+        self.kept = None
+        self.save()
+
+    def progress(self, at: Progress) -> None:
+        """Where the engine stands, passed on."""
+        self._checks = at.checks
+        self._session.listener.progress(at)
+
+    def accepted(self, subject: Any) -> None:
+        """A new best subject of the engine; written at most once a second."""
+        self._subject = subject
+        if time.monotonic() - self._saved > _SAVE_EVERY:
+            self.save()
             self._saved = time.monotonic()
 
-    @contextmanager
-    def _shown(self) -> Iterator[Any]:
-        """A function that shows progress on a terminal."""
-        if not self.live:
-            yield lambda progress: None
+    def save(self) -> None:
+        """Write it, and the facts of an unfinished reduction beside it."""
+        if self.kept is not None and not self._form.simpler(self._subject, self.kept):
             return
-        from rich.console import Console
-
-        with Console(stderr=True).status("recording values") as status:
-
-            def progressed(at: Progress) -> None:
-                inner = f" + {at.inner_nodes} inside" if at.inner_nodes else ""
-                status.update(
-                    f"{at.dimension}: {at.nodes} nodes{inner}, {at.size} bytes, {at.checks} checks, {at.seconds:.1f} s"
-                )
-
-            yield progressed
-
-    def _facts(self, result: Reduction, premise: Premise | None, folder: Path, seconds: float) -> dict[str, Any]:
-        """The keys of `--json`."""
-        before, after = count_nodes(result.start.model), count_nodes(result.best.model)
-        return {
-            "target": "" if premise is None else display(premise.target),
-            "kind": "check" if premise is None else premise.failure.verdict.kind,
-            "fingerprint": "" if premise is None else premise.failure.fingerprint.key,
-            "nodes_before": before[0],
-            "inner_nodes_before": before[1],
-            "nodes_after": after[0],
-            "inner_nodes_after": after[1],
-            "bytes_before": result.start.model.ByteSize(),
-            "bytes_after": len(program(result.best).data),
-            "checks": result.checks,
-            "node_checks": result.node_checks,
-            "invalid_candidates": result.invalid,
-            "seconds": round(seconds, 3),
-            "level": "" if premise is None else "cure" if result.judged else self.request.level,
-            "judged": result.judged,
-            "same": result.same,
-            "minimal": result.minimal,
-            "replays": None if result.replays is None else {"failed": result.replays[0], "runs": result.replays[1]},
-            "slippage": len(result.slippage),
-            "slipped": len(result.slippage),  # its name before 0.2
-            "output": str(folder / MODEL),
-            "script": str(folder / SCRIPT) if premise is not None else "",
-        }
+        request = self._session.request
+        target = "" if self._premise is None else display(self._premise.target)
+        save_subject(self._subject, self.folder, request.path.name, self._origin, target)
+        if self._subject is not self._start:
+            found = facts_unfinished(self._form, self._start, self._subject, self._premise, request.level, self._checks)
+            save_story(self.folder, found)
 
 
-def _summary(result: Reduction, facts: dict[str, Any], texts: Printer) -> str:
-    """What a person reads."""
-    lines = [f"{'':8}{'nodes':>8}{'inside':>8}{'inputs':>8}{'bytes':>10}"]
-    for when, subject in (("before", result.start), ("after", result.best)):
-        outer, inner = count_nodes(subject.model)
-        lines.append(f"{when:8}{outer:>8}{inner:>8}{len(subject.inputs):>8}{subject.model.ByteSize():>10}")
-    lines += ["", *(f"    {line}" for line in _safe(texts.printed(result.best))[:_MOST_PRINTED]), ""]
-    lines += [f"input {text}" for text in shapes(result.best)]
-    lines.append(
-        f"{facts['checks']} checks ({facts['node_checks']} for nodes), {facts['seconds']:.1f} s; "
-        + (
-            "verified: the reduced model still shows the same failure"
-            if result.same
-            else "but the reduced model no longer shows the same failure"
-        )
-    )
-    if result.replays is not None:
-        lines.append(f"it shows only sometimes: the result failed in {result.replays[0]} of {result.replays[1]} runs")
-    lines.append(_certificate(result.certificate, result.minimal))
-    if result.slippage:
-        lines.append(f"{len(result.slippage)} different failure(s) found while reducing: see other_failures/")
-    lines += [facts["output"], facts["script"]]
-    return "\n".join(line for line in lines if line is not None)
-
-
-def _certificate(certificate: Any, minimal: bool) -> str:
-    tried = ", ".join(f"{line.name} {line.edits}" for line in certificate if line.edits)
-    if minimal:
-        return f"1-minimal: no single remaining edit preserves the failure (tried: {tried or 'none are left'})"
-    return f"not minimal: a single remaining edit preserves the failure (tried: {tried})"
-
-
-def _safe(text: str) -> list[str]:
-    return ["".join(c if c.isprintable() else "?" for c in line.expandtabs(4)) for line in text.split("\n")]
+def _kept(folder: Path, form: ReducibleForm[Any], start: Any) -> Any | None:
+    """What an earlier call left in a folder, where it is simpler than the start; None for nothing, or what cannot be read."""
+    if not is_case(folder):
+        return None
+    try:
+        subject = form.subject(load(folder))
+    except BadInput:
+        return None
+    return subject if form.simpler(subject, start) else None
 
 
 def _interrupt(number: int, frame: object) -> None:

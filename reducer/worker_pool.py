@@ -1,11 +1,9 @@
 """Workers of one call, started while the rest of the program is still being imported: start-up is most of a short reduction."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from types import TracebackType
-
-import click
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.target import BadTarget, Target
@@ -13,13 +11,16 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Limits, Unavailable
 from opsieve.gen.model.bad_input import BadInput
 
-_USUAL = "onnxruntime"  # asked first when no target is named
+_USUAL = "onnxruntime"  # run first when no target is named
 
 
 class WorkerPool:
-    """`jobs` sets of workers, of which the first is warmed up: the target named first, and the reference with the checker."""
+    """`jobs` sets of workers, of which the first is warmed up: the target named first, and the reference with the checker.
 
-    def __init__(self, limits: Limits, jobs: int, offline: bool, targets: Sequence[str]):
+    `say` hears, one sentence at a time, of what they do that takes long.
+    """
+
+    def __init__(self, limits: Limits, jobs: int, offline: bool, targets: Sequence[str], say: Callable[[str], None]):
         self._stack = ExitStack()
         self.workers = [self._stack.enter_context(Workers(limits, offline=offline, say=say)) for _ in range(jobs)]
         pool = ThreadPoolExecutor(2)
@@ -40,11 +41,6 @@ def _warm(workers: Workers, target: Target) -> None:
     """Start what serves a target; that it cannot be had is said when it is used."""
     with suppress(Unavailable, BadInput):
         workers.version(target)
-
-
-def say(sentence: str) -> None:
-    """Tell the user something, on one line of stderr."""
-    click.echo(f"reduce: {''.join(c if c.isprintable() else ' ' for c in sentence)}", err=True)
 
 
 def _first(targets: Sequence[str]) -> list[Target]:

@@ -15,7 +15,7 @@ from opsieve import __version__
 GROUPS = {
     "Examine a failure": {
         "run": ("run_command", "Run models on compilers and judge the results."),
-        "reduce": ("opsieve.reducer.cli:command", "Reduce a failing model to the smallest one that still fails."),
+        "reduce": ("reduce_command", "Reduce a failing model to the smallest one that still fails."),
         "bisect": ("bisect_command", "Find the release or commit that introduced a failure."),
         "attribute": ("attribute_command", "Find the optimiser pass that causes a failure."),
         "export": ("export_command", "Write a failure as a script, an issue, a test or a zip."),

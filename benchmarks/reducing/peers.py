@@ -20,16 +20,20 @@ import onnx
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
-from opsieve.reducer.engine.engine import Engine, Rules
+from opsieve.reducer.engine.certificate import certify
+from opsieve.reducer.engine.engine import Engine
+from opsieve.reducer.engine.form import Rules
+from opsieve.reducer.engine.interestingness import InterestingnessTest
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.oracle.discover import find
-from opsieve.reducer.oracle.interestingness import InterestingnessTest, TargetTest, Validator
+from opsieve.reducer.oracle.target_test import TargetTest
+from opsieve.reducer.oracle.validator import OnnxValidator
 from opsieve.reducer.problem.graph import Graph, cut
+from opsieve.reducer.problem.onnx_form import OnnxForm
 from opsieve.reducer.problem.order import count_nodes
 from opsieve.reducer.problem.recording import recorded
 from opsieve.reducer.problem.subject import Subject
-from opsieve.reducer.reduction import certify
 
 _SECONDS = 200.0  # of a peer on one case, then it is killed
 _MOST_QUERIES = 1500
@@ -71,8 +75,10 @@ class Question:
         self.workers = workers
         self.source = workers.baseline(target)
         self.start = recorded(Subject(case.program.proto, case.inputs, {}), self.source, workers)
-        self.check: InterestingnessTest = TargetTest(workers, target, premise.failure, premise.arbiter, "fingerprint")
-        self.validator = Validator(workers, self.start)
+        self.check: InterestingnessTest[Subject] = TargetTest(
+            workers, target, premise.failure, premise.arbiter, "fingerprint"
+        )
+        self.validator = OnnxValidator(workers, self.start)
 
     def evaluate(self, subject: Subject) -> str:
         """The kind of the predicate's answer; `invalid` for what is no valid model."""
@@ -83,7 +89,7 @@ class Question:
     def minimal(self, subject: Subject) -> bool:
         """Whether no single node or output can go and no node can be bypassed."""
         start = recorded(subject, self.source, self.workers)
-        rules = Rules([self.check], self.validator, lambda item: recorded(item, self.source, self.workers))
+        rules = Rules(OnnxForm(), [self.check], self.validator, lambda item: recorded(item, self.source, self.workers))
         return certify(Engine(start, rules, Journal("")), [NODES, OUTPUTS, BYPASS])[1]
 
 

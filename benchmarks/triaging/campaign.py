@@ -27,9 +27,10 @@ from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies.registry import generate
 from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.oracle.discover import NotReproduced, find
 from opsieve.reducer.problem.subject import Subject
-from opsieve.reducer.reduction import Listeners, passes, reduce_failure
+from opsieve.reducer.reduction import Listeners, reduce_failure
 from opsieve.triage.fingerprint.evidence import Evidence
 from opsieve.triage.fingerprint.graph_signature import signature_of
 from opsieve.triage.fingerprint.program_names import given_names
@@ -162,12 +163,14 @@ def _reduced(one: Failure, workers: Workers) -> Failure:
     assert one.case is not None
     target = resolve(one.seed.target)
     best, case = one.case.program.proto, one.case
-    dimensions = [each for each in passes() if each.name in DIMENSIONS]
+    dimensions = [each for each in OnnxReduction().passes() if each.name in DIMENSIONS]
     if len(best.graph.node) > 1:
         try:
             premise = find(one.case, [target], None, workers)
             start = Subject(best, one.case.inputs, {})
-            result = reduce_failure(start, premise, [workers], "fingerprint", Journal(""), Listeners(), dimensions)
+            result = reduce_failure(
+                OnnxReduction(), start, premise, [workers], "fingerprint", Journal(""), Listeners(), dimensions
+            )
         except NotReproduced as error:
             print(f"not reduced: {one.seed.target}: {error}", file=sys.stderr)
             return one

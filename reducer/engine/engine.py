@@ -1,143 +1,120 @@
 """The engine: tries what passes propose, and keeps the simplest subject that still shows the failure.
 
-A candidate is looked up by its digest, must be simpler than the best so far, must be a valid model, and only then costs a check.
-Edits that do not touch each other are tried together first, then in halves, then one by one. Which candidate is accepted depends
-on their order alone, never on timing: answers that are at hand early, from a journal or from a test beside, are not looked at before
-their turn, so that any number of workers and any interruption give the same result.
+A candidate is looked up by its digest, must be simpler than the best so far, must be valid, and only then costs a test. Edits that do
+not touch each other are tried together first, then in halves, then one by one. Which candidate is accepted depends on their order
+alone, never on timing: results that are at hand early, from a journal or from a test that ran beside, are not looked at before
+their turn, so that any number of workers and any interruption give the same subject. It knows nothing of what a subject is but its form.
 """
 
-import hashlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Generic, TypeVar
 
-import numpy as np
-
+from opsieve.reducer.engine.edit import Edit, Pass
+from opsieve.reducer.engine.form import Progress, Rules
+from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.engine.journal import Attempt, Journal
-from opsieve.reducer.oracle.interestingness import CheckResult, InterestingnessTest, Validator
-from opsieve.reducer.problem.edit import Edit, Pass
-from opsieve.reducer.problem.order import count_nodes, simpler
-from opsieve.reducer.problem.subject import Subject
 
+S = TypeVar("S")
 DIGITS = 32  # of a digest
-_SLOW = 0.1  # seconds that a check takes on average before workers beside the first are started
+_SLOW = 0.1  # seconds that a test takes on average before workers beside the first are started
 _SINGLES = 3  # groups of this size are not halved but tried one by one
-_FILTERED_BYTES = 64 << 20  # serialised candidates that may be made only to see which were tried before
+_FILTERED_BYTES = 64 << 20  # candidates that may be made only to see which were tried before
 
 
-@dataclass(frozen=True)
-class Progress:
-    """Where a reduction stands."""
-
-    dimension: str
-    nodes: int
-    inner_nodes: int
-    size: int  # bytes of the model
-    checks: int
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What an engine is given: how to test, how to validate, how to record values anew, and who hears of progress.
-
-    `tests` are equal and may run at the same time. `accepted` hears of every new best subject.
-    """
-
-    tests: Sequence[InterestingnessTest]
-    validator: Validator
-    refresh: Callable[[Subject], Subject]
-    progress: Callable[[Progress], None] = lambda progress: None
-    accepted: Callable[[Subject], None] = lambda subject: None
-
-
-class Engine:
+class Engine(Generic[S]):
     """One reduction under way. `checks` counts the tests that were run, `invalid` the candidates that never were."""
 
-    def __init__(self, start: Subject, rules: Rules, journal: Journal, mark: str = ""):
-        """`mark` tells the answers of one kind of question in a journal from those of others."""
+    def __init__(self, start: S, rules: Rules[S], journal: Journal, mark: str = ""):
+        """`mark` tells the results of one kind of test in a journal from those of others."""
         self.best = start
         self.rules = rules
+        self.form = rules.form
         self.journal = journal
         self.checks = 0
         self.invalid = 0
-        self.slippage: dict[str, Subject] = {}
-        self.answer = CheckResult("gone")  # what the check said last of a subject that is now the best, or of the start
+        self.slippage: dict[str, S] = {}
+        self.result = CheckResult("gone")  # what the test said last of a subject that is now the best, or of the start
         self.dimension = "start"
-        self._known: dict[
-            str, CheckResult
-        ] = {}  # what was asked so far, in order: what is tried next depends on this alone
+        self._known: dict[str, CheckResult] = {}  # what was tested, in order: what is tried next depends on this alone
         self._cached = {  # what is at hand: from an earlier call, or prefetched
             attempt.digest.removeprefix(mark): attempt.result()
             for attempt in journal.attempts
             if len(attempt.digest) == len(mark) + DIGITS and attempt.digest.startswith(mark)
         }
+        self._valid: set[str] = set()  # digests
+        self._hopeless: dict[
+            tuple[str, str], frozenset[str]
+        ] = {}  # edits that failed: dimension, label, what they touch
         self._mark = mark
         self._stale = False
         self._since = time.monotonic()
-        self._testing = 0.0  # seconds spent on checks
-        self._hashes = _Hashes()
-        self._sized, self._size = start, start.model.ByteSize()
+        self._testing = 0.0  # seconds spent on tests
 
-    def evaluate(self, candidate: Subject | None, label: str) -> CheckResult:
-        """What the check says of a candidate, whether or not it is simpler; tested once. None is no model."""
+    def evaluate(self, candidate: S | None, label: str) -> CheckResult:
+        """What the test says of a candidate, whether or not it is simpler; run once. None is no program."""
         if candidate is None:
             return CheckResult("invalid", "a value that it needs is unknown")
-        digest = self._hashes.subject(candidate)
+        digest = self.form.digest(candidate)
         if digest not in self._known:
             if digest not in self._cached:
-                self._run_tests({digest: (candidate, label)})
+                self._run({digest: (candidate, label)})
             self._known[digest] = self._cached[digest]
-        answer = self._known[digest]
-        if answer.kind == "slippage" and answer.key:
-            held = self.slippage.get(answer.key)
-            if held is None or simpler(candidate, held):
-                self.slippage[answer.key] = candidate
-        return answer
+        result = self._known[digest]
+        if result.kind == "slippage" and result.key:
+            held = self.slippage.get(result.key)
+            if held is None or self.form.simpler(candidate, held):
+                self.slippage[result.key] = candidate
+        return result
 
-    def prefetch(self, candidates: Iterable[tuple[Callable[[], Subject | None], str]]) -> None:
-        """Ask, at the same time, what will probably be asked next. It changes what is known early, and nothing else.
+    def prefetch(self, candidates: Iterable[tuple[Callable[[], S | None], str]]) -> None:
+        """Test, at the same time, what will probably be tested next, the likeliest first; what is known is passed over.
 
-        Only where checks are slow enough for it to pay, and there are several workers.
+        It changes what is known early, and nothing else. Only where tests are slow enough for it to pay, and there are workers.
         """
-        if len(self.rules.tests) < 2 or self._testing < _SLOW * max(1, self.checks):
+        width = len(self.rules.tests)
+        if width < 2 or self._testing < _SLOW * max(1, self.checks):
             return
-        wave: dict[str, tuple[Subject, str]] = {}
+        wave: dict[str, tuple[S, str]] = {}
+        first = True
         for make, label in candidates:
             candidate = make()
-            if candidate is not None:
-                wave.setdefault(self._hashes.subject(candidate), (candidate, label))
-            if len(wave) == len(self.rules.tests):
+            digest = "" if candidate is None else self.form.digest(candidate)
+            if candidate is not None and digest not in self._known and digest not in self._cached:
+                wave.setdefault(digest, (candidate, label))
+            elif first:  # what is wanted now is there: no wait, no wave
+                return
+            first = False
+            if len(wave) == width:
                 break
-        self._run_tests({digest: item for digest, item in wave.items() if digest not in self._cached})
+        self._run(wave)
 
-    def improve(self, candidate: Subject | None, label: str) -> bool:
-        """Take a candidate for the best when it is simpler and shows the failure."""
-        if candidate is None or not simpler(candidate, self.best):
+    def improve(self, candidate: S | None, label: str, touches: frozenset[str] = frozenset()) -> bool:
+        """Take a candidate for the best when it is simpler and shows the failure; `touches` is what changed, {} for anything."""
+        if candidate is None or not self.form.simpler(candidate, self.best):
             return False
-        answer = self.evaluate(candidate, label)
-        if answer.kind != "same":
+        result = self.evaluate(candidate, label)
+        if result.kind != "same":
             return False
-        self._accept(candidate, answer)
+        self.best, self.result = candidate, result
+        self._stale = True
+        self._hopeless = {
+            edit: names for edit, names in self._hopeless.items() if touches and touches.isdisjoint(names)
+        }
+        self.rules.accepted(candidate)
+        self._report()
         return True
 
     def begin(self, known: CheckResult | None = None) -> CheckResult:
-        """Ask the premise: whether the subject that it starts from shows the failure; `known` is an answer already given."""
-        digest = self._hashes.subject(self.best)
+        """Test the premise: whether the subject that it starts from shows the failure; `known` is a result that is there."""
+        digest = self.form.digest(self.best)
         if known is not None and digest not in self._cached:
             self.checks += 1
             self._remember(digest, self.best, "the whole model", known)
-        self.answer = self.evaluate(self.best, "the whole model")
-        return self.answer
-
-    def _accept(self, candidate: Subject, answer: CheckResult) -> None:
-        self.best, self.answer = candidate, answer
-        self._stale = True
-        self.rules.accepted(candidate)
-        self._report()
+        self.result = self.evaluate(self.best, "the whole model")
+        return self.result
 
     def refresh(self) -> None:
         """Record the values of the best subject anew when it has changed."""
@@ -145,56 +122,74 @@ class Engine:
             self.best = self.rules.refresh(self.best)
             self._stale = False
 
-    def sweep(self, dimension: Pass, together: bool = True) -> bool:
+    def sweep(self, dimension: Pass[S], together: bool = True, retry: bool = True) -> bool:
         """Try all that a pass proposes, again and again until nothing more is gained; whether anything was.
 
-        `together` tries edits that do not touch each other at once first: it pays where several are likely to hold.
+        `together` tries edits that do not touch each other at once first: it pays where several are likely to hold. Without
+        `retry`, edits that failed are left out until something that they touch has changed.
         """
         self.dimension = dimension.name
         gained = False
         while True:
             self.refresh()
-            edits = self._untried(list(dimension.edits(self.best)))
+            edits = list(dimension.edits(self.best))
+            if not retry:
+                edits = [edit for edit in edits if (dimension.name, edit.label) not in self._hopeless]
+            edits = self._untried(edits)
             if not edits or not self._round([edits] if together else [[edit] for edit in edits]):
                 return gained
             gained = True
 
-    def single(self, edit: Edit) -> CheckResult | None:
+    def single(self, edit: Edit[S]) -> CheckResult | None:
         """What becomes of one edit alone on the best subject; None when it does not apply or makes nothing simpler."""
         candidate = edit.apply(self.best)
-        if candidate is None or not simpler(candidate, self.best):
+        if candidate is None or not self.form.simpler(candidate, self.best):
             return None
         return self.evaluate(candidate, edit.label)
 
-    def _round(self, groups: list[list[Edit]]) -> bool:
+    def _round(self, groups: list[list[Edit[S]]]) -> bool:
         gained = False
         while groups:
-            if all(len(each) == 1 for each in groups[: len(self.rules.tests)]):
-                self.prefetch((partial(each[0].apply, self.best), each[0].label) for each in groups)
-            group = groups.pop(0)
-            merged, used, left = _merged(self.best, group)
+            self.prefetch(self._upcoming(groups))
+            merged, used, left = _merged(self.best, groups.pop(0))
             if left:
                 groups.insert(0, left)
             if not used:
                 continue
-            label = used[0].label if len(used) == 1 else f"{len(used)} edits: {used[0].label} ... {used[-1].label}"
-            if self.improve(merged, label):
+            touches = frozenset().union(*(edit.touches for edit in used))
+            if self.improve(merged, _label(used), touches):
                 gained = True
             elif len(used) > 1:
                 groups[:0] = _split(used)
+            else:
+                self._hopeless[self.dimension, used[0].label] = used[0].touches
         return gained
 
-    def _untried(self, edits: list[Edit]) -> list[Edit]:
+    def _upcoming(self, groups: list[list[Edit[S]]]) -> Iterator[tuple[Callable[[], S | None], str]]:
+        """The candidates that come next as long as each of them fails."""
+        waiting = list(groups[: 2 * len(self.rules.tests)])
+        for _ in range(2 * len(self.rules.tests)):
+            if not waiting:
+                return
+            merged, used, left = _merged(self.best, waiting.pop(0))
+            if left:
+                waiting.insert(0, left)
+            if merged is not None and self.form.simpler(merged, self.best):
+                yield partial(_given, merged), _label(used)
+            if len(used) > 1:
+                waiting[:0] = _split(used)
+
+    def _untried(self, edits: list[Edit[S]]) -> list[Edit[S]]:
         """The edits whose candidates are not known to be useless; they are validated ahead, all in one go."""
-        if len(edits) * self.best.model.ByteSize() > _FILTERED_BYTES:
+        if len(edits) * self.form.size(self.best).bytes > _FILTERED_BYTES:
             return edits
-        left: list[tuple[str, Edit]] = []
-        fresh: dict[str, tuple[Subject, str]] = {}
+        left: list[tuple[str, Edit[S]]] = []
+        fresh: dict[str, tuple[S, str]] = {}
         for edit in edits:
             candidate = edit.apply(self.best)
-            if candidate is None or not simpler(candidate, self.best):
+            if candidate is None or not self.form.simpler(candidate, self.best):
                 continue
-            digest = self._hashes.subject(candidate)
+            digest = self.form.digest(candidate)
             if digest not in self._known:
                 fresh.setdefault(digest, (candidate, edit.label))
             elif self._known[digest].kind != "same":
@@ -205,12 +200,10 @@ class Engine:
         self._known.update((digest, self._cached[digest]) for digest in refused)
         return [edit for digest, edit in left if digest not in refused]
 
-    def _validate(self, wave: dict[str, tuple[Subject, str]]) -> None:
+    def _validate(self, wave: dict[str, tuple[S, str]]) -> None:
         """Remember what is invalid in a wave, as far as that is not known."""
         wave = {
-            digest: item
-            for digest, item in wave.items()
-            if digest not in self._cached and digest not in self._hashes.valid
+            digest: item for digest, item in wave.items() if digest not in self._cached and digest not in self._valid
         }
         complaints = self.rules.validator.complaints([subject for subject, _ in wave.values()])
         for (digest, (subject, label)), complaint in zip(wave.items(), complaints, strict=True):
@@ -218,86 +211,59 @@ class Engine:
                 self.invalid += 1
                 self._remember(digest, subject, label, CheckResult("invalid", complaint))
             else:
-                self._hashes.valid.add(digest)
+                self._valid.add(digest)
 
-    def _run_tests(self, wave: dict[str, tuple[Subject, str]]) -> None:
+    def _run(self, wave: dict[str, tuple[S, str]]) -> None:
         self._validate(wave)
         valid = [(digest, *item) for digest, item in wave.items() if digest not in self._cached]
         if not valid:
             return
         since = time.monotonic()
+        tests = self.rules.tests
         if len(valid) == 1:
-            answers = [next(iter(self.rules.tests[0].evaluate([valid[0][1]])))]
+            results = [next(iter(tests[0].evaluate([valid[0][1]])))]
         else:
-            with ThreadPoolExecutor(len(self.rules.tests)) as pool:
-                answers = list(
-                    pool.map(
-                        lambda pair: next(iter(pair[0].evaluate([pair[1][1]]))),
-                        zip(self.rules.tests, valid, strict=False),
-                    )
+            with ThreadPoolExecutor(len(tests)) as pool:
+                each = pool.map(
+                    lambda pair: next(iter(pair[0].evaluate([pair[1][1]]))), zip(tests, valid, strict=False)
                 )
+                results = list(each)
         self._testing += time.monotonic() - since
-        for (digest, subject, label), answer in zip(valid, answers, strict=True):
+        for (digest, subject, label), result in zip(valid, results, strict=True):
             self.checks += 1
-            self._remember(digest, subject, label, answer)
+            self._remember(digest, subject, label, result)
         self._report()
 
-    def _remember(self, digest: str, subject: Subject, label: str, answer: CheckResult) -> None:
-        self._cached[digest] = answer
-        nodes = sum(count_nodes(subject.model))
+    def _remember(self, digest: str, subject: S, label: str, result: CheckResult) -> None:
+        self._cached[digest] = result
+        size = self.form.size(subject)
+        nodes = size.nodes + size.inner_nodes
         self.journal.add(
             Attempt(
-                self._mark + digest, self.dimension, label, nodes, answer.kind, answer.why, answer.key, answer.wrong
+                self._mark + digest, self.dimension, label, nodes, result.kind, result.why, result.key, result.wrong
             )
         )
 
     def _report(self) -> None:
-        outer, inner = count_nodes(self.best.model)
-        if self._sized is not self.best:  # protobuf serialises a model to tell its size
-            self._sized, self._size = self.best, self.best.model.ByteSize()
-        size = self._size
-        self.rules.progress(Progress(self.dimension, outer, inner, size, self.checks, time.monotonic() - self._since))
+        size = self.form.size(self.best)
+        seconds = time.monotonic() - self._since
+        self.rules.progress(Progress(self.dimension, size.nodes, size.inner_nodes, size.bytes, self.checks, seconds))
 
 
-def digest(subject: Subject) -> str:
-    """A hexadecimal digest that subjects of equal models and equal inputs share."""
-    return _Hashes().subject(subject)
+def _given(subject: S) -> S:
+    return subject
 
 
-class _Hashes:
-    """Digests of subjects: of the model's bytes and of the values fed, which are hashed once an array."""
-
-    def __init__(self) -> None:
-        self._arrays: dict[int, tuple[Any, bytes]] = {}  # holds the array, so that its id stays its own
-        self.valid: set[str] = set()
-
-    def subject(self, subject: Subject) -> str:
-        """A hexadecimal digest that equal subjects share."""
-        state = hashlib.sha256(subject.model.SerializeToString(deterministic=True))
-        for name, value in sorted(subject.inputs.items()):
-            state.update(name.encode("utf-8", "surrogateescape") + b"\0" + self._value(value))
-        return state.hexdigest()[:DIGITS]
-
-    def _value(self, value: Any) -> bytes:
-        if value is None:
-            return b"-"
-        if isinstance(value, list):
-            return b"[" + b"".join(map(self._value, value)) + b"]"
-        held = self._arrays.get(id(value))
-        if held is None:
-            array = np.asarray(value)
-            data = repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes()
-            text = f"{array.dtype.name}{array.shape}".encode()
-            held = self._arrays[id(value)] = (value, hashlib.sha256(text + data).digest())
-        return held[1]
+def _label(used: Sequence[Edit[S]]) -> str:
+    return used[0].label if len(used) == 1 else f"{len(used)} edits: {used[0].label} ... {used[-1].label}"
 
 
-def _merged(start: Subject, edits: Sequence[Edit]) -> tuple[Subject | None, list[Edit], list[Edit]]:
+def _merged(start: S, edits: Sequence[Edit[S]]) -> tuple[S | None, list[Edit[S]], list[Edit[S]]]:
     """The edits applied one upon the other as far as they do not touch each other; those that were, and those left over."""
-    subject: Subject | None = None
+    subject: S | None = None
     touched: set[str] = set()
-    used: list[Edit] = []
-    left: list[Edit] = []
+    used: list[Edit[S]] = []
+    left: list[Edit[S]] = []
     for edit in edits:
         if not touched.isdisjoint(edit.touches):
             left.append(edit)
@@ -310,7 +276,7 @@ def _merged(start: Subject, edits: Sequence[Edit]) -> tuple[Subject | None, list
     return subject, used, left
 
 
-def _split(edits: list[Edit]) -> list[list[Edit]]:
+def _split(edits: list[Edit[S]]) -> list[list[Edit[S]]]:
     if len(edits) <= _SINGLES:
         return [[edit] for edit in edits]
     middle = len(edits) // 2

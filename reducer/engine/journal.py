@@ -8,7 +8,7 @@ import msgspec
 
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import read_file, reason
-from opsieve.reducer.oracle.interestingness import CheckResult
+from opsieve.reducer.engine.interestingness import CheckResult
 
 NAME = "attempts.jsonl"
 _LIMIT = 256 << 20
@@ -47,18 +47,23 @@ class Journal:
 
     def __init__(self, question: str, folder: Path | None = None):
         self.attempts: list[Attempt] = []
+        self.resumed = False  # whether the file was there and answers the same question
         self._file: IO[bytes] | None = None
         if folder is None:
             return
         path = folder / NAME
         head = _Head(question)
         known = _read(path, head) if path.exists() else None
-        self.attempts = known or []
         try:
-            self._file = path.open("wb")
-            self._write(head)
-            for attempt in self.attempts:
-                self._write(attempt)
+            if known is None:
+                self._file = path.open("wb")
+                self._write(head)
+                return
+            self.resumed = True
+            self.attempts, whole = known
+            self._file = path.open("r+b")
+            self._file.seek(whole)
+            self._file.truncate()
         except OSError as error:
             raise BadInput(f"cannot write {shown(path, 200)}: {reason(error)}") from None
 
@@ -82,16 +87,16 @@ class Journal:
             self._file.flush()
 
 
-def _read(path: Path, head: _Head) -> list[Attempt] | None:
-    """The attempts in a journal that answers the question of `head`; None for any other file."""
+def _read(path: Path, head: _Head) -> tuple[list[Attempt], int] | None:
+    """The attempts in a journal that answers the question of `head`, and where they end in the file; None for any other file."""
     first, *lines = read_file(path, _LIMIT).split(b"\n")
     try:
-        if msgspec.json.decode(first, type=_Head) != head:
+        if not lines or msgspec.json.decode(first, type=_Head) != head:
             return None
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    attempts = []
-    for line in lines:
+    attempts, end = [], len(first) + 1
+    for line in lines[:-1]:  # what follows the last line break was cut off
         try:
             attempt = msgspec.json.decode(line, type=Attempt)
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -99,4 +104,5 @@ def _read(path: Path, head: _Head) -> list[Attempt] | None:
         if attempt.answer not in _KINDS and attempt.answer not in _OLD_KINDS:
             break
         attempts.append(attempt)
-    return attempts
+        end += len(line) + 1
+    return attempts, end

@@ -1,27 +1,39 @@
 """Searches for a small set of items that passes a test, when the whole set does. Pure: the test is all they know.
 
-A test is asked of a list of items and is taken to be monotone where that saves questions; what comes back always passed the test.
-Bisection of a prefix and growing over an order are those of the measured prototype (docs/benchmarks/reduce.md); finding the needed items one
+A test is run of a list of items and is taken to be monotone where that saves tests; what comes back always passed it. Bisection of
+a prefix and growing over an order are those of the measured prototype (docs/benchmarks/reduce.md); finding the needed items one
 after the other is the linear form of QuickXplain (Junker 2004), each by bisection.
 """
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 Places = list[int]
 Test = Callable[[Places], bool]
-Prefetch = Callable[[list[Places]], None]
+Prefetch = Callable[[Iterator[Places]], None]
+_LARGE = 8  # items: smaller sets are searched as they are, beyond them sizes grow faster
+_STEEP = 4
+_FEW = 3  # items
+_DENSE = 3  # items left for each that was found
 
 
-def minimal_prefix(order: Sequence[int], test: Test, ahead: Prefetch = lambda likely: None) -> int:
-    """How many items of `order`, from its beginning, the smallest prefix has that passes; the whole is known to pass.
+def no_prefetch(likely: Iterator[Places]) -> None:
+    """For tests that run one after the other."""
 
-    `ahead` hears of the lists that are tested next, whatever the answers.
+
+def minimal_prefix(
+    order: Sequence[int], test: Test, prefetch: Prefetch = no_prefetch, *, known: int | None = None, failing: int = 0
+) -> int:
+    """How many items of `order`, from its beginning, the smallest prefix has that passes.
+
+    The prefix of `known` items (all of them by default) is known to pass, that of `failing` items to fail. `prefetch` is given the
+    lists that may be tested next, whatever the results: the next one, then the two of which one is the one after it, and so on.
     """
-    low, high = 0, len(order)
+    low, high = failing, len(order) if known is None else known
     while high - low > 1:
+        prefetch(list(order[:size]) for size in _middles(low, high))
         middle = (low + high) // 2
-        ahead([list(order[:size]) for size in (middle, (low + middle) // 2, (middle + high) // 2) if size > low])
         if test(list(order[:middle])):
             high = middle
         else:
@@ -29,14 +41,39 @@ def minimal_prefix(order: Sequence[int], test: Test, ahead: Prefetch = lambda li
     return high
 
 
-def passing_prefix(order: Sequence[int], test: Test, sizes: Sequence[int]) -> Places | None:
-    """The first prefix of one of these sizes that passes; None when none does."""
-    for size in sizes:
+def _middles(low: int, high: int) -> Iterator[int]:
+    """The sizes that a bisection may test, those that it tests soonest first."""
+    waiting = deque([(low, high)])
+    while waiting:
+        low, high = waiting.popleft()
+        if high - low > 1:
+            middle = (low + high) // 2
+            yield middle
+            waiting += [(low, middle), (middle, high)]
+
+
+def prefix_sizes(count: int) -> list[int]:
+    """The sizes of growing prefixes of `count` items that are worth a test: 2, 4 and 8, then four times as many each time."""
+    sizes, size = [], 2
+    while size < count:
+        sizes.append(size)
+        size *= 2 if size < _LARGE else _STEEP
+    return sizes
+
+
+def passing_prefix(
+    order: Sequence[int], test: Test, sizes: Sequence[int], prefetch: Prefetch = no_prefetch
+) -> tuple[int, int]:
+    """The first of these sizes whose prefix passes, and the size before it, which failed; the whole length when none does."""
+    failing = 0
+    for place, size in enumerate(sizes):
         if size > len(order):
             break
+        prefetch(list(order[:later]) for later in sizes[place:] if later <= len(order))
         if test(list(order[:size])):
-            return list(order[:size])
-    return None
+            return size, failing
+        failing = size
+    return len(order), failing
 
 
 @dataclass(frozen=True)
@@ -52,32 +89,38 @@ class _WithFixed:
 
 @dataclass(frozen=True)
 class _PrefetchWithFixed:
-    """What hears of such lists."""
+    """What prefetches such lists."""
 
     fixed: Places
-    ahead: Prefetch
+    prefetch: Prefetch
 
-    def __call__(self, likely: list[Places]) -> None:
-        self.ahead([self.fixed + part for part in likely])
+    def __call__(self, likely: Iterator[Places]) -> None:
+        self.prefetch(self.fixed + part for part in likely)
 
 
-def quickxplain(fixed: Places, rest: Places, test: Test, ahead: Prefetch = lambda likely: None) -> Places:
+def quickxplain(fixed: Places, rest: Places, test: Test, prefetch: Prefetch = no_prefetch) -> Places:
     """The items that are needed beside `fixed`, found one after the other.
 
-    `fixed` is known to fail alone, unless `rest` is empty, and to pass with all of `rest`. The item that is found is the last one of the shortest prefix of `rest` that passes. It costs log2(rest) questions an item, and
-    one to see whether it was the last.
+    `fixed` is known to fail alone, unless `rest` is empty, and to pass with all of `rest`. The item that is found is the last one of
+    the shortest prefix of `rest` that passes: at most log2(rest) tests an item, and one to see whether it was the last. `rest` may
+    stand in any order; where what is needed lies near what is fixed, near items first make it cheap, for the prefix grows. Where
+    what was found stands densely, what is left of `rest` is sooner left out one by one, and comes back whole.
     """
     fixed, rest = list(fixed), list(rest)
     while rest:
-        size = minimal_prefix(rest, _WithFixed(fixed, test), _PrefetchWithFixed(fixed, ahead))
+        if len(fixed) > _FEW and len(rest) <= _DENSE * len(fixed):
+            return fixed + rest
+        grown, more = _WithFixed(fixed, test), _PrefetchWithFixed(fixed, prefetch)
+        known, failing = passing_prefix(rest, grown, [size for size in prefix_sizes(len(rest)) if size >= _LARGE], more)
+        size = minimal_prefix(rest, grown, more, known=known, failing=failing)
         fixed = [*fixed, rest[size - 1]]
         rest = rest[: size - 1]
-        if test(fixed):
+        if rest and test(fixed):
             break
     return fixed
 
 
-def one_minimal(items: Sequence[int], test: Test) -> Places:
+def one_minimal(items: Sequence[int], test: Test, prefetch: Prefetch = no_prefetch) -> Places:
     """The items without those that can go, the last ones tried first: in chunks of a quarter, then one by one.
 
     No single item of what comes back can go, as long as the test is monotone.
@@ -86,6 +129,11 @@ def one_minimal(items: Sequence[int], test: Test) -> Places:
     size = max(1, len(left) // 4) if len(left) > 6 else 1
     end = len(left)
     while end > 0:
+        prefetch(
+            left[: max(0, later - size)] + left[later:]
+            for later in range(end, 0, -size)
+            if len(left) > min(size, later)
+        )
         start = max(0, end - size)
         rest = left[:start] + left[end:]
         if rest and test(rest):

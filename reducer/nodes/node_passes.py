@@ -8,8 +8,8 @@ import onnx
 
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import write_tensor
-from opsieve.reducer.problem.edit import Edit
 from opsieve.reducer.problem.graph import SMALL, Graph, cut
+from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.subject import Subject
 
 _OTHERS = 2  # same-typed values that are not the node's own inputs, tried as its replacement
@@ -20,7 +20,7 @@ class Nodes:
 
     name = "nodes"
 
-    def edits(self, subject: Subject) -> Iterator[Edit]:
+    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
         """One edit a node, the last ones first."""
         graph = Graph(subject)
         if len(graph.nodes) > 1:
@@ -33,7 +33,7 @@ class Bypass:
 
     name = "bypass"
 
-    def edits(self, subject: Subject) -> Iterator[Edit]:
+    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
         """A few edits a node."""
         graph = Graph(subject)
         for place, node in enumerate(graph.nodes):
@@ -41,7 +41,7 @@ class Bypass:
             if len(results) != 1 or results[0] in graph.outputs:
                 continue
             for name in _stand_ins(graph, place, results[0]):
-                yield Edit(
+                yield OnnxEdit(
                     f"{_called('bypass', graph, place)} by {name}",
                     frozenset([results[0], name, *graph.reads[place]]),
                     partial(_bypassed, result=results[0], stand_in=name),
@@ -53,12 +53,12 @@ class Outputs:
 
     name = "outputs"
 
-    def edits(self, subject: Subject) -> Iterator[Edit]:
+    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
         """One edit an output, as long as there are several."""
         names = [info.name for info in subject.model.graph.output]
         if len(names) > 1:
             for name in reversed(names):
-                yield Edit(f"drop output {name}", frozenset([name]), partial(_without_output, name=name))
+                yield OnnxEdit(f"drop output {name}", frozenset([name]), partial(_without_output, name=name))
 
 
 class Constants:
@@ -66,7 +66,7 @@ class Constants:
 
     name = "constants"
 
-    def edits(self, subject: Subject) -> Iterator[Edit]:
+    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
         """One edit a node whose results are known and small."""
         graph = Graph(subject)
         if len(graph.nodes) > 1:
@@ -86,10 +86,10 @@ def _called(verb: str, graph: Graph, place: int) -> str:
     return f"{verb} node {place} ({node.op_type})"
 
 
-def _edit(verb: str, graph: Graph, place: int, change: Callable[[Subject, str], Subject | None]) -> Edit:
+def _edit(verb: str, graph: Graph, place: int, change: Callable[[Subject, str], Subject | None]) -> OnnxEdit:
     key = next((name for name in graph.nodes[place].output if name), "")
     touches = frozenset([*graph.reads[place], *filter(None, graph.nodes[place].output)])
-    return Edit(_called(verb, graph, place), touches, lambda subject: change(subject, key))
+    return OnnxEdit(_called(verb, graph, place), touches, lambda subject: change(subject, key))
 
 
 def _dropped(subject: Subject, key: str) -> Subject | None:

@@ -1,18 +1,17 @@
 """The node phase: from a whole model to the few nodes that the failure needs.
 
-What the failure tells comes first (names in a message, the outputs that differ), then bisection of the topological order and a
-neighbourhood that grows by graph distance, then a search for needed nodes one after the other, for triggers that lie far apart.
+What the failure says comes first (names in a message, the outputs that differ), then the search of `opsieve.reducer.engine.subset_search`.
 """
 
 import math
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Iterable, Sequence
 
 from opsieve.reducer.engine.engine import Engine
-from opsieve.reducer.engine.search import minimal_prefix, one_minimal, passing_prefix, quickxplain
+from opsieve.reducer.engine.search import Places, passing_prefix
+from opsieve.reducer.engine.subset_search import SubsetSearch
 from opsieve.reducer.nodes.localise import foci
-from opsieve.reducer.oracle.interestingness import CheckResult
 from opsieve.reducer.problem.graph import Graph, cut
+from opsieve.reducer.problem.subject import Subject
 
 ENOUGH = 6  # nodes that single edits deal with as cheaply
 _FOCI = 3  # nodes whose neighbourhoods are tried
@@ -22,17 +21,18 @@ _GROWING = (
     2,
     4,
     8,
-)  # of the neighbourhood of the last node that is needed; more nodes are faster searched than one_minimal out
-_TAPS = 12  # further outputs that a probe asks for
+)  # of the neighbourhood of the last node that is needed; more are sooner searched than left out one by one
+_TAPS = 12  # further outputs that a probe has
 
 
 class NodePhase:
     """One run of the phase on the engine's best subject. `text` is all that the compiler said when it failed."""
 
-    def __init__(self, engine: Engine, text: str):
+    def __init__(self, engine: Engine[Subject], text: str):
         self.engine = engine
         self.text = text
         self.graph = Graph(engine.best)
+        self.search = SubsetSearch(engine, self._kept, self.graph.nearest)
 
     def run(self) -> bool:
         """Replace the engine's best by fewer nodes; whether it was."""
@@ -40,57 +40,46 @@ class NodePhase:
         if total <= (ENOUGH if self.engine.best.model.ByteSize() < _HEAVY else 2):
             return False
         self.engine.dimension = "nodes"
-        found = self._hinted() or self._searched()
-        found = one_minimal(found, self._test)
-        return self.engine.improve(cut(self.graph, found, closure=True), f"keep {len(found)} of {total} nodes")
+        found = self.search.minimal(self._hinted() or self._searched())
+        return self.engine.improve(self._kept(found), f"keep {len(found)} of {total} nodes")
 
-    def _evaluate(self, places: Iterable[int], tap: Iterable[str] = ()) -> CheckResult:
-        kept = sorted(places)
-        label = f"keep {len(kept)} nodes" + (" and show values between them" if tap else "")
-        return self.engine.evaluate(cut(self.graph, kept, closure=True, tap=tap), label)
+    def _kept(self, places: Sequence[int], tap: Iterable[str] = ()) -> Subject | None:
+        return cut(self.graph, places, closure=True, tap=tap)
 
-    def _test(self, places: list[int]) -> bool:
-        return bool(places) and self._evaluate(places).kind == "same"
-
-    def _prefetch(self, likely: list[list[int]]) -> None:
-        self.engine.prefetch(
-            (partial(cut, self.graph, places, closure=True), f"keep {len(places)} nodes, ahead") for places in likely
-        )
-
-    def _hinted(self) -> list[int] | None:
+    def _hinted(self) -> Places | None:
         """The neighbourhood of a node that the failure points at, when that is enough."""
         everything = range(len(self.graph.nodes))
         tried, exact = foci(self.graph, self.text)
-        if exact and len(tried) > 1 and self._test(sorted(tried)):
+        if exact and len(tried) > 1 and self.search.test(sorted(tried)):
             return sorted(tried)
         for size in _SIZES:
             for focus in tried[:_FOCI]:
-                found = passing_prefix(self.graph.nearest([focus], everything), self._test, [size])
-                if found:
+                if found := self.search.around(focus, size, everything):
                     return found
         return None
 
-    def _narrowed(self) -> list[int] | None:
+    def _narrowed(self) -> Places | None:
         """A region found by looking at which values differ first, for failures that are mismatches; not yet tried by itself."""
         everything = list(range(len(self.graph.nodes)))
-        if not self.engine.answer.wrong:
+        if not self.engine.result.wrong:
             return None
-        region = self._above(everything, self.engine.answer.wrong, ())
+        region = self._above(everything, self.engine.result.wrong, ())
         while len(region) > 2 * ENOUGH:
             stride = max(3, math.ceil(len(region) / _TAPS))
             taps = [
                 name for place in region[stride - 1 :: stride] for name in self.graph.nodes[place].output[:1] if name
             ]
-            answer = self._evaluate(region, taps)
-            if answer.kind != "same" or not answer.wrong:
+            label = f"keep {len(region)} nodes and show values between them"
+            result = self.engine.evaluate(self._kept(region, taps), label)
+            if result.kind != "same" or not result.wrong:
                 break  # a value that is shown can keep the failure away
-            smaller = self._above(region, answer.wrong, taps)
+            smaller = self._above(region, result.wrong, taps)
             if len(smaller) == len(region):
                 break
             region = smaller
         return region
 
-    def _above(self, region: list[int], wrong: Iterable[str], taps: Iterable[str]) -> list[int]:
+    def _above(self, region: Places, wrong: Iterable[str], taps: Iterable[str]) -> Places:
         """What the first wrong value depends on, without what right values depend on."""
         made = self.graph.producer
         bad = {made[name] for name in wrong if name in made}
@@ -99,17 +88,15 @@ class NodePhase:
         inside = set(region)
         return sorted((self.graph.ancestors([first]) & inside) - (self.graph.ancestors(good) - {first}))
 
-    def _searched(self) -> list[int]:
+    def _searched(self) -> Places:
         """A small part of the graph that shows the failure."""
         region = self._narrowed()
         if region is not None:
             # The first value that is wrong comes from the last node of what computes it wrongly.
-            found = passing_prefix(self.graph.nearest(region[-1:], region), self._test, _GROWING)
-            if found:
-                return found
-        if region is None or not self._test(region):
+            order = self.graph.nearest(region[-1:], region)
+            size, _ = passing_prefix(order, self.search.test, [size for size in _GROWING if size < len(order)])
+            if size < len(order):
+                return order[:size]
+        if region is None or not self.search.test(region):
             region = list(range(len(self.graph.nodes)))
-        size = minimal_prefix(region, self._test, self._prefetch)
-        last, rest = region[size - 1], region[: size - 1]
-        found = passing_prefix(self.graph.nearest([last], region[:size]), self._test, _GROWING)
-        return found or quickxplain([last], rest, self._test, self._prefetch)
+        return self.search.within(region)

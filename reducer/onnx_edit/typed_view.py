@@ -22,7 +22,7 @@ from opsieve.reducer.onnx_edit.graphs import (
     first_output,
     tensor_array,
 )
-from opsieve.reducer.problem.edit import Edit
+from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.order import simpler
 from opsieve.reducer.problem.subject import Subject
 
@@ -352,7 +352,7 @@ class _Reader:
 
 def changing(
     label: str, touches: Iterable[str], change: Callable[[onnx.ModelProto, dict[str, Value]], dict[str, Value] | None]
-) -> Edit:
+) -> OnnxEdit:
     """The edit that applies `change` to a copy of the model and of the inputs by name, then settles it.
 
     `change` may alter both and returns the inputs that are left; None when it does not apply (any more).
@@ -363,14 +363,14 @@ def changing(
         inputs = change(model, dict(subject.inputs))
         return None if inputs is None else settle(subject, model, inputs)
 
-    return Edit(label, frozenset(touches), apply)
+    return OnnxEdit(label, frozenset(touches), apply)
 
 
-def only_simpler(edit: Edit) -> Edit:
+def only_simpler(edit: OnnxEdit) -> OnnxEdit:
     """The same edit, none where its result is no simpler: whether it is depends on what must be added."""
 
     def apply(subject: Subject) -> Subject | None:
         found = edit.apply(subject)
         return found if found is not None and simpler(found, subject) else None
 
-    return Edit(edit.label, edit.touches, apply)
+    return OnnxEdit(edit.label, edit.touches, apply)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.model.bad_input import shown
-from opsieve.gen.model.invalid_marker import Broken, broken
-from opsieve.reducer.oracle.interestingness import CheckResult, operators, program
-from opsieve.reducer.problem.subject import Subject
+from opsieve.gen.model.invalid_marker import Broken
+from opsieve.reducer.engine.interestingness import CheckResult
+from opsieve.reducer.oracle.target_test import Runnable, operators_of
 from opsieve.triage.fingerprint.normalise import normalise
 
 
@@ -25,12 +25,12 @@ class AcceptsInvalidTest:
     objector: Target
     objection: str
 
-    def evaluate(self, subjects: Sequence[Subject]) -> Iterator[CheckResult]:
+    def evaluate(self, subjects: Sequence[Runnable]) -> Iterator[CheckResult]:
         """As `InterestingnessTest.evaluate`."""
-        tests = [Test(program(subject), subject.inputs) for subject in subjects]
+        tests = [Test(subject.program, subject.inputs) for subject in subjects]
         answers = self.workers.observe_many(self.target, tests)
         for subject, test, got in zip(subjects, tests, answers, strict=True):
-            if broken(subject.model) != self.fault or self.fault.operator not in operators(subject):
+            if subject.program.fault != self.fault or self.fault.operator not in operators_of(subject.program):
                 yield CheckResult("gone", "it no longer has the fault that it states")
             elif got.outcome != "ok":
                 yield CheckResult("gone", got.outcome)

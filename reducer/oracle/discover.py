@@ -1,6 +1,5 @@
 """What fails in a case: the premise of every reduction, made sure of before anything is tried."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -14,16 +13,17 @@ from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import shown
-from opsieve.gen.model.program import onnx_program
-from opsieve.reducer.oracle.interestingness import CHECKER, compared, operators, program
-from opsieve.reducer.problem.sameness import Failure, differed, ended
-from opsieve.reducer.problem.subject import Subject
+from opsieve.reducer.engine.interestingness import wilson
+from opsieve.reducer.oracle.sameness import Failure, differed, ended
+from opsieve.reducer.oracle.target_test import Runnable, compared, operators_of
+from opsieve.reducer.oracle.validator import CHECKER
 from opsieve.triage.fingerprint.evidence import NOTHING
 from opsieve.triage.fingerprint.fingerprint import fingerprint
-from opsieve.triage.fingerprint.program_names import given_names
+from opsieve.triage.fingerprint.program_names import program_names
+from opsieve.triage.fingerprint.sameness import Level
 
 REDUCIBLE = frozenset(["crash", "error", "mismatch", "hang", "memory"])
-_SHORT = 6  # replays of every failure before it is reduced
+SHORT = 6  # replays of every failure before it is reduced
 REPLAYS = 30  # of a failure that shows sometimes
 _HEAVY = 64 << 20  # bytes of a model that is not replayed beyond the one confirmation
 _LARGE = 10_000  # bytes of a model for which the judge's oracles cost more than a reduction
@@ -38,8 +38,8 @@ class Premise:
     """The failure to keep: on which target, against whom, and what the target showed.
 
     `named` says that a user named the arbiter. `right` is what he showed, where he was consulted. `chance` is how often it shows: 1.0
-    for a failure that always does, else what its `replays` make sure of (the lower end of Wilson's interval at 90 %): in how many
-    runs it was seen, of how many.
+    for a failure that always does, else what its `replays` make sure of (the lower end of Wilson's interval at 90 %). `replays`: in
+    how many runs it was seen, of how many.
     """
 
     target: Target
@@ -51,6 +51,17 @@ class Premise:
     chance: float = 1.0
     replays: tuple[int, int] | None = None
     named: bool = False
+
+    def held(self, level: Level) -> str:
+        """One sentence for people: what a reduction at this level holds fixed, and in how many runs it was seen."""
+        verdict, key = self.failure.verdict, self.failure.fingerprint.key
+        stage = "" if verdict.kind == "mismatch" or not verdict.stage else f" at {verdict.stage}"
+        what = {
+            "loose": f"a {verdict.kind}{stage}",
+            "cure": f"the fingerprint {key}, and which other builds of the compiler fail",
+        }.get(level, f"the fingerprint {key}")
+        runs = "" if self.replays is None else f"; seen in {self.replays[0]} of {self.replays[1]} runs"
+        return f"held fixed: {what}{runs}"
 
 
 def find(case: Case, targets: Sequence[Target], against: Target | None, workers: Workers) -> Premise:
@@ -69,15 +80,19 @@ def installed() -> list[Target]:
     return [resolve(name) for name in sorted(compilers(), key=lambda name: (name != "onnxruntime", name))]
 
 
-def still(subject: Subject, premise: Premise, workers: Workers) -> bool:
+def still(subject: Runnable, premise: Premise, workers: Workers) -> bool:
     """Whether the judge, asked from scratch, sees the same failure in a subject."""
-    case = Case(program(subject), subject.inputs)
+    case = Case(subject.program, subject.inputs)
     against = premise.arbiter if premise.named else None
     found, _ = _failure_on(case, premise.target, against, workers, premise.failure.verdict.verdict == "undecided")
     if found is None:
         return False
     return premise.failure.shown_by(
-        found.failure.verdict, found.observation, operators(subject), "fingerprint", given_names(subject.model)
+        found.failure.verdict,
+        found.observation,
+        operators_of(subject.program),
+        "fingerprint",
+        program_names(subject.program),
     )
 
 
@@ -85,16 +100,15 @@ def _failure_on(
     case: Case, target: Target, against: Target | None, workers: Workers, doubtful: bool
 ) -> tuple[Premise | None, str]:
     """The failure on one target, or why there is none; `doubtful` takes one that no second oracle confirms."""
-    subject = Subject(onnx_program(case.program, "reduce").proto, case.inputs, {})
     if against is not None:
-        return _compared(case, subject, target, against, workers)
+        return _compared(case, target, against, workers)
     lab = ObservationCache(workers)
     if case.expected is None and case.program.fault is not None:
-        return _not_refused(case, subject, target, workers, lab)
-    plain = _plain(case, subject, target, workers, lab)
+        return _not_refused(case, target, workers, lab)
+    plain = _plain(case, target, workers, lab)
     if plain is not None:
         if steady(case, target, plain.failure.verdict, workers):
-            return plain, ""
+            return _sure(case, plain), ""
         return sometimes(case, target, plain.failure.verdict, workers)
     judged = judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=_oracles(target))
     verdict = judged.verdict
@@ -103,7 +117,7 @@ def _failure_on(
     if verdict.verdict == "pass" and doubtful:  # who names a target has seen it fail
         ends = [
             KIND_OF_OUTCOME[answer.outcome]
-            for answer in _replayed(case, target, _SHORT, workers)
+            for answer in _replayed(case, target, SHORT, workers)
             if answer.outcome in KIND_OF_OUTCOME
         ]
         if ends:
@@ -116,22 +130,29 @@ def _failure_on(
     if verdict.kind == "mismatch" and arbiter is None:
         return None, "its outputs are wrong, but nobody who could be asked again gives the right ones; use --against"
     observation = judged.observations[0]
-    failure = _failure(verdict, observation, subject)
+    failure = _failure(verdict, observation, case)
     consulted = [each for each in judged.observations if arbiter is not None and each.target == display(arbiter)]
     premise = Premise(target, arbiter, failure, observation, verdict.reason, next(iter(consulted), None))
     if not steady(case, target, verdict, workers):
         return sometimes(case, target, verdict, workers)
-    return premise, ""
+    return _sure(case, premise), ""
 
 
-def _failure(verdict: Verdict, observation: Observation, subject: Subject) -> Failure:
-    print_ = fingerprint(verdict, observation, operators(subject), NOTHING, given_names(subject.model))
+def _sure(case: Case, premise: Premise) -> Premise:
+    """The premise with the replays that `steady` made."""
+    return replace(premise, replays=(SHORT, SHORT)) if _is_replayed(case, premise.failure.verdict) else premise
+
+
+def _is_replayed(case: Case, verdict: Verdict) -> bool:
+    return verdict.kind in ("error", "crash") and len(case.program.data) <= _HEAVY
+
+
+def _failure(verdict: Verdict, observation: Observation, subject: Runnable) -> Failure:
+    print_ = fingerprint(verdict, observation, operators_of(subject.program), NOTHING, program_names(subject.program))
     return Failure(verdict, print_)
 
 
-def _not_refused(
-    case: Case, subject: Subject, target: Target, workers: Workers, lab: ObservationCache
-) -> tuple[Premise | None, str]:
+def _not_refused(case: Case, target: Target, workers: Workers, lab: ObservationCache) -> tuple[Premise | None, str]:
     """The failure on a program that was broken on purpose: the target dies of it, or runs it though somebody objects."""
     judged = judge(case.program, case.inputs, target, lab)
     verdict, observation = judged.verdict, judged.observations[0]
@@ -139,7 +160,7 @@ def _not_refused(
         return sometimes(case, target, verdict, workers)
     if verdict.verdict != "fail":
         return None, shown(f"{verdict.verdict}: {verdict.reason}", 300)
-    failure = _failure(verdict, observation, subject)
+    failure = _failure(verdict, observation, case)
     if verdict.kind != "accepts-invalid":  # it dies of it, whoever objects
         return Premise(target, None, failure, observation, verdict.reason), ""
     consulted = ((oracle, lab.observe(oracle, case.program, case.inputs)) for oracle in (CHECKER, NATIVE))
@@ -152,14 +173,13 @@ def sometimes(case: Case, target: Target, verdict: Verdict, workers: Workers) ->
     seen: list[Observation] = []
     runs = 0
     while runs < REPLAYS and not (seen and verdict.kind == "hang"):  # a hang takes all the time that a run may take
-        answers = _replayed(case, target, _SHORT, workers)
+        answers = _replayed(case, target, SHORT, workers)
         seen += [each for each in answers if KIND_OF_OUTCOME.get(each.outcome) == verdict.kind]
-        runs += _SHORT
+        runs += SHORT
     if not seen:
         return None, f"flaky, but not seen again in {REPLAYS} runs"
     verdict = replace(verdict, stage=seen[0].stage, message=seen[0].message)
-    subject = Subject(onnx_program(case.program, "reduce").proto, case.inputs, {})
-    failure = _failure(verdict, seen[0], subject)
+    failure = _failure(verdict, seen[0], case)
     reason = f"{display(target)} fails in {len(seen)} of {runs} runs: {shown(seen[0].message, 200)}"
     chance = wilson(len(seen), runs)
     arbiter = workers.baseline(target) if case.program.fault is None else None
@@ -168,10 +188,10 @@ def sometimes(case: Case, target: Target, verdict: Verdict, workers: Workers) ->
 
 def steady(case: Case, target: Target, verdict: Verdict, workers: Workers) -> bool:
     """Whether a compiler that died or raised does so each time. A hang is not replayed, and the judge has replayed a mismatch."""
-    if verdict.kind not in ("error", "crash") or len(case.program.data) > _HEAVY:
+    if not _is_replayed(case, verdict):
         return True
     return all(
-        KIND_OF_OUTCOME.get(answer.outcome) == verdict.kind for answer in _replayed(case, target, _SHORT, workers)
+        KIND_OF_OUTCOME.get(answer.outcome) == verdict.kind for answer in _replayed(case, target, SHORT, workers)
     )
 
 
@@ -179,21 +199,13 @@ def _replayed(case: Case, target: Target, runs: int, workers: Workers) -> list[O
     return list(workers.observe_many(target, [Test(case.program, case.inputs)] * runs))
 
 
-def wilson(seen: int, runs: int, z: float = 1.645) -> float:
-    """The lower end of Wilson's score interval for a share of `seen` in `runs` (E. B. Wilson, 1927)."""
-    share, square = seen / runs, z * z / runs
-    middle = share + square / 2
-    spread = z * math.sqrt((share * (1 - share) + square / 4) / runs)
-    return max(0.01, (middle - spread) / (1 + square))
-
-
-def _plain(case: Case, subject: Subject, target: Target, workers: Workers, lab: ObservationCache) -> Premise | None:
+def _plain(case: Case, target: Target, workers: Workers, lab: ObservationCache) -> Premise | None:
     """A failure that needs no judge yet: the compiler dies or raises, twice, where its own unoptimised build is well.
 
     A judge hears the reference too, which is slow on a large model; `still` has him look at the small one.
     """
     baseline = workers.baseline(target)
-    if baseline is None or subject.model.ByteSize() < _LARGE:
+    if baseline is None or len(case.program.data) < _LARGE:
         return None
     got = lab.observe(target, case.program, case.inputs)
     verdict = ended(got, Verdict("fail", "", blame="optimiser"))
@@ -202,14 +214,12 @@ def _plain(case: Case, subject: Subject, target: Target, workers: Workers, lab: 
     wanted = lab.observe(baseline, case.program, case.inputs)
     if wanted.outputs is None or workers.observe(target, case.program, case.inputs, fresh=True).outcome != got.outcome:
         return None
-    failure = _failure(verdict, got, subject)
+    failure = _failure(verdict, got, case)
     reason = f"{display(target)} fails, {display(baseline)} does not: {shown(got.message, 300)}"
     return Premise(target, baseline, failure, got, reason, wanted)
 
 
-def _compared(
-    case: Case, subject: Subject, target: Target, against: Target, workers: Workers
-) -> tuple[Premise | None, str]:
+def _compared(case: Case, target: Target, against: Target, workers: Workers) -> tuple[Premise | None, str]:
     got = workers.observe(target, case.program, case.inputs)
     wanted = workers.observe(against, case.program, case.inputs)
     if wanted.outputs is None:
@@ -217,11 +227,11 @@ def _compared(
     base = Verdict("fail", "", blame="optimiser" if against == workers.baseline(target) else "compiler")
     verdict = ended(got, base)
     if verdict is None and got.outputs is not None:
-        worst = compared(subject, got, wanted).worst
+        worst = compared(case, got, wanted).worst
         verdict = None if worst is None else differed(worst, base)
     if verdict is None:
         return None, shown(f"{got.outcome}, agrees with {display(against)}", 300)
-    failure = _failure(verdict, got, subject)
+    failure = _failure(verdict, got, case)
     what = got.message.strip() or (verdict.mismatch and verdict.mismatch.what) or got.outcome
     reason = f"{display(target)} differs from {display(against)}: {shown(what, 300)}"
     return Premise(target, against, failure, got, reason, wanted, named=True), ""

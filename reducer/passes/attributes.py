@@ -25,7 +25,7 @@ from opsieve.reducer.onnx_edit.graphs import (
     uses,
 )
 from opsieve.reducer.onnx_edit.typed_view import changing, only_simpler
-from opsieve.reducer.problem.edit import Edit
+from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.subject import Subject
 
 DTYPE_ATTRIBUTES = frozenset(("to", "dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision"))
@@ -64,7 +64,7 @@ class AttributePass:
 
     name = "attributes"
 
-    def edits(self, subject: Subject) -> Iterator[Edit]:
+    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
         """First what goes away as a whole, then what gets simpler values."""
         opsets = {entry.domain: entry.version for entry in subject.model.opset_import}
         local = {(function.domain, function.name) for function in subject.model.functions}
@@ -98,7 +98,7 @@ def schema_of(operator: str, domain: str, version: int) -> onnx.defs.OpSchema | 
     return onnx.defs.get_schema(operator, max(version, 1), domain)
 
 
-def _edit(path: Path, node: onnx.NodeProto, name: str, value: Any) -> Edit:
+def _edit(path: Path, node: onnx.NodeProto, name: str, value: Any) -> OnnxEdit:
     key = first_output(node)
     old = next(helper.get_attribute_value(item) for item in node.attribute if item.name == name)
 
@@ -123,7 +123,9 @@ def _padding_fits(node: onnx.NodeProto) -> bool:
     return all(pad < kernel.ints[place % len(kernel.ints)] for place, pad in enumerate(pads.ints))
 
 
-def _omissions(path: Path, node: onnx.NodeProto, schema: onnx.defs.OpSchema | None, used: set[str]) -> Iterator[Edit]:
+def _omissions(
+    path: Path, node: onnx.NodeProto, schema: onnx.defs.OpSchema | None, used: set[str]
+) -> Iterator[OnnxEdit]:
     """Optional inputs left out, and optional outputs that nothing reads."""
     if schema is None:
         return
@@ -142,7 +144,7 @@ def _omissions(path: Path, node: onnx.NodeProto, schema: onnx.defs.OpSchema | No
                 yield _output_omission(path, node, index)
 
 
-def _omission(path: Path, node: onnx.NodeProto, index: int, what: str) -> Edit:
+def _omission(path: Path, node: onnx.NodeProto, index: int, what: str) -> OnnxEdit:
     key, name = first_output(node), node.input[index]
     variadic = what.startswith("input ")
 
@@ -161,7 +163,7 @@ def _omission(path: Path, node: onnx.NodeProto, index: int, what: str) -> Edit:
     return changing(f"leave out {what} of {label(node)}", {"/".join((*path, key, f"<{index}"))}, change)
 
 
-def _output_omission(path: Path, node: onnx.NodeProto, index: int) -> Edit:
+def _output_omission(path: Path, node: onnx.NodeProto, index: int) -> OnnxEdit:
     key, name = first_output(node), node.output[index]
 
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:

@@ -27,7 +27,7 @@ from opsieve.reducer.onnx_edit.graphs import (
 )
 from opsieve.reducer.onnx_edit.splice import splice_branch, splice_turn
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View, changing, only_simpler, settle, view
-from opsieve.reducer.problem.edit import Edit
+from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.subject import Subject
 
 _MOST_STAND_INS = 3
@@ -39,7 +39,7 @@ class Opening:
 
     name = "bodies"
 
-    def edits(self, subject: Subject) -> Iterator[Edit]:
+    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
         """One edit a branch of an If, a turn of a Loop, a function."""
         for path, node in nodes(subject.model.graph):
             if node.op_type == "If" and first_output(node):
@@ -59,7 +59,7 @@ class BodyPass:
 
     name = "bodies"
 
-    def edits(self, subject: Subject) -> Iterator[Edit]:
+    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
         """Inlining first; then inside bodies from the last node up; then inside functions."""
         yield from OPENING.edits(subject)
         if any(path for path, _ in graphs(subject.model.graph)):
@@ -84,7 +84,7 @@ def _order(subject: Subject, path: Path, node: onnx.NodeProto) -> tuple[str, ...
     return _BRANCHES
 
 
-def _inlined(path: Path, node: onnx.NodeProto, branch: str) -> Edit:
+def _inlined(path: Path, node: onnx.NodeProto, branch: str) -> OnnxEdit:
     key = first_output(node)
 
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
@@ -97,7 +97,7 @@ def _inlined(path: Path, node: onnx.NodeProto, branch: str) -> Edit:
     )
 
 
-def _outputs_dropped(subject: Subject, step: Step) -> Iterator[Edit]:
+def _outputs_dropped(subject: Subject, step: Step) -> Iterator[OnnxEdit]:
     used = {name for _, graph in graphs(subject.model.graph) for node in graph.node for name in node.input}
     used.update(info.name for info in subject.model.graph.output)
     for place, name in enumerate(step.node.output):
@@ -105,7 +105,7 @@ def _outputs_dropped(subject: Subject, step: Step) -> Iterator[Edit]:
             yield _output_dropped(step, place, name)
 
 
-def _output_dropped(step: Step, place: int, name: str) -> Edit:
+def _output_dropped(step: Step, place: int, name: str) -> OnnxEdit:
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
         node = next(
             (item for item in model.graph.node if len(item.output) > place and item.output[place] == name), None
@@ -121,7 +121,7 @@ def _output_dropped(step: Step, place: int, name: str) -> Edit:
     return changing(f"drop output {place} of {label(step.node)}", {name}, change)
 
 
-def _taken_out(seen: View, step: Step) -> Iterator[Edit]:
+def _taken_out(seen: View, step: Step) -> Iterator[OnnxEdit]:
     """Ways to do without a node of a body."""
     if not step.key:
         return
@@ -172,7 +172,7 @@ def _taken_out(seen: View, step: Step) -> Iterator[Edit]:
         yield _cut(seen, step, used)
 
 
-def _bypass(step: Step, names: dict[str, str]) -> Edit:
+def _bypass(step: Step, names: dict[str, str]) -> OnnxEdit:
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
         return drop_unused(model, inputs) if _without(model, step.path, step.key, names) else None
 
@@ -198,7 +198,7 @@ def _without(model: onnx.ModelProto, path: Path, key: str, names: dict[str, str]
     return len(set(outputs)) == len(outputs)
 
 
-def _cut(seen: View, step: Step, used: list[int]) -> Edit:
+def _cut(seen: View, step: Step, used: list[int]) -> OnnxEdit:
     """What a node of a body computes comes from new inputs of the model."""
     values = {}
     for number in used:
@@ -223,17 +223,19 @@ def _cut(seen: View, step: Step, used: list[int]) -> Edit:
     return changing(f"make {label(step.node)} in {step.path[-1]} an input", {"/".join((*step.path, step.key))}, change)
 
 
-def _function_inlined(domain: str, name: str) -> Edit:
+def _function_inlined(domain: str, name: str) -> OnnxEdit:
     def apply(subject: Subject) -> Subject | None:
         if not any((item.domain, item.name) == (domain, name) for item in subject.model.functions):
             return None
         model = onnx_subprocess.inlined(subject.model, [(domain, name)])
         return None if model is None else settle(subject, model)
 
-    return only_simpler(Edit(f"inline the function {name[:40]!r}", frozenset((f"function:{domain}:{name}",)), apply))
+    return only_simpler(
+        OnnxEdit(f"inline the function {name[:40]!r}", frozenset((f"function:{domain}:{name}",)), apply)
+    )
 
 
-def _function_nodes(model: onnx.ModelProto, place: int) -> Iterator[Edit]:
+def _function_nodes(model: onnx.ModelProto, place: int) -> Iterator[OnnxEdit]:
     function = model.functions[place]
     for node in reversed(function.node):
         key = first_output(node)
@@ -246,7 +248,7 @@ def _function_nodes(model: onnx.ModelProto, place: int) -> Iterator[Edit]:
                 yield _function_bypass(function, key, name, node)
 
 
-def _function_bypass(function: onnx.FunctionProto, key: str, name: str, node: onnx.NodeProto) -> Edit:
+def _function_bypass(function: onnx.FunctionProto, key: str, name: str, node: onnx.NodeProto) -> OnnxEdit:
     owner = (function.domain, function.name, function.overload)
 
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:

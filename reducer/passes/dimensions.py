@@ -23,7 +23,7 @@ from opsieve.reducer.onnx_edit.graphs import (
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View, only_simpler, settle, view
 from opsieve.reducer.passes.shapes.dimension_classes import Classes, Dim, integer
 from opsieve.reducer.passes.shapes.sizes import Sizes, adjusted
-from opsieve.reducer.problem.edit import Edit
+from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.subject import Subject
 
 
@@ -32,7 +32,7 @@ class DimensionPass:
 
     name = "dimensions"
 
-    def edits(self, subject: Subject) -> Iterator[Edit]:
+    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
         """The classes that hold the most elements first, all of them to 1 before any to 2."""
         plan = _Plan(view(subject))
         found = []
@@ -85,7 +85,7 @@ def _targets(size: int) -> list[int]:
     return [target for target in dict.fromkeys((1, 2, 3, size // 2, size - 1)) if 0 < target < size]
 
 
-def _edit(plan: _Plan, root: Dim, dims: list[Dim], size: int, last: bool = False) -> Edit:
+def _edit(plan: _Plan, root: Dim, dims: list[Dim], size: int, last: bool = False) -> OnnxEdit:
     tensors = plan.view.tensors
     names = [(tensors[number].path, tensors[number].name, axis) for number, axis in dims]
     path, name, axis = names[0]
@@ -98,7 +98,7 @@ def _edit(plan: _Plan, root: Dim, dims: list[Dim], size: int, last: bool = False
             return None
         return _shrunk(here, {here.classes.root((number, axis)): size}, last)
 
-    return Edit(
+    return OnnxEdit(
         f"shrink dimension {axis} of {name[:40]!r} from {old} to {'the last ' if last else ''}{size}",
         frozenset("/".join((*path, f"{name}[{axis}]")) for path, name, axis in names),
         apply,

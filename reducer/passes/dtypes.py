@@ -25,7 +25,7 @@ from opsieve.reducer.onnx_edit.graphs import (
 )
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View, settle, view
 from opsieve.reducer.passes.attributes import DTYPE_ATTRIBUTES, schema_of
-from opsieve.reducer.problem.edit import Edit
+from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.order import DTYPE_RANKS
 from opsieve.reducer.problem.subject import Subject
 
@@ -39,7 +39,7 @@ class DtypePass:
 
     name = "dtypes"
 
-    def edits(self, subject: Subject) -> Iterator[Edit]:
+    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
         """From each dtype to every simpler one of float32, int32 and int64."""
         plan = _Plan(view(subject))
         together: dict[tuple[int, int], list[int]] = {}
@@ -151,7 +151,7 @@ def _targets(dtype: int) -> list[int]:
     ]
 
 
-def _edit(plan: _Plan, roots: list[int], dtype: int, target: int) -> Edit:
+def _edit(plan: _Plan, roots: list[int], dtype: int, target: int) -> OnnxEdit:
     tensors = plan.view.tensors
     names = [(tensors[root].path, tensors[root].name) for root in roots]
     members = [number for root in roots for number in plan.members[root]]
@@ -168,7 +168,7 @@ def _edit(plan: _Plan, roots: list[int], dtype: int, target: int) -> Edit:
         return _converted(here, left, target) if left else None
 
     what = f"{len(roots)} classes of tensors" if len(roots) > 1 else repr(names[0][1][:40])
-    return Edit(
+    return OnnxEdit(
         f"turn {what} from {DTYPES[dtype]} to {DTYPES[target]}",
         frozenset("/".join((*tensors[number].path, tensors[number].name + ":")) for number in members),
         apply,

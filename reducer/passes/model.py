@@ -25,7 +25,7 @@ from opsieve.reducer.onnx_edit.graphs import (
     nodes,
 )
 from opsieve.reducer.onnx_edit.typed_view import changing
-from opsieve.reducer.problem.edit import Edit
+from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.order import simpler
 from opsieve.reducer.problem.subject import Subject
 
@@ -45,7 +45,7 @@ class ModelPass:
 
     name = "model"
 
-    def edits(self, subject: Subject) -> Iterator[Edit]:
+    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
         """Constants out of the nodes first, names at last."""
         for path, node in nodes(subject.model.graph):
             own = node.op_type == "Constant" and node.domain in ("", "ai.onnx")
@@ -73,17 +73,17 @@ class ModelPass:
             if change(copied(subject.model)):
                 yield _untyped(what, touch, change)
         if _rename(subject) is not None:
-            yield Edit("give everything a short name", frozenset(("names",)), _rename)
+            yield OnnxEdit("give everything a short name", frozenset(("names",)), _rename)
 
 
-def _untyped(what: str, touch: str, change: Callable[[onnx.ModelProto], bool]) -> Edit:
+def _untyped(what: str, touch: str, change: Callable[[onnx.ModelProto], bool]) -> OnnxEdit:
     """An edit that no type depends on: nothing is inferred anew."""
 
     def apply(subject: Subject) -> Subject | None:
         model = copied(subject.model)
         return Subject(model, subject.inputs, subject.values) if change(model) else None
 
-    return Edit(what, frozenset((f"model:{touch}",)), apply)
+    return OnnxEdit(what, frozenset((f"model:{touch}",)), apply)
 
 
 def _rename(subject: Subject) -> Subject | None:
@@ -91,7 +91,7 @@ def _rename(subject: Subject) -> Subject | None:
     return found if found is not None and simpler(found, subject) else None
 
 
-def _unnode(path: Path, name: str) -> Edit:
+def _unnode(path: Path, name: str) -> OnnxEdit:
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
         graph = graph_at(model, path)
         node = None if graph is None else node_of(graph, name)
@@ -105,7 +105,7 @@ def _unnode(path: Path, name: str) -> Edit:
     return changing(f"make the Constant node {name[:40]!r} an initializer", {"/".join((*path, name))}, change)
 
 
-def _fix(name: str) -> Edit:
+def _fix(name: str) -> OnnxEdit:
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
         value = inputs.get(name)
         for info in model.graph.input:

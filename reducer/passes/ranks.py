@@ -21,7 +21,7 @@ from opsieve.reducer.onnx_edit.graphs import (
 )
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, Tensor, View, changing, only_simpler, settle, view
 from opsieve.reducer.passes.shapes.dimension_classes import integer, integers
-from opsieve.reducer.problem.edit import Edit
+from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.subject import Subject
 
 # Where a constant has an item for each axis, by operator: the inputs.
@@ -38,7 +38,7 @@ class RankPass:
 
     name = "ranks"
 
-    def edits(self, subject: Subject) -> Iterator[Edit]:
+    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
         """From everything at once first, then from each tensor, where broadcasting gives the dimension back."""
         seen = view(subject)
         rank = max((len(tensor.shape) for tensor in seen.tensors if tensor.shape is not None), default=0)
@@ -57,7 +57,7 @@ class RankPass:
                 yield _single(tensor)
 
 
-def _single(tensor: Tensor) -> Edit:
+def _single(tensor: Tensor) -> OnnxEdit:
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
         old = inputs.get(tensor.name) if tensor.source == "input" else stored_tensor(model, tensor.path, tensor.name)
         if not isinstance(old, np.ndarray) or old.ndim == 0 or old.shape[0] != 1:
@@ -76,9 +76,9 @@ def _put(model: onnx.ModelProto, inputs: dict[str, Value], tensor: Tensor, array
     return True
 
 
-def _everywhere(rank: int, axis: int, touches: frozenset[str]) -> Edit:
+def _everywhere(rank: int, axis: int, touches: frozenset[str]) -> OnnxEdit:
     what = f"lower rank {rank} everywhere" + (f" by axis {axis}" if axis else "")
-    return only_simpler(Edit(what, touches, lambda subject: _lowered(subject, rank, axis)))
+    return only_simpler(OnnxEdit(what, touches, lambda subject: _lowered(subject, rank, axis)))
 
 
 def _lowered(subject: Subject, rank: int, axis: int) -> Subject | None:

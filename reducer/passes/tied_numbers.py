@@ -25,7 +25,7 @@ from opsieve.reducer.onnx_edit.graphs import (
     stored_tensor,
 )
 from opsieve.reducer.onnx_edit.typed_view import changing, only_simpler
-from opsieve.reducer.problem.edit import Edit
+from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.subject import Subject
 
 _MOST = 16  # nodes of a graph whose numbers are looked at together
@@ -36,7 +36,7 @@ class TogetherPass:
 
     name = "together"
 
-    def edits(self, subject: Subject) -> Iterator[Edit]:
+    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
         """Every number to the least before any to more; sizes first, then what attributes and shapes tell."""
         if len(subject.model.graph.node) > _MOST:
             return
@@ -84,7 +84,7 @@ def _targets(place: NumberPlace, number: int) -> list[int]:
     return [target for target in dict.fromkeys((*least, 2, number // 2)) if target < number][:3]
 
 
-def _edit(system: System, place: NumberPlace, found: Numbers) -> Edit:
+def _edit(system: System, place: NumberPlace, found: Numbers) -> OnnxEdit:
     was = {each: system.numbers[each] for each in found}
     what = {"size": f"axis {place.index} of", "value": f"element {place.index} of", "attribute": f"{place.name} of"}
     label = f"set {what[place.kind]} {place.owner[:40]!r} to {found[place]}"

@@ -24,7 +24,7 @@ from opsieve.reducer.onnx_edit.graphs import (
     tensor_array,
 )
 from opsieve.reducer.onnx_edit.typed_view import changing, settle
-from opsieve.reducer.problem.edit import Edit
+from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.order import value_complexity
 from opsieve.reducer.problem.subject import Subject
 
@@ -37,7 +37,7 @@ class ValuePass:
 
     name = "values"
 
-    def edits(self, subject: Subject) -> Iterator[Edit]:
+    def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
         """Whole tensors first, the largest first; then single elements; encodings last."""
         yield from _freezes(subject)
         yield from _shares(subject)
@@ -51,7 +51,7 @@ class ValuePass:
             if 1 < array.size <= _SINGLE:
                 yield from _elements(place, array)
         if any(_encodings(copied(subject.model))):
-            yield Edit("encode every tensor at its smallest", frozenset(("encodings",)), _encode)
+            yield OnnxEdit("encode every tensor at its smallest", frozenset(("encodings",)), _encode)
 
 
 def _places(subject: Subject) -> Iterator[tuple[_Place, Array]]:
@@ -104,7 +104,7 @@ def _plainer(array: Array) -> Iterator[tuple[str, Array]]:
         yield "absolute values", np.abs(wide).astype(array.dtype)
 
 
-def _elements(place: _Place, array: Array) -> Iterator[Edit]:
+def _elements(place: _Place, array: Array) -> Iterator[OnnxEdit]:
     if dtype_name(array) == "string" or dtype_name(array).startswith("complex"):
         return
     cost = value_complexity(array)
@@ -121,7 +121,7 @@ def _elements(place: _Place, array: Array) -> Iterator[Edit]:
                 yield _edit(place, array, changed.reshape(array.shape), f"a plainer element {index}")
 
 
-def _edit(place: _Place, old: Array, new: Array, what: str) -> Edit:
+def _edit(place: _Place, old: Array, new: Array, what: str) -> OnnxEdit:
     path, name, kind = place
 
     def same(found: Value) -> bool:
@@ -142,7 +142,7 @@ def _edit(place: _Place, old: Array, new: Array, what: str) -> Edit:
     return changing(f"give {name[:40]!r} {what}", {"/".join((*path, name + "="))}, change)
 
 
-def _freezes(subject: Subject) -> Iterator[Edit]:
+def _freezes(subject: Subject) -> Iterator[OnnxEdit]:
     """An input made an initializer: an input less, and its value is part of the model."""
     for name, value in subject.inputs.items():
         if not isinstance(value, np.ndarray):
@@ -162,7 +162,7 @@ def _freezes(subject: Subject) -> Iterator[Edit]:
         yield changing(f"make the input {name[:40]!r} a constant", {name, name + "="}, change)
 
 
-def _shares(subject: Subject) -> Iterator[Edit]:
+def _shares(subject: Subject) -> Iterator[OnnxEdit]:
     """Equal initializers of one graph made one."""
     for path, graph in graphs(subject.model.graph):
         if path:
@@ -179,7 +179,7 @@ def _shares(subject: Subject) -> Iterator[Edit]:
             kept.setdefault(key, tensor.name)
 
 
-def _sharing(name: str, other: str) -> Edit:
+def _sharing(name: str, other: str) -> OnnxEdit:
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
         a, b = stored_tensor(model, (), name), stored_tensor(model, (), other)
         if a is None or b is None or a.dtype != b.dtype or a.shape != b.shape or a.tobytes() != b.tobytes():

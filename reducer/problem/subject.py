@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import onnx
 
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.tensors import Value
 
 
@@ -20,6 +22,11 @@ class Subject:
     model: onnx.ModelProto
     inputs: dict[str, Value]
     values: Mapping[str, Value]
+
+    @cached_property
+    def program(self) -> OnnxProgram:
+        """The model, serialised; equal models give equal bytes."""
+        return OnnxProgram(self.model.SerializeToString(deterministic=True))
 
 
 class Recording(Mapping[str, Value]):

@@ -18,7 +18,7 @@ from opsieve.gen.spec.declaration import Operator
 from opsieve.reducer.passes.attributes import PASS as ATTRIBUTES
 from opsieve.reducer.passes.ranks import PASS as RANKS
 from opsieve.reducer.passes.tied_numbers import PASS as TOGETHER
-from opsieve.reducer.problem.edit import Edit, Pass
+from opsieve.reducer.problem.onnx_form import OnnxEdit, OnnxPass
 from opsieve.reducer.problem.order import simpler
 from opsieve.reducer.problem.subject import Subject
 
@@ -35,7 +35,7 @@ def subjects(op: Operator, count: int) -> Iterator[Subject]:
             yield Subject(made.program.proto, made.inputs, {})
 
 
-def proposed(start: Subject, most: int) -> Iterator[tuple[Edit, Subject]]:
+def proposed(start: Subject, most: int) -> Iterator[tuple[OnnxEdit, Subject]]:
     """What the pass makes of a subject, the first of its edits."""
     for edit in list(TOGETHER.edits(start))[:most]:
         found = edit.apply(start)
@@ -76,7 +76,7 @@ def subject(text: str, **shapes: tuple[int, ...]) -> Subject:
     return Subject(model, fed, {})
 
 
-def smallest(start: Subject, *passes: Pass) -> Subject:
+def smallest(start: Subject, *passes: OnnxPass) -> Subject:
     """By the first simpler edit of the passes, again and again."""
     current, moved = start, True
     while moved:

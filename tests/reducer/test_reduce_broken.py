@@ -14,11 +14,12 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.model.invalid_marker import broken
 from opsieve.gen.model.program import OnnxProgram
-from opsieve.reducer.cli import command
 from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, Reduction, reduce_failure
+from opsieve.tui.commands.reduce_command import command
 
 
 def mixed() -> Case:
@@ -42,7 +43,7 @@ def mixed() -> Case:
 def reduced(case: Case, target: str, workers: Workers) -> Reduction:
     premise = find(case, [resolve(target)], None, workers)
     start = Subject(case.program.proto, case.inputs, {})
-    return reduce_failure(start, premise, [workers], "fingerprint", Journal(""), Listeners())
+    return reduce_failure(OnnxReduction(), start, premise, [workers], "fingerprint", Journal(""), Listeners())
 
 
 def test_an_invalid_program_that_is_run_is_reduced_to_its_fault(workers: Workers) -> None:

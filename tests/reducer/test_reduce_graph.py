@@ -14,12 +14,11 @@ from opsieve.backends.verdict import Kind, Mismatch, Verdict
 from opsieve.backends.workers.workers import Workers
 from opsieve.reducer.nodes.localise import foci
 from opsieve.reducer.nodes.node_passes import BYPASS, CONSTANTS, NODES, OUTPUTS
-from opsieve.reducer.oracle.interestingness import Validator
-from opsieve.reducer.oracle.interestingness import program as serialised
+from opsieve.reducer.oracle.sameness import Failure, builds
+from opsieve.reducer.oracle.validator import OnnxValidator
 from opsieve.reducer.problem.graph import Graph, captured, cut
 from opsieve.reducer.problem.order import simpler, value_complexity
 from opsieve.reducer.problem.recording import complete, recorded
-from opsieve.reducer.problem.sameness import Failure, builds
 from opsieve.reducer.problem.subject import Subject
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 
@@ -41,13 +40,13 @@ def test_every_subset_of_nodes_is_a_valid_model_that_runs_to_the_recorded_values
     case = host(3, 60, [["Tanh", "Exp"]])
     start = recorded(Subject(case.program.proto, case.inputs, {}), None, workers)
     assert complete(start)
-    graph, validator, draw = Graph(start), Validator(workers, start), random.Random(0)
+    graph, validator, draw = Graph(start), OnnxValidator(workers, start), random.Random(0)
     pieces = [cut(graph, draw.sample(range(len(graph.nodes)), draw.randint(1, 60))) for _ in range(30)]
     assert all(piece is not None for piece in pieces)
     assert validator.complaints([piece for piece in pieces if piece]) == [""] * 30
     for piece in pieces[:5]:
         assert piece is not None
-        answer = workers.observe(Target("onnxruntime"), serialised(piece), piece.inputs)
+        answer = workers.observe(Target("onnxruntime"), piece.program, piece.inputs)
         assert answer.outputs is not None
         for name, value in answer.outputs.items():
             np.testing.assert_allclose(value, start.values[name], rtol=1e-5)
@@ -189,7 +188,7 @@ def test_a_model_with_large_weights_is_checked_by_their_types(workers: Workers) 
     graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", ends[:1], ends[1:], [weights])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     start = Subject(model, {"x": np.ones((1, 600), np.float32)}, {})
-    validator = Validator(workers, start)
+    validator = OnnxValidator(workers, start)
     assert validator.strict
     wrong = onnx.ModelProto()
     wrong.CopyFrom(model)

@@ -20,6 +20,7 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.problem.order import count_nodes
 from opsieve.reducer.problem.subject import Subject
@@ -29,7 +30,7 @@ from opsieve.reducer.reduction import Listeners, Reduction, reduce_failure
 def reduced(case: Case, target: str, workers: Workers) -> Reduction:
     premise = find(case, [resolve(target)], None, workers)
     start = Subject(case.program.proto, case.inputs, {})
-    return reduce_failure(start, premise, [workers], "fingerprint", Journal(""), Listeners())
+    return reduce_failure(OnnxReduction(), start, premise, [workers], "fingerprint", Journal(""), Listeners())
 
 
 def operators(result: Reduction) -> list[str]:
@@ -121,7 +122,7 @@ def test_weights_of_500_megabytes_in_a_file_beside_the_model(tmp_path: Path) -> 
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
     onnx.save(model, tmp_path / "model.onnx", save_as_external_data=True, location="weights.bin")
     del model, graph, weights
-    start = "from opsieve.reducer.cli import main; main()"
+    start = "from opsieve.tui.commands.reduce_command import main; main()"
     arguments = [str(tmp_path / "model.onnx"), "-t", "onnxruntime", "-o", str(tmp_path / "out"), "--json"]
     process = subprocess.Popen([sys.executable, "-c", start, *arguments], stdout=subprocess.PIPE, text=True)
     peak = [0]

@@ -16,12 +16,14 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.case.case import Case
+from opsieve.reducer.engine.interestingness import runs_for
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS
+from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.oracle.discover import NotReproduced, find
-from opsieve.reducer.oracle.interestingness import ScriptTest, runs_for
+from opsieve.reducer.oracle.sameness import Level
+from opsieve.reducer.oracle.script_test import ScriptTest
 from opsieve.reducer.problem.order import count_nodes
-from opsieve.reducer.problem.sameness import Level
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, Reduction, reduce_by_check, reduce_failure
 
@@ -39,7 +41,9 @@ def reduced(
     premise = find(case, [resolve(target)], None, workers)
     start = Subject(case.program.proto, case.inputs, {})
     dimensions = None if full else OUTER
-    return reduce_failure(start, premise, [workers], level, journal or Journal(""), Listeners(), dimensions)
+    return reduce_failure(
+        OnnxReduction(), start, premise, [workers], level, journal or Journal(""), Listeners(), dimensions
+    )
 
 
 def operators(result: Reduction) -> list[str]:
@@ -105,7 +109,9 @@ def test_a_failure_that_shows_sometimes_is_reduced_all_the_same() -> None:
         premise = find(case, [target], None, workers)
         assert 0.15 < premise.chance < 0.6
         start = Subject(case.program.proto, case.inputs, {})
-        result = reduce_failure(start, premise, [workers], "fingerprint", Journal(""), Listeners(), OUTER)
+        result = reduce_failure(
+            OnnxReduction(), start, premise, [workers], "fingerprint", Journal(""), Listeners(), OUTER
+        )
     assert operators(result) == ["Tanh", "Exp"]
     assert result.same
 
@@ -128,12 +134,14 @@ def test_a_script_decides_what_is_interesting(workers: Workers, tmp_path: Path) 
     script.chmod(0o755)
     case = host(10, 30, [["Tanh"], ["Exp"]])
     start = Subject(case.program.proto, case.inputs, {})
-    result = reduce_by_check(start, [ScriptTest(script)], workers, None, Journal(""), Listeners(), OUTER)
+    result = reduce_by_check(
+        OnnxReduction(), start, [ScriptTest(script)], workers, None, Journal(""), Listeners(), OUTER
+    )
     assert sorted(operators(result)) == ["Exp", "Tanh"]
     assert result.same
     script.write_text("#!/bin/sh\nexit 1\n")
     with pytest.raises(NotReproduced, match="does not show the failure"):
-        reduce_by_check(start, [ScriptTest(script)], workers, None, Journal(""), Listeners(), OUTER)
+        reduce_by_check(OnnxReduction(), start, [ScriptTest(script)], workers, None, Journal(""), Listeners(), OUTER)
 
 
 def test_a_trigger_inside_a_body_is_brought_out(workers: Workers) -> None:

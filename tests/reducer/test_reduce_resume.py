@@ -14,10 +14,10 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.case.case import Case
 from opsieve.reducer.engine import engine as engine_module
+from opsieve.reducer.engine.interestingness import CheckResult, InterestingnessTest
 from opsieve.reducer.engine.journal import NAME, Journal
+from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.oracle.discover import Premise, find
-from opsieve.reducer.oracle.interestingness import CheckResult, InterestingnessTest
-from opsieve.reducer.oracle.interestingness import program as serialised
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, Reduction, reduce_by_check, reduce_failure
 
@@ -34,12 +34,12 @@ def start(case: Case) -> Subject:
 
 def run(case: Case, premise: Premise, pool: Sequence[Workers], folder: Path | None = None) -> Reduction:
     with Journal("question", folder) as journal:
-        return reduce_failure(start(case), premise, pool, "fingerprint", journal, Listeners())
+        return reduce_failure(OnnxReduction(), start(case), premise, pool, "fingerprint", journal, Listeners())
 
 
 def bytes_of(result: Reduction) -> bytes:
     values = b"".join(name.encode() + value.tobytes() for name, value in sorted(result.best.inputs.items()))
-    return bytes(serialised(result.best).model) + values
+    return bytes(result.best.program.model) + values
 
 
 @pytest.mark.parametrize("fault", ["wrong@Tanh>Exp", "crash@Tanh&Sin"])
@@ -85,7 +85,7 @@ class Counting:
             self.asked.append(subject)
             there = self.needed <= {node.op_type for node in subject.model.graph.node}
             small = len(subject.model.graph.node) < 7
-            if self.odd and small and zlib.crc32(serialised(subject).model) % self.odd == 0:
+            if self.odd and small and zlib.crc32(subject.program.model) % self.odd == 0:
                 there = False
             yield CheckResult("same" if there else "gone")
 
@@ -103,7 +103,7 @@ def test_a_capricious_check_is_led_to_the_same_bytes_whenever_it_was_cut_off_and
 
     def by(count: int) -> Reduction:
         with Journal("question", tmp_path) as journal:
-            return reduce_by_check(start(case), pool[:count], workers, None, journal, Listeners())
+            return reduce_by_check(OnnxReduction(), start(case), pool[:count], workers, None, journal, Listeners())
 
     whole = by(1)
     lines = (tmp_path / NAME).read_bytes().split(b"\n")
@@ -122,7 +122,7 @@ def test_every_lane_of_slow_checks_is_asked(workers: Workers, monkeypatch: pytes
     case = host(9, 60, [["Tanh"], ["Exp"]])
 
     def by(checks: Sequence[InterestingnessTest]) -> Reduction:
-        return reduce_by_check(start(case), checks, workers, None, Journal(""), Listeners())
+        return reduce_by_check(OnnxReduction(), start(case), checks, workers, None, Journal(""), Listeners())
 
     pool = [Counting(frozenset(["Tanh", "Exp"])) for _ in range(3)]
     alone = by(pool[:1])

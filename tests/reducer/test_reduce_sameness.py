@@ -16,20 +16,20 @@ from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, save
 from opsieve.reducer import reduction
-from opsieve.reducer.cli import command
 from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.oracle.discover import Premise, find
-from opsieve.reducer.oracle.interestingness import TargetTest, finite
-from opsieve.reducer.oracle.interestingness import program as program_of
-from opsieve.reducer.problem.sameness import Level
+from opsieve.reducer.oracle.sameness import Level
+from opsieve.reducer.oracle.target_test import TargetTest, finite
 from opsieve.reducer.problem.subject import Subject
-from opsieve.reducer.reduction import Listeners, Reduction, check_for, reduce_failure
+from opsieve.reducer.reduction import Listeners, Reduction, interestingness_of, reduce_failure
+from opsieve.tui.commands.reduce_command import command
 
 
 def reduced(case: Case, target: str, workers: Workers, level: Level = "fingerprint") -> Reduction:
     premise = find(case, [resolve(target)], None, workers)
     start = Subject(case.program.proto, case.inputs, {})
-    return reduce_failure(start, premise, [workers], level, Journal(""), Listeners())
+    return reduce_failure(OnnxReduction(), start, premise, [workers], level, Journal(""), Listeners())
 
 
 def test_scales_stay_positive(workers: Workers) -> None:
@@ -57,7 +57,7 @@ LOG = """g (float[2, 3] x) => (float[2, 3] y) <float[3] w = {1.5, 2.5, 3.5}>
 def test_right_outputs_stay_finite(workers: Workers) -> None:
     value = np.linspace(1, 2, 6, dtype=np.float32).reshape(2, 3)
     result = reduced(Case(program(LOG), {"x": value}), "fake:wrong@Log", workers)
-    right = workers.observe(Target("reference"), program_of(result.best), result.best.inputs)
+    right = workers.observe(Target("reference"), result.best.program, result.best.inputs)
     assert right.outputs is not None
     assert finite(right.outputs.values())
     assert result.same
@@ -69,11 +69,11 @@ def test_infinity_is_no_step_from_a_finite_failure_and_all_there_is_of_an_infini
     fed = {"x": value}
     plain, broken = program(LOG).proto, program(LOG.replace("3.5", "0")).proto  # Log(0) is -inf
     premise = find(Case(program(LOG), fed), [resolve("fake:wrong@Log")], None, workers)
-    check = check_for(premise, workers, "fingerprint", Subject(plain, fed, {}))
+    check = interestingness_of(premise, workers, "fingerprint", Subject(plain, fed, {}))
     answers = list(check.evaluate([Subject(plain, fed, {}), Subject(broken, fed, {})]))
     assert [answer.kind for answer in answers] == ["same", "gone"]
     assert "infinity" in answers[1].why
-    check = check_for(replace(premise, right=None), workers, "fingerprint", Subject(broken, fed, {}))
+    check = interestingness_of(replace(premise, right=None), workers, "fingerprint", Subject(broken, fed, {}))
     assert next(iter(check.evaluate([Subject(broken, fed, {})]))).kind == "same"
 
 
@@ -127,14 +127,14 @@ def test_cure_asks_the_builds_that_fail_and_those_that_are_well(workers: Workers
     case = Case(program(text), {"x": np.ones((1, 1, 3, 3), np.float32)})
     premise = find(case, [resolve("onnxruntime")], None, workers)
     start = Subject(case.program.proto, case.inputs, {})
-    check = check_for(premise, workers, "cure", start)
+    check = interestingness_of(premise, workers, "cure", start)
     assert isinstance(check, TargetTest)
     assert resolve("onnxruntime:basic") in check.sick
     assert check.well == (resolve("onnxruntime:disable_all"),)
     assert next(iter(check.evaluate([start]))).kind == "same"
     turned = replace(check, sick=check.well, well=check.sick)
     assert next(iter(turned.evaluate([start]))).kind == "slippage"
-    result = reduce_failure(start, premise, [workers], "cure", Journal(""), Listeners())
+    result = reduce_failure(OnnxReduction(), start, premise, [workers], "cure", Journal(""), Listeners())
     assert [node.op_type for node in result.best.model.graph.node] == ["Pad", "MaxPool"]
     assert result.same
     assert result.minimal

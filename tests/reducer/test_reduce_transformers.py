@@ -12,6 +12,7 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, reduce_failure
@@ -84,7 +85,7 @@ def test_a_bug_of_a_transformer_in_a_host_comes_down_to_its_minimum(workers: Wor
     premise = find(case, [target], None, workers)
     assert premise.failure.verdict.kind == bug.kind
     start = Subject(case.program.proto, case.inputs, {})
-    result = reduce_failure(start, premise, [workers], "fingerprint", Journal(""), Listeners())
+    result = reduce_failure(OnnxReduction(), start, premise, [workers], "fingerprint", Journal(""), Listeners())
     assert tuple(node.op_type for node in result.best.model.graph.node) == bug.left
     assert result.best.model.ByteSize() <= bug.bytes
     assert (result.same, result.minimal, result.invalid) == (True, True, 0)

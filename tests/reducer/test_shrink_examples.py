@@ -11,6 +11,7 @@ from onnx.parser import parse_model
 from onnx.reference import ReferenceEvaluator
 
 from opsieve.gen.model.structure import all_nodes, check_structure
+from opsieve.reducer.onnx_reduction import GROUP
 from opsieve.reducer.passes.attributes import AttributePass
 from opsieve.reducer.passes.bodies import BodyPass
 from opsieve.reducer.passes.dimensions import DimensionPass
@@ -18,10 +19,9 @@ from opsieve.reducer.passes.dtypes import DtypePass
 from opsieve.reducer.passes.model import ModelPass
 from opsieve.reducer.passes.ranks import RankPass
 from opsieve.reducer.passes.values import ValuePass
-from opsieve.reducer.problem.edit import Pass
+from opsieve.reducer.problem.onnx_form import OnnxPass
 from opsieve.reducer.problem.order import simpler
 from opsieve.reducer.problem.subject import Subject
-from opsieve.reducer.reduction import GROUP
 
 PASSES = [
     BodyPass(),
@@ -53,7 +53,7 @@ def runs(candidate: Subject) -> list[np.ndarray]:
     return ReferenceEvaluator(candidate.model).run(None, candidate.inputs)
 
 
-def reduced(start: Subject, passes: list[Pass], keeps: Callable[[Subject], bool]) -> Subject:
+def reduced(start: Subject, passes: list[OnnxPass], keeps: Callable[[Subject], bool]) -> Subject:
     current, moved = start, True
     while moved:
         moved = False

@@ -20,7 +20,7 @@ from opsieve.reducer.passes.model import PASS as MODEL
 from opsieve.reducer.passes.ranks import PASS as RANKS
 from opsieve.reducer.passes.tied_numbers import PASS as TOGETHER
 from opsieve.reducer.passes.values import PASS as VALUES
-from opsieve.reducer.problem.edit import Pass
+from opsieve.reducer.problem.onnx_form import OnnxPass
 from opsieve.reducer.problem.order import simpler
 from opsieve.reducer.problem.subject import Subject
 
@@ -160,7 +160,7 @@ def run(subject: Subject) -> None:
 )
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(start=subjects(), data=st.data())
-def test_every_edit_is_valid_simpler_and_runs(each: Pass, start: Subject, data: st.DataObject) -> None:
+def test_every_edit_is_valid_simpler_and_runs(each: OnnxPass, start: Subject, data: st.DataObject) -> None:
     before = start.model.SerializeToString(deterministic=True)
     edits = list(each.edits(start))
     assert [edit.label for edit in edits] == [edit.label for edit in each.edits(start)]

@@ -13,8 +13,7 @@ from stores import done, filled, finding
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
-from opsieve.reducer.oracle.discover import wilson
-from opsieve.reducer.oracle.interestingness import runs_for
+from opsieve.reducer.engine.interestingness import runs_for, wilson
 from opsieve.reducer.reproduce import case_folder as folder_of
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import Campaign, Store

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 from opsieve.backends.observation import Frame, Observation
 from opsieve.backends.verdict import Verdict
 from opsieve.reducer.onnx_edit.canonical_names import renamed
-from opsieve.reducer.problem.sameness import Failure
+from opsieve.reducer.oracle.sameness import Failure
 from opsieve.reducer.problem.subject import Subject
 from opsieve.triage.fingerprint.evidence import NOTHING
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint

@@ -24,7 +24,7 @@ import ctypes, signal
 libc = ctypes.CDLL(None)
 if hasattr(libc, "prctl"):
     libc.prctl(1, signal.SIGTERM, 0, 0, 0)
-from opsieve.reducer.cli import main
+from opsieve.tui.commands.reduce_command import main
 main()
 """
 
@@ -95,7 +95,7 @@ def _reduce(case: Path, candidate: "Candidate", seconds: float, before: float, o
         after = facts["nodes_after"] + facts["inner_nodes_after"]
         return reduced("reduced", after, "") if facts["same"] else reduced("failed", after, "the failure changed")
     shutil.rmtree(output, ignore_errors=True)
-    said = (err.strip().splitlines() or [""])[-1].removeprefix("reduce: ")
+    said = (err.strip().splitlines() or [""])[-1].removeprefix("opsieve: ")
     return reduced("not-reproduced" if child.returncode == 3 else "failed", None, said[:300])
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
-REDUCE = (sys.executable, "-c", "from opsieve.reducer.cli import main; main()")
+REDUCE = (sys.executable, "-c", "from opsieve.tui.commands.reduce_command import main; main()")
 OPSIEVE = (sys.executable, "-m", "opsieve")
 _MOST_OUTPUT = 256 << 20
 _LONGEST = 1 << 16  # bytes of a line of the log

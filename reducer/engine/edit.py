@@ -1,20 +1,19 @@
 """Edits and the passes that propose them: all that a dimension of reduction needs to know of the engine.
 
-A pass lists single steps that would make a subject simpler; the engine (`opsieve.reducer.engine.engine`) decides which are tried, merges
-those that do not touch each other, and drops those that lose the failure. A pass is found by its entry point in the group
-`opsieve.reductions`.
+A pass lists single steps that would make a subject simpler; the engine (`opsieve.reducer.engine.engine`) decides which are tried,
+merges those that do not touch each other, and drops those that lose the failure.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
-from opsieve.reducer.problem.subject import Subject
+S = TypeVar("S")
 
 
 @dataclass(frozen=True)
-class Edit:
-    """One step that makes a subject strictly simpler in the order of `opsieve.reducer.problem.order`.
+class Edit(Generic[S]):
+    """One step that makes a subject strictly simpler in the order of its form.
 
     `label` is for the log and the certificate ("drop node 17 (Relu)"). `touches` are the names of the nodes and values it
     changes: edits with disjoint touches may be merged. `apply` is pure and gives None when the edit no longer applies.
@@ -22,13 +21,13 @@ class Edit:
 
     label: str
     touches: frozenset[str]
-    apply: Callable[[Subject], Subject | None]
+    apply: Callable[[S], S | None]
 
 
-class Pass(Protocol):
+class Pass(Protocol[S]):
     """One dimension of reduction."""
 
     name: str  # the dimension, as the certificate calls it
 
-    def edits(self, subject: Subject) -> Iterator[Edit]:
+    def edits(self, subject: S) -> Iterator[Edit[S]]:
         """Every single edit left, the most promising (largest) first; the same subject gives the same edits."""

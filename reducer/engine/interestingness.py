@@ -1,0 +1,86 @@
+"""The test that a reduction runs again and again: does this subject still show the failure? For subjects of any form."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, Literal, Protocol, TypeVar
+
+S = TypeVar("S")
+S_contra = TypeVar("S_contra", contravariant=True)
+
+ResultKind = Literal["same", "slippage", "gone", "invalid"]
+_MOST_RUNS = 200
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What an interestingness test says of one subject.
+
+    `same`: it shows the failure. `slippage`: it fails otherwise; `key` is then that failure's fingerprint. `gone`: it is well, or
+    could not be run. `invalid`: it is no valid program and was not run. `why` is for the journal. `wrong` names the outputs
+    that differ, where the failure is a mismatch.
+    """
+
+    kind: ResultKind
+    why: str = ""
+    key: str = ""
+    wrong: tuple[str, ...] = ()
+
+
+class InterestingnessTest(Protocol[S_contra]):
+    """Tests subjects, in order."""
+
+    def evaluate(self, subjects: Sequence[S_contra]) -> Iterator[CheckResult]:
+        """A result for each subject; what is not consumed need not have been tested."""
+
+
+@dataclass(frozen=True)
+class RepeatedTest(Generic[S]):
+    """A test of a failure that shows only sometimes: `same` once it was seen `sightings` times in `runs` runs.
+
+    A subject that fails with the rate of the whole program is missed with at most the probability that `runs_for` was given;
+    one that is accepted was seen to fail, and more than once, so that the rate does not dwindle step by step.
+    """
+
+    inner: InterestingnessTest[S]
+    runs: int
+    sightings: int = 2
+
+    def evaluate(self, subjects: Sequence[S]) -> Iterator[CheckResult]:
+        """As `InterestingnessTest.evaluate`."""
+        for subject in subjects:
+            yield self._one(subject)
+
+    def _one(self, subject: S) -> CheckResult:
+        seen = 0
+        for run in range(self.runs):
+            result = next(iter(self.inner.evaluate([subject])))
+            if result.kind == "invalid":
+                return result
+            seen += result.kind == "same"
+            if seen == self.sightings:
+                return result
+            if seen + self.runs - run - 1 < self.sightings:  # it cannot be seen often enough any more
+                break
+        return CheckResult("gone", f"seen {seen} times in {self.runs} runs")
+
+
+def runs_for(rate: float, sightings: int = 2, miss: float = 0.01) -> int:
+    """How many runs show a failure of this rate `sightings` times, but for a probability of `miss`; 200 at most."""
+    runs = sightings
+    while runs < _MOST_RUNS and _fewer(rate, runs, sightings) > miss:
+        runs += 1
+    return runs
+
+
+def _fewer(rate: float, runs: int, sightings: int) -> float:
+    """The probability of fewer sightings than that (a binomial tail)."""
+    return sum(math.comb(runs, seen) * rate**seen * (1 - rate) ** (runs - seen) for seen in range(sightings))
+
+
+def wilson(seen: int, runs: int, z: float = 1.645) -> float:
+    """The lower end of Wilson's score interval for a share of `seen` in `runs` (E. B. Wilson, 1927)."""
+    share, square = seen / runs, z * z / runs
+    middle = share + square / 2
+    spread = z * math.sqrt((share * (1 - share) + square / 4) / runs)
+    return max(0.01, (middle - spread) / (1 + square))

@@ -1,0 +1,75 @@
+"""From all parts of a program to the few that a failure needs: parts are numbered, and any of them make a candidate.
+
+For every form whose programs have parts in an order (nodes, bindings, statements): the last part that is needed is found by bisection,
+what else is needed by growing around it, and far away by QuickXplain; then parts are left out until none can be.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Generic, TypeVar
+
+from opsieve.reducer.engine.engine import Engine
+from opsieve.reducer.engine.interestingness import CheckResult
+from opsieve.reducer.engine.search import (
+    Places,
+    minimal_prefix,
+    one_minimal,
+    passing_prefix,
+    prefix_sizes,
+    quickxplain,
+)
+
+S = TypeVar("S")
+
+
+class SubsetSearch(Generic[S]):
+    """The search on an engine: `keep` makes the candidate of some parts, `nearest` sorts parts by their distance from others."""
+
+    def __init__(
+        self,
+        engine: Engine[S],
+        keep: Callable[[Sequence[int]], S | None],
+        nearest: Callable[[Iterable[int], Iterable[int]], Places],
+        what: str = "nodes",
+    ):
+        self.engine, self.keep, self.nearest, self.what = engine, keep, nearest, what
+
+    def evaluate(self, places: Iterable[int]) -> CheckResult:
+        """What the test says of these parts."""
+        kept = sorted(places)
+        return self.engine.evaluate(self.keep(kept), f"keep {len(kept)} {self.what}")
+
+    def test(self, places: Places) -> bool:
+        """Whether these parts show the failure."""
+        return bool(places) and self.evaluate(places).kind == "same"
+
+    def prefetch(self, likely: Iterator[Places]) -> None:
+        """Test some of these lists ahead, on other workers."""
+        self.engine.prefetch(
+            (partial(self.keep, sorted(places)), f"keep {len(places)} {self.what}") for places in likely
+        )
+
+    def around(self, focus: int, size: int, among: Iterable[int]) -> Places | None:
+        """The `size` parts nearest to one, where they show the failure."""
+        order = self.nearest([focus], among)[:size]
+        return order if self.test(order) else None
+
+    def within(self, region: Places) -> Places:
+        """A small part of a region that shows the failure; the whole of it is known to."""
+        size = minimal_prefix(region, self.test, self.prefetch)
+        last = region[size - 1]
+        order = self.nearest([last], region[:size])
+        sizes = prefix_sizes(len(order))
+        found, failing = passing_prefix(order, self.test, sizes, self.prefetch)
+        if found <= _FEW:
+            return order[:found]
+        size = minimal_prefix(order, self.test, self.prefetch, known=found, failing=failing)
+        ends = [order[0], order[size - 1]]
+        return ends if self.test(ends) else quickxplain(ends, order[1 : size - 1], self.test, self.prefetch)
+
+    def minimal(self, places: Places) -> Places:
+        """Those of the parts that cannot be left out one by one."""
+        return one_minimal(places, self.test, self.prefetch)
+
+
+_FEW = 8  # parts that are sooner left out one by one than searched for

@@ -1,0 +1,75 @@
+"""ONNX models as a form that `opsieve.reducer.reduction` reduces."""
+
+from collections.abc import Sequence
+
+from opsieve.backends.target import Target
+from opsieve.backends.workers.workers import Workers
+from opsieve.gen.case.case import Case
+from opsieve.gen.model.program import onnx_program
+from opsieve.reducer.engine.engine import Engine
+from opsieve.reducer.engine.form import Validator
+from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS
+from opsieve.reducer.nodes.node_phase import ENOUGH, NodePhase
+from opsieve.reducer.oracle.validator import OnnxValidator
+from opsieve.reducer.passes.bodies import OPENING
+from opsieve.reducer.problem.graph import Graph, cut
+from opsieve.reducer.problem.onnx_form import OnnxForm, OnnxPass
+from opsieve.reducer.problem.recording import recorded
+from opsieve.reducer.problem.subject import Subject
+from opsieve.reducer.reduction import passes_in
+
+GROUP = "opsieve.reductions"
+# Where a dimension stands in a round: what removes most comes first. Others follow in alphabetical order.
+_ORDER = ("bodies", "nodes", "outputs", "bypass", "constants", "dimensions", "dtypes", "values", "attributes")
+
+
+class OnnxReduction(OnnxForm):
+    """The order of `OnnxForm`, the passes of the group `opsieve.reductions`, values recorded of the main graph. One for each reduction."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._whole: Subject | None = None  # what the first phase began with, and the results of the nodes that it kept
+        self._kept: frozenset[str] = frozenset()
+
+    def subject(self, case: Case) -> Subject:
+        """The model with its inputs; no value is recorded yet."""
+        return Subject(onnx_program(case.program, "reduce").proto, case.inputs, {})
+
+    def passes(self) -> list[OnnxPass]:
+        """Every dimension, found by entry point, in the order of a round."""
+        return passes_in(GROUP, _ORDER)
+
+    def validator(self, workers: Workers, start: Subject) -> Validator[Subject]:
+        """Structure in Python, then onnx's checker in a worker."""
+        return OnnxValidator(workers, start)
+
+    def recorded(self, subject: Subject, source: Target | None, workers: Workers) -> Subject:
+        """The subject with its tensors' values, each computed when it is needed."""
+        return recorded(subject, source, workers)
+
+    def narrow(self, engine: Engine[Subject], passes: Sequence[OnnxPass], text: str) -> None:
+        """Nodes first; a body that is inlined is a graph of its own then, to be searched like the one around it."""
+        self._whole = engine.best
+        self._nodes(engine, text)
+        self._kept = frozenset(name for node in engine.best.model.graph.node for name in node.output if name)
+        for dimension in passes:
+            for bodies in (OPENING, dimension) if dimension.name == OPENING.name else ():
+                while engine.sweep(bodies) and len(engine.best.model.graph.node) > ENOUGH:
+                    self._nodes(engine, text)
+
+    def _nodes(self, engine: Engine[Subject], text: str) -> None:
+        engine.refresh()
+        NodePhase(engine, text).run()
+        for dimension in (OUTPUTS, NODES, BYPASS):
+            # The search leaves next to nothing to single steps, unless what it needed lay far apart.
+            engine.sweep(dimension, together=len(engine.best.model.graph.node) > ENOUGH)
+
+    def rest(self, start: Subject) -> Subject | None:
+        """The nodes that the search for nodes did away with, those kept replaced by the values recorded of them."""
+        if self._whole is None:
+            return None
+        graph = Graph(self._whole)
+        places = [place for place, node in enumerate(graph.nodes) if self._kept.isdisjoint(node.output)]
+        if not places or len(places) == len(graph.nodes):
+            return None
+        return cut(graph, places)

@@ -1,0 +1,64 @@
+"""The interestingness test that a user brings."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsieve.gen.data.data_set import write_folder
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.scratch import Scratch
+from opsieve.gen.model.tensors import graph_inputs
+from opsieve.reducer.engine.interestingness import CheckResult
+from opsieve.reducer.problem.subject import Subject
+
+
+@dataclass(frozen=True)
+class ScriptTest:
+    """A user's own test: `SCRIPT MODEL INPUTS`, run in an empty folder; exit code 0 means that it is still interesting.
+
+    MODEL is an .onnx file, INPUTS a folder of ONNX's `input_K.pb`. The script runs as the user who starts the reduction; it
+    and what it started are killed after `seconds`.
+    """
+
+    script: Path
+    seconds: float = 60.0
+
+    def evaluate(self, subjects: Sequence[Subject]) -> Iterator[CheckResult]:
+        """As `InterestingnessTest.evaluate`."""
+        for subject in subjects:
+            code = self.run(subject)
+            yield CheckResult("same") if code == 0 else CheckResult("gone", f"exit code {code}")
+
+    def run(self, subject: Subject) -> int:
+        """The script's exit code; -1 when it took too long. BadInput when it cannot be started."""
+        with Scratch() as scratch:
+            folder = scratch / "check"
+            (folder / "inputs").mkdir(parents=True)
+            (folder / "model.onnx").write_bytes(subject.program.data)
+            write_folder(folder / "inputs", subject.inputs, graph_inputs(subject.model), "input")
+            command = [str(self.script), str(folder / "model.onnx"), str(folder / "inputs")]
+            try:
+                process = subprocess.Popen(
+                    command,
+                    cwd=folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise BadInput(
+                    f"the check {shown(self.script, 120)} cannot be started: {error.strerror or error}; is it executable?"
+                ) from None
+            try:
+                return process.wait(self.seconds)
+            except subprocess.TimeoutExpired:
+                return -1
+            finally:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()

@@ -1,0 +1,180 @@
+"""The interestingness test of a compiler's failure: one run of the target, and of the arbiter beside it. For programs of any form."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from opsieve.backends.compare import Comparison, compare
+from opsieve.backends.observation import Observation
+from opsieve.backends.target import Target
+from opsieve.backends.verdict import KIND_OF_OUTCOME, Mismatch, Verdict
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.model.bad_input import shown
+from opsieve.gen.model.program import Program
+from opsieve.gen.model.tensors import Value
+from opsieve.reducer.engine.interestingness import CheckResult
+from opsieve.reducer.oracle.sameness import Failure, builds, differed, ended
+from opsieve.triage.fingerprint.evidence import NOTHING
+from opsieve.triage.fingerprint.fingerprint import fingerprint
+from opsieve.triage.fingerprint.program_names import program_names
+from opsieve.triage.fingerprint.sameness import Level
+
+
+class Runnable(Protocol):
+    """What can be run: a subject of any form."""
+
+    @property
+    def program(self) -> Program:
+        """The program, as workers take it."""
+
+    @property
+    def inputs(self) -> dict[str, Value]:
+        """A value for every input, by name."""
+
+
+@dataclass(frozen=True)
+class TargetTest:
+    """One run of the target for each subject, and of the arbiter where the target's answer needs it.
+
+    `arbiter` says what the outputs should be, or that a program is to be accepted; None when nobody can be asked. At the level
+    `cure`, `sick` and `well` are the other builds that failed on the whole model and those that did not. With
+    `finite`, a mismatch counts only where the right outputs are finite: those of the whole model were.
+    """
+
+    workers: Workers
+    target: Target
+    failure: Failure
+    arbiter: Target | None
+    level: Level
+    sick: tuple[Target, ...] = ()
+    well: tuple[Target, ...] = ()
+    finite: bool = False
+
+    def evaluate(self, subjects: Sequence[Runnable]) -> Iterator[CheckResult]:
+        """As `InterestingnessTest.evaluate`."""
+        tests = [Test(subject.program, subject.inputs) for subject in subjects]
+        if self.failure.verdict.kind == "mismatch" and self.arbiter is not None:
+            with ThreadPoolExecutor(1) as pool:
+                # The arbiter computes beside the target, on a core of its own.
+                right = pool.submit(lambda: list(self.workers.observe_many(self._arbiter, tests)))
+                left = list(self.workers.observe_many(self.target, tests))
+                pairs = zip(subjects, tests, left, right.result(), strict=True)
+                for subject, test, got, wanted in pairs:
+                    yield self._compared(subject, test, got, wanted)
+            return
+        for subject, test, got in zip(subjects, tests, self.workers.observe_many(self.target, tests), strict=True):
+            yield self._ended(subject, test, got, None)
+
+    def known(self, subject: Runnable, got: Observation, wanted: Observation) -> CheckResult:
+        """The answer for a subject that the target and the arbiter were already asked about."""
+        test = Test(subject.program, subject.inputs)
+        if self.failure.verdict.kind == "mismatch":
+            return self._compared(subject, test, got, wanted)
+        return self._ended(subject, test, got, wanted)
+
+    @property
+    def _arbiter(self) -> Target:
+        assert self.arbiter is not None
+        return self.arbiter
+
+    def _ended(self, subject: Runnable, test: Test, got: Observation, wanted: Observation | None) -> CheckResult:
+        verdict = ended(got, self.failure.verdict)
+        if verdict is None:
+            return CheckResult("gone", got.outcome)
+        if not self.failure.shown_by(
+            verdict, got, operators_of(subject.program), self.level, program_names(subject.program)
+        ):
+            return self._slippage(verdict, got, subject)
+        if self.arbiter is not None and self.level != "loose":
+            accepted = wanted or self.workers.observe(self.arbiter, test.program, test.inputs)
+            if accepted.outcome in KIND_OF_OUTCOME:
+                return CheckResult(
+                    "slippage", f"{self.arbiter} does not accept it either: {shown(accepted.message, 200)}"
+                )
+        return self._cured(test)
+
+    def _compared(self, subject: Runnable, test: Test, got: Observation, wanted: Observation) -> CheckResult:
+        verdict = ended(got, self.failure.verdict)
+        if verdict is not None:
+            return self._slippage(verdict, got, subject) if wanted.outcome == "ok" else CheckResult("gone", got.outcome)
+        if got.outputs is None or wanted.outputs is None:
+            return CheckResult("gone", f"{got.outcome}, {self.arbiter}: {wanted.outcome}")
+        if self.finite and not finite(wanted.outputs.values()):
+            return CheckResult("gone", f"{self.arbiter} gives NaN or infinity")
+        found = compared(subject, got, wanted)
+        worst = found.worst
+        if worst is None:
+            return CheckResult("gone", "it agrees")
+        verdict = differed(worst, self.failure.verdict)
+        wrong = tuple(name for name in wanted.outputs if name in found.mismatches)
+        if not self.failure.shown_by(
+            verdict, got, operators_of(subject.program), self.level, program_names(subject.program)
+        ):
+            other = next((m for m in found.mismatches.values() if self._like(m, subject, got)), None)
+            if other is None:
+                return self._slippage(verdict, got, subject)
+        answer = self._cured(test)
+        return CheckResult(answer.kind, answer.why, answer.key, wrong)
+
+    def _like(self, mismatch: Mismatch, subject: Runnable, got: Observation) -> bool:
+        verdict = differed(mismatch, self.failure.verdict)
+        return self.failure.shown_by(
+            verdict, got, operators_of(subject.program), self.level, program_names(subject.program)
+        )
+
+    def _slippage(self, verdict: Verdict, got: Observation, subject: Runnable) -> CheckResult:
+        key = fingerprint(verdict, got, operators_of(subject.program), NOTHING, program_names(subject.program)).key
+        return CheckResult("slippage", shown(got.message or f"{verdict.kind} {verdict.mismatch}", 200), key)
+
+    def _cured(self, test: Test) -> CheckResult:
+        if self.level == "cure":
+            for build, sick in [*((b, False) for b in self.well), *((b, True) for b in self.sick)]:
+                if self.fails(build, test) != sick:
+                    return CheckResult("slippage", f"{build} {'is well' if sick else 'fails'} on it")
+        return CheckResult("same")
+
+    def fails(self, build: Target, test: Test) -> bool:
+        """Whether another build of the compiler fails as well, in whatever way."""
+        got = self.workers.observe(build, test.program, test.inputs)
+        if self.arbiter is None or got.outputs is None:
+            return got.outcome in KIND_OF_OUTCOME
+        if build == self.arbiter:
+            return False
+        wanted = self.workers.observe(self.arbiter, test.program, test.inputs)
+        if wanted.outputs is None:
+            return False
+        return not compare(got.outputs, wanted.outputs, test.program.output_dtypes()).agrees
+
+
+def cure_set(check: TargetTest, subject: Runnable) -> tuple[tuple[Target, ...], tuple[Target, ...]]:
+    """The other builds of the compiler that fail on a subject, and those that do not."""
+    test = Test(subject.program, subject.inputs)
+    answers = {build: check.fails(build, test) for build in builds(check.target)}
+    return tuple(b for b, bad in answers.items() if bad), tuple(b for b, bad in answers.items() if not bad)
+
+
+def finite(values: Iterable[Value]) -> bool:
+    """Whether no value, as far as it is of a float type, has NaN or infinity in it."""
+    for value in values:
+        if isinstance(value, list):
+            if not finite(value):
+                return False
+        elif isinstance(value, np.ndarray) and value.dtype.kind not in "OUSMmiub":
+            with np.errstate(all="ignore"):
+                wide = value if value.dtype.kind in "fc" else value.astype(np.float64)
+            if not np.isfinite(wide).all():
+                return False
+    return True
+
+
+def compared(subject: Runnable, got: Observation, wanted: Observation) -> Comparison:
+    """How two observations of one subject differ."""
+    return compare(got.outputs or {}, wanted.outputs or {}, subject.program.output_dtypes())
+
+
+def operators_of(program: Program) -> list[str]:
+    """The operators of a program, bodies included, each once."""
+    return sorted(set(program.operators()))

@@ -1,0 +1,76 @@
+"""What is wrong with an ONNX candidate, before it costs a test."""
+
+from collections.abc import Sequence
+
+import onnx
+
+from opsieve.backends.target import Target
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.model.structure import check_structure
+from opsieve.gen.model.tensors import graph_inputs
+from opsieve.reducer.onnx_edit.quant_scales import bad_scale
+from opsieve.reducer.problem.graph import shell
+from opsieve.reducer.problem.subject import Subject
+
+CHECKER = Target("checker")
+_HEAVY = 1 << 20  # bytes of a model that is not sent to the checker as it is
+_LARGE = 64 << 10  # bytes of a tensor that is no shape
+
+
+class OnnxValidator:
+    """Says of a candidate, before it costs a check, what is wrong with it."""
+
+    def __init__(self, workers: Workers, start: Subject):
+        self._workers = workers
+        self._scaled = not bad_scale(start)
+        # A model that ONNX's checker refuses can be a failing model all the same; then structure is all that can be asked for.
+        self.strict = not self._complaint(start)
+
+    def complaints(self, subjects: Sequence[Subject]) -> list[str]:
+        """What is wrong with each subject, "" for a valid one."""
+        found = [structural(subject) or self._degenerate(subject) for subject in subjects]
+        if not self.strict:
+            return found
+        sound = [index for index, complaint in enumerate(found) if not complaint]
+        tests = [Test(_light(subjects[index].model), {}, as_is=True) for index in sound]
+        for index, answer in zip(sound, self._workers.observe_many(CHECKER, tests), strict=True):
+            found[index] = "" if answer.outcome in ("ok", "environment") else shown(answer.message, 200) or "refused"
+        return found
+
+    def _degenerate(self, subject: Subject) -> str:
+        operator = bad_scale(subject) if self._scaled else ""
+        return f"a scale of {operator} is not positive and finite" if operator else ""
+
+    def _complaint(self, subject: Subject) -> str:
+        answer = self._workers.observe(CHECKER, _light(subject.model), {})
+        return "" if answer.outcome in ("ok", "environment") else answer.message or "refused"
+
+
+def structural(subject: Subject) -> str:
+    """What is wrong with a subject's structure, "" when nothing is; pure Python."""
+    try:
+        check_structure(subject.model)
+    except BadInput as error:
+        return str(error)
+    wanted = graph_inputs(subject.model).keys()
+    return "" if wanted == subject.inputs.keys() else "its inputs and their values disagree"
+
+
+def _light(model: onnx.ModelProto) -> OnnxProgram:
+    """A model for the checker, which looks at no values: large stored tensors are inputs of their type."""
+    if model.ByteSize() < _HEAVY:
+        return OnnxProgram(model.SerializeToString())
+    light = shell(model)
+    graph = light.graph
+    for part in ("node", "input", "output", "value_info", "sparse_initializer"):
+        getattr(graph, part).extend(getattr(model.graph, part))
+    known = {info.name for info in graph.input}
+    for tensor in model.graph.initializer:
+        if tensor.ByteSize() < _LARGE:
+            graph.initializer.append(tensor)
+        elif tensor.name not in known:
+            graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    light.functions.extend(model.functions)
+    return OnnxProgram(light.SerializeToString())

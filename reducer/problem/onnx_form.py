@@ -1,0 +1,53 @@
+"""ONNX models with their inputs as a form that the engine can reduce (`opsieve.reducer.engine.form`)."""
+
+import hashlib
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from opsieve.reducer.engine.edit import Edit, Pass
+from opsieve.reducer.engine.engine import DIGITS
+from opsieve.reducer.engine.form import Size
+from opsieve.reducer.problem.order import count_nodes, simpler
+from opsieve.reducer.problem.subject import Subject
+
+OnnxEdit: TypeAlias = Edit[Subject]
+OnnxPass: TypeAlias = Pass[Subject]
+
+
+class OnnxForm:
+    """Order, digests and sizes of subjects; inputs are hashed once an array."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[int, tuple[Any, bytes]] = {}  # holds the array, so that its id stays its own
+        self._last: tuple[Subject, Size] | None = None
+
+    def simpler(self, candidate: Subject, than: Subject) -> bool:
+        """The order of `opsieve.reducer.problem.order`."""
+        return simpler(candidate, than)
+
+    def size(self, subject: Subject) -> Size:
+        """Nodes and bytes of the model; protobuf serialises it to say how large it is, so the last answer is kept."""
+        if self._last is None or self._last[0] is not subject:
+            self._last = subject, Size(*count_nodes(subject.model), subject.model.ByteSize())
+        return self._last[1]
+
+    def digest(self, subject: Subject) -> str:
+        """Of the model's bytes and of the values fed."""
+        state = hashlib.sha256(subject.model.SerializeToString(deterministic=True))
+        for name, value in sorted(subject.inputs.items()):
+            state.update(name.encode("utf-8", "surrogateescape") + b"\0" + self._value(value))
+        return state.hexdigest()[:DIGITS]
+
+    def _value(self, value: Any) -> bytes:
+        if value is None:
+            return b"-"
+        if isinstance(value, list):
+            return b"[" + b"".join(map(self._value, value)) + b"]"
+        held = self._arrays.get(id(value))
+        if held is None:
+            array = np.asarray(value)
+            data = repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes()
+            text = f"{array.dtype.name}{array.shape}".encode()
+            held = self._arrays[id(value)] = (value, hashlib.sha256(text + data).digest())
+        return held[1]

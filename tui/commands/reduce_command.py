@@ -1,0 +1,193 @@
+"""`opsieve reduce`, and `reduce` by itself: a failing model in, the smallest model that fails the same way out."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from opsieve.tui.commands.options import EXPECTED, INPUTS, JSON, OFFLINE, PATH, SEED, memory, seconds
+
+if TYPE_CHECKING:
+    from opsieve.reducer.engine.certificate import CertificateLine
+    from opsieve.reducer.engine.form import Progress
+    from opsieve.reducer.session import Reduced
+
+_MOST_PRINTED = 60  # lines of the reduced graph
+NOTHING_FAILS = 3
+
+
+@click.command()
+@click.argument("case", type=PATH)
+@INPUTS
+@EXPECTED
+@click.option(
+    "-t",
+    "--target",
+    "targets",
+    metavar="TARGET",
+    multiple=True,
+    help="Compiler to test: backend[==release][:option,...]; repeatable.  [default: all installed]",
+)
+@click.option("--against", metavar="TARGET", help="Trusted target to compare with.  [default: chosen automatically]")
+@click.option(
+    "--same",
+    "level",
+    default="fingerprint",
+    show_default=True,
+    type=click.Choice(["loose", "fingerprint", "cure"]),
+    help="How strictly the failure must stay the same.",
+)
+@click.option(
+    "--check", "script", type=PATH, help="Interestingness test: SCRIPT MODEL INPUTS exits 0 while the failure shows."
+)
+@click.option(
+    "--store", type=PATH, default="opsieve-store", show_default=True, help="Store in which an id is looked up."
+)
+@click.option("-o", "--output", type=PATH, help="Directory of the results.  [default: NAME.reduced here]")
+@click.option(
+    "-j", "--jobs", default=1, show_default=True, type=click.IntRange(1, 64), help="Slow tests run at the same time."
+)
+@SEED
+@seconds(30.0)
+@memory()
+@OFFLINE
+@click.option("--verify", is_flag=True, help="Only check the certificate of CASE, a result of this command, again.")
+@JSON
+def command(case: Path, store: Path, memory: int, offline: bool, verify: bool, as_json: bool, **options: Any) -> int:
+    """Reduce CASE, an .onnx model, a case folder or an id of a store, to the smallest model that still shows the same failure.
+
+    With no options it finds what fails: every installed compiler is run, and the reference says who is right. What is left is
+    written with its inputs, a script and a certificate. Exit code 3 when nothing fails.
+    """
+    from opsieve.backends.workers.zygote import Limits
+    from opsieve.reducer.worker_pool import WorkerPool
+
+    limits = Limits(seconds=options["seconds"], memory=memory << 20)
+    with (
+        WorkerPool(limits, options["jobs"], offline, options["targets"], _say) as pool,
+        _listener(sys.stderr.isatty() and not as_json) as listener,
+    ):
+        from opsieve.reducer.problem.store_cases import place_of  # while the workers start
+        from opsieve.reducer.session import ReductionRequest, Session
+
+        request = ReductionRequest(place_of(case, store), **options)
+        with Session(request, pool, listener) as session:
+            if verify:
+                return _verified(session, as_json)
+            reduced = session.reduce()
+    if reduced.reduction is None:
+        _say(reduced.facts["message"])
+        if as_json:
+            click.echo(json.dumps(reduced.facts))
+        return NOTHING_FAILS
+    click.echo(json.dumps(reduced.facts) if as_json else _summary(reduced))
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """The program `reduce`: `opsieve reduce` under a name of its own."""
+    from opsieve.tui.cli import SETTINGS, run
+
+    command.context_settings = dict(SETTINGS)
+    run(command, "reduce", arguments)
+
+
+def _say(sentence: str) -> None:
+    click.echo(f"opsieve: {''.join(c if c.isprintable() else ' ' for c in sentence)}", err=True)
+
+
+class _Log:
+    """A listener that writes sentences to stderr, and progress nowhere."""
+
+    def say(self, sentence: str) -> None:
+        _say(sentence)
+
+    def progress(self, at: "Progress") -> None:
+        """Nothing: there is no terminal."""
+
+
+class _Live(_Log):
+    """A listener that keeps one line of a terminal up to date."""
+
+    def __init__(self, status: Any):
+        self._status = status
+
+    def progress(self, at: "Progress") -> None:
+        inner = f" + {at.inner_nodes} inside" if at.inner_nodes else ""
+        self._status.update(
+            f"{at.dimension}: {at.nodes} nodes{inner}, {at.size} bytes, {at.checks} checks, {at.seconds:.1f} s"
+        )
+
+
+@contextmanager
+def _listener(live: bool) -> Iterator[_Log]:
+    if not live:
+        yield _Log()
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("recording values") as status:
+        yield _Live(status)
+
+
+def _verified(session: Any, as_json: bool) -> int:
+    from dataclasses import asdict
+
+    from opsieve.reducer.oracle.discover import NotReproduced
+    from opsieve.reducer.report import certificate_rows
+
+    try:
+        found = session.verify()
+    except NotReproduced as error:
+        _say(str(error))
+        return NOTHING_FAILS
+    facts = {**asdict(found), "certificate": certificate_rows(found.certificate)}
+    click.echo(json.dumps(facts) if as_json else _certificate(found.certificate, found.minimal))
+    return 0 if found.minimal else 1
+
+
+def _summary(reduced: "Reduced") -> str:
+    """What a person reads."""
+    from opsieve.reducer.output import shapes
+
+    result, facts = reduced.reduction, reduced.facts
+    assert result is not None
+    lines = [f"{'':8}{'nodes':>8}{'inside':>8}{'inputs':>8}{'bytes':>10}"]
+    for when, subject in (("before", result.start), ("after", result.best)):
+        nodes, inner, size = (facts[f"{what}_{when}"] for what in ("nodes", "inner_nodes", "bytes"))
+        lines.append(f"{when:8}{nodes:>8}{inner:>8}{len(subject.inputs):>8}{size:>10}")
+    lines += ["", *(f"    {line}" for line in _safe(reduced.text)[:_MOST_PRINTED]), ""]
+    lines += [f"input {text}" for text in shapes(result.best)]
+    still = "verified: the reduced model still shows the same failure"
+    gone = "but the reduced model no longer shows the same failure"
+    lines.append(
+        f"{facts['checks']} checks ({facts['node_checks']} for nodes), {facts['seconds']:.1f} s; "
+        + (still if result.same else gone)
+    )
+    if result.replays is not None and result.replays[0] < result.replays[1]:
+        lines.append(f"it shows only sometimes: the result failed in {result.replays[0]} of {result.replays[1]} runs")
+    lines.append(_certificate(result.certificate, result.minimal))
+    if result.rest_fails:
+        how = "in the same way" if result.rest_fails == "same" else "in another way"
+        lines.append(
+            f"without these nodes the model still fails, {how}: a second bug, or the same one in another place"
+        )
+    if result.slippage:
+        lines.append(f"{len(result.slippage)} different failure(s) found while reducing: see other_failures/")
+    lines += [facts["output"], *filter(None, [facts["script"]])]
+    return "\n".join(lines)
+
+
+def _certificate(certificate: "Sequence[CertificateLine]", minimal: bool) -> str:
+    tried = ", ".join(f"{line.name} {line.edits}" for line in certificate if line.edits)
+    if minimal:
+        return f"1-minimal: no single remaining edit preserves the failure (tried: {tried or 'none are left'})"
+    return f"not minimal: a single remaining edit preserves the failure (tried: {tried})"
+
+
+def _safe(text: str) -> list[str]:
+    return ["".join(c if c.isprintable() else "?" for c in line.expandtabs(4)) for line in text.split("\n")]
