@@ -151,7 +151,11 @@ def reduce(console: Console) -> None:
     console.print(f"\n[bold]One of them made small[/bold]: reduce samples/{ONE}\n")
     shutil.rmtree(MADE, ignore_errors=True)
     MADE.mkdir(parents=True)
-    command = [sys.executable, "-c", "import sys; from opsieve.tui.commands.reduce_command import main; sys.exit(main())"]
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from opsieve.tui.commands.reduce_command import main; sys.exit(main())",
+    ]
     command += [str(SAMPLES / ONE), "--target", OLD, "--output", str(MADE / "reduced")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=BUDGET)
     lines = done.stdout.splitlines() or done.stderr.splitlines()

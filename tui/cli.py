@@ -65,7 +65,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
-        found = importlib.import_module(module if "." in module else f"opsieve.tui.commands.{module}")
+        found = importlib.import_module(f"opsieve.tui.commands.{module}")
         command: click.Command = getattr(found, name or "command")
         if not any(parameter.name == "version" for parameter in command.params):
             click.version_option(__version__, prog_name="opsieve")(command)
