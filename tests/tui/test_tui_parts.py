@@ -183,15 +183,17 @@ def finished(board: JobBoard) -> None:
 
 
 def test_a_job_runs_its_commands_in_a_row_and_keeps_what_they_say(board: JobBoard) -> None:
-    job = board.start("two", python("import sys; print('one', file=sys.stderr)"), python("print('{\"nodes\": 2}')"))
+    job = board.start(
+        "reduce", "two", python("import sys; print('one', file=sys.stderr)"), python("print('{\"nodes\": 2}')")
+    )
     finished(board)
     assert (job.state, list(job.log), job.report(), job.said) == ("done", ["one"], {"nodes": 2}, "one")
     assert job.seconds > 0
 
 
 def test_a_job_that_fails_runs_nothing_further(board: JobBoard) -> None:
-    job = board.start("fails", python("raise SystemExit(3)"), python("print('never')"))
-    gone = board.start("no such program", ("/no/such/program",))
+    job = board.start("reduce", "fails", python("raise SystemExit(3)"), python("print('never')"))
+    gone = board.start("reduce", "no such program", ("/no/such/program",))
     finished(board)
     assert (job.state, job.code, job.output) == ("failed", 3, b"")
     assert (gone.state, "no such" in gone.said.lower()) == ("failed", True)
@@ -201,11 +203,11 @@ def test_at_most_two_jobs_run_at_once_and_those_that_wait_can_be_ended(board: Jo
     running = threading.Semaphore(0)
     board._changed = lambda job: running.release() if job.state == "running" else None
     sleep = python("import time; time.sleep(600)")
-    first, second, third = (board.start(name, sleep) for name in "abc")
+    first, second, third = (board.start("bisect", name, sleep) for name in "abc")
     assert running.acquire(timeout=30)
     assert running.acquire(timeout=30)
     assert [job.state for job in (first, second, third)].count("waiting") == 1
-    quick = board.start("now", python("pass"), now=True)
+    quick = board.start("replay", "c1", python("pass"))
     board.cancel(third)
     board.cancel(first)
     board.close()
@@ -221,7 +223,7 @@ def test_how_far_a_reduction_is_comes_from_its_attempts(board: JobBoard, tmp_pat
     attempts.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"answer": "sa')
     seen = threading.Event()
     board._changed = lambda job: seen.set() if job.progress else None
-    job = board.start("reduce", python("import time; time.sleep(600)"), watched=attempts)
+    job = board.start("reduce", "c1", python("import time; time.sleep(600)"), watched=attempts)
     assert seen.wait(30)
     assert job.progress == "3 attempts, 4 nodes"
     board.close()
@@ -234,7 +236,7 @@ def test_a_command_is_shown_as_one_would_type_it() -> None:
 
 
 def test_a_replay_tells_verdict_voices_and_a_map() -> None:
-    job = Job(1, "replay", (("x",),), state="done")
+    job = Job(1, "replay", "c1", (("x",),), state="done")
     told = json.dumps(
         {
             "verdict": "fail", "reason": "y is wrong", "target": "fake", "outcomes": [["fake", "1.0", "ok", 0.5]], "source": "reference",
@@ -264,7 +266,7 @@ def test_a_replay_tells_verdict_voices_and_a_map() -> None:
 )
 def test_the_outcome_of_a_job_is_that_of_its_work_not_of_what_takes_it_up(told: dict[str, object], words: str) -> None:
     results = [json.dumps(told).encode(), b"19 failures in 19 clusters"]
-    job = Job(1, "work", (("x",), ("y",)), state="done", results=results)
+    job = Job(1, "reduce", "c1", (("x",), ("y",)), state="done", results=results)
     assert job.outcome == words
     job.state = "failed"
     assert job.outcome == ""

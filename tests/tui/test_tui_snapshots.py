@@ -124,7 +124,7 @@ async def tour(pilot: Pilot[None], size: str, theme: str, wrong: list[str], tmp_
     await until(pilot, lambda: campaign.query_one("#counts", LinesView).lines)
     await picture("campaign")
     await pilot.press("escape")
-    job = app.run_job("reduce c1", ("sh", "-c", TALK))
+    job = app.run_job("reduce", "c1", ("sh", "-c", TALK))
     await until(pilot, lambda: job.over)
     for each in app.board.jobs:
         each.began, each.ended = 100.0, 112.0

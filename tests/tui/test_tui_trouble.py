@@ -43,14 +43,14 @@ def test_a_job_runs_is_shown_and_is_cancelled(store: Path) -> None:
         assert isinstance(app, OpsieveApp)
         await opened(pilot)
         talk = (sys.executable, "-c", "import sys; print('half of it', file=sys.stderr, flush=True); sys.stdin.read(); import time; time.sleep(600)")  # fmt: skip
-        job = app.run_job("reduce c1", talk)
+        job = app.run_job("reduce", "c1", talk)
         await pilot.press("J")
         screen = await on_screen(pilot, JobsScreen)
         await until(pilot, lambda: "half of it" in screen.query_one("#log", LinesView).text)
         await shows(pilot, "1 active of 1", "running")
         await pilot.press("x")
         await until(pilot, lambda: job.state == "cancelled" and "cancelled" in text_of(app))
-        failing = app.run_job("attribute c1", (sys.executable, "-c", "import sys; print('opsieve: no such case', file=sys.stderr); sys.exit(2)"))  # fmt: skip
+        failing = app.run_job("attribute", "c1", (sys.executable, "-c", "import sys; print('opsieve: no such case', file=sys.stderr); sys.exit(2)"))  # fmt: skip
         await until(pilot, lambda: failing.state == "failed")
         await shows(pilot, "exit code 2")
 
@@ -64,7 +64,7 @@ def test_quitting_while_a_job_runs_asks_first(store: Path) -> None:
         app = pilot.app
         assert isinstance(app, OpsieveApp)
         await opened(pilot)
-        job = app.run_job("reduce c1", (sys.executable, "-c", "import time; time.sleep(600)"))
+        job = app.run_job("reduce", "c1", (sys.executable, "-c", "import time; time.sleep(600)"))
         await until(pilot, lambda: job.state == "running")
         await pilot.press("q")
         await on_screen(pilot, ConfirmDialog)

@@ -185,9 +185,9 @@ def test_a_reduction_is_taken_up_by_the_store(store: Path) -> None:
 def test_attribute_bisect_and_fuzz_are_the_commands_that_one_would_type(store: Path) -> None:
     started: list[tuple[str, list[list[str]]]] = []
 
-    def start(title: str, *commands: Any, **_: object) -> Job:
-        started.append((title, [list(command) for command in commands]))
-        return Job(len(started), title, tuple(commands), state="done")
+    def start(kind: str, subject: str, *commands: Any, **_: object) -> Job:
+        started.append((f"{kind} {subject}", [list(command) for command in commands]))
+        return Job(len(started), kind, subject, tuple(commands), state="done")  # type: ignore[arg-type]
 
     async def journey(pilot: Pilot[None]) -> None:
         app = pilot.app
@@ -231,9 +231,9 @@ def test_bisect_searches_the_releases_of_the_target(tmp_path: Path) -> None:
     filled(tmp_path / "store", [FinishedTest(0, case, {"fake": ("pass", 0.1), "onnxruntime": ("fail", 0.1)}, (wrong,))])
     started: list[list[str]] = []
 
-    def start(title: str, *commands: Any, **_: object) -> Job:
+    def start(kind: str, subject: str, *commands: Any, **_: object) -> Job:
         started.append(list(commands[0]))
-        return Job(1, title, tuple(commands), state="done")
+        return Job(1, kind, subject, tuple(commands), state="done")  # type: ignore[arg-type]
 
     async def journey(pilot: Pilot[None]) -> None:
         assert isinstance(pilot.app, OpsieveApp)

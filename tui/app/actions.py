@@ -1,15 +1,19 @@
 """What can be done to a cluster or a case from any screen: decisions that can be undone, jobs, exports.
 
-A screen that shows something to act on has a `subject`. Every deed is a command, too; `equivalents` lists them.
+A screen that shows something to act on has a `subject`. ACTIONS is the registry: keys, palette and help come from it.
+Every action is a command, too; `equivalents` lists them.
 """
 
 import shlex
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.tui.app.protocol import ActionSubject, TriageApp
+from opsieve.tui.app.screens.case_screen import CaseScreen
+from opsieve.tui.app.screens.export_screen import ExportScreen
 from opsieve.tui.app.services.background import in_background
 from opsieve.tui.app.services.job_board import OPSIEVE, REDUCE
 from opsieve.tui.app.widgets.dialogs import ChoiceDialog, LineDialog
@@ -29,7 +33,7 @@ BACKENDS_WITH_RELEASES = ("onnxruntime", "onnxoptimizer", "onnxsim", "onnxscript
 
 
 class Actions:
-    """The deeds of one app. Questions and decisions run in threads; what they did is told by a notice."""
+    """The actions of one app. Questions and decisions run in threads; a notice says what they did."""
 
     def __init__(self, app: TriageApp) -> None:
         self._app = app
@@ -92,6 +96,36 @@ class Actions:
         """Take a fingerprint or a member out of its cluster."""
         self._app.decide(lambda ledger: ledger.split(name))
 
+    def export(self, subject: ActionSubject) -> None:
+        """Show what a script, an issue, a test or a zip would be."""
+        self._app.push_screen(ExportScreen(subject))
+
+    def copy(self, subject: ActionSubject) -> None:
+        """Copy the command that shows this."""
+        text = equivalents(subject, self._app.folder)[0]
+        self._app.copy_to_clipboard(text)
+        self._app.show_notice(f"copied: {text}")
+
+    def replay(self, subject: ActionSubject) -> None:
+        """Run the case again, on its own target or another."""
+        beneath = self._app.screen
+
+        def written(target: str | None) -> None:
+            if target is None:
+                return
+            if isinstance(beneath, CaseScreen):
+                beneath.replay(target)
+            else:
+                member = subject.member or subject.cluster.representative
+                self._app.push_screen(CaseScreen(subject.cluster, member, replay_on=target))
+
+        if not subject.member and not subject.cluster.representative:
+            self._app.show_notice(f"no case of {subject.cluster.id} was kept", "error")
+            return
+        own = subject.cluster.targets[0] if subject.cluster.targets else ""
+        hint = f"empty: its own ({one_line(own, 60)}); or onnxruntime==1.20.1, tvm, …"
+        self._app.push_screen(LineDialog("Replay on which target?", "", hint), written)
+
     def _line(self, question: str, text: str, hint: str, use: Callable[[str], None]) -> None:
         def written(answer: str | None) -> None:
             if answer is not None:
@@ -108,9 +142,7 @@ class Actions:
             place = _kept(case)
             output = place / "reduced"
             command = (*REDUCE, str(place), "-t", case.member.target, "-o", str(output), "--json", *self._offline())
-            self._app.run_job(
-                f"reduce {subject.cluster.id}", command, self._take_up(), watched=output / "attempts.jsonl"
-            )
+            self._app.run_job("reduce", subject.cluster.id, command, self._take_up(), watched=output / "attempts.jsonl")
 
         self._with_case(subject, found)
 
@@ -119,7 +151,7 @@ class Actions:
 
         def found(case: "CaseDetails") -> None:
             command = (*OPSIEVE, "attribute", str(_kept(case)), "-t", case.member.target, "--json", *self._offline())
-            self._app.run_job(f"attribute {subject.cluster.id}", command, self._take_up())
+            self._app.run_job("attribute", subject.cluster.id, command, self._take_up())
 
         self._with_case(subject, found)
 
@@ -133,7 +165,7 @@ class Actions:
                     f"releases of {one_line(backend, 60)} cannot be searched; use opsieve bisect --commits on a repository"
                 )
             command = (*OPSIEVE, "bisect", str(_kept(case)), "--releases", backend, "--json", *self._offline())
-            self._app.run_job(f"bisect {subject.cluster.id}", command, self._take_up())
+            self._app.run_job("bisect", subject.cluster.id, command, self._take_up())
 
         self._with_case(subject, found)
 
@@ -151,6 +183,36 @@ class Actions:
                 self._app.show_notice(str(error), "error")
 
         in_background(self._app.screen, "case-of-subject", lambda: self._app.store.case(subject.name), answered)
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A key and what it does to a subject; `shown` in the footer, always in help and palette."""
+
+    name: str
+    key: str
+    title: str
+    run: Callable[[Actions, ActionSubject], None]
+    shown: bool = False
+
+
+ACTIONS = {
+    action.name: action
+    for action in (
+        Action("mark", "m", "Mark", Actions.mark, shown=True),
+        Action("export", "x", "Export", Actions.export, shown=True),
+        Action("reduce", "r", "Reduce", Actions.reduce, shown=True),
+        Action("pin", "p", "Pin or unpin", Actions.pin),
+        Action("note", "n", "Note", Actions.note),
+        Action("rename", "t", "Title", Actions.rename),
+        Action("issue", "i", "Link an issue", Actions.issue),
+        Action("merge", "M", "Merge selected into this", Actions.merge),
+        Action("attribute", "a", "Attribute to a pass", Actions.attribute),
+        Action("bisect", "b", "Bisect releases", Actions.bisect),
+        Action("replay", "R", "Replay", Actions.replay),
+        Action("copy", "y", "Copy the command for this", Actions.copy),
+    )
+}
 
 
 def equivalents(subject: ActionSubject, folder: Path) -> list[str]:

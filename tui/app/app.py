@@ -22,35 +22,21 @@ from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.store.decision_log import Decision
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.queries import Queries
-from opsieve.tui.app.actions import Actions, equivalents
-from opsieve.tui.app.protocol import ActionSubject, HasSubject
-from opsieve.tui.app.screens.case_screen import CaseScreen
+from opsieve.tui.app.actions import ACTIONS, Actions
+from opsieve.tui.app.protocol import HasSubject
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
+from opsieve.tui.app.screens.help_screen import TEXTUALS_OWN
 from opsieve.tui.app.screens.welcome_screen import WelcomeScreen
 from opsieve.tui.app.services.background import BackgroundDone, in_background
-from opsieve.tui.app.services.job_board import Job, JobBoard
+from opsieve.tui.app.services.job_board import Job, JobBoard, Kind
 from opsieve.tui.app.services.messages import JobChanged, StoreChanged, Trouble
 from opsieve.tui.app.services.store_watcher import Watch
 from opsieve.tui.app.services.type_ahead import PATIENCE, KeyDone, TypeAhead
 from opsieve.tui.app.themes import CYCLE, DARK, NO_COLOUR
-from opsieve.tui.app.widgets.dialogs import ConfirmDialog, LineDialog
+from opsieve.tui.app.widgets.dialogs import ConfirmDialog
 from opsieve.tui.app.widgets.visible import one_line
 
 _DRAWN = 0.2  # seconds between two drawings of what jobs say
-ACTIONS = (
-    "mark",
-    "pin",
-    "note",
-    "rename",
-    "issue",
-    "merge",
-    "export",
-    "reduce",
-    "attribute",
-    "bisect",
-    "replay",
-    "copy",
-)
 
 
 class OpsieveApp(App[None]):
@@ -60,22 +46,11 @@ class OpsieveApp(App[None]):
     TITLE = "opsieve"
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("m", "act('mark')", "Mark"),
-        Binding("x", "act('export')", "Export"),
-        Binding("r", "act('reduce')", "Reduce"),
+        *(Binding(each.key, f"act('{each.name}')", each.title, show=each.shown) for each in ACTIONS.values()),
         Binding("u", "undo", "Undo"),
         Binding("J", "jobs", "Jobs"),
         Binding("question_mark", "help", "Help", key_display="?"),
         Binding("q", "leave", "Quit"),
-        Binding("p", "act('pin')", "Pin, or no longer", show=False),
-        Binding("n", "act('note')", "Note", show=False),
-        Binding("t", "act('rename')", "Title", show=False),
-        Binding("i", "act('issue')", "Link an issue", show=False),
-        Binding("M", "act('merge')", "Merge selected into this", show=False),
-        Binding("a", "act('attribute')", "Attribute to a pass", show=False),
-        Binding("b", "act('bisect')", "Bisect releases", show=False),
-        Binding("R", "act('replay')", "Replay", show=False),
-        Binding("y", "act('copy')", "Copy the command for this", show=False),
         Binding("ctrl+r", "redo", "Redo", show=False),
         Binding("C", "campaign", "Campaign", show=False),
         Binding("T", "theme", "Next theme", show=False),
@@ -252,12 +227,11 @@ class OpsieveApp(App[None]):
 
             self.screen.query_one("#clusters", PagedList).clear_marks()
 
-    def run_job(self, title: str, *commands: tuple[str, ...], watched: Path | None = None) -> Job:
-        """Begin a job and tell so; exports and replays, which a person waits for, do not queue behind long ones."""
-        quick = title.startswith(("export", "replay"))
-        job = self.board.start(title, *commands, watched=watched, now=quick)
-        if not quick:
-            self.show_notice(f"job {job.number}: {title} · J shows how far it is")
+    def run_job(self, kind: Kind, subject: str, *commands: tuple[str, ...], watched: Path | None = None) -> Job:
+        """Begin a job; a long one is announced."""
+        job = self.board.start(kind, subject, *commands, watched=watched)
+        if not job.quick:
+            self.show_notice(f"job {job.number}: {job.title} · J shows how far it is")
         return job
 
     def _job_said(self, job: Job) -> None:
@@ -277,7 +251,7 @@ class OpsieveApp(App[None]):
                 changed(job)
         if isinstance(self.screen, ClustersScreen):
             self.screen.refresh_figures()
-        if job.over and not job.title.startswith(("export", "replay")):
+        if job.over and not job.quick:
             failed = job.state == "failed"
             said = job.said if failed else job.outcome
             self.show_notice(
@@ -301,41 +275,8 @@ class OpsieveApp(App[None]):
         subject = screen.subject if isinstance(screen, HasSubject) else None
         if name not in ACTIONS or subject is None:
             self.show_notice("there is nothing under the cursor", "warning")
-        elif name == "export":
-            from opsieve.tui.app.screens.export_screen import ExportScreen
-
-            self.push_screen(ExportScreen(subject))
-        elif name == "replay":
-            self._replay(subject)
-        elif name == "copy":
-            text = equivalents(subject, self.folder)[0]
-            self.copy_to_clipboard(text)
-            self.show_notice(f"copied: {text}")
         else:
-            getattr(self.actions, name)(subject)
-
-    def _replay(self, subject: ActionSubject) -> None:
-        beneath = self.screen
-
-        def written(target: str | None) -> None:
-            if target is None:
-                return
-            if isinstance(beneath, CaseScreen):
-                beneath.replay(target)
-            else:
-                member = subject.member or subject.cluster.representative
-                self.push_screen(CaseScreen(subject.cluster, member, replay_on=target))
-
-        if not subject.member and not subject.cluster.representative:
-            self.show_notice(f"no case of {subject.cluster.id} was kept", "error")
-            return
-        own = subject.cluster.targets[0] if subject.cluster.targets else ""
-        self.push_screen(
-            LineDialog(
-                "Replay on which target?", "", f"empty: its own ({one_line(own, 60)}); or onnxruntime==1.20.1, tvm, …"
-            ),
-            written,
-        )
+            ACTIONS[name].run(self.actions, subject)
 
     def action_undo(self) -> None:
         """Take back the latest decision."""
@@ -414,10 +355,10 @@ class OpsieveApp(App[None]):
     # -- the palette
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """All that keys do, by name."""
+        """All that keys do here, by name: those of the screen and those of the app."""
         yield from super().get_system_commands(screen)
         for active in screen.active_bindings.values():
             binding = active.binding
-            if binding.description and binding.action.partition("(")[0] in ("act", "undo", "redo", "jobs", "campaign", "help", "jump", "leave", "sort", "group", "reverse", "filter", "split", "difference", "open_related", "fuzz", "other", "write", "copy", "theme"):  # fmt: skip
+            if binding.description and active.node in (screen, self) and binding.action not in TEXTUALS_OWN:
                 run = partial(self.run_action, binding.action, active.node)
                 yield SystemCommand(binding.description, f"key {binding.key}", run)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from opsieve.triage.store.decisions import Ledger
     from opsieve.triage.store.queries import Queries
     from opsieve.triage.store.rows import ClusterRow
-    from opsieve.tui.app.services.job_board import Job, JobBoard
+    from opsieve.tui.app.services.job_board import Job, JobBoard, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,11 @@ class TriageApp(Protocol):
     def screen(self) -> Screen[Any]:
         """The screen on top."""
 
-    def push_screen(self, screen: Screen[Any], callback: Callable[[Any], None]) -> object:
+    def push_screen(self, screen: Screen[Any], callback: Callable[[Any], None] | None = None) -> object:
         """Show a screen; `callback` gets what it is dismissed with."""
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Send text to the clipboard of the terminal (OSC 52)."""
 
     def forget_marks(self) -> None:
         """The selected rows have become one."""
@@ -74,7 +77,7 @@ class TriageApp(Protocol):
     def decide(self, *decisions: "Callable[[Ledger], Decision]") -> None:
         """Make decisions, in a thread, one after the other."""
 
-    def run_job(self, title: str, *commands: tuple[str, ...], watched: Path | None = None) -> "Job":
+    def run_job(self, kind: "Kind", subject: str, *commands: tuple[str, ...], watched: Path | None = None) -> "Job":
         """Begin a job and tell so."""
 
 

@@ -120,7 +120,7 @@ class CampaignScreen(Screen[None]):
             command = [*OPSIEVE, "fuzz", "--store", str(app.folder), "--minutes", "60", "--json"]
             for name in targets:
                 command += ["--target", name]
-            app.run_job("fuzz", tuple(command))
+            app.run_job("fuzz", "", tuple(command))
 
         self.app.push_screen(
             LineDialog(

@@ -182,7 +182,7 @@ class CaseScreen(Screen[None]):
             return
         module = ("-m", "opsieve.tui.app.services.replay", str(folder), target or case.member.target)
         command = (OPSIEVE[0], *module, *(["--offline"] if app_of(self).offline else []))
-        self.replayed = app_of(self).run_job(f"replay {self.cluster.id}", command)
+        self.replayed = app_of(self).run_job("replay", self.cluster.id, command)
         self.query_one(PageBar).current = PAGES.index("replay")
         self._show_page()
 

@@ -40,7 +40,7 @@ class ClustersScreen(Screen[None]):
         Binding("slash", "filter", "Filter", key_display="/"),
         Binding("s", "sort", "Sort"),
         Binding("S", "reverse", "Reverse", show=False),
-        Binding("v", "group", "ClusterGroup", show=False),
+        Binding("v", "group", "Group", show=False),
         Binding("escape", "back", "Clear filter, groups or selection", show=False),
         Binding("tab", "app.focus_next", "Next pane", show=False),
     ]

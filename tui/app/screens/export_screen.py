@@ -79,7 +79,7 @@ class ExportScreen(Screen[None]):
             app = app_of(self)
             command = [*OPSIEVE, "export", self._place(), "--as", self.kind, "-o", "-", "--store", str(app.folder)]
             command += ["--offline"] if app.offline else []
-            self.jobs[self.kind] = app.run_job(f"export {self._subject.cluster.id}", tuple(command))
+            self.jobs[self.kind] = app.run_job("export", self._subject.cluster.id, tuple(command))
         path = self.query_one("#path", Input)
         if not path.value or Path(path.value).name in NAMES.values():
             path.value = str(Path(path.value).with_name(NAMES[self.kind]) if path.value else NAMES[self.kind])

@@ -29,7 +29,7 @@ NAMES = {
     "left_square_bracket": "[",
     "escape": "esc",
 }
-_TEXTUALS_OWN = ("screen.copy_text", "page_left", "page_right", "app.help_quit", "app.focus_previous")  # of no use here
+TEXTUALS_OWN = ("screen.copy_text", "page_left", "page_right", "app.help_quit", "app.focus_previous")  # of no use here
 
 
 class HelpScreen(ModalScreen[None]):
@@ -58,7 +58,7 @@ def help_lines(screen: Screen[object]) -> list[Line]:
     groups: dict[str, dict[str, list[str]]] = {"on this screen": {}, "everywhere": {}, "moving": {}}
     for key, active in screen.active_bindings.items():
         described = active.binding.description
-        if described and not key.isdigit() and active.binding.action not in _TEXTUALS_OWN:
+        if described and not key.isdigit() and active.binding.action not in TEXTUALS_OWN:
             title = (
                 "everywhere" if active.node is screen.app else "on this screen" if active.node is screen else "moving"
             )

@@ -19,8 +19,11 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
-REDUCE = (sys.executable, "-c", "from opsieve.tui.commands.reduce_command import main; main()")
+Kind = Literal["reduce", "attribute", "bisect", "fuzz", "export", "replay"]
+# What a person waits for: such a job does not queue behind long ones.
+QUICK: tuple[Kind, ...] = ("export", "replay")
 OPSIEVE = (sys.executable, "-m", "opsieve")
+REDUCE = (*OPSIEVE, "reduce")
 _MOST_OUTPUT = 256 << 20
 _LONGEST = 1 << 16  # bytes of a line of the log
 _AT_ONCE = 2
@@ -33,7 +36,8 @@ class Job:
     """A job as it stands. `results` are what the commands wrote on stdout, `log` the last lines of what they said."""
 
     number: int
-    title: str
+    kind: Kind
+    subject: str  # the id of a cluster, "" for none
     commands: tuple[tuple[str, ...], ...]
     watched: Path | None = None  # a file of attempts that tells how far a reduction is
     state: State = "waiting"
@@ -43,6 +47,16 @@ class Job:
     progress: str = ""
     log: deque[str] = field(default_factory=lambda: deque(maxlen=1000))
     results: list[bytes] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        """What to call it."""
+        return f"{self.kind} {self.subject}".strip()
+
+    @property
+    def quick(self) -> bool:
+        """Whether a person waits for it."""
+        return self.kind in QUICK
 
     @property
     def over(self) -> bool:
@@ -105,11 +119,11 @@ class JobBoard:
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
 
-    def start(self, title: str, *commands: Sequence[str], watched: Path | None = None, now: bool = False) -> Job:
-        """Begin a job; with `now` it does not wait for others."""
-        job = Job(len(self.jobs) + 1, title, tuple(tuple(command) for command in commands), watched)
+    def start(self, kind: Kind, subject: str, *commands: Sequence[str], watched: Path | None = None) -> Job:
+        """Begin a job; a quick one does not wait for others."""
+        job = Job(len(self.jobs) + 1, kind, subject, tuple(tuple(command) for command in commands), watched)
         self.jobs.append(job)
-        thread = threading.Thread(target=self._run, args=[job, now], daemon=True, name=f"job-{job.number}")
+        thread = threading.Thread(target=self._run, args=[job], daemon=True, name=f"job-{job.number}")
         self._threads = [each for each in self._threads if each.is_alive()] + [thread]
         thread.start()
         return job
@@ -144,8 +158,8 @@ class JobBoard:
         if not job.over:
             job.state, job.ended = state, time.monotonic()
 
-    def _run(self, job: Job, now: bool) -> None:
-        if now:
+    def _run(self, job: Job) -> None:
+        if job.quick:
             self._work(job)
             return
         with self._running:
