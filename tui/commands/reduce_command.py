@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from opsieve.tui.commands.options import EXPECTED, INPUTS, JSON, OFFLINE, PATH, SEED, memory, seconds
+from opsieve.tui.commands.text import counted, say
 
 if TYPE_CHECKING:
     from opsieve.reducer.engine.certificate import CertificateLine
@@ -58,17 +59,17 @@ NOTHING_FAILS = 3
 @click.option("--verify", is_flag=True, help="Only check the certificate of CASE, a result of this command, again.")
 @JSON
 def command(case: Path, store: Path, memory: int, offline: bool, verify: bool, as_json: bool, **options: Any) -> int:
-    """Reduce CASE, an .onnx model, a case folder or an id of a store, to the smallest model that still shows the same failure.
+    """Reduce CASE, an .onnx model, a case directory or an id of a store, to the smallest model that still shows the same failure.
 
-    With no options it finds what fails: every installed compiler is run, and the reference says who is right. What is left is
-    written with its inputs, a script and a certificate. Exit code 3 when nothing fails.
+    Without --target every installed compiler is tried, and the reference decides who is right. The result is written with
+    its inputs, a script and a certificate. Exit code 3 if nothing fails.
     """
     from opsieve.backends.workers.zygote import Limits
     from opsieve.reducer.worker_pool import WorkerPool
 
     limits = Limits(seconds=options["seconds"], memory=memory << 20)
     with (
-        WorkerPool(limits, options["jobs"], offline, options["targets"], _say) as pool,
+        WorkerPool(limits, options["jobs"], offline, options["targets"], say) as pool,
         _listener(sys.stderr.isatty() and not as_json) as listener,
     ):
         from opsieve.reducer.problem.store_cases import place_of  # while the workers start
@@ -80,7 +81,7 @@ def command(case: Path, store: Path, memory: int, offline: bool, verify: bool, a
                 return _verified(session, as_json)
             reduced = session.reduce()
     if reduced.reduction is None:
-        _say(reduced.facts["message"])
+        say(reduced.facts["message"])
         if as_json:
             click.echo(json.dumps(reduced.facts))
         return NOTHING_FAILS
@@ -96,15 +97,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     run(command, "reduce", arguments)
 
 
-def _say(sentence: str) -> None:
-    click.echo(f"opsieve: {''.join(c if c.isprintable() else ' ' for c in sentence)}", err=True)
-
-
 class _Log:
     """A listener that writes sentences to stderr, and progress nowhere."""
 
     def say(self, sentence: str) -> None:
-        _say(sentence)
+        say(sentence)
 
     def progress(self, at: "Progress") -> None:
         """Nothing: there is no terminal."""
@@ -143,7 +140,7 @@ def _verified(session: Any, as_json: bool) -> int:
     try:
         found = session.verify()
     except NotReproduced as error:
-        _say(str(error))
+        say(str(error))
         return NOTHING_FAILS
     facts = {**asdict(found), "certificate": certificate_rows(found.certificate)}
     click.echo(json.dumps(facts) if as_json else _certificate(found.certificate, found.minimal))
@@ -177,7 +174,7 @@ def _summary(reduced: "Reduced") -> str:
             f"without these nodes the model still fails, {how}: a second bug, or the same one in another place"
         )
     if result.slippage:
-        lines.append(f"{len(result.slippage)} different failure(s) found while reducing: see other_failures/")
+        lines.append(f"{counted(len(result.slippage), 'different failure')} found while reducing: see other_failures/")
     lines += [facts["output"], *filter(None, [facts["script"]])]
     return "\n".join(lines)
 
