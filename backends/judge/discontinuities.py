@@ -4,12 +4,13 @@ A mismatch behind such an operator is excused by the rule `jump` in one of two w
 
 Own values: the candidate is asked for what goes into each jump as well. Where its outputs stay the same bit for bit, the float64
 reference computes every stretch of the model from the candidate's own value at the stretch's start. When each stretch agrees, the
-candidate is right everywhere and only a value near a jump fell to the other side. Where a stretch does not agree, the reach below is
-tried with a hundredth of the screen only.
+candidate is right everywhere and only a value near a jump fell to the other side. A value that is wrong before a jump excuses nothing. Where
+only what comes behind does not agree, the reach below is tried with a hundredth of the screen.
 
-Reach: otherwise (asking changed what the compiler did, or the operator itself computes before it rounds) the float64 reference
-runs with the values before the jumps moved by what the screen allows: all up, all down, and in random directions. An output within
-the envelope of these runs could have come from an honest rounding error.
+Reach: otherwise (asking changed what the compiler did, or the operator itself computes before it rounds) the candidate is asked for the
+values before the jumps alone, with nothing behind them; where they are right, the float64 reference runs with them moved by what an honest
+rounding error can be: ten times that of the native reference, a tenth of the screen at least and the screen at most; all up, all down, and
+in random directions. An output within the envelope of these runs could have come from an honest rounding error.
 
 The graph surgery here is pure; `excuses` asks its questions through a function that observes.
 """
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
-from opsieve.backends.compare import Policy, compare, identical
+from opsieve.backends.compare import Policy, compare, error, identical
 from opsieve.backends.judge.pieces import tapped
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference.float64_model import promote_value
@@ -36,6 +37,10 @@ _RANDOM_SHIFTS = 6
 _MAX_POINTS = 64
 # Of the screen: how far the value that a fused kernel used can lie from the one it stores when it is asked to.
 _UNSEEN = 0.01
+# Of the screen: how far a value may lie off where the candidate cannot be asked for it and the reference rounds less; and how many
+# times the error of the native reference. Both are those of the rule `peers-share-the-error`.
+_HONEST = 0.1
+_PEER_FACTOR = 10.0
 
 # fmt: off
 _DISCONTINUOUS = frozenset({
@@ -116,6 +121,20 @@ def severed(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> 
     return copy
 
 
+def cut(model: ModelProto, names: Sequence[str]) -> ModelProto:
+    """The part of the model that makes the tensors of `names`, which are its outputs."""
+    copy = tapped(model, names)
+    graph = copy.graph
+    needed = _upstream(graph, names)
+    nodes = [_copy_node(node) for node in graph.node if any(name in needed for name in node.output)]
+    outputs = [type(value).FromString(value.SerializeToString()) for value in graph.output if value.name in names]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    del graph.output[:]
+    graph.output.extend(outputs)
+    return copy
+
+
 def shifted(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> ModelProto:
     """The model with `<name>__shift`, fed from outside, added to each tensor of `names` where it is made."""
     copy = _copied(model)
@@ -160,44 +179,90 @@ def excuses(
     given = [name for name in where.names if name in fed and _dtype(inputs.get(name)) in policy.screens]
     if not made and not given:
         return ()
-    share, answer, left = 1.0, None, list(wrong)
-    if made and where.decided:
-        answer = _own_values(model, inputs, got, wrong, dtypes, kinds, made, policy, ask)
-        if answer is not None:
-            share, left = _UNSEEN, [name for name in wrong if name not in answer]
-    if left:
-        kinds.update((name, _dtype(inputs[name])) for name in given)
-        steps = {name: share * policy.screen(kinds[name]) for name in (*made, *given)}
-        answer = (*(answer or ()), *_reach(model, inputs, got, left, dtypes, steps, given, policy, ask))
-    return answer or ()
-
-
-def _own_values(
-    model: ModelProto,
-    inputs: Values,
-    got: Mapping[str, Any],
-    wrong: Sequence[str],
-    dtypes: Mapping[str, str],
-    kinds: Mapping[str, str],
-    made: list[str],
-    policy: Policy,
-    ask: Ask,
-) -> tuple[str, ...] | None:
-    """The excused outputs; None when the candidate computes otherwise once it is asked for more."""
-    own = ask("candidate", tapped(model, made), inputs)
-    if own.outputs is None or not all(identical(own.outputs.get(name), got[name]) for name in wrong):
-        return None
-    if not all(_dtype(own.outputs.get(name)) == kinds[name] for name in made):
-        return None
-    values = {name: own.outputs[name] for name in made}
-    arbiter = ask("float64", severed(model, made, wrong), {**inputs, **values})
-    if arbiter.outputs is None:
-        return None
-    before = {name: arbiter.outputs[name + MADE] for name in made}
-    if not compare(values, before, kinds, policy).agrees:
+    centre = ask("float64", tapped(model, made), inputs) if made else native
+    if centre.outputs is None:
         return ()
-    behind = compare(got, {name: arbiter.outputs[name] for name in wrong}, dtypes, policy)
-    return tuple(name for name in wrong if name not in behind.mismatches)
+    peers = {name: error(native.outputs[name], centre.outputs[name]) for name in made}
+    case = _Case(model, inputs, got, dtypes, kinds, peers, policy, ask)
+    excused: tuple[str, ...] = ()
+    told = case.own_values(wrong, made) if made and where.decided else None
+    if told is None and made and not case.sound_before(made):
+        return ()
+    if told is not None:
+        if told.wrong_before:
+            return ()
+        excused = told.excused
+    left = [name for name in wrong if name not in excused]
+    if not left:
+        return excused
+    kinds.update((name, _dtype(inputs[name])) for name in given)
+    steps = {name: _UNSEEN * policy.screen(kinds[name]) for name in (*made, *given)}
+    if told is None:
+        steps.update((name, case.honest(name)) for name in made)
+        steps.update((name, _HONEST * policy.screen(kinds[name])) for name in given)
+    return (*excused, *_reach(model, inputs, got, left, dtypes, steps, given, policy, ask))
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """What the candidate's own values tell: it is wrong before a discontinuity, or which outputs they excuse."""
+
+    wrong_before: bool
+    excused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A mismatch on the way to being excused; `peers` are the errors of the native reference at the points."""
+
+    model: ModelProto
+    inputs: Values
+    got: Mapping[str, Any]
+    dtypes: Mapping[str, str]
+    kinds: Mapping[str, str]
+    peers: Mapping[str, float]
+    policy: Policy
+    ask: Ask
+
+    def honest(self, name: str) -> float:
+        """How far a rounding error may move a point, in parts of its largest magnitude: ten times that of the reference, within the screen."""
+        screen = self.policy.screen(self.kinds[name])
+        return min(screen, max(_HONEST * screen, _PEER_FACTOR * self.peers[name]))
+
+    def own_values(self, wrong: Sequence[str], made: list[str]) -> _Own | None:
+        """None when the candidate computes otherwise once it is asked for more."""
+        own = self.ask("candidate", tapped(self.model, made), self.inputs)
+        if own.outputs is None or not all(identical(own.outputs.get(name), self.got[name]) for name in wrong):
+            return None
+        arbiter = self._behind(self.model, own.outputs, wrong, made)
+        if arbiter is None:
+            return None
+        if not self._sound(own.outputs, arbiter, made):
+            return _Own(True)
+        behind = compare(self.got, {name: arbiter[name] for name in wrong}, self.dtypes, self.policy)
+        return _Own(False, tuple(name for name in wrong if name not in behind.mismatches))
+
+    def sound_before(self, made: list[str]) -> bool:
+        """Whether the candidate is right up to the points, asked for them alone: nothing behind them can disturb what it does."""
+        prefix = cut(self.model, made)
+        own = self.ask("candidate", prefix, self.inputs)
+        if own.outputs is None:
+            return True
+        arbiter = self._behind(prefix, own.outputs, (), made)
+        return arbiter is None or self._sound(own.outputs, arbiter, made)
+
+    def _behind(self, model: ModelProto, own: Values, wrong: Sequence[str], made: list[str]) -> Values | None:
+        """What float64 makes of each stretch from the candidate's values at its start; None where it cannot be told."""
+        if not all(_dtype(own.get(name)) == self.kinds[name] for name in made):
+            return None
+        values = {name: own[name] for name in made}
+        return self.ask("float64", severed(model, made, wrong), {**self.inputs, **values}).outputs
+
+    def _sound(self, own: Values, arbiter: Values, made: list[str]) -> bool:
+        """Whether each point is within the screen, or no worse than ten times the native reference is there."""
+        before = {name: arbiter[name + MADE] for name in made}
+        off = compare({name: own[name] for name in made}, before, self.kinds, self.policy).mismatches
+        return all(error(own[name], before[name]) <= _PEER_FACTOR * self.peers[name] for name in off)
 
 
 def _reach(
