@@ -10,11 +10,11 @@ from opsieve.backends.compare import Policy, compare
 from opsieve.backends.judge.oracles import Lab, Values, independent
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Hazard, Observation
-from opsieve.backends.reference.hazards import ACCUMULATION, RANDOM
 from opsieve.backends.registry import display, runtime
 from opsieve.backends.target import Target
 from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.gen.model.program import Program
+from opsieve.gen.spec.undefined import ACCUMULATION, RANDOM
 
 
 class JudgingSession:

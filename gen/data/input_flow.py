@@ -11,49 +11,10 @@ import onnx
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import read_tensor
-from opsieve.gen.spec.domains import ANY, Domain, Shape, Site, domain_at
+from opsieve.gen.spec.catalogue import declared
+from opsieve.gen.spec.declaration import Moves
+from opsieve.gen.spec.domains import ANY, Domain, Shape, Site
 
-# Operators whose output holds elements of these inputs as they are: position None is every input.
-_MOVES = {
-    **dict.fromkeys(
-        ("Identity", "Cast", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Slice", "Gather"), 0
-    ),
-    **dict.fromkeys(
-        ("GatherElements", "GatherND", "Tile", "Pad", "Dropout", "Split", "Optional", "OptionalGetElement"), 0
-    ),
-    **dict.fromkeys(("SequenceAt", "SplitToSequence", "Compress", "DepthToSpace", "SpaceToDepth", "CastLike"), 0),
-    **dict.fromkeys(("Concat", "SequenceConstruct", "ConcatFromSequence"), None),
-}
-_IN_ORDER = frozenset(
-    ("Identity", "Cast", "CastLike", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Optional", "OptionalGetElement")
-)
-_SAME_SHAPE = frozenset(
-    [
-        "Identity",
-        "Cast",
-        "CastLike",
-        "Relu",
-        "Sigmoid",
-        "Tanh",
-        "Neg",
-        "Abs",
-        "Exp",
-        "Log",
-        "Sqrt",
-        "Softmax",
-        "Dropout",
-        "Clip",
-        "BatchNormalization",
-        "LayerNormalization",
-        "InstanceNormalization",
-        "LeakyRelu",
-        "Elu",
-        "Gelu",
-        "Erf",
-        "Floor",
-        "Ceil",
-    ]
-)
 _MAX_VISITS = 200_000  # nodes, each function counted at every call
 _MAX_CONSTANT = 1024  # elements of a constant that is looked into
 
@@ -119,16 +80,17 @@ class InputFlow:
             roots = scope.roots.get(name)
             if not roots:
                 continue
-            domain = domain_at(Site(node, position, scope.shapes, scope.constants))
+            operator = declared(node.domain, node.op_type)
+            domain = ANY if operator is None else operator.usual_at(Site(node, position, scope.shapes, scope.constants))
             if domain is ANY:
                 continue
             for root, in_order in roots.items():
                 self.domains[root] = self.domains[root].meet(domain if in_order else domain.unordered())
 
     def _pass_on(self, node: onnx.NodeProto, scope: _Scope) -> None:
-        if not node.output or node.domain not in ("", "ai.onnx"):
+        if not node.output:
             return
-        if node.op_type == "Constant":
+        if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
             for attribute in node.attribute:
                 if attribute.name == "value":
                     self._constant(node.output[0], attribute.t, scope)
@@ -136,15 +98,18 @@ class InputFlow:
                     numbers = np.array(attribute.ints if attribute.name == "value_ints" else attribute.i, np.int64)
                     scope.shapes[node.output[0]], scope.constants[node.output[0]] = numbers.shape, numbers
             return
-        if node.op_type in _SAME_SHAPE and node.input and scope.shapes.get(node.input[0]) is not None:
-            scope.shapes.setdefault(node.output[0], scope.shapes[node.input[0]])
-        if node.op_type not in _MOVES:
+        operator = declared(node.domain, node.op_type)
+        if operator is None:
             return
-        sources = node.input if _MOVES[node.op_type] is None else node.input[:1]
+        if operator.keeps_shape and node.input and scope.shapes.get(node.input[0]) is not None:
+            scope.shapes.setdefault(node.output[0], scope.shapes[node.input[0]])
+        if operator.moves is Moves.NONE:
+            return
+        sources = node.input if operator.moves is Moves.EVERY else node.input[:1]
         moved: dict[str, bool] = {}
         for name in sources:
             for root, in_order in scope.roots.get(name, {}).items():
-                moved[root] = in_order and node.op_type in _IN_ORDER
+                moved[root] = in_order and operator.moves is Moves.IN_ORDER
         if moved:
             for name in node.output:
                 scope.roots[name] = moved

@@ -15,7 +15,7 @@ from opsieve.gen.operators.elementwise import OPERATORS as ELEMENTWISE
 from opsieve.gen.spec.builder import Builder
 from opsieve.gen.spec.catalogue import OpChoice
 from opsieve.gen.spec.declaration import Operator, Sampler
-from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.domains import Domain, exact
 from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, NUMERIC
 from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.schema import form
@@ -287,6 +287,7 @@ OPERATORS = (
         ranks=(0, 0),
         dtypes=("int64",),
         family="control",
+        usual={0: Domain(1, 3), 1: exact([1])},
     ),
     Operator(
         "Scan", in_graph(_scan), infer=_scan_types, bounds=_scan_bounds, ranks=(1, 4), dtypes=_DTYPES, family="control"

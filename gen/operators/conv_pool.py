@@ -14,6 +14,7 @@ from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.instance import Attr, Instance
 from opsieve.gen.spec.symbolic_arith import Size, Truth, ceil_quotient, divisors, product, window
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.undefined import long_sum, nan_input, reduced_size, taps, transposed_taps
 
 _AUTO = ("SAME_UPPER", "SAME_LOWER", "VALID")
 
@@ -341,7 +342,15 @@ def windowed(name: str, sample: Sampler | None, infer: Any, **more: Any) -> Oper
 
 
 OPERATORS = (
-    windowed("Conv", _conv, _conv_type, requires=_conv_fits, bounds=_conv_bounds, cost=_conv_cost),
+    windowed(
+        "Conv",
+        _conv,
+        _conv_type,
+        requires=_conv_fits,
+        bounds=_conv_bounds,
+        cost=_conv_cost,
+        undefined=(long_sum(taps),),
+    ),
     windowed(
         "ConvTranspose",
         _transposed,
@@ -349,14 +358,15 @@ OPERATORS = (
         requires=_transposed_fits,
         bounds=_transposed_bounds,
         cost=_conv_cost,
+        undefined=(long_sum(transposed_taps),),
     ),
     windowed(
         "DeformConv", _deform, _conv_type, requires=_deform_fits, bounds=_deform_bounds, cost=_conv_cost, ranks=(4, 4)
     ),
-    windowed("MaxPool", _max_pool, _pooled, requires=_pool_fits, cost=_pool_cost),
+    windowed("MaxPool", _max_pool, _pooled, requires=_pool_fits, cost=_pool_cost, undefined=(nan_input,)),
     windowed("AveragePool", _average_pool, _pooled, requires=_pool_fits, cost=_pool_cost, bounds=with_zero),
     windowed("LpPool", _lp_pool, _pooled, requires=_pool_fits, cost=_pool_cost, bounds=_lp_bounds),
-    windowed("GlobalAveragePool", None, _global),
-    windowed("GlobalMaxPool", None, _global),
+    windowed("GlobalAveragePool", None, _global, undefined=(long_sum(reduced_size),)),
+    windowed("GlobalMaxPool", None, _global, undefined=(nan_input,)),
     windowed("GlobalLpPool", None, _global, parts=(Attr("p", (1, 2, 3), 0.5),), bounds=_global_lp_bounds),
 )

@@ -9,7 +9,8 @@ from typing import Any
 
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.gen.spec.builder import Builder
-from opsieve.gen.spec.declaration import Operator, Sampler, hull
+from opsieve.gen.spec.declaration import Moves, Operator, Sampler, hull
+from opsieve.gen.spec.domains import Domain, Site, every_axis, exact, lengths
 from opsieve.gen.spec.dtype_facts import NUMBER, NUMERIC
 from opsieve.gen.spec.instance import Attr, Draft, Instance, Numbers, between, flag
 from opsieve.gen.spec.symbolic_arith import (
@@ -261,20 +262,81 @@ def layout(name: str, sample: Sampler | None = None, infer: Any = None, **more: 
     return Operator(name, sample, family=more.pop("family", "layout"), bounds=more.pop("bounds", hull), **more)
 
 
+def _target_shape(site: Site) -> Domain:
+    """The shape to take, where the result tells it; else one that the data can take."""
+    data, length = site.shape(0), site.length
+    out = site.output()
+    if data is None:
+        return exact((-1, *[1] * (length - 1))[:length])
+    if out is not None and len(out) == length and math.prod(out) == math.prod(data):
+        return exact(out)
+    if length > len(data):
+        return exact((*[1] * (length - len(data)), *data))
+    return exact((*data[: length - 1], math.prod(data[length - 1 :])) if length else ())
+
+
+def _expanded_shape(site: Site) -> Domain:
+    """The shape of the result where it is known, else that of the data."""
+    data, out = site.shape(0), site.output()
+    if out is not None and len(out) == site.length:
+        return exact(out)
+    return exact([1] * site.length) if data is None else exact(([1] * site.length + list(data))[-site.length :])
+
+
+def _tile_counts(site: Site) -> Domain:
+    """How often each axis is repeated, where the result tells it."""
+    data, out = site.shape(0), site.output()
+    if data is None or out is None or len(data) != len(out) or 0 in data:
+        return Domain(1, 2)
+    return exact([size // have for size, have in zip(out, data, strict=True)])
+
+
+def _ones_of(site: Site) -> Domain:
+    """Axes of size 1."""
+    ones = [axis for axis, size in enumerate(site.shape(0) or ()) if size == 1]
+    return exact(ones if len(ones) >= site.length else range(site.length))
+
+
 OPERATORS = (
-    layout("Reshape", _reshape, _reshaped, requires=_same_count),
-    layout("Flatten", None, _flat, parts=(Attr("axis", _any_axis, 0.7),), requires=_flatten_inside, ranks=(1, 5)),
-    layout("Transpose", None, _transposed, parts=(_order,), requires=_is_order),
-    layout("Unsqueeze", _unsqueeze, _unsqueezed, requires=_new_axes, ranks=(0, 4)),
-    layout("Squeeze", _squeeze, _squeezed, requires=_ones, ranks=(1, 5)),
-    layout("Expand", _expand, _expanded, requires=_expand_fits),
-    layout("Tile", None, _tiled, parts=(Numbers(_repeats),), requires=_repeats_fit, ranks=(1, 5)),
+    layout("Reshape", _reshape, _reshaped, requires=_same_count, usual={1: _target_shape}, moves=Moves.IN_ORDER),
+    layout(
+        "Flatten",
+        None,
+        _flat,
+        parts=(Attr("axis", _any_axis, 0.7),),
+        requires=_flatten_inside,
+        ranks=(1, 5),
+        moves=Moves.IN_ORDER,
+    ),
+    layout("Transpose", None, _transposed, parts=(_order,), requires=_is_order, moves=Moves.FIRST),
+    layout(
+        "Unsqueeze",
+        _unsqueeze,
+        _unsqueezed,
+        requires=_new_axes,
+        ranks=(0, 4),
+        usual={1: every_axis},
+        moves=Moves.IN_ORDER,
+    ),
+    layout("Squeeze", _squeeze, _squeezed, requires=_ones, ranks=(1, 5), usual={1: _ones_of}, moves=Moves.IN_ORDER),
+    layout("Expand", _expand, _expanded, requires=_expand_fits, usual={1: _expanded_shape}, moves=Moves.FIRST),
+    layout(
+        "Tile",
+        None,
+        _tiled,
+        parts=(Numbers(_repeats),),
+        requires=_repeats_fit,
+        ranks=(1, 5),
+        usual={1: _tile_counts},
+        moves=Moves.FIRST,
+    ),
     layout(
         "DepthToSpace",
         lambda builder, x: _block(builder, x, True),
         _deep,
         requires=lambda ins, attrs: [ins[0].shape[1] % attrs["blocksize"] ** 2 == 0],
         ranks=(4, 4),
+        moves=Moves.FIRST,
     ),
     layout(
         "SpaceToDepth",
@@ -282,6 +344,7 @@ OPERATORS = (
         _spaced,
         requires=lambda ins, attrs: [side % attrs["blocksize"] == 0 for side in ins[0].shape[2:]],
         ranks=(4, 4),
+        moves=Moves.FIRST,
     ),
     layout(
         "Shape",
@@ -302,6 +365,7 @@ OPERATORS = (
         bounds=with_zero,
         ranks=(2, 5),
         dtypes=(*NUMERIC, "bool"),
+        usual={1: Domain(-1, 1)},
     ),
     layout(
         "EyeLike",
@@ -312,5 +376,5 @@ OPERATORS = (
         ranks=(2, 2),
         dtypes=(*NUMERIC, "bool"),
     ),
-    layout("ReverseSequence", _reverse, requires=_lengths_fit, ranks=(2, 5)),
+    layout("ReverseSequence", _reverse, requires=_lengths_fit, ranks=(2, 5), usual={1: lengths("time_axis", 0)}),
 )

@@ -7,15 +7,26 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.gen.spec.builder import Builder
-from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.spec.declaration import Moves, Operator
 from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.dtype_facts import INTEGERS, LARGEST, LEAST, NUMBER, SIGNED, UNSIGNED, is_float
 from opsieve.gen.spec.instance import Attr, Draft, Instance, Part, Partner
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.symbolic_arith import Truth, broadcast, broadcasts, either
 from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.undefined import (
+    cast_of_float,
+    far_shift,
+    integer_division,
+    integer_power,
+    nan_element,
+    overflow,
+    summed,
+)
 
 Interval = Callable[[float, float], Bounds]
 _NONZERO = Domain(nonzero=True)
@@ -105,7 +116,7 @@ def _hard_sigmoid(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 
 UNARY = (
-    unary("Abs", _abs),
+    unary("Abs", _abs, undefined=(overflow(np.abs),)),
     unary("Acos", falling(math.acos), Domain(-0.95, 0.95)),
     unary("Acosh", rising(math.acosh), Domain(1.05, 1e4)),
     unary("Asin", rising(math.asin), Domain(-0.95, 0.95)),
@@ -117,26 +128,33 @@ UNARY = (
         "Celu",
         lambda low, high: (min(low, -2.0) if low < 0 else low, _positive(high)),
         parts=(Attr("alpha", (0.5, 2.0), 0.5),),
+        undefined=(nan_element,),
     ),
     unary("Cos", lambda low, high: _wave(low, high, 0.0), Domain(-30, 30)),
     unary("Cosh", _cosh, Domain(-5, 5)),
-    unary("Elu", above(-2.0, 1.0), parts=(Attr("alpha", (0.5, 2.0), 0.5),)),
+    unary("Elu", above(-2.0, 1.0), parts=(Attr("alpha", (0.5, 2.0), 0.5),), undefined=(nan_element,)),
     unary("Erf", rising(math.erf)),
     unary("Exp", rising(math.exp), Domain(-20, 5)),
     unary("Floor", rising(math.floor)),
     unary("Gelu", above(-0.2, 0.5), parts=(Attr("approximate", ("tanh", "none"), 0.5),)),
-    Operator("HardSigmoid", parts=(Attr("alpha", (0.1, 0.5), 0.5),), bounds=_hard_sigmoid, family="unary"),
-    unary("HardSwish", above(-0.4, 0.5)),
-    unary("Identity", lambda low, high: (low, high)),
-    unary("Log", rising(math.log), Domain(0.1, 1e8)),
+    Operator(
+        "HardSigmoid",
+        parts=(Attr("alpha", (0.1, 0.5), 0.5),),
+        bounds=_hard_sigmoid,
+        family="unary",
+        undefined=(nan_element,),
+    ),
+    unary("HardSwish", above(-0.4, 0.5), undefined=(nan_element,)),
+    unary("Identity", lambda low, high: (low, high), moves=Moves.IN_ORDER),
+    unary("Log", rising(math.log), Domain(0.1, 1e8), usual={0: Domain(0.1, 8)}),
     unary("Mish", above(-0.4, 0.6)),
-    unary("Neg", lambda low, high: (-high, -low)),
+    unary("Neg", lambda low, high: (-high, -low), undefined=(overflow(np.negative),)),
     unary("Reciprocal", lambda low, high: (1 / high, 1 / low), Domain(0.1, 1e4)),
-    unary("Relu", rising(_positive)),
+    unary("Relu", rising(_positive), undefined=(nan_element,)),
     unary("Round", rising(round)),
-    unary("Selu", above(-1.8, 1.05, 1.06)),
+    unary("Selu", above(-1.8, 1.05, 1.06), undefined=(nan_element,)),
     unary("Sigmoid", rising(_sigmoid)),
-    unary("Sign", rising(lambda x: float((x > 0) - (x < 0)))),
+    unary("Sign", rising(lambda x: float((x > 0) - (x < 0))), undefined=(nan_element,)),
     unary("Sin", lambda low, high: _wave(low, high, math.pi / 2), Domain(-30, 30)),
     unary("Sinh", rising(math.sinh), Domain(-5, 5)),
     unary("Softplus", rising(_softplus)),
@@ -144,10 +162,21 @@ UNARY = (
     unary("Sqrt", rising(math.sqrt), Domain(0.01, 1e8)),
     unary("Tan", rising(math.tan), Domain(-1.5, 1.5)),
     unary("Tanh", rising(math.tanh)),
-    unary("ThresholdedRelu", lambda low, high: (0.0, _positive(high)), parts=(Attr("alpha", (0.0, 0.5, 2.0), 0.5),)),
+    unary(
+        "ThresholdedRelu",
+        lambda low, high: (0.0, _positive(high)),
+        parts=(Attr("alpha", (0.0, 0.5, 2.0), 0.5),),
+        undefined=(nan_element,),
+    ),
     unary("Not", fixed(0, 1)),
     unary("BitwiseNot", lambda low, high: (-high - 1, -low - 1), dtypes=SIGNED),
-    Operator("LeakyRelu", parts=(Attr("alpha", (0.1, 0.5, 1.5), 0.5),), bounds=_leaky, family="unary"),
+    Operator(
+        "LeakyRelu",
+        parts=(Attr("alpha", (0.1, 0.5, 1.5), 0.5),),
+        bounds=_leaky,
+        family="unary",
+        undefined=(nan_element,),
+    ),
 )
 
 
@@ -278,15 +307,16 @@ def _prelu_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 
 BINARY = (
-    binary("Add", lambda a, b: (a.low + b.low, a.high + b.high)),
-    binary("Sub", _subtracted, parts=(Partner(_subtrahend),)),
-    binary("Mul", _multiplied),
-    binary("Div", _divided, (ANY, Domain(nonzero=True))),
+    binary("Add", lambda a, b: (a.low + b.low, a.high + b.high), undefined=(overflow(np.add),)),
+    binary("Sub", _subtracted, parts=(Partner(_subtrahend),), undefined=(overflow(np.subtract),)),
+    binary("Mul", _multiplied, undefined=(overflow(np.multiply),)),
+    binary("Div", _divided, (ANY, Domain(nonzero=True)), undefined=(integer_division,)),
     binary(
         "Mod",
         lambda a, b: (-b.size if a.low < 0 or b.low < 0 else 0.0, b.size),
         (ANY, _NONZERO),
         parts=(Partner(_NONZERO), _fmod),
+        undefined=(integer_division,),
     ),
     # NNSmith, table 1: a positive base, and y log(x) small enough; asked where the bounds alone do not promise finite results.
     Operator(
@@ -297,6 +327,8 @@ BINARY = (
         bounds=_powered,
         family="binary",
         relation=lambda x, y: (x - 0.01, 40 - y * x.log()),
+        usual={0: Domain(0.1, 3), 1: Domain(0, 3)},
+        undefined=(integer_power,),
     ),
     binary("BitwiseAnd", _bits, family="bits"),
     binary("BitwiseOr", _bits, family="bits"),
@@ -309,12 +341,14 @@ BINARY = (
         bounds=_shifted,
         family="bits",
         dtypes=UNSIGNED,
+        usual={1: Domain(0, 7)},
+        undefined=(far_shift,),
     ),
-    comparison("Equal"),
-    comparison("Less"),
-    comparison("LessOrEqual"),
-    comparison("Greater"),
-    comparison("GreaterOrEqual"),
+    comparison("Equal", undefined=(nan_element,)),
+    comparison("Less", undefined=(nan_element,)),
+    comparison("LessOrEqual", undefined=(nan_element,)),
+    comparison("Greater", undefined=(nan_element,)),
+    comparison("GreaterOrEqual", undefined=(nan_element,)),
     comparison("And", family="logic"),
     comparison("Or", family="logic"),
     comparison("Xor", family="logic"),
@@ -324,6 +358,7 @@ BINARY = (
         requires=_fits_first,
         bounds=_prelu_bounds,
         family="binary",
+        undefined=(nan_element,),
     ),
 )
 
@@ -350,7 +385,7 @@ def _all_together(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return found
 
 
-def variadic(name: str, bounds: Callable[[Ins], Bounds]) -> Operator:
+def variadic(name: str, bounds: Callable[[Ins], Bounds], **more: Any) -> Operator:
     """An operator with one or more inputs of one type that broadcast."""
     return Operator(
         name,
@@ -359,13 +394,14 @@ def variadic(name: str, bounds: Callable[[Ins], Bounds]) -> Operator:
         requires=_all_together,
         bounds=lambda ins, attrs: bounds(ins),
         family="variadic",
+        **more,
     )
 
 
 VARIADIC = (
-    variadic("Max", lambda ins: (max(t.low for t in ins), max(t.high for t in ins))),
-    variadic("Min", lambda ins: (min(t.low for t in ins), min(t.high for t in ins))),
-    variadic("Sum", lambda ins: (sum(t.low for t in ins), sum(t.high for t in ins))),
+    variadic("Max", lambda ins: (max(t.low for t in ins), max(t.high for t in ins)), undefined=(nan_element,)),
+    variadic("Min", lambda ins: (min(t.low for t in ins), min(t.high for t in ins)), undefined=(nan_element,)),
+    variadic("Sum", lambda ins: (sum(t.low for t in ins), sum(t.high for t in ins)), undefined=(overflow(summed),)),
     variadic("Mean", lambda ins: (min(t.low for t in ins), max(t.high for t in ins))),
 )
 
@@ -423,7 +459,14 @@ def _cast_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 CAST_TARGETS = ("float32", "float16", "float64", "bfloat16", *INTEGERS, "bool")
 
 OTHERS = (
-    Operator("Clip", _clip, bounds=_clipped, family="unary"),
+    Operator(
+        "Clip",
+        _clip,
+        bounds=_clipped,
+        family="unary",
+        usual={1: Domain(-2, 0), 2: Domain(1, 3)},
+        undefined=(nan_element,),
+    ),
     Operator(
         "Where",
         _where,
@@ -435,9 +478,13 @@ OTHERS = (
     Operator(
         "Cast",
         _cast,
+        same_shape=True,
         infer=lambda ins, attrs: [(DTYPES[attrs["to"]], ins[0].shape)],
         bounds=_cast_bounds,
         family="cast",
+        usual={0: Domain(numeral=True)},
+        moves=Moves.IN_ORDER,
+        undefined=(cast_of_float,),
     ),
 )
 

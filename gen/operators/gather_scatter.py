@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.spec.builder import Builder, Sizes
-from opsieve.gen.spec.declaration import Operator, hull
-from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.declaration import Moves, Operator, hull
+from opsieve.gen.spec.domains import Domain, Site, axis_index, below, exact, size_of
 from opsieve.gen.spec.dtype_facts import NUMERIC
 from opsieve.gen.spec.instance import Instance, axis_of
 from opsieve.gen.spec.symbolic_arith import Truth
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.undefined import repeated_elements, repeated_rows
 
 _PLAIN = (*NUMERIC, "bool")
 
@@ -228,14 +229,50 @@ def _updated(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, ins[0].shape)]
 
 
+def _coordinate(site: Site) -> Domain:
+    """Coordinates inside the smallest of the axes that they go to."""
+    data, indices, start = site.shape(0), site.shape(1), site.attribute("batch_dims", 0)
+    if data is None or not indices:
+        return Domain(0, 0)
+    return below(min(data[start : start + indices[-1]], default=1))
+
+
+def _hot_depth(site: Site) -> Domain:
+    """The size of the new axis."""
+    return exact([size_of(site.output(), site.attribute("axis", -1)) or 3])
+
+
 OPERATORS = (
-    gather("Gather", _gather, _gathered, requires=_axis_inside),
+    gather("Gather", _gather, _gathered, requires=_axis_inside, usual={1: axis_index(0)}, moves=Moves.FIRST),
     gather(
-        "GatherElements", _gather_elements, lambda ins, attrs: [(ins[0].dtype, ins[1].shape)], requires=_elements_fit
+        "GatherElements",
+        _gather_elements,
+        lambda ins, attrs: [(ins[0].dtype, ins[1].shape)],
+        requires=_elements_fit,
+        usual={1: axis_index(0)},
+        moves=Moves.FIRST,
     ),
-    gather("GatherND", _gather_nd, _gathered_nd, requires=_coordinates_fit),
-    gather("ScatterElements", _scatter_elements, _updated, bounds=_scattered, requires=_elements_fit, dtypes=_PLAIN),
-    gather("ScatterND", _scatter_nd, _updated, bounds=_scattered, requires=_rows_fit, dtypes=_PLAIN),
+    gather("GatherND", _gather_nd, _gathered_nd, requires=_coordinates_fit, usual={1: _coordinate}, moves=Moves.FIRST),
+    gather(
+        "ScatterElements",
+        _scatter_elements,
+        _updated,
+        bounds=_scattered,
+        requires=_elements_fit,
+        dtypes=_PLAIN,
+        usual={1: axis_index(0)},
+        undefined=(repeated_elements,),
+    ),
+    gather(
+        "ScatterND",
+        _scatter_nd,
+        _updated,
+        bounds=_scattered,
+        requires=_rows_fit,
+        dtypes=_PLAIN,
+        usual={1: _coordinate},
+        undefined=(repeated_rows,),
+    ),
     gather(
         "OneHot",
         _one_hot,
@@ -244,6 +281,7 @@ OPERATORS = (
         bounds=lambda ins, attrs: (ins[2].low, ins[2].high),
         ranks=(1, 4),
         dtypes=NUMERIC,
+        usual={0: Domain(0, 2), 1: _hot_depth},
     ),
-    gather("Compress", _compress, _compressed, requires=_compress_fits),
+    gather("Compress", _compress, _compressed, requires=_compress_fits, moves=Moves.FIRST),
 )

@@ -13,10 +13,12 @@ from opsieve.gen.model.tensors import DTYPES
 from opsieve.gen.operators.data_movement import values_of
 from opsieve.gen.spec.builder import Builder
 from opsieve.gen.spec.declaration import Operator, Sampler
+from opsieve.gen.spec.domains import Domain, Site, exact, like_output, size_of
 from opsieve.gen.spec.dtype_facts import NUMBER, NUMERIC
 from opsieve.gen.spec.instance import Attr, Draft, Instance, Numbers, Outputs, between, drawn_axis, flag
 from opsieve.gen.spec.symbolic_arith import Truth
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.undefined import nan_input
 
 _UNKNOWN = "?"  # written as a symbolic size of its own name
 
@@ -81,6 +83,7 @@ def taper(name: str) -> Operator:
         infer=_taper_type,
         bounds=lambda ins, attrs: (-0.01, 1.01),
         dtypes=("int64", "int32"),
+        usual={0: lambda site: exact([size_of(site.output(), 0) or 4])},
         ranks=(0, 0),
         family="source",
     )
@@ -148,6 +151,20 @@ def source(name: str, sample: Sampler | None, infer: Any, bounds: Any, **more: A
     return Operator(name, sample, infer=infer, bounds=bounds, family="source", **more)
 
 
+def _range_ends(site: Site) -> Domain:
+    """From 0 in steps of 1 to the size of the result."""
+    length = size_of(site.output(), 0)
+    if length is not None:
+        return exact([(0, length, 1)[site.position]])
+    return (Domain(0, 1), Domain(2, 6), Domain(1, 2))[site.position]
+
+
+def _mel_numbers(site: Site) -> Domain:
+    """Bins, length, rate and edges that make a matrix of the wanted size."""
+    out = site.output() or (9, 4)
+    return exact([(out[-1], 2 * (out[0] - 1), 8192, 0.0, 4096.0)[site.position]])
+
+
 OPERATORS = (
     source(
         "ConstantOfShape",
@@ -157,10 +174,26 @@ OPERATORS = (
         requires=_not_below_zero,
         ranks=(1, 1),
         dtypes=("int64",),
+        usual={0: like_output(Domain(1, 3))},
     ),
-    source("Range", _range, _range_type, lambda ins, attrs: (-40.0, 40.0), ranks=(0, 0)),
+    source(
+        "Range",
+        _range,
+        _range_type,
+        lambda ins, attrs: (-40.0, 40.0),
+        ranks=(0, 0),
+        usual={0: _range_ends, 1: _range_ends, 2: _range_ends},
+    ),
     *map(taper, ("HannWindow", "HammingWindow", "BlackmanWindow")),
-    source("MelWeightMatrix", _mel, _mel_type, lambda ins, attrs: (0.0, 1.01), ranks=(0, 0), dtypes=("int64",)),
+    source(
+        "MelWeightMatrix",
+        _mel,
+        _mel_type,
+        lambda ins, attrs: (0.0, 1.01),
+        ranks=(0, 0),
+        dtypes=("int64",),
+        usual={0: _mel_numbers, 1: _mel_numbers, 2: _mel_numbers, 3: _mel_numbers, 4: _mel_numbers},
+    ),
     source(
         "NonZero",
         None,
@@ -168,6 +201,7 @@ OPERATORS = (
         _nonzero_bounds,
         ranks=(1, 5),
         dtypes=(*NUMERIC, "bool"),
+        undefined=(nan_input,),
     ),
     source(
         "Unique",
@@ -177,6 +211,7 @@ OPERATORS = (
         parts=(_one_axis, flag("sorted", 0.4), Outputs(1, 4)),
         ranks=(0, 4),
         dtypes=NUMERIC,
+        undefined=(nan_input,),
     ),
     source(
         "NonMaxSuppression",
@@ -186,5 +221,7 @@ OPERATORS = (
         requires=_boxes_fit,
         ranks=(3, 3),
         dtypes=("float32",),
+        usual={2: Domain(1, 3), 3: Domain(0, 1), 4: Domain(0, 0.5)},
+        undefined=(nan_input,),
     ),
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 from opsieve.gen.spec.builder import Builder, Sizes
 from opsieve.gen.spec.declaration import Operator
-from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.domains import Domain, dim_index
 from opsieve.gen.spec.dtype_facts import FLOATS
 from opsieve.gen.spec.instance import Attr, Draft, Input, Instance, Outputs, Part, channels, whole
 from opsieve.gen.spec.symbolic_arith import Truth, divisors
@@ -155,6 +155,7 @@ OPERATORS = (
         ranks=(2, 4),
         family="loss",
         dtypes=FLOATS,
+        usual={1: dim_index(0, 1)},
     ),
     Operator(
         "SoftmaxCrossEntropyLoss",
@@ -165,6 +166,7 @@ OPERATORS = (
         ranks=(2, 4),
         family="loss",
         dtypes=FLOATS,
+        usual={1: dim_index(0, 1)},
     ),
     Operator(
         "SwiGLU",

@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from opsieve.gen.spec.builder import FREE, Builder, Sizes
 from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.domains import Domain
@@ -14,6 +16,7 @@ from opsieve.gen.spec.dtype_facts import FLOATS
 from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.symbolic_arith import Truth, broadcast, broadcasts, either
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.undefined import gemm_size, inner_size, long_sum, overflow
 
 _MOST_FACTORS, _MOST_FACTOR = 16, 1e9  # of a determinant whose bounds are told; a hostile one has 2**40
 
@@ -191,6 +194,10 @@ OPERATORS = (
         ranks=(1, 5),
         family="product",
         cost=_work(lambda ins, attrs: ins[0].shape[-1]),
+        undefined=(
+            overflow(np.matmul),
+            long_sum(inner_size),
+        ),
     ),
     Operator(
         "Gemm",
@@ -201,6 +208,7 @@ OPERATORS = (
         ranks=(2, 2),
         family="product",
         cost=_work(lambda ins, attrs: ins[0].shape[0 if attrs.get("transA") else 1]),
+        undefined=(long_sum(gemm_size),),
     ),
     Operator(
         "Einsum",

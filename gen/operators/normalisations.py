@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.spec.builder import Builder, Sizes
-from opsieve.gen.spec.declaration import Operator, Sampler, hull
-from opsieve.gen.spec.domains import ANY, Domain
+from opsieve.gen.spec.declaration import Moves, Operator, Sampler, hull
+from opsieve.gen.spec.domains import ANY, Domain, exact
 from opsieve.gen.spec.dtype_facts import FLOATS
 from opsieve.gen.spec.instance import Attr, Axis, Draft, Input, Instance, channels, from_axis
 from opsieve.gen.spec.symbolic_arith import Truth, divisors, either
 from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.undefined import dropout, long_sum, normalised_size
 
 _SCALE = Domain(0.2, 2)
 _VARIANCE = Domain(0.3, 4)
@@ -161,14 +162,17 @@ OPERATORS = (
         requires=_channels_agree,
         bounds=lambda ins, attrs: normal(ins, math.prod(ins[0].shape[2:])),
         ranks=(3, 5),
+        undefined=(long_sum(normalised_size),),
     ),
     norm(
         "LayerNormalization",
         parts=(_EPSILON, Axis(-1), Input(from_axis, _SCALE), Input(from_axis, share=0.6), _statistics),
+        same_shape=True,
         infer=_layer_types,
         requires=_scale_fits,
         bounds=_layer_bounds,
         ranks=(1, 5),
+        undefined=(long_sum(normalised_size),),
     ),
     norm(
         "GroupNormalization",
@@ -183,6 +187,7 @@ OPERATORS = (
         requires=_scale_fits,
         bounds=lambda ins, attrs: normal(ins, math.prod(ins[0].shape[attrs.get("axis", -1) :])),
         ranks=(1, 5),
+        undefined=(long_sum(normalised_size),),
     ),
     norm(
         "LRN",
@@ -207,8 +212,12 @@ OPERATORS = (
     Operator(
         "Dropout",
         _dropout,
+        same_shape=True,
         infer=lambda ins, attrs: [(ins[0].dtype, ins[0].shape), ("bool", ins[0].shape)],
         bounds=lambda ins, attrs: [hull(ins, attrs), (0.0, 1.0)],
         family="normalisation",
+        usual={1: Domain(0, 0.5), 2: exact([0])},
+        moves=Moves.FIRST,
+        undefined=(dropout,),
     ),
 )

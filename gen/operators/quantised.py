@@ -12,11 +12,13 @@ from opsieve.gen.operators.conv_pool import _conv_cost, kernel_for, place_window
 from opsieve.gen.operators.matmul import _inner, _matmul, _matrix_shape
 from opsieve.gen.spec.builder import FREE, Builder, Sizes
 from opsieve.gen.spec.declaration import Operator, Sampler
+from opsieve.gen.spec.domains import POSITIVE
 from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, is_float
 from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.symbolic_arith import Truth
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.undefined import nan_input
 
 SCALES = (0.02, 0.05, 0.1, 0.125, 0.25, 0.5)
 ZERO_POINTS = {
@@ -204,6 +206,8 @@ OPERATORS = (
         requires=_scales_fit,
         bounds=lambda ins, attrs: full(ins[2].dtype if len(ins) > 2 else "uint8"),
         dtypes=("float32", "float16", "bfloat16"),
+        usual={1: POSITIVE},
+        undefined=(nan_input,),
     ),
     quantised(
         "DequantizeLinear",
@@ -212,6 +216,7 @@ OPERATORS = (
         _dequantized_bounds,
         requires=_scales_fit,
         dtypes=("int8", "uint8", "int16", "uint16", "int32", "int4", "uint4", "float8_e4m3fn", "float8_e5m2"),
+        usual={1: POSITIVE},
     ),
     quantised(
         "DynamicQuantizeLinear",
@@ -219,6 +224,7 @@ OPERATORS = (
         _dynamic,
         lambda ins, attrs: [(0.0, 255.0), (0.0, max(ins[0].size, 1e-3)), (0.0, 255.0)],
         dtypes=("float32",),
+        undefined=(nan_input,),
     ),
     quantised(
         "MatMulInteger",
@@ -236,6 +242,7 @@ OPERATORS = (
         requires=lambda ins, attrs: _inner((ins[0], ins[3]), attrs),
         ranks=(1, 4),
         dtypes=_BYTES,
+        usual={1: POSITIVE, 4: POSITIVE, 6: POSITIVE},
     ),
     quantised(
         "ConvInteger",
@@ -253,5 +260,6 @@ OPERATORS = (
         lambda ins, attrs: full(ins[7].dtype),
         requires=_conv_relations(0, 3),
         ranks=(3, 4),
+        usual={1: POSITIVE, 4: POSITIVE, 6: POSITIVE},
     ),
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 from opsieve.gen.spec.builder import Builder
 from opsieve.gen.spec.declaration import Operator
-from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.domains import Domain, Site, dim_index, lengths, size_of
 from opsieve.gen.spec.dtype_facts import FLOATS
 from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.symbolic_arith import Truth
@@ -123,6 +123,7 @@ def recurrent(name: str) -> Operator:
         safe=(Domain(-20, 20),),
         ranks=(3, 3),
         family="recurrent",
+        usual={4: lengths("layout", 0)},
         dtypes=("float32", "float64", "float16"),
         cost=_recurrent_cost,
     )
@@ -232,6 +233,13 @@ def _attention_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     ]
 
 
+def _write_start(site: Site) -> Domain:
+    """Where an update of this length fits."""
+    axis = site.attribute("axis", -2)
+    past, update = size_of(site.shape(0), axis), size_of(site.shape(1), axis)
+    return Domain(0, max((past or 0) - (update or 0), 0))
+
+
 OPERATORS = (
     *map(recurrent, _GATES),
     Operator(
@@ -245,6 +253,7 @@ OPERATORS = (
         family="attention",
         dtypes=FLOATS,
         cost=_attention_cost,
+        usual={6: lambda site: Domain(1, max(size_of(site.shape(1), -2) or 1, 1))},
     ),
     Operator(
         "RotaryEmbedding",
@@ -254,6 +263,7 @@ OPERATORS = (
         ranks=(4, 4),
         family="attention",
         dtypes=FLOATS,
+        usual={3: dim_index(1, 0)},
     ),
     Operator(
         "TensorScatter",
@@ -261,5 +271,6 @@ OPERATORS = (
         bounds=lambda ins, attrs: (min(ins[0].low, ins[1].low), max(ins[0].high, ins[1].high)),
         ranks=(2, 5),
         family="attention",
+        usual={2: _write_start},
     ),
 )

@@ -10,12 +10,22 @@ from typing import Any
 
 from opsieve.gen.spec.builder import Builder
 from opsieve.gen.spec.declaration import Operator, Sampler
-from opsieve.gen.spec.domains import ANY, Domain
+from opsieve.gen.spec.domains import ANY, ZERO, Domain, Site, every_axis, exact, size_of
 from opsieve.gen.spec.dtype_facts import FLOATS, INTEGERS
 from opsieve.gen.spec.instance import SIGNED_AXIS, Attr, Draft, Instance, Numbers, Part, axis_of, drawn_axis, flag
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.symbolic_arith import Size, Truth, product
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.undefined import (
+    long_sum,
+    nan_input,
+    normalised_size,
+    overflow_in_sum,
+    reduced_size,
+    running_size,
+    softmax_of_infinity,
+    unsorted,
+)
 
 _LARGE_FLOATS = ("float32", "float64", "float16", "bfloat16")
 
@@ -72,6 +82,7 @@ def reduction(name: str, bounds: Callable[[float, float, int], Bounds], safe: Do
         bounds=lambda ins, attrs: bounds(ins[0].low, ins[0].high, _terms(ins, attrs)),
         safe=(safe,) if safe is not ANY else (),
         family="reduction",
+        usual={1: every_axis},
         cost=lambda ins, attrs, outs: math.prod(ins[0].shape),
         **more,
     )
@@ -93,27 +104,54 @@ def _least_size(low: float, high: float) -> float:
 
 
 REDUCTIONS = (
-    reduction("ReduceL1", lambda low, high, n: (n * _least_size(low, high), n * _size(low, high))),
+    reduction(
+        "ReduceL1",
+        lambda low, high, n: (n * _least_size(low, high), n * _size(low, high)),
+        undefined=(long_sum(reduced_size),),
+    ),
     reduction(
         "ReduceL2",
         lambda low, high, n: (
             math.sqrt(n) * _least_size(low, high),
             math.sqrt(n) * _size(low, high) if _size(low, high) ** 2 * n < 6e4 else n * _size(low, high) ** 2,
         ),
+        undefined=(long_sum(reduced_size),),
     ),
     reduction(
         "ReduceLogSum",
         lambda low, high, n: (math.log(max(low, 1e-3) * n), math.log(max(high, 1e-3) * n)),
         Domain(0.1, 1e4),
         dtypes=_LARGE_FLOATS,
+        undefined=(long_sum(reduced_size),),
     ),
-    reduction("ReduceLogSumExp", lambda low, high, n: (low, high + math.log(n)), Domain(-50, 50), dtypes=_LARGE_FLOATS),
-    reduction("ReduceMax", lambda low, high, n: (low, high)),
-    reduction("ReduceMean", lambda low, high, n: (low, high) if n * _size(low, high) < 3e4 else (low * n, high * n)),
-    reduction("ReduceMin", lambda low, high, n: (low, high)),
+    reduction(
+        "ReduceLogSumExp",
+        lambda low, high, n: (low, high + math.log(n)),
+        Domain(-50, 50),
+        dtypes=_LARGE_FLOATS,
+        undefined=(long_sum(reduced_size),),
+    ),
+    reduction("ReduceMax", lambda low, high, n: (low, high), undefined=(nan_input,)),
+    reduction(
+        "ReduceMean",
+        lambda low, high, n: (low, high) if n * _size(low, high) < 3e4 else (low * n, high * n),
+        undefined=(long_sum(reduced_size),),
+    ),
+    reduction("ReduceMin", lambda low, high, n: (low, high), undefined=(nan_input,)),
     reduction("ReduceProd", _multiplied),
-    reduction("ReduceSum", lambda low, high, n: (n * low, n * high)),
-    reduction("ReduceSumSquare", lambda low, high, n: (n * _least_size(low, high) ** 2, n * _size(low, high) ** 2)),
+    reduction(
+        "ReduceSum",
+        lambda low, high, n: (n * low, n * high),
+        undefined=(
+            overflow_in_sum,
+            long_sum(reduced_size),
+        ),
+    ),
+    reduction(
+        "ReduceSumSquare",
+        lambda low, high, n: (n * _least_size(low, high) ** 2, n * _size(low, high) ** 2),
+        undefined=(long_sum(reduced_size),),
+    ),
 )
 
 
@@ -214,14 +252,44 @@ def along(name: str, sample: Sampler | None = None, **more: Any) -> Operator:
     return Operator(name, sample, ranks=more.pop("ranks", (1, 5)), family=more.pop("family", "axis"), **more)
 
 
+def _top_count(site: Site) -> Domain:
+    """As many as the result has, else up to three."""
+    axis = site.attribute("axis", -1)
+    wanted, size = size_of(site.output(), axis), size_of(site.shape(0), axis)
+    if wanted is not None:
+        return exact([wanted])
+    return Domain(1, min(size, 3)) if size else exact([1])
+
+
 AXIS = (
-    along("ArgMax", parts=_BEST, infer=_best_type, requires=_axis_inside, bounds=_place),
-    along("ArgMin", parts=_BEST, infer=_best_type, requires=_axis_inside, bounds=_place),
-    along("CumSum", parts=_RUNNING, requires=_known_axis, bounds=_running_sum),
-    along("CumProd", parts=_RUNNING, requires=_known_axis, bounds=_running_product),
-    along("Softmax", parts=_AXIS, requires=_last_axis_inside, bounds=_softmax_share, dtypes=FLOATS),
-    along("LogSoftmax", parts=_AXIS, requires=_last_axis_inside, bounds=_log_share, dtypes=FLOATS),
-    along("Hardmax", parts=_AXIS, requires=_last_axis_inside, bounds=_share, dtypes=FLOATS),
+    along("ArgMax", parts=_BEST, infer=_best_type, requires=_axis_inside, bounds=_place, undefined=(nan_input,)),
+    along("ArgMin", parts=_BEST, infer=_best_type, requires=_axis_inside, bounds=_place, undefined=(nan_input,)),
+    along(
+        "CumSum",
+        parts=_RUNNING,
+        requires=_known_axis,
+        bounds=_running_sum,
+        usual={1: ZERO},
+        undefined=(long_sum(running_size),),
+    ),
+    along("CumProd", parts=_RUNNING, requires=_known_axis, bounds=_running_product, usual={1: ZERO}),
+    along(
+        "Softmax",
+        parts=_AXIS,
+        requires=_last_axis_inside,
+        bounds=_softmax_share,
+        dtypes=FLOATS,
+        undefined=(softmax_of_infinity,),
+    ),
+    along(
+        "LogSoftmax",
+        parts=_AXIS,
+        requires=_last_axis_inside,
+        bounds=_log_share,
+        dtypes=FLOATS,
+        undefined=(softmax_of_infinity,),
+    ),
+    along("Hardmax", parts=_AXIS, requires=_last_axis_inside, bounds=_share, dtypes=FLOATS, undefined=(nan_input,)),
     along(
         "LpNormalization",
         parts=(*_AXIS, Attr("p", (1, 2), 0.5)),
@@ -229,8 +297,21 @@ AXIS = (
         bounds=lambda ins, attrs: (0.0, 1.0),
         safe=(Domain(0.1, 1e4),),
         dtypes=FLOATS,
+        undefined=(long_sum(normalised_size),),
     ),
-    along("TopK", _top, infer=_top_types, requires=_top_fits, bounds=_top_bounds, dtypes=(*FLOATS, *INTEGERS)),
+    along(
+        "TopK",
+        _top,
+        infer=_top_types,
+        requires=_top_fits,
+        bounds=_top_bounds,
+        dtypes=(*FLOATS, *INTEGERS),
+        usual={1: _top_count},
+        undefined=(
+            nan_input,
+            unsorted,
+        ),
+    ),
 )
 
 OPERATORS = (*REDUCTIONS, *AXIS)

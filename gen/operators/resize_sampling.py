@@ -10,11 +10,12 @@ from typing import Any
 from opsieve.gen.operators.conv_pool import windowed
 from opsieve.gen.operators.data_movement import values_of, with_zero
 from opsieve.gen.spec.builder import Builder, Sizes
-from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.domains import ANY, ZERO, Domain, Site, dim_index, exact, like_output, size_of
 from opsieve.gen.spec.dtype_facts import FLOATS
 from opsieve.gen.spec.instance import Attr, Draft, Input, Instance, flag
 from opsieve.gen.spec.symbolic_arith import Truth, product, quotient
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.undefined import nan_input
 
 _MODES = ("nearest", "nearest", "linear", "cubic")
 _PLACES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
@@ -206,8 +207,58 @@ def _resize_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return [told.shape[0] == len(ins[0].shape), *(number > 0 for number in told.values or ())]
 
 
+def resize_scales(site: Site) -> Domain:
+    """The ratio of the sizes, 2 for unknown spatial ones."""
+    data, out = site.shape(0), site.output()
+    if data and out and len(data) == len(out) == site.length and 0 not in data:
+        return exact([size / have for size, have in zip(out, data, strict=True)])
+    return exact([1.0 if site.length > 2 and place < 2 else 2.0 for place in range(site.length)])
+
+
+def _region_or_scales(site: Site) -> Domain:
+    """A region of interest (from opset 11 on the second of three inputs), or scales."""
+    if site.position == 1 and len(site.node.input) > 2:  # a region of interest, from opset 11 on
+        return exact([*[0.0] * (site.length // 2), *[1.0] * (site.length - site.length // 2)])
+    return resize_scales(site)
+
+
+def _resize_sizes(site: Site) -> Domain:
+    """The sizes of the result, or of the data."""
+    data, out = site.shape(0), site.output()
+    if out is not None and len(out) == site.length:
+        return exact(out)
+    return exact(data) if data is not None and len(data) == site.length else Domain(2, 4)
+
+
+def _affine_sizes(site: Site) -> Domain:
+    """Batch, one channel, and the sizes of the grid."""
+    batch, out = size_of(site.shape(0), 0) or 1, site.output()
+    spatial = list(out[1:-1]) if out is not None and len(out) == site.length else [2] * max(site.length - 2, 0)
+    return exact([batch, 1, *spatial])
+
+
+def _image_or_block(site: Site) -> Domain:
+    """An image of one row whose blocks are single elements."""
+    blocks = size_of(site.shape(0), 2) or 1
+    return exact([*[1] * (site.length - 1), blocks] if site.position == 1 else [1] * site.length)
+
+
+def _distinct_places(site: Site) -> Domain:
+    """A place of its own for each element."""
+    return exact(range(min(site.length, 4096)))
+
+
 OPERATORS = (
-    windowed("Resize", _resize, _resized, requires=_resize_fits, bounds=_resize_bounds, ranks=(3, 5), family="image"),
+    windowed(
+        "Resize",
+        _resize,
+        _resized,
+        requires=_resize_fits,
+        bounds=_resize_bounds,
+        ranks=(3, 5),
+        family="image",
+        usual={1: _region_or_scales, 2: resize_scales, 3: _resize_sizes},
+    ),
     windowed(
         "GridSample",
         None,
@@ -223,6 +274,7 @@ OPERATORS = (
         ranks=(4, 5),
         family="image",
         dtypes=FLOATS,
+        usual={1: Domain(-1, 1)},
     ),
     windowed(
         "Col2Im",
@@ -233,6 +285,7 @@ OPERATORS = (
         ranks=(3, 3),
         family="image",
         dtypes=FLOATS,
+        usual={1: _image_or_block, 2: _image_or_block},
     ),
     windowed(
         "AffineGrid",
@@ -242,9 +295,30 @@ OPERATORS = (
         bounds=lambda ins, attrs: (-4 * ins[0].size, 4 * ins[0].size),
         ranks=(3, 3),
         family="image",
+        usual={1: _affine_sizes},
     ),
-    windowed("RoiAlign", _rois, _roi_type, requires=_rois_fit, bounds=with_zero, ranks=(4, 4), family="image"),
-    windowed("MaxRoiPool", _roi_pool, _roi_pooled, bounds=with_zero, ranks=(4, 4), family="image", dtypes=FLOATS),
+    windowed(
+        "RoiAlign",
+        _rois,
+        _roi_type,
+        requires=_rois_fit,
+        bounds=with_zero,
+        ranks=(4, 4),
+        family="image",
+        usual={1: Domain(0, 4), 2: dim_index(0, 0)},
+        undefined=(nan_input,),
+    ),
+    windowed(
+        "MaxRoiPool",
+        _roi_pool,
+        _roi_pooled,
+        bounds=with_zero,
+        ranks=(4, 4),
+        family="image",
+        dtypes=FLOATS,
+        usual={1: ZERO},
+        undefined=(nan_input,),
+    ),
     windowed(
         "MaxUnpool",
         _unpool,
@@ -254,5 +328,6 @@ OPERATORS = (
         ranks=(4, 4),
         family="image",
         dtypes=FLOATS,
+        usual={1: _distinct_places, 2: like_output(ANY)},
     ),
 )

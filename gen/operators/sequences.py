@@ -12,8 +12,10 @@ from opsieve.gen.build.graph import BodyGraph
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.operators.control import in_graph
 from opsieve.gen.operators.data_movement import all_hull, values_of
+from opsieve.gen.operators.slice_concat import split_sizes
 from opsieve.gen.spec.builder import Builder
-from opsieve.gen.spec.declaration import Operator, Sampler
+from opsieve.gen.spec.declaration import Moves, Operator, Sampler
+from opsieve.gen.spec.domains import ZERO
 from opsieve.gen.spec.dtype_facts import NUMBER
 from opsieve.gen.spec.instance import Instance, Numbers, axis_of
 from opsieve.gen.spec.schema import form
@@ -143,6 +145,7 @@ OPERATORS = (
         lambda ins, attrs: [(f"sequence({ins[0].dtype})", ins[0].shape)],
         bounds=all_hull,
         dtypes=_ELEMENTS,
+        moves=Moves.EVERY,
     ),
     held(
         "SequenceAt",
@@ -150,6 +153,8 @@ OPERATORS = (
         lambda ins, attrs: [(element(ins[0].dtype), ins[0].shape)],
         parts=(Numbers(lambda draft: draft.rng.choice((0, -1)), ("int64", "int32"), scalar=True),),
         dtypes=_SEQUENCES,
+        usual={1: ZERO},
+        moves=Moves.FIRST,
     ),
     held(
         "SequenceInsert",
@@ -157,8 +162,9 @@ OPERATORS = (
         _same,
         bounds=lambda ins, attrs: all_hull(ins[:2], attrs),
         dtypes=_SEQUENCES,
+        usual={2: ZERO},
     ),
-    held("SequenceErase", in_graph(_erase), _same, dtypes=_SEQUENCES),
+    held("SequenceErase", in_graph(_erase), _same, dtypes=_SEQUENCES, usual={1: ZERO}),
     held(
         "SequenceLength",
         None,
@@ -166,8 +172,16 @@ OPERATORS = (
         bounds=lambda ins, attrs: (0.0, 100.0),
         dtypes=_SEQUENCES,
     ),
-    held("SplitToSequence", _split, _split_type, ranks=(1, 5), dtypes=_ELEMENTS),
-    held("ConcatFromSequence", _join, _joined, dtypes=_SEQUENCES),
+    held(
+        "SplitToSequence",
+        _split,
+        _split_type,
+        ranks=(1, 5),
+        dtypes=_ELEMENTS,
+        usual={1: split_sizes},
+        moves=Moves.FIRST,
+    ),
+    held("ConcatFromSequence", _join, _joined, dtypes=_SEQUENCES, moves=Moves.EVERY),
     held(
         "SequenceMap",
         in_graph(_map),
@@ -175,8 +189,20 @@ OPERATORS = (
         bounds=_map_bounds,
         dtypes=_SEQUENCES,
     ),
-    held("Optional", None, lambda ins, attrs: [(f"optional({ins[0].dtype})", ins[0].shape)], dtypes=_ELEMENTS),
-    held("OptionalGetElement", None, lambda ins, attrs: [(element(ins[0].dtype), ins[0].shape)], dtypes=_OPTIONALS),
+    held(
+        "Optional",
+        None,
+        lambda ins, attrs: [(f"optional({ins[0].dtype})", ins[0].shape)],
+        dtypes=_ELEMENTS,
+        moves=Moves.IN_ORDER,
+    ),
+    held(
+        "OptionalGetElement",
+        None,
+        lambda ins, attrs: [(element(ins[0].dtype), ins[0].shape)],
+        dtypes=_OPTIONALS,
+        moves=Moves.IN_ORDER,
+    ),
     held(
         "OptionalHasElement",
         None,

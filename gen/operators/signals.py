@@ -11,11 +11,12 @@ from opsieve.gen.model.tensors import DTYPES, data_size
 from opsieve.gen.operators.data_movement import values_of
 from opsieve.gen.operators.elementwise import CAST_TARGETS
 from opsieve.gen.spec.builder import Builder
-from opsieve.gen.spec.declaration import Operator
-from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.declaration import Moves, Operator
+from opsieve.gen.spec.domains import Domain, Site, exact, size_of
 from opsieve.gen.spec.dtype_facts import FLOATS, LARGEST, LEAST, NUMBER, is_float
 from opsieve.gen.spec.instance import Attr, Draft, Instance
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.undefined import cast_of_float, nan_element
 
 
 def _fourier(builder: Builder, x: Tensor) -> Instance:
@@ -130,6 +131,11 @@ def _unit(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
     return 0.0, 1.0
 
 
+def _frame_length(site: Site) -> Domain:
+    """No longer than the signal and the window."""
+    return exact([min(size_of(site.shape(0), 1) or 2, size_of(site.shape(2), 0) or 4)])
+
+
 OPERATORS = (
     Operator(
         "DFT",
@@ -139,6 +145,7 @@ OPERATORS = (
         ranks=(2, 4),
         family="signal",
         dtypes=("float32", "float64", "float16"),
+        usual={1: lambda site: exact([max(size_of(site.shape(0), site.attribute("axis", 1)) or 4, 1)]), 2: exact([1])},
     ),
     Operator(
         "STFT",
@@ -148,13 +155,17 @@ OPERATORS = (
         ranks=(3, 3),
         family="signal",
         dtypes=("float32", "float64"),
+        usual={1: Domain(1, 2), 3: _frame_length},
     ),
     Operator(
         "CastLike",
         _cast_like,
+        same_shape=True,
         infer=lambda ins, attrs: [(ins[1].dtype, ins[0].shape)],
         bounds=_cast_like_bounds,
         family="cast",
+        moves=Moves.IN_ORDER,
+        undefined=(cast_of_float,),
     ),
     Operator(
         "BitCast",
@@ -170,6 +181,7 @@ OPERATORS = (
         bounds=_shrunk,
         family="unary",
         dtypes=FLOATS,
+        undefined=(nan_element,),
     ),
     Operator(
         "Swish",

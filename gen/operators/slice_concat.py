@@ -8,6 +8,8 @@ from typing import Any
 
 from opsieve.gen.operators.data_movement import all_hull, layout, values_of, with_zero
 from opsieve.gen.spec.builder import FREE, Builder
+from opsieve.gen.spec.declaration import Moves
+from opsieve.gen.spec.domains import ZERO, Domain, Site, every_axis, exact, like_output, size_of
 from opsieve.gen.spec.dtype_facts import NUMERIC
 from opsieve.gen.spec.instance import Attr, Draft, Instance, Numbers, axis_of, drawn_axis
 from opsieve.gen.spec.schema import form
@@ -224,9 +226,57 @@ def _cropped(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
     return [(ins[0].dtype, tuple(sides))]
 
 
+def _pad_sizes(site: Site) -> Domain:
+    """Paddings at the ends that make up the difference to the result."""
+    data, out = site.shape(0), site.output()
+    if data is None or out is None or len(data) != len(out) or site.length != 2 * len(data):
+        return Domain(0, 1)
+    return exact([*[0] * len(data), *[size - have for size, have in zip(out, data, strict=True)]])
+
+
+def _slice_ends(site: Site) -> Domain:
+    """Where a slice from 0 ends."""
+    data, out, length = site.shape(0), site.output(), site.length
+    axes = site.constant(3) or list(range(length))
+    if data is None or out is None or len(data) != len(out) or any(not -len(out) <= axis < len(out) for axis in axes):
+        return Domain(1, 3)
+    return exact([out[axis] for axis in axes])
+
+
+def split_sizes(site: Site) -> Domain:
+    """The sizes of the parts: those of the outputs where they are known, else alike."""
+    axis = site.attribute("axis", 0)
+    sizes = [size_of(site.output(place), axis) for place in range(len(site.node.output))]
+    known = [size for size in sizes if size is not None]
+    if len(known) == site.length:
+        return exact(known)
+    size, parts = size_of(site.shape(0), axis), site.length
+    if site.shape(site.position) == () or not parts or size is None:
+        return Domain(1, 1)
+    return exact([*[size // parts] * (parts - 1), size - size // parts * (parts - 1)])
+
+
 OPERATORS = (
-    layout("Slice", _slice, _slice_types, requires=_slice_fits, ranks=(1, 5)),
-    layout("Pad", _pad, _padded, requires=_pads_fit, bounds=_pad_bounds, ranks=(1, 5), dtypes=(*NUMERIC, "bool")),
+    layout(
+        "Slice",
+        _slice,
+        _slice_types,
+        requires=_slice_fits,
+        ranks=(1, 5),
+        usual={1: ZERO, 2: _slice_ends, 3: every_axis, 4: exact([1])},
+        moves=Moves.FIRST,
+    ),
+    layout(
+        "Pad",
+        _pad,
+        _padded,
+        requires=_pads_fit,
+        bounds=_pad_bounds,
+        ranks=(1, 5),
+        dtypes=(*NUMERIC, "bool"),
+        usual={1: _pad_sizes, 3: every_axis},
+        moves=Moves.FIRST,
+    ),
     layout(
         "Concat",
         None,
@@ -235,8 +285,11 @@ OPERATORS = (
         requires=_join_fits,
         bounds=all_hull,
         ranks=(1, 5),
+        moves=Moves.EVERY,
     ),
-    layout("Split", _split, _split_types, requires=_split_fits, ranks=(1, 5)),
+    layout(
+        "Split", _split, _split_types, requires=_split_fits, ranks=(1, 5), usual={1: split_sizes}, moves=Moves.FIRST
+    ),
     layout(
         "CenterCropPad",
         None,
@@ -246,5 +299,6 @@ OPERATORS = (
         bounds=with_zero,
         ranks=(1, 5),
         dtypes=NUMERIC,
+        usual={1: like_output(Domain(1, 4))},
     ),
 )

@@ -11,6 +11,7 @@ from opsieve.gen.spec.declaration import Operator, Sampler
 from opsieve.gen.spec.instance import Attr, Instance, Partner, between
 from opsieve.gen.spec.symbolic_arith import broadcast, broadcasts
 from opsieve.gen.spec.tensor import Attributes, Ins, Tensor, Typed
+from opsieve.gen.spec.undefined import split_of_empty
 
 _PATTERNS = (".*", "[a-z]+", "\\w+", "the .*", "", "[A-Z]\\w*", "cat|0")
 
@@ -89,6 +90,7 @@ OPERATORS = (
         lambda ins, attrs: [("string", (*ins[0].shape, "?")), ("int64", ins[0].shape)],
         parts=(Attr("delimiter", (" ", "a", "qu"), 0.5), Attr("maxsplit", between(0, 3), 0.5)),
         bounds=lambda ins, attrs: [(0.0, 0.0), (0.0, 40.0)],
+        undefined=(split_of_empty,),
         ranks=(1, 4),
     ),
     text("StringNormalizer", _normalise, _same, ranks=(1, 2)),

@@ -29,10 +29,21 @@ class OpChoice:
 
 
 @functools.cache
-def operators() -> dict[str, Operator]:
+def known() -> dict[str, Operator]:
     """Every declared operator by name, `Add` or `com.microsoft::Gelu`, in order of name."""
     found = [operator for point in sorted(entry_points(group=GROUP)) for operator in point.load()]
     return {qualified(operator): operator for operator in sorted(found, key=qualified)}
+
+
+@functools.cache
+def operators() -> dict[str, Operator]:
+    """The declared operators that programs are made of: all but those that are excluded for a reason."""
+    return {name: operator for name, operator in known().items() if not operator.excluded}
+
+
+def declared(domain: str, name: str) -> Operator | None:
+    """The declaration of an operator as nodes name it, None when there is none."""
+    return known().get(f"{domain}::{name}" if domain not in ("", "ai.onnx") else name)
 
 
 def qualified(operator: Operator) -> str:

@@ -11,19 +11,26 @@ declaration never repeats it.
     bounds(ins, attrs)    -> (low, high) | [...]     an interval for the elements of the first output, or of each
     safe                  -> Domain per input        where results are defined and well-conditioned
     cost(ins, attrs, outs)-> multiply-adds
+    usual                 Domain or rule per input   what is drawn for a graph input that nobody gave (default: the safe window)
+    moves                                            which inputs' elements pass on to the outputs as they are
+    undefined                                        which results ONNX leaves open, from the values that a run met
 
 `ins` are tensors (or None where an optional input is left out). Sources: the ONNX operator pages.
 """
 
+import enum
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from opsieve.gen.spec.builder import Builder
-from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.domains import ANY, Domain, Rule, Site
+from opsieve.gen.spec.dtype_facts import USUAL, leaf_range
 from opsieve.gen.spec.instance import Draft, Instance, Part
 from opsieve.gen.spec.symbolic_arith import Truth
 from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
+from opsieve.gen.spec.undefined import OpenRule
 
 Sampler = Callable[[Builder, Tensor], Instance | None]
 
@@ -43,6 +50,15 @@ def nothing(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return ()
 
 
+class Moves(enum.Enum):
+    """Whose elements stand in the outputs as they are."""
+
+    NONE = 0
+    FIRST = 1  # those of the first input, some of them or in another order
+    IN_ORDER = 2  # those of the first input, all of them in their order
+    EVERY = 3  # those of all inputs
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Operator:
     """The declaration of one operator. `name` and `domain` are ONNX's; the module docstring tells the functions.
@@ -51,7 +67,9 @@ class Operator:
     first input, both included. `family` groups operators for statistics. `safe` holds a domain by input position; positions
     without one take anything. `relation` is for domains that tie inputs together: expressions over the inputs (intervals or
     torch tensors) that must not be negative, such as Pow's. `since` is the first opset that the declaration describes.
-    An operator with neither `parts` nor `sample` has one input and no attributes.
+    An operator with neither `parts` nor `sample` has one input and no attributes. One that is `excluded`, for the reason given, is never
+    generated; what is declared of it serves models that users bring. `same_shape` says of an `infer` of its own that the first output has
+    the shape of the first input.
     """
 
     name: str
@@ -68,6 +86,11 @@ class Operator:
     since: int = 1
     cost: Callable[[Ins, Mapping[str, Any], Sequence[Typed]], int] | None = None
     relation: Callable[..., Sequence[Any]] | None = None
+    usual: Mapping[int, Domain | Rule] = field(default_factory=dict)
+    moves: Moves = Moves.NONE
+    same_shape: bool = False
+    undefined: tuple[OpenRule, ...] = ()
+    excluded: str = ""
 
     def instance(self, builder: Builder, x: Tensor) -> Instance | None:
         """An instance whose first input is `x` or, where that does not do, another; None when this draw gave none."""
@@ -77,3 +100,32 @@ class Operator:
         for part in self.parts:
             part(draft)
         return draft.instance()
+
+    @property
+    def keeps_shape(self) -> bool:
+        """Whether the first output has the shape of the first input, whatever the attributes."""
+        return not self.excluded and (self.same_shape or self.infer is elementwise)
+
+    def usual_at(self, site: Site) -> Domain:
+        """What is drawn for a graph input that comes to a place of a node of this operator; ANY where nothing is asked.
+
+        Where the declaration has no `usual` for the place: the window in which leaves of generated programs lie there, or the safe domain
+        itself where that has no ends.
+        """
+        found = self.usual.get(site.position)
+        if found is not None:
+            return found if isinstance(found, Domain) else found(site)
+        safe = self.safe[site.position] if site.position < len(self.safe) else ANY
+        low, high = leaf_range("float32", safe)
+        if (low, high) == USUAL["float32"]:
+            return ANY
+        return safe if math.isinf(safe.low) or math.isinf(safe.high) else Domain(low, high, safe.nonzero)
+
+    def asks(self, position: int | None = None) -> bool:
+        """Whether something is asked of the numbers of an input, or of any."""
+        if position is None:
+            return any(self.asks(place) for place in {*self.usual, *range(len(self.safe))})
+        found = self.usual.get(position)
+        if found is None:
+            return position < len(self.safe) and leaf_range("float32", self.safe[position]) != USUAL["float32"]
+        return not (isinstance(found, Domain) and found.numeral)

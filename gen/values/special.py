@@ -19,7 +19,8 @@ from opsieve.gen.data.inputs import Stream, seeded_inputs
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import Value, dtype_name, graph_inputs
-from opsieve.gen.spec.domains import Domain, asks
+from opsieve.gen.spec.catalogue import known
+from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.tensor import Tensor
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -35,7 +36,7 @@ def special_inputs(
     """Values for every input (those given, else seeded ones) with special numbers of these kinds strewn in, one element of four.
 
     Every kind that a type has stands in each tensor that has room for it. Inputs that say where or how much (indices, shapes, counts:
-    what gen/spec/domains.py and the declarations ask of integers) keep their values, also where they do so by way of other operators, and
+    what the declarations ask of integers) keep their values, also where they do so by way of other operators, and
     so do texts and truths. Equal seeds give equal values. BadInput for a kind that there is not.
     """
     check_kinds(kinds)
@@ -57,7 +58,9 @@ def steering(model: onnx.ModelProto) -> frozenset[str]:
     A float that is cast to an index on its way is one of them; so is what a body or a function takes in which there is such an operand.
     """
     functions = {
-        (item.domain, item.name) for item in model.functions if any(asks(node.op_type) for node in all_nodes(item.node))
+        (item.domain, item.name)
+        for item in model.functions
+        if any(_asks(node.op_type) for node in all_nodes(item.node))
     }
     called = {node.name for node in model.graph.node if (node.domain, node.op_type) in functions}
     graph = read_graph(model)
@@ -95,7 +98,12 @@ def _asked(step: TypedNode, position: int, tensor: Tensor) -> bool:
     if tensor.dtype and ("int" not in tensor.dtype or "float" in tensor.dtype):
         return False
     safe = step.op.safe if step.op is not None else ()
-    return asks(step.operator, position) or (position < len(safe) and _narrow(safe[position]))
+    return _asks(step.operator, position) or (position < len(safe) and _narrow(safe[position]))
+
+
+def _asks(operator: str, position: int | None = None) -> bool:
+    found = known().get(operator)
+    return found is not None and found.asks(position)
 
 
 def _narrow(domain: Domain) -> bool:

@@ -1,0 +1,35 @@
+"""Operators that no program is made of, each with its reason. What is known of them serves models that users bring.
+
+Sources: the ONNX operator pages; those of ai.onnx.ml and ai.onnx.preview.training.
+"""
+
+from opsieve.gen.operators.resize_sampling import resize_scales
+from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.spec.domains import POSITIVE, Domain, axis_index, dim_index
+from opsieve.gen.spec.undefined import random_numbers, repeated_elements
+
+_NO_ORACLE = "no two compilers draw the same numbers, so no oracle has an answer"
+_REPLACED = "withdrawn: another operator has its place since before the oldest opset that is generated"
+_OTHER_DOMAIN = "its operator set is no part of what compilers for inference take"
+_STEP = {0: POSITIVE, 1: Domain(1, 3)}  # a learning rate, and the number of the step
+
+
+def random(name: str, **more: object) -> Operator:
+    """An operator that draws numbers."""
+    return Operator(name, excluded=_NO_ORACLE, undefined=(random_numbers,), **more)  # type: ignore[arg-type]  # as the caller says
+
+
+OPERATORS = (
+    random("Bernoulli", usual={0: Domain(0, 1)}),
+    *map(random, ("Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")),
+    Operator("ImageDecoder", excluded="its input is a file format, and compilers differ in the pixels by design"),
+    Operator("Constant", excluded="every leaf may be one (gen/build/graph_builder.py)"),
+    Operator("SequenceEmpty", excluded="made where something is put into it at once (gen/operators/sequences.py)"),
+    Operator("Scatter", excluded=_REPLACED, usual={1: axis_index(0)}, undefined=(repeated_elements,)),
+    Operator("Upsample", excluded=_REPLACED, usual={1: resize_scales}),
+    Operator("ArrayFeatureExtractor", domain="ai.onnx.ml", excluded=_OTHER_DOMAIN, usual={1: dim_index(0, -1)}),
+    *(
+        Operator(name, domain="ai.onnx.preview.training", excluded=_OTHER_DOMAIN, usual=_STEP)
+        for name in ("Adagrad", "Adam", "Momentum")
+    ),
+)

@@ -1,0 +1,252 @@
+"""Results that ONNX leaves open: which elements of an operator's first output, told from the values that a run met.
+
+An operator's declaration names the rules that hold for it (`Operator.undefined`); docs/explanation/oracles.md tells why each is there. What
+ONNX does define is not here: a Clip whose minimum is above its maximum, ties of TopK and ArgMax, integer casts that drop high bits.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+ACCUMULATION = "accumulation"  # not a fault: `accumulation:4096` tells how many terms were added in an order left open
+RANDOM = "random-operator"
+_LONG = 1024  # terms from which on the order of a sum is worth telling
+
+Values = Sequence[Any]
+# A rule's name, and a mask of the elements of the first output that it leaves open; None for every output.
+Open = tuple[str, Any]
+# From a node (attributes are Python attributes of it), the values of its inputs and those of its outputs.
+OpenRule = Callable[[Any, Values, Values], Iterator[Open]]
+
+
+def _integers(value: Any) -> bool:
+    return isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "iu"
+
+
+def _floats(value: Any) -> bool:
+    return isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind == "f"
+
+
+def _has_nan(value: Any) -> bool:
+    return _floats(value) and bool(np.isnan(value).any())
+
+
+def integer_division(_: Any, inputs: Values, __: Values) -> Iterator[Open]:
+    """A divisor of 0, and the least number divided by -1."""
+    a, b = inputs[0], inputs[1]
+    if not _integers(b):
+        return
+    zero = b == 0
+    if zero.any():
+        yield "integer-division-by-zero", zero
+    if b.dtype.kind == "i":
+        overflow = (a == np.iinfo(b.dtype).min) & (b == -1)
+        if overflow.any():
+            yield "integer-division-overflow", overflow
+
+
+def cast_of_float(_: Any, inputs: Values, outputs: Values) -> Iterator[Open]:
+    """A float that the target type does not hold, or that is written as text."""
+    source, target = inputs[0], outputs[0]
+    if not _floats(source):
+        return
+    if target.dtype.kind in "OUS":
+        yield "float-as-text", None
+    if not (target.dtype.kind in "iu" or target.dtype.name.startswith(("int", "uint"))):
+        return
+    wide = np.trunc(np.asarray(source, np.float64))
+    nan = np.isnan(wide)
+    if nan.any():
+        yield "cast-of-nan", nan
+    low, high = _range(target.dtype)
+    outside = (wide < low) | (wide >= high)
+    if outside.any():
+        yield "cast-out-of-range", outside
+
+
+def _range(dtype: "np.dtype[Any]") -> tuple[float, float]:
+    # The bounds as floats, the upper one excluded: int64's largest value has no float64 of its own.
+    bits = int("".join(filter(str.isdigit, dtype.name)))
+    return (0.0, 2.0**bits) if dtype.name.startswith("u") else (-(2.0 ** (bits - 1)), 2.0 ** (bits - 1))
+
+
+def far_shift(_: Any, inputs: Values, __: Values) -> Iterator[Open]:
+    """A shift by as many bits as there are, or more."""
+    far = np.asarray(inputs[1]) >= inputs[0].dtype.itemsize * 8
+    if far.any():
+        yield "shift-too-far", far
+
+
+def integer_power(_: Any, inputs: Values, outputs: Values) -> Iterator[Open]:
+    """A negative exponent of an integer, or a power beyond its type."""
+    base, exponent = inputs[0], inputs[1]
+    if not _integers(base):
+        return
+    negative = np.asarray(exponent) < 0
+    if negative.any():
+        yield "negative-integer-power", negative
+    yield from _differs(np.power(np.asarray(base, np.float64), np.asarray(exponent, np.float64)), outputs[0])
+
+
+def overflow(exact: Callable[..., Any]) -> OpenRule:
+    """Signed overflow: the result in float64 is far from the integer one (a wrap moves it by at least 2**8)."""
+
+    def rule(_: Any, inputs: Values, outputs: Values) -> Iterator[Open]:
+        given = [np.asarray(value, np.float64) for value in inputs if value is not None]
+        if _integers(outputs[0]) and outputs[0].dtype.kind == "i" and given:
+            yield from _differs(exact(*given), outputs[0])
+
+    return rule
+
+
+def _differs(exact: Any, result: Any) -> Iterator[Open]:
+    if not _integers(result) or result.dtype.kind != "i":
+        return
+    low, high = _range(result.dtype)
+    away = np.abs(exact - np.asarray(result, np.float64))
+    wrapped = ~(away < (high - low) / 2)
+    if wrapped.any():
+        yield "integer-overflow", wrapped
+
+
+def overflow_in_sum(_: Any, inputs: Values, outputs: Values) -> Iterator[Open]:
+    """A sum whose total is far from the exact one. Whatever the axes, the total is the same, so they need not be known."""
+    if _integers(inputs[0]) and inputs[0].dtype.kind == "i":
+        before = np.asarray(inputs[0], np.float64).sum()
+        after = np.asarray(outputs[0], np.float64).sum()
+        low, high = _range(inputs[0].dtype)
+        if abs(before - after) >= (high - low) / 2:
+            yield "integer-overflow", None
+
+
+def nan_input(_: Any, inputs: Values, __: Values) -> Iterator[Open]:
+    """A NaN anywhere: what it is compared with hangs on the order."""
+    if any(_has_nan(value) for value in inputs):
+        yield "nan-input", None
+
+
+def nan_element(_: Any, inputs: Values, __: Values) -> Iterator[Open]:
+    """A NaN: of an elementwise operator only the elements that it goes into are open."""
+    if any(_has_nan(value) for value in inputs):
+        yield "nan-input", _any_element([np.isnan(value) for value in inputs if _floats(value)])
+
+
+def _any_element(masks: Sequence[Any]) -> Any:
+    met = masks[0]
+    for mask in masks[1:]:
+        met = met | mask
+    return met
+
+
+def softmax_of_infinity(_: Any, inputs: Values, outputs: Values) -> Iterator[Open]:
+    """An infinity less an infinity."""
+    infinite = _floats(inputs[0]) and bool(np.isposinf(inputs[0]).any())
+    if infinite or (_has_nan(outputs[0]) and not _has_nan(inputs[0])):
+        yield "softmax-of-infinity", np.isnan(outputs[0]) if _floats(outputs[0]) else None
+
+
+def unsorted(node: Any, _: Values, __: Values) -> Iterator[Open]:
+    """The order of what is asked for unsorted."""
+    if getattr(node, "sorted", 1) == 0:
+        yield "topk-unsorted", None
+
+
+def repeated_elements(node: Any, inputs: Values, _: Values) -> Iterator[Open]:
+    """An element that is written twice."""
+    data, indices = inputs[0], np.asarray(inputs[1])
+    if indices.size < 2 or getattr(node, "reduction", None) not in (None, "none", b"none"):
+        return
+    axis = int(getattr(node, "axis", 0) or 0)
+    along = np.moveaxis(np.where(indices < 0, indices + data.shape[axis], indices), axis, 0)
+    ordered = np.sort(along, axis=0)
+    if (ordered[1:] == ordered[:-1]).any():
+        yield "duplicate-scatter", None
+
+
+def repeated_rows(node: Any, inputs: Values, _: Values) -> Iterator[Open]:
+    """A row that is written twice."""
+    data, indices = inputs[0], np.asarray(inputs[1])
+    if indices.size < 2 or getattr(node, "reduction", None) not in (None, "none", b"none"):
+        return
+    width = indices.shape[-1]
+    rows = indices.reshape(-1, width)
+    rows = np.where(rows < 0, rows + np.array(data.shape[:width]), rows)
+    if len(np.unique(rows, axis=0)) < len(rows):
+        yield "duplicate-scatter", None
+
+
+def split_of_empty(node: Any, inputs: Values, _: Values) -> Iterator[Open]:
+    """An empty string that is split: nothing or one empty substring, the page of StringSplit says neither."""
+    if getattr(node, "delimiter", None) and any(
+        str(text) == "" for text in np.asarray(inputs[0], dtype=object).ravel()
+    ):
+        yield "split-of-empty-string", None
+
+
+def random_numbers(_: Any, __: Values, ___: Values) -> Iterator[Open]:
+    """Numbers that no two compilers draw alike."""
+    yield RANDOM, None
+
+
+def dropout(node: Any, inputs: Values, _: Values) -> Iterator[Open]:
+    """Elements dropped at random, in training."""
+    training = len(inputs) > 2 and inputs[2] is not None and bool(np.asarray(inputs[2]).any())
+    ratio = inputs[1] if len(inputs) > 1 and inputs[1] is not None else getattr(node, "ratio", None)
+    if training and (ratio is None or bool((np.asarray(ratio) != 0).any())):
+        yield RANDOM, None
+
+
+def long_sum(terms: Callable[[Any, Values, Values], float]) -> OpenRule:
+    """A sum of many terms, in whatever order: told with their number."""
+
+    def rule(node: Any, inputs: Values, outputs: Values) -> Iterator[Open]:
+        if _floats(outputs[0]):
+            count = int(terms(node, inputs, outputs))
+            if count >= _LONG:
+                yield f"{ACCUMULATION}:{count}", None
+
+    return rule
+
+
+def reduced_size(_: Any, inputs: Values, outputs: Values) -> float:
+    """How many elements go into one of the result."""
+    return int(inputs[0].size) / max(int(outputs[0].size), 1)
+
+
+def gemm_size(node: Any, inputs: Values, _: Values) -> float:
+    """The inner size of a Gemm."""
+    return float(inputs[0].shape[0 if getattr(node, "transA", 0) else 1])
+
+
+def taps(_: Any, inputs: Values, __: Values) -> float:
+    """The products of one element of a convolution."""
+    return float(np.prod(inputs[1].shape[1:]))
+
+
+def transposed_taps(_: Any, inputs: Values, __: Values) -> float:
+    """The products of one element of a transposed convolution, at most."""
+    return float(inputs[1].shape[0]) * float(np.prod(inputs[1].shape[2:]))
+
+
+def normalised_size(_: Any, inputs: Values, __: Values) -> float:
+    """How many elements a mean is taken of."""
+    return float(np.prod(inputs[0].shape[2:])) if inputs[0].ndim > 2 else float(inputs[0].shape[-1])
+
+
+def summed(*values: Any) -> Any:
+    """The sum of arrays."""
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return total
+
+
+def inner_size(_: Any, inputs: Values, __: Values) -> float:
+    """The inner size of a matrix product."""
+    return float(inputs[0].shape[-1])
+
+
+def running_size(_: Any, inputs: Values, __: Values) -> float:
+    """The size of the axis that the second input names."""
+    return float(inputs[0].shape[int(np.asarray(inputs[1]).item())])
