@@ -111,14 +111,13 @@ def test_an_index_between_near_ties_is_excused() -> None:
 
 def test_a_value_that_is_wrong_before_an_index_excuses_nothing_however_near_the_tie() -> None:
     proto = model([node("Exp", "x", "e"), node("ArgMax", "e", "y", axis=0, keepdims=0)], {"y": I})
-    near = {"x": np.float32([1.0, 1.00005, 0.0])}
+    near = {"x": np.float32([0.0, 1.0, 1.00005])}
     wrong = Candidate("e", 0.0, changes=True)  # asked for more it computes otherwise, as a fusion does
-    wrong.error = np.float32([3e-3, 0.0, 0.0])  # type: ignore[assignment]
-    assert wrong.excused(proto, near, {"y": "int64"}) == ()
-    wrong.error = np.float32([1.6e-4, 0.0, 0.0])  # type: ignore[assignment]  # honest of nobody: the reference is off by 1e-8
-    assert wrong.excused(proto, near, {"y": "int64"}) == ()
-    wrong.error = np.float32([3e-6, 0.0, 0.0])  # type: ignore[assignment]
-    tie = {"x": np.float32([1.0, 1.0000001, 0.0])}
+    for error in (3e-3, 1.6e-4):  # beyond the screen; within it, and far from what the reference rounds away
+        wrong.error = np.float32([0.0, error, 0.0])  # type: ignore[assignment]
+        assert wrong.excused(proto, near, {"y": "int64"}) == ()
+    wrong.error = np.float32([0.0, 3e-6, 0.0])  # type: ignore[assignment]
+    tie = {"x": np.float32([0.0, 1.0, 1.0000001])}
     assert wrong.excused(proto, tie, {"y": "int64"}) == ("y",)
 
 
