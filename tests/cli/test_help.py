@@ -1,11 +1,17 @@
 """What commands say of themselves: --help of each as a golden file, in groups, with help for every option."""
 
+import os
+
 import click
 import pytest
 from commands import opsieve as run
 from golden import assert_golden
+from repository import GOLDEN, ROOT
 
-from opsieve.tui.cli import COMMANDS, opsieve
+from opsieve.tui.cli import COMMANDS, GROUPS, opsieve
+
+REFERENCE = ROOT / "docs" / "reference" / "cli.md"
+MARK = "tests/cli/test_help.py -->\n"
 
 
 def command_named(name: str) -> click.Command:
@@ -51,3 +57,20 @@ def test_a_mistyped_command_gets_the_closest_one(typed: str, hint: str, capsys: 
 def test_a_mistyped_option_gets_the_closest_one(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run("run", "model.onnx", "--ofline", capsys=capsys)
     assert (code, "--offline" in err) == (2, True)
+
+
+def test_the_reference_shows_the_help_of_every_command() -> None:
+    shown = [
+        line
+        for group, names in GROUPS.items()
+        for line in (f"\n## {group}\n", *(f"### {name}\n\n```text\n{help_of(name)}```\n" for name in names))
+    ]
+    start = REFERENCE.read_text().partition(MARK)[0] + MARK
+    text = start + "\n".join(shown)
+    if os.environ.get("UPDATE_GOLDEN"):
+        REFERENCE.write_text(text)
+    assert REFERENCE.read_text() == text
+
+
+def help_of(name: str) -> str:
+    return (GOLDEN / "help" / f"{name}.txt").read_text()
