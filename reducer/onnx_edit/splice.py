@@ -1,12 +1,30 @@
-"""A body put in the place of the node that owns it: the branch of an If, one turn of a Loop."""
+"""A body put in the place of the node that owns it: the branch of an If, one turn of a Loop, a Scan or a SequenceMap."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 import onnx
 from onnx import helper
 
-from opsieve.reducer.onnx_edit.graphs import Path, add_initializers, attribute_of, encoded, graph_at, graphs, node_of
+from opsieve.reducer.onnx_edit.graphs import (
+    Array,
+    Path,
+    add_initializers,
+    attribute_of,
+    declared_type,
+    encoded,
+    graph_at,
+    graphs,
+    node_of,
+)
+
+_Element: TypeAlias = tuple[
+    str, tuple[str, str, int, int]
+]  # the body's input; operator, what it takes from, index, axis
+_Pair: TypeAlias = tuple[str, onnx.ValueInfoProto]
+_Stacked: TypeAlias = tuple[str, onnx.ValueInfoProto, tuple[str, int]]  # operator and axis
 
 
 def splice_branch(model: onnx.ModelProto, path: Path, key: str, branch: str) -> bool:
@@ -16,27 +34,108 @@ def splice_branch(model: onnx.ModelProto, path: Path, key: str, branch: str) -> 
     body = None if node is None else attribute_of(node, branch)
     if graph is None or node is None or body is None or node.op_type != "If":
         return False
-    return _splice(model, graph, node, body.g, {}, [], list(zip(node.output, body.g.output, strict=True)), [])
+    return _splice(
+        model, graph, node, body.g, _Turn({}, [], [], list(zip(node.output, body.g.output, strict=True)), [])
+    )
 
 
-def splice_turn(model: onnx.ModelProto, path: Path, key: str) -> bool:
-    """Replace a Loop by its first turn, in place; False when it is not there or cannot be unrolled."""
+@dataclass(frozen=True)
+class _Turn:
+    """One turn of a node that runs its body many times.
+
+    `bound` are names of the body that mean outer ones, `constants` those that stand for something; `taken` are nodes that take an
+    element of what is scanned. `results` pair outputs of the node with those of the body; `stacked` likewise, with the node that makes
+    a stack of one.
+    """
+
+    bound: dict[str, str]
+    constants: list[onnx.TensorProto]
+    taken: list[_Element]
+    results: list[_Pair]
+    stacked: list[_Stacked]
+
+
+def splice_turn(
+    model: onnx.ModelProto, path: Path, key: str, elements: Mapping[str, Array], flat: bool
+) -> dict[str, Array] | None:
+    """Replace a Loop, Scan or SequenceMap by its first turn, in place; None when it is not there or cannot be unrolled.
+
+    `elements` are values for inputs of the body that are an element of something; they become inputs of the model, whose names with
+    their values are returned; others are taken by a node. With `flat`, what the turns would be stacked into is the result of the one.
+    """
     graph = graph_at(model, path)
     node = None if graph is None else node_of(graph, key)
     held = None if node is None else attribute_of(node, "body")
-    if graph is None or node is None or held is None or node.op_type != "Loop":
-        return False
-    body = held.g
+    if graph is None or node is None or held is None or node.op_type not in TURNS:
+        return None
+    turn = TURNS[node.op_type](node, held.g)
+    if turn is None:
+        return None
+    if flat:
+        pairs = [(outer, info) for outer, info, _ in turn.stacked]
+        turn = replace(turn, results=turn.results + pairs, stacked=[])
+    taken, fed = _names(model), {}
+    for name, value in elements.items() if any(inner in elements for inner, _ in turn.taken) else ():
+        fresh = _fresh(name, taken)
+        taken.add(fresh)
+        turn.bound[name] = fresh
+        fed[fresh] = value
+    turn = replace(turn, taken=[item for item in turn.taken if item[0] not in elements])
+    for name, value in fed.items():
+        model.graph.input.append(onnx.ValueInfoProto(name=name, type=declared_type(value)))
+    return fed if _splice(model, graph, node, held.g, turn) else None
+
+
+def _loop_turn(node: onnx.NodeProto, body: onnx.GraphProto) -> _Turn | None:
+    """https://onnx.ai/onnx/operators/onnx__Loop.html: trip count, condition, carried values; condition, carried, stacked out."""
     carried = len(node.input) - 2
     if carried < 0 or len(body.input) != carried + 2 or len(body.output) < len(node.output) + 1:
-        return False
+        return None
     constants = [
         encoded(np.zeros(_rank(body.input[0]), np.int64), body.input[0].name),
         encoded(np.ones(_rank(body.input[1]), np.bool_), body.input[1].name),
     ]
     bound = {info.name: name for info, name in zip(list(body.input)[2:], list(node.input)[2:], strict=True)}
     results = list(zip(list(node.output), list(body.output)[1:], strict=False))
-    return _splice(model, graph, node, body, bound, constants, results[:carried], results[carried:])
+    return _Turn(bound, constants, [], results[:carried], [(*pair, ("Unsqueeze", 0)) for pair in results[carried:]])
+
+
+def _scan_turn(node: onnx.NodeProto, body: onnx.GraphProto) -> _Turn | None:
+    """https://onnx.ai/onnx/operators/onnx__Scan.html (opset 9 and later): states, then what is scanned along an axis."""
+    numbers = {item.name: list(item.ints) for item in node.attribute}
+    count = next((item.i for item in node.attribute if item.name == "num_scan_inputs"), 0)
+    states = len(node.input) - count
+    if states < 0 or len(body.input) != len(node.input) or len(body.output) < len(node.output):
+        return None
+    names, inner = list(node.input), list(body.input)
+    bound = {info.name: name for info, name in zip(inner[:states], names[:states], strict=True)}
+    axes = [*numbers.get("scan_input_axes", []), *[0] * count]
+    backward = [*numbers.get("scan_input_directions", []), *[0] * count]
+    pairs = zip(inner[states:], names[states:], strict=True)
+    elements = [
+        (info.name, ("Gather", name, -1 if backward[place] else 0, axes[place]))
+        for place, (info, name) in enumerate(pairs)
+    ]
+    results = list(zip(list(node.output), list(body.output), strict=False))
+    out_axes = [*numbers.get("scan_output_axes", []), *[0] * len(results)]
+    stacked: list[_Stacked] = [(*pair, ("Unsqueeze", out_axes[place])) for place, pair in enumerate(results[states:])]
+    return _Turn(bound, [], elements, results[:states], stacked)
+
+
+def _map_turn(node: onnx.NodeProto, body: onnx.GraphProto) -> _Turn | None:
+    """https://onnx.ai/onnx/operators/onnx__SequenceMap.html: the first element of each sequence; of tensors, the tensor itself."""
+    if len(body.input) != len(node.input) or len(body.output) < len(node.output):
+        return None
+    first, *others = zip(body.input, node.input, strict=True)
+    elements: list[_Element] = [(first[0].name, ("SequenceAt", first[1], 0, 0))]
+    if any(info.type.HasField("sequence_type") for info, _ in others):
+        return None
+    bound = {info.name: name for info, name in others}
+    results = zip(list(node.output), list(body.output), strict=False)
+    return _Turn(bound, [], elements, [], [(*pair, ("SequenceConstruct", 0)) for pair in results])
+
+
+TURNS = {"Loop": _loop_turn, "Scan": _scan_turn, "SequenceMap": _map_turn}
 
 
 def _rank(info: onnx.ValueInfoProto) -> tuple[int, ...]:
@@ -44,55 +143,85 @@ def _rank(info: onnx.ValueInfoProto) -> tuple[int, ...]:
 
 
 def _splice(
-    model: onnx.ModelProto,
-    graph: onnx.GraphProto,
-    node: onnx.NodeProto,
-    body: onnx.GraphProto,
-    bound: Mapping[str, str],
-    constants: Iterable[onnx.TensorProto],
-    results: list[tuple[str, onnx.ValueInfoProto]],
-    stacked: list[tuple[str, onnx.ValueInfoProto]],
+    model: onnx.ModelProto, graph: onnx.GraphProto, node: onnx.NodeProto, body: onnx.GraphProto, turn: _Turn
 ) -> bool:
-    """`bound` are names of the body that mean outer ones; `results` and `stacked` pair outputs, the latter one axis apart."""
+    """Put a copy of the body in the place of its node."""
     body_copy = onnx.GraphProto()
     body_copy.CopyFrom(body)
     for info in body_copy.output:
         info.ClearField("type")
     taken = _names(model)
-    made = {name for inner in body_copy.node for name in inner.output if name}
-    names = dict(bound)
-    direct: set[str] = set()
-    for outer, info in results:
-        if outer and info.name in made and info.name not in names:
-            names[info.name] = outer
-            direct.add(outer)
-    initial = [*body_copy.initializer, *constants]
-    for name in (*(tensor.name for tensor in initial), *sorted(made)):
-        if name not in names:
-            names[name] = _fresh(name, taken)
-            taken.add(names[name])
+    names, direct = _renaming(body_copy, turn, taken)
+    initial = [*body_copy.initializer, *turn.constants]
     for tensor in initial:
         tensor.name = names[tensor.name]
     _rename(body_copy, names)
+    makes = _Makes(taken, initial, lists=_opset(model) >= 13)
+    before = [makes.element(how, names[inner]) for inner, how in turn.taken]
     extra = [
         helper.make_node("Identity", [names.get(info.name, info.name)], [outer])
-        for outer, info in results
+        for outer, info in turn.results
         if outer and outer not in direct
     ]
-    for outer, info in stacked:
-        if outer:
-            axes = _fresh("axes", taken)
-            taken.add(axes)
-            initial.append(encoded(np.zeros(1, np.int64), axes))
-            extra.append(helper.make_node("Unsqueeze", [names.get(info.name, info.name), axes], [outer]))
+    extra += [makes.stack(how, names.get(info.name, info.name), outer) for outer, info, how in turn.stacked if outer]
     place = list(graph.node).index(node)
-    nodes = [*list(graph.node)[:place], *body_copy.node, *extra, *list(graph.node)[place + 1 :]]
+    nodes = [*list(graph.node)[:place], *before, *body_copy.node, *extra, *list(graph.node)[place + 1 :]]
     fresh = [onnx.NodeProto.FromString(item.SerializeToString()) for item in nodes]
     del graph.node[:]
     graph.node.extend(fresh)
     used = {name for _, inner in graphs(graph) for item in inner.node for name in item.input}
     add_initializers(model, graph, [tensor for tensor in initial if tensor.name in used])
     return True
+
+
+def _renaming(body: onnx.GraphProto, turn: _Turn, taken: set[str]) -> tuple[dict[str, str], set[str]]:
+    """What the body's names become outside, and the results that its nodes make directly; `taken` grows by the new names."""
+    made = {name for inner in body.node for name in inner.output if name}
+    names = dict(turn.bound)
+    direct: set[str] = set()
+    for outer, info in turn.results:
+        if outer and info.name in made and info.name not in names:
+            names[info.name] = outer
+            direct.add(outer)
+    stored = [tensor.name for tensor in (*body.initializer, *turn.constants)]
+    for name in (*stored, *(inner for inner, _ in turn.taken), *sorted(made)):
+        if name not in names:
+            names[name] = _fresh(name, taken)
+            taken.add(names[name])
+    return names, direct
+
+
+class _Makes:
+    """Nodes that take an element of what is scanned, and make a stack of one element; their constants go to `initial`."""
+
+    def __init__(self, taken: set[str], initial: list[onnx.TensorProto], lists: bool):
+        """`lists`: axes are inputs (opset 13 and later), not attributes."""
+        self._taken, self._initial, self._lists = taken, initial, lists
+
+    def element(self, how: tuple[str, str, int, int], inner: str) -> onnx.NodeProto:
+        operator, source, index, axis = how
+        place = self._constant(np.array(index, np.int64), "index")
+        if operator != "Gather":
+            return helper.make_node(operator, [source, place], [inner])
+        return helper.make_node(operator, [source, place], [inner], axis=axis)
+
+    def stack(self, how: tuple[str, int], name: str, outer: str) -> onnx.NodeProto:
+        operator, axis = how
+        if operator != "Unsqueeze":
+            return helper.make_node(operator, [name], [outer])
+        if not self._lists:
+            return helper.make_node(operator, [name], [outer], axes=[axis])
+        return helper.make_node(operator, [name, self._constant(np.array([axis], np.int64), "axes")], [outer])
+
+    def _constant(self, value: Array, stem: str) -> str:
+        name = _fresh(stem, self._taken)
+        self._taken.add(name)
+        self._initial.append(encoded(value, name))
+        return name
+
+
+def _opset(model: onnx.ModelProto) -> int:
+    return next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
 
 
 def _names(model: onnx.ModelProto) -> set[str]:

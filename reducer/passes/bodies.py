@@ -1,19 +1,21 @@
-"""Bodies of If and Loop, and local functions: inlined, or made smaller inside.
+"""Bodies of If, Loop, Scan and SequenceMap, and local functions: inlined, or made smaller inside.
 
 Inside a body a node is taken out as outside: what it computed is replaced by a tensor of the same type that is in scope, or by
 a new input of the model with plain values (nothing was recorded of a body). A Loop's trip count is a value like any other and is
-lowered by `opsieve.reducer.passes.values`; a Scan is shrunk inside, and along its axis by `opsieve.reducer.passes.dimensions`.
+lowered by `opsieve.reducer.passes.values`; what a Scan scans is shortened by `opsieve.reducer.passes.dimensions`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import onnx
 from onnx import helper
 
+from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import DTYPES, Value
 from opsieve.reducer.onnx_edit import onnx_subprocess
 from opsieve.reducer.onnx_edit.graphs import (
+    Array,
     Path,
     declared_type,
     drop_unused,
@@ -25,8 +27,9 @@ from opsieve.reducer.onnx_edit.graphs import (
     nodes,
     stored_tensor,
 )
-from opsieve.reducer.onnx_edit.splice import splice_branch, splice_turn
+from opsieve.reducer.onnx_edit.splice import TURNS, splice_branch, splice_turn
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View, changing, only_simpler, settle, view
+from opsieve.reducer.passes.body_signature import signature_edits
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.subject import Subject
 
@@ -40,13 +43,13 @@ class Opening:
     name = "bodies"
 
     def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
-        """One edit a branch of an If, a turn of a Loop, a function."""
+        """One edit a branch of an If, a turn of a Loop, Scan or SequenceMap, a function."""
         for path, node in nodes(subject.model.graph):
             if node.op_type == "If" and first_output(node):
                 for branch in _order(subject, path, node):
                     yield _inlined(path, node, branch)
-            elif node.op_type == "Loop" and first_output(node):
-                yield _inlined(path, node, "body")
+            elif node.op_type in TURNS and first_output(node):
+                yield from _turns(subject, path, node)
         for function in subject.model.functions:
             yield _function_inlined(function.domain, function.name)
 
@@ -65,10 +68,10 @@ class BodyPass:
         if any(path for path, _ in graphs(subject.model.graph)):
             seen = view(subject)
             for step in reversed(seen.steps):
+                if step.bodies and step.key:
+                    yield from signature_edits(subject, step)
                 if step.path:
                     yield from _taken_out(seen, step)
-                elif step.node.op_type == "If":
-                    yield from _outputs_dropped(subject, step)
         for place in range(len(subject.model.functions)):
             yield from _function_nodes(subject.model, place)
 
@@ -88,37 +91,70 @@ def _inlined(path: Path, node: onnx.NodeProto, branch: str) -> OnnxEdit:
     key = first_output(node)
 
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
-        done = splice_turn(model, path, key) if branch == "body" else splice_branch(model, path, key, branch)
-        return drop_unused(model, inputs) if done else None
+        return drop_unused(model, inputs) if splice_branch(model, path, key, branch) else None
 
-    what = "one turn" if branch == "body" else branch
     return only_simpler(
-        changing(f"replace {label(node)} by its {what}", {"/".join((*path, key)), *node.output}, change)
+        changing(f"replace {label(node)} by its {branch}", {"/".join((*path, key)), *node.output}, change)
     )
 
 
-def _outputs_dropped(subject: Subject, step: Step) -> Iterator[OnnxEdit]:
-    used = {name for _, graph in graphs(subject.model.graph) for node in graph.node for name in node.input}
-    used.update(info.name for info in subject.model.graph.output)
-    for place, name in enumerate(step.node.output):
-        if name not in used and len(step.node.output) > 1:
-            yield _output_dropped(step, place, name)
+def _turns(subject: Subject, path: Path, node: onnx.NodeProto) -> Iterator[OnnxEdit]:
+    """One turn in the place of all, the barest first: elements of what is scanned as inputs, and results that are no stacks."""
+    elements = _elements(subject, path, node)
+    for taken, flat in ((elements, True), (elements, False), ({}, True), ({}, False)):
+        if taken or taken is not elements:
+            how = ("" if taken else ", elements taken by nodes") + (", not stacked" if flat else "")
+            yield _turn(path, node, taken, flat, how)
 
 
-def _output_dropped(step: Step, place: int, name: str) -> OnnxEdit:
+def _turn(path: Path, node: onnx.NodeProto, elements: Mapping[str, Array], flat: bool, how: str) -> OnnxEdit:
+    key = first_output(node)
+
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
-        node = next(
-            (item for item in model.graph.node if len(item.output) > place and item.output[place] == name), None
-        )
-        if node is None or node.op_type != "If" or len(node.output) < 2:
-            return None
-        del node.output[place]
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                del attribute.g.output[place]
-        return inputs
+        fed = splice_turn(model, path, key, elements, flat)
+        return None if fed is None else drop_unused(model, {**inputs, **fed})
 
-    return changing(f"drop output {place} of {label(step.node)}", {name}, change)
+    what = f"replace {label(node)} by one turn{how}"
+    return only_simpler(changing(what, {"/".join((*path, key)), *node.output}, change))
+
+
+def _elements(subject: Subject, path: Path, node: onnx.NodeProto) -> dict[str, Array]:
+    """Values for the inputs of a body that are an element of what a Scan or SequenceMap goes through, by the body's names.
+
+    The first element where the whole is known; else plain values of the type that the body declares.
+    """
+    body = next(bodies(node))
+    turn = TURNS[node.op_type](node, body)
+    found: dict[str, Array] = {}
+    declared = {info.name: info.type for info in body.input}
+    for inner, (_, source, index, axis) in turn.taken if turn is not None else ():
+        whole = None if path else subject.inputs.get(source, subject.values.get(source))
+        if isinstance(whole, np.ndarray) and whole.ndim > axis and whole.shape[axis]:
+            found[inner] = np.ascontiguousarray(np.take(whole, index, axis))
+        elif isinstance(whole, list) and whole and isinstance(whole[0], np.ndarray):
+            found[inner] = whole[0]
+        elif (value := _plain(declared[inner])) is not None:
+            found[inner] = value
+    return found
+
+
+def _plain(type_: onnx.TypeProto) -> Array | None:
+    """Small whole numbers of a tensor type whose sizes are known; None for any other."""
+    tensor = type_.tensor_type
+    if (
+        not tensor.elem_type
+        or not tensor.HasField("shape")
+        or not all(d.HasField("dim_value") for d in tensor.shape.dim)
+    ):
+        return None
+    return _numbers(tensor.elem_type, tuple(dim.dim_value for dim in tensor.shape.dim))
+
+
+def _numbers(dtype: int, shape: tuple[int, ...]) -> Array:
+    flat = (np.arange(int(np.prod(shape, dtype=np.int64))) % 5) - 1
+    if DTYPES.get(dtype) == "string":
+        return flat.astype(str).astype(object).reshape(shape)
+    return flat.astype(helper.tensor_dtype_to_np_dtype(dtype)).reshape(shape)
 
 
 def _taken_out(seen: View, step: Step) -> Iterator[OnnxEdit]:
@@ -203,10 +239,7 @@ def _cut(seen: View, step: Step, used: list[int]) -> OnnxEdit:
     values = {}
     for number in used:
         tensor = seen.tensors[number]
-        dtype = helper.tensor_dtype_to_np_dtype(tensor.dtype)
-        flat = (np.arange(int(np.prod(tensor.shape or (), dtype=np.int64))) % 5) - 1
-        string = DTYPES.get(tensor.dtype) == "string"
-        values[tensor.name] = (flat.astype(str).astype(object) if string else flat.astype(dtype)).reshape(tensor.shape)
+        values[tensor.name] = _numbers(tensor.dtype, tensor.shape or ())
 
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
         taken = {name for _, graph in graphs(model.graph) for node in graph.node for name in node.output}

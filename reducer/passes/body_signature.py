@@ -1,0 +1,115 @@
+"""What goes into a body and what comes out of it, dropped: results that nothing reads, states that a Loop or Scan carries, what a Scan scans.
+
+One description of a node with bodies, its signature, says which input and output of the node belongs to which of the body; each edit
+is the same for every operator then. A state that goes is read in the body as the value that it began with.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import onnx
+
+from opsieve.gen.model.structure import bodies
+from opsieve.gen.model.tensors import Value
+from opsieve.reducer.onnx_edit.graphs import attribute_of, drop_unused, graphs, label, node_at
+from opsieve.reducer.onnx_edit.typed_view import Step, changing
+from opsieve.reducer.problem.onnx_form import OnnxEdit
+from opsieve.reducer.problem.subject import Subject
+
+
+@dataclass(frozen=True)
+class Part:
+    """What goes together: places of inputs and outputs of the node and of its bodies, -1 for none.
+
+    `scanned` counts what a Scan scans, for its attributes; -1 for anything else.
+    """
+
+    name: str
+    node_input: int = -1
+    node_output: int = -1
+    body_input: int = -1
+    body_output: int = -1
+    scanned: int = -1
+    stacked: int = -1
+
+
+def signature(node: onnx.NodeProto) -> list[Part]:
+    """The parts of an If, Loop, Scan or SequenceMap that can go one by one, the last ones first."""
+    outputs = range(len(node.output))
+    parts: list[Part] = []
+    if node.op_type in ("If", "SequenceMap"):
+        parts = [Part("result", node_output=place, body_output=place) for place in outputs]
+    elif node.op_type == "Loop":
+        carried = max(0, len(node.input) - 2)
+        parts = [Part("state", place + 2, place, place + 2, place + 1) for place in range(min(carried, len(outputs)))]
+        parts += [Part("result", -1, place, -1, place + 1) for place in outputs if place >= carried]
+    elif node.op_type == "Scan":
+        count = attribute_of(node, "num_scan_inputs")
+        states = len(node.input) - (count.i if count is not None else 0)
+        parts = [Part("state", place, place, place, place) for place in range(min(states, len(outputs)))]
+        parts += [Part("result", -1, place, -1, place, stacked=place - states) for place in outputs if place >= states]
+        scanned = range(states, len(node.input)) if len(node.input) - states > 1 else ()
+        parts += [Part("scanned input", place, -1, place, -1, scanned=place - states) for place in scanned]
+    return parts[::-1]
+
+
+def signature_edits(subject: Subject, step: Step) -> Iterator[OnnxEdit]:
+    """The parts of a node's signature that can go: results that nothing reads, whatever the body does with the rest."""
+    node = step.node
+    used = {name for _, graph in graphs(subject.model.graph) for item in graph.node for name in item.input}
+    used |= {info.name for _, graph in graphs(subject.model.graph) for info in graph.output}
+    for part in signature(node):
+        if part.node_output >= 0 and (len(node.output) < 2 or node.output[part.node_output] in used - {""}):
+            continue
+        if part.name == "scanned input" and _is_read(next(bodies(node)), part.body_input):
+            continue
+        touched = {"/".join((*step.path, step.key)), *(name for name in node.output if name)}
+        what = f"drop {part.name} {max(part.node_output, part.node_input)} of {label(node)}"
+        yield changing(what, touched, partial(_dropped, step=step, part=part))
+
+
+def _is_read(body: onnx.GraphProto, place: int) -> bool:
+    name = body.input[place].name
+    inner = {item for _, graph in graphs(body) for node in graph.node for item in node.input}
+    return name in inner or any(info.name == name for info in body.output)
+
+
+def _dropped(model: onnx.ModelProto, inputs: dict[str, Value], step: Step, part: Part) -> dict[str, Value] | None:
+    node = node_at(model, step.path, step.key)
+    if node is None or part not in signature(node):
+        return None
+    for body in bodies(node):
+        if part.body_output >= 0:
+            del body.output[part.body_output]
+        if part.body_input >= 0:
+            own = body.input[part.body_input].name
+            if part.name == "state":
+                _reread(body, own, node.input[part.node_input])
+            del body.input[part.body_input]
+    if part.node_output >= 0:
+        del node.output[part.node_output]
+    if part.node_input >= 0:
+        del node.input[part.node_input]
+    _fewer_axes(node, part)
+    return drop_unused(model, inputs) if any(node.output) else None
+
+
+def _reread(body: onnx.GraphProto, old: str, new: str) -> None:
+    """Read an outer value in place of an input of the body."""
+    for _, graph in graphs(body):
+        for node in graph.node:
+            for place, name in enumerate(node.input):
+                if name == old:
+                    node.input[place] = new
+
+
+def _fewer_axes(node: onnx.NodeProto, part: Part) -> None:
+    for prefix, place in (("scan_input", part.scanned), ("scan_output", part.stacked)):
+        for suffix in ("axes", "directions") if place >= 0 else ():
+            held = attribute_of(node, f"{prefix}_{suffix}")
+            if held is not None and place < len(held.ints):
+                del held.ints[place]
+    count = attribute_of(node, "num_scan_inputs")
+    if part.scanned >= 0 and count is not None:
+        count.i -= 1
