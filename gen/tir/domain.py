@@ -6,19 +6,19 @@ from opsieve.gen.spec.rng import Rng
 from opsieve.gen.tir import nodes as N
 from opsieve.gen.tir.expressions import element, index
 from opsieve.gen.tir.general import FUEL, Mutator
-from opsieve.gen.tir.scope import Hole, Scope, holes, open_holes, put
-from opsieve.gen.tir.statements import (
+from opsieve.gen.tir.loops import (
     EXTENTS,
-    KINDS,
-    MEMORY_SCOPES,
-    accumulated,
-    allocation,
+    OUT_OF_PLACE,
+    annotated,
     annotations,
-    filled,
-    statement,
+    independent,
+    of_other_kind,
+    parallel_inside,
+    split,
     wrapped,
-    write,
 )
+from opsieve.gen.tir.scope import Hole, Scope, holes, open_holes, put
+from opsieve.gen.tir.statements import MEMORY_SCOPES, accumulated, allocation, filled, statement, write
 from opsieve.gen.tvm_ir.nodes import Node, Pairs
 
 TAGS = ("vthread", "vthread.x", "vthread.y", "vthread.z", "threadIdx.x", "blockIdx.x")
@@ -30,7 +30,7 @@ def loop_nesting(rng: Rng, function: Node) -> Node | None:
     if hole is None:
         return None
     if hole.node.type == "tirx.For" and rng.chance(0.5):
-        changed = rng.choice((_annotated, _rekinded, _split))(rng, hole.node)
+        changed = rng.choice((annotated, of_other_kind, split))(rng, hole.node, hole.scope)
         return None if changed is None else put(function, hole.path, changed)
     around = len(hole.scope.kinds)
     if around > 5:
@@ -65,27 +65,22 @@ def thread_binding(rng: Rng, function: Node) -> Node | None:
     if hole is None:
         return None
     extent, way = rng.choice((1, 2, 3, 4, 8)), rng.random()
-    if way < 0.25:
-        var = N.variable("p")
-        inner = hole.scope.with_variable(var, 0, extent - 1)
-        return put(
-            function,
-            hole.path,
-            N.loop(var, N.integer(extent), _reindexed(rng, hole.node, inner, hole.scope), N.PARALLEL),
-        )
-    tag = rng.choice(TAGS[:4]) if rng.chance(0.85) else rng.choice(TAGS[4:])
+    tag = rng.choice(TAGS[:4]) if rng.chance(0.9) else rng.choice(TAGS[4:])
     axis = N.thread_axis(tag, N.integer(extent))
-    if way < 0.6:
-        var = N.variable("v")
-        inner = hole.scope.with_variable(var, 0, extent - 1)
-        body = _reindexed(rng, hole.node, inner, hole.scope)
-        return put(function, hole.path, N.loop(var, N.integer(extent), body, N.THREAD, thread=axis))
-    bound = axis["var"]
-    assert isinstance(bound, Node)
-    inner = hole.scope.with_variable(bound, 0, extent - 1)
+    var = axis["var"] if way > 0.6 else N.variable("p")
+    assert isinstance(var, Node)
+    inner = hole.scope.with_variable(var, 0, extent - 1)
     body = _reindexed(rng, hole.node, inner, hole.scope)
     if rng.chance(0.3):
         body = N.sequence(body, statement(rng, inner, 2))
+    if not independent(body, var) and not rng.chance(4 * OUT_OF_PLACE):
+        return None  # threads would meet in memory
+    if way < 0.25:
+        if parallel_inside(body) or {N.PARALLEL, N.VECTORIZED} & set(hole.scope.kinds):
+            return None
+        return put(function, hole.path, N.loop(var, N.integer(extent), body, N.PARALLEL))
+    if way < 0.6:
+        return put(function, hole.path, N.loop(var, N.integer(extent), body, N.THREAD, thread=axis))
     key = "virtual_thread" if tag.startswith("vthread") else "thread_extent"
     return put(function, hole.path, N.attribute(key, N.integer(extent), body, axis))
 
@@ -115,43 +110,6 @@ def _reindexed(rng: Rng, body: Node, inner: Scope, outer: Scope) -> Node:
     result = wrap["body"]
     assert isinstance(result, Node)
     return result
-
-
-def _annotated(rng: Rng, node: Node) -> Node:
-    said = annotations(rng)
-    while not said.items:
-        said = annotations(rng)
-    return N.with_fields(node, annotations=said)
-
-
-def _rekinded(rng: Rng, node: Node) -> Node | None:
-    if node["kind"] == N.THREAD:
-        return None
-    return N.with_fields(node, kind=rng.choice(KINDS), thread_binding=None)
-
-
-def _split(rng: Rng, node: Node) -> Node | None:
-    """A loop as two: with a branch at the end where the factor does not divide the extent, as schedules make them."""
-    extent, var, body = N.number(node["extent"]), node["loop_var"], node["body"]
-    if (
-        extent is None
-        or extent < 2
-        or N.number(node["min"]) != 0
-        or node["kind"] == N.THREAD
-        or N.dtype(var) != "int32"
-    ):
-        return None
-    assert isinstance(var, Node)
-    assert isinstance(body, Node)
-    factor = rng.choice([size for size in (2, 3, 4, 8) if size <= extent])
-    outer, inner = N.variable("o"), N.variable("i")
-    whole = N.binary("Add", N.binary("Mul", outer, N.integer(factor)), inner)
-    done = N.rewritten(body, lambda item: whole if item is var else None)
-    if extent % factor:
-        holds = N.binary("LT", whole, N.integer(extent))
-        done = N.branch(N.call("prim.likely", "bool", holds) if rng.chance(0.7) else holds, done)
-    deep = N.loop(inner, N.integer(factor), done, rng.choice(KINDS), annotations(rng))
-    return N.loop(outer, N.integer(-(-extent // factor)), deep, rng.choice((N.SERIAL, N.PARALLEL, N.UNROLLED)))
 
 
 def _through_buffer(rng: Rng, hole: Hole) -> Node:

@@ -81,6 +81,14 @@ def _guarded(rng: Rng, form: Form, args: list[Node], kind: str) -> list[Node]:
         if rng.chance(0.7):
             return [*args[:-1], N.integer(rng.below(min(8, _BITS[kind])), kind)]
         return [*args[:-1], N.binary("BitwiseAnd", args[-1], N.integer(_BITS[kind] - 1, kind))]
+    how, _, limit = form.guard.partition(":")
+    if limit:
+        first = args[0]
+        if how in ("below", "inside"):
+            first = N.binary("Min", first, N.real(float(limit), kind))
+        if how in ("above", "inside"):
+            first = N.binary("Max", first, N.real(float(limit) if how == "above" else -float(limit), kind))
+        return [first, *args[1:]]
     if form.guard == "q":
         return [args[0], args[1], N.integer(31), N.integer(rng.below(8))]
     return args

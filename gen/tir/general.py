@@ -6,8 +6,9 @@ from opsieve.gen.spec.rng import Rng
 from opsieve.gen.tir import nodes as N
 from opsieve.gen.tir.expressions import built, constant, expression, index, operation
 from opsieve.gen.tir.intrinsics import EVERY, TYPES, giving
+from opsieve.gen.tir.loops import EXTENTS, of_other_kind
 from opsieve.gen.tir.scope import Hole, Scope, after, defines, free, open_holes, put
-from opsieve.gen.tir.statements import EXTENTS, KINDS, statement
+from opsieve.gen.tir.statements import statement
 from opsieve.gen.tvm_ir.nodes import Node
 
 Mutator = Callable[[Rng, Node], Node | None]
@@ -66,7 +67,7 @@ def replacement(rng: Rng, function: Node) -> Node | None:
         return None
     node, kind = hole.node, N.dtype(hole.node)
     if hole.role == "statement":
-        changed = _other_statement(rng, node)
+        changed = _other_statement(rng, node, hole.scope)
         return None if changed is None else put(function, hole.path, changed)
     if hole.role in ("index", "extent", "bound"):
         return put(function, hole.path, fresh(rng, hole))
@@ -122,10 +123,10 @@ def _swapped(rng: Rng, node: Node, kind: str) -> Node | None:
     return operation(rng.choice(fitting).name, kind, parts) if fitting else None
 
 
-def _other_statement(rng: Rng, node: Node) -> Node | None:
+def _other_statement(rng: Rng, node: Node, scope: Scope) -> Node | None:
     if node.type == "tirx.For":
-        if rng.chance(0.6) and node["kind"] != N.THREAD:
-            return N.with_fields(node, kind=rng.choice(KINDS))
+        if rng.chance(0.6):
+            return of_other_kind(rng, node, scope)
         extent = N.number(node["extent"])
         smaller = [
             size for size in EXTENTS if extent is not None and size < extent

@@ -1,27 +1,13 @@
 """Statements from scratch: stores, loops of every kind, branches, buffers of one's own, counted `while` loops."""
 
-from collections.abc import Callable
-from dataclasses import replace
-
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.tir import nodes as N
 from opsieve.gen.tir.expressions import element, expression, index
 from opsieve.gen.tir.intrinsics import TYPES
+from opsieve.gen.tir.loops import EXTENTS, kind_for, wrapped
 from opsieve.gen.tir.scope import Scope
-from opsieve.gen.tvm_ir.nodes import Node, Pairs, Value
+from opsieve.gen.tvm_ir.nodes import Node, Value
 
-EXTENTS = (1, 2, 3, 4, 5, 7, 8, 16)
-# What TVM's passes read on loops: name -> values (src/tirx/transform, src/s_tir/transform of 0.27).
-ANNOTATIONS: dict[str, tuple[Value, ...]] = {
-    "pragma_auto_unroll_max_step": (0, 2, 16, 64),
-    "pragma_unroll_explicit": (False, True),
-    "pragma_loop_partition_hint": (True,),
-    "irregular_loop_mark": (1,),
-    "software_pipeline_stage": ((0, 1), (0, 0), (0, 0, 1)),
-    "software_pipeline_order": ((0, 1), (1, 0), (0, 1, 2)),
-    "disable_lower_init_block": (True,),
-}
-KINDS = (N.SERIAL, N.SERIAL, N.PARALLEL, N.VECTORIZED, N.UNROLLED)
 MEMORY_SCOPES = ("global", "local", "shared", "global.workspace")
 
 
@@ -49,34 +35,6 @@ def write(rng: Rng, scope: Scope, fuel: int) -> Node:
 def nest(rng: Rng, scope: Scope, fuel: int) -> Node:
     """One to three loops around statements."""
     return wrapped(rng, scope, lambda inner: statement(rng, inner, fuel // 2))
-
-
-def wrapped(rng: Rng, scope: Scope, body: Callable[[Scope], Node], most: int = 3) -> Node:
-    """Loops around what `body` makes for the scope inside them."""
-    made: list[tuple[Node, Node, int, Pairs]] = []
-    for _ in range(rng.between(1, most)):
-        var = N.variable(f"i{len(scope.variables)}")
-        extent: Node = N.integer(rng.choice(EXTENTS))
-        kind = rng.choice(KINDS)
-        high = int(N.number(extent) or 1) - 1
-        if rng.chance(0.2) and scope.ranges:  # an extent that is no constant
-            other, low, top = rng.choice(scope.ranges)
-            if low >= 0 and top < 16 and N.dtype(other) == "int32":
-                extent, kind, high = N.binary("Add", other, N.integer(1)), rng.choice((N.SERIAL, N.UNROLLED)), top
-        made.append((var, extent, kind, annotations(rng)))
-        scope = replace(scope.with_variable(var, 0, high), kinds=(*scope.kinds, kind))
-    inner = body(scope)
-    for var, extent, kind, said in reversed(made):
-        inner = N.loop(var, extent, inner, kind, said)
-    return inner
-
-
-def annotations(rng: Rng) -> Pairs:
-    """What is said of a loop: mostly nothing."""
-    if rng.chance(0.75):
-        return Pairs()
-    names = rng.some(sorted(ANNOTATIONS), rng.between(1, 2))
-    return Pairs(tuple((name, rng.choice(ANNOTATIONS[name])) for name in names))
 
 
 def condition(rng: Rng, scope: Scope, fuel: int) -> Node:
@@ -113,10 +71,8 @@ def filled(rng: Rng, scope: Scope, of: Node) -> Node:
     for var, size in zip(variables, sizes, strict=True):
         inner = inner.with_variable(var, 0, size - 1)
     body = N.store(of, expression(rng, inner, N.dtype(of), 2), *variables)
-    kind = rng.choice((N.SERIAL, N.SERIAL, N.VECTORIZED, N.UNROLLED, N.PARALLEL))
     for var, size in reversed(list(zip(variables, sizes, strict=True))):
-        body = N.loop(var, N.integer(size), body, kind)
-        kind = N.SERIAL
+        body = N.loop(var, N.integer(size), body, kind_for(rng, scope.kinds, var, size, body))
     return body
 
 

@@ -1,0 +1,460 @@
+"""A TIR function run step by step, by its definition: what comes out, and whether that is defined at all.
+
+The second voice for TVM's TIR: nothing is optimised, nothing is lowered. What TVM's passes take for granted makes a program that
+breaks it meaningless, and no difference of results on it is anybody's fault; such a program raises `Undefined` with the reason:
+an access outside a buffer, a value read that nobody wrote, a division by zero, an integer that overflows or is cast away, an
+assertion or assumption that does not hold, iterations of a parallel, vectorised or thread loop that meet in memory, and values
+that are not finite (passes simplify `x - x`).
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from opsieve.gen.tir import nodes as N
+from opsieve.gen.tir.form import arguments
+from opsieve.gen.tvm_ir.nodes import Node, Value
+
+STEPS = 200_000  # statements and expressions, at most
+_INDEPENDENT = frozenset((N.PARALLEL, N.VECTORIZED, N.THREAD))
+_LIMITS = {f"int{bits}": (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32, 64)}
+_LIMITS |= {f"uint{bits}": (0, (1 << bits) - 1) for bits in (8, 16, 32, 64)} | {"bool": (0, 1)}
+Number = int | float
+
+
+class Undefined(Exception):
+    """The program has no defined result; the message says why."""
+
+
+class Unknown(Exception):
+    """The program holds something that is not known here; the message says what."""
+
+
+class _Memory:
+    """One buffer while it lives: its elements, which of them were written, and how many loops were open when it was made."""
+
+    __slots__ = ("depth", "elements", "shape", "written")
+
+    def __init__(self, shape: tuple[int, ...], depth: int, elements: list[Number] | None = None):
+        self.shape, self.depth = shape, depth
+        size = math.prod(shape)
+        self.elements: list[Number] = elements if elements is not None else [0] * size
+        self.written = bytearray(b"\1" * size if elements is not None else size)
+
+
+class _Turn:
+    """One loop whose iterations must not meet: which of them is under way, and who touched what."""
+
+    __slots__ = ("depth", "now", "readers", "writers")
+
+    def __init__(self, depth: int):
+        self.depth, self.now = depth, 0
+        self.writers: dict[tuple[int, int], int] = {}
+        self.readers: dict[tuple[int, int], int] = {}
+
+
+def run(function: Node, values: Mapping[str, Any], double: bool = False) -> dict[str, Any]:
+    """What stands in every argument afterwards, by name.
+
+    Floating values are rounded to their types after every operation; with `double`, only when they are stored in the result.
+
+    Raises:
+        Undefined: it has no defined result.
+        Unknown: it holds what is not known here.
+    """
+    wanted = arguments(function)
+    if wanted is None:
+        raise Unknown("an argument that is no dense buffer of constant shape")
+    machine = _Machine(double)
+    for name, of in wanted.items():
+        given = np.asarray(values[name])
+        convert: Callable[[Any], Number] = float if "float" in N.dtype(of) else int
+        machine.memory[of] = _Memory(given.shape, 0, [convert(item) for item in given.ravel().tolist()])
+    body = function["body"]
+    assert isinstance(body, Node)
+    try:
+        machine.statement(body)
+    except RecursionError:
+        raise Unknown("nested too deep") from None
+    return {
+        name: np.array(machine.memory[of].elements).reshape(machine.memory[of].shape).astype(N.dtype(of))
+        for name, of in wanted.items()
+    }
+
+
+class _Machine:
+    def __init__(self, double: bool):
+        self.double = double
+        self.memory: dict[Node, _Memory] = {}
+        self.values: dict[Node, Number] = {}
+        self.turns: list[_Turn] = []
+        self.depth = 0
+        self.steps = 0
+
+    def step(self) -> None:
+        self.steps += 1
+        if self.steps > STEPS:
+            raise Unknown("more steps than are taken here")
+
+    # Statements
+
+    def statement(self, node: Node) -> None:
+        self.step()
+        act = _STATEMENTS.get(node.type)
+        if act is None:
+            raise Unknown(f"a statement {node.type}")
+        act(self, node)
+
+    def seq(self, node: Node) -> None:
+        for item in _nodes(node["seq"]):
+            self.statement(item)
+
+    def store(self, node: Node) -> None:
+        value = self.expression(_node(node, "value"))
+        into = _node(node, "buffer")
+        memory, at = self.place(into, node)
+        self.meet(memory, at, True)
+        memory.elements[at] = value
+        memory.written[at] = 1
+
+    def loop(self, node: Node) -> None:
+        if node.get("step") is not None:
+            raise Unknown("a loop with a step")
+        said = node["annotations"]
+        if any(str(key).startswith("software_pipeline") for key, _ in getattr(said, "items", ())):
+            raise Unknown("a software pipeline")
+        first, extent = int(self.expression(_node(node, "min"))), int(self.expression(_node(node, "extent")))
+        kind = node["kind"]
+        if kind == N.THREAD:
+            thread = node["thread_binding"]
+            if not isinstance(thread, Node) or not str(thread["thread_tag"]).startswith("vthread"):
+                raise Unknown("threads of a device")
+        self.iterate(_node(node, "loop_var"), first, extent, _node(node, "body"), kind in _INDEPENDENT)
+
+    def iterate(self, var: Node, first: int, extent: int, body: Node, independent: bool) -> None:
+        self.depth += 1
+        if independent:
+            self.turns.append(_Turn(self.depth))
+        for turn in range(extent):
+            if independent:
+                self.turns[-1].now = turn
+            self.values[var] = first + turn
+            self.statement(body)
+        if independent:
+            self.turns.pop()
+        self.depth -= 1
+
+    def attribute(self, node: Node) -> None:
+        key, about = str(node["attr_key"]), node["node"]
+        if key in ("virtual_thread", "thread_extent"):
+            assert isinstance(about, Node)
+            if not str(about["thread_tag"]).startswith("vthread"):
+                raise Unknown("threads of a device")
+            extent = int(self.expression(_node(node, "value")))
+            self.iterate(_node(about, "var"), 0, extent, _node(node, "body"), True)
+        elif key.startswith("pragma_") or key in ("double_buffer_scope", "storage_alignment", "extern_scope"):
+            self.statement(_node(node, "body"))
+        else:
+            raise Unknown(f"an attribute {key}")
+
+    def branch(self, node: Node) -> None:
+        other = node.get("else_case")
+        if self.expression(_node(node, "condition")):
+            self.statement(_node(node, "then_case"))
+        elif isinstance(other, Node):
+            self.statement(other)
+
+    def while_(self, node: Node) -> None:
+        while self.expression(_node(node, "condition")):
+            self.statement(_node(node, "body"))
+
+    def bind(self, node: Node) -> None:
+        self.values[_node(node, "var")] = self.expression(_node(node, "value"))
+
+    def allocate(self, node: Node) -> None:
+        of = _node(node, "buffer")
+        sizes = N.shape(of)
+        if sizes is None:
+            raise Unknown("a buffer whose shape is no constant")
+        self.memory[of] = _Memory(sizes, self.depth)
+
+    def evaluate(self, node: Node) -> None:
+        value = _node(node, "value")
+        if value.type == "ir.Call" and _name(value) == "tirx.assume":
+            if not self.expression(_nodes(value["args"])[0]):
+                raise Undefined("an assumption that does not hold")
+            return
+        self.expression(value)
+
+    def assertion(self, node: Node) -> None:
+        if not self.expression(_node(node, "condition")):
+            raise Undefined("an assertion that does not hold")
+
+    def block(self, node: Node) -> None:
+        block = _node(node, "block")
+        if block["match_buffers"]:
+            raise Unknown("a matched buffer")
+        values = [self.expression(item) for item in _nodes(node["iter_values"])]
+        if not self.expression(_node(node, "predicate")):
+            return
+        first = True
+        for item, value in zip(_nodes(block["iter_vars"]), values, strict=True):
+            self.values[_node(item, "var")] = value
+            domain = _node(item, "dom")
+            if item["iter_type"] == 2 and value != self.expression(_node(domain, "min")):  # a reduction under way
+                first = False
+        for of in _nodes(block["alloc_buffers"]):
+            sizes = N.shape(of)
+            if sizes is None:
+                raise Unknown("a buffer whose shape is no constant")
+            if of not in self.memory:
+                self.memory[of] = _Memory(sizes, self.depth)
+        init = block.get("init")
+        if isinstance(init, Node) and first:
+            self.statement(init)
+        self.statement(_node(block, "body"))
+
+    # Memory
+
+    def place(self, of: Node, access: Node) -> tuple[_Memory, int]:
+        memory = self.memory.get(of)
+        if memory is None:
+            raise Unknown("a buffer that is declared in a way that is not known here")
+        at = 0
+        indices = _nodes(access["indices"])
+        if len(indices) != len(memory.shape):
+            raise Unknown("an access by another number of indices")
+        for index, size in zip(indices, memory.shape, strict=True):
+            value = int(self.expression(index))
+            if not 0 <= value < size:
+                raise Undefined(f"an index {value} outside of a dimension of {size}")
+            at = at * size + value
+        return memory, at
+
+    def meet(self, memory: _Memory, at: int, writes: bool) -> None:
+        """Notes an access in every loop around whose iterations must not meet, and finds those that do."""
+        key = (id(memory), at)
+        for turn in self.turns:
+            if memory.depth >= turn.depth:  # every iteration has its own
+                continue
+            writer = turn.writers.get(key)
+            if writer is not None and writer != turn.now:
+                raise Undefined("iterations of a parallel, vectorised or thread loop meet in memory")
+            reader = turn.readers.get(key)
+            if writes:
+                if reader is not None and reader != turn.now:
+                    raise Undefined("iterations of a parallel, vectorised or thread loop meet in memory")
+                turn.writers[key] = turn.now
+            elif reader is None or reader == turn.now:
+                turn.readers[key] = turn.now
+            else:
+                turn.readers[key] = -1  # several: whoever writes meets one
+
+    # Expressions
+
+    def expression(self, node: Node) -> Number:
+        self.step()
+        kind = node.type
+        if kind == "ir.Var":
+            if node not in self.values:
+                raise Unknown(f"a variable {str(node['name'])[:40]} without a value")
+            return self.values[node]
+        if kind in ("ir.IntImm", "ir.FloatImm"):
+            value = node["value"]
+            assert isinstance(value, int | float)
+            return self.held(value, N.dtype(node)) if kind == "ir.FloatImm" else value
+        act = _EXPRESSIONS.get(kind)
+        if act is None:
+            raise Unknown(f"an expression {kind}")
+        return self.held(act(self, node), N.dtype(node))
+
+    def held(self, value: Number, kind: str) -> Number:
+        """The value as its type holds it."""
+        if kind in _LIMITS:
+            low, high = _LIMITS[kind]
+            whole = int(value)
+            if not low <= whole <= high:
+                raise Undefined(f"{kind} overflows")
+            return whole
+        if kind not in ("float16", "float32", "float64"):
+            raise Unknown(f"a value of type {kind or 'handle'}")
+        value = float(value)
+        if not self.double and kind != "float64":
+            with np.errstate(over="ignore"):
+                value = float(np.dtype(kind).type(value))
+        if not math.isfinite(value):
+            raise Undefined("a value that is not finite")
+        return value
+
+    def load(self, node: Node) -> Number:
+        memory, at = self.place(_node(node, "source"), node)
+        if not memory.written[at]:
+            raise Undefined("a value is read that nobody wrote")
+        self.meet(memory, at, False)
+        return memory.elements[at]
+
+    def cast(self, node: Node) -> Number:
+        value, kind = self.expression(_node(node, "value")), N.dtype(node)
+        if kind == "bool":
+            return int(value != 0)
+        return math.trunc(value) if kind in _LIMITS else value
+
+    def select(self, node: Node) -> Number:
+        condition, yes, no = (self.expression(_node(node, name)) for name in ("condition", "true_value", "false_value"))
+        return yes if condition else no
+
+    def let(self, node: Node) -> Number:
+        self.values[_node(node, "var")] = self.expression(_node(node, "value"))
+        return self.expression(_node(node, "body"))
+
+    def negated(self, node: Node) -> Number:
+        value = self.expression(_node(node, "a"))
+        if node.type == "prim.Not":
+            return int(not value)
+        return ~int(value) if not N.dtype(node).startswith("u") else _LIMITS[N.dtype(node)][1] - int(value)
+
+    def pair(self, node: Node) -> Number:
+        a, b = self.expression(_node(node, "a")), self.expression(_node(node, "b"))
+        return _pair(node.type.removeprefix("prim."), a, b, N.dtype(node))
+
+    def call(self, node: Node) -> Number:
+        name, args = _name(node), _nodes(node["args"])
+        if name == "prim.if_then_else":
+            return self.expression(args[1] if self.expression(args[0]) else args[2])
+        given = [self.expression(item) for item in args]
+        act = CALLS.get(name)
+        if act is None:
+            raise Unknown(f"an intrinsic {name}")
+        if name in ("prim.clz", "tirx.popcount"):
+            bits = int("".join(filter(str.isdigit, N.dtype(args[0]))) or 32)
+            return act(int(given[0]) & ((1 << bits) - 1), bits)
+        try:
+            return act(*given)
+        except (ValueError, OverflowError, ZeroDivisionError):
+            raise Undefined(f"{name} outside of where it is defined") from None
+
+
+def _pair(name: str, a: Number, b: Number, kind: str) -> Number:
+    if name in ("Div", "Mod", "FloorDiv", "FloorMod"):
+        if b == 0:
+            raise Undefined("a division by zero")
+        if isinstance(a, float) or isinstance(b, float):
+            return {"Div": a / b, "FloorDiv": float(a // b), "FloorMod": float(a % b), "Mod": math.fmod(a, b)}[name]
+        whole = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+        return {"Div": whole, "Mod": a - whole * b, "FloorDiv": a // b, "FloorMod": a % b}[name]
+    if name in ("LShift", "RShift"):
+        bits = int("".join(filter(str.isdigit, kind)) or 32)
+        if not 0 <= b < bits:
+            raise Undefined("a shift by more than the bits there are")
+        return int(a) << int(b) if name == "LShift" else int(a) >> int(b)
+    return _PAIRS[name](a, b)
+
+
+_PAIRS: dict[str, Callable[[Any, Any], Number]] = {
+    "Add": lambda a, b: a + b,
+    "Sub": lambda a, b: a - b,
+    "Mul": lambda a, b: a * b,
+    "Min": min,
+    "Max": max,
+    "EQ": lambda a, b: int(a == b),
+    "NE": lambda a, b: int(a != b),
+    "LT": lambda a, b: int(a < b),
+    "LE": lambda a, b: int(a <= b),
+    "GT": lambda a, b: int(a > b),
+    "GE": lambda a, b: int(a >= b),
+    "And": lambda a, b: int(bool(a) and bool(b)),
+    "Or": lambda a, b: int(bool(a) or bool(b)),
+    "BitwiseAnd": lambda a, b: int(a) & int(b),
+    "BitwiseOr": lambda a, b: int(a) | int(b),
+    "BitwiseXor": lambda a, b: int(a) ^ int(b),
+}
+
+
+def _nearest(value: float) -> float:
+    """Half to even."""
+    return float(round(value))
+
+
+# `tirx.round` is not among them: half to even or away from zero, TVM has said either.
+CALLS: dict[str, Callable[..., Number]] = {
+    "tirx.acos": math.acos,
+    "tirx.acosh": math.acosh,
+    "tirx.asin": math.asin,
+    "tirx.asinh": math.asinh,
+    "tirx.atan": math.atan,
+    "tirx.atanh": math.atanh,
+    "prim.ceil": lambda x: float(math.ceil(x)),
+    "tirx.cos": math.cos,
+    "tirx.cosh": math.cosh,
+    "tirx.erf": math.erf,
+    "tirx.exp": math.exp,
+    "tirx.exp10": lambda x: 10.0**x,
+    "tirx.exp2": lambda x: 2.0**x,
+    "tirx.fabs": abs,
+    "tirx.floor": lambda x: float(math.floor(x)),
+    "tirx.log": math.log,
+    "tirx.log10": math.log10,
+    "tirx.log1p": math.log1p,
+    "prim.log2": math.log2,
+    "tirx.nearbyint": _nearest,
+    "tirx.rsqrt": lambda x: 1.0 / math.sqrt(x),
+    "tirx.sigmoid": lambda x: 1.0 / (1.0 + math.exp(-x)),
+    "tirx.sin": math.sin,
+    "tirx.sinh": math.sinh,
+    "tirx.sqrt": math.sqrt,
+    "tirx.tan": math.tan,
+    "tirx.tanh": math.tanh,
+    "tirx.trunc": lambda x: float(math.trunc(x)),
+    "tirx.atan2": math.atan2,
+    "tirx.copysign": math.copysign,
+    "tirx.fmod": math.fmod,
+    "tirx.hypot": math.hypot,
+    "tirx.pow": math.pow,
+    "tirx.fma": lambda a, b, c: a * b + c,
+    "tirx.ldexp": lambda x, n: math.ldexp(x, int(n)),
+    "tirx.isnan": lambda x: int(math.isnan(x)),
+    "prim.likely": lambda x: x,
+    "tirx.popcount": lambda x, bits: int(x).bit_count(),
+    "prim.clz": lambda x, bits: bits - int(x).bit_length(),
+}
+_STATEMENTS: dict[str, Callable[[_Machine, Node], None]] = {
+    "tirx.SeqStmt": _Machine.seq,
+    "tirx.BufferStore": _Machine.store,
+    "tirx.For": _Machine.loop,
+    "tirx.IfThenElse": _Machine.branch,
+    "tirx.While": _Machine.while_,
+    "tirx.Bind": _Machine.bind,
+    "tirx.AllocBuffer": _Machine.allocate,
+    "tirx.Evaluate": _Machine.evaluate,
+    "tirx.AssertStmt": _Machine.assertion,
+    "tirx.AttrStmt": _Machine.attribute,
+    "s_tir.SBlockRealize": _Machine.block,
+}
+_EXPRESSIONS: dict[str, Callable[[_Machine, Node], Number]] = {
+    **{f"prim.{name}": _Machine.pair for name in (*_PAIRS, "Div", "Mod", "FloorDiv", "FloorMod", "LShift", "RShift")},
+    "prim.Not": _Machine.negated,
+    "prim.BitwiseNot": _Machine.negated,
+    "prim.Cast": _Machine.cast,
+    "prim.Select": _Machine.select,
+    "prim.Let": _Machine.let,
+    "ir.TensorLoad": _Machine.load,
+    "ir.Call": _Machine.call,
+}
+
+
+def _nodes(value: Value) -> tuple[Node, ...]:
+    return tuple(item for item in value if isinstance(item, Node)) if isinstance(value, tuple) else ()
+
+
+def _node(node: Node, name: str) -> Node:
+    value = node.get(name)
+    if not isinstance(value, Node):
+        raise Unknown(f"{node.type} without {name}")
+    return value
+
+
+def _name(node: Node) -> str:
+    op = node["op"]
+    return str(op.raw) if isinstance(op, Node) else ""
