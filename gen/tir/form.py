@@ -1,49 +1,22 @@
-"""A TIR function and a sequence of passes as one program: its bytes, its arguments, values for them."""
+"""TIR functions as programs (`gen/forms`): made of nodes, their arguments, values for these."""
 
-import json
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from opsieve.gen.forms.tvm_program import TirProgram
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.tir import nodes as N
-from opsieve.gen.tvm_ir.nodes import MalformedGraph, Node, decode, encode
+from opsieve.gen.tvm_ir.nodes import Node, encode
 
 MOST_ELEMENTS = 1 << 16  # of all arguments
+LOWER_ONLY = "=stop:lower"  # among the passes: no code is to be generated (backends/compilers/tvm_tir.py)
 
 
-@dataclass(frozen=True, slots=True)
-class Tir:
-    """A function (a `tirx.PrimFunc`) and the passes to apply before it is lowered."""
-
-    function: Node
-    passes: tuple[str, ...] = ()
-
-    def bytes(self, lower_only: bool = False) -> bytes:
-        """What a worker reads, and what a case keeps: a JSON object; equal programs have equal bytes."""
-        told: dict[str, Any] = {
-            "form": "tir",
-            "function": json.loads(encode(self.function)),
-            "passes": list(self.passes),
-        }
-        if lower_only:
-            told["stop"] = "lower"
-        return json.dumps(told, separators=(",", ":")).encode()
-
-
-def read(data: bytes) -> Tir:
-    """The program of some bytes; MalformedGraph when they are none."""
-    try:
-        told = json.loads(data)
-    except (ValueError, RecursionError):
-        raise MalformedGraph("this is no JSON") from None
-    if not isinstance(told, dict) or told.get("form") != "tir" or not isinstance(told.get("passes"), list):
-        raise MalformedGraph("this is no TIR function with passes")
-    function = decode(json.dumps(told.get("function")))
-    if not isinstance(function, Node) or function.type != "tirx.PrimFunc":
-        raise MalformedGraph("what is in `function` is no function of TIR")
-    return Tir(function, tuple(str(item)[:120] for item in told["passes"][:100]))
+def program(function: Node, passes: tuple[str, ...] = (), lower_only: bool = False, name: str = "") -> TirProgram:
+    """The program of a function and the passes to apply before it is lowered; equal ones have equal bytes."""
+    sequence = (*passes, LOWER_ONLY) if lower_only else passes
+    return TirProgram(encode(N.module(function)).encode(), sequence, name)
 
 
 def arguments(function: Node) -> dict[str, Node] | None:

@@ -248,6 +248,15 @@ def function(params: Sequence[Node], body: Node, attrs: Sequence[tuple[str, Valu
     return Node("tirx.PrimFunc", {**fields, "ret_type": unit, "body": body})
 
 
+def module(of: Node) -> Node:
+    """A module with a function as its `main`."""
+    name = Node("ir.GlobalVar", {"span": None, "ty": of["ty"], "name_hint": "main"})
+    fields: dict[str, Value] = {"functions": Pairs(((name, of),)), "global_var_map_": Pairs((("main", name),))}
+    fields["source_map"] = Node("ir.SourceMap", {"source_map": Pairs()})
+    fields["attrs"] = Node("ir.DictAttrs", {"__dict__": Pairs()})
+    return Node("ir.IRModule", {**fields, "global_infos": Pairs()})
+
+
 def with_fields(node: Node, **fields: Value) -> Node:
     """The node with other fields; itself when they are the same."""
     if all(node.fields.get(name) is value for name, value in fields.items()):
