@@ -100,13 +100,12 @@ def options(tvm: Any, sequence: List[str]) -> Dict[str, Any]:
 
 
 def arguments(function: Any) -> List[str]:
-    """Names for the arguments, as `gen/tir/form.py` gives them; NotImplementedError for one that is no buffer."""
+    """The names of the arguments; NotImplementedError for one that is no buffer."""
     names: List[str] = []
-    for at, param in enumerate(function.params):
+    for param in function.params:
         if "BufferType" not in type(param.ty).__name__:
             raise NotImplementedError("an argument that is no buffer is not supported")
-        name = str(param.name)
-        names.append(name if name not in names else "%s_%d" % (name, at))
+        names.append(str(param.name))
     return names
 
 

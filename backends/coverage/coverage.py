@@ -1,10 +1,11 @@
 """What a campaign has reached of its compilers' native code: one map of probes for each, shared by all workers."""
 
+import mmap
 import os
 import platform
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,6 @@ class Probes:
         self.total = sum(len(item.addresses) for item in points)
         self.file = os.memfd_create("opsieve-hits")
         os.ftruncate(self.file, max(self.total, 1))
-        import mmap
-
         self._memory = mmap.mmap(self.file, max(self.total, 1))
         self._hits = np.frombuffer(self._memory, np.uint8)
         self._firsts = np.cumsum([0, *(len(item.addresses) for item in points)])
@@ -75,6 +74,15 @@ class Probes:
             count = int(np.count_nonzero(self._stable[first:end]))
             found.append(Reached(item.library, item.build_id, item.addresses[here], count))
         return tuple(found)
+
+    def mark(self, build_id: str, addresses: Numbers) -> None:
+        """These were reached before: no worker that begins from now on has a probe there."""
+        for at, item in enumerate(self.points):
+            if item.build_id == build_id:
+                places = np.searchsorted(item.addresses, addresses)
+                inside = places < len(item.addresses)
+                inside[inside] = item.addresses[places[inside]] == addresses[inside]
+                self._hits[self._firsts[at] + places[inside]] = 1
 
     def disregard(self, numbers: Sequence[int] | Numbers) -> None:
         """These come and go between equal runs: they count no more, here and in later campaigns."""
@@ -116,6 +124,11 @@ class Effects:
         return sorted(self._numbers)
 
 
+def can_trace() -> bool:
+    """Whether probes can be planted on this machine."""
+    return sys.platform == "linux" and platform.machine() == "x86_64"
+
+
 class Coverage:
     """The coverage of a campaign: for the compilers named, what of them was reached. Thread-safe.
 
@@ -125,7 +138,7 @@ class Coverage:
     def __init__(self, kind: str, backends: Sequence[str], cache: Path | None = None):
         if kind not in KINDS:
             raise BadInput(f"coverage is of {', '.join(KINDS)}, not of {kind!r}")
-        if kind != EFFECTS and (sys.platform != "linux" or platform.machine() != "x86_64"):
+        if kind != EFFECTS and not can_trace():
             raise BadInput(
                 f"coverage of {kind} needs Linux on x86-64; --coverage passes needs nothing (TVM alone has it)"
             )
@@ -135,6 +148,8 @@ class Coverage:
         self._maps: dict[tuple[str, str], Probes] = {}
         self._effects: dict[tuple[str, str], Effects] = {}
         self._guard = threading.Lock()
+        # Called with the place and the probes of each compiler before any is planted: what is known of an earlier run.
+        self.known: Callable[[tuple[str, str], Probes], None] = lambda place, probes: None
 
     def traces(self, backend: str) -> bool:
         """Whether probes are wanted in this compiler."""
@@ -158,6 +173,7 @@ class Coverage:
                         f"{backend.name} has no native code of its own to trace; leave --coverage out for it"
                     )
                 self._maps[place] = Probes(points)
+                self.known(place, self._maps[place])
             return self._maps[place]
 
     def effects(self, place: tuple[str, str]) -> Effects:

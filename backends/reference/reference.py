@@ -30,6 +30,7 @@ class ReferenceBackend:
     options: Mapping[str, tuple[str, ...]] = {"precision": ("native", "float64")}
     main_option = "precision"
     baseline: Mapping[str, str] = {}
+    forms = ("onnx", "tir")
     environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     lacks: tuple[str, ...] = ("operators outside the ONNX standard", "speed")
 
@@ -51,6 +52,10 @@ class ReferenceBackend:
         """Build the evaluator; values are fed and returned by name, an absent optional as None."""
         if request.form == "relax":
             return _prepare_relax(request)
+        if request.form == "tir":
+            from opsieve.backends.reference.tir_request import prepare
+
+            return prepare(request)
         import onnx
 
         from opsieve.backends.reference.float64_model import promote, promote_value
@@ -92,6 +97,8 @@ class ReferenceBackend:
     def classify(self, stage: str, exception: str, message: str) -> str:
         """Operators it lacks are `unsupported`, an index out of range is `rejected`; all else is its own error."""
         kind = exception.rpartition(".")[2]
+        if kind == "Undefined":  # a TIR function without a defined result
+            return "rejected"
         if kind in _UNSUPPORTED or (kind in ("ImportError", "ModuleNotFoundError") and stage != "import"):
             return "unsupported"
         if kind == "MemoryError" or kind == "_ArrayMemoryError":

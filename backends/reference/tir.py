@@ -58,7 +58,7 @@ class _Turn:
 def run(function: Node, values: Mapping[str, Any], double: bool = False) -> dict[str, Any]:
     """What stands in every argument afterwards, by name.
 
-    Floating values are rounded to their types after every operation; with `double`, only when they are stored in the result.
+    Floating values are rounded to their types after every operation; with `double` never, and the result is in float64.
 
     Raises:
         Undefined: it has no defined result.
@@ -78,10 +78,11 @@ def run(function: Node, values: Mapping[str, Any], double: bool = False) -> dict
         machine.statement(body)
     except RecursionError:
         raise Unknown("nested too deep") from None
-    return {
-        name: np.array(machine.memory[of].elements).reshape(machine.memory[of].shape).astype(N.dtype(of))
-        for name, of in wanted.items()
-    }
+    found = {}
+    for name, of in wanted.items():
+        kind = "float64" if double and "float" in N.dtype(of) else N.dtype(of)
+        found[name] = np.array(machine.memory[of].elements).reshape(machine.memory[of].shape).astype(kind)
+    return found
 
 
 class _Machine:

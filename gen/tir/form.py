@@ -20,11 +20,11 @@ def program(function: Node, passes: tuple[str, ...] = (), lower_only: bool = Fal
 
 
 def arguments(function: Node) -> dict[str, Node] | None:
-    """The buffers that are its arguments, by name; None when one is no dense buffer of constant shape and plain type."""
+    """The buffers that are its arguments, by name; None when one is no dense buffer of constant shape and plain type, or two share a name."""
     params = function["params"]
     found: dict[str, Node] = {}
     elements = 0
-    for at, param in enumerate(params if isinstance(params, tuple) else ()):
+    for param in params if isinstance(params, tuple) else ():
         if not isinstance(param, Node) or not N.is_buffer(param):
             return None
         sizes, kind = N.shape(param), param["ty"]
@@ -32,9 +32,25 @@ def arguments(function: Node) -> dict[str, Node] | None:
         if sizes is None or kind["strides"] or not _numpy(N.dtype(param)) or not sizes:
             return None
         elements += int(np.prod(sizes))
-        name = str(param["name"])
-        found[name if name not in found else f"{name}_{at}"] = param
+        if str(param["name"]) in found:
+            return None  # they are told apart by name
+        found[str(param["name"])] = param
     return found if elements <= MOST_ELEMENTS else None
+
+
+def with_own_names(function: Node) -> Node:
+    """The function with a name for each argument that no other one has."""
+    params = function["params"]
+    assert isinstance(params, tuple)
+    names: set[str] = set()
+    for at, param in enumerate(params):
+        if isinstance(param, Node) and str(param["name"]) in names:
+            other = N.with_fields(param, name=f"{param['name']!s}_{at}")
+            function = N.replaced(function, param, other)
+            param = other
+        if isinstance(param, Node):
+            names.add(str(param["name"]))
+    return function
 
 
 def values(function: Node, seed: int | str) -> dict[str, Any]:

@@ -84,7 +84,14 @@ class Loop:
         if new and not failed:
             self.valuable += 1
         keep = new or not self.settings.coverage
-        if candidate.changed == "passes":
+        if not candidate.changed:  # a seed as it is: one whose sequence does not fit it gets another
+            if failed and seed.failed < TRIES:
+                seed.failed += 1
+                seed.sequence = passes.drawn(self._rng) if seed.failed < TRIES else ()
+                self._untried.append(candidate.seed)
+            else:
+                seed.failed = 0
+        elif candidate.changed == "passes":
             if not failed and keep:
                 seed.sequence = candidate.sequence
             seed.failed = 0

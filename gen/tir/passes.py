@@ -132,6 +132,6 @@ def ordered(sequence: Passes) -> Passes:
     return (*chosen, *free, *last)
 
 
-def is_packed(sequence: Passes) -> bool:
-    """Whether a sequence ends in the packed calling convention: no lowering can come behind it."""
-    return "tirx.MakePackedAPI" in sequence
+def runnable(sequence: Passes) -> Passes:
+    """The sequence without its packed stage: what that makes cannot be lowered once more, which is how functions are run."""
+    return tuple(item for item in sequence if item not in PACKED)

@@ -11,12 +11,13 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
 from queue import SimpleQueue
 
 from opsieve.backends.compare import compare
+from opsieve.backends.coverage.coverage import Coverage
 from opsieve.backends.judge.judge import Judged, judge
 from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES, confirms
 from opsieve.backends.observation import Observation
@@ -26,6 +27,8 @@ from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.case.case import Case
+from opsieve.gen.tir.form import LOWER_ONLY
+from opsieve.triage.campaign.guidance import Planned, Programs
 from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.fingerprint.evidence import Evidence
 from opsieve.triage.fingerprint.fingerprint import fingerprint
@@ -48,8 +51,8 @@ class LaneStopped(Exception):
 class LaneWorkers(Workers):
     """Workers that stop between two answers once they are asked to."""
 
-    def __init__(self, limits: Limits, stop: threading.Event):
-        super().__init__(limits)
+    def __init__(self, limits: Limits, stop: threading.Event, coverage: Coverage | None = None):
+        super().__init__(limits, coverage=coverage)
         self._stop = stop
 
     def observe_many(
@@ -79,21 +82,27 @@ def run(
     lanes: int = 1,
     tests: int | None = None,
     seconds: float = 0,
+    programs: Programs | None = None,
+    coverage: Coverage | None = None,
 ) -> Generator[int, None, None]:
     """Go on with a campaign until `tests` of it are done in all, or `seconds` of wall time are over (0: no end).
 
     No chunk is begun after that, and those under way that do not end soon are dropped: a resumed campaign does them again.
 
+    `programs` are those of the plan unless others are given (triage/campaign/guidance.py); with `coverage` what the targets'
+    native code was reached of is told by it, and to `programs`.
+
     Yields how many tests are done, each time some were recorded. Each of the `lanes` is a thread with workers of its own. When
     the generator is closed, or is interrupted, all workers end; what was recorded stays, nothing else does. BadInput from the store.
     """
+    programs = programs or Planned(plan, campaign.seed)
     stop = threading.Event()
     end = time.monotonic() + seconds if seconds else float("inf")
     first = begun = store.done(campaign)
     with ExitStack() as stack:
         idle: SimpleQueue[ObservationCache] = SimpleQueue()
         for _ in range(lanes):
-            idle.put(ObservationCache(stack.enter_context(LaneWorkers(limits, stop))))
+            idle.put(ObservationCache(stack.enter_context(LaneWorkers(limits, stop, coverage))))
         pool = stack.enter_context(ThreadPoolExecutor(lanes, "lane"))
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         stack.callback(stop.set)  # called first, before the pool waits for its threads
@@ -117,7 +126,7 @@ def run(
             while len(waiting) <= lanes and time.monotonic() < end and (tests is None or begun < tests):
                 numbers = range(begun, begun + size if tests is None else min(begun + size, tests))
                 # Made here, in order: strategies that are guided by what came before need no second go.
-                waiting.append(pool.submit(chunk, {number: plan.case(campaign.seed, number) for number in numbers}))
+                waiting.append(pool.submit(chunk, {number: programs.case(number) for number in numbers}))
                 begun = numbers.stop
             if not waiting:
                 return
@@ -129,6 +138,9 @@ def run(
             except LaneStopped:  # it was to begin after the end
                 return
             store.record(campaign, done)
+            for test in done:
+                failed = any(verdict != "pass" for verdict, _ in test.answers.values())
+                programs.learn(test.number, test.case, bool(test.reached), failed)
             first += len(done)
             yield first
 
@@ -139,15 +151,19 @@ def do_tests(campaign: Campaign, cases: Mapping[int, Case], lab: ObservationCach
     tests = {number: Test(case.program, case.inputs) for number, case in cases.items()}
     unoptimised = [base for target in targets.values() if (base := lab.baseline(target)) is not None]
     builds = list(dict.fromkeys([*targets.values(), *unoptimised]))
-    lab.prefetch([(build, list(tests.values())) for build in builds])
-    # Builds that agree on a program that was made to be wrong are no sign that all is well.
+    quick = {number for number, case in cases.items() if LOWER_ONLY in case.program.passes}
+    lab.prefetch([(build, [tests[number] for number in cases if number not in quick]) for build in builds])
+    lab.prefetch([(target, [tests[number] for number in sorted(quick)]) for target in targets.values()])
     passed = {
-        number: set() if case.program.fault else _agreeing(tests[number], builds, lab) for number, case in cases.items()
+        number: _lowering(tests[number], targets.values(), lab)
+        if number in quick
+        else _passing(case, builds, lab, tests[number])
+        for number, case in cases.items()
     }
     in_doubt = [
         number
         for number in cases
-        if number % SAMPLE == 0
+        if (number % SAMPLE == 0 and number not in quick)
         or any(
             target not in passed[number] and _seen(target, tests[number], lab).outcome == "ok"
             for target in targets.values()
@@ -162,7 +178,7 @@ def do_tests(campaign: Campaign, cases: Mapping[int, Case], lab: ObservationCach
         non_bugs: list[NonBug] = []
         for name, target in targets.items():
             seconds = _seen(target, tests[number], lab).total_seconds
-            if target in passed[number] and number % SAMPLE:
+            if target in passed[number] and (number % SAMPLE or number in quick):
                 answers[name] = ("pass", seconds)
                 continue
             judged = _judged(case, target, builds, lab)
@@ -172,8 +188,20 @@ def do_tests(campaign: Campaign, cases: Mapping[int, Case], lab: ObservationCach
                 findings.append(_finding(case, name, judged))
             elif word in ("unsupported", "environment"):
                 non_bugs.append(_non_bug(name, judged))
-        done.append(FinishedTest(number, case, answers, findings, non_bugs))
+        asked = targets.values() if number in quick else builds
+        reached = sum(len(_seen(build, tests[number], lab).reached or ()) for build in asked)
+        done.append(FinishedTest(number, case, answers, findings, non_bugs, reached))
     return done
+
+
+def _passing(case: Case, builds: Sequence[Target], lab: ObservationCache, test: Test) -> set[Target]:
+    """The builds that agree; on a program that was made to be wrong that is no sign that all is well."""
+    return set() if case.program.fault else _agreeing(test, builds, lab)
+
+
+def _lowering(test: Test, targets: Iterable[Target], lab: ObservationCache) -> set[Target]:
+    """The targets that lower a TIR function of which no more is wanted."""
+    return {target for target in targets if _seen(target, test, lab).outcome == "ok"}
 
 
 def _judged(case: Case, target: Target, builds: Sequence[Target], lab: ObservationCache) -> Judged:

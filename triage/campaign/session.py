@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from opsieve.backends.coverage.coverage import Coverage, can_trace
 from opsieve.backends.probing.generation import Probing, supported
 from opsieve.backends.registry import display, resolve
 from opsieve.backends.target import Target
@@ -14,8 +15,13 @@ from opsieve.backends.workers.zygote import Limits, Unavailable
 from opsieve.gen.generation import request as gen_request
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.strategies import registry as strategies
+from opsieve.gen.strategies.tir import NAME as TIR
+from opsieve.gen.tir.fuzzing import Settings
+from opsieve.gen.tir.seeds import basic
 from opsieve.gen.values.values import RANGED, SPECIAL, named_values
 from opsieve.triage.campaign.campaign import new_campaign
+from opsieve.triage.campaign.guidance import GuidedFunctions, GuidedModels, Planned, Programs
+from opsieve.triage.campaign.lowered_seeds import lowered_seeds
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan, planned
 from opsieve.triage.store.store import Campaign, Store
 
@@ -39,6 +45,8 @@ class FuzzRequest:
     minutes: float | None = None
     lanes: int = 1
     limits: Limits = _LIMITS
+    coverage: str | None = None  # of functions, blocks or passes
+    guide: bool = True  # what reaches something new is built upon
 
 
 def checked_store(request: FuzzRequest) -> Path:
@@ -61,9 +69,11 @@ def open_campaign(
     else:
         plan, probe = _new_plan(request), request.probe
         targets = list(dict.fromkeys(resolve(text) for text in request.targets)) or [resolve("onnxruntime")]
-    with Workers() as workers:
+    coverage = coverage_of(request, plan, targets)  # on a Workers of its own: whether it can be traced is asked first
+    with Workers(coverage=coverage) as workers:
         versions = _versions(workers, targets)
-        if probe:
+    with Workers() as workers:
+        if probe and plan.strategy != TIR:
             plan = replace(plan, supports=tuple(supported(workers, targets, None, probing)))
     if found is not None:
         _checked_resumption(store, found, plan, versions, say)
@@ -76,6 +86,22 @@ def open_campaign(
         store.begin(campaign, versions)
     say(f"seed {campaign.seed}, strategy {plan.strategy}, targets {', '.join(campaign.targets)}")
     return campaign, plan
+
+
+def coverage_of(request: FuzzRequest, plan: CampaignPlan, targets: Sequence[Target]) -> Coverage | None:
+    """What is to be traced: what was asked for, and for TIR, whose loop lives on it, functions (elsewhere the passes' effects)."""
+    kind = request.coverage
+    if kind is None and plan.strategy == TIR and request.guide:
+        kind = "functions" if can_trace() else "passes"
+    return Coverage(kind, sorted({target.backend for target in targets})) if kind is not None else None
+
+
+def programs_of(request: FuzzRequest, plan: CampaignPlan, campaign: Campaign, guided: bool) -> Programs:
+    """Where the campaign's programs come from."""
+    if plan.strategy == TIR:
+        settings = Settings(coverage=guided)
+        return GuidedFunctions([*basic(), *lowered_seeds(campaign.seed, request.limits)], campaign.seed, settings)
+    return GuidedModels(plan, campaign.seed) if guided else Planned(plan, campaign.seed)
 
 
 def _to_resume(store: Store, request: FuzzRequest) -> Campaign:

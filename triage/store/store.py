@@ -85,13 +85,17 @@ class NonBug:
 
 @dataclass(frozen=True, slots=True)
 class FinishedTest:
-    """A test that was done: a verdict and the wall seconds by target, what was found, and what is no bug."""
+    """A test that was done: a verdict and the wall seconds by target, what was found, and what is no bug.
+
+    `reached` is how many probes of the targets' native code it was the first to reach, 0 without coverage.
+    """
 
     number: int
     case: Case
     answers: dict[str, tuple[str, float]]
     findings: Sequence[FoundFailure]
     non_bugs: Sequence[NonBug] = ()
+    reached: int = 0
 
 
 class Store:

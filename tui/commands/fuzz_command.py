@@ -38,6 +38,17 @@ from opsieve.tui.commands.text import counted, say
     is_flag=True,
     help="Continue the latest campaign of the store, or the one with this --seed and --target.",
 )
+@click.option(
+    "--coverage",
+    type=click.Choice(["functions", "blocks", "passes"]),
+    help="Record which of the compilers' native functions or basic blocks (or, of TVM, passes) were reached.  [default: none; tir: functions]",
+)
+@click.option(
+    "--guide/--no-guide",
+    default=True,
+    show_default=True,
+    help="With coverage, build new programs upon those that reached something new.",
+)
 @options.seconds(20.0)
 @options.memory()
 @options.JSON
@@ -49,6 +60,7 @@ def command(folder: Path, jobs: int, seconds: float, memory: int, as_json: bool,
     """
     from opsieve.backends.workers.zygote import Limits
     from opsieve.triage.campaign.campaign import run
+    from opsieve.triage.campaign.coverage_session import CoverageSession
     from opsieve.triage.campaign.session import FuzzRequest, campaign_facts, checked_store, open_campaign
     from opsieve.triage.store.store import Store
 
@@ -58,19 +70,26 @@ def command(folder: Path, jobs: int, seconds: float, memory: int, as_json: bool,
         with probing_bar() as probing:
             campaign, plan = open_campaign(store, request, probing, say)
         before = done = store.done(campaign)
+        session = CoverageSession(request, plan, campaign, folder)
         started = time.monotonic()
-        going = run(store, campaign, plan, limits, lanes=jobs, tests=request.tests, seconds=60 * (request.minutes or 0))
+        going = run(
+            store, campaign, plan, limits, lanes=jobs, tests=request.tests, seconds=60 * (request.minutes or 0),
+            programs=session.programs, coverage=session.coverage,
+        )  # fmt: skip
         interrupted = False
         try:
             with counting_bar(request.tests) as show:
                 for done in going:
+                    session.note(done)
                     rate = (done - before) / (time.monotonic() - started)
                     show(done, _progress(rate, store.kinds(campaign), store.clusters(campaign)))
         except KeyboardInterrupt:
             interrupted = True
         finally:
             going.close()
+            session.finish(done)
         facts = campaign_facts(store, campaign, done - before, time.monotonic() - started, folder)
+        facts |= session.facts()
         click.echo(json.dumps(facts) if as_json else _text(facts))
     if interrupted:
         say(f"interrupted; continue with: opsieve fuzz --store {shlex.quote(str(folder))} --resume")
@@ -96,4 +115,6 @@ def _text(facts: dict[str, Any]) -> str:
     found = ", ".join(f"{count} {kind}" for kind, count in facts["failures"].items()) or "none"
     distinct = f"{counted(facts['fingerprints'], 'fingerprint')} in {counted(facts['clusters'], 'cluster')}"
     lines.append(f"failures: {found}; {distinct}; store: {facts['store']}")
+    for name, reached in facts.get("coverage", {}).items():
+        lines.append(f"  {name}: {reached['reached']:,} of {reached['probes']:,} {reached['kind']} reached")
     return "\n".join(lines)

@@ -1,0 +1,87 @@
+"""TIR functions for a campaign to begin with, made in a worker of `tvm`: what becomes of a Relax module, and functions of topi.
+
+Each is an output of the "program", the bytes of a module in TVM's JSON with the function as its `main`.
+"""
+
+from typing import TYPE_CHECKING, Any, Callable, Dict, List
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from opsieve.backends.protocol import Run
+
+SIDE = 6
+
+
+def lowered(module: Any, target: Any) -> "Run":
+    """The functions of TIR that a Relax module is legalised to, and those that fusion makes of these."""
+    import tvm
+    from tvm import relax, tirx
+
+    with target:
+        module = relax.transform.LegalizeOps()(relax.transform.FoldConstant()(module))
+        fused = relax.transform.FuseTIR()(relax.transform.FuseOps()(relax.transform.AnnotateTIROpPattern()(module)))
+    functions = [
+        function
+        for stage in (module, fused)
+        for function in stage.functions.values()
+        if isinstance(function, tirx.PrimFunc)
+    ]
+    return given(tvm, functions)
+
+
+def topi() -> "Run":
+    """Functions of topi over small tensors: reductions, windows, sorting, layouts and what else a kernel library has."""
+    import tvm
+    from tvm import te, topi
+
+    def tensor(name: str, *shape: int, dtype: str = "float32") -> Any:
+        return te.placeholder(shape, name=name, dtype=dtype)
+
+    square, other = tensor("A", SIDE, SIDE), tensor("B", SIDE, SIDE)
+    image = tensor("A", 1, 4, SIDE, SIDE)
+    ways: List[Callable[[], List[Any]]] = [
+        lambda: [square, topi.sum(square, axis=1)],
+        lambda: [square, topi.argmax(square, axis=0)],
+        lambda: [square, topi.nn.softmax(square, axis=1)],
+        lambda: [square, topi.nn.log_softmax(square, axis=1)],
+        lambda: [square, other, topi.matmul(square, other)],
+        lambda: [square, other, topi.maximum(square, other)],
+        lambda: [square, topi.transpose(square)],
+        lambda: [square, topi.reshape(square, (SIDE * SIDE,))],
+        lambda: [square, topi.strided_slice(square, [0, 1], [4, 5], [1, 2])],
+        lambda: [square, topi.flip(square, axis=1)],
+        lambda: [square, other, topi.concatenate([square, other], axis=1)],
+        lambda: [square, topi.cast(square, "int32")],
+        lambda: [square, topi.tile(square, (2, 1))],
+        lambda: [square, topi.repeat(square, 2, axis=0)],
+        lambda: [square, topi.nn.pad(square, [1, 0], [0, 2])],
+        lambda: [square, topi.cumsum(square, axis=1)],
+        lambda: [square, topi.clip(square, -1.0, 1.0)],
+        lambda: [square, topi.where(topi.greater(square, 0.0), square, topi.negative(square))],
+        lambda: [image, topi.nn.pool2d(image, [2, 2], [1, 1], [1, 1], [0, 0, 0, 0], "max")],
+        lambda: [image, topi.nn.adaptive_pool(image, [2, 2], "avg")],
+        lambda: [image, topi.nn.upsampling(image, 2, 2)],
+        lambda: [image, topi.nn.depth_to_space(image, 2)],
+        lambda: [image, topi.nn.space_to_depth(image, 2)],
+    ]
+    functions = []
+    for way in ways:
+        try:
+            functions.append(te.create_prim_func(way()))
+        except Exception:  # noqa: BLE001, PERF203 -- a function that this release makes otherwise is one seed less
+            continue
+    return given(tvm, functions)
+
+
+def given(tvm: Any, functions: List[Any]) -> "Run":
+    """The functions as outputs."""
+    texts = []
+    for function in functions:
+        named = function.with_attr("global_symbol", "main")
+        texts.append(tvm.ir.save_json(tvm.IRModule({"main": named})))
+
+    def run(inputs: Dict[str, Any]) -> Dict[str, Any]:
+        return {"tir_%d" % at: np.frombuffer(text.encode("utf-8"), np.uint8) for at, text in enumerate(texts)}
+
+    return run

@@ -1,0 +1,24 @@
+"""TIR functions with sequences of passes, without feedback: a basic function mutated as often as nodes are wished for.
+
+`opsieve fuzz --strategy tir` has Tzer's loop in its place (triage/campaign/guidance.py), which is guided by what was reached.
+"""
+
+from opsieve.gen.case.case import Case, Origin
+from opsieve.gen.generation.random_graph import GenRequest, to_record
+from opsieve.gen.spec.rng import Rng
+from opsieve.gen.tir import passes
+from opsieve.gen.tir.form import program, values
+from opsieve.gen.tir.fuzzing import mutated
+from opsieve.gen.tir.seeds import basic
+
+NAME = "tir"
+
+
+def tir(request: GenRequest, seed: int) -> Case:
+    """The function of a seed, with passes to apply before it is lowered."""
+    rng = Rng(f"{NAME} {seed}", 0)
+    function = rng.choice(basic())
+    for _ in range(request.nodes):
+        function, _ = mutated(rng, function)
+    sequence = passes.runnable(passes.drawn(rng))
+    return Case(program(function, sequence), values(function, seed), origin=Origin(NAME, seed, wish=to_record(request)))

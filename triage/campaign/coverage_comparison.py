@@ -1,0 +1,119 @@
+"""Two campaigns' coverage side by side: how much each reached, what only one did, and where in the compiler's sources that lies."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from opsieve.backends.coverage.elf import Library, Unreadable
+from opsieve.backends.coverage.sources import Names
+from opsieve.backends.stacks.demangle import demangle
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.triage.campaign.coverage_record import CoverageRecord, ReachedLibrary
+
+Addresses = npt.NDArray[np.int64]
+UNKNOWN = "(not told by the library)"
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyOne:
+    """What one campaign reached and the other did not: how much, named functions, and how much by source directory and by file."""
+
+    count: int
+    named: tuple[str, ...]  # C++ names of exported functions, sorted
+    directories: tuple[tuple[str, int], ...]  # most first
+    files: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryComparison:
+    """Two campaigns on one library."""
+
+    library: str
+    build_id: str
+    probes: int
+    first: int
+    second: int
+    both: int
+    only_first: OnlyOne
+    only_second: OnlyOne
+    told: float  # share of what only one reached whose source file is told
+
+
+def compared(first: CoverageRecord, second: CoverageRecord) -> list[LibraryComparison]:
+    """Every library that both campaigns traced, in the same build; BadInput when there is none or their kinds differ."""
+    if first.kind != second.kind:
+        raise BadInput(
+            f"one campaign has the coverage of {first.kind}, the other of {second.kind}: they cannot be compared"
+        )
+    theirs = {item.build_id: item for of in second.compilers.values() for item in of.libraries}
+    found = [
+        _compared(item, theirs[item.build_id])
+        for of in first.compilers.values()
+        for item in of.libraries
+        if item.build_id in theirs
+    ]
+    if not found:
+        raise BadInput("the two campaigns have no build of a library in common, so there is nothing to compare")
+    return found
+
+
+def _compared(first: ReachedLibrary, second: ReachedLibrary) -> LibraryComparison:
+    both = np.intersect1d(first.addresses, second.addresses)
+    ours, theirs = (np.setdiff1d(item.addresses, both) for item in (first, second))
+    names = _names(first, second)
+    only = [_only(names, part) for part in (ours, theirs)]
+    count = len(ours) + len(theirs)
+    unknown = sum(dict(part.files).get(UNKNOWN, 0) for part in only)
+    return LibraryComparison(
+        Path(first.path).name,
+        first.build_id,
+        max(first.probes, second.probes),
+        len(first.addresses),
+        len(second.addresses),
+        len(both),
+        only[0],
+        only[1],
+        1 - unknown / count if count else 1.0,
+    )
+
+
+def _names(*libraries: ReachedLibrary) -> Names | None:
+    """What names addresses, from a file that is still there in this build."""
+    for item in libraries:
+        try:
+            library = Library(Path(item.path))
+            if library.build_id == item.build_id:
+                return Names(library)
+        except (Unreadable, OSError):
+            continue
+    return None
+
+
+def _only(names: Names | None, addresses: Addresses) -> OnlyOne:
+    if names is None:
+        return OnlyOne(len(addresses), (), ((UNKNOWN, len(addresses)),), ((UNKNOWN, len(addresses)),))
+    functions = [names.function(int(address)) for address in addresses]
+    named = sorted({demangle(symbol) for function in functions if (symbol := names.symbol(function))})
+    files = Counter(short(names.source(function)) or UNKNOWN for function in functions)
+    directories: Counter[str] = Counter()
+    for file, count in files.items():
+        directories[file if file == UNKNOWN else file.rpartition("/")[0]] += count
+    return OnlyOne(len(addresses), tuple(named), _most(directories.items()), _most(files.items()))
+
+
+def _most(items: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(items, key=lambda item: (-item[1], item[0])))
+
+
+def short(path: str) -> str:
+    """A source file's path from its project's own root: `/project/src/relax/op.cc` is `src/relax/op.cc`."""
+    parts = path.split("/")
+    for root in ("src", "include", "onnxruntime", "core"):
+        if root in parts[:-1]:
+            at = parts.index(root)
+            return "/".join(parts[at:])
+    return path.lstrip("/")

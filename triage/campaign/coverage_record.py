@@ -1,0 +1,166 @@
+"""The coverage of a campaign on disk: how it grew, and what was reached in the end, by library and build-id.
+
+One JSON file a campaign, `coverage/ID.json` in its store. Addresses are those in the library's file, so that campaigns on
+the same build can be compared (triage/campaign/coverage_comparison.py) wherever and whenever they ran.
+"""
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from opsieve.backends.coverage.coverage import Coverage, Effects, Probes
+from opsieve.gen.metrics.plots import line_plot
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.files import read_file
+
+_FORMAT = 1
+_MOST = 256 << 20  # bytes of a file
+_MOST_ADDRESSES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ReachedLibrary:
+    """What was reached of one library: addresses in it (i64, ascending), of `probes` that there were."""
+
+    path: str
+    build_id: str
+    probes: int
+    addresses: npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class CompilerCoverage:
+    """Of one compiler: (seconds, tests, points reached) as it grew, and what was reached; of effects their names."""
+
+    growth: list[tuple[float, int, int]] = field(default_factory=list)
+    libraries: list[ReachedLibrary] = field(default_factory=list)
+    effects: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class CoverageRecord:
+    """The coverage of a campaign, by compiler (`tvm`, `onnxruntime==1.20.1`)."""
+
+    campaign: str
+    generator: str
+    kind: str
+    compilers: dict[str, CompilerCoverage] = field(default_factory=dict)
+
+    def note(self, coverage: Coverage, seconds: float, tests: int) -> None:
+        """Add a point of the growth, where something was reached since the last one."""
+        for (name, release), probes in coverage.maps().items():
+            of = self.compilers.setdefault(f"{name}=={release}" if release else name, CompilerCoverage())
+            if not of.growth or of.growth[-1][2] != probes.count:
+                of.growth.append((round(seconds, 2), tests, probes.count))
+
+    def finish(self, coverage: Coverage, seconds: float, tests: int) -> None:
+        """Take in what was reached in the end."""
+        for (name, release), probes in coverage.maps().items():
+            of = self.compilers.setdefault(f"{name}=={release}" if release else name, CompilerCoverage())
+            of.growth.append((round(seconds, 2), tests, probes.count))
+            if isinstance(probes, Effects):
+                of.effects = probes.names()
+            else:
+                of.libraries = [
+                    ReachedLibrary(str(item.library), item.build_id, item.probes, item.addresses)
+                    for item in probes.reached()
+                ]
+
+    def known(self, place: tuple[str, str], probes: Probes) -> None:
+        """What the campaign reached before it was interrupted is known to the probes that it goes on with."""
+        name, release = place
+        of = self.compilers.get(f"{name}=={release}" if release else name)
+        for library in of.libraries if of is not None else ():
+            probes.mark(library.build_id, library.addresses)
+
+    def plot(self) -> str:
+        """The growth over time, as SVG."""
+        lines = {
+            name: [(seconds, float(count)) for seconds, _, count in of.growth] for name, of in self.compilers.items()
+        }
+        return line_plot(f"Coverage of campaign {self.campaign}: {self.kind}", "seconds", f"{self.kind} reached", lines)
+
+
+def save(record: CoverageRecord, folder: Path) -> Path:
+    """Write the record and its plot into a store; the file of the record. BadInput when that cannot be."""
+    place = folder / "coverage"
+    try:
+        place.mkdir(exist_ok=True)
+        (place / f"{record.campaign}.svg").write_text(record.plot())
+        file = place / f"{record.campaign}.json"
+        file.write_text(json.dumps(_encoded(record)) + "\n")
+    except OSError as error:
+        raise BadInput(f"cannot write the coverage into {shown(place, 200)}: {error.strerror or error}") from None
+    return file
+
+
+def load(path: Path) -> CoverageRecord:
+    """The record in a file, or the newest one of a store; BadInput when there is none, or one that cannot be read."""
+    if path.is_dir():
+        found = sorted((path / "coverage").glob("*.json"), key=lambda item: item.stat().st_mtime)
+        if not found:
+            raise BadInput(f"{shown(path, 200)} has no coverage; opsieve fuzz --coverage functions records it")
+        path = found[-1]
+    try:
+        data = json.loads(read_file(path, _MOST))
+        return _decoded(data)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, zlib.error):
+        raise BadInput(f"{shown(path, 200)} is no coverage of a campaign") from None
+
+
+def resumed(folder: Path, campaign: str) -> CoverageRecord | None:
+    """The record of a campaign that goes on; None when it has none."""
+    path = folder / "coverage" / f"{campaign}.json"
+    return load(path) if path.exists() else None
+
+
+def _encoded(record: CoverageRecord) -> dict[str, Any]:
+    return {
+        "format": _FORMAT,
+        "campaign": record.campaign,
+        "generator": record.generator,
+        "kind": record.kind,
+        "compilers": {
+            name: {
+                "growth": of.growth,
+                "effects": of.effects,
+                "libraries": [
+                    {
+                        "path": item.path,
+                        "build_id": item.build_id,
+                        "probes": item.probes,
+                        "addresses": base64.b64encode(zlib.compress(item.addresses.astype("<u4").tobytes())).decode(),
+                    }
+                    for item in of.libraries
+                ],
+            }
+            for name, of in record.compilers.items()
+        },
+    }
+
+
+def _decoded(data: Mapping[str, Any]) -> CoverageRecord:
+    if data["format"] != _FORMAT:
+        raise ValueError("another format")
+    record = CoverageRecord(str(data["campaign"]), str(data["generator"]), str(data["kind"]))
+    for name, of in data["compilers"].items():
+        libraries = [
+            ReachedLibrary(str(item["path"]), str(item["build_id"]), int(item["probes"]), _addresses(item["addresses"]))
+            for item in of["libraries"]
+        ]
+        growth = [(float(seconds), int(tests), int(count)) for seconds, tests, count in of["growth"]]
+        record.compilers[str(name)] = CompilerCoverage(growth, libraries, [str(item) for item in of["effects"]])
+    return record
+
+
+def _addresses(text: str) -> npt.NDArray[np.int64]:
+    reader = zlib.decompressobj()
+    data = reader.decompress(base64.b64decode(text), 4 * _MOST_ADDRESSES)
+    return np.unique(np.frombuffer(data[: len(data) // 4 * 4], "<u4").astype(np.int64))

@@ -1,0 +1,60 @@
+"""The coverage of one call of `opsieve fuzz`: what is traced, how it grows, and the record that it leaves in the store."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from opsieve.backends.coverage.coverage import Probes
+from opsieve.backends.registry import resolve
+from opsieve.triage.campaign.coverage_record import CoverageRecord, resumed, save
+from opsieve.triage.campaign.plan import CampaignPlan
+from opsieve.triage.campaign.session import FuzzRequest, coverage_of, programs_of
+from opsieve.triage.store.store import Campaign
+
+_SAVED_EVERY = 60.0  # seconds
+
+
+class CoverageSession:
+    """What of a campaign has to do with coverage; without any it gives the plan's own programs and records nothing."""
+
+    def __init__(self, request: FuzzRequest, plan: CampaignPlan, campaign: Campaign, folder: Path):
+        targets = [resolve(name) for name in campaign.targets]
+        self.coverage = coverage_of(request, plan, targets)
+        self.programs = programs_of(request, plan, campaign, self.coverage is not None and request.guide)
+        self._folder, self._started, self._saved = folder, time.monotonic(), time.monotonic()
+        self._record: CoverageRecord | None = None
+        if self.coverage is not None:
+            earlier = resumed(folder, campaign.id)
+            same = earlier is not None and earlier.kind == self.coverage.kind
+            self._record = earlier if same else CoverageRecord(campaign.id, campaign.generator, self.coverage.kind)
+            if same and earlier is not None:
+                self.coverage.known = earlier.known
+                last = [of.growth[-1][0] for of in earlier.compilers.values() if of.growth]
+                self._started -= max(last, default=0.0)
+
+    def note(self, done: int) -> None:
+        """Tests were recorded."""
+        if self._record is None or self.coverage is None:
+            return
+        now = time.monotonic()
+        self._record.note(self.coverage, now - self._started, done)
+        if now - self._saved > _SAVED_EVERY:
+            self._saved = now
+            self.finish(done)
+
+    def finish(self, done: int) -> None:
+        """Write the record."""
+        if self._record is not None and self.coverage is not None:
+            self._record.finish(self.coverage, time.monotonic() - self._started, done)
+            save(self._record, self._folder)
+
+    def facts(self) -> dict[str, Any]:
+        """For `--json`: what was reached by compiler."""
+        if self.coverage is None:
+            return {}
+        found = {}
+        for (name, release), probes in self.coverage.maps().items():
+            total = sum(item.probes for item in probes.reached()) if isinstance(probes, Probes) else probes.count
+            key = f"{name}=={release}" if release else name
+            found[key] = {"kind": self.coverage.kind, "reached": probes.count, "probes": total}
+        return {"coverage": found}

@@ -1,0 +1,99 @@
+"""Where a campaign's programs come from, and how what they reached decides on the next ones.
+
+Without coverage, and where nothing is to be guided, a program follows from the campaign's seed and its number alone. With it, a
+program that reached native code which no other had is built upon: an ONNX model becomes a seed of the strategy `mutate`, a TIR function
+and its passes a seed of Tzer's loop (gen/tir/fuzzing.py).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from opsieve.gen.case.case import Case, Origin
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.spec.rng import Rng
+from opsieve.gen.strategies.registry import generate
+from opsieve.gen.tir.form import arguments, program, values
+from opsieve.gen.tir.fuzzing import Candidate, Loop, Settings
+from opsieve.gen.tir.passes import runnable
+from opsieve.gen.tvm_ir.nodes import Node
+from opsieve.triage.campaign.plan import CampaignPlan, seed_of
+
+POOL = 512  # programs that are built upon, at most
+SHARE = 0.4  # of the programs, those that are built upon others
+EVERY = 8  # one TIR function in so many is compiled and run; the others are lowered only, which is nine times cheaper
+
+
+class Programs(Protocol):
+    """Where programs come from."""
+
+    def case(self, number: int) -> Case:
+        """The case of a test; asked once for each, in order."""
+
+    def learn(self, number: int, case: Case, new: bool, failed: bool) -> None:
+        """Whether a test reached something new, and whether it ended otherwise than well; in the order of the tests."""
+
+
+class Planned:
+    """Programs that follow from a plan and a seed alone."""
+
+    def __init__(self, plan: CampaignPlan, seed: int):
+        self._plan, self._seed = plan, seed
+
+    def case(self, number: int) -> Case:
+        """The case of a test."""
+        return self._plan.case(self._seed, number)
+
+    def learn(self, number: int, case: Case, new: bool, failed: bool) -> None:
+        """Nothing."""
+
+
+class GuidedModels(Planned):
+    """ONNX models: some of a plan, some mutated from those that reached something new."""
+
+    def __init__(self, plan: CampaignPlan, seed: int):
+        super().__init__(plan, seed)
+        self._pool: list[OnnxProgram] = []
+
+    def case(self, number: int) -> Case:
+        """The case of a test; what is built upon depends on what was learnt until now."""
+        rng = Rng(f"guidance {self._seed} {number}", 0)
+        if self._pool and rng.chance(SHARE):
+            request = replace(self._plan.request, corpus=(rng.choice(self._pool),))
+            try:
+                return generate("mutate", seed_of(self._seed, number), request)
+            except BadInput:  # it holds something that mutation cannot read
+                pass
+        return super().case(number)
+
+    def learn(self, number: int, case: Case, new: bool, failed: bool) -> None:
+        """Build on the program, when it reached something new."""
+        if new and not failed and isinstance(case.program, OnnxProgram):
+            if len(self._pool) >= POOL:
+                self._pool.pop(Rng(f"pool {self._seed} {number}", 0).below(POOL))
+            self._pool.append(case.program)
+
+
+class GuidedFunctions:
+    """TIR functions with passes, by Tzer's loop."""
+
+    def __init__(self, seeds: Sequence[Node], seed: int, settings: Settings = Settings()):  # noqa: B008 - frozen
+        self.loop = Loop([item for item in seeds if arguments(item) is not None], str(seed), settings)
+        self._seed = seed
+        self._under_way: dict[int, Candidate] = {}
+
+    def case(self, number: int) -> Case:
+        """The next candidate of the loop."""
+        candidate = self._under_way[number] = self.loop.next()
+        whole = number % EVERY == 0
+        sequence = runnable(candidate.sequence) if whole else candidate.sequence
+        made = program(candidate.function, sequence, lower_only=not whole)
+        origin = Origin("tir", self._seed, wish={"number": str(number), "mutator": candidate.how})
+        return Case(made, values(candidate.function, number), origin=origin)
+
+    def learn(self, number: int, case: Case, new: bool, failed: bool) -> None:
+        """Tell the loop."""
+        candidate = self._under_way.pop(number, None)
+        if candidate is not None:
+            self.loop.learn(candidate, failed, new)

@@ -1,0 +1,38 @@
+"""Seeds for TIR: the functions that TVM makes of ONNX models (Tzer, section 4.2, takes those of TVM's model zoo)."""
+
+from opsieve.backends.registry import resolve
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.backends.workers.zygote import Limits
+from opsieve.gen.forms.tvm_program import TirProgram
+from opsieve.gen.generation.random_graph import GenRequest
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.strategies.registry import generate
+from opsieve.gen.tir.form import arguments, with_own_names
+from opsieve.gen.tir.nodes import size
+from opsieve.gen.tvm_ir.nodes import Node
+
+MODELS = 24  # ONNX models of a few nodes
+LARGEST = 200  # nodes of a function that is taken
+EMITTING = "tvm:emit=tir"
+TOPI = "tvm:emit=topi"
+
+
+def lowered_seeds(seed: int, limits: Limits, models: int = MODELS) -> list[Node]:
+    """Functions with dense arguments of constant shape, each once; none where TVM is not installed."""
+    cases = [generate("isra", 1000 * seed + number, GenRequest(nodes=4)) for number in range(models)]
+    found: dict[bytes, Node] = {}
+    with Workers(limits) as workers:
+        answers = [
+            *workers.observe_many(resolve(EMITTING), [Test(case.program, case.inputs) for case in cases]),
+            workers.observe(resolve(TOPI), cases[0].program, cases[0].inputs),
+        ]
+    for answer in answers:
+        for value in (answer.outputs or {}).values():
+            program = TirProgram(bytes(value.tobytes()))
+            try:
+                function = with_own_names(program.entry)
+            except BadInput:
+                continue
+            if arguments(function) is not None and size(function) <= LARGEST:
+                found[program.data] = function
+    return list(found.values())
