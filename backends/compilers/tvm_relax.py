@@ -97,6 +97,7 @@ class TvmRelax:
         "trace": ("off", "on"),
         "check": ("off", "text", "json", "all"),
         "stop": ("run", "lower"),  # a TIR function is lowered and no code is generated
+        "emit": ("", "tir", "topi"),  # functions of TIR as outputs, for a campaign to begin with
     }
     forms: Tuple[str, ...] = ("onnx", "relax", "tir")
     main_option = "pipeline"
@@ -150,6 +151,9 @@ class TvmRelax:
 
     def prepare(self, request: "Request") -> "Run":
         """Take the program in, compile and link it, each form in its own way."""
+        if request.options["emit"] == "topi":
+            functions: "Run" = beside("tvm_tir_seeds.py").topi()
+            return functions
         ways = {"onnx": self.from_onnx, "relax": self.from_relax, "tir": self.from_tir}
         return ways[request.form](request)
 
@@ -181,6 +185,9 @@ class TvmRelax:
 
         request.stage("compile")
         with passes(tvm, request) as target:
+            if request.options["emit"] == "tir":
+                functions: "Run" = beside("tvm_tir_seeds.py").lowered(module, target)
+                return functions
             built = build(tvm, request, module, target)
         machine = relax.VirtualMachine(built, tvm.cpu())  # the machine code is made here
         main = machine["main"]

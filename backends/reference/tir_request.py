@@ -6,7 +6,6 @@ import numpy as np
 
 from opsieve.backends.reference import tir
 from opsieve.gen.forms.tvm_program import TirProgram
-from opsieve.gen.tir.form import LOWER_ONLY
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
@@ -20,8 +19,6 @@ def prepare(request: "Request") -> "Run":
     """
     request.stage("compile")
     function = TirProgram(request.model).entry
-    if LOWER_ONLY in request.passes:
-        return lambda inputs: {}
     wide = request.options.get("precision") == "float64"
 
     def run(inputs: dict[str, Any]) -> dict[str, Any]:

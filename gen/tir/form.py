@@ -10,13 +10,11 @@ from opsieve.gen.tir import nodes as N
 from opsieve.gen.tvm_ir.nodes import Node, encode
 
 MOST_ELEMENTS = 1 << 16  # of all arguments
-LOWER_ONLY = "=stop:lower"  # among the passes: no code is to be generated (backends/compilers/tvm_tir.py)
 
 
-def program(function: Node, passes: tuple[str, ...] = (), lower_only: bool = False, name: str = "") -> TirProgram:
+def program(function: Node, passes: tuple[str, ...] = (), name: str = "") -> TirProgram:
     """The program of a function and the passes to apply before it is lowered; equal ones have equal bytes."""
-    sequence = (*passes, LOWER_ONLY) if lower_only else passes
-    return TirProgram(encode(N.module(function)).encode(), sequence, name)
+    return TirProgram(encode(N.module(function)).encode(), passes, name)
 
 
 def arguments(function: Node) -> dict[str, Node] | None:

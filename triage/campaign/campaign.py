@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
 from queue import SimpleQueue
@@ -21,13 +21,12 @@ from opsieve.backends.coverage.coverage import Coverage
 from opsieve.backends.judge.judge import Judged, judge
 from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES, confirms
 from opsieve.backends.observation import Observation
-from opsieve.backends.registry import display, resolve
+from opsieve.backends.registry import all_options, display, resolve
 from opsieve.backends.target import Target
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.case.case import Case
-from opsieve.gen.tir.form import LOWER_ONLY
 from opsieve.triage.campaign.guidance import Planned, Programs
 from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.fingerprint.evidence import Evidence
@@ -115,7 +114,7 @@ def run(
             try:
                 if started > end:
                     raise LaneStopped
-                done = do_tests(campaign, cases, lab)
+                done = do_tests(campaign, cases, lab, {number for number in cases if programs.lowered_only(number)})
                 size = max(1, min(CHUNK, 2 * len(cases), int(SLICE * len(cases) / (time.monotonic() - started + 1e-9))))
                 return done
             finally:
@@ -145,25 +144,25 @@ def run(
             yield first
 
 
-def do_tests(campaign: Campaign, cases: Mapping[int, Case], lab: ObservationCache) -> list[FinishedTest]:
-    """Tests by number, done: run on every target, judged."""
+def do_tests(
+    campaign: Campaign, cases: Mapping[int, Case], lab: ObservationCache, lowered_only: Collection[int] = ()
+) -> list[FinishedTest]:
+    """Tests by number, done: run on every target, judged. Of some it is enough that they are lowered."""
     targets = {name: resolve(name) for name in campaign.targets}
     tests = {number: Test(case.program, case.inputs) for number, case in cases.items()}
     unoptimised = [base for target in targets.values() if (base := lab.baseline(target)) is not None]
     builds = list(dict.fromkeys([*targets.values(), *unoptimised]))
-    quick = {number for number, case in cases.items() if LOWER_ONLY in case.program.passes}
-    lab.prefetch([(build, [tests[number] for number in cases if number not in quick]) for build in builds])
-    lab.prefetch([(target, [tests[number] for number in sorted(quick)]) for target in targets.values()])
+    quick = lowering(targets.values(), {number: tests[number] for number in lowered_only}, lab)
+    whole = {number: case for number, case in cases.items() if number not in quick}
+    lab.prefetch([(build, [tests[number] for number in whole]) for build in builds])
+    # Builds that agree on a program that was made to be wrong are no sign that all is well.
     passed = {
-        number: _lowering(tests[number], targets.values(), lab)
-        if number in quick
-        else _passing(case, builds, lab, tests[number])
-        for number, case in cases.items()
+        number: set() if case.program.fault else _agreeing(tests[number], builds, lab) for number, case in whole.items()
     }
     in_doubt = [
         number
-        for number in cases
-        if (number % SAMPLE == 0 and number not in quick)
+        for number in whole
+        if number % SAMPLE == 0
         or any(
             target not in passed[number] and _seen(target, tests[number], lab).outcome == "ok"
             for target in targets.values()
@@ -171,14 +170,14 @@ def do_tests(campaign: Campaign, cases: Mapping[int, Case], lab: ObservationCach
     ]
     if in_doubt:
         lab.prefetch([(FLOAT64, [tests[number] for number in in_doubt])])
-    done = []
-    for number, case in cases.items():
+    done = [FinishedTest(number, cases[number], *quick[number]) for number in quick]
+    for number, case in whole.items():
         answers: dict[str, tuple[str, float]] = {}
         findings: list[FoundFailure] = []
         non_bugs: list[NonBug] = []
         for name, target in targets.items():
             seconds = _seen(target, tests[number], lab).total_seconds
-            if target in passed[number] and (number % SAMPLE or number in quick):
+            if target in passed[number] and number % SAMPLE:
                 answers[name] = ("pass", seconds)
                 continue
             judged = _judged(case, target, builds, lab)
@@ -188,20 +187,29 @@ def do_tests(campaign: Campaign, cases: Mapping[int, Case], lab: ObservationCach
                 findings.append(_finding(case, name, judged))
             elif word in ("unsupported", "environment"):
                 non_bugs.append(_non_bug(name, judged))
-        asked = targets.values() if number in quick else builds
-        reached = sum(len(_seen(build, tests[number], lab).reached or ()) for build in asked)
+        reached = sum(len(_seen(build, tests[number], lab).reached or ()) for build in builds)
         done.append(FinishedTest(number, case, answers, findings, non_bugs, reached))
-    return done
+    return sorted(done, key=lambda test: test.number)
 
 
-def _passing(case: Case, builds: Sequence[Target], lab: ObservationCache, test: Test) -> set[Target]:
-    """The builds that agree; on a program that was made to be wrong that is no sign that all is well."""
-    return set() if case.program.fault else _agreeing(test, builds, lab)
+def lowering(
+    targets: Iterable[Target], tests: Mapping[int, Test], lab: ObservationCache
+) -> dict[int, tuple[dict[str, tuple[str, float]], tuple[()], tuple[()], int]]:
+    """Of the programs that every target lowers without generating code: the verdicts, no findings, and what was reached.
 
-
-def _lowering(test: Test, targets: Iterable[Target], lab: ObservationCache) -> set[Target]:
-    """The targets that lower a TIR function of which no more is wanted."""
-    return {target for target in targets if _seen(target, test, lab).outcome == "ok"}
+    The others, and those of targets that cannot stop there, are to be asked in full.
+    """
+    if not tests:
+        return {}
+    stopping = {target: target.with_options(stop="lower") for target in targets if "stop" in all_options(target)}
+    lab.prefetch([(target, list(tests.values())) for target in stopping.values()])
+    found = {}
+    for number, test in tests.items():
+        seen = {display(target): _seen(stop, test, lab) for target, stop in stopping.items()}
+        if seen and all(answer.outcome == "ok" for answer in seen.values()):
+            reached = sum(len(answer.reached or ()) for answer in seen.values())
+            found[number] = ({name: ("pass", answer.total_seconds) for name, answer in seen.items()}, (), (), reached)
+    return found
 
 
 def _judged(case: Case, target: Target, builds: Sequence[Target], lab: ObservationCache) -> Judged:

@@ -31,6 +31,9 @@ class Programs(Protocol):
     def case(self, number: int) -> Case:
         """The case of a test; asked once for each, in order."""
 
+    def lowered_only(self, number: int) -> bool:
+        """Whether a target that can lower a program without generating code is asked for that first, and for no more where it does."""
+
     def learn(self, number: int, case: Case, new: bool, failed: bool) -> None:
         """Whether a test reached something new, and whether it ended otherwise than well; in the order of the tests."""
 
@@ -44,6 +47,10 @@ class Planned:
     def case(self, number: int) -> Case:
         """The case of a test."""
         return self._plan.case(self._seed, number)
+
+    def lowered_only(self, number: int) -> bool:
+        """No."""
+        return False
 
     def learn(self, number: int, case: Case, new: bool, failed: bool) -> None:
         """Nothing."""
@@ -86,11 +93,14 @@ class GuidedFunctions:
     def case(self, number: int) -> Case:
         """The next candidate of the loop."""
         candidate = self._under_way[number] = self.loop.next()
-        whole = number % EVERY == 0
-        sequence = runnable(candidate.sequence) if whole else candidate.sequence
-        made = program(candidate.function, sequence, lower_only=not whole)
+        sequence = candidate.sequence if self.lowered_only(number) else runnable(candidate.sequence)
+        made = program(candidate.function, sequence)
         origin = Origin("tir", self._seed, wish={"number": str(number), "mutator": candidate.how})
         return Case(made, values(candidate.function, number), origin=origin)
+
+    def lowered_only(self, number: int) -> bool:
+        """All but one in so many."""
+        return number % EVERY != 0
 
     def learn(self, number: int, case: Case, new: bool, failed: bool) -> None:
         """Tell the loop."""
