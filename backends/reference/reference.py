@@ -24,13 +24,12 @@ class ReferenceBackend:
 
     name = "reference"
     package = "onnx"
-    forms: tuple[str, ...] = ("onnx", "relax")
+    forms: tuple[str, ...] = ("onnx", "relax", "tir")
     extra = ""
     helper = True
     options: Mapping[str, tuple[str, ...]] = {"precision": ("native", "float64")}
     main_option = "precision"
     baseline: Mapping[str, str] = {}
-    forms = ("onnx", "tir")
     environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     lacks: tuple[str, ...] = ("operators outside the ONNX standard", "speed")
 
