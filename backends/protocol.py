@@ -105,6 +105,13 @@ class TakesForms(Protocol):
     forms: tuple[str, ...]  # `onnx`, `relax`, `tir` (gen/forms/registry.py); a request says which one it is
 
 
+class ScriptsModules(Protocol):
+    """What a backend that takes modules of TVM may have besides, for the same scripts."""
+
+    def script_of_module(self, form: str, text: bool, passes: Sequence[str], options: Mapping[str, str]) -> str:
+        """As `Scripted.script`; `run` is fed TVMScript where `text` says so, else TVM's JSON, and runs the passes first."""
+
+
 class Scripted(Protocol):
     """What a backend may have besides: its few lines of the scripts that `opsieve export` writes."""
 

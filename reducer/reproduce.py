@@ -11,13 +11,14 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.target import Target
 from opsieve.backends.verdict import KIND_OF_OUTCOME, Verdict
 from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.program_text import with_script
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import read_file
 from opsieve.reducer.engine.interestingness import runs_for
 from opsieve.reducer.oracle.discover import sometimes, steady
-from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure, expected_outputs
+from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure, expected_outputs, oracles_for
 from opsieve.triage.store.artifacts import REDUCED, case_artifacts, culprit_of
 from opsieve.triage.store.failure_record import read_failure, verdict_of
 from opsieve.triage.store.queries import Queries
@@ -36,7 +37,7 @@ def reproduced(
     chosen = resolve(
         target or case.parameters.get("target", "") or (recorded if isinstance(recorded, str) else "") or "onnxruntime"
     )
-    lab = ObservationCache(workers)
+    case, lab = with_script(case, workers), ObservationCache(workers)
     oracles = [oracle for oracle in SECOND_ORACLES if resolve(oracle) != chosen]
     judged = judge(case.program, case.inputs, chosen, lab, expected=case.expected, oracles=oracles)
     verdict, stored = judged.verdict, _stored(_case_of(place), chosen)
@@ -55,7 +56,8 @@ def reproduced(
         right: dict[str, ExpectedOutput] = {}
         source = ""
         if verdict.kind != "accepts-invalid":  # nobody can say what an invalid program gives
-            right, source = expected_outputs(case, verdict, judged.observations[0].outputs, lab)
+            asked = oracles_for(case.program, chosen, lab)
+            right, source = expected_outputs(case, verdict, judged.observations[0].outputs, lab, asked)
         exported = ExportedFailure(case, chosen, verdict, judged.observations[0], right, source, seconds=seconds)
     if exported is None:
         return None, reason

@@ -12,6 +12,7 @@ from opsieve.reducer.engine.interestingness import runs_for
 from opsieve.reducer.oracle.discover import Premise
 from opsieve.reducer.oracle.target_test import Runnable, compared
 from opsieve.triage.export.export_input import ORACLES, ExportedFailure, expected_outputs
+from opsieve.triage.export.program_source import text_of
 from opsieve.triage.export.script import script as written
 from opsieve.triage.export.text import ModelText, model_text, printer
 
@@ -65,4 +66,4 @@ def script(subject: Runnable, premise: Premise, workers: Workers, texts: Printer
     else:
         right, source = expected_outputs(case, verdict, seen.outputs, lab, oracles)
         exported = ExportedFailure(case, premise.target, verdict, seen, right, source)
-    return written(exported, texts.text(exported.model))
+    return written(exported, text_of(exported, texts.text))

@@ -15,6 +15,7 @@ from opsieve.backends.registry import display, resolve
 from opsieve.backends.target import Target
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.program_checker import checker_of
+from opsieve.backends.workers.program_text import with_script
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.case.case import Case, save
@@ -166,14 +167,14 @@ def _judged(
                 if verdict.verdict != "pass":
                     judged = Judged(verdict, judged.observations)
             if request.save is not None and judged.verdict.verdict == "fail":
-                _save(request.save, name, case, target, judged)
+                _save(request.save, name, case, target, judged, cache.workers)
             yield JudgeResult(name, case, target, judged)
 
 
-def _save(folder: Path, model: str, case: Case, target: Target, judged: Judged) -> None:
+def _save(folder: Path, model: str, case: Case, target: Target, judged: Judged, workers: Workers) -> None:
     """Write a failure as a case folder: the case, what was observed, and with which settings."""
     parameters = {**case.parameters, **judged.observations[0].knobs, "target": display(target)}
     text = f"{Path(model).stem or 'model'}-{display(target)}"
     name = "".join(c if c.isalnum() or c in "-." else "_" for c in text)[:120]
-    save(replace(case, parameters=parameters), folder / name)
+    save(with_script(replace(case, parameters=parameters), workers), folder / name)
     write_observations(folder / name, judged.observations)

@@ -96,7 +96,7 @@ class TvmRelax:
         "disabled": (),
         "trace": ("off", "on"),
         "check": ("off", "text", "json", "all"),
-        "stop": ("run", "lower"),  # a TIR function is lowered and no code is generated
+        "stop": ("run", "lower", "print", "read"),  # lowered only; printed only; printed and read back
         "emit": ("", "tir", "topi"),  # functions of TIR as outputs, for a campaign to begin with
     }
     forms: Tuple[str, ...] = ("onnx", "relax", "tir")
@@ -154,6 +154,11 @@ class TvmRelax:
         if request.options["emit"] == "topi":
             functions: "Run" = beside("tvm_tir_seeds.py").topi()
             return functions
+        if request.options["stop"] in ("print", "read") and request.form != "onnx":
+            import tvm
+
+            printed: "Run" = beside("tvm_script.py").prepare(tvm, request)
+            return printed
         ways = {"onnx": self.from_onnx, "relax": self.from_relax, "tir": self.from_tir}
         return ways[request.form](request)
 
@@ -218,13 +223,23 @@ class TvmRelax:
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
         """The source of `run` for an exported script."""
+        return SCRIPT % self.settings(options)
+
+    def script_of_module(self, form: str, text: bool, passes: Sequence[str], options: Mapping[str, str]) -> str:
+        """The same for a module of a form with its passes, given as TVMScript or else as TVM's JSON."""
+        keywords = beside("tvm_relax_modules.py").KEYWORDS
+        written: str = beside("tvm_script.py").source(form, text, passes, self.settings(options), keywords)
+        return written
+
+    def settings(self, options: Mapping[str, str]) -> Dict[str, Any]:
+        """What the options put into a script."""
         pipeline = {
             "default": ("", '"default"'),
             "zero": ('\n        module = relax.get_pipeline("zero")(module)', '"default"'),
             "target": ("", "relax.get_default_pipeline(target)"),
         }[options["pipeline"]]
         disabled = [item for item in options["disabled"].split("+") if item]
-        return SCRIPT % {
+        return {
             "target": TARGETS[options["target"]],
             "opt": int(options["opt"]),
             "watched": ", instruments=[Skip()]" if disabled else "",

@@ -18,6 +18,7 @@ from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.model.tensors import Value
 
 MODULE, PASSES, SCRIPT = "module.json", "passes.json", "module.py"
+NOTE = "# TVM's printing of module.json, for people; opsieve reads module.json alone and never runs this file.\n"
 _MAX_MODULE = 256 << 20  # bytes
 _MAX_PASSES = 1 << 20
 
@@ -102,6 +103,8 @@ def _write_tvm(program: Program, folder: Path) -> None:
     (folder / MODULE).write_bytes(program.data)
     if program.passes:
         (folder / PASSES).write_text(json.dumps(program.passes, indent=2) + "\n")
+    if isinstance(program, TvmProgram) and program.script:
+        (folder / SCRIPT).write_text(NOTE + program.script.rstrip() + "\n", encoding="utf-8")
 
 
 def _seeded_tvm(program: Program, seed: int) -> dict[str, Value]:

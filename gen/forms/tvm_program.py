@@ -19,6 +19,7 @@ from opsieve.gen.model.tensors import NUMBERS, OtherType, TensorType, ValueType
 from opsieve.gen.tvm_ir.nodes import MalformedGraph, Node, Pairs, Value, decode
 
 PASS = re.compile(r"=?[A-Za-z_][A-Za-z0-9_.]{0,80}(?::[A-Za-z0-9_.+-]{1,80})?", re.ASCII)
+_WORDS = re.compile(r"[\w./:<>@, +-]*", re.ASCII)  # no bracket, quote or end of a line
 LONGEST = 1000  # passes in a sequence
 _NO_OPERATORS = frozenset(("BufferType", "IterVar", "SeqStmt", "BufferRegionType", "TensorMapType"))
 
@@ -30,6 +31,10 @@ class TvmProgram(Program):
     module: bytes
     passes: tuple[str, ...] = ()
     name: str = field(default="", compare=False)
+    script: str = field(
+        default="", compare=False
+    )  # TVM's printing of it, where a worker was asked; never read back here
+    script_is_exact: bool = field(default=False, compare=False)  # TVM reads it back as the same module
 
     entry_type: ClassVar[str]  # of the function that is run
 
@@ -76,6 +81,11 @@ class TvmProgram(Program):
             )
         return chosen
 
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether every text in the graph is words alone, so that what TVM prints of it cannot hold code of a stranger's."""
+        return all(_WORDS.fullmatch(text) for text in _texts(self.root))
+
     def operators(self) -> list[str]:
         """The operators that are called, in order; `ir.Op` names without their dialect's registry prefix (`relax.add`)."""
         return [name for function in self.functions.values() for name in _operators(function)]
@@ -103,7 +113,9 @@ class TvmProgram(Program):
         return found
 
     def text(self) -> str:
-        """One line a function and one an operator call, until TVM prints it (`module.py` of a case)."""
+        """TVM's printing where it was asked for it, else one line a function and one an operator call."""
+        if self.script:
+            return self.script
         lines = []
         for name, function in self.functions.items():
             lines.append(f"{function.type.rpartition('.')[2]} {name}")
@@ -262,6 +274,22 @@ def _walk(root: Node) -> Iterator[Node]:
             stack.extend(reversed(item))
         elif isinstance(item, Pairs):
             stack.extend(part for pair in reversed(item.items) for part in reversed(pair))
+
+
+def _texts(root: Node) -> Iterator[str]:
+    """Every string in the graph but the bytes of tensors and the names of operators, which TVM looks up."""
+    for node in _walk(root):
+        if isinstance(node.raw, str) and node.type not in ("ffi.Tensor", "ir.Op"):
+            yield node.raw
+        stack: list[Value] = list(node.children())
+        while stack:
+            item = stack.pop()
+            if isinstance(item, str):
+                yield item
+            elif isinstance(item, tuple):
+                stack.extend(item)
+            elif isinstance(item, Pairs):
+                stack.extend(part for pair in item.items for part in pair)
 
 
 def _operators(function: Node) -> Iterator[str]:

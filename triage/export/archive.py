@@ -11,8 +11,8 @@ from opsieve.gen.case.case import save
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.scratch import Scratch
 from opsieve.triage.export.export_input import ExportedFailure
+from opsieve.triage.export.program_source import text_of
 from opsieve.triage.export.script import script
-from opsieve.triage.export.text import model_text
 
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip file can tell
 
@@ -26,7 +26,7 @@ def archive(exported: ExportedFailure) -> bytes:
         write_observations(folder, [exported.observation])
         files = {str(path.relative_to(scratch)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with contextlib.suppress(BadInput):  # a kind of failure without a script, or a case too large for one
-        files["case/repro.py"] = script(exported, model_text(exported.model)).encode()
+        files["case/repro.py"] = script(exported, text_of(exported)).encode()
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as file:
         for name, data in sorted(files.items()):

@@ -15,7 +15,7 @@ from opsieve.backends.target import Target
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.lowering import lower_ir, lower_opset
-from opsieve.gen.model.program import OnnxProgram, onnx_program
+from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.model.tensors import Value
 
 ORACLES = (FLOAT64, NATIVE)  # who is asked what is right
@@ -56,11 +56,19 @@ class ExportedFailure:
 
     @property
     def model(self) -> bytes:
-        """The model as the target saw it: the lowest IR version, and the lower opset where the target was asked with it."""
-        program = onnx_program(self.case.program, "a script")
+        """The program as the target saw it: of an ONNX model the lowest IR version, and the lower opset where it was asked with it."""
+        program = self.case.program
+        if not isinstance(program, OnnxProgram):
+            return program.data
         if any(note.startswith("the opset was lowered") for note in self.observation.notes):
             program = OnnxProgram(lower_opset(program.proto).SerializeToString())
         return lower_ir(program.model)
+
+
+def oracles_for(program: Program, target: Target, lab: Lab) -> tuple[Target, ...]:
+    """Who is asked what is right: the reference, and for a program that it does not take the unoptimised build of the compiler."""
+    baseline = lab.baseline(target)
+    return ORACLES if isinstance(program, OnnxProgram) or baseline is None else (*ORACLES, baseline)
 
 
 def expected_outputs(

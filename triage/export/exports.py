@@ -6,8 +6,8 @@ from typing import Literal
 from opsieve.triage.export.archive import archive
 from opsieve.triage.export.export_input import ExportedFailure
 from opsieve.triage.export.issue import issue
+from opsieve.triage.export.program_source import text_of
 from opsieve.triage.export.script import script
-from opsieve.triage.export.text import model_text
 
 Kind = Literal["script", "issue", "pytest", "case"]
 KINDS: tuple[Kind, ...] = ("script", "issue", "pytest", "case")
@@ -28,7 +28,7 @@ def export(exported: ExportedFailure, kind: Kind) -> Export:
     """
     if kind == "case":
         return Export("case.zip", archive(exported))
-    text = model_text(exported.model)
+    text = text_of(exported)
     if kind == "issue":
         return Export("issue.md", issue(exported, text).encode())
     if kind == "pytest":

@@ -10,22 +10,21 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib import metadata
-from typing import Any
 
 from opsieve import __version__
-from opsieve.backends.registry import all_options, display, plugin
+from opsieve.backends.registry import display, plugin
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.tensors import Value
 from opsieve.triage.export import template
 from opsieve.triage.export.export_input import ExportedFailure, leaves
-from opsieve.triage.export.literals import DECODE, WIDTH, encoded, literal, quoted
+from opsieve.triage.export.literals import DECODE, WIDTH, literal, quoted
+from opsieve.triage.export.program_source import imports, model_lines, packages_of, run_by_opsieve, run_source
 from opsieve.triage.export.text import ModelText
 
 KINDS = ("crash", "error", "mismatch", "hang", "memory", "nondeterminism", "accepts-invalid")
 _APART = ("crash", "hang", "memory")  # run in a process of their own, which may die
 _MOST = 64 << 20  # bytes of model and values in one script
 _TURNS = 5  # runs that are compared where a failure is that they differ
-_LINES = 60  # of a graph that is shown beside its bytes
 
 
 def script(exported: ExportedFailure, text: ModelText, test: bool = False) -> str:
@@ -47,7 +46,12 @@ def script(exported: ExportedFailure, text: ModelText, test: bool = False) -> st
     several = exported.runs > 1 and not apart and verdict.kind != "nondeterminism"
     failure = "failure_apart" if apart else "failure_repeated" if several else "failure"
     data = _data(exported, text)
-    parts = [_constants(exported, apart, several, test), data, _run(exported), _failure(exported)]
+    parts = [
+        _constants(exported, apart, several, test),
+        data,
+        run_source(exported, text) or run_by_opsieve(exported),
+        _failure(exported),
+    ]
     parts += [template.APART] * apart + [template.REPEATED] * several + [template.TELLING]
     if test:
         parts.append(template.TEST.format(name=test_name(exported), failure=failure))
@@ -60,7 +64,7 @@ def requirements(exported: ExportedFailure) -> list[str]:
     """What pip has to install for the script, the compiler in the version that shows the failure."""
     backend = plugin(exported.target.backend).backend
     version = exported.target.release or _public(exported.observation.version)
-    if not _script(exported):  # opsieve installs a release itself
+    if not run_source(exported):  # opsieve installs a release itself
         own = [f"{backend.package}=={version}"] if backend.package and version and not exported.target.release else []
         return [f"opsieve=={__version__}", *own]
     major, minor, _ = platform.python_version_tuple()
@@ -72,7 +76,7 @@ def requirements(exported: ExportedFailure) -> list[str]:
         if not re.fullmatch(r"[\w.-]+", line) or line in ("onnxruntime",)
     ]
     named = {re.split(r"[<>=!~]", line)[0] for line in [*wanted, *needed]}
-    return [*wanted, *needed, *(name for name in ("numpy", "onnx") if name not in named)]
+    return [*wanted, *needed, *(name for name in packages_of(exported.case.program) if name not in named)]
 
 
 def packages(exported: ExportedFailure) -> list[str]:
@@ -120,7 +124,7 @@ def _head(exported: ExportedFailure, test: bool) -> str:
     ]
     lines += [wrapped for fact in facts if fact for wrapped in textwrap.wrap(plain(fact), WIDTH)]
     seen = f"Seen on Python {platform.python_version()}, {platform.system()} {platform.machine()}"
-    seen += f", numpy {metadata.version('numpy')}, onnx {metadata.version('onnx')}"
+    seen += "".join(f", {name} {metadata.version(name)}" for name in packages_of(exported.case.program))
     file = "test_repro.py" if test else "repro.py"
     needs = " ".join(f"'{item}'" for item in requirements(exported))
     lines += ["", f"    pip install {needs}{' pytest' if test else ''}", f"    {ways.format(file)}", ""]
@@ -151,7 +155,7 @@ def _constants(exported: ExportedFailure, apart: bool, several: bool, test: bool
         lines.append(f"MEMORY = {exported.memory}")
     if backend.environment:
         lines.append(f"os.environ.update({dict(backend.environment)!a})")
-    return "\n".join([*lines, (template.GIVE_UP_TEST if test else template.GIVE_UP) + template.LIBRARIES])
+    return "\n".join([*lines, (template.GIVE_UP_TEST if test else template.GIVE_UP) + imports(exported.case.program)])
 
 
 def _failure(exported: ExportedFailure) -> str:
@@ -171,11 +175,7 @@ def _failure(exported: ExportedFailure) -> str:
 def _data(exported: ExportedFailure, text: ModelText) -> str:
     """MODEL, INPUTS and EXPECTED, after `decode` when it is needed."""
     lines = []
-    if text.exact:
-        lines += [f"TEXT = r'''{text.text}'''", *template.PARSED.strip("\n").split("\n")]
-    else:
-        lines += [f"# {plain(line, 160)}" for line in text.text.split("\n")[:_LINES] if line.strip()]
-        lines += [f"MODEL = decode({encoded(exported.model, '')})"]
+    lines += model_lines(exported, text, plain)
     lines += _table("INPUTS", {name: literal(value) for name, value in exported.case.inputs.items()})
     if exported.expected and exported.verdict.kind != "nondeterminism":
         lines += ["", f"# By {plain(exported.source)}: the value, its type, and how far off it may be."]
@@ -192,23 +192,3 @@ def _table(name: str, items: Mapping[str, str]) -> list[str]:
     if not items:
         return [f"{name} = {{}}"]
     return [f"{name} = {{", *(f"    {quoted(key)}: {value}," for key, value in items.items()), "}"]
-
-
-def _run(exported: ExportedFailure) -> str:
-    return _script(exported) or template.OURS.format(target=quoted(str(exported.target)))
-
-
-def _script(exported: ExportedFailure) -> str:
-    """The backend's own lines; "" when it has none."""
-    backend: Any = plugin(exported.target.backend).backend
-    if not hasattr(backend, "script"):
-        return ""
-    values = [*exported.case.inputs.values()]
-    border = {name for value in values for name in _dtypes(value)} | set(exported.case.program.output_dtypes().values())
-    return str(backend.script(all_options(exported.target), border))
-
-
-def _dtypes(value: Value) -> list[str]:
-    if isinstance(value, (list, tuple)):
-        return [name for item in value for name in _dtypes(item)]
-    return [value.dtype.name] if hasattr(value, "dtype") else []

@@ -12,6 +12,18 @@ def run(model, inputs):
         raise RuntimeError(f"{{seen.outcome}}: {{seen.message}}")
     return seen.outputs
 """
+OURS_OF_MODULES = """\
+def run(model, inputs):
+    from opsieve.backends.registry import resolve
+    from opsieve.backends.workers.workers import Workers
+    from opsieve.gen.forms.tvm_program import {kind}
+
+    with Workers() as workers:
+        seen = workers.observe(resolve({target}), {kind}(model.encode(), tuple({passes!a})), inputs)
+    if seen.outputs is None:
+        raise RuntimeError(f"{{seen.outcome}}: {{seen.message}}")
+    return seen.outputs
+"""
 GIVE_UP = """
 
 def give_up(why):
@@ -32,6 +44,12 @@ try:
     import numpy as np
     import onnx
     import onnx.parser
+except ImportError as error:
+    give_up(error)
+"""
+NUMPY = """
+try:
+    import numpy as np
 except ImportError as error:
     give_up(error)
 """

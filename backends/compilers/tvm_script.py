@@ -1,0 +1,137 @@
+"""TVMScript for the backend `tvm`: a module as text, and the source of the scripts that show a failure of one.
+
+Loaded beside tvm_relax.py. A worker prints a module (`stop=print`, `stop=read`); the main process only writes source text.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from opsieve.backends.protocol import Request, Run
+
+RELAX = """\
+def run(model, inputs):
+    import tvm
+    from tvm import relax
+%(packed)s
+    module = %(read)s
+    params = module["main"].params
+    target = tvm.target.Target(%(target)r)%(watcher)s
+    with tvm.transform.PassContext(opt_level=%(opt)d%(watched)s), target:
+%(passes)s        module = relax.transform.LambdaLift()(module)%(before)s
+        built = relax.build(module, target, relax_pipeline=%(pipeline)s, exec_mode=%(exec)r)
+    main = relax.VirtualMachine(built, tvm.cpu())["main"]
+
+    def fed(kind, name):
+        which = type(kind).__name__
+        if which == "TupleType":
+            return tuple(fed(field, f"{name}.{place}") for place, field in enumerate(kind.fields))
+        if which == "ShapeType":
+            return tvm.runtime.ShapeTuple([int(size) for size in inputs[name]])
+        return inputs[name].item() if which == "PrimType" else tvm.runtime.tensor(inputs[name])
+
+    def leaves(item):
+        if hasattr(item, "numpy"):
+            return [item.numpy()]
+        if isinstance(item, tvm.runtime.ShapeTuple):
+            return [np.array(list(item), np.int64)]
+        return [np.asarray(item)] if isinstance(item, (bool, int, float)) else sum(map(leaves, item), [])
+
+    results = leaves(main(*[fed(param.ty, str(param.name)) for param in params]))
+    return {f"output_{place}": value for place, value in enumerate(results)}
+"""
+TIR = """\
+def run(model, inputs):
+    import tvm
+    import tvm.s_tir
+    from tvm import tirx
+
+    module = %(read)s
+    function = module if isinstance(module, tirx.PrimFunc) else next(iter(module.functions.values()))
+    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    target = tvm.target.Target(%(target)r)
+    with tvm.transform.PassContext(opt_level=%(opt)d, config=%(config)a), target:
+        module = tirx.transform.BindTarget(target.with_host(target))(module)
+%(passes)s        built = tvm.compile(module, target)
+    tensors = [tvm.runtime.tensor(value) for value in inputs.values()]
+    built["main"](*tensors)
+    return {name: tensor.numpy() for name, tensor in zip(inputs, tensors)}
+"""
+PACKED = """
+    @tvm.register_global_func("opsieve.copy_into", override=True)
+    def copy_into(source, target):
+        target.copyfrom(source)
+"""
+HOMES = {"tirx": "tirx.transform", "s_tir": "tvm.s_tir.transform"}
+
+
+def prepare(tvm: Any, request: "Request") -> "Run":
+    """The module as TVM prints it, and with `stop=read` whether TVM reads that back as the same module.
+
+    Reading TVMScript evaluates it: it is not asked for of a module whose names could be code (gen/forms/tvm_program.py, `is_plain`).
+    """
+    import tvm_ffi
+    from tvm import s_tir  # noqa: F401 - registers the nodes that a function may hold
+
+    module = tvm.ir.load_json(request.model.decode("utf-8"))
+    text = str(module.script(show_meta=True))
+    try:
+        exact = request.options["stop"] == "read" and bool(
+            tvm_ffi.structural_equal(module, tvm.script.from_source(text))
+        )
+    except Exception:  # noqa: BLE001 - whatever TVM raises: then the text is for reading only
+        exact = False
+
+    def run(inputs: dict[str, Any]) -> dict[str, Any]:
+        return {"text": np.frombuffer(text.encode("utf-8"), np.uint8), "exact": np.array(exact)}
+
+    return run
+
+
+def source(
+    form: str, text: bool, passes: Sequence[str], settings: Mapping[str, Any], keywords: Mapping[str, Any]
+) -> str:
+    """The source of `run` for a module of a form; with `text` it is fed TVMScript, else TVM's JSON.
+
+    `settings` are those of a script for an ONNX model; `keywords` says which argument of a Relax pass is written behind its colon.
+    """
+    read = "tvm.script.from_source(model)" if text else "tvm.ir.load_json(model)"
+    chosen = passes if settings["opt"] else ()
+    if form == "relax":
+        calls = [relax_call(item, keywords) for item in chosen]
+        lines = "".join("        module = relax.transform.%s(module)\n" % call for call in calls)
+        return RELAX % dict(settings, read=read, passes=lines, packed=PACKED)
+    calls = [tir_call(item) for item in chosen if not item.startswith("=")]
+    lines = "".join("        module = %s(module)\n" % call for call in calls)
+    return TIR % dict(settings, read=read, passes=lines, config=context_options(chosen))
+
+
+def relax_call(item: str, keywords: Mapping[str, Any]) -> str:
+    """`FuseOps(fuse_opt_level=1)` for `FuseOps:1`."""
+    name, _, argument = item.partition(":")
+    keyword, convert = keywords.get(name, ("", str))
+    return "%s(%s)" % (name, "%s=%a" % (keyword, convert(argument)) if argument else "")
+
+
+def tir_call(item: str) -> str:
+    """`tirx.transform.NarrowDataType(32)` for `tirx.NarrowDataType:32`."""
+    name, _, argument = item.partition(":")
+    dialect, _, short = name.partition(".")
+    return "%s.%s(%s)" % (
+        HOMES.get(dialect, "tirx.transform"),
+        short,
+        argument if argument.isdigit() else "%a" % argument if argument else "",
+    )
+
+
+def context_options(passes: Sequence[str]) -> dict[str, Any]:
+    """The options that a sequence sets (`=GROUP.FIELD:VALUE`), as a context takes them."""
+    found: dict[str, Any] = {}
+    for item in passes:
+        if item.startswith("="):
+            name, _, value = item[1:].rpartition(":")
+            group, _, field = name.rpartition(".")
+            found.setdefault(group, {})[field] = int(value)
+    return found

@@ -1,0 +1,72 @@
+"""A program in an exported script, by its form: what has to be installed and imported for it, its text, how it is run."""
+
+from collections.abc import Callable
+from typing import Any
+
+from opsieve.backends.registry import all_options, plugin
+from opsieve.gen.forms.tvm_program import TvmProgram
+from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.triage.export import template
+from opsieve.triage.export.export_input import ExportedFailure, leaves
+from opsieve.triage.export.literals import encoded, quoted
+from opsieve.triage.export.text import ModelText, model_text
+
+_LINES = 60  # of a program that is shown beside its bytes
+_MOST = 64 << 10  # characters of a text that stands in a script
+
+
+def text_of(exported: ExportedFailure, printed: Callable[[bytes], ModelText] = model_text) -> ModelText:
+    """The program as text: an ONNX model is `printed` now, of a module of TVM it is what a worker printed before."""
+    program = exported.case.program
+    if not isinstance(program, TvmProgram):
+        return printed(exported.model)
+    text = program.text().strip()
+    safe = "'''" not in text and not text.endswith(("'", "\\")) and text.isascii() and len(text) <= _MOST
+    return ModelText(text, program.script_is_exact and safe)
+
+
+def packages_of(program: Program) -> tuple[str, ...]:
+    """What a script imports besides the compiler."""
+    return ("numpy", "onnx") if isinstance(program, OnnxProgram) else ("numpy",)
+
+
+def imports(program: Program) -> str:
+    """The lines that import it."""
+    return template.LIBRARIES if isinstance(program, OnnxProgram) else template.NUMPY
+
+
+def run_source(exported: ExportedFailure, text: ModelText | None = None) -> str:
+    """The function `run`: the backend's own lines, "" when it has none for this form."""
+    backend: Any = plugin(exported.target.backend).backend
+    program, options = exported.case.program, all_options(exported.target)
+    if isinstance(program, OnnxProgram):
+        return str(backend.script(options, _border(exported))) if hasattr(backend, "script") else ""
+    if not hasattr(backend, "script_of_module"):
+        return ""
+    return str(backend.script_of_module(program.form, text is not None and text.exact, program.passes, options))
+
+
+def run_by_opsieve(exported: ExportedFailure) -> str:
+    """The function `run` where the backend has no lines of its own."""
+    program, target = exported.case.program, quoted(str(exported.target))
+    if isinstance(program, OnnxProgram):
+        return template.OURS.format(target=target)
+    return template.OURS_OF_MODULES.format(target=target, kind=type(program).__name__, passes=list(program.passes))
+
+
+def model_lines(exported: ExportedFailure, text: ModelText, plain: Callable[[object, int], str]) -> list[str]:
+    """The lines that make MODEL: its text, parsed where that says all of it, else its bytes with the text as a remark."""
+    is_onnx = isinstance(exported.case.program, OnnxProgram)
+    if text.exact:
+        parsed = template.PARSED.strip("\n").split("\n") if is_onnx else ["MODEL = TEXT"]
+        return [f"TEXT = r'''{text.text}'''", *parsed]
+    _, module, body = text.text.rpartition("@I.ir_module")  # what stands before it are the module's constants
+    shown = (module + body).split("\n")[:_LINES]
+    remark = [f"# {plain(line, 160)}" for line in shown if line.strip()]
+    return [*remark, f"MODEL = decode({encoded(exported.model, '')}){'' if is_onnx else '.decode()'}"]
+
+
+def _border(exported: ExportedFailure) -> set[str]:
+    """The element types that cross the border of the graph."""
+    values = [leaf for leaf in leaves([*exported.case.inputs.values()]) if hasattr(leaf, "dtype")]
+    return {leaf.dtype.name for leaf in values} | set(exported.case.program.output_dtypes().values())
