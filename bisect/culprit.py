@@ -5,12 +5,11 @@ with `--json`. A new answer takes the place of the old one of its kind.
 """
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any, Literal
 
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.files import reason
 
 NAME = "culprit.json"
@@ -24,10 +23,7 @@ def keep_culprit(case: Path, kind: Kind, answer: dict[str, Any]) -> None:
         return
     text = json.dumps({**read_culprit(case), kind: answer}, indent=2)
     try:
-        descriptor, name = tempfile.mkstemp(dir=case, prefix=".culprit-")
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
-        os.replace(name, case / NAME)
+        write_file(case / NAME, text.encode() + b"\n")
     except OSError as error:
         raise BadInput(f"{NAME} cannot be written in {shown(case, 200)}: {reason(error)}") from None
 

@@ -7,8 +7,6 @@ FOLDER/reduction.json       figures, certificate and every attempt
 FOLDER/other_failures/KEY/  different failures found while reducing, a case folder each
 """
 
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from opsieve import __version__
 from opsieve.gen.case.case import Case, Origin, save
 from opsieve.gen.forms.registry import named
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.files import reason
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.oracle.target_test import Runnable
@@ -72,14 +71,7 @@ def save_story(folder: Path, facts: dict[str, Any]) -> None:
 def write(path: Path, data: bytes) -> None:
     """Write a file whole or not at all; BadInput when it cannot be."""
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".saving-", delete=False) as file:
-            try:
-                file.write(data)
-                os.chmod(file.name, 0o644)
-                os.replace(file.name, path)
-            except BaseException:
-                os.unlink(file.name)
-                raise
+        write_file(path, data)
     except OSError as error:
         raise BadInput(f"cannot write {shown(path, 200)}: {reason(error)}") from None
 

@@ -8,6 +8,7 @@ What else lies in the folder (observations/, repro.py, notes.md) belongs to othe
 """
 
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ import msgspec
 from opsieve.gen.data.data_set import check_values, read_folder, write_folder
 from opsieve.gen.forms.registry import FORMS, form_named, form_of, named
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.durable import SAVING, put_folder, sweep
 from opsieve.gen.model.files import read_file, reason
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import Value
@@ -99,7 +101,9 @@ def save(case: Case, folder: Path) -> None:
         if os.path.lexists(folder) and not is_case(folder) and not (folder.is_dir() and not any(folder.iterdir())):
             raise BadInput(f"{shown(folder, 200)} is there already and is no case; choose another folder")
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".saving-", ignore_cleanup_errors=True) as scratch:
+        sweep(folder.parent)
+        prefix = f"{SAVING}{os.getpid()}-"
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=prefix, ignore_cleanup_errors=True) as scratch:
             fresh = Path(scratch) / "case"
             (fresh / DATA).mkdir(parents=True)
             (fresh / "case.json").write_bytes(_encoded(case))
@@ -107,7 +111,7 @@ def save(case: Case, folder: Path) -> None:
             write_folder(fresh / DATA, case.inputs, inputs, "input")
             if case.expected is not None:
                 write_folder(fresh / DATA, case.expected, outputs, "output")
-            _put(fresh, folder, Path(scratch) / "old")
+            _put(fresh, folder)
     except OSError as error:
         raise BadInput(f"cannot write the case {shown(folder, 200)}: {reason(error)}") from None
 
@@ -167,20 +171,14 @@ def _decoded(path: Path) -> _File:
         raise BadInput(f"{shown(path, 160)} is no case description: {shown(str(error), 120)}") from None
 
 
-def _put(fresh: Path, folder: Path, old: Path) -> None:
-    """Move a finished case to its place; what others keep there moves along."""
-    if not folder.exists():
-        fresh.rename(folder)
-        return
-    kept = [entry.name for entry in folder.iterdir() if entry.name not in _OWNED]
-    folder.rename(old)
-    try:
-        for name in kept:
-            (old / name).rename(fresh / name)
-        fresh.rename(folder)
-    except OSError:
-        for name in kept:
-            if (fresh / name).exists():
-                (fresh / name).rename(old / name)
-        old.rename(folder)
-        raise
+def _put(fresh: Path, folder: Path) -> None:
+    """Move a finished case to its place; what others keep there is in it, too, before it takes the other's place."""
+    if os.path.lexists(folder):
+        for entry in folder.iterdir():
+            if entry.name in _OWNED:
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.copytree(entry, fresh / entry.name, symlinks=True, copy_function=os.link)
+            else:
+                os.link(entry, fresh / entry.name, follow_symlinks=False)
+    put_folder(fresh, folder)

@@ -31,6 +31,7 @@ from opsieve.triage.store.failure_record import (
 )
 from opsieve.triage.store.index_file import writing
 from opsieve.triage.store.index_rows import DECIDED, free_number, place_new, refresh
+from opsieve.triage.store.store_folder import case_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def refingerprint(
         if places is not None and place not in places:
             continue
         try:
-            now = compute(folder / place)
+            now = compute(case_folder(folder, place))
         except BadInput as error:
             problems.append(str(error))
             continue
@@ -144,7 +145,10 @@ def _move(
                 "SELECT count(*) FROM failures WHERE fingerprint = ? AND folder != ''", [key]
             ).fetchone()[0] - sum(len(group.rows) for group in outgoing)
             if len(outgoing[0].rows) > stays:
-                _rename(connection, key, outgoing[0], fresh)
+                if stays:  # unchanged ones, or such as could not be read, keep the row
+                    _ensure(connection, key, outgoing[0], fresh)
+                else:
+                    _rename(connection, key, outgoing[0], fresh)
                 connection.execute(
                     "UPDATE failures SET fingerprint = ? WHERE fingerprint = ? AND folder = ''",
                     [outgoing[0].to_key, key],

@@ -8,11 +8,13 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.clustering.ranking import RankFeatures, ranked
 from opsieve.triage.rules.rules import FOLDER, Rule, RuleSubject, first_that_explains, read_rules
 from opsieve.triage.store.artifacts import CaseArtifacts, case_artifacts
 from opsieve.triage.store.index_file import joined, writing
 from opsieve.triage.store.index_rows import refresh
+from opsieve.triage.store.store_folder import case_folder
 
 _DONE = ("known", "fixed", "wontfix")
 
@@ -33,24 +35,30 @@ def review(folder: Path) -> TriageRound:
     """Take up evidence, match rules, rank. BadInput when the store cannot be used."""
     rules, problems = read_rules(folder / FOLDER)
     with joined(folder) as connection:
-        places = take_evidence(connection, folder)
+        places, unread = take_evidence(connection, folder)
         with writing(connection):
             explained = match_rules(connection, rules)
         with writing(connection):
             many = rank(connection)
-    return TriageRound(many, len(rules), explained, tuple(problems), tuple(places))
+    return TriageRound(many, len(rules), explained, (*problems, *unread), tuple(places))
 
 
-def take_evidence(connection: sqlite3.Connection, folder: Path) -> list[str]:
-    """Enter what lies beside kept cases (`case_artifacts`); the places of those that have any, whose fingerprints may tell more now."""
+def take_evidence(connection: sqlite3.Connection, folder: Path) -> tuple[list[str], list[str]]:
+    """Enter what lies in kept cases (`case_artifacts`); the places of those that have any, whose fingerprints may say more now, and a sentence
+    for each case that cannot be looked at."""
     changed: set[int] = set()
     found: list[tuple[int, str, CaseArtifacts]] = []
     places: list[str] = []
+    problems: list[str] = []
     for row, place, reduced, key, cluster, guilty, bad in connection.execute(
         "SELECT f.rowid, f.folder, f.reduced, f.fingerprint, p.cluster, p.guilty_pass, p.first_bad FROM failures f"
         " JOIN fingerprints p ON p.key = f.fingerprint WHERE f.folder != ''"
     ).fetchall():
-        here = case_artifacts(folder / place)
+        try:
+            here = case_artifacts(case_folder(folder, place))
+        except BadInput as error:
+            problems.append(str(error))
+            continue
         if here == CaseArtifacts() and not (guilty or bad) and reduced is None:  # neither found now nor before
             continue
         places.append(place)
@@ -68,7 +76,7 @@ def take_evidence(connection: sqlite3.Connection, folder: Path) -> list[str]:
                     if value:
                         connection.execute(f"UPDATE fingerprints SET {column} = ? WHERE key = ?", [value, key])
             refresh(connection, sorted(changed))
-    return places
+    return places, problems
 
 
 def match_rules(connection: sqlite3.Connection, rules: list[Rule]) -> int:

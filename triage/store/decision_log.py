@@ -5,10 +5,11 @@ fingerprint (campaign, test, target, key, its own key, its number), `apart` (key
 `clusters` (cluster, field, old, new).
 """
 
+import itertools
 import json
-import os
 import sqlite3
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +18,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.durable import append
 from opsieve.gen.model.files import read_file, reason
 from opsieve.triage.store.index_rows import refresh
 
 FILE = "decisions.jsonl"
-_MAX_FILE = 1 << 30
+_MAX_FILE = 1 << 28
+MOST_CHANGES = 100_000  # of one decision
+MOST_KEYS = 1000  # that one fingerprint falls apart into
 Patch = dict[str, list[list[Any]]]
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
 _Field = Literal["status", "issue", "note", "name", "pinned", "shaped"]
@@ -61,42 +65,64 @@ class Decision:
 class DecisionReplay:
     """The decisions of a store's file, for an index that is built anew and has none: `until` takes those that are due.
 
-    `problems` are sentences about lines that cannot be read or no longer fit.
+    `problems` are sentences about lines that cannot be read or no longer fit; each is left out, and costs the others nothing.
     """
 
     def __init__(self, connection: sqlite3.Connection, folder: Path):
         self.problems: list[str] = []
-        self._lines: list[dict[str, Any]] = []
+        self._lines: deque[tuple[int, _LogLine]] = deque()
         path = folder / FILE
-        if not path.exists() or connection.execute("SELECT 1 FROM decisions LIMIT 1").fetchone():
-            return
+        if path.exists() and not connection.execute("SELECT 1 FROM decisions LIMIT 1").fetchone():
+            self._lines.extend(_translated(self._read(path)))
+
+    def _read(self, path: Path) -> list[tuple[int, _LogLine]]:
+        """The lines with their numbers; of two with one number the later one, since the transaction of the first never ended."""
+        found: dict[int, tuple[int, _LogLine]] = {}
         at: dict[int, int] = {}
         for count, text in enumerate(read_file(path, _MAX_FILE).splitlines(), 1):
             try:
-                line = msgspec.to_builtins(msgspec.json.decode(text, type=_LogLine))
-                number, action = line["id"], line["action"]
-                if action not in ("undo", "redo"):
-                    if number in at:  # its transaction never ended
-                        self._lines[at[number]] = {"action": ""}
-                    at[number] = len(self._lines)
-                self._lines.append(line)
-                if action == "rekey":  # the cases on disk have the new keys already
-                    for earlier in self._lines[:-1]:
-                        if "patch" in earlier:
-                            earlier["patch"] = _translate(earlier["patch"], line["keys"])
+                line = msgspec.json.decode(text, type=_LogLine)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self.problems.append(f"line {count} of {FILE} is no decision; it is left out")
+                continue
+            if line.action not in ("undo", "redo"):
+                found.pop(at.get(line.id, 0), None)
+                at[line.id] = count
+            found[count] = count, line
+        return list(found.values())
 
     def until(self, connection: sqlite3.Connection, number: int | None) -> None:
-        """Take the next decisions that were made before the fingerprint `number` was born; all for None."""
+        """Take the next decisions that were made before the fingerprint `number` was there; all for None. Inside a transaction."""
         while self._lines:
-            line = self._lines[0]
-            if number is not None and line["action"] and (number == 0 or line["born"] >= number):
+            count, line = self._lines[0]
+            if number is not None and (number == 0 or line.born >= number):
                 return
-            self._lines.pop(0)
-            if not line["action"]:
-                continue
-            take(connection, line)
+            self._lines.popleft()
+            connection.execute("SAVEPOINT line")
+            try:
+                take(connection, msgspec.to_builtins(line), again=True)
+            except (sqlite3.Error, BadInput) as error:
+                connection.execute("ROLLBACK TO line")
+                self.problems.append(f"line {count} of {FILE} no longer fits ({shown(str(error), 80)}); it is left out")
+            connection.execute("RELEASE line")
+
+
+def _translated(lines: list[tuple[int, _LogLine]]) -> list[tuple[int, _LogLine]]:
+    """The lines, each in the keys that the cases on disk have after all lines that say how keys became others.
+
+    From the last line to the first, so that each is rewritten once, by what all later ones make of a key.
+    """
+    becomes: dict[str, list[str]] = {}
+    for _, line in reversed(lines):
+        if becomes:
+            line.patch = msgspec.convert(_translate(msgspec.to_builtins(line.patch), becomes), _Patch)
+        if line.action == "rekey":
+            fresh = {}
+            for old, new in line.keys.items():
+                every = dict.fromkeys(last for key in new for last in becomes.get(key, [key]))
+                fresh[old] = list(itertools.islice(every, MOST_KEYS))
+            becomes |= fresh
+    return lines
 
 
 def history(connection: sqlite3.Connection, cluster: int | None = None, most: int = 100) -> list[Decision]:
@@ -111,11 +137,7 @@ def history(connection: sqlite3.Connection, cluster: int | None = None, most: in
 def write(folder: Path, line: dict[str, Any]) -> None:
     """Add a line to the file, inside the transaction: a line of a decision that was not committed is replaced by its number."""
     try:
-        with open(folder / FILE, "ab+") as file:
-            whole = file.tell() == 0 or (file.seek(-1, os.SEEK_END), file.read(1) == b"\n")[1]
-            file.write((b"" if whole else b"\n") + json.dumps(line).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        append(folder / FILE, json.dumps(line).encode() + b"\n")
     except OSError as error:
         raise BadInput(
             f"cannot write {shown(folder / FILE, 200)}: {reason(error)}; the decision was not taken"
@@ -147,11 +169,12 @@ def write_rekey(
 
 
 def _translate(patch: Patch, keys: dict[str, list[str]]) -> Patch:
-    """A patch that speaks of the new keys."""
+    """A patch that speaks of the new keys, cut to `MOST_CHANGES`: lines of a stranger could make each change many."""
     found = dict(patch)
     for name in ("moves", "apart"):
         if name in patch:
-            found[name] = [[new, *entry[1:]] for entry in patch[name] for new in keys.get(entry[0], [entry[0]])]
+            every = ([new, *entry[1:]] for entry in patch[name] for new in keys.get(entry[0], [entry[0]]))
+            found[name] = list(itertools.islice(every, MOST_CHANGES))
     if "members" in patch:
         found["members"] = [
             [*entry[:3], keys.get(entry[3], [entry[3]])[0], keys.get(entry[4], [entry[4]])[0], entry[5]]
@@ -165,8 +188,8 @@ def latest_number(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT coalesce(max(number), 0) FROM fingerprints").fetchone()[0])
 
 
-def take(connection: sqlite3.Connection, line: dict[str, Any]) -> None:
-    """Do what a line of the log says, in the index."""
+def take(connection: sqlite3.Connection, line: dict[str, Any], *, again: bool = False) -> None:
+    """Do what a line of the log says, in the index; `again` when it is read from the file, whose lines speak of the latest keys."""
     if line["action"] in ("undo", "redo"):
         state, before = ("done", "undone") if line["action"] == "redo" else ("undone", "done")
         sql = "SELECT patch FROM decisions WHERE id = ? AND state = ?"
@@ -176,11 +199,11 @@ def take(connection: sqlite3.Connection, line: dict[str, Any]) -> None:
         _apply(connection, json.loads(row[0]), forwards=state == "done")
         connection.execute("UPDATE decisions SET state = ? WHERE id = ?", [state, line["id"]])
         return
-    if line["action"] == "rekey":
+    if line["action"] == "rekey" and not again:
         for number, patch in connection.execute("SELECT id, patch FROM decisions").fetchall():
             text = json.dumps(_translate(json.loads(patch), line["keys"]))
             connection.execute("UPDATE decisions SET patch = ? WHERE id = ?", [text, number])
-    else:
+    elif line["action"] != "rekey":
         connection.execute("UPDATE decisions SET state = 'dropped' WHERE state = 'undone'")
     _apply(connection, line["patch"], forwards=True)
     connection.execute(

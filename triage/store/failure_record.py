@@ -2,8 +2,6 @@
 
 import contextlib
 import math
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,6 +12,7 @@ import msgspec
 from opsieve.backends.observation import Observation
 from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.files import read_file, reason
 from opsieve.triage.fingerprint.component import Component, ComponentName, component_from_json, component_json
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
@@ -74,15 +73,7 @@ def write_failure(folder: Path, record: FailureRecord) -> None:
     """Write the file, whole or not at all; BadInput when the disk refuses."""
     text = msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
     try:
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".saving-", delete=False) as file:
-            try:
-                file.write(text)
-                os.chmod(file.name, 0o644)
-                os.replace(file.name, folder / NAME)
-            except BaseException:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(file.name)
-                raise
+        write_file(folder / NAME, text)
     except OSError as error:
         raise BadInput(f"cannot write {shown(folder / NAME, 200)}: {reason(error)}") from None
 

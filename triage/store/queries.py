@@ -18,7 +18,7 @@ from opsieve.triage.store.decision_log import Decision, history
 from opsieve.triage.store.failure_record import components_in, read_observations
 from opsieve.triage.store.filters import STATUS, condition
 from opsieve.triage.store.ids import cluster_of, member_of, name_of
-from opsieve.triage.store.index_file import INDEX, SCHEMA, joined, sentence
+from opsieve.triage.store.index_file import INDEX, joined, sentence
 from opsieve.triage.store.pages import MOST, Order, cluster_page, cursor
 from opsieve.triage.store.pages import SORTS as SORTS  # part of this interface
 from opsieve.triage.store.pages import Sort as Sort
@@ -36,6 +36,8 @@ from opsieve.triage.store.rows import (
     RelatedRow,
     RuleRow,
 )
+from opsieve.triage.store.schema import SCHEMA, bounded, distrust
+from opsieve.triage.store.store_folder import case_folder, check_folder
 
 Grouping = Literal["kind", "stage", "status", "backend", "target", "pass", "rule"]
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
@@ -168,7 +170,7 @@ class Queries:
                 "SELECT components, cluster FROM fingerprints WHERE key = ?", [key]
             ).fetchone()
         member = _member(row)
-        folder = self.folder / member.folder if member.folder else None
+        folder = case_folder(self.folder, member.folder) if member.folder else None
         observations, problem = (
             read_observations(folder) if folder else ((), "its case was not kept, it is only counted")
         )
@@ -295,22 +297,25 @@ class Queries:
                 connection = sqlite3.connect(
                     f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=_BUSY, check_same_thread=False
                 )
+                distrust(connection, reading=True)
                 with self._lock:
                     self._open.append(connection)
                 self._threads.connection = connection
-            yield connection
+            with bounded(connection):
+                yield connection
         except sqlite3.Error as error:
             raise BadInput(sentence(self.folder, error)) from None
 
 
 def bring_up(folder: Path) -> None:
     """Bring the index of an older opsieve to this one's schema. BadInput when there is no store, it is newer, or somebody writes it."""
+    check_folder(folder)
     path = folder / INDEX
     if path.is_file():
         try:
             connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=_BUSY)
             try:
-                older = int(connection.execute("PRAGMA user_version").fetchone()[0]) < SCHEMA
+                older = 0 <= int(connection.execute("PRAGMA user_version").fetchone()[0]) < SCHEMA
             finally:
                 connection.close()
         except sqlite3.Error as error:

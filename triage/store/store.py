@@ -31,6 +31,7 @@ from opsieve.backends.record import write_observations
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.durable import sync_tree
 from opsieve.gen.model.files import reason
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 from opsieve.triage.store.candidates import needs_reduction
@@ -46,6 +47,7 @@ from opsieve.triage.store.failure_record import (
 )
 from opsieve.triage.store.index_file import INDEX, locked, opened, sentence, writing
 from opsieve.triage.store.index_rows import add_failure, free_number, place_new
+from opsieve.triage.store.store_folder import CASES, STAGING, Staging, case_folder
 
 KEPT = 5  # cases kept of one fingerprint; further ones are counted
 KEPT_VAGUE = (
@@ -258,33 +260,45 @@ class Store:
 
         A failure counts once, by campaign, test and target, however often its folder was copied.
         """
-        added, found, problems = 0, [], []
-        for path in sorted((self.folder / "cases").glob(f"*/*/{NAME}")):
-            try:
-                record = read_failure(path.parent)
-                found.append((record, str(path.parent.relative_to(self.folder)), round(path.stat().st_mtime, 3)))
-            except (BadInput, OSError) as error:
-                problems.append(str(error))
-        found.sort(key=lambda one: (one[0].number or 1 << 60, one[1]))
+        added = 0
+        found, problems = self._records()
         with self._guard():
             replay = DecisionReplay(self.connection, self.folder)
-            problems += replay.problems
             for record, place, seen in found:
-                with writing(self.connection):
-                    replay.until(self.connection, record.number)
-                    campaign = Campaign(record.campaign, record.generator, record.seed, tuple(record.targets))
-                    known = self._one(
-                        "SELECT count(*) FROM failures WHERE campaign = ? AND test = ? AND target = ?",
-                        record.campaign, record.test, record.target,
-                    )  # fmt: skip
-                    if not known:
-                        self._enter(campaign, {})
-                        self._add_failure(record, place, seen)
-                        place_new(self.connection)
-                        added += 1
+                try:
+                    with writing(self.connection):
+                        replay.until(self.connection, record.number)
+                        added += self._adopt(record, place, seen)
+                except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, ValueError) as error:
+                    problems.append(f"{shown(place, 160)} cannot be entered: {shown(str(error), 100)}")
             with writing(self.connection):
                 replay.until(self.connection, None)
+        problems += replay.problems
         return added, problems
+
+    def _records(self) -> tuple[list[tuple[FailureRecord, str, float]], list[str]]:
+        """The records of all case folders with their places and times, by number, and a sentence for each that cannot be read."""
+        found, problems = [], []
+        for path in sorted((self.folder / CASES).glob(f"*/*/{NAME}")):
+            place = path.parent.relative_to(self.folder).as_posix()
+            try:
+                record = read_failure(case_folder(self.folder, place))
+                found.append((record, place, round(path.stat().st_mtime, 3)))
+            except (BadInput, OSError) as error:
+                problems.append(str(error))
+        return sorted(found, key=lambda one: (one[0].number or 1 << 60, one[1])), problems
+
+    def _adopt(self, record: FailureRecord, place: str, seen: float) -> bool:
+        """Enter a case folder, unless its failure is known."""
+        known = self._one(
+            "SELECT count(*) FROM failures WHERE campaign = ? AND test = ? AND target = ?",
+            record.campaign, record.test, record.target,
+        )  # fmt: skip
+        if not known:
+            self._enter(Campaign(record.campaign, record.generator, record.seed, tuple(record.targets)), {})
+            self._add_failure(record, place, seen)
+            place_new(self.connection)
+        return not known
 
     # -- rows
 
@@ -339,7 +353,7 @@ class Store:
         return place
 
     def _staged(self, record: FailureRecord) -> Path:
-        return self.folder / "staging" / f"{record.campaign}-{record.test}-{record.targets.index(record.target)}"
+        return self.folder / STAGING / f"{record.campaign}-{record.test}-{record.targets.index(record.target)}"
 
     def _stage(self, record: FailureRecord, case: Case, finding: FoundFailure, seen: float) -> None:
         first = finding.observations[0]
@@ -352,16 +366,15 @@ class Store:
         write_failure(folder, record)
         # When it was seen is recorded by the file's date alone: equal campaigns leave equal files.
         os.utime(folder / NAME, (seen, seen))
+        sync_tree(folder)
 
     def _settle(self) -> None:
         """Move staged cases to the places that the index has for them; remove those of tests that were not recorded."""
-        for folder in sorted((self.folder / "staging").glob("*")):
-            place = self._place_of(folder)
-            if place and not os.path.lexists(self.folder / place):
-                (self.folder / place).parent.mkdir(parents=True, exist_ok=True)
-                folder.rename(self.folder / place)
-            else:
-                shutil.rmtree(folder, ignore_errors=True)
+        with Staging(self.folder) as staging:
+            for name in staging.names():
+                place = self._place_of(self.folder / STAGING / name)
+                if not place or not staging.move(name, place):
+                    staging.remove(name)
 
     def _place_of(self, staged: Path) -> str:
         try:

@@ -48,11 +48,19 @@ def reduce_all(store: Path, wanted: "list[Candidate]", budget: float, offline: b
     A case that takes long gives way to the others: it is yielded as `unfinished` and, when they are done, again with what became of
     it in twice the time. Each result lies in the folder `reduced` of its case; an unfinished one is gone on with the next time.
     """
+    from opsieve.gen.model.bad_input import BadInput
+    from opsieve.triage.store.store_folder import case_folder
+
     end = time.monotonic() + budget
     waiting = deque((candidate, max(_TURN, _PART * budget), 0.0) for candidate in wanted)
     while waiting and (left := end - time.monotonic()) > 0:
         candidate, turn, before = waiting.popleft()
-        found = _reduce(store / candidate.place, candidate, min(turn, left), before, offline)
+        try:
+            place = case_folder(store, candidate.place)
+        except BadInput as error:
+            yield Reduced(candidate.place, "failed", candidate.nodes, None, 0.0, str(error))
+            continue
+        found = _reduce(place, candidate, min(turn, left), before, offline)
         if found.answer == "unfinished":
             waiting.append((candidate, 2 * turn, found.seconds))
         yield found

@@ -1,0 +1,150 @@
+"""Files and folders put in their place so that a death at any moment leaves the old or the new one, never neither.
+
+A file is written beside its place, flushed to the disk, renamed over the old one, and the rename is flushed with the folder. A folder that
+replaces another is exchanged with it in one step where the system can (Linux: renameat2), so there is no moment without one. What a
+killed process left behind begins with `.saving-` and its number, and goes when the next one saves there.
+
+All functions raise OSError.
+"""
+
+import contextlib
+import ctypes
+import functools
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+SAVING = ".saving-"
+_LEFT = re.compile(r"\.saving-(\d{1,10})-\w{1,32}")
+_EXCHANGE = 2  # RENAME_EXCHANGE of linux/fs.h
+_AT_FDCWD = -100
+
+
+def step(what: str) -> None:
+    """Called before each system call that changes something. Tests end the process here."""
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file, whole or not at all, and on the disk when this returns. A link at `path` is replaced, not followed."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{SAVING}{os.getpid()}-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            step("write")
+            file.write(data)
+            file.flush()
+            os.fchmod(file.fileno(), 0o644)
+            step("fsync")
+            os.fsync(file.fileno())
+        step("rename")
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+        raise
+    sync_folder(path.parent)
+
+
+def append(path: Path, data: bytes) -> None:
+    """Add to the end of a file, made if need be, on the disk when this returns; what a killed writer left half is ended by a newline.
+
+    A link at `path` is refused, and what is no regular file.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    step("open")
+    descriptor = os.open(path, flags, 0o644)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(f"{path.name} is no regular file")
+        whole = status.st_size == 0 or os.pread(descriptor, 1, status.st_size - 1) == b"\n"
+        step("write")
+        os.write(descriptor, data if whole else b"\n" + data)
+        step("fsync")
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    if status.st_size == 0:
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush the entries of a folder; a file system that cannot is left alone."""
+    step("fsync folder")
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_tree(folder: Path) -> None:
+    """Flush all files and folders below one; links are not followed."""
+    for path, _, names in os.walk(folder):
+        for name in names:
+            descriptor = os.open(os.path.join(path, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        sync_folder(Path(path))
+
+
+def put_folder(fresh: Path, folder: Path) -> bool:
+    """Move a finished folder to its place; whether another was there, which lies at `fresh` then."""
+    if not os.path.lexists(folder):
+        step("rename")
+        fresh.rename(folder)
+        return False
+    exchange = _renameat2()
+    step("exchange")
+    if exchange is not None and exchange(os.fsencode(fresh), os.fsencode(folder)):
+        return True
+    old = folder.with_name(f"{folder.name}.old-{os.getpid()}")  # nothing that `sweep` takes
+    folder.rename(old)
+    step("rename")
+    try:
+        fresh.rename(folder)
+    except OSError:
+        old.rename(folder)
+        raise
+    old.rename(fresh)
+    return True
+
+
+@functools.lru_cache(maxsize=256)
+def sweep(folder: Path) -> None:
+    """Remove what processes that are dead were saving in a folder; once for each folder."""
+    for entry in os.scandir(folder):
+        match = _LEFT.fullmatch(entry.name)
+        if match is None or int(match[1]) == os.getpid() or _lives(int(match[1])):
+            continue
+        with contextlib.suppress(OSError):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            else:
+                os.unlink(entry.path)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # another user's
+        return True
+    return process > 0
+
+
+@functools.cache
+def _renameat2() -> Callable[[bytes, bytes], bool] | None:
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):  # another system, an older C library
+        return None
+    call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+    return lambda one, other: call(_AT_FDCWD, one, _AT_FDCWD, other, _EXCHANGE) == 0

@@ -1,0 +1,147 @@
+"""What the index of a store is made of, and whether a file that says so is: an index may come from a stranger.
+
+An index holds our tables and their indexes, nothing else: a view or a trigger is code that runs when the index is looked at, a generated
+column or a default is an expression. Rows are data.
+"""
+
+import contextlib
+import functools
+import sqlite3
+import time
+from collections.abc import Iterator
+
+# Each step brings an index to the version of its position; a new index takes all of them.
+MIGRATIONS = (
+    """
+    CREATE TABLE campaigns (id TEXT PRIMARY KEY, generator TEXT, seed INTEGER, targets TEXT);
+    CREATE TABLE tests (campaign TEXT, number INTEGER, digest TEXT, verdicts TEXT, PRIMARY KEY (campaign, number)) WITHOUT ROWID;
+    CREATE TABLE failures (
+        campaign TEXT, test INTEGER, target TEXT, verdict TEXT, kind TEXT, stage TEXT, fingerprint TEXT, message TEXT, reason TEXT,
+        blame TEXT, version TEXT, digest TEXT, folder TEXT, PRIMARY KEY (campaign, test, target));
+    CREATE TABLE fingerprints (key TEXT PRIMARY KEY, version INTEGER, kind TEXT, components TEXT, count INTEGER, kept INTEGER);
+    CREATE TABLE totals (campaign TEXT, target TEXT, verdict TEXT, count INTEGER, PRIMARY KEY (campaign, target, verdict));
+    """,
+    """
+    ALTER TABLE totals ADD COLUMN seconds REAL NOT NULL DEFAULT 0;
+    CREATE INDEX failures_by_fingerprint ON failures (fingerprint);
+    """,
+    # A fingerprint has a number for life; a cluster has that of its first fingerprint. What `opsieve.triage.store.index_rows` fills in is empty here.
+    """
+    ALTER TABLE failures ADD COLUMN seen REAL NOT NULL DEFAULT 0;
+    ALTER TABLE failures ADD COLUMN nodes INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE failures ADD COLUMN reduced INTEGER;
+    ALTER TABLE failures ADD COLUMN operators TEXT NOT NULL DEFAULT '';
+    CREATE INDEX failures_kept ON failures (fingerprint) WHERE folder != '';
+    CREATE INDEX failures_by_folder ON failures (folder) WHERE folder != '';
+    CREATE INDEX failures_by_version ON failures (fingerprint, version);
+    CREATE INDEX failures_by_campaign ON failures (campaign, verdict, kind, fingerprint);
+    ALTER TABLE fingerprints ADD COLUMN number INTEGER;
+    ALTER TABLE fingerprints ADD COLUMN cluster INTEGER;
+    ALTER TABLE fingerprints ADD COLUMN apart INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE fingerprints ADD COLUMN title TEXT NOT NULL DEFAULT '';
+    ALTER TABLE fingerprints ADD COLUMN stage TEXT NOT NULL DEFAULT '';
+    ALTER TABLE fingerprints ADD COLUMN message TEXT NOT NULL DEFAULT '';
+    ALTER TABLE fingerprints ADD COLUMN targets TEXT NOT NULL DEFAULT '';
+    ALTER TABLE fingerprints ADD COLUMN guilty_pass TEXT NOT NULL DEFAULT '';
+    ALTER TABLE fingerprints ADD COLUMN first_bad TEXT NOT NULL DEFAULT '';
+    ALTER TABLE fingerprints ADD COLUMN first_seen REAL NOT NULL DEFAULT 0;
+    ALTER TABLE fingerprints ADD COLUMN last_seen REAL NOT NULL DEFAULT 0;
+    UPDATE fingerprints SET number = rowid;
+    UPDATE fingerprints SET targets = coalesce((
+        SELECT ' ' || group_concat(target, ' ') || ' ' FROM (SELECT DISTINCT target FROM failures WHERE fingerprint = key)), '');
+    CREATE INDEX fingerprints_by_number ON fingerprints (number, cluster);
+    CREATE INDEX fingerprints_by_cluster ON fingerprints (cluster, number);
+    CREATE INDEX fingerprints_unplaced ON fingerprints (number) WHERE title = '';
+    CREATE TABLE clusters (
+        id INTEGER PRIMARY KEY, title TEXT NOT NULL DEFAULT '', name TEXT NOT NULL DEFAULT '', kind TEXT NOT NULL DEFAULT '',
+        backend TEXT NOT NULL DEFAULT '', stage TEXT NOT NULL DEFAULT '', status TEXT NOT NULL DEFAULT 'new',
+        issue TEXT NOT NULL DEFAULT '', note TEXT NOT NULL DEFAULT '', pinned INTEGER NOT NULL DEFAULT 0,
+        shaped INTEGER NOT NULL DEFAULT 0, rule TEXT NOT NULL DEFAULT '', members INTEGER NOT NULL DEFAULT 0,
+        fingerprints INTEGER NOT NULL DEFAULT 0, nodes INTEGER NOT NULL DEFAULT 0, reduced INTEGER,
+        representative TEXT NOT NULL DEFAULT '', targets TEXT NOT NULL DEFAULT '', operators TEXT NOT NULL DEFAULT '',
+        guilty_pass TEXT NOT NULL DEFAULT '', first_bad TEXT NOT NULL DEFAULT '', first_seen REAL NOT NULL DEFAULT 0,
+        last_seen REAL NOT NULL DEFAULT 0, severity INTEGER NOT NULL DEFAULT 0, rank INTEGER NOT NULL DEFAULT 1000000000);
+    CREATE INDEX clusters_by_rank ON clusters ((1 - pinned), rank, id);
+    CREATE INDEX clusters_by_first_seen ON clusters (first_seen, id);
+    CREATE INDEX clusters_by_members ON clusters (members, id);
+    CREATE INDEX clusters_by_last_seen ON clusters (last_seen, id);
+    CREATE TABLE alternatives (title TEXT, number INTEGER, PRIMARY KEY (title, number)) WITHOUT ROWID;
+    CREATE TABLE aside (
+        target TEXT, verdict TEXT, what TEXT, message TEXT, count INTEGER, PRIMARY KEY (target, verdict, what)) WITHOUT ROWID;
+    CREATE TABLE decisions (
+        id INTEGER PRIMARY KEY, at REAL, born INTEGER, action TEXT, text TEXT, patch TEXT, state TEXT NOT NULL DEFAULT 'done');
+    CREATE TABLE explained (
+        rule TEXT, number INTEGER, count INTEGER, PRIMARY KEY (rule, number)) WITHOUT ROWID;
+    CREATE TABLE rules (name TEXT PRIMARY KEY, title TEXT, issue TEXT, count INTEGER);
+    CREATE VIRTUAL TABLE texts USING fts5 (title, message, operators, prefix = '1 2 3', detail = none, columnsize = 0);
+    """,
+    "ALTER TABLE campaigns ADD COLUMN versions TEXT NOT NULL DEFAULT '{}'",
+    # Fingerprints by the statement of the compiler that failed (`opsieve.triage.clustering.statements`).
+    "CREATE TABLE statements (place TEXT, number INTEGER, PRIMARY KEY (place, number)) WITHOUT ROWID",
+)
+SCHEMA = len(MIGRATIONS)
+
+SECONDS = 60.0  # of CPU time that one question may take: what takes longer was made to take long
+_STEPS = 100_000  # of SQLite's machine between two looks at the clock
+
+
+def distrust(connection: sqlite3.Connection, *, reading: bool) -> None:
+    """Set a connection up for an index that a stranger may have made: no functions with effects in its schema, no writing while `reading`."""
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+    if reading:
+        connection.execute("PRAGMA query_only = ON")
+
+
+@contextlib.contextmanager
+def bounded(connection: sqlite3.Connection, seconds: float = SECONDS) -> Iterator[None]:
+    """What is asked inside ends by `sqlite3.OperationalError` (interrupted) once it took so much of this thread's CPU time."""
+    end = time.thread_time() + seconds
+    connection.set_progress_handler(lambda: int(time.thread_time() > end), _STEPS)
+    try:
+        yield
+    finally:
+        connection.set_progress_handler(None, 0)
+
+
+def problem_of(connection: sqlite3.Connection) -> str:
+    """What is wrong with the schema of an index, "" when it is one of ours of the version that it says."""
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if not 0 <= version <= SCHEMA:
+        return f"has schema {version}"
+    objects = connection.execute(
+        "SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+    ).fetchmany(1000)
+    if not version and not objects:
+        return ""
+    expected, columns = _ours(version)
+    if foreign := sorted(f"{kind} {name}" for kind, name in set(map(tuple, objects)) - expected):
+        return f"holds {foreign[0][:80]}, which is none of ours"
+    if missing := sorted(f"{kind} {name}" for kind, name in expected - set(map(tuple, objects))):
+        return f"lacks {missing[0]}"
+    for table, wanted in columns.items():
+        if _columns(connection, table) != wanted:
+            return f"has other columns in {table} than ours"
+    return ""
+
+
+@functools.cache
+def _ours(version: int) -> tuple[frozenset[tuple[str, str]], dict[str, list[tuple[object, ...]]]]:
+    """The objects and the columns of an index of ours."""
+    connection = sqlite3.connect(":memory:")
+    try:
+        for step in MIGRATIONS[:version]:
+            connection.executescript(step)
+        objects = connection.execute(
+            "SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+        ).fetchall()
+        tables = [name for kind, name in objects if kind == "table"]
+        return frozenset(map(tuple, objects)), {table: _columns(connection, table) for table in tables}
+    finally:
+        connection.close()
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> list[tuple[object, ...]]:
+    """Name, type, whether it may be empty, default, and whether it is generated, of each column."""
+    found = connection.execute('SELECT name, type, "notnull", dflt_value, hidden FROM pragma_table_xinfo(?)', [table])
+    return found.fetchmany(1000)
