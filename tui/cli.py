@@ -25,6 +25,7 @@ GROUPS = {
         "gen": ("gen_command", "Generate programs, as case directories or .onnx files."),
         "import": ("import_command", "Import models and values saved by other tools."),
         "metrics": ("metrics_command", "Measure how diverse a directory of models is."),
+        "coverage": ("coverage_command", "Show or compare what campaigns reached of compilers' native code."),
     },
     "Triage a store": {
         "tui": ("tui_command", "Triage a store in the terminal app."),

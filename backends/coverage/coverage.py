@@ -75,6 +75,11 @@ class Probes:
             found.append(Reached(item.library, item.build_id, item.addresses[here], count))
         return tuple(found)
 
+    def forget(self) -> None:
+        """Nothing was reached: workers that begin from now on have every probe."""
+        self._hits[:] = 0
+        self._hits[: self.total][~self._stable] = 1
+
     def mark(self, build_id: str, addresses: Numbers) -> None:
         """These were reached before: no worker that begins from now on has a probe there."""
         for at, item in enumerate(self.points):

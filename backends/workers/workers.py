@@ -109,6 +109,11 @@ class Workers:
         self._zygotes.clear()
         self._templates.clear()
 
+    def end_workers(self) -> None:
+        """End every worker; the next question goes to a new one. Nobody may be asking."""
+        for target in list(self._workers):
+            self._workers.pop(target).close()
+
     def dismiss(self, target: Target) -> None:
         """End what serves a release: its files may change now. Nobody may be asking it."""
         place = _place(target)

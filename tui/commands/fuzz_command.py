@@ -41,7 +41,8 @@ from opsieve.tui.commands.text import counted, say
 @click.option(
     "--coverage",
     type=click.Choice(["functions", "blocks", "passes"]),
-    help="Record which of the compilers' native functions or basic blocks (or, of TVM, passes) were reached.  [default: none; tir: functions]",
+    metavar="KIND",
+    help="Record which functions or blocks of the compilers' native code, or passes (TVM), were reached.  [default: none; tir: functions]",
 )
 @click.option(
     "--guide/--no-guide",

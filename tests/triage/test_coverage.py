@@ -1,0 +1,114 @@
+"""The coverage of campaigns: recorded, kept over an interruption, compared; programs built upon those that reach something new."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.tir.seeds import basic
+from opsieve.triage.campaign.coverage_comparison import compared, short
+from opsieve.triage.campaign.coverage_record import CompilerCoverage, CoverageRecord, ReachedLibrary, load, save
+from opsieve.triage.campaign.guidance import EVERY, GuidedFunctions, GuidedModels
+from opsieve.triage.campaign.plan import CampaignPlan
+from opsieve.tui.commands.coverage_command import command
+
+
+def record(name: str, addresses: list[int], build: str = "ab12", kind: str = "functions") -> CoverageRecord:
+    library = ReachedLibrary("/nowhere/libx.so", build, 100, np.array(addresses, np.int64))
+    compiler = CompilerCoverage([(0.5, 4, 1), (2.0, 16, len(addresses))], [library])
+    return CoverageRecord(name, "mix", kind, {"tvm": compiler})
+
+
+def test_a_record_comes_back_and_brings_a_plot(tmp_path: Path) -> None:
+    file = save(record("c1", [4, 8, 1 << 31]), tmp_path)
+    again = load(tmp_path)
+    assert again.compilers["tvm"].growth == [(0.5, 4, 1), (2.0, 16, 3)]
+    assert list(again.compilers["tvm"].libraries[0].addresses) == [4, 8, 1 << 31]
+    assert file.with_suffix(".svg").read_text().startswith("<svg")
+
+
+def test_two_campaigns_are_compared_by_what_only_one_reached() -> None:
+    [found] = compared(record("a", [1, 2, 3]), record("b", [3, 4]))
+    assert (found.first, found.second, found.both) == (3, 2, 1)
+    assert (found.only_first.count, found.only_second.count) == (2, 1)
+    assert found.told == 0.0  # the library is not there: nothing can be named
+
+
+def test_what_cannot_be_compared_is_refused_in_a_sentence() -> None:
+    with pytest.raises(BadInput, match="no build of a library in common"):
+        compared(record("a", [1]), record("b", [1], build="cd"))
+    with pytest.raises(BadInput, match="cannot be compared"):
+        compared(record("a", [1]), record("b", [1], kind="blocks"))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"format": 2}', '{"format":1,"campaign":"x","generator":"","kind":"","compilers":3}']
+)
+def test_what_is_no_record_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(BadInput, match="no coverage"):
+        load(tmp_path / "x.json")
+    with pytest.raises(BadInput, match="--coverage"):
+        load(tmp_path)
+
+
+def test_the_command_prints_and_tells_as_json(tmp_path: Path) -> None:
+    for name, addresses in (("a", [1, 2, 3]), ("b", [3, 4])):
+        (tmp_path / name).mkdir()
+        save(record(name, addresses), tmp_path / name)
+    both = CliRunner().invoke(command, [str(tmp_path / "a"), str(tmp_path / "b")], standalone_mode=False)
+    assert "A 3, B 2, both 1, only A 2, only B 1" in both.output
+    told = CliRunner().invoke(command, [str(tmp_path / "a"), str(tmp_path / "b"), "--json"], standalone_mode=False)
+    assert json.loads(told.output)["libraries"][0]["only_b"]["count"] == 1
+    alone = CliRunner().invoke(command, [str(tmp_path / "a")], standalone_mode=False)
+    assert "3 reached by 16 tests" in alone.output
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [
+        ("/project/src/relax/op/x.cc", "src/relax/op/x.cc"),
+        ("/onnxruntime_src/onnxruntime/core/graph/g.cc", "onnxruntime/core/graph/g.cc"),
+        ("", ""),
+        ("x.cc", "x.cc"),
+    ],
+)
+def test_paths_are_told_from_the_projects_root(path: str, wanted: str) -> None:
+    assert short(path) == wanted
+
+
+def test_models_that_reach_something_new_are_built_upon() -> None:
+    guided = GuidedModels(CampaignPlan(), 7)
+    alone = [guided.case(number) for number in range(12)]
+    assert {case.origin.generator for case in alone} == {"mix"} or all(case.origin.generator != "" for case in alone)
+    before = [case.program.digest for case in alone]
+    for number, case in enumerate(alone):
+        guided.learn(number, case, new=True, failed=False)
+    after = [guided.case(number) for number in range(12)]
+    changed = [case for case, digest in zip(after, before, strict=True) if case.program.digest != digest]
+    assert changed
+    assert {case.origin.generator for case in changed} == {"mutate"}
+    assert all(isinstance(case.program, OnnxProgram) for case in after)
+
+
+def test_models_that_fail_or_bring_nothing_are_not_built_upon() -> None:
+    guided = GuidedModels(CampaignPlan(), 7)
+    first = [guided.case(number) for number in range(8)]
+    for number, case in enumerate(first):
+        guided.learn(number, case, new=number % 2 == 0, failed=number % 2 == 0)
+    again = [guided.case(number) for number in range(8)]
+    assert [case.program.digest for case in again] == [case.program.digest for case in first]
+
+
+def test_functions_go_by_the_loop_and_one_in_so_many_is_run() -> None:
+    guided = GuidedFunctions(basic(), 3)
+    cases = [guided.case(number) for number in range(2 * EVERY)]
+    assert [number for number in range(2 * EVERY) if not guided.lowered_only(number)] == [0, EVERY]
+    assert {case.program.form for case in cases} == {"tir"}
+    for number, case in enumerate(cases):
+        guided.learn(number, case, new=True, failed=False)
+    assert len(guided.loop.pool) > len(basic())

@@ -1,0 +1,118 @@
+"""`opsieve coverage`: what one campaign reached of its compilers' native code, or how two compare."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from opsieve.tui.commands import options
+
+if TYPE_CHECKING:
+    from opsieve.triage.campaign.coverage_comparison import LibraryComparison, OnlyOne
+    from opsieve.triage.campaign.coverage_record import CoverageRecord
+
+_SHOWN = 12  # directories and functions of each side
+
+
+@click.command()
+@click.argument("first", metavar="A", type=options.PATH)
+@click.argument("second", metavar="[B]", type=options.PATH, required=False)
+@options.JSON
+def command(first: Path, second: Path | None, as_json: bool) -> int:
+    """Show the coverage recorded by opsieve fuzz --coverage, or compare two campaigns.
+
+    A and B are stores (their latest campaign with coverage) or files STORE/coverage/ID.json. Two campaigns are compared where they
+    ran on the same build of a library: how much each reached, how much only one did, and in which source directories. Stripped
+    libraries name few functions; the source file of a function is told by the checks that it and its neighbours print.
+    """
+    from opsieve.triage.campaign.coverage_comparison import compared
+    from opsieve.triage.campaign.coverage_record import load
+
+    one = load(first)
+    if second is None:
+        click.echo(json.dumps(_facts(one)) if as_json else _text(one))
+        return 0
+    found = compared(one, load(second))
+    if as_json:
+        click.echo(json.dumps({"kind": one.kind, "libraries": [_compared_facts(item) for item in found]}))
+    else:
+        click.echo("\n\n".join(_compared_text(item, one.kind) for item in found))
+    return 0
+
+
+def _facts(record: "CoverageRecord") -> dict[str, Any]:
+    compilers = {
+        name: {
+            "reached": of.growth[-1][2] if of.growth else 0,
+            "tests": of.growth[-1][1] if of.growth else 0,
+            "seconds": of.growth[-1][0] if of.growth else 0.0,
+            "libraries": [
+                {
+                    "name": Path(item.path).name,
+                    "build_id": item.build_id,
+                    "reached": len(item.addresses),
+                    "probes": item.probes,
+                }
+                for item in of.libraries
+            ],
+        }
+        for name, of in record.compilers.items()
+    }
+    return {"campaign": record.campaign, "kind": record.kind, "compilers": compilers}
+
+
+def _text(record: "CoverageRecord") -> str:
+    lines = [f"campaign {record.campaign}, {record.kind}"]
+    for name, of in record.compilers.items():
+        if of.growth:
+            seconds, tests, count = of.growth[-1]
+            lines.append(f"  {name}: {count:,} reached by {tests:,} tests in {seconds:.0f} s")
+        lines += [
+            f"    {Path(item.path).name}: {len(item.addresses):,} of {item.probes:,}"
+            for item in of.libraries
+            if item.probes
+        ]
+    return "\n".join(lines)
+
+
+def _compared_facts(item: "LibraryComparison") -> dict[str, Any]:
+    return {
+        "library": item.library,
+        "build_id": item.build_id,
+        "probes": item.probes,
+        "a": item.first,
+        "b": item.second,
+        "both": item.both,
+        "only_a": _only_facts(item.only_first),
+        "only_b": _only_facts(item.only_second),
+        "source_known": round(item.told, 3),
+    }
+
+
+def _only_facts(part: "OnlyOne") -> dict[str, Any]:
+    return {
+        "count": part.count,
+        "directories": dict(part.directories),
+        "files": dict(part.files[:200]),
+        "functions": list(part.named[:1000]),
+    }
+
+
+def _compared_text(item: "LibraryComparison", kind: str) -> str:
+    lines = [
+        f"{item.library} ({item.build_id[:12]}), {item.probes:,} {kind}",
+        f"  A {item.first:,}, B {item.second:,}, both {item.both:,}, only A {item.only_first.count:,}, only B {item.only_second.count:,}",
+    ]
+    for name, part in (("A", item.only_first), ("B", item.only_second)):
+        if not part.count:
+            continue
+        lines.append(f"  only {name}, by source directory:")
+        lines += [f"    {count:6,}  {directory}" for directory, count in part.directories[:_SHOWN]]
+        if len(part.directories) > _SHOWN:
+            lines.append(f"    and {len(part.directories) - _SHOWN} more")
+        if part.named:
+            more = f" and {len(part.named) - _SHOWN} more" if len(part.named) > _SHOWN else ""
+            lines.append(f"  only {name}, exported: {', '.join(part.named[:_SHOWN])}{more}")
+    lines.append(f"  the source file is known of {item.told:.0%} of what only one reached")
+    return "\n".join(lines)
