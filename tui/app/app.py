@@ -188,7 +188,9 @@ class OpsieveApp(App[None]):
         await self._type_ahead.done()
 
     def _receiver(self) -> Widget | None:
-        """Who gets a key now; nobody while a screen is being made."""
+        """Who gets a key now; nobody while a screen is being made, or when the app has ended."""
+        if not self.screen_stack:
+            return None
         return (self.focused or self.screen) if self.screen.is_mounted else None
 
     # -- what screens share

@@ -52,7 +52,7 @@ def main() -> int:
             [each.target, each.version, each.outcome, round(each.total_seconds, 3)] for each in judged.observations
         ],
         "source": source,
-        "heats": _error_maps(seen.outputs or {}, right),
+        "error_maps": _error_maps(seen.outputs or {}, right),
     }
     json.dump(report, sys.stdout)
     return 0
