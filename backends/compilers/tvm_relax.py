@@ -11,6 +11,7 @@ TVM's printer and parser (`text`), by its JSON (`json`).
 
 import contextlib
 import importlib.util
+import json
 import os
 import re
 import sys
@@ -157,7 +158,7 @@ class TvmRelax:
         if request.options["stop"] in ("print", "read") and request.form != "onnx":
             import tvm
 
-            printed: "Run" = beside("tvm_script.py").prepare(tvm, request)
+            printed: "Run" = beside("tvm_script.py").prepare(tvm, request, module_of(tvm, request))
             return printed
         ways = {"onnx": self.from_onnx, "relax": self.from_relax, "tir": self.from_tir}
         return ways[request.form](request)
@@ -166,12 +167,15 @@ class TvmRelax:
         """A Relax module: its passes, then the pipeline of the target."""
         import tvm
 
-        run: "Run" = beside("tvm_relax_modules.py").prepare(tvm, request, passes, build)
+        run: "Run" = beside("tvm_relax_modules.py").prepare(tvm, request, module_of(tvm, request), passes, build)
         return run
 
     def from_tir(self, request: "Request") -> "Run":
         """A TIR function: its passes, then the lowering of TIR."""
-        run: "Run" = beside("tvm_tir.py").prepare(request, passes)
+        import tvm
+        import tvm.s_tir  # registers the nodes that a function may hold
+
+        run: "Run" = beside("tvm_tir.py").prepare(request, module_of(tvm, request), passes)
         return run
 
     def from_onnx(self, request: "Request") -> "Run":
@@ -212,7 +216,7 @@ class TvmRelax:
             return "unsupported"
         if kind in ("MemoryError", "_ArrayMemoryError"):
             return "out-of-memory"
-        if kind in ("ImportError", "ModuleNotFoundError"):
+        if kind in ("ImportError", "ModuleNotFoundError", "OtherRelease"):
             return "environment"
         if kind == "DecodeError" or (kind == "NotWellFormed" and stage == "import"):
             return "rejected"
@@ -248,6 +252,26 @@ class TvmRelax:
             "pipeline": pipeline[1],
             "exec": options["exec"],
         }
+
+
+class OtherRelease(Exception):
+    """A module that was written by another release of TVM and that this one does not understand."""
+
+
+def module_of(tvm: Any, request: "Request") -> Any:
+    """The module, or function, of a request; OtherRelease where it is of another release and this one cannot read it.
+
+    Types and fields of the IR come and go between releases, so a failure to read one's own JSON alone is a failure.
+    """
+    text = request.model.decode("utf-8")
+    try:
+        return tvm.ir.load_json(text)
+    except Exception as error:
+        wrote = str((json.loads(text).get("metadata") or {}).get("tvm_version", "an unknown release"))[:40]
+        if wrote == str(tvm.__version__):
+            raise
+        what = "this module was written by TVM %s, and %s cannot read it: %s" % (wrote, tvm.__version__, error)
+        raise OtherRelease(what) from error
 
 
 def beside(name: str) -> Any:

@@ -31,15 +31,14 @@ class NotWellFormed(Exception):
     """A module that TVM's own checker refuses; the message is TVM's."""
 
 
-def prepare(tvm: Any, request: "Request", passes: Callable[..., Any], build: Callable[..., Any]) -> "Run":
-    """Load, check and build the module of a request; `build`, under `passes`, lowers what its own passes left to an executable.
+def prepare(tvm: Any, request: "Request", module: Any, passes: Callable[..., Any], build: Callable[..., Any]) -> "Run":
+    """Check and build the module of a request; `build`, under `passes`, lowers what its own passes left to an executable.
 
     The unoptimised build (`opt=0`) is that of the module without its passes.
     """
     from tvm import relax
 
     provide(tvm)
-    module = tvm.ir.load_json(request.model.decode("utf-8"))
     check(tvm, module, "the module")
     round_trips(tvm, module, request.options.get("check", "off"))
     main = module["main"]

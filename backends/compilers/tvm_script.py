@@ -67,7 +67,7 @@ PACKED = """
 HOMES = {"tirx": "tirx.transform", "s_tir": "tvm.s_tir.transform"}
 
 
-def prepare(tvm: Any, request: "Request") -> "Run":
+def prepare(tvm: Any, request: "Request", module: Any) -> "Run":
     """The module as TVM prints it, and with `stop=read` whether TVM reads that back as the same module.
 
     Reading TVMScript evaluates it: it is not asked for of a module whose names could be code (gen/forms/tvm_program.py, `is_plain`).
@@ -75,7 +75,6 @@ def prepare(tvm: Any, request: "Request") -> "Run":
     import tvm_ffi
     from tvm import s_tir  # noqa: F401 - registers the nodes that a function may hold
 
-    module = tvm.ir.load_json(request.model.decode("utf-8"))
     text = str(module.script(show_meta=True))
     try:
         exact = request.options["stop"] == "read" and bool(

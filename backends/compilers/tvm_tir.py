@@ -18,13 +18,13 @@ UNOPTIMISED = {"tirx.disable_vectorize": True, "tirx.disable_storage_rewrite": T
 OPTIMISING = ["s_tir.LoopPartition", "s_tir.HoistIfThenElse", "s_tir.RenormalizeSplitPattern", "tirx.RemoveNoOp"]
 
 
-def prepare(request: "Request", passes: Callable[..., Any]) -> "Run":
+def prepare(request: "Request", found: Any, passes: Callable[..., Any]) -> "Run":
     """Read the function, and under `passes` apply its own, lower it, and unless it stops there generate code."""
     import tvm
     import tvm.s_tir
     from tvm import tirx
 
-    function = read(tvm, request.model.decode("utf-8"))
+    function = plain(tvm, found)
     names = arguments(function)
     module = tvm.IRModule({"main": function})
 
@@ -64,11 +64,10 @@ def prepare(request: "Request", passes: Callable[..., Any]) -> "Run":
     return run
 
 
-def read(tvm: Any, text: str) -> Any:
-    """The function in TVM's JSON of it, or of a module whose `main` or only function it is, without a name of its own."""
+def plain(tvm: Any, found: Any) -> Any:
+    """The function itself, or of a module its `main` or first one, without a name of its own."""
     from tvm import tirx
 
-    found = tvm.ir.load_json(text)
     if isinstance(found, tvm.IRModule):
         functions = {str(key.name_hint): value for key, value in found.functions.items()}
         found = functions.get("main") or next(iter(functions.values()))

@@ -1,6 +1,7 @@
 """TVM through Relax: values by name, types kept, what it lacks told apart from its bugs. Kernels run in workers only."""
 
 import importlib.util
+import json
 import subprocess
 import sys
 from typing import Any
@@ -15,8 +16,22 @@ from opsieve.backends.compilers.tvm_relax import BACKEND
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import all_options, resolve
 from opsieve.backends.target import Target
+from opsieve.backends.workers.program_text import with_script
 from opsieve.backends.workers.workers import Workers
+from opsieve.gen.case.case import Case
+from opsieve.gen.forms.tvm_program import TirProgram
 from opsieve.gen.model.program import Program
+from opsieve.gen.model.tensors import ValueType
+
+BACKEND_VERSION = "0.27.0.post1"  # gen/tvm_ir writes for this one
+
+
+class Strange(TirProgram):
+    """A program whose graph this process does not understand either."""
+
+    def inputs(self) -> dict[str, ValueType]:
+        return {}
+
 
 needs_tvm = pytest.mark.skipif(importlib.util.find_spec("tvm") is None, reason="needs the extra tvm")
 
@@ -206,6 +221,32 @@ def test_a_tir_function_runs_with_and_without_its_passes(workers: Workers) -> No
         assert results(workers, tested, inputs, options)["B"].tolist() == list(range(0, 16, 2))
     assert see(workers, tested, inputs, "stop=lower").outputs == {}
     assert see(workers, tir_program("tirx.NoSuchPass"), inputs).outcome == "environment"
+
+
+@needs_tvm
+def test_a_module_of_another_release_is_no_failure_and_one_of_its_own_is(workers: Workers) -> None:
+    graph = json.loads(tir_program().module)
+    graph["nodes"].insert(0, {"type": "tirx.NodeOfTomorrow", "data": {}})
+    for release, outcome in (("9.9", "environment"), (BACKEND_VERSION, "error")):
+        graph["metadata"]["tvm_version"] = release
+        strange = Strange(json.dumps(graph).encode())
+        seen = see(workers, strange, {})
+        assert (seen.outcome, seen.stage) == (outcome, "import")
+        assert "NodeOfTomorrow" in seen.message
+
+
+@needs_tvm
+def test_what_could_be_code_is_printed_and_not_read_back(workers: Workers) -> None:
+    case = Case(tir_program(), {})
+    exact = with_script(case, workers).program
+    named = type(exact)(exact.data.replace(b'"i"', b'"i(0)"'))
+    odd = with_script(Case(named, {}), workers).program
+    assert isinstance(exact, TirProgram)
+    assert isinstance(odd, TirProgram)
+    assert exact.script_is_exact
+    assert "T.prim_func" in exact.script
+    assert odd.script
+    assert not odd.script_is_exact
 
 
 def test_a_backend_says_which_forms_it_does_not_take(workers: Workers) -> None:
