@@ -33,7 +33,7 @@ Values = dict[str, Any]
 Ask = Callable[[str, ModelProto, Values], Observation]
 
 MADE, _SHIFT = "__made", "__shift"
-_RANDOM_SHIFTS = 6
+_RANDOM_SHIFTS = 16  # two values near a tie move apart in one of four: missed in one of 100 cases
 _MAX_POINTS = 64
 # Of the screen: how far the value that a fused kernel used can lie from the one it stores when it is asked to.
 _UNSEEN = 0.01

@@ -12,7 +12,7 @@ When no operator differs, every step is right and only rounding was magnified on
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from onnx import ModelProto, NodeProto
@@ -50,6 +50,7 @@ class Finding:
     """How a dispute was settled, or not: the operator that decided, what was found of it, and who agrees."""
 
     kind: Literal["wrong", "outvoted", "operators-agree", "undecided"]
+    outputs: tuple[str, ...] = ()  # of the dispute, those that depend on the operator
     operator: str = ""
     found: str = ""
     blame: str = ""
@@ -69,8 +70,9 @@ def settle(dispute: Dispute, judge_piece: JudgePiece) -> Finding | None:
         if count == _MOST_OPERATORS:
             return doubtful or outvoted
         finding = _judged(dispute, node, own, judge_piece)
+        finding = finding and replace(finding, outputs=_behind(dispute, node))
         if finding is None or finding.kind == "undecided":
-            doubtful = doubtful or finding or Finding("undecided", node.op_type, "which cannot be asked by itself")
+            doubtful = doubtful or finding or Finding("undecided", (), node.op_type, "which cannot be asked by itself")
         elif finding.kind == "wrong":
             return finding
         elif finding.kind == "outvoted":
@@ -150,13 +152,19 @@ def _judged(dispute: Dispute, node: NodeProto, own: Mapping[str, Any], judge_pie
         alone = asked.ask(session.target).outputs or {}
         by_itself = compare(alone, inside, _dtypes(inside), session.policy).agrees
         place = "by itself too" if by_itself else "only inside this program"
-        return Finding("wrong", node.op_type, f"{place}: {describe(found.mismatch)}", found.blame)
+        return Finding("wrong", (), node.op_type, f"{place}: {describe(found.mismatch)}", found.blame)
     if found.verdict in ("pass", "invalid"):
-        return Finding("operators-agree", node.op_type, rules=found.rules)
+        return Finding("operators-agree", (), node.op_type, rules=found.rules)
     agree = _siding(asked, inside)
     if agree:
-        return Finding("outvoted", node.op_type, oracles=agree)
-    return Finding("undecided", node.op_type, f"which nobody else confirms: {describe(found.mismatch)}")
+        return Finding("outvoted", (), node.op_type, oracles=agree)
+    return Finding("undecided", (), node.op_type, f"which nobody else confirms: {describe(found.mismatch)}")
+
+
+def _behind(dispute: Dispute, node: NodeProto) -> tuple[str, ...]:
+    """The disputed outputs that the node has a part in."""
+    nodes = dispute.model.graph.node
+    return tuple(name for name in dispute.names if any(each is node for each in _upstream(nodes, (name,))))
 
 
 def _siding(asked: JudgingSession, inside: Values) -> tuple[Target, ...]:

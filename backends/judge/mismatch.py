@@ -95,7 +95,8 @@ class MismatchJudge:
         if finding.kind == "operators-agree":
             reason = because(Cause.OPERATORS_AGREE, **facts)
             return verdict("pass", reason, rules=(*rules, "every-operator-agrees"))
-        facts.update(operator=finding.operator, found=finding.found)
+        worst = Comparison({name: self.left[name] for name in finding.outputs}).worst or worst
+        facts.update(operator=finding.operator, found=finding.found, mismatch=worst)
         if finding.kind == "outvoted":
             reason = because(Cause.OUTVOTED, **facts, oracles=finding.oracles)
             return verdict("pass", reason, rules=(*rules, "reference-outvoted"), operator=finding.operator)

@@ -13,7 +13,7 @@ from onnx.reference.ops.op_conv import _conv_implementation
 
 from opsieve.backends.reference.reference_ops_recurrent import GRU, LSTM, RNN
 from opsieve.backends.reference.reference_ops_sampling import GridSample
-from opsieve.backends.reference.reference_ops_strings import StringNormalizer, StringSplit
+from opsieve.backends.reference.reference_ops_strings import RegexFullMatch, StringNormalizer, StringSplit
 
 
 class Loop(OpRun):
@@ -291,6 +291,32 @@ class QLinearConv(OpRun):
         return (np.clip(scaled + y_zero, limits.min, limits.max).astype(y_zero.dtype),)
 
 
+class QLinearMatMul(OpRun):
+    """QLinearMatMul, rounded before the zero point is added, with scales of rows and columns: onnx 1.23 rounds behind it."""
+
+    op_domain = ""
+
+    def _run(self, a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero):  # type: ignore[no-untyped-def]  # as above
+        def rows(value: Any) -> Any:
+            return np.expand_dims(value, -1) if 0 < np.ndim(value) < a.ndim else value
+
+        sums = np.matmul(a.astype(np.int64) - rows(a_zero), b.astype(np.int64) - b_zero)
+        scaled = np.rint(sums * (rows(a_scale) * b_scale / rows(y_scale)))
+        limits = np.iinfo(y_zero.dtype)
+        return (np.clip(scaled + rows(y_zero), limits.min, limits.max).astype(y_zero.dtype),)
+
+
+class HannWindow(OpRun):
+    """HannWindow as its page writes it: onnx 1.23 squares a sine, which leaves 1e-32 where the window is 0."""
+
+    op_domain = ""
+
+    def _run(self, size, output_datatype=1, periodic=1):  # type: ignore[no-untyped-def]  # as above
+        length = size if periodic else size - 1
+        window = 0.5 - 0.5 * np.cos(np.arange(int(size)) * np.pi * 2 / length)
+        return (window.astype(helper.tensor_dtype_to_np_dtype(output_datatype)),)
+
+
 OPERATORS = (
     Loop,
     Mean,
@@ -303,7 +329,10 @@ OPERATORS = (
     LpNormalization,
     BatchNormalization,
     QLinearConv,
+    QLinearMatMul,
+    HannWindow,
     GridSample,
+    RegexFullMatch,
     StringNormalizer,
     StringSplit,
     Erf,

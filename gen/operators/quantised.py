@@ -18,7 +18,7 @@ from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.symbolic_arith import Truth
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
-from opsieve.gen.spec.undefined import nan_input
+from opsieve.gen.spec.undefined import empty_range, nan_input
 
 SCALES = (0.02, 0.05, 0.1, 0.125, 0.25, 0.5)
 ZERO_POINTS = {
@@ -224,7 +224,7 @@ OPERATORS = (
         _dynamic,
         lambda ins, attrs: [(0.0, 255.0), (0.0, max(ins[0].size, 1e-3)), (0.0, 255.0)],
         dtypes=("float32",),
-        undefined=(nan_input,),
+        undefined=(nan_input, empty_range),
     ),
     quantised(
         "MatMulInteger",

@@ -11,7 +11,7 @@ from opsieve.gen.spec.declaration import Operator, Sampler
 from opsieve.gen.spec.instance import Attr, Instance, Partner, between
 from opsieve.gen.spec.symbolic_arith import broadcast, broadcasts
 from opsieve.gen.spec.tensor import Attributes, Ins, Tensor, Typed
-from opsieve.gen.spec.undefined import split_of_empty
+from opsieve.gen.spec.undefined import case_by_locale, split_of_empty
 
 _PATTERNS = (".*", "[a-z]+", "\\w+", "the .*", "", "[A-Z]\\w*", "cat|0")
 
@@ -93,7 +93,7 @@ OPERATORS = (
         undefined=(split_of_empty,),
         ranks=(1, 4),
     ),
-    text("StringNormalizer", _normalise, _same, ranks=(1, 2)),
+    text("StringNormalizer", _normalise, _same, undefined=(case_by_locale,), ranks=(1, 2)),
     text(
         "RegexFullMatch",
         None,

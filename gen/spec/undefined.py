@@ -184,6 +184,23 @@ def split_of_empty(node: Any, inputs: Values, _: Values) -> Iterator[Open]:
         yield "split-of-empty-string", None
 
 
+def case_by_locale(node: Any, inputs: Values, _: Values) -> Iterator[Open]:
+    """The other case of letters beyond ASCII: StringNormalizer's page calls it environment dependent."""
+    change = getattr(node, "case_change_action", None)
+    if change not in ("LOWER", "UPPER"):
+        return
+    for text in map(str, np.asarray(inputs[0], dtype=object).ravel()):
+        if not text.isascii() and (text.lower() if change == "LOWER" else text.upper()) != text:
+            yield "case-by-locale", None
+            return
+
+
+def empty_range(_: Any, inputs: Values, __: Values) -> Iterator[Open]:
+    """The scale of nothing but zeros: DynamicQuantizeLinear's page divides by it."""
+    if _floats(inputs[0]) and not inputs[0].any():
+        yield "quantisation-of-zeros", None
+
+
 def random_numbers(_: Any, __: Values, ___: Values) -> Iterator[Open]:
     """Numbers that no two compilers draw alike."""
     yield RANDOM, None

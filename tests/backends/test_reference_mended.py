@@ -123,6 +123,50 @@ def test_strings_keep_accents_blanks_and_emptiness(workers: Workers, case: str, 
     assert got.ndim == len(shape)
 
 
+def test_other_cases_of_letters_beyond_ascii_are_left_open() -> None:
+    def hazards(words: list[str], case: str) -> list[str]:
+        node = helper.make_node("StringNormalizer", ["x"], ["y"], case_change_action=case)
+        proto = model([node], {"x": (S, [len(words)])}, {"y": (S, None)})
+        return [each["rule"] for each in run(proto, {"x": np.array(words, dtype=object)})[1].hazards]
+
+    assert hazards(["na\u00efve"], "UPPER") == ["case-by-locale"]
+    assert hazards(["na\u00efve"], "LOWER") == hazards(["naive"], "UPPER") == hazards(["na\u00efve"], "NONE") == []
+
+
+def test_the_scale_of_zeros_is_left_open() -> None:
+    node = helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "s", "z"])
+    proto = model([node], {"x": (F, [2])}, {"y": (U8, [2]), "s": (F, []), "z": (U8, [])})
+    assert [each["rule"] for each in run(proto, {"x": np.zeros(2, np.float32)})[1].hazards] == ["quantisation-of-zeros"]
+    assert run(proto, {"x": np.float32([0, 1])})[1].hazards == []
+
+
+def test_a_window_is_zero_at_its_ends() -> None:
+    proto = model(
+        [helper.make_node("HannWindow", ["n"], ["y"], periodic=0)], {"n": (TensorProto.INT64, [])}, {"y": (F, None)}
+    )
+    assert run(proto, {"n": np.array(3)}, "float64")[0]["y"].tolist() == [0, 1, 0]
+
+
+def test_words_of_a_pattern_are_those_of_ascii(workers: Workers) -> None:
+    words = np.array(["naive", "na\u00efve", "a b"], dtype=object)
+    proto = model(
+        [helper.make_node("RegexFullMatch", ["x"], ["y"], pattern="\\w+")],
+        {"x": (S, [3])},
+        {"y": (TensorProto.BOOL, [3])},
+    )
+    same_as_onnxruntime(workers, proto, {"x": words})
+
+
+def test_quantised_products_round_before_the_zero_point() -> None:
+    one, zero = np.float32(1), np.uint8(0)
+    feeds = {"a": np.uint8([[1]]), "as": one, "az": zero, "b": np.uint8([[1]]), "bs": one, "bz": zero}
+    feeds |= {"ys": np.float32(2), "yz": np.uint8(1)}
+    kinds = {"a": U8, "as": F, "az": U8, "b": U8, "bs": F, "bz": U8, "ys": F, "yz": U8}
+    inputs = {name: (kind, np.shape(feeds[name])) for name, kind in kinds.items()}
+    proto = model([helper.make_node("QLinearMatMul", list(feeds), ["y"])], inputs, {"y": (U8, None)}, 21)
+    assert run(proto, feeds)[0]["y"].tolist() == [[1]]
+
+
 def test_the_substrings_of_an_empty_string_are_left_open_where_there_is_a_delimiter() -> None:
     def hazards(words: list[str], **attributes: Any) -> list[str]:
         proto = model(
