@@ -28,7 +28,7 @@ from opsieve.gen.strategies.registry import generate
 
 OWN = ("isra", "hirfuzz", "mix")
 SEEDS = st.integers(0, 2**40)
-DOC = ROOT / "docs" / "write-a-generator.md"
+DOC = ROOT / "docs" / "how-to" / "write-a-strategy.md"
 
 
 @given(st.sampled_from(OWN), SEEDS, st.integers(1, 20))
