@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, cast
 
 from textual import events, work
-from textual.app import App, SystemCommand
+from textual.app import App, ScreenStackError, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
@@ -85,7 +85,7 @@ class OpsieveApp(App[None]):
         self._watch: Watch | None = None
         self._deciding = threading.Lock()
         self._drawn: dict[int, float] = {}
-        self._type_ahead = TypeAhead(super().on_event, self._receiver)
+        self._type_ahead = TypeAhead(self._give_key, self._receiver)
 
     # -- the store
 
@@ -180,12 +180,17 @@ class OpsieveApp(App[None]):
             if self._type_ahead.waiting:
                 self.set_timer(PATIENCE, self._type_ahead.go_on)
         else:
-            await super().on_event(event)
+            with contextlib.suppress(ScreenStackError):  # the app has ended, and its screens are gone
+                await super().on_event(event)
 
     async def on_key_done(self, event: KeyDone) -> None:
         """The next key."""
         event.stop()
         await self._type_ahead.done()
+
+    async def _give_key(self, key: events.Key) -> None:
+        with contextlib.suppress(ScreenStackError):  # the app has ended, and its screens are gone
+            await super().on_event(key)
 
     def _receiver(self) -> Widget | None:
         """Who gets a key now; nobody while a screen is being made, or when the app has ended."""
