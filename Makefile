@@ -11,10 +11,10 @@ demo: $(VENV)/demo.stamp
 	$(BIN)/python samples/demo.py
 
 test: $(VENV)/dev.stamp check
-	$(BIN)/python -m pytest -q -rs
+	$(BIN)/python -m pytest -q -rs -n auto --dist worksteal
 
 test-all: $(VENV)/dev.stamp check
-	$(BIN)/python -m pytest -q -m "slow or not slow" --hypothesis-profile=default
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "slow or not slow" --hypothesis-profile=default
 
 bench: $(VENV)/dev.stamp
 	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done

@@ -145,7 +145,7 @@ def test_a_full_disk_leaves_the_old_case_whole(tmp_path):
     save(plain_case(), tmp_path / "case")
     before = files(tmp_path / "case")
     program = (
-        "import resource, signal, sys; sys.path.insert(0, 'tests/gen'); signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "import resource, signal, sys; sys.path[:0] = ['tests/gen', 'tests/support']; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "import test_case\n"
         "from pathlib import Path\n"
         "case = test_case.plain_case(parameters={str(number): 'x' * 100 for number in range(100)})\n"
