@@ -51,6 +51,8 @@ CALL = at(90, "reshape", OP)
         ("Mismatched type on argument #1, expected `ffi.Array` but got `ffi.SmallStr`",
          "Mismatched type on argument #1, expected `ffi.Array` but got `ffi.String`"),
         ("Mismatched type, got N11onnxruntime6TensorE there", "Mismatched type, got N11onnxruntime9TensorSeqE there"),
+        ('input 0 has [name: "perm"\ntype: INTS\n] which cannot be lowered', "input 0 has [] which cannot be lowered"),
+        ("expected 3 but got 4 for (Selu)", "expected 3 but got 4 for n7 (MaxPool)"),
         ("Cannot use a relax.expr.Var as a shape", "Cannot use a relax.expr.Constant as a shape"),
     ],
 )  # fmt: skip

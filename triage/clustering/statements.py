@@ -4,8 +4,9 @@ A message is a format of the author's, filled with what the program had: names o
 which of its words are which; its other instances do, the words that vary between them. So messages of one statement (the same file, line
 and exception, called from the same other files) are compared word by word, as Drain does with the lines of a log that have
 the same length (He and others, "Drain", ICWS 2017, section III): they are instances of one text when most of their words are the same.
-What varies is replaced by `<*>`. Names of operators do not vary: what one operator lacks is another bug than what another lacks; but for those
-that a helper is given by its callers (`Slice axis 3 is out of range`). Pure.
+What varies is replaced by `<*>`. Names of operators do not vary in what C++ says, nor where a lack is spoken of, since what one operator lacks
+is another bug than what another lacks; a Python statement names them because it shows a node, or is a helper's (`Slice axis 3 is out of range`).
+Pure.
 """
 
 import re
@@ -22,6 +23,10 @@ _SAME = 0.5  # of the words of the longer message, Drain's threshold
 _FEWEST = 2  # words that both have
 _MOST_WORDS = 80
 _WORD = re.compile(r"<\w+>|[\w.:]+")
+# Words of messages about what is not there.
+_LACK = re.compile(
+    r"support|implement|regist|kernel|convert|handler|unknown|unrecogni[sz]ed|missing|not found", re.IGNORECASE
+)
 _OPERATORS = frozenset(schema.name for schema in onnx.defs.get_all_schemas())
 
 
@@ -37,7 +42,7 @@ def statement_of(components: Sequence[Component]) -> str:
 def common_text(one: Sequence[Component], other: Sequence[Component]) -> str | None:
     """The text that the messages of two failures of one statement are instances of; None when they are of different ones."""
     mine, theirs = (_words(parts) for parts in (one, other))
-    fixed = frozenset() if _has_caller(one) and _has_caller(other) else _OPERATORS
+    fixed = frozenset() if _varies(one, mine) and _varies(other, theirs) else _OPERATORS
     if mine == theirs:
         return " ".join(mine)
     common = LCSseq.similarity(mine, theirs)
@@ -55,11 +60,10 @@ def common_text(one: Sequence[Component], other: Sequence[Component]) -> str | N
     return " ".join(text)
 
 
-def _has_caller(components: Sequence[Component]) -> bool:
-    """Whether the innermost function was called by another one of its file, that is no dispatcher."""
+def _varies(components: Sequence[Component], words: Sequence[str]) -> bool:
+    """Whether operators in a message may be those of the program at hand: a Python statement says so, and speaks of no lack."""
     frames = next((part.items for part in components if part.name is ComponentName.FRAMES), ())
-    files = [frame.partition(" ")[0] for frame in frames[:2]]
-    return len(files) == 2 and files[0] == files[1] and files[0].endswith(".py")
+    return frames[:1] != () and frames[0].partition(" ")[0].endswith(".py") and not _LACK.search(" ".join(words))
 
 
 def _words(components: Sequence[Component]) -> list[str]:

@@ -70,6 +70,10 @@ _TOKEN = re.compile(
     r"|(?P<word>(?<!\w)[A-Za-z_]\w*+)"
     r"|(?P<number>(?<!\w)-?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?)"
 )
+# What a program holds, shown in brackets over several lines within a sentence. It ends before the next bracket opens, so it is linear.
+_DUMP = re.compile(
+    r"(?:\[[^][(){}\n]*+\n[^][(){}]*+\]|\{[^][(){}\n]*+\n[^][(){}]*+\}|\([^][(){}\n]*+\n[^][(){}]*+\))(?=[^\n\w]*+\w)"
+)
 # A C++ type as `typeid` names it: which type was met is the program's matter.
 _MANGLED = re.compile(r"(?:_Z)?[PRK]{0,3}+(?:N[KVR]{0,2}+(?:S[tabsiod])?\d|St\d)")
 # One type under two names: TVM keeps short texts in a class of their own.
@@ -96,6 +100,7 @@ def normalise(message: str, names: Collection[str] = frozenset()) -> str:
     text = _STATUS.sub(r"\1: ", text)
     text = without_locations(text)
     text = _SPELLINGS.sub(lambda match: f"ffi.{match[1][:3]}", text)
+    text = _DUMP.sub("[]", text)
     text = _first_lines(text)
     text = _QUOTED_OR_TOKEN.sub(lambda match: _named(match, names), text) if names else _QUOTED.sub(_quoted, text)
     text = _TOKEN.sub(_token, text)
