@@ -1,6 +1,6 @@
 """Ends, then the search between them, as one generator: versions out, results in. Pure: probing is the caller's."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,6 +11,11 @@ from opsieve.bisect.search.search import Chain, Direction, Search, Suspects, Tes
 
 # A noisy search keeps this probability for "the failure is older than the good end", which one good answer does not exclude.
 _OLDER = 0.02
+SURE = 5  # runs of the bad end, all of them bad, after which a test is first taken for one that is not flaky
+NEVER = (
+    13  # runs without a failure after which the bad end is taken for good (at 0.3 a run, one time in a hundred wrongly)
+)
+DOUBTS = 3  # more runs of the good version that an answer rests on
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +98,60 @@ def bisection(
     return SearchResult(ends, suspects, first, min(newest_old, first[0] - 1))
 
 
-def measure() -> Generator[None, TestResult, ReproductionRate]:
-    """Ask for runs of a failing version until enough is known of how often it fails; runs that say nothing do not count."""
+def measure(sure: int = 0) -> Generator[None, TestResult, ReproductionRate]:
+    """Ask for runs of a failing version until enough is known of how often it fails; runs that say nothing do not count.
+
+    With `sure`, so many failures without a single good run are enough, and so are `NEVER` good ones, or one that says nothing.
+    """
     failures = runs = 0
     for _ in range(2 * MOST):
         result = yield
         failures += result is TestResult.BAD
         runs += result is not TestResult.SKIP
-        if ReproductionRate(failures, runs).settled:
+        if ReproductionRate(failures, runs).settled or (sure and failures == runs >= sure):
+            break
+        if sure and (result is TestResult.SKIP or (not failures and runs >= NEVER)):
             break
     return ReproductionRate(failures, runs)
+
+
+def run_doubting(
+    search_for: Callable[[float | ReproductionRate], Search], rate: ReproductionRate
+) -> Generator[tuple[list[int], Progress | None], list[TestResult], Search]:
+    """A search by a test that failed in every one of `rate.runs` runs of the bad end, and may be flaky all the same.
+
+    It is made without noise; then the good answer that the result rests on is doubted: that version is tested again. When one of these
+    runs is bad, the test is flaky, and the search goes on with noise, with all that was seen so far. Returns the search at its end.
+    """
+    search = search_for(1.0)
+    recorded = yield from run_search(search)
+    boundary = _boundary(search, recorded)
+    if boundary is None:
+        return search
+    doubts: list[tuple[int, TestResult]] = []
+    for _ in range(DOUBTS):
+        (result,) = yield [boundary], None
+        doubts.append((boundary, result))
+        if result is TestResult.BAD:
+            break
+    else:
+        return search
+    search = search_for(ReproductionRate(rate.failures + 1, rate.runs + 1 + len(doubts)))
+    for version, result in (*recorded, *doubts):
+        search.record(version, result)
+    yield from run_search(search)
+    return search
+
+
+def _boundary(search: Search, recorded: Sequence[tuple[int, TestResult]]) -> int | None:
+    """The good version next to the change that was found: the last good one before a regression, the first one of a fix."""
+    assert search.suspects is not None
+    last = search.suspects.candidates[-1]
+    good = [version for version, result in recorded if result is TestResult.GOOD]
+    if search.direction is Direction.REGRESSION:
+        before = search.history.reach(last)
+        return max((version for version in good if before[version]), default=None)
+    return min((version for version in good if search.history.reach(version)[last]), default=None)
 
 
 def run_search(

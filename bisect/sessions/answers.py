@@ -1,5 +1,6 @@
 """What a search found, as the keys of `opsieve bisect --json` (docs/reference/json.md), and its answer as a sentence."""
 
+from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
@@ -35,6 +36,11 @@ def version_facts(timeline: Timeline, package: str) -> dict[str, Any]:
         "confidence": _confidence(timeline, changes),
         "ends_verified": outcome is None or not outcome.ends.trouble,
         "wrong_ends": wrong,
+        "versions": [
+            {"version": version, "state": item.state, "symptom": item.symptom, "text": item.text}
+            for version, item in zip(timeline.versions, timeline.seen, strict=True)
+            if item is not None
+        ],
         "evidence": _evidence(timeline, [*regressions, *fixes, *turned]),
         "fingerprint": wanted.key if wanted else "",
         "symptom": wanted.symptom if wanted else "",
@@ -78,7 +84,7 @@ def _version_sentence(
         sentences.append(f"one of {names}: the versions between cannot be tested")
     sentences += [f"first bad release {change.first_after} (last good {change.last_before})" for change in regressions]
     sentences += [f"first good release {change.first_after} (last bad {change.last_before})" for change in fixes]
-    sentences += [f"since {change.first_after} it fails differently: {change.after}" for change in turned]
+    sentences += [_turn(change, timeline) for change in turned]
     if not sentences:
         testable = [item for item in timeline.seen if item is not None and item.state != "skip"]
         sentences.append(
@@ -86,7 +92,33 @@ def _version_sentence(
             if not testable
             else f"it {'fails in every' if testable[0].state == 'bad' else 'does not fail in any'} testable release"
         )
+        sentences += _untestable(timeline)
     return "; ".join(sentences)
+
+
+def _turn(change: Transition, timeline: Timeline) -> str:
+    """From where to where it fails differently."""
+    later = transitions(timeline.versions, timeline.seen)
+    at = timeline.versions.index(change.first_after)
+    end = next((item for item in later if timeline.versions.index(item.first_after) > at), None)
+    if end is None:
+        return f"since {change.first_after} it fails differently: {change.after}"
+    return f"from {change.first_after} to {end.last_before} it fails differently: {change.after}"
+
+
+def _untestable(timeline: Timeline) -> list[str]:
+    """How many versions could not be tested, where, and the commonest reason."""
+    skipped = [
+        (version, item)
+        for version, item in zip(timeline.versions, timeline.seen, strict=True)
+        if item is not None and item.state == "skip"
+    ]
+    if not skipped:
+        return []
+    why, count = Counter(item.text or item.symptom for _, item in skipped).most_common(1)[0]
+    stretch = skipped[0][0] if len(skipped) == 1 else f"{skipped[0][0]} to {skipped[-1][0]}"
+    share = f"{len(skipped)} of {len(timeline.versions)}"
+    return [f"{share} could not be tested ({stretch}; {count} of them: {why[:200]})"]
 
 
 def commit_facts(found: CommitResult) -> dict[str, Any]:

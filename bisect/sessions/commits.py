@@ -14,6 +14,7 @@ from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.bisect.sources.case_check import CaseCheck
 from opsieve.bisect.sources.commit_source import Commits
 from opsieve.bisect.sources.journal import default_root
+from opsieve.bisect.sources.pool import ending_on_sigterm
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.model.bad_input import BadInput
 
@@ -23,6 +24,7 @@ def bisect_commits(request: BisectRequest, repository: Path, say: Callable[[str]
     if request.good is None or request.bad is None:
         raise BadInput("name --good and --bad: each a tag, branch, hash or date")
     with ExitStack() as stack:
+        stack.enter_context(ending_on_sigterm())
         check: Path | CaseCheck = request.check or stack.enter_context(_case_check(request))
         source = stack.enter_context(
             Commits(
@@ -34,6 +36,8 @@ def bisect_commits(request: BisectRequest, repository: Path, say: Callable[[str]
                 paths=request.paths,
                 first_parent=request.first_parent,
                 sparse=request.sparse,
+                limits=request.limits,
+                fresh=request.fresh,
                 root=default_root(),
                 say=say,
             )

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from opsieve.backends.compare import POLICY, Policy
 from opsieve.bisect.search.reproduction_rate import Given
+from opsieve.bisect.sources.build_sandbox import LIMITS, CheckLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,7 @@ class BisectRequest:
     `case` is a model or case folder; `good` and `bad` name the ends; `target` is the backend and its options ("": the case's own).
     `sweep` tests every version. `repro_rate` is the probability that a bad version fails in one run, `auto` to estimate it, None when
     it always does. `build`, `check`, `sparse`, `paths` and `first_parent` are for commits; `then_commits` is a repository in which to
-    go on between the tags of two releases. `tolerance` is (relative, absolute) in place of the policy.
+    go on between the tags of two releases. `limits` are those of a check; `fresh` reads no probe of an earlier call. `tolerance` is (relative, absolute) in place of the policy.
     """
 
     case: Path | None
@@ -28,6 +29,8 @@ class BisectRequest:
     paths: tuple[str, ...] = ()
     first_parent: bool = False
     then_commits: Path | None = None
+    limits: CheckLimits = LIMITS
+    fresh: bool = False
     repro_rate: Given = None
     confidence: float = 0.99
     jobs: int = 1

@@ -51,6 +51,8 @@ def bisect_releases(request: BisectRequest, package: str, say: Say) -> dict[str,
             return _preview(source, versions, ends, request)
         timeline = _timeline(source, versions, ends, request, say)
         facts = version_facts(timeline, package)
+        if request.offline:  # releases that are not installed may stand between any two
+            facts["transitions"] = [{**change, "exact": False} for change in facts["transitions"]]
         if request.attribute and facts["first_bad"]:
             facts |= _guilty_passes(case, source, workers, facts["first_bad"], request, say)
     facts |= _effort(timeline, started, source.target)

@@ -26,6 +26,7 @@ from opsieve.gen.model.scratch import Scratch
 _SKIP = 125
 _LAST_BAD = 127
 _TAIL = 4000
+BUILD_FAILS = "build fails"
 _LINK = "160000"  # the mode of a submodule among the files of a commit
 
 
@@ -41,6 +42,17 @@ class Built:
 Check = Path | Callable[[Built], VersionOutcome]  # a script, or what looks at the built commit itself
 
 
+@dataclass(frozen=True, slots=True)
+class CheckLimits:
+    """Wall seconds that a build and a check may take each, and whether a check that takes longer is bad: a hang is looked for."""
+
+    seconds: float = 3600.0
+    hang_is_bad: bool = False
+
+
+LIMITS = CheckLimits()
+
+
 class BuildDir:
     """`jobs` clones of a repository; `probe` builds and checks a commit in the next free one. A context manager.
 
@@ -54,12 +66,12 @@ class BuildDir:
         build: Path | None,
         keep: Path,
         jobs: int = 1,
-        seconds: float = 3600.0,
+        limits: CheckLimits = LIMITS,
         sparse: tuple[str, ...] = (),
     ):
         self._repository, self._build = repository.resolve(), build and _script(build)
         self._check = _script(check) if isinstance(check, Path) else check
-        self._keep, self._seconds, self._sparse = keep, seconds, sparse
+        self._keep, self._limits, self._sparse = keep, limits, sparse
         self._home = Scratch("bisect")
         self._running: set[subprocess.Popen[bytes]] = set()
         self._closed = False
@@ -97,13 +109,17 @@ class BuildDir:
                 if code != 0:
                     shutil.rmtree(built, ignore_errors=True)
                     why = "takes too long" if code is None else f"ends with {code}"
-                    return VersionOutcome("skip", symptom="build fails", text=f"the build {why}: {_last(log)}")
+                    return VersionOutcome("skip", symptom=BUILD_FAILS, text=f"the build {why}: {_last(log)}")
                 if any(built.iterdir()):
                     (built / ".complete").touch()
             if not isinstance(self._check, Path):
                 return self._check(Built(commit, place, built))
             log = self._log(commit, "check")
             code = self._run(self._check, place, environment, log)
+            if code is None and self._limits.hang_is_bad:
+                return VersionOutcome(
+                    "bad", symptom="hang", text=f"the check takes longer than {self._limits.seconds:g} s"
+                )
             if code is None or code == _SKIP:
                 return VersionOutcome("skip", symptom="check cannot tell", text=_last(log))
             if not 0 <= code <= _LAST_BAD:
@@ -155,7 +171,7 @@ class BuildDir:
             if self._closed:  # while it was started
                 _kill(process)
             try:
-                code = process.wait(self._seconds)
+                code = process.wait(self._limits.seconds)
             except subprocess.TimeoutExpired:
                 code = None
             finally:

@@ -11,16 +11,18 @@ from types import TracebackType
 from opsieve.bisect.search.ends import Ends, settle_ends
 from opsieve.bisect.search.reproduction_rate import Given, ReproductionRate
 from opsieve.bisect.search.search import Chain, Direction, Graph, Search, Suspects, TestResult
-from opsieve.bisect.search.search_loop import Progress, measure, run_search
-from opsieve.bisect.sources.build_sandbox import BuildDir, script_digest
+from opsieve.bisect.search.search_loop import SURE, Progress, measure, run_doubting, run_search
+from opsieve.bisect.sources.build_sandbox import BUILD_FAILS, LIMITS, BuildDir, CheckLimits, script_digest
 from opsieve.bisect.sources.case_check import CaseCheck
 from opsieve.bisect.sources.git_history import (
     Commit,
     Range,
+    check_paths,
     commit_named,
     describe,
     first_parents,
     is_ancestor,
+    is_shallow,
     merge_base,
     open_repository,
     read_range,
@@ -86,6 +88,8 @@ class Commits:
         paths: tuple[str, ...] = (),
         first_parent: bool = False,
         sparse: tuple[str, ...] = (),
+        limits: CheckLimits = LIMITS,
+        fresh: bool = False,
         root: Path,
         say: Say = print,
     ):
@@ -95,10 +99,12 @@ class Commits:
         self.plan = self._planned(good, bad)
         question = check.question if isinstance(check, CaseCheck) else {"check": script_digest(check)}
         self._journal = Journal(
-            root, {"source": "commits", "build": script_digest(build), "sparse": sparse, **question}
+            root, {"source": "commits", "build": script_digest(build), "sparse": sparse, **question}, fresh
         )
+        self._limits = limits
         self.wanted: VersionOutcome | None = None
         self._turns: Counter[str] = Counter()
+        self._built: set[str] = set()  # trees that were built, or tried to be, in this call
         self.seen: dict[str, VersionOutcome] = {}
         self.probed = self.recalled = 0
 
@@ -129,7 +135,9 @@ class Commits:
         steps = self._steps(chance, confidence, jobs)
         with (
             ThreadPoolExecutor(jobs) as pool,  # left last: the builds ends the scripts that its threads wait for
-            BuildDir(self._path, self._check, self._build, self._journal.folder, jobs, sparse=self._sparse) as builds,
+            BuildDir(
+                self._path, self._check, self._build, self._journal.folder, jobs, self._limits, self._sparse
+            ) as builds,
         ):
             wanted, progress = next(steps)
             while True:
@@ -159,6 +167,9 @@ class Commits:
         if not is_ancestor(repository, good, bad) and not is_ancestor(repository, bad, good):
             base = good = merge_base(repository, good, bad)
         old, new = (good, bad) if is_ancestor(repository, good, bad) else (bad, good)
+        check_paths(repository, new, self._paths)
+        if is_shallow(repository):
+            self._say("the clone is shallow: commits that it lacks are not searched (git fetch --unshallow)")
         before = first_parents(repository, None, old)
         head = str(repository.head.commit)
         after = first_parents(repository, new, head) if is_ancestor(repository, new, head) else []
@@ -168,19 +179,18 @@ class Commits:
         return Plan(row, place[good], place[bad], base, between)
 
     def _steps(self, given: Given, confidence: float, width: int) -> SearchProtocol:
+        """Measure the bad end where that is needed, settle the ends, search between them."""
         plan = self.plan
         chance: float | ReproductionRate = given if isinstance(given, float) else 1.0
-        if given == "auto":
-            measuring = measure()
-            next(measuring)
-            while True:
-                (result,) = yield [plan.row[plan.bad]], None
-                try:
-                    measuring.send(result)
-                except StopIteration as stop:
-                    chance = measured = stop.value
-                    self._say(f"the bad end showed the failure in {measured.failures} of {measured.runs} runs")
-                    break
+        doubted: ReproductionRate | None = None
+        if given == "auto" or (given is None and isinstance(self._check, Path)):
+            measured = yield from self._measured(0 if given == "auto" else SURE)
+            if 0 < measured.failures < measured.runs:
+                chance = measured
+                self._say(f"the bad end showed the failure in {measured.failures} of {measured.runs} runs")
+            elif measured.failures:
+                doubted = measured if given is None else None
+                chance = 1.0 if given is None else measured
         mean = chance.mean if isinstance(chance, ReproductionRate) else chance
         settling = settle_ends(len(plan.row), plan.good, plan.bad, mean, confidence, ask_good_once=False)
         places = next(settling)
@@ -195,33 +205,68 @@ class Commits:
                 break
         if ends.trouble:
             return self._found(ends, None, plan.between)
-        old, new = plan.row[ends.old], plan.row[ends.new]
+        return (yield from self._between(ends, chance, doubted, confidence, width))
+
+    def _measured(self, sure: int) -> Generator[tuple[list[str], Progress | None], list[TestResult], ReproductionRate]:
+        """How often the bad end fails."""
+        measuring = measure(sure)
+        next(measuring)
+        while True:
+            (result,) = yield [self.plan.row[self.plan.bad]], None
+            try:
+                measuring.send(result)
+            except StopIteration as stop:
+                found: ReproductionRate = stop.value
+                return found
+
+    def _between(
+        self,
+        ends: Ends,
+        chance: float | ReproductionRate,
+        doubted: ReproductionRate | None,
+        confidence: float,
+        width: int,
+    ) -> SearchProtocol:
+        """The search between two ends that differ; by a test that may be flaky after all where `doubted` says how it was measured."""
+        plan = self.plan
         between = plan.between
         if ends.wrong:
+            old, new = plan.row[ends.old], plan.row[ends.new]
             between = read_range(self._repository, old, new, self._paths, self._first_parent)
         size = len(between.commits)
         linear = all(parents == ((place - 1,) if place else ()) for place, parents in enumerate(between.parents))
-        search = Search(
-            Chain(size) if linear else Graph(between.parents),
-            direction=ends.direction,
-            chance=chance,
-            confidence=confidence,
-            width=width,
-        )
-        inner = run_search(search)
+        history = Chain(size) if linear else Graph(between.parents)
+
+        def search_for(rate: float | ReproductionRate) -> Search:
+            if isinstance(rate, ReproductionRate) and doubted is not None:
+                self._say(
+                    "the check is flaky: a commit that it called good fails in another run; searching on with that in mind"
+                )
+            return Search(history, direction=ends.direction, chance=rate, confidence=confidence, width=width)
+
+        if doubted is None:
+            search = search_for(chance)
+            inner: Generator[tuple[list[int], Progress | None], list[TestResult], object] = run_search(search)
+        else:
+            inner = run_doubting(search_for, doubted)
         try:
             places, progress = next(inner)
             while True:
                 answers = yield [between.commits[place] for place in places], progress
                 places, progress = inner.send(answers)
-        except StopIteration:
-            return self._found(ends, search.suspects, between)
+        except StopIteration as stop:
+            if isinstance(stop.value, Search):
+                search = stop.value
+        return self._found(ends, search.suspects, between)
 
     def _test(self, builds: BuildDir, commit: str) -> VersionOutcome:
         tree = tree_of(self._repository, commit)
         turn = self._turns[tree]
         self._turns[tree] += 1
         known = self._journal.get(tree, turn)
+        if known is not None and known.symptom == BUILD_FAILS and tree not in self._built:
+            known = None  # a build that failed in an earlier call may have had no disk, no network or no time
+        self._built.add(tree)
         if known is None:
             start = time.monotonic()
             known = builds.probe(commit, tree)

@@ -94,7 +94,8 @@ def merge_base(repository: "Repo", a: str, b: str) -> str:
     """The newest commit that both have; BadInput when they share none."""
     found = repository.merge_base(repository.commit(a), repository.commit(b))
     if not found:
-        raise BadInput("the good and the bad end share no history")
+        hint = ": the clone is shallow; git fetch --unshallow gets the rest of it" if is_shallow(repository) else ""
+        raise BadInput(f"the good and the bad end share no history{hint}")
     return str(found[0])
 
 
@@ -126,6 +127,20 @@ def read_range(
     return Range(tuple(commits), parents, closed)
 
 
+def check_paths(repository: "Repo", new: str, paths: tuple[str, ...]) -> None:
+    """BadInput for a path that no commit up to `new` ever touched: it is mistyped."""
+    for path in paths:
+        if not repository.git.rev_list("-1", new, "--", path):
+            raise BadInput(
+                f"no commit up to {new[:12]} touches {shown(path, 200)}: give --paths as they are named in the repository"
+            )
+
+
+def is_shallow(repository: "Repo") -> bool:
+    """Whether the repository lacks the older part of its history."""
+    return str(repository.git.rev_parse("--is-shallow-repository")) == "true"
+
+
 def tree_of(repository: "Repo", sha: str) -> str:
     """The hash of a commit's files: equal trees build equally."""
     return str(repository.git.rev_parse(f"{sha}^{{tree}}"))
@@ -137,9 +152,10 @@ def describe(repository: "Repo", sha: str) -> Commit:
     text = commit.message if isinstance(commit.message, str) else commit.message.decode("utf-8", "replace")
     subject = text.splitlines()[0][:300] if text.strip() else ""
     pull = _PULL.search(subject)
-    options = ("--root", "-r", "-m", "--first-parent", "--no-commit-id")
-    files = repository.git.diff_tree(*options, "--name-only", sha).splitlines()
-    stat = repository.git.diff_tree(*options, "--shortstat", sha).strip()
+    # What a merge brought is what differs from its first parent: diff-tree of a merge alone prints one list for each parent.
+    ends = (commit.parents[0].hexsha, sha) if commit.parents else ("--root", "--no-commit-id", sha)
+    files = repository.git.diff_tree("-r", "--name-only", *ends).splitlines()
+    stat = repository.git.diff_tree("-r", "--shortstat", *ends).strip()
     origin = next((remote.url for remote in repository.remotes if remote.name == "origin"), "")
     page = _GITHUB.fullmatch(origin)
     return Commit(

@@ -34,7 +34,10 @@ class _Probe(msgspec.Struct):
 class Journal:
     """The probes of one question: a folder `root/<digest>` with `question.json` and a file for each version and turn."""
 
-    def __init__(self, root: Path, question: Mapping[str, Any]):
+    def __init__(self, root: Path, question: Mapping[str, Any], fresh: bool = False):
+        """With `fresh`, probes of earlier calls are not read: a check may depend on more than its own text."""
+        self._fresh = fresh
+        self._put: set[tuple[str, int]] = set()
         text = json.dumps({**question, "opsieve": __version__, "format": _FORMAT}, indent=2, sort_keys=True)
         self.folder = root / hashlib.sha256(text.encode()).hexdigest()[:24]
         try:
@@ -45,6 +48,8 @@ class Journal:
 
     def get(self, version: str, turn: int = 0) -> VersionOutcome | None:
         """What the `turn`-th probe of a version saw, None when there was none; a file that is damaged counts as none."""
+        if self._fresh and (version, turn) not in self._put:
+            return None
         try:
             data = self._path(version, turn).read_bytes()[:_MAX_BYTES]
             probe = msgspec.json.decode(data, type=_Probe)
@@ -54,6 +59,7 @@ class Journal:
 
     def put(self, version: str, outcome: VersionOutcome, seconds: float, turn: int = 0) -> None:
         """Keep one probe, all or nothing: a reader sees no half of it, whenever this process is killed."""
+        self._put.add((version, turn))
         self._write(self._path(version, turn), _Probe(_FORMAT, version, turn, seconds, outcome))
 
     def conclusion(self, name: str) -> dict[str, Any] | None:

@@ -1,7 +1,10 @@
-"""Several probes at once, on threads, so that Ctrl-C is always heard."""
+"""Several probes at once, on threads, so that Ctrl-C is always heard, and SIGTERM as Ctrl-C."""
 
-from collections.abc import Callable, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, wait
+from contextlib import contextmanager
 from typing import TypeVar
 
 _Item = TypeVar("_Item")
@@ -25,3 +28,20 @@ def in_order(pool: Executor, function: Callable[[_Item], _Result], items: Sequen
     finally:
         for future in futures:
             future.cancel()
+
+
+@contextmanager
+def ending_on_sigterm() -> Iterator[None]:
+    """Have SIGTERM end the block as Ctrl-C does: scripts are killed, folders removed, probes kept. Only the main thread can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 from histories import BAD, BROKEN, GOOD, History, row
 
+from opsieve.bisect.search.search_loop import DOUBTS, SURE
+from opsieve.bisect.sources.build_sandbox import CheckLimits
 from opsieve.bisect.sources.commit_source import CommitResult, Commits
-from opsieve.bisect.sources.git_history import commit_named, open_repository, tag_of
+from opsieve.bisect.sources.git_history import commit_named, describe, open_repository, tag_of
 from opsieve.gen.model.bad_input import BadInput
 
 
@@ -44,7 +46,7 @@ def test_a_row_of_commits(tmp_path: Path) -> None:
     before = state(history.folder)
     found = search(history, history.shas[0], "main")
     assert [commit.sha for commit in found.culprits] == [history.shas[120]]
-    assert found.probed <= math.ceil(math.log2(199)) + 2
+    assert found.probed <= math.ceil(math.log2(199)) + 2 + SURE + DOUBTS
     assert state(history.folder) == before
     commit = found.culprits[0]
     assert commit.files == ("fold.sh",)
@@ -97,7 +99,7 @@ def test_merges(tmp_path: Path, seed: int) -> None:
     history, culprit = merged(tmp_path / "repository", 150, seed)
     found = search(history, history.shas[0], "main")
     assert [commit.sha for commit in found.culprits] == [history.shas[culprit]]
-    assert found.probed + found.recalled <= math.ceil(math.log2(history.count - 1)) + 2
+    assert found.probed + found.recalled <= math.ceil(math.log2(history.count - 1)) + 2 + SURE + DOUBTS
 
 
 def test_first_parents_blame_the_merge(tmp_path: Path) -> None:
@@ -193,7 +195,7 @@ def test_paths_leave_out_what_touches_others(tmp_path: Path) -> None:
     assert [commit.sha for commit in search(history, history.shas[7], "main", paths=("src",)).culprits] == [
         history.shas[12]
     ]
-    elsewhere = search(history, history.shas[7], "main", paths=("docs",))
+    elsewhere = search(history, history.shas[7], "main", paths=("fold.sh",))
     assert (elsewhere.trouble, elsewhere.culprits) == ("elsewhere", ())
 
 
@@ -278,3 +280,71 @@ def test_an_unbuildable_good_end_moves_on(tmp_path: Path) -> None:
     found = search(history, history.shas[3], "main")
     assert found.wrong_ends == ((history.shas[3], "skip"),)
     assert [commit.sha for commit in found.culprits] == [history.shas[5]]
+
+
+def test_a_flaky_check_is_found_out(tmp_path: Path) -> None:
+    """It says good of a bad commit every third time: plain bisection would blame a later one."""
+    history = row(tmp_path / "repository", "g" * 20 + "b" * 20)
+    counter = tmp_path / "runs"
+    check = (tmp_path / "check.sh").read_text()
+    flaky = f"echo x >> {counter}\n[ $(($(wc -l < {counter}) % 3)) = 0 ] && exit 0\n"
+    (tmp_path / "check.sh").write_text(check.replace("got=", flaky + "got=", 1))
+    found = search(history, history.shas[0], "main")
+    assert [commit.sha for commit in found.culprits] == [history.shas[20]]
+
+
+def test_a_changed_helper_is_seen_with_fresh(tmp_path: Path) -> None:
+    history = row(tmp_path / "repository", "g" * 5 + "b" * 5)
+    (tmp_path / "check.sh").write_text(f"#!/bin/sh\n. {tmp_path}/helper\n")
+    (tmp_path / "helper").write_text("exit 1\n")
+    assert search(history, history.shas[0], "main").trouble == "always"
+    (tmp_path / "helper").write_text('test "$("$OPSIEVE_BUILD/compiler" "2*3+4")" = 10\n')
+    assert search(history, history.shas[0], "main").trouble == "always"  # recalled: its own text is the same
+    found = search(history, history.shas[0], "main", fresh=True)
+    assert [commit.sha for commit in found.culprits] == [history.shas[5]]
+    assert found.recalled == 0
+
+
+def test_a_build_that_failed_in_an_earlier_call_is_tried_again(tmp_path: Path) -> None:
+    history = row(tmp_path / "repository", "g" * 5 + "b" * 5)
+    build = (tmp_path / "build.sh").read_text()
+    (tmp_path / "build.sh").write_text(build.replace("set -e", f"set -e\ntest -e {tmp_path}/network"))
+    assert search(history, history.shas[0], "main").trouble == "untestable"
+    (tmp_path / "network").touch()
+    found = search(history, history.shas[0], "main")
+    assert [commit.sha for commit in found.culprits] == [history.shas[5]]
+
+
+def test_a_hang_is_bad_where_that_is_said(tmp_path: Path) -> None:
+    history = row(tmp_path / "repository", "g" * 5 + "b" * 5)
+    check = (tmp_path / "check.sh").read_text().replace('test "$got" = 10', 'test "$got" = 10 || sleep 600')
+    (tmp_path / "check.sh").write_text(check)
+    found = search(history, history.shas[0], "main", limits=CheckLimits(0.5, hang_is_bad=True))
+    assert [commit.sha for commit in found.culprits] == [history.shas[5]]
+
+
+def test_paths_that_no_commit_touches_are_mistyped(tmp_path: Path) -> None:
+    history = row(tmp_path / "repository", "ggbb")
+    with pytest.raises(BadInput, match="touches 'fold\\.shh'"):
+        search(history, history.shas[0], "main", paths=("fold.shh",))
+
+
+def test_a_shallow_clone_is_said(tmp_path: Path) -> None:
+    history = row(tmp_path / "repository", "ggggbbbb")
+    clone = ["git", "clone", "--quiet", "--depth", "4", f"file://{history.folder}", str(tmp_path / "clone")]
+    subprocess.run(clone, check=True)
+    said: list[str] = []
+    scripts = {"check": tmp_path / "check.sh", "build": tmp_path / "build.sh", "root": tmp_path / "probes"}
+    Commits(tmp_path / "clone", history.shas[5], "main", say=said.append, **scripts).__exit__(None, None, None)
+    assert any("shallow" in sentence for sentence in said)
+
+
+def test_what_a_merge_brought_is_listed_once(tmp_path: Path) -> None:
+    history = History(tmp_path / "repository")
+    base = history.commit([], GOOD)
+    left, right = history.commit([base], GOOD, files={"a": "1"}), history.commit([base], GOOD, files={"b": "1"})
+    history.commit([left, right], GOOD, files={"a": "1", "b": "1"})
+    with open_repository(history.write().folder) as repository:
+        commit = describe(repository, history.shas[3])
+    assert commit.files == ("b", "fold.sh")
+    assert commit.diffstat.count("changed") == 1

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from opsieve.bisect.search.ends import Ends, settle_ends
 from opsieve.bisect.search.reproduction_rate import ReproductionRate
 from opsieve.bisect.search.search import Chain, Direction, Graph, Search, TestResult, capacity, telling_share
-from opsieve.bisect.search.search_loop import SearchResult, bisection
+from opsieve.bisect.search.search_loop import SURE, SearchResult, bisection, measure, run_doubting, run_search
 from opsieve.gen.model.bad_input import BadInput
 
 BAD, GOOD, SKIP = TestResult.BAD, TestResult.GOOD, TestResult.SKIP
@@ -298,3 +298,57 @@ def test_a_belief_is_a_distribution_about_what_was_seen() -> None:
         assert sum(value * share for value, share in belief) == pytest.approx(
             ReproductionRate(failures, runs).mean, abs=0.01
         )
+
+
+@pytest.mark.parametrize("chance", [0.9, 0.5, 0.3])
+def test_a_flaky_test_that_nobody_knew_of_blames_next_to_never_wrongly(chance: float) -> None:
+    """The bad end is measured, the answer doubted; without that half of the answers are wrong."""
+    rng = random.Random(7)
+    wrong, runs, tries = 0, 0, 40
+    for _ in range(tries):
+        culprit, size = rng.randrange(64), 64
+
+        def test(version: int, culprit: int = culprit) -> TestResult:
+            return BAD if version >= culprit and rng.random() < chance else GOOD
+
+        measuring = measure(SURE)
+        next(measuring)
+        rate = None
+        while rate is None:
+            runs += 1
+            try:
+                measuring.send(test(size - 1))
+            except StopIteration as stop:
+                rate = stop.value
+        if rate.failures == rate.runs:
+            steps = run_doubting(lambda given, size=size: Search(Chain(size), chance=given), rate)
+        else:
+            search = Search(Chain(size), chance=rate)
+            steps = run_search(search)  # type: ignore[assignment]
+        try:
+            versions, _ = next(steps)
+            while True:
+                runs += len(versions)
+                versions, _ = steps.send([test(version) for version in versions])
+        except StopIteration as stop:
+            search = stop.value if isinstance(stop.value, Search) else search
+        assert search.suspects is not None
+        wrong += search.suspects.candidates != (culprit,)
+    assert wrong <= 1
+    assert runs / tries <= 8 + 2.2 * math.log2(64) / capacity(chance)
+
+
+def test_a_test_that_is_not_flaky_costs_a_few_runs_more() -> None:
+    rate = ReproductionRate(SURE, SURE)
+    asked: list[int] = []
+    steps = run_doubting(lambda given: Search(Chain(100), chance=given), rate)
+    try:
+        versions, _ = next(steps)
+        while True:
+            asked += versions
+            versions, _ = steps.send([BAD if version >= 61 else GOOD for version in versions])
+    except StopIteration as stop:
+        found = stop.value.suspects
+    assert found.candidates == (61,)
+    assert len(asked) <= math.ceil(math.log2(100)) + 3
+    assert asked[-3:] == [60, 60, 60]

@@ -33,6 +33,15 @@ _MOST_FILES = 10
     type=options.PATH,
     help="Commits: script to use instead of CASE; exit code 0 is good, 125 untestable, 1 to 127 bad.",
 )
+@click.option(
+    "--check-seconds",
+    type=click.FloatRange(0, min_open=True),
+    default=3600.0,
+    show_default=True,
+    help="Commits: time limit of one build or check.",
+)
+@click.option("--hang-is-bad", is_flag=True, help="Commits: a check that takes too long is bad, not untestable.")
+@click.option("--fresh", is_flag=True, help="Commits: do not reuse results of earlier searches.")
 @click.option("--sparse", multiple=True, help="Commits: check out only this directory; repeatable.")
 @click.option("--paths", multiple=True, help="Commits: only those that touch this path; repeatable.")
 @click.option("--first-parent", is_flag=True, help="Commits: follow only the first parent of merges.")
@@ -106,12 +115,14 @@ def command(as_json: bool, package: str | None, source: str | None, repository: 
 def _request(given: dict[str, Any]) -> "BisectRequest":
     """The options as the request of a session; BadInput for a rate that is none."""
     from opsieve.bisect.sessions.request import BisectRequest
+    from opsieve.bisect.sources.build_sandbox import CheckLimits
 
     rtol, atol = given.pop("rtol"), given.pop("atol")
     given["tolerance"] = None if rtol is None and atol is None else (rtol or 0.0, atol or 0.0)
     old = given.pop("old_chance")
     given["repro_rate"] = _rate(given["repro_rate"] if old is None else old)
     given["attribute"] = not given.pop("no_attribute")
+    given["limits"] = CheckLimits(given.pop("check_seconds"), given.pop("hang_is_bad"))
     return BisectRequest(**given)
 
 
