@@ -34,6 +34,7 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
     ("environment", r"Model IR version \d+ not supported|Unable to import onnx|tvm has no pass "),
     ("out-of-memory", r"bad_alloc|[Cc]annot allocate memory|[Ff]ailed to allocate|Unable to allocate"),
     ("rejected", r"encountered divisor value 0|step values must be non-zero"),
+    ("rejected", r"match_cast error|Mismatched \S+\.shape\[\d+\] on argument"),
     ("unsupported", r"[Uu]nsupported|[Nn]ot (?:yet |currently )?(?:supported|implemented)|does not support"),
     ("unsupported", r"\b[Oo]nly (?:currently )?supports?\b|\bOnly [^.]{1,60} (?:is|are) (?:currently )?supported"),
     ("unsupported", r"Only constant \w+ (?:currently )?supported|are supported only, but|must be 1 for Relax frontend"),

@@ -14,12 +14,15 @@ from functools import cached_property
 from typing import ClassVar
 
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.invalid_marker import Broken
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import NUMBERS, OtherType, TensorType, ValueType
 from opsieve.gen.tvm_ir.nodes import MalformedGraph, Node, Pairs, Value, decode
 
 PASS = re.compile(r"=?[A-Za-z_][A-Za-z0-9_.]{0,80}(?::[A-Za-z0-9_.+-]{1,80})?", re.ASCII)
 _WORDS = re.compile(r"[\w./:<>@, +-]*", re.ASCII)  # no bracket, quote or end of a line
+FAULT = "opsieve.fault"  # attribute of a module that was made wrong
+_FAULT = re.compile(r"[A-Za-z0-9_.]{1,60} [ -~]{1,80}", re.ASCII)
 LONGEST = 1000  # passes in a sequence
 _NO_OPERATORS = frozenset(("BufferType", "IterVar", "SeqStmt", "BufferRegionType", "TensorMapType"))
 
@@ -141,6 +144,15 @@ class RelaxProgram(TvmProgram):
         """The leaves of what `main` gives, in order."""
         leaves = _leaves("", self.entry.get("ret_ty")).values()
         return {f"output_{place}": type_ for place, type_ in enumerate(leaves)}
+
+    @property
+    def fault(self) -> Broken | None:
+        """What the module says is wrong on purpose (gen/relax/mutation.py)."""
+        said = _attribute(self.root, FAULT)
+        if not isinstance(said, str) or _FAULT.fullmatch(said) is None:
+            return None
+        operator, _, place = said.partition(" ")
+        return Broken(operator, "mixed-dtypes", place)
 
     def shapes(self) -> dict[str, tuple[int | str, ...]]:
         """The inputs that are shapes or scalars of symbols: the sizes that they stand for."""

@@ -15,7 +15,7 @@ _FAMILIES = (elementwise, reductions, layouts, selection, products, normalisatio
 _FAR = 1e4  # an end of a domain beyond this is none
 
 
-# Operators that TVM 0.27 cannot build at all; they are generated on request only (Policy.everything).
+# Operators that TVM 0.27 cannot build at all; they are generated on request only (Policy.known_faults).
 UNBUILDABLE = {
     "relax.nn.pixel_shuffle": "its lowering calls a function that topi no longer has",
     "relax.ewise_fma": "no lowering is registered",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from opsieve.gen.relax.body import Body, Names
-from opsieve.gen.relax.catalogue import Solutions, domain, yielding
+from opsieve.gen.relax.catalogue import UNBUILDABLE, Solutions, domain, operators, yielding
 from opsieve.gen.relax.declaration import Declared, Given, Solution, Want
 from opsieve.gen.relax.draw import Draw, number, real, whole
 from opsieve.gen.relax.kernels import KINDS, kernel
@@ -180,11 +180,20 @@ class Generator:
         draw = self._draw(body.symbols)
         if kind.shape is None:
             static = TensorType(kind.dtype or "float32", draw.shape(max(0, kind.rank)))
-            return self._bind(self._tensor(static, body), body, kind, cast=True)
+            return self._bind(self._computed(self._tensor(static, body), body), body, kind, cast=True)
         if is_static(kind) and draw.count(kind.shape) <= 64:
             return draw.constant(kind.dtype, [size_value(size, {}) for size in kind.shape])
-        full = next(item for item in yielding(kind) if item.name == "relax.full")
-        return self._call(full, full.solve(draw, kind), kind, body, 0)
+        return self._full(kind, body)
+
+    def _full(self, kind: TensorType, body: Body) -> Expr:
+        full = operators()["relax.full"]
+        return self._call(full, full.solve(self._draw(body.symbols), kind), kind, body, 0)
+
+    def _computed(self, made: Expr, body: Body) -> Expr:
+        """The value, made by an operator where it is a constant: TVM 0.27 cannot build a `match_cast` of one."""
+        if self.policy.known_faults or not isinstance(made, Constant):
+            return made
+        return self._full(made.type, body)
 
     def _tuple(self, kind: TupleType, body: Body, fuel: int) -> Expr:
         return Tuple(tuple(self.expr(field, body, fuel - 1) for field in kind.fields))
@@ -194,13 +203,18 @@ class Generator:
     def operator(self, kind: TensorType, body: Body, fuel: int) -> Expr | None:
         """The call of an operator that can yield the type, from the cache of solutions or from its solver."""
         cached = self._solutions.of(kind, self.rng) if self._solutions and self.rng.random() < 0.2 else None
-        if cached is not None and cached[0].name.startswith("relax.") and self.policy.weight(cached[0].name) > 0.5:
+        if cached is not None and self.weight(cached[0].name) > 0.5:
             return self._call(*cached, kind, body, fuel)
         possible = yielding(kind)
-        if not possible:
+        weights = [self.weight(item.name) for item in possible]
+        if not any(weights):
             return None
-        chosen = self.rng.choices(possible, [self.policy.weight(item.name) for item in possible])[0]
+        chosen = self.rng.choices(possible, weights)[0]
         return self._call(chosen, chosen.solve(self._draw(body.symbols), kind), kind, body, fuel)
+
+    def weight(self, operator: str) -> float:
+        """How often an operator is chosen: as the policy says, but never what TVM cannot build."""
+        return 0 if operator in UNBUILDABLE and not self.policy.known_faults else self.policy.weight(operator)
 
     def _call(self, declared: Declared, solution: Solution, kind: Type, body: Body, fuel: int) -> Expr:
         args = tuple(self._given(g, declared, place, body, fuel) for place, g in enumerate(solution.args))
@@ -266,8 +280,9 @@ class Generator:
     def branch(self, kind: Type, body: Body, fuel: int) -> Expr:
         """A branch on a boolean that is computed, with a body on either side."""
         condition = self.expr(TensorType("bool", ()), body, min(fuel, 2))
-        if isinstance(condition, Constant):
-            condition = self._bind(condition, body, condition.type)
+        if not self.policy.known_faults:  # TVM 0.27 dies of a condition that turns out to be a constant
+            no = self._full(TensorType("bool", ()), body)
+            condition = self._bind(Call(Operator("relax.logical_xor"), (condition, no), no.type), body, no.type)
         sides = []
         for _ in range(2):
             side = body.nested()
@@ -278,7 +293,7 @@ class Generator:
 
     def cast(self, kind: TensorType, body: Body, fuel: int) -> Expr:
         """The value with its shape forgotten, then checked again: by symbols that are new, and by the type itself."""
-        made = self.expr(kind, body, fuel)
+        made = self._computed(self.expr(kind, body, fuel), body)
         loose = self._bind(made, body, TensorType(kind.dtype, None, kind.rank), cast=True)
         if kind.rank and self.rng.random() < 0.6:
             draw = self._draw(body.symbols)
@@ -410,6 +425,9 @@ class Generator:
         """A local function of a type, which may read what is in scope."""
         params = tuple(Var(self.names.fresh("q"), item) for item in kind.params or ())
         inner = body.nested()
+        if not self.policy.known_faults:
+            inner.scope.clear()
+            inner.symbols.clear()
         inner.scope += params
         result = self.expr(kind.result, inner, min(fuel, 3))
         result = inner.bind(result, kind.result)
@@ -418,24 +436,31 @@ class Generator:
 
     def closure(self, kind: Type, body: Body, fuel: int) -> Expr:
         """A local function, called where it stands; it is in scope from then on."""
-        draw = self._draw(body.symbols)
-        types = tuple(draw.tensor_type() for _ in range(self.rng.randint(0, 2)))
-        local = self._local(FuncType(types, kind), body, fuel)
+        draw = self._draw(body.symbols if self.policy.known_faults else {})
+        types: tuple[Type, ...] = tuple(draw.tensor_type() for _ in range(self.rng.randint(0, 2)))
+        inside = kind if self.policy.known_faults else concrete(kind, body.symbols)
+        if inside == kind and self.rng.random() < 0.5:
+            types = (*types, kind)
+        local = self._local(FuncType(types, inside), body, fuel)
         args = tuple(self.expr(item, body, fuel - 1) for item in types)
-        return self._bind(Call(local, args, kind), body, kind)
+        made = self._bind(Call(local, args, inside), body, inside)
+        return made if inside == kind else self._bind(made, body, kind, cast=True)
 
     def higher_order(self, kind: Type, body: Body, fuel: int) -> Expr:
         """A local function that takes a function and calls it."""
+        wanted = kind
+        kind = kind if self.policy.known_faults else concrete(kind, body.symbols)
         inner_type = FuncType((kind,), kind)
         outer = FuncType((inner_type, kind), kind)
         taken, data = Var(self.names.fresh("q"), inner_type), Var(self.names.fresh("q"), kind)
-        inner = body.nested()
+        inner = Body(self.names, [taken, data])
         once = inner.bind(Call(taken, (data,), kind), kind)
         result = inner.bind(Call(taken, (once,), kind), kind) if self.rng.random() < 0.5 else once
         applied = body.bind(Function((taken, data), inner.seq(result), kind), outer, "f")
         passed = self._local(inner_type, body, fuel)
         self._left -= 2
-        return self._bind(Call(applied, (passed, self.expr(kind, body, fuel - 1)), kind), body, kind)
+        made = self._bind(Call(applied, (passed, self.expr(kind, body, fuel - 1)), kind), body, kind)
+        return made if kind == wanted else self._bind(made, body, wanted, cast=True)
 
     # ------------------------------------------------------------------ binding
 

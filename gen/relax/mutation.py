@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from opsieve.gen.forms.tvm_program import FAULT
 from opsieve.gen.relax.body import Body, Names
 from opsieve.gen.relax.catalogue import Solutions
 from opsieve.gen.relax.draw import number
@@ -168,7 +169,8 @@ def all_names(module: Module) -> set[str]:
 
 
 def incorrect(module: Module, rng: random.Random) -> tuple[Module, str] | None:
-    """The module with one argument replaced by one of a wrong type, and what is wrong; None where there is no place for it.
+    """The module with one argument replaced by one of a wrong type, and what is wrong (it says so itself, in an attribute); None where
+    there is no place for it.
 
     Element types of the operands of these operators have to agree, and a function takes what its signature says, so the result
     never happens to be right.
@@ -188,12 +190,12 @@ def incorrect(module: Module, rng: random.Random) -> tuple[Module, str] | None:
     old = call.args[place].type
     wrong = "float64" if isinstance(old, TensorType) and old.dtype != "float64" else "float32"
     broken = Bind(binding.var, replace(call, args=(*call.args[:place], number(wrong, 1))))
-    what = call.op.name if isinstance(call.op, Operator | GlobalVar) else "a call"
-    said = f"argument {place} of {what} in {name} has the wrong type"
+    what = call.op.name if isinstance(call.op, Operator | GlobalVar) else "call"
+    said = f"{what} argument {place} in {name}"
     made = tuple(
         (n, replace(f, body=_swap(f.body, broken)) if isinstance(f, Function) else f) for n, f in module.functions
     )
-    return Module(made, module.attrs), said
+    return Module(made, (*module.attrs, (FAULT, said))), said
 
 
 _AGREEING = frozenset(

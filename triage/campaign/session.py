@@ -73,7 +73,7 @@ def open_campaign(
     with Workers(coverage=coverage) as workers:
         versions = _versions(workers, targets)
     with Workers() as workers:
-        if probe and plan.strategy != TIR:
+        if probe and plan.strategy not in strategies.OF_TVM:
             plan = replace(plan, supports=tuple(supported(workers, targets, None, probing)))
     if found is not None:
         _checked_resumption(store, found, plan, versions, say)
