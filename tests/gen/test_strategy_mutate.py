@@ -84,7 +84,10 @@ def test_a_program_that_is_read_and_laid_again_is_the_same(seed: int, name: str)
     proto = onnx.load_model_from_string(model)
     onnx.checker.check_model(proto, full_check=True)
     assert operators_of(proto) == operators_of(case.program.proto)
-    assert {np.shape(value) for value in inputs.values()} == {np.shape(value) for value in case.inputs.values()}
+    # An input that only a body read which was drawn and not taken is declared and of no use: it is not laid again.
+    read_by = {name for node in all_nodes(case.program.proto.graph.node) for name in node.input}
+    used = [np.shape(value) for name, value in case.inputs.items() if name in read_by]
+    assert {np.shape(value) for value in inputs.values()} == set(used)
 
 
 @pytest.mark.parametrize("kind", ["inserted", "swapped", "redrawn", "dropped", "doubled"])
