@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.operators.data_movement import with_zero
-from opsieve.gen.spec.builder import Builder, Sizes
+from opsieve.gen.spec.builder import Builder, OpenBuilder, Sizes
 from opsieve.gen.spec.declaration import Operator, Sampler
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.instance import Attr, Instance
@@ -341,6 +341,88 @@ def windowed(name: str, sample: Sampler | None, infer: Any, **more: Any) -> Oper
     )
 
 
+def open_window(builder: OpenBuilder, count: int, keeps: bool, dilates: bool) -> tuple[list[Size], Attributes]:
+    """A kernel with strides, dilations and paddings; with `keeps` paddings are smaller than the kernel."""
+    rng, attrs = builder.rng, Attributes()
+    kernel = [builder.number(1, 7) for _ in range(count)]
+    if dilates and rng.random() < 0.3:
+        attrs["dilations"] = [rng.binned(1, 3) for _ in range(count)]
+    if rng.random() < 0.6:
+        attrs["strides"] = [rng.binned(1, 4) for _ in range(count)]
+    if rng.random() < 0.2:
+        attrs["auto_pad"] = rng.choice(("SAME_UPPER", "SAME_LOWER", "VALID"))
+        if attrs["auto_pad"] != "VALID":  # a stride beyond the window would ask for a negative padding
+            strides, dilations = spatial(attrs, "strides", count), spatial(attrs, "dilations", count)
+            builder.relations += [s <= (k - 1) * d + 1 for s, k, d in zip(strides, kernel, dilations, strict=True)]
+    elif rng.random() < 0.6:
+        attrs["pads"] = [builder.number(0, 6, (0,)) for _ in range(2 * count)]
+        builder.relations += [
+            pad < kernel[place % count] if keeps else pad <= kernel[place % count]
+            for place, pad in enumerate(attrs["pads"])
+        ]
+    return kernel, attrs
+
+
+def _open_conv(builder: OpenBuilder, x: Tensor) -> Instance:
+    rng, channels = builder.rng, x.shape[1]
+    kernel, attrs = open_window(builder, x.rank - 2, False, True)
+    group = rng.choice((1, 1, 1, 2, 3, 4))
+    each, features = builder.number(1, 16), group * builder.number(1, 16)
+    if group > 1:
+        attrs["group"] = group
+        if rng.random() < 0.5:  # depthwise has a bin of its own
+            builder.relations.append(channels == group)
+    builder.relations.append(channels == each * group)
+    w = builder.match(x.dtype, (features, each, *kernel), Domain(-1, 1))
+    if rng.random() < 0.6:
+        attrs["kernel_shape"] = kernel
+    return Instance([x, w, *([builder.match(x.dtype, (features,))] if rng.random() < 0.5 else [])], attrs)
+
+
+def _open_conv_transpose(builder: OpenBuilder, x: Tensor) -> Instance:
+    rng, count = builder.rng, x.rank - 2
+    kernel = [builder.number(1, 5) for _ in range(count)]
+    attrs: Attributes = {"strides": [rng.binned(1, 3) for _ in range(count)]}
+    if rng.random() < 0.5:
+        attrs["pads"] = [builder.number(0, 4, (0,)) for _ in range(2 * count)]
+        builder.relations += [pad < kernel[place % count] for place, pad in enumerate(attrs["pads"])]
+    group = rng.choice((1, 1, 1, 2, 3))
+    if group > 1:
+        attrs["group"] = group
+    each = builder.number(1, 8)
+    w = builder.match(x.dtype, (x.shape[1], each, *kernel), Domain(-1, 1))
+    return Instance([x, w, *([builder.match(x.dtype, (each * group,))] if rng.random() < 0.5 else [])], attrs)
+
+
+def _open_pool(builder: OpenBuilder, x: Tensor, dilates: bool) -> Instance:
+    """With ceil_mode no window may begin in the padding at the end: opsets and compilers differ over that."""
+    kernel, attrs = open_window(builder, x.rank - 2, True, dilates)
+    if dilates and builder.rng.random() < 0.3 and "auto_pad" not in attrs:
+        strides, pads = spatial(attrs, "strides", len(kernel)), spatial(attrs, "pads", 2 * len(kernel), 0)
+        for axis, end in enumerate(placed(x.shape[2:], kernel, attrs, True)):
+            builder.relations.append((end - 1) * strides[axis] < x.shape[2 + axis] + pads[axis])
+        attrs["ceil_mode"] = 1
+    return Instance([x], {"kernel_shape": kernel, **attrs})
+
+
+def _open_max_pool(builder: OpenBuilder, x: Tensor) -> Instance:
+    return _open_pool(builder, x, True)
+
+
+def _open_average_pool(builder: OpenBuilder, x: Tensor) -> Instance:
+    made = _open_pool(builder, x, builder.opset >= 19)
+    if builder.rng.random() < 0.5:
+        made.attributes["count_include_pad"] = builder.rng.below(2)
+    return made
+
+
+def _open_lp_pool(builder: OpenBuilder, x: Tensor) -> Instance:
+    made = _open_pool(builder, x, builder.opset >= 18)
+    if builder.rng.random() < 0.5:
+        made.attributes["p"] = builder.rng.choice((1, 2, 3))
+    return made
+
+
 OPERATORS = (
     windowed(
         "Conv",
@@ -350,6 +432,7 @@ OPERATORS = (
         bounds=_conv_bounds,
         cost=_conv_cost,
         undefined=(long_sum(taps),),
+        symbolic=_open_conv,
     ),
     windowed(
         "ConvTranspose",
@@ -359,14 +442,35 @@ OPERATORS = (
         bounds=_transposed_bounds,
         cost=_conv_cost,
         undefined=(long_sum(transposed_taps),),
+        symbolic=_open_conv_transpose,
     ),
     windowed(
         "DeformConv", _deform, _conv_type, requires=_deform_fits, bounds=_deform_bounds, cost=_conv_cost, ranks=(4, 4)
     ),
-    windowed("MaxPool", _max_pool, _pooled, requires=_pool_fits, cost=_pool_cost, undefined=(nan_input,)),
-    windowed("AveragePool", _average_pool, _pooled, requires=_pool_fits, cost=_pool_cost, bounds=with_zero),
-    windowed("LpPool", _lp_pool, _pooled, requires=_pool_fits, cost=_pool_cost, bounds=_lp_bounds),
-    windowed("GlobalAveragePool", None, _global, undefined=(long_sum(reduced_size),)),
-    windowed("GlobalMaxPool", None, _global, undefined=(nan_input,)),
-    windowed("GlobalLpPool", None, _global, parts=(Attr("p", (1, 2, 3), 0.5),), bounds=_global_lp_bounds),
+    windowed(
+        "MaxPool",
+        _max_pool,
+        _pooled,
+        requires=_pool_fits,
+        cost=_pool_cost,
+        undefined=(nan_input,),
+        symbolic=_open_max_pool,
+    ),
+    windowed(
+        "AveragePool",
+        _average_pool,
+        _pooled,
+        requires=_pool_fits,
+        cost=_pool_cost,
+        bounds=with_zero,
+        symbolic=_open_average_pool,
+    ),
+    windowed(
+        "LpPool", _lp_pool, _pooled, requires=_pool_fits, cost=_pool_cost, bounds=_lp_bounds, symbolic=_open_lp_pool
+    ),
+    windowed("GlobalAveragePool", None, _global, undefined=(long_sum(reduced_size),), symbolic=True),
+    windowed("GlobalMaxPool", None, _global, undefined=(nan_input,), symbolic=True),
+    windowed(
+        "GlobalLpPool", None, _global, parts=(Attr("p", (1, 2, 3), 0.5),), bounds=_global_lp_bounds, symbolic=True
+    ),
 )

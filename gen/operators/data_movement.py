@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.model.tensors import DTYPES
-from opsieve.gen.spec.builder import Builder
+from opsieve.gen.spec.builder import Builder, OpenBuilder
 from opsieve.gen.spec.declaration import Moves, Operator, Sampler, hull
 from opsieve.gen.spec.domains import Domain, Site, every_axis, exact, lengths
 from opsieve.gen.spec.dtype_facts import NUMBER, NUMERIC
-from opsieve.gen.spec.instance import Attr, Draft, Instance, Numbers, between, flag
+from opsieve.gen.spec.instance import Attr, Draft, Instance, Numbers, between, flag, signed, viewed
 from opsieve.gen.spec.symbolic_arith import (
+    Size,
     Truth,
     broadcast,
     broadcasts,
@@ -297,8 +298,100 @@ def _ones_of(site: Site) -> Domain:
     return exact(ones if len(ones) >= site.length else range(site.length))
 
 
+def _open_reshape(builder: OpenBuilder, x: Tensor) -> Instance:
+    """An axis split by a factor, two merged, axes in another order, or ones put in; then a size left open or copied."""
+    rng, view = builder.rng, list(x.shape)
+    kind = rng.choice(("split", "split", "merge", "merge", "order", "ones"))
+    if kind == "split" and x.rank in range(1, 5):
+        axis, factor = builder.rng.below(x.rank), rng.between(2, 4)
+        part = builder.number(1, spread=False)
+        builder.relations.append(view[axis] == factor * part)
+        view[axis] = factor * part
+        asked = [*view[:axis], *rng.shuffled((factor, part)), *view[axis + 1 :]]
+    elif kind == "merge" and x.rank > 1:
+        axis = rng.below(x.rank - 1)
+        view[axis + rng.below(2)] = builder.pinned(view[axis])
+        view[axis : axis + 2] = _open_both_asked(builder, x, view, axis)
+        asked = [*view[:axis], view[axis] * view[axis + 1], *view[axis + 2 :]]
+    elif kind == "ones" and x.rank < 5:
+        asked = list(view)
+        asked.insert(rng.below(x.rank + 1), 1)
+    else:
+        asked = list(rng.shuffled(view))
+    shape = builder.ints(asked)
+    if asked and rng.random() < 0.4:
+        builder.inferred.add((shape.name, rng.below(len(asked))))
+    elif rng.random() < 0.3:
+        builder.copied |= {(shape.name, place) for place, side in enumerate(asked[: x.rank]) if side is x.shape[place]}
+    return Instance([viewed(x, tuple(view)), shape])
+
+
+def _open_both_asked(builder: OpenBuilder, x: Tensor, view: list[Size], axis: int) -> list[Size]:
+    """Of two axes one is a number by now, and asked to be."""
+    pair = list(x.shape[axis : axis + 2])
+    place = 0 if isinstance(view[axis], int) else 1
+    pair[place] = builder.pinned(pair[place])
+    return pair
+
+
+def _open_flatten(builder: OpenBuilder, x: Tensor) -> Instance:
+    axis = builder.rng.between(0, x.rank)
+    view = list(x.shape)
+    for group in (range(axis), range(axis, x.rank)):
+        kept = builder.rng.choice(group) if group else 0
+        for place in group:
+            if place != kept:
+                view[place] = builder.pinned(view[place])
+    return Instance([viewed(x, tuple(view))], {"axis": signed(builder, axis, x.rank) if axis < x.rank else axis})
+
+
+def _open_squeeze(builder: OpenBuilder, x: Tensor) -> Instance:
+    axes = builder.rng.some(range(x.rank), builder.rng.between(1, min(2, x.rank)))
+    return Instance([x, builder.ints([signed(builder, axis, x.rank) for axis in axes])])
+
+
+def _open_expand(builder: OpenBuilder, x: Tensor) -> Instance:
+    rng, asked = builder.rng, list[Size]()
+    for side in x.shape:
+        kind = rng.choice(("one", "same", "grow"))
+        if kind == "grow":
+            builder.relations.append(side == 1)
+        asked.append(1 if kind == "one" else side if kind == "same" else builder.number(1, 16))
+    if x.rank < 5 and rng.random() < 0.4:
+        asked.insert(0, builder.number(1, 8))
+    view = tuple(1 if _open_grows(q, p) else p for p, q in zip(x.shape, asked[len(asked) - x.rank :], strict=True))
+    return Instance([viewed(x, view), builder.ints(asked)])
+
+
+def _open_grows(asked: Size, side: Size) -> bool:
+    return asked is not side and not isinstance(asked, int)
+
+
+def _open_tile(builder: OpenBuilder, x: Tensor) -> Instance:
+    return Instance([x, builder.ints([builder.rng.binned(1, 4) for _ in x.shape])])
+
+
+def _open_depth(builder: OpenBuilder, x: Tensor) -> Instance:
+    attrs: Attributes = {"blocksize": builder.rng.choice((1, 2, 2, 3))}
+    if builder.rng.random() < 0.5:
+        attrs["mode"] = builder.rng.choice(("DCR", "CRD"))
+    return Instance([x], attrs)
+
+
+def _open_space(builder: OpenBuilder, x: Tensor) -> Instance:
+    return Instance([x], {"blocksize": builder.rng.choice((1, 2, 2, 3))})
+
+
 OPERATORS = (
-    layout("Reshape", _reshape, _reshaped, requires=_same_count, usual={1: _target_shape}, moves=Moves.IN_ORDER),
+    layout(
+        "Reshape",
+        _reshape,
+        _reshaped,
+        requires=_same_count,
+        usual={1: _target_shape},
+        moves=Moves.IN_ORDER,
+        symbolic=_open_reshape,
+    ),
     layout(
         "Flatten",
         None,
@@ -307,8 +400,9 @@ OPERATORS = (
         requires=_flatten_inside,
         ranks=(1, 5),
         moves=Moves.IN_ORDER,
+        symbolic=_open_flatten,
     ),
-    layout("Transpose", None, _transposed, parts=(_order,), requires=_is_order, moves=Moves.FIRST),
+    layout("Transpose", None, _transposed, parts=(_order,), requires=_is_order, moves=Moves.FIRST, symbolic=True),
     layout(
         "Unsqueeze",
         _unsqueeze,
@@ -317,9 +411,27 @@ OPERATORS = (
         ranks=(0, 4),
         usual={1: every_axis},
         moves=Moves.IN_ORDER,
+        symbolic=True,
     ),
-    layout("Squeeze", _squeeze, _squeezed, requires=_ones, ranks=(1, 5), usual={1: _ones_of}, moves=Moves.IN_ORDER),
-    layout("Expand", _expand, _expanded, requires=_expand_fits, usual={1: _expanded_shape}, moves=Moves.FIRST),
+    layout(
+        "Squeeze",
+        _squeeze,
+        _squeezed,
+        requires=_ones,
+        ranks=(1, 5),
+        usual={1: _ones_of},
+        moves=Moves.IN_ORDER,
+        symbolic=_open_squeeze,
+    ),
+    layout(
+        "Expand",
+        _expand,
+        _expanded,
+        requires=_expand_fits,
+        usual={1: _expanded_shape},
+        moves=Moves.FIRST,
+        symbolic=_open_expand,
+    ),
     layout(
         "Tile",
         None,
@@ -329,6 +441,7 @@ OPERATORS = (
         ranks=(1, 5),
         usual={1: _tile_counts},
         moves=Moves.FIRST,
+        symbolic=_open_tile,
     ),
     layout(
         "DepthToSpace",
@@ -337,6 +450,7 @@ OPERATORS = (
         requires=lambda ins, attrs: [ins[0].shape[1] % attrs["blocksize"] ** 2 == 0],
         ranks=(4, 4),
         moves=Moves.FIRST,
+        symbolic=_open_depth,
     ),
     layout(
         "SpaceToDepth",
@@ -345,6 +459,7 @@ OPERATORS = (
         requires=lambda ins, attrs: [side % attrs["blocksize"] == 0 for side in ins[0].shape[2:]],
         ranks=(4, 4),
         moves=Moves.FIRST,
+        symbolic=_open_space,
     ),
     layout(
         "Shape",
@@ -352,12 +467,14 @@ OPERATORS = (
         lambda ins, attrs: [("int64", (len(_shape_range(ins, attrs)),))],
         ranks=(1, 5),  # that of a scalar is empty
         bounds=lambda ins, attrs: (1.0, max((ins[0].shape[axis] for axis in _shape_range(ins, attrs)), default=1)),
+        symbolic=True,
     ),
     layout(
         "Size",
         None,
         lambda ins, attrs: [("int64", ())],
         bounds=lambda ins, attrs: (1.0, math.prod(ins[0].shape)),
+        symbolic=True,
     ),
     layout(
         "Trilu",
@@ -366,6 +483,7 @@ OPERATORS = (
         ranks=(2, 5),
         dtypes=(*NUMERIC, "bool"),
         usual={1: Domain(-1, 1)},
+        symbolic=True,
     ),
     layout(
         "EyeLike",
@@ -375,6 +493,7 @@ OPERATORS = (
         bounds=lambda ins, attrs: (0.0, 1.0),
         ranks=(2, 2),
         dtypes=(*NUMERIC, "bool"),
+        symbolic=True,
     ),
     layout("ReverseSequence", _reverse, requires=_lengths_fit, ranks=(2, 5), usual={1: lengths("time_axis", 0)}),
 )

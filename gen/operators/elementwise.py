@@ -94,6 +94,7 @@ def unary(name: str, interval: Interval, safe: Domain = ANY, parts: tuple[Part, 
         bounds=bounds,
         safe=(safe,) if safe is not ANY else (),
         family="unary",
+        symbolic=True,
         **more,
     )
 
@@ -143,6 +144,7 @@ UNARY = (
         bounds=_hard_sigmoid,
         family="unary",
         undefined=(nan_element,),
+        symbolic=True,
     ),
     unary("HardSwish", above(-0.4, 0.5), undefined=(nan_element,)),
     unary("Identity", lambda low, high: (low, high), moves=Moves.IN_ORDER),
@@ -176,6 +178,7 @@ UNARY = (
         bounds=_leaky,
         family="unary",
         undefined=(nan_element,),
+        symbolic=True,
     ),
 )
 
@@ -214,6 +217,7 @@ def binary(
         bounds=lambda ins, attrs: bounds(ins[0], ins[1]),
         safe=safe,
         family=more.pop("family", "binary"),
+        symbolic=True,
         **more,
     )
 
@@ -290,6 +294,7 @@ def comparison(name: str, **more: Any) -> Operator:
         requires=_go_together,
         bounds=_unit,
         family=more.pop("family", "comparison"),
+        symbolic=True,
         **more,
     )
 
@@ -329,6 +334,7 @@ BINARY = (
         relation=lambda x, y: (x - 0.01, 40 - y * x.log()),
         usual={0: Domain(0.1, 3), 1: Domain(0, 3)},
         undefined=(integer_power,),
+        symbolic=True,
     ),
     binary("BitwiseAnd", _bits, family="bits"),
     binary("BitwiseOr", _bits, family="bits"),
@@ -343,6 +349,7 @@ BINARY = (
         dtypes=UNSIGNED,
         usual={1: Domain(0, 7)},
         undefined=(far_shift,),
+        symbolic=True,
     ),
     comparison("Equal", undefined=(nan_element,)),
     comparison("Less", undefined=(nan_element,)),
@@ -359,6 +366,7 @@ BINARY = (
         bounds=_prelu_bounds,
         family="binary",
         undefined=(nan_element,),
+        symbolic=True,
     ),
 )
 
@@ -394,6 +402,7 @@ def variadic(name: str, bounds: Callable[[Ins], Bounds], **more: Any) -> Operato
         requires=_all_together,
         bounds=lambda ins, attrs: bounds(ins),
         family="variadic",
+        symbolic=True,
         **more,
     )
 
@@ -466,6 +475,7 @@ OTHERS = (
         family="unary",
         usual={1: Domain(-2, 0), 2: Domain(1, 3)},
         undefined=(nan_element,),
+        symbolic=True,
     ),
     Operator(
         "Where",
@@ -474,6 +484,7 @@ OTHERS = (
         requires=_all_together,
         bounds=lambda ins, attrs: (min(ins[1].low, ins[2].low), max(ins[1].high, ins[2].high)),
         family="logic",
+        symbolic=True,
     ),
     Operator(
         "Cast",
@@ -485,6 +496,7 @@ OTHERS = (
         usual={0: Domain(numeral=True)},
         moves=Moves.IN_ORDER,
         undefined=(cast_of_float,),
+        symbolic=True,
     ),
 )
 

@@ -7,11 +7,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.spec.builder import Builder, Sizes
+from opsieve.gen.spec.builder import Builder, OpenBuilder, Sizes
 from opsieve.gen.spec.declaration import Moves, Operator, hull
 from opsieve.gen.spec.domains import Domain, Site, axis_index, below, exact, size_of
 from opsieve.gen.spec.dtype_facts import NUMERIC
-from opsieve.gen.spec.instance import Instance, axis_of
+from opsieve.gen.spec.instance import Instance, axis_of, signed
 from opsieve.gen.spec.symbolic_arith import Truth
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 from opsieve.gen.spec.undefined import repeated_elements, repeated_rows
@@ -242,8 +242,20 @@ def _hot_depth(site: Site) -> Domain:
     return exact([size_of(site.output(), site.attribute("axis", -1)) or 3])
 
 
+def _open_gather_elements(builder: OpenBuilder, x: Tensor) -> Instance:
+    axis = builder.rng.below(x.rank)
+    sides = [builder.number(1, 16) for _ in x.shape]
+    for place, (p, q) in enumerate(zip(sides, x.shape, strict=True)):
+        if place != axis:
+            builder.relations.append(p <= q)
+    index = builder.match("int64", tuple(sides), Domain(0, x.shape[axis] - 1))
+    return Instance([x, index], {"axis": signed(builder, axis, x.rank)})
+
+
 OPERATORS = (
-    gather("Gather", _gather, _gathered, requires=_axis_inside, usual={1: axis_index(0)}, moves=Moves.FIRST),
+    gather(
+        "Gather", _gather, _gathered, requires=_axis_inside, usual={1: axis_index(0)}, moves=Moves.FIRST, symbolic=True
+    ),
     gather(
         "GatherElements",
         _gather_elements,
@@ -251,6 +263,7 @@ OPERATORS = (
         requires=_elements_fit,
         usual={1: axis_index(0)},
         moves=Moves.FIRST,
+        symbolic=_open_gather_elements,
     ),
     gather("GatherND", _gather_nd, _gathered_nd, requires=_coordinates_fit, usual={1: _coordinate}, moves=Moves.FIRST),
     gather(
@@ -282,6 +295,7 @@ OPERATORS = (
         ranks=(1, 4),
         dtypes=NUMERIC,
         usual={0: Domain(0, 2), 1: _hot_depth},
+        symbolic=True,
     ),
     gather("Compress", _compress, _compressed, requires=_compress_fits, moves=Moves.FIRST),
 )

@@ -11,7 +11,7 @@ import numpy as np
 
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.gen.operators.data_movement import values_of
-from opsieve.gen.spec.builder import Builder
+from opsieve.gen.spec.builder import Builder, OpenBuilder
 from opsieve.gen.spec.declaration import Operator, Sampler
 from opsieve.gen.spec.domains import Domain, Site, exact, like_output, size_of
 from opsieve.gen.spec.dtype_facts import NUMBER, NUMERIC
@@ -165,6 +165,10 @@ def _mel_numbers(site: Site) -> Domain:
     return exact([(out[-1], 2 * (out[0] - 1), 8192, 0.0, 4096.0)[site.position]])
 
 
+def _open_filled(builder: OpenBuilder, x: Tensor) -> Instance:
+    return Instance([builder.ints([builder.number(1, 16) for _ in range(builder.rng.between(1, 4))])])
+
+
 OPERATORS = (
     source(
         "ConstantOfShape",
@@ -175,6 +179,7 @@ OPERATORS = (
         ranks=(1, 1),
         dtypes=("int64",),
         usual={0: like_output(Domain(1, 3))},
+        symbolic=_open_filled,
     ),
     source(
         "Range",

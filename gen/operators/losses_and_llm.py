@@ -156,6 +156,7 @@ OPERATORS = (
         family="loss",
         dtypes=FLOATS,
         usual={1: dim_index(0, 1)},
+        symbolic=True,
     ),
     Operator(
         "SoftmaxCrossEntropyLoss",
@@ -167,6 +168,7 @@ OPERATORS = (
         family="loss",
         dtypes=FLOATS,
         usual={1: dim_index(0, 1)},
+        symbolic=True,
     ),
     Operator(
         "SwiGLU",
@@ -175,6 +177,7 @@ OPERATORS = (
         bounds=_gated_bounds,
         family="attention",
         dtypes=FLOATS,
+        symbolic=True,
     ),
     Operator(
         "LinearAttention",

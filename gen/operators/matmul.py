@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from opsieve.gen.spec.builder import FREE, Builder, Sizes
+from opsieve.gen.spec.builder import FREE, Builder, OpenBuilder, Sizes
 from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.dtype_facts import FLOATS
@@ -184,6 +184,11 @@ def _work(inner: Any) -> Any:
     return lambda ins, attrs, outs: math.prod(outs[0][1]) * inner(ins, attrs)
 
 
+def _open_square(builder: OpenBuilder, x: Tensor) -> Instance:
+    builder.relations += [x.shape[-1] <= 4, x.shape[-1] == x.shape[-2]]
+    return Instance([x])
+
+
 OPERATORS = (
     Operator(
         "MatMul",
@@ -198,6 +203,7 @@ OPERATORS = (
             overflow(np.matmul),
             long_sum(inner_size),
         ),
+        symbolic=True,
     ),
     Operator(
         "Gemm",
@@ -209,6 +215,7 @@ OPERATORS = (
         family="product",
         cost=_work(lambda ins, attrs: ins[0].shape[0 if attrs.get("transA") else 1]),
         undefined=(long_sum(gemm_size),),
+        symbolic=True,
     ),
     Operator(
         "Einsum",
@@ -219,6 +226,7 @@ OPERATORS = (
         ranks=(1, 4),
         family="product",
         cost=_work(_einsum_terms),
+        symbolic=True,
     ),
     Operator(
         "Det",
@@ -229,5 +237,6 @@ OPERATORS = (
         safe=(Domain(-4, 4),),
         ranks=(2, 4),
         family="product",
+        symbolic=_open_square,
     ),
 )

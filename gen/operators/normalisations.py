@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.spec.builder import Builder, Sizes
+from opsieve.gen.spec.builder import Builder, OpenBuilder, Sizes
 from opsieve.gen.spec.declaration import Moves, Operator, Sampler, hull
 from opsieve.gen.spec.domains import ANY, Domain, exact
 from opsieve.gen.spec.dtype_facts import FLOATS
@@ -147,6 +147,14 @@ def norm(name: str, sample: Sampler | None = None, **more: Any) -> Operator:
     return Operator(name, sample, family="normalisation", dtypes=more.pop("dtypes", FLOATS), **more)
 
 
+def _open_group_norm(builder: OpenBuilder, x: Tensor) -> Instance:
+    groups = builder.rng.choice((1, 1, 2, 3, 4))
+    builder.relations.append(x.shape[1] % groups == 0)
+    parameters = (groups,) if builder.opset < 21 else (x.shape[1],)
+    scale = builder.match(x.dtype, parameters, Domain(0.2, 2))
+    return Instance([x, scale, builder.match(x.dtype, parameters)], {"num_groups": groups})
+
+
 OPERATORS = (
     norm(
         "BatchNormalization",
@@ -155,6 +163,7 @@ OPERATORS = (
         bounds=_batch_bounds,
         safe=(ANY, ANY, ANY, ANY, _VARIANCE),
         ranks=(2, 5),
+        symbolic=True,
     ),
     norm(
         "InstanceNormalization",
@@ -163,6 +172,7 @@ OPERATORS = (
         bounds=lambda ins, attrs: normal(ins, math.prod(ins[0].shape[2:])),
         ranks=(3, 5),
         undefined=(long_sum(normalised_size),),
+        symbolic=True,
     ),
     norm(
         "LayerNormalization",
@@ -173,6 +183,7 @@ OPERATORS = (
         bounds=_layer_bounds,
         ranks=(1, 5),
         undefined=(long_sum(normalised_size),),
+        symbolic=True,
     ),
     norm(
         "GroupNormalization",
@@ -180,6 +191,7 @@ OPERATORS = (
         requires=_groups_fit,
         bounds=lambda ins, attrs: normal(ins, math.prod(ins[0].shape[1:])),
         ranks=(3, 5),
+        symbolic=_open_group_norm,
     ),
     norm(
         "RMSNormalization",
@@ -188,6 +200,7 @@ OPERATORS = (
         bounds=lambda ins, attrs: normal(ins, math.prod(ins[0].shape[attrs.get("axis", -1) :])),
         ranks=(1, 5),
         undefined=(long_sum(normalised_size),),
+        symbolic=True,
     ),
     norm(
         "LRN",
@@ -199,6 +212,7 @@ OPERATORS = (
         ),
         bounds=lambda ins, attrs: (min(ins[0].low, 0.0), max(ins[0].high, 0.0)),
         ranks=(4, 4),
+        symbolic=True,
     ),
     # ONNX's own definition of it, a function, is only well-typed in float32.
     norm(
@@ -219,5 +233,6 @@ OPERATORS = (
         usual={1: Domain(0, 0.5), 2: exact([0])},
         moves=Moves.FIRST,
         undefined=(dropout,),
+        symbolic=True,
     ),
 )

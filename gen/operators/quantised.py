@@ -8,9 +8,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.operators.conv_pool import _conv_cost, kernel_for, place_windows, placed
+from opsieve.gen.operators.conv_pool import _conv_cost, kernel_for, open_window, place_windows, placed
 from opsieve.gen.operators.matmul import _inner, _matmul, _matrix_shape
-from opsieve.gen.spec.builder import FREE, Builder, Sizes
+from opsieve.gen.spec.builder import FREE, Builder, OpenBuilder, Sizes
 from opsieve.gen.spec.declaration import Operator, Sampler
 from opsieve.gen.spec.domains import POSITIVE
 from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, is_float
@@ -198,6 +198,12 @@ def quantised(name: str, sample: Sampler | None, infer: Any, bounds: Any, **more
     return Operator(name, sample, infer=infer, bounds=bounds, family="quantised", **more)
 
 
+def _open_integer_conv(builder: OpenBuilder, x: Tensor) -> Instance:
+    kernel, attrs = open_window(builder, x.rank - 2, False, True)
+    other = "int8" if x.dtype == "int8" else builder.rng.choice(("uint8", "int8"))
+    return Instance([x, builder.match(other, (builder.number(1, 16), x.shape[1], *kernel))], attrs)
+
+
 OPERATORS = (
     quantised(
         "QuantizeLinear",
@@ -225,6 +231,7 @@ OPERATORS = (
         lambda ins, attrs: [(0.0, 255.0), (0.0, max(ins[0].size, 1e-3)), (0.0, 255.0)],
         dtypes=("float32",),
         undefined=(nan_input, empty_range),
+        symbolic=True,
     ),
     quantised(
         "MatMulInteger",
@@ -233,6 +240,7 @@ OPERATORS = (
         lambda ins, attrs: _integer_bounds(ins[0].shape[-1]),
         requires=_inner,
         ranks=(1, 4),
+        symbolic=True,
     ),
     quantised(
         "QLinearMatMul",
@@ -252,6 +260,7 @@ OPERATORS = (
         requires=_conv_relations(0, 1),
         ranks=(3, 4),
         cost=_conv_cost,
+        symbolic=_open_integer_conv,
     ),
     quantised(
         "QLinearConv",

@@ -8,11 +8,22 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.spec.builder import Builder
+from opsieve.gen.spec.builder import Builder, OpenBuilder
 from opsieve.gen.spec.declaration import Operator, Sampler
 from opsieve.gen.spec.domains import ANY, ZERO, Domain, Site, every_axis, exact, size_of
 from opsieve.gen.spec.dtype_facts import FLOATS, INTEGERS
-from opsieve.gen.spec.instance import SIGNED_AXIS, Attr, Draft, Instance, Numbers, Part, axis_of, drawn_axis, flag
+from opsieve.gen.spec.instance import (
+    SIGNED_AXIS,
+    Attr,
+    Draft,
+    Instance,
+    Numbers,
+    Part,
+    axis_of,
+    drawn_axis,
+    flag,
+    signed,
+)
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.symbolic_arith import Size, Truth, product
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
@@ -84,6 +95,7 @@ def reduction(name: str, bounds: Callable[[float, float, int], Bounds], safe: Do
         family="reduction",
         usual={1: every_axis},
         cost=lambda ins, attrs, outs: math.prod(ins[0].shape),
+        symbolic=True,
         **more,
     )
 
@@ -249,7 +261,14 @@ _RUNNING = (flag("exclusive", 0.4), flag("reverse", 0.4), Numbers(drawn_axis, ("
 
 def along(name: str, sample: Sampler | None = None, **more: Any) -> Operator:
     """An operator along one axis."""
-    return Operator(name, sample, ranks=more.pop("ranks", (1, 5)), family=more.pop("family", "axis"), **more)
+    return Operator(
+        name,
+        sample,
+        ranks=more.pop("ranks", (1, 5)),
+        family=more.pop("family", "axis"),
+        symbolic=more.pop("symbolic", True),
+        **more,
+    )
 
 
 def _top_count(site: Site) -> Domain:
@@ -259,6 +278,13 @@ def _top_count(site: Site) -> Domain:
     if wanted is not None:
         return exact([wanted])
     return Domain(1, min(size, 3)) if size else exact([1])
+
+
+def _open_top(builder: OpenBuilder, x: Tensor) -> Instance:
+    attrs: Attributes = {"axis": signed(builder, builder.rng.below(x.rank), x.rank)}
+    if builder.rng.random() < 0.5:
+        attrs["largest"] = builder.rng.below(2)
+    return Instance([x, builder.ints([builder.number(1)])], attrs)
 
 
 AXIS = (
@@ -311,6 +337,7 @@ AXIS = (
             nan_input,
             unsorted,
         ),
+        symbolic=_open_top,
     ),
 )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from opsieve.gen.operators.conv_pool import windowed
 from opsieve.gen.operators.data_movement import values_of, with_zero
-from opsieve.gen.spec.builder import Builder, Sizes
+from opsieve.gen.spec.builder import Builder, OpenBuilder, Sizes
 from opsieve.gen.spec.domains import ANY, ZERO, Domain, Site, dim_index, exact, like_output, size_of
 from opsieve.gen.spec.dtype_facts import FLOATS
 from opsieve.gen.spec.instance import Attr, Draft, Input, Instance, flag
@@ -248,6 +248,15 @@ def _distinct_places(site: Site) -> Domain:
     return exact(range(min(site.length, 4096)))
 
 
+def _open_resize(builder: OpenBuilder, x: Tensor) -> Instance:
+    rng = builder.rng
+    attrs: Attributes = {"mode": rng.choice(("nearest", "linear"))}
+    if rng.random() < 0.6:
+        attrs["coordinate_transformation_mode"] = rng.choice(("half_pixel", "asymmetric", "align_corners"))
+    sizes = [side if axis < 2 else builder.number(1, 16) for axis, side in enumerate(x.shape)]
+    return Instance([x, None, None, builder.ints(sizes)], attrs)
+
+
 OPERATORS = (
     windowed(
         "Resize",
@@ -258,6 +267,7 @@ OPERATORS = (
         ranks=(3, 5),
         family="image",
         usual={1: _region_or_scales, 2: resize_scales, 3: _resize_sizes},
+        symbolic=_open_resize,
     ),
     windowed(
         "GridSample",
@@ -275,6 +285,7 @@ OPERATORS = (
         family="image",
         dtypes=FLOATS,
         usual={1: Domain(-1, 1)},
+        symbolic=True,
     ),
     windowed(
         "Col2Im",
@@ -296,6 +307,7 @@ OPERATORS = (
         ranks=(3, 3),
         family="image",
         usual={1: _affine_sizes},
+        symbolic=True,
     ),
     windowed(
         "RoiAlign",

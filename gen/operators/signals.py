@@ -166,6 +166,7 @@ OPERATORS = (
         family="cast",
         moves=Moves.IN_ORDER,
         undefined=(cast_of_float,),
+        symbolic=True,
     ),
     Operator(
         "BitCast",
@@ -182,6 +183,7 @@ OPERATORS = (
         family="unary",
         dtypes=FLOATS,
         undefined=(nan_element,),
+        symbolic=True,
     ),
     Operator(
         "Swish",
@@ -189,7 +191,8 @@ OPERATORS = (
         bounds=lambda ins, attrs: (-1.0, max(ins[0].high, 0.0)),
         family="unary",
         dtypes=FLOATS,
+        symbolic=True,
     ),
-    Operator("IsNaN", infer=_truth, bounds=_unit, family="logic", dtypes=FLOATS),
-    Operator("IsInf", parts=(_one_sign,), infer=_truth, bounds=_unit, family="logic", dtypes=FLOATS),
+    Operator("IsNaN", infer=_truth, bounds=_unit, family="logic", dtypes=FLOATS, symbolic=True),
+    Operator("IsInf", parts=(_one_sign,), infer=_truth, bounds=_unit, family="logic", dtypes=FLOATS, symbolic=True),
 )

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.operators.data_movement import all_hull, layout, values_of, with_zero
-from opsieve.gen.spec.builder import FREE, Builder
+from opsieve.gen.spec.builder import FREE, Builder, OpenBuilder
 from opsieve.gen.spec.declaration import Moves
 from opsieve.gen.spec.domains import ZERO, Domain, Site, every_axis, exact, like_output, size_of
 from opsieve.gen.spec.dtype_facts import NUMERIC
-from opsieve.gen.spec.instance import Attr, Draft, Instance, Numbers, axis_of, drawn_axis
+from opsieve.gen.spec.instance import Attr, Draft, Instance, Numbers, axis_of, drawn_axis, signed
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.symbolic_arith import Size, Truth, ceil_quotient, larger, smaller, where
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
@@ -256,6 +256,57 @@ def split_sizes(site: Site) -> Domain:
     return exact([*[size // parts] * (parts - 1), size - size // parts * (parts - 1)])
 
 
+def _open_slice(builder: OpenBuilder, x: Tensor) -> Instance:
+    """Starts and ends anywhere in the axis, counted from either side; ends now and then beyond it."""
+    rng = builder.rng
+    axes = rng.some(range(x.rank), rng.between(1, min(2, x.rank)))
+    starts, ends, steps = list[Size](), list[Size](), list[int]()
+    for axis in axes:
+        side, step = x.shape[axis], rng.choice((1, 1, 1, 2, 3, -1, -2))
+        low, length = builder.number(0, own=(0,)), builder.number(1)
+        builder.relations.append(low + length <= side)
+        start, end = (low, low + length) if step > 0 else (low + length - 1, low - 1)
+        if step < 0:
+            builder.relations.append(low >= 1)  # an end before the first cannot be counted from the front
+        elif rng.random() < 0.25:
+            builder.relations.append(low + length == side)
+            end = 2**31 - 1
+        elif rng.random() < 0.25:
+            builder.relations.append(low + length < side)
+            end = end - side
+        starts.append(start - side if rng.random() < 0.25 else start)
+        ends.append(end)
+        steps.append(step)
+    given = [signed(builder, axis, x.rank) for axis in axes]
+    return Instance([x, *(builder.ints(values) for values in (starts, ends, given, steps))])
+
+
+def _open_pad(builder: OpenBuilder, x: Tensor) -> Instance:
+    """Paddings of zero and below have bins of their own (NNSmith, section 4)."""
+    rng = builder.rng
+    mode = rng.choice(("constant", "constant", "edge", "reflect", *(["wrap"] if builder.opset >= 19 else [])))
+    plain = mode == "constant"
+    pads = [builder.number(-2 if plain else 0, 16, (0, -1, -2) if plain else (0,)) for _ in range(2 * x.rank)]
+    ins: list[Tensor | None] = [x, builder.ints(pads)]
+    if plain and rng.random() < 0.6:
+        ins.append(builder.ints([rng.choice((0, 1, 2))], x.dtype, ()))
+    for axis, side in enumerate(x.shape):
+        for pad in (pads[axis], pads[axis + x.rank]):
+            builder.relations.append(side + pad >= 1)
+    return Instance(ins, {} if plain else {"mode": mode})
+
+
+def _open_split(builder: OpenBuilder, x: Tensor) -> Instance:
+    axis = builder.rng.below(x.rank)
+    sizes = [builder.number(1) for _ in range(builder.rng.between(1, 4))]
+    return Instance([x, builder.ints(sizes)], {"axis": signed(builder, axis, x.rank)})
+
+
+def _open_crop(builder: OpenBuilder, x: Tensor) -> Instance:
+    axes = builder.rng.some(range(x.rank), builder.rng.between(1, x.rank))
+    return Instance([x, builder.ints([builder.number(1, 16) for _ in axes])], {"axes": axes})
+
+
 OPERATORS = (
     layout(
         "Slice",
@@ -265,6 +316,7 @@ OPERATORS = (
         ranks=(1, 5),
         usual={1: ZERO, 2: _slice_ends, 3: every_axis, 4: exact([1])},
         moves=Moves.FIRST,
+        symbolic=_open_slice,
     ),
     layout(
         "Pad",
@@ -276,6 +328,7 @@ OPERATORS = (
         dtypes=(*NUMERIC, "bool"),
         usual={1: _pad_sizes, 3: every_axis},
         moves=Moves.FIRST,
+        symbolic=_open_pad,
     ),
     layout(
         "Concat",
@@ -286,9 +339,17 @@ OPERATORS = (
         bounds=all_hull,
         ranks=(1, 5),
         moves=Moves.EVERY,
+        symbolic=True,
     ),
     layout(
-        "Split", _split, _split_types, requires=_split_fits, ranks=(1, 5), usual={1: split_sizes}, moves=Moves.FIRST
+        "Split",
+        _split,
+        _split_types,
+        requires=_split_fits,
+        ranks=(1, 5),
+        usual={1: split_sizes},
+        moves=Moves.FIRST,
+        symbolic=_open_split,
     ),
     layout(
         "CenterCropPad",
@@ -300,5 +361,6 @@ OPERATORS = (
         ranks=(1, 5),
         dtypes=NUMERIC,
         usual={1: like_output(Domain(1, 4))},
+        symbolic=_open_crop,
     ),
 )

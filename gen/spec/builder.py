@@ -10,7 +10,7 @@ from typing import Protocol
 
 from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.rng import Rng
-from opsieve.gen.spec.symbolic_arith import Size
+from opsieve.gen.spec.symbolic_arith import Size, Truth
 from opsieve.gen.spec.tensor import Tensor
 
 Sizes = tuple[Size, ...]
@@ -91,3 +91,21 @@ class Builder(Protocol):
 
     def liked(self, allowed: frozenset[str]) -> str:
         """A dtype of the palette among those allowed; any of them when there is none, or now and then."""
+
+
+class OpenBuilder(Builder, Protocol):
+    """A builder whose sizes are open. What must hold among them is appended to `relations` where `requires` does not say it.
+
+    Factors (strides, dilations, groups, repeats) are to be drawn, so that all relations are linear and checks take a fraction of a millisecond.
+    Of shapes that are inputs, elements in `copied` are written as 0 (that of the same axis), those in `inferred` as -1 (what is left).
+    """
+
+    relations: list[Truth]
+    copied: set[tuple[str, int]]
+    inferred: set[tuple[str, int]]
+
+    def number(self, low: int, high: int = ..., own: tuple[int, ...] = (), spread: bool = True) -> Size:
+        """An open number from `low` to `high`; `own` values are drawn as often as whole ranges, one not `spread` is left to the solver."""
+
+    def pinned(self, size: Size) -> int:
+        """A drawn number that the size is asked to be: products stay linear so."""

@@ -8,6 +8,7 @@ declaration never repeats it.
     requires(ins, attrs)  -> relations               that a valid instance satisfies, beyond what the schema says
     parts                                            what an instance has beside its first input, in the order of drawing
     sample(builder, x)    -> Instance | None         where parts do not do: an instance whose first input is `x`, valid by construction
+    symbolic                                         whether that also runs on open sizes (nnsmith), or the sampler that does
     bounds(ins, attrs)    -> (low, high) | [...]     an interval for the elements of the first output, or of each
     safe                  -> Domain per input        where results are defined and well-conditioned
     cost(ins, attrs, outs)-> multiply-adds
@@ -24,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from opsieve.gen.spec.builder import Builder
+from opsieve.gen.spec.builder import Builder, OpenBuilder
 from opsieve.gen.spec.domains import ANY, Domain, Rule, Site
 from opsieve.gen.spec.dtype_facts import USUAL, leaf_range
 from opsieve.gen.spec.instance import Draft, Instance, Part
@@ -86,6 +87,7 @@ class Operator:
     since: int = 1
     cost: Callable[[Ins, Mapping[str, Any], Sequence[Typed]], int] | None = None
     relation: Callable[..., Sequence[Any]] | None = None
+    symbolic: Callable[[OpenBuilder, Tensor], Instance | None] | bool = False
     usual: Mapping[int, Domain | Rule] = field(default_factory=dict)
     moves: Moves = Moves.NONE
     same_shape: bool = False
@@ -105,6 +107,10 @@ class Operator:
     def keeps_shape(self) -> bool:
         """Whether the first output has the shape of the first input, whatever the attributes."""
         return not self.excluded and (self.same_shape or self.infer is elementwise)
+
+    def open_instance(self, builder: OpenBuilder, x: Tensor) -> Instance | None:
+        """An instance whose sizes are open; None when this draw gave none."""
+        return self.symbolic(builder, x) if callable(self.symbolic) else self.instance(builder, x)
 
     def usual_at(self, site: Site) -> Domain:
         """What is drawn for a graph input that comes to a place of a node of this operator; ANY where nothing is asked.

@@ -103,6 +103,16 @@ def axis_of(builder: Builder, x: Tensor) -> int:
     return axis - x.rank if builder.rng.random() < SIGNED_AXIS else axis
 
 
+def signed(builder: Builder, axis: int, rank: int) -> int:
+    """An axis as it is written: now and then counted from the back."""
+    return axis - rank if builder.rng.random() < SIGNED_AXIS else axis
+
+
+def viewed(x: Tensor, shape: Sizes) -> Tensor:
+    """The same tensor with other terms for its sizes, which the caller asks to be equal."""
+    return Tensor(x.name, x.dtype, shape, x.low, x.high, x.values, x.leaf)
+
+
 def drawn_axis(draft: Draft) -> int:
     """An axis of the first input, now and then counted from the back."""
     draft.axis = axis_of(draft.builder, draft.x)

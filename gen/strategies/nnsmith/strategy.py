@@ -21,7 +21,6 @@ from opsieve.gen.spec.dtype_facts import LARGEST
 from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.tensor import Tensor
 from opsieve.gen.strategies.nnsmith.symbolic_builder import Insertion, SymbolicBuilder
-from opsieve.gen.strategies.nnsmith.symbolic_samples import sampler
 
 NAME = "nnsmith"
 _ROUND = 16  # nodes that are solved together: z3's time grows faster than their number
@@ -35,7 +34,7 @@ def nnsmith(request: GenRequest, seed: int) -> Case:
     open_ = [
         choice
         for choice in weighted_choices(builder.opset, request.only, request.dtypes, not request.opset)
-        if not choice.op.domain and sampler(choice.op.name, choice.op.family)
+        if not choice.op.domain and choice.op.symbolic
     ]
     while open_ and len(builder.nodes) < request.nodes and builder.program.elements < request.budget.elements:
         before = len(builder.nodes)
@@ -114,9 +113,8 @@ def _backwards(symbolic: SymbolicBuilder, choice: OpChoice) -> Insertion | None:
 
 def _instance(symbolic: SymbolicBuilder, op: Operator, x: Tensor) -> tuple[Instance, list[Any]] | None:
     """An instance and the types of its outputs; what they ask for is in the symbolic builder's relations. None when there is no such instance."""
-    sample = sampler(op.name, op.family)
     try:
-        made = op.instance(symbolic, x) if sample == "declared" else sample(symbolic, x)
+        made = op.open_instance(symbolic, x)
         if made is None:
             return None
         symbolic.relations += op.requires(made.inputs, made.attributes)  # type: ignore[arg-type]  # rules say which inputs may be absent
