@@ -14,6 +14,7 @@ from opsieve.backends.stacks.frame_lines import frame_of
 from opsieve.backends.stacks.frames import parse_log
 from opsieve.backends.target import Target
 from opsieve.backends.workers import native
+from opsieve.backends.workers.work_clock import out_of_memory_kills
 from opsieve.backends.workers.zygote import Death, Limits
 
 NO_MEMORY = re.compile(r"bad_alloc|[Cc]annot allocate memory|[Oo]ut of memory|LLVM ERROR: out of memory")
@@ -73,8 +74,17 @@ def _from_reply(target: Target, version: str, reply: dict[str, Any], body: memor
     )
 
 
-def from_death(target: Target, version: str, death: Death, limits: Limits) -> Observation:
-    """The observation that the end of a worker tells."""
+def killed_from_outside(death: Death, limits: Limits, kills: int) -> bool:
+    """Whether a worker was killed, and not for its memory: the kernel has killed nobody for that since there were `kills` of it.
+
+    A process of which half its limit was resident is taken for one that ran out of memory all the same.
+    """
+    killed = os.WIFSIGNALED(death.status) and os.WTERMSIG(death.status) == signal.SIGKILL and not death.timed_out
+    return killed and not death.closed and death.peak < limits.memory // 2 and out_of_memory_kills() == kills
+
+
+def from_death(target: Target, version: str, death: Death, limits: Limits, kills: int = -1) -> Observation:
+    """The observation that the end of a worker tells; `kills` as `killed_from_outside` has it, -1 where nobody counted."""
     killed = os.WTERMSIG(death.status) if os.WIFSIGNALED(death.status) else 0
     outcome: Outcome = "crash"
     exception, message = "", summary(death.log)
@@ -85,6 +95,8 @@ def from_death(target: Target, version: str, death: Death, limits: Limits) -> Ob
         message = "the process closed the channel of its answers"
     elif killed == signal.SIGXFSZ:
         outcome, exception, message = "error", "OutputLimit", f"wrote more than {limits.printed >> 20} MiB to one file"
+    elif killed_from_outside(death, limits, kills):
+        message = "something killed the process twice, and not for want of memory"
     elif killed == signal.SIGKILL:
         outcome, message = "out-of-memory", "the kernel killed the process, as it does when memory runs out"
     elif killed == signal.SIGABRT and NO_MEMORY.search(death.log):

@@ -20,8 +20,9 @@ from opsieve.backends.registry import baseline as baseline_of
 from opsieve.backends.releases.releases import Environment, ReleaseStore
 from opsieve.backends.target import Target
 from opsieve.backends.workers import native
-from opsieve.backends.workers.observe import KNOBS, from_death, from_reply
-from opsieve.backends.workers.zygote import Death, Limits, TemplateProcess, Unavailable, Worker, Zygote
+from opsieve.backends.workers.observe import KNOBS, from_death, from_reply, killed_from_outside
+from opsieve.backends.workers.work_clock import out_of_memory_kills
+from opsieve.backends.workers.zygote import Death, Interrupted, Limits, TemplateProcess, Unavailable, Worker, Zygote
 from opsieve.gen.model.bad_input import BadInput
 
 if (
@@ -197,6 +198,7 @@ class Workers:
         sent: deque[_Batch] = deque()
         held = next(batches, None)
         worker: Worker | None = None
+        kills, retried = out_of_memory_kills(), set[int]()
         # What such a test reaches is noted over what the one before it did.
         again = held is not None and any(test.again for test in held.tests)
         try:
@@ -214,12 +216,20 @@ class Workers:
                 batch = sent[0]
                 answer = worker.reply(self.limits.seconds)
                 test = batch.tests[batch.done]
+                if (
+                    isinstance(answer, Death)
+                    and killed_from_outside(answer, self.limits, kills)
+                    and id(test) not in retried
+                ):
+                    worker = None  # something killed it, and not for its memory: it is asked again
+                    retried.add(id(test))
+                    continue
                 batch.done += 1
                 if not batch.left:
                     sent.popleft()
                 if isinstance(answer, Death):
                     worker = None
-                    yield test, from_death(target, zygote.version, answer, self.limits)
+                    yield test, from_death(target, zygote.version, answer, self.limits, kills)
                     continue
                 if not sent and (
                     fresh or worker.tests > TESTS_PER_WORKER or answer[0]["peak"] > self.limits.memory // 2
@@ -265,7 +275,7 @@ class Workers:
             found = None
         if found is None:
             try:
-                found = self._start(target)
+                found = self._started(target)
             except (Unavailable, BadInput) as error:
                 self._missing[place] = str(error)
                 raise
@@ -295,6 +305,13 @@ class Workers:
             self._workers.pop(target).close()
         zygote.close()
 
+    def _started(self, target: Target) -> Zygote:
+        """A new zygote; an import that was interrupted is tried once more."""
+        try:
+            return self._start(target)
+        except Interrupted:
+            return self._start(target)
+
     def _start(self, target: Target) -> Zygote:
         source = plugin(_place(target)[0])
         environment = {**os.environ, **KNOBS, **source.backend.environment}
@@ -314,7 +331,7 @@ class Workers:
                 if source.backend.extra and not target.release
                 else ""
             )
-            raise Unavailable(f"{name} cannot be imported here: {error}{hint}") from None
+            raise type(error)(f"{name} cannot be imported here: {error}{hint}") from None
 
     def _template(self, source: Plugin, python: Path, environment: dict[str, str]) -> TemplateProcess:
         """The process that forks the zygotes of a backend's releases under one Python."""

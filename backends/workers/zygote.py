@@ -17,18 +17,19 @@ from pathlib import Path
 from typing import Any
 
 from opsieve.backends.coverage.notes import Notes
+from opsieve.backends.workers.work_clock import WorkClock
 from opsieve.gen.model.scratch import Scratch
 
 CHILD = Path(__file__).resolve().parent / "child.py"
 WIRE = Path(__file__).resolve().parent / "wire.py"
 TRACER = Path(__file__).resolve().parent.parent / "coverage" / "tracer.py"
-START_SECONDS = 180.0  # the first import of a large compiler from a cold disk
+START_SECONDS = 180.0  # of work (WorkClock): the first import of a large compiler from a cold disk
 LOG_LIMIT = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a test may use: wall seconds, bytes of address space, of outputs and of what it prints or writes to one file."""
+    """What a test may use: seconds of work (work_clock.py), bytes of address space, of outputs and of what it prints or writes to one file."""
 
     seconds: float = 60.0
     memory: int = 4 << 30
@@ -38,6 +39,10 @@ class Limits:
 
 class Unavailable(Exception):
     """The compiler cannot be imported here; the message says why."""
+
+
+class Interrupted(Unavailable):
+    """The import came to no end: its process was killed or took too long. It may end well another time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,12 +190,15 @@ class Zygote:
             raise
 
     def _ready(self) -> str:
-        readable = wait_readable(self._control.fileno(), START_SECONDS)
+        clock = WorkClock(self._process.pid, START_SECONDS)
+        while not (readable := wait_readable(self._control.fileno(), clock.slice())):
+            if clock.expired():
+                break
         message = self._control.recv(1 << 20) if readable else b""
         if not message:
             log = read_log(self._log).strip()
             why = log.splitlines()[-1][:300] if log else "no word from it"
-            raise Unavailable(f"its process ended while importing: {why}" if readable else "its import takes too long")
+            raise Interrupted(f"its process ended while importing: {why}" if readable else "its import takes too long")
         answer = json.loads(message)
         if not answer["ready"]:
             raise Unavailable(
@@ -297,12 +305,12 @@ class Worker:
             wire,  # with numpy, which the process that starts a zygote need not have yet
         )
 
-        deadline = time.monotonic() + seconds
+        clock = WorkClock(self.pid, seconds)
         try:
-            head = self._read(wire.HEAD.size, deadline)
+            head = self._read(wire.HEAD.size, clock)
             header, size = wire.frame_size(bytes(head), self._limits.output + (64 << 20))
-            text = self._read(header, deadline)
-            body = self._read(size, deadline)
+            text = self._read(header, clock)
+            body = self._read(size, clock)
             reply = json.loads(bytes(text).decode("utf-8", "surrogatepass"))
             if not isinstance(reply, dict) or not isinstance(reply.get("peak"), int):
                 raise ValueError("not an answer")
@@ -316,15 +324,17 @@ class Worker:
         except (OSError, EOFError, ValueError, RecursionError):  # it closed the channel, or wrote what is no frame
             return self._end(timed_out=False)
 
-    def _read(self, size: int, deadline: float) -> bytearray:
+    def _read(self, size: int, clock: WorkClock) -> bytearray:
         buffer = bytearray(size)
         view = memoryview(buffer)
         while view:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise TimeoutError
-            self._connection.settimeout(left)
-            got = self._connection.recv_into(view)
+            self._connection.settimeout(clock.slice())
+            try:
+                got = self._connection.recv_into(view)
+            except TimeoutError:
+                if clock.expired():
+                    raise
+                continue
             if not got:
                 raise EOFError
             view = view[got:]
