@@ -10,6 +10,7 @@ TVM's printer and parser (`text`), by its JSON (`json`).
 """
 
 import contextlib
+import functools
 import importlib.util
 import json
 import os
@@ -224,6 +225,8 @@ class TvmRelax:
         for meaning, pattern in MEANINGS:
             if re.search(pattern, message[:1000]):
                 return meaning
+        if any(re.search(pattern, message[:1000]) for pattern, _ in beside("tvm_tir.py").PRECONDITIONS):
+            return "unsupported"
         return "error"
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
@@ -275,6 +278,7 @@ def module_of(tvm: Any, request: "Request") -> Any:
         raise OtherRelease(what) from error
 
 
+@functools.lru_cache(maxsize=None)
 def beside(name: str) -> Any:
     """The module in the file `name` next to this one."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name)

@@ -17,6 +17,25 @@ UNOPTIMISED = {"tirx.disable_vectorize": True, "tirx.disable_storage_rewrite": T
 # Left out of the default lowering for the unoptimised build; what is not here is needed, or only makes the code legal.
 OPTIMISING = ["s_tir.LoopPartition", "s_tir.HoistIfThenElse", "s_tir.RenormalizeSplitPattern", "tirx.RemoveNoOp"]
 
+# What a pass or the code generator wants of a function and says so, or what its place in TVM's own pipeline shows: asked for
+# otherwise it refuses, which is no bug. (message, why)
+PRECONDITIONS = (
+    (r"must be called after MakePackedAPI", "storage of bfloat16 and float8 is made legal behind MakePackedAPI"),
+    (r"Please call pass ConvertBlocksToOpaque before|only works on opaque blocks", "blocks have to be opaque"),
+    (r"\(!op->init\.has_value\(\)\) is false", "LowerInitBlock comes before what compacts buffers or lowers blocks"),
+    (r"VectorizeLoop before LiftStorageAlloc", "StorageRewrite comes behind VectorizeLoop"),
+    (r"Only the last index of a buffer access may be a vector", "VectorizeLoop comes behind FlattenBuffer"),
+    (r"num_physical_dimensions|is allocated with \d+ physical dimensions", "StorageRewrite comes behind FlattenBuffer"),
+    (r"[Ss]oftware pipeline|pipeline_body_seq", "an annotation of a software pipeline that does not fit its loop"),
+    (r"Cannot unroll non-constant loop", "a loop of kind `unrolled` has a constant extent"),
+    (r"[Dd]ivide by zero", "the function divides by a constant zero"),
+    (r"Unknown device id in current IR|thread_extent|Thread-related attr", "threads of a device in code for a CPU"),
+    (r"unknown intrinsic ", "there is no code of this intrinsic for a CPU"),
+    (r"The buffer parameter \w+ has dtype", "ForceNarrowIndexToInt32 wants no buffers of int64 among the arguments"),
+    (r"does not support this loop kind|Loop kind", "a kind of loop that this pass does not take"),
+    (r"exceeds the maximum|[Ss]hared memory", "memory of a device"),
+)
+
 
 def prepare(request: "Request", found: Any, passes: Callable[..., Any]) -> "Run":
     """Read the function, and under `passes` apply its own, lower it, and unless it stops there generate code."""

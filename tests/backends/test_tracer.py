@@ -92,6 +92,7 @@ def test_only_the_first_process_that_reaches_a_probe_is_told_that_it_is_new(libr
 
 
 def test_all_that_a_run_reaches_can_be_asked_for_again_and_again(library: Path, tmp_path: Path) -> None:
+    pytest.importorskip("capstone")
     do = "answer = []\nfor _ in range(3):\n    probes.begin_again(); library.sign(1); answer.append(numbers())"
     answer, _ = traced(library, tmp_path, do, "blocks")
     assert answer[0] == answer[1] == answer[2]
