@@ -22,8 +22,15 @@ OPTIMISING = ["s_tir.LoopPartition", "s_tir.HoistIfThenElse", "s_tir.Renormalize
 PRECONDITIONS = (
     (r"must be called after MakePackedAPI", "storage of bfloat16 and float8 is made legal behind MakePackedAPI"),
     (r"Please call pass ConvertBlocksToOpaque before|only works on opaque blocks", "blocks have to be opaque"),
-    (r"\(!op->init\.has_value\(\)\) is false", "LowerInitBlock comes before what compacts buffers or lowers blocks"),
+    (
+        r"\(!(?:block_)?op->init\.has_value\(\)\) is false",
+        "LowerInitBlock comes before what compacts buffers or lowers blocks",
+    ),
     (r"VectorizeLoop before LiftStorageAlloc", "StorageRewrite comes behind VectorizeLoop"),
+    (
+        r"used before its definition \(AllocBuffer/DeclBuffer|occurred before its declaration",
+        "blocks allocate what a pass for flat code looks for: LowerOpaqueBlock comes before",
+    ),
     (r"Only the last index of a buffer access may be a vector", "VectorizeLoop comes behind FlattenBuffer"),
     (r"num_physical_dimensions|is allocated with \d+ physical dimensions", "StorageRewrite comes behind FlattenBuffer"),
     (r"[Ss]oftware pipeline|pipeline_body_seq", "an annotation of a software pipeline that does not fit its loop"),

@@ -35,6 +35,8 @@ def died(session: JudgingSession, first: Observation) -> Verdict:
         return verdict(
             "undecided", because(Cause.HOST_ENDS_TOO, host=host, target=target, outcome=outcome), kind, first
         )
+    if first.stage == "run" and session.program.form != "onnx" and session.ask(NATIVE).outcome == "rejected":
+        return verdict("invalid", because(Cause.NO_MEANING, ending=session.ask(NATIVE)), kind, first)
     if kind == "crash":
         return verdict("fail", because(Cause.CRASHED, target=target, stage=first.stage, ending=first), kind, first)
     # A program that needs the time or the memory is not the compiler's fault: somebody else must do with less.
@@ -49,9 +51,14 @@ def died(session: JudgingSession, first: Observation) -> Verdict:
 
 
 def lacks(session: JudgingSession, first: Observation) -> Verdict:
-    """The verdict on a target that says that it lacks something: `unsupported` unless the compiler itself made what it lacks."""
+    """The verdict on a target that says that it lacks something: `unsupported` unless the compiler itself made what it lacks.
+
+    Where passes belong to the program, what they say that they want of it is no fault: the unoptimised build leaves them out.
+    """
     target, baseline = session.target, session.baseline()
-    if baseline is not None:
+    if session.program.passes:
+        made, acceptor = False, ""
+    elif baseline is not None:
         made, acceptor = session.ask(baseline).outcome == "ok", f"{display(baseline)} runs"
     else:
         made = accepts_each_operator(session.program, session.inputs, target, session.lab, first)

@@ -101,6 +101,8 @@ def _without_reference(session: JudgingSession, outputs: Values) -> Verdict:
     """The reference cannot evaluate the program: expected outputs are the truth unless contradicted, else others are asked."""
     if session.expected is not None:
         return _expected_is_truth(session, outputs, session.expected)
+    if (rejected := session.ask(NATIVE)).outcome == "rejected":
+        return verdict("invalid", because(Cause.NO_MEANING, ending=rejected))
     target, baseline = session.target, session.baseline()
     for oracle in session.oracles if baseline is None else (baseline, *session.oracles):
         answer = session.ask(oracle)

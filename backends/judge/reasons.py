@@ -30,6 +30,7 @@ class Cause(Enum):
     RAISED_WHERE_UNDEFINED = "{target} raised an error where ONNX leaves the result undefined ({rules}): {ending}"
     REFUSES = "{target} {does} a program that {acceptor}: {ending}"
     MADE_LACK = "{target} lacks what its own optimiser made of the program, which {acceptor}: {ending}"
+    NO_MEANING = "the reference gives the program no defined result: {ending}"
     EVERYBODY_REJECTS = "every implementation that was asked rejects the program: {ending}"
     NOBODY_ELSE = "no other implementation could run the program: {ending}"
     # It gave outputs.

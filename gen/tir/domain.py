@@ -121,7 +121,7 @@ def _through_buffer(rng: Rng, hole: Hole) -> Node:
     assert isinstance(at, tuple)
     small = N.buffer(f"c{rng.below(1000)}", [rng.choice((1, 2, 4))], N.dtype(value), rng.choice(MEMORY_SCOPES))
     place = index(rng, hole.scope, (N.shape(small) or (1,))[0])
-    steps = [N.allocate(small), N.store(small, value, place), N.with_fields(node, value=N.load(small, place))]
+    steps = [N.allocate(small), N.store(small, value, place), N.with_fields(node, value=N.load(small, N.again(place)))]
     if rng.chance(0.4):
         steps.insert(1, filled(rng, hole.scope, small))
     return N.sequence(*steps)

@@ -311,6 +311,14 @@ def _rewritten(value: Value, change: Callable[[Node], Node | None]) -> Value:
     return value
 
 
+def again(node: Node) -> Node:
+    """The expression for use at a second place: its own variables are new ones, as every variable is defined once."""
+    for item in walk(node):
+        if item.type == "prim.Let" and isinstance(var := item["var"], Node):
+            node = replaced(node, var, with_fields(var, name=f"{var['name']!s}_"))
+    return node
+
+
 def replaced(root: Node, old: Node, new: Node) -> Node:
     """The tree with one node (every place where it stands) replaced."""
     return rewritten(root, lambda node: new if node is old else None)

@@ -146,11 +146,13 @@ def _loop(node: Node, path: Path, scope: Scope) -> Iterator[Hole]:
 
 
 def _block(node: Node, path: Path, scope: Scope) -> Iterator[Hole]:
-    """A block sees its own iteration variables and no loop around it."""
+    """A block sees its own iteration variables and no loop around it, and of memory what it says that it writes."""
     block = _field(node, "block")
     if block is None:
         return
+    said = {region["source"] for region in _items(block["writes"])}
     inner = replace(scope, variables=(), ranges=(), block=True)
+    inner = replace(inner, buffers=tuple(of for of in scope.buffers if of in said))
     for item in _items(block["iter_vars"]):
         var, domain = _field(item, "var"), _field(item, "dom")
         if var is not None and domain is not None:

@@ -28,7 +28,7 @@ def write(rng: Rng, scope: Scope, fuel: int) -> Node:
     indices = [index(rng, scope, size, fuel // 2) for size in sizes]
     value = expression(rng, scope, N.dtype(of), fuel)
     if rng.chance(0.25) and N.dtype(of) != "bool":
-        value = N.binary(rng.choice(("Add", "Max", "Min")), N.load(of, *indices), value)
+        value = N.binary(rng.choice(("Add", "Max", "Min")), N.load(of, *map(N.again, indices)), value)
     return N.store(of, value, *indices)
 
 
@@ -129,7 +129,7 @@ def accumulated(rng: Rng, scope: Scope, fuel: int) -> Node:
     there = element(rng, scope, of)
     if N.dtype(of) == "bool":
         return N.store(of, there, *here)
-    value = N.binary(rng.choice(("Add", "Max")), N.load(of, *here), there)
+    value = N.binary(rng.choice(("Add", "Max")), N.load(of, *map(N.again, here)), there)
     return N.store(
         of, value if fuel < 3 else N.binary("Min", value, expression(rng, scope, N.dtype(of), fuel // 2)), *here
     )
