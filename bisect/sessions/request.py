@@ -15,7 +15,8 @@ class BisectRequest:
     `case` is a model or case folder; `good` and `bad` name the ends; `target` is the backend and its options ("": the case's own).
     `sweep` tests every version. `repro_rate` is the probability that a bad version fails in one run, `auto` to estimate it, None when
     it always does. `build`, `check`, `sparse`, `paths` and `first_parent` are for commits; `then_commits` is a repository in which to
-    go on between the tags of two releases. `limits` are those of a check; `fresh` reads no probe of an earlier call. `tolerance` is (relative, absolute) in place of the policy.
+    go on between the tags of two releases. `history` is a clone in which the commits between two releases
+    are ranked. `limits` are those of a check; `fresh` reads no probe of an earlier call. `tolerance` is (relative, absolute) in place of the policy.
     """
 
     case: Path | None
@@ -29,6 +30,7 @@ class BisectRequest:
     paths: tuple[str, ...] = ()
     first_parent: bool = False
     then_commits: Path | None = None
+    history: Path | None = None
     limits: CheckLimits = LIMITS
     fresh: bool = False
     repro_rate: Given = None

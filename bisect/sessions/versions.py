@@ -6,14 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from opsieve.backends.registry import display, resolve
+from opsieve.backends.registry import display, plugin, resolve
+from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.target import Target
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
+from opsieve.bisect.blame.history_evidence import Clues
 from opsieve.bisect.culprit import keep_culprit
 from opsieve.bisect.passes.pass_source import attributable, blame_passes
 from opsieve.bisect.search.search import expected_tests
 from opsieve.bisect.sessions.answers import version_facts
+from opsieve.bisect.sessions.history import rank_commits
 from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.bisect.sources.git_history import open_repository, tag_of
 from opsieve.bisect.sources.journal import Journal, case_digest, default_root
@@ -34,8 +37,8 @@ def bisect_releases(request: BisectRequest, package: str, say: Say) -> dict[str,
 
     With `then_commits` the key `next` names the ends between which to go on, where the repository has tags of the two releases.
     """
-    if request.then_commits is not None:
-        open_repository(request.then_commits).close()
+    for repository in filter(None, (request.then_commits, request.history)):
+        open_repository(repository).close()
     case, target = _opened(request)
     backend = backend_of(package)
     target = target or Target(backend)
@@ -61,9 +64,28 @@ def bisect_releases(request: BisectRequest, package: str, say: Say) -> dict[str,
             facts["next"] = _next(request.then_commits, facts)
         except BadInput as error:  # no such tags: report the releases all the same
             say(str(error))
+    if request.history is not None:
+        try:
+            facts |= _ranked(case, source.target, request.history, facts)
+        except BadInput as error:  # no such commits: report the releases all the same
+            say(str(error))
     if request.case is not None:
         keep_culprit(request.case, "releases", facts)
     return facts
+
+
+def _ranked(case: Case, target: Target, repository: Path, facts: dict[str, Any]) -> dict[str, Any]:
+    """The commits between the two releases of the answer, ranked; {} where no change was found."""
+    first = facts["first_bad"] or facts["first_good"]
+    change = next((item for item in facts["transitions"] if item["first_after"] == first), None) if first else None
+    if change is None:
+        return {}
+    ends = change["last_before"], change["first_after"]
+    store, backend = ReleaseStore(), plugin(target.backend).backend
+    folders = tuple(store.environment(backend, release, offline=True).path for release in ends)
+    said = "\n".join(item["text"] for item in facts["evidence"])
+    clues = Clues(tuple(facts.get("guilty_passes", ())), tuple(sorted(set(case.program.operators()))), said)
+    return {"history": rank_commits(repository, ends, (folders[0], folders[1]), clues)}
 
 
 def bisect_source(request: BisectRequest, source: str, say: Say) -> dict[str, Any]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _MOST_CULPRITS = 20
 _MOST_FILES = 10
+_MOST_SUSPECTS = 5
 
 
 @click.command()
@@ -51,6 +52,11 @@ _MOST_FILES = 10
     help="After --releases, continue between the two releases' tags in this repository.",
 )
 @click.option(
+    "--history",
+    type=options.PATH,
+    help="After --releases, rank the commits between the two releases in this clone; nothing is built or checked out.",
+)
+@click.option(
     "--repro-rate",
     "repro_rate",
     help="Probability that a bad version fails in one run; auto: estimate it at the bad end.  [default: 1; auto for flaky failures]",
@@ -80,7 +86,7 @@ def command(as_json: bool, package: str | None, source: str | None, repository: 
 
     With --releases, CASE (an .onnx file or a case directory) runs on released wheels, installed on demand. With --commits,
     the commits between --good and --bad are built with --build and tested with CASE or --check. Both ends are verified
-    first. Every probe is kept: an interrupted search continues where it was, and a repeated one costs nothing.
+    first. With --history, the commits between the two releases are ranked by what they changed. Every probe is kept: an interrupted search continues where it was, and a repeated one costs nothing.
     """
     from opsieve.bisect.sessions.commits import bisect_commits
     from opsieve.bisect.sessions.versions import bisect_releases, bisect_source
@@ -174,9 +180,24 @@ def _version_lines(facts: dict[str, Any]) -> Iterator[str]:
         yield f"  {change['kind']:<10} {ends}{exact}"
     if not facts["monotone"]:
         yield "  The failure appeared or disappeared more than once."
+    if "history" in facts:
+        yield from _history_lines(facts["history"])
     if "next" in facts:
         step = facts["next"]
         yield f"Between the releases: --commits {step['repository']} --good {step['good']} --bad {step['bad']}"
+
+
+def _history_lines(history: dict[str, Any]) -> Iterator[str]:
+    yield (
+        f"{counted(history['commits'], 'commit')} between {history['good']['release']} ({history['good']['commit'][:12]}) and "
+        f"{history['bad']['release']} ({history['bad']['commit'][:12]}); likeliest by what they changed:"
+    )
+    for commit in history["ranked"][:_MOST_SUSPECTS]:
+        pull = f" (pull request {commit['pull_request']})" if commit["pull_request"] else ""
+        yield f"  {commit['probability']:>6.1%}  {commit['sha'][:12]} {commit['subject']}{pull}"
+        yield from (f"          {reason}" for reason in commit["reasons"])
+    yield f"  {history['none']:>6.1%}  none of these"
+    yield f"To settle it: {history['settle']}"
 
 
 def _commit_lines(facts: dict[str, Any]) -> Iterator[str]:

@@ -1,0 +1,57 @@
+"""The commit that a release was built from: what its files say, else a tag of the repository. Nothing is imported or run."""
+
+import mmap
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsieve.bisect.sources.git_history import commit_named, open_repository, tag_of
+from opsieve.gen.model.bad_input import BadInput
+
+# onnxruntime writes `git-commit-id=<hash>` into its shared library (1.17 and later); others a line of Python.
+_BINARY = re.compile(rb"git-commit-id=([0-9a-f]{7,40})")
+_PYTHON = re.compile(
+    r"""^\s*(?:__git_version__|git_version|__commit__|commit_id|__commit_id__|git_commit)\s*(?::\s*\w+\s*)?=\s*['"]g?([0-9a-f]{7,40})['"]""",
+    re.M,
+)
+_NAMES = frozenset(["_version.py", "version.py", "build_and_package_info.py", "_build_info.py", "git_version.py"])
+_MOST_FILES = 20_000
+_MOST_TEXT = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseCommit:
+    """A commit of the repository, and where it was read: the name of a file of the release, or of a tag."""
+
+    sha: str
+    source: str
+
+
+def release_commit(repository: Path, release: str, folders: Sequence[Path]) -> ReleaseCommit:
+    """The commit of a release that is unpacked in `folders`; BadInput when neither its files nor a tag of the repository say."""
+    with open_repository(repository) as found:
+        for name, written in _written(folders):
+            try:
+                return ReleaseCommit(commit_named(found, written), name)
+            except BadInput:
+                continue  # a commit that this clone does not have: a tag may be there all the same
+        tag = tag_of(repository, release)
+        return ReleaseCommit(commit_named(found, tag), tag)
+
+
+def _written(folders: Sequence[Path]) -> Iterable[tuple[str, str]]:
+    """Hashes that files of a release state, texts before binaries."""
+    files = [file for folder in folders for file in sorted(folder.rglob("*"))[:_MOST_FILES] if not file.is_symlink()]
+    for file in files:
+        if file.name in _NAMES and file.is_file():
+            with file.open("rb") as stream:
+                text = stream.read(_MOST_TEXT).decode("utf-8", "replace")
+            yield from ((file.name, match) for match in _PYTHON.findall(text))
+    for file in files:
+        if ".so" in file.suffixes and file.is_file() and file.stat().st_size:
+            with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                match = _BINARY.search(data)
+                written = match[1].decode() if match else ""
+            if written:
+                yield file.name, written

@@ -1,0 +1,155 @@
+"""Commits between two releases ranked without a build, on made histories whose guilty commit is known."""
+
+import math
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from histories import History
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opsieve.bisect.blame.history_evidence import Clues, constant_texts
+from opsieve.bisect.blame.ranking import WEIGHTS, Evidence, rank
+from opsieve.bisect.blame.release_commit import release_commit
+from opsieve.bisect.sessions.history import rank_commits
+from opsieve.gen.model.bad_input import BadInput
+
+FUSION = """bool PadFusion::Apply(Graph& graph) {
+  if (!SatisfiesPadding(graph)) return false;
+  if (pads == nullptr) return false;
+  return Fuse(graph);
+}
+const char* name = "Pad_Fusion";
+"""
+KERNEL = 'Status Resize::Compute(Context* c) {\n  return Status("input must have at least one element in it");\n}\n'
+FILES = {
+    "core/pad_fusion.cc": FUSION,
+    "core/resize.cc": KERNEL,
+    "test/pad_fusion_test.cc": "TEST(Pad) {}\n",
+    "README.md": "x\n",
+}
+
+
+def history(folder: Path, changes: Sequence[tuple[str, Mapping[str, str]]]) -> History:
+    """A row of commits, each of which changes some files of the one before."""
+    made, files = History(folder), dict(FILES)
+    made.commit([], "x", files=files, subject="start")
+    for number, (subject, changed) in enumerate(changes):
+        files |= changed
+        made.commit([number], "x", files=files, subject=subject, plain=True)
+    return made.write()
+
+
+def noise(count: int) -> list[tuple[str, dict[str, str]]]:
+    return [
+        (f"Improve part {place} (#{100 + place})", {f"core/part{place}.cc": f"int part{place};\n"})
+        for place in range(count)
+    ]
+
+
+GUARD = FUSION.replace("  if (pads == nullptr) return false;\n", "  Prepare(graph);\n")
+REWORDED = KERNEL.replace("at least one element in it", "one element or more in it")
+GUILTY = ("Allow missing attributes (#777)", {"core/pad_fusion.cc": GUARD})
+
+
+def ranked(made: History, clues: Clues, old: int = 0, new: int = -1) -> dict:  # type: ignore[type-arg]
+    for name, number in (("v1.0", old), ("v2.0", new)):
+        subprocess.run(
+            ["git", "-C", str(made.folder), "tag", "-f", name, made.shas[number]], check=True, capture_output=True
+        )
+    return rank_commits(made.folder, ("1.0", "2.0"), ((), ()), clues)
+
+
+def test_the_lines_of_the_pass_that_differ_name_the_commit(tmp_path: Path) -> None:
+    """The pull request neither names the pass nor an operator, and another one touches the file before the older release."""
+    early = ("Pad fusion: comments", {"core/pad_fusion.cc": "// comment\n" + FUSION})
+    made = history(
+        tmp_path / "r",
+        [early, *noise(20), (GUILTY[0], {"core/pad_fusion.cc": "// comment\n" + GUARD}), *noise(25)[20:]],
+    )
+    before = subprocess.run(
+        ["git", "-C", str(made.folder), "status", "--porcelain"], capture_output=True, check=True
+    ).stdout
+    found = ranked(made, Clues(passes=("Pad_Fusion",)), old=1)
+    assert found["ranked"][0]["sha"] == made.shas[22]
+    assert found["ranked"][0]["pull_request"] == "777"
+    assert found["ranked"][0]["probability"] > 0.9
+    assert found["commits"] == 26
+    assert (
+        subprocess.run(["git", "-C", str(made.folder), "status", "--porcelain"], capture_output=True, check=True).stdout
+        == before
+    )
+
+
+def test_the_text_of_the_message_names_the_commit(tmp_path: Path) -> None:
+    made = history(tmp_path / "r", [*noise(10), ("Clean up (#9)", {"core/resize.cc": REWORDED}), *noise(14)[10:]])
+    said = "Non-zero status code 1 while running 'r': input must have one element or more in it: {0,3}"
+    found = ranked(made, Clues(operators=("Relu",), message=said))
+    assert found["ranked"][0]["sha"] == made.shas[11]
+    assert any("one element or more" in reason for reason in found["ranked"][0]["reasons"])
+
+
+def test_without_evidence_it_is_none_of_these(tmp_path: Path) -> None:
+    found = ranked(history(tmp_path / "r", noise(8)), Clues(operators=("Softmax",), message="boom"))
+    assert found["ranked"] == []
+    assert found["none"] > 0.5
+
+
+def test_what_was_cherry_picked_into_the_older_release_is_no_suspect(tmp_path: Path) -> None:
+    made, files = History(tmp_path / "r"), dict(FILES)
+    made.commit([], "x", files=files, subject="start")
+    made.commit([0], "x", files=files | GUILTY[1], subject=GUILTY[0])  # main
+    made.commit([1], "x", files=files | GUILTY[1] | {"core/resize.cc": REWORDED}, subject="Resize: words (#8)")
+    made.commit(
+        [0], "x", files=files | GUILTY[1], subject="Allow missing attributes (#777)", plain=True
+    )  # release branch
+    made.write()
+    found = ranked(made, Clues(passes=("Pad_Fusion",), operators=("Resize",)), old=3, new=2)
+    assert found["cherry_picked"] == 1
+    assert found["branched"]
+    assert [item["sha"] for item in found["ranked"]] == [made.shas[2]]
+
+
+def test_files_that_moved_are_followed_and_documents_count_little(tmp_path: Path) -> None:
+    moved = {"core/graph/pad_fusion.cc": FUSION, "core/pad_fusion.cc": "// moved\n"}
+    guilty = ("Simplify (#5)", {"core/graph/pad_fusion.cc": GUARD})
+    words = ("Document Pad_Fusion (#6)", {"docs/pad_fusion.md": "Pad_Fusion\n"})
+    found = ranked(history(tmp_path / "r", [("Move", moved), guilty, words]), Clues(passes=("Pad_Fusion",)))
+    assert found["ranked"][0]["subject"] == guilty[0]
+
+
+def test_a_release_says_its_commit_itself(tmp_path: Path) -> None:
+    made = history(tmp_path / "r", noise(3))
+    folder = tmp_path / "wheel" / "onnxruntime" / "capi"
+    folder.mkdir(parents=True)
+    binary = f"\0build type=Release, git-commit-id={made.shas[2][:10]}, c++\0".encode()
+    (folder / "state.cpython-311.so").write_bytes(b"\x7fELF" + bytes(5000) + binary)
+    found = release_commit(made.folder, "9.9", [tmp_path / "wheel"])
+    assert (found.sha, found.source) == (made.shas[2], "state.cpython-311.so")
+    (folder / "_version.py").write_text(f"commit_id = 'g{made.shas[1][:9]}'\n")
+    assert release_commit(made.folder, "9.9", [tmp_path / "wheel"]).sha == made.shas[1]
+    with pytest.raises(BadInput, match="no tag for release"):
+        release_commit(made.folder, "9.9", [])
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(list(Evidence)), st.just("x"), max_size=4), min_size=1, max_size=30))
+def test_probabilities_are_a_distribution_and_more_evidence_is_never_less_likely(
+    found: list[dict[Evidence, str]],
+) -> None:
+    commits = [f"c{place}" for place in range(len(found))]
+    evidence = dict(zip(commits, found, strict=True))
+    ranking = rank(commits, evidence)
+    assert 0 < ranking.none < 1
+    assert sum(suspect.probability for suspect in ranking.suspects) + ranking.none <= 1 + 1e-9
+    scores = {sha: sum(WEIGHTS[kind] for kind in evidence[sha]) for sha in commits}
+    order = [scores[suspect.sha] for suspect in ranking.suspects]
+    assert order == sorted(order, reverse=True)
+    assert all(math.isfinite(suspect.probability) for suspect in ranking.suspects)
+
+
+def test_a_message_is_searched_by_what_a_source_can_hold() -> None:
+    said = "[ShapeInferenceError] (op_type:Resize, node name: r): Either `sizes` or `scales` must be provided, but not both of them at /a/b.cc:123"
+    assert any("must be provided, but not both of them" in text for text in constant_texts(said))
+    assert constant_texts("x = 1") == []
