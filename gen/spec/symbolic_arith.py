@@ -81,7 +81,7 @@ def broadcast(a: Sequence[Size], b: Sequence[Size]) -> tuple[Size, ...]:
 
     ValueError where it hangs on sizes that have only names, as models that are read have.
     """
-    if a == b:
+    if len(a) == len(b) and a == b:
         return tuple(a)
     short, long = (a, b) if len(a) < len(b) else (b, a)
     extra = len(long) - len(short)

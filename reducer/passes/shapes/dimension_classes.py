@@ -1,8 +1,8 @@
-"""Which dimensions must stay equal: classes of (tensor, axis), found by the operators' rules.
+"""Which dimensions must stay equal: classes of (tensor, axis), found by running the operators' declarations (gen/analysis/size_ties.py).
 
 Two dimensions fall into one class when changing one alone would make the model invalid or change a type that is not computed
 from it. A rule only says what is equal *at the sizes that are there*: dimensions of size 1 are left out, since they neither
-shrink nor hold a broadcast partner. An operator without a rule of its own is treated as elementwise when its inputs broadcast
+shrink nor hold a broadcast partner. An operator whose declaration says nothing of a node is treated as elementwise when its inputs broadcast
 to its output, else as one that keeps the shape of its first input when it does; nothing is taken on trust, as the shrunk
 model is inferred anew.
 """
@@ -11,6 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from onnx import helper
 
+from opsieve.gen.analysis.size_ties import Tie, size_ties
+from opsieve.gen.analysis.validity import qualified_name, read_attributes
+from opsieve.gen.model.tensors import DTYPES
+from opsieve.gen.spec.catalogue import operators
+from opsieve.gen.spec.declaration import Operator, nothing
+from opsieve.gen.spec.tensor import Tensor
 from opsieve.reducer.onnx_edit.graphs import attribute_of
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View
 
@@ -121,11 +127,35 @@ def _unify(classes: Classes, step: Step) -> None:
         _unify_body(classes, step, body.inputs, body.outputs)
     if step.bodies:
         return
-    rule = _RULES.get(step.node.op_type) if step.node.domain in ("", "ai.onnx") else None
-    if rule is not None and all(classes.shape(number) is not None for number in (step.inputs[0], step.outputs[0])):
-        rule(classes, step)
-    elif rule is None:
+    if step.node.domain in ("", "ai.onnx") and step.node.op_type in _BY_VALUE:
+        _BY_VALUE[step.node.op_type](classes, step)
+    operator = operators().get(qualified_name(step.node))
+    ties = None if operator is None else _declared_ties(classes, step, operator)
+    if operator is None or ties is None or operator.requires is nothing:
         _default(classes, step)
+    if ties is None:
+        return
+    numbers = (*step.inputs, *step.outputs)
+    for (a, axis), (b, other) in ties:
+        classes.join((numbers[a], axis), (numbers[b], other))
+
+
+def _declared_ties(classes: Classes, step: Step, operator: Operator) -> list[Tie] | None:
+    """What a declaration ties together; None where it says nothing of this node."""
+    attrs = read_attributes(step.node.attribute)
+    ins = [None if number == ABSENT else _typed(classes, number) for number in step.inputs]
+    known = all(tensor is not None for tensor, number in zip(ins, step.inputs, strict=True) if number != ABSENT)
+    if attrs is None or not known:
+        return None
+    return size_ties(operator, ins, attrs, [classes.shape(number) for number in step.outputs])
+
+
+def _typed(classes: Classes, number: int) -> Tensor | None:
+    tensor, values = classes.view.tensors[number], classes.view.known.get(number)
+    if tensor.shape is None or tensor.dtype not in DTYPES:
+        return None
+    elements = None if values is None else tuple(values.ravel().tolist())
+    return Tensor(tensor.name, DTYPES[tensor.dtype], tensor.shape, values=elements)
 
 
 def _unify_body(classes: Classes, step: Step, inputs: Sequence[int], outputs: Sequence[int]) -> None:
@@ -205,133 +235,12 @@ def _broadcasts(shape: Shape, onto: Shape) -> bool:
     return tail is not None and all(size in (1, want) for size, want in zip(shape, tail, strict=True))
 
 
-def _matmul(classes: Classes, step: Step) -> None:
-    a, b = step.inputs[:2]
-    out = step.outputs[0]
-    left, right = classes.shape(a) or (), classes.shape(b) or ()
-    if not left or not right:
-        return
-    classes.join((a, len(left) - 1), (b, max(0, len(right) - 2)))
-    rank = len(classes.shape(out) or ())
-    columns = 1 if len(right) > 1 else 0
-    if columns:
-        classes.join((b, len(right) - 1), (out, rank - 1))
-    if len(left) > 1:
-        classes.join((a, len(left) - 2), (out, rank - 1 - columns))
-        if len(right) > 1:
-            _aligned(classes, a, out, 2)
-            _aligned(classes, b, out, 2)
-
-
-def _gemm(classes: Classes, step: Step) -> None:
-    a, b = step.inputs[:2]
-    out = step.outputs[0]
-    rows, inner = (1, 0) if integer(step, "transA", 0) else (0, 1)
-    depth, columns = (1, 0) if integer(step, "transB", 0) else (0, 1)
-    classes.join((a, inner), (b, depth))
-    classes.join((a, rows), (out, 0))
-    classes.join((b, columns), (out, 1))
-    if len(step.inputs) > 2 and step.inputs[2] != ABSENT:
-        _aligned(classes, step.inputs[2], out)
-
-
-def _conv(classes: Classes, step: Step) -> None:
-    x, w = step.inputs[:2]
-    out = step.outputs[0]
-    classes.join((x, 0), (out, 0))
-    grouped = integer(step, "group", 1) != 1
-    into, onto = (0, 1) if step.node.op_type == "ConvTranspose" else (1, 0)
-    if not grouped:
-        classes.join((x, 1), (w, into))
-    if not grouped or onto == 0:
-        classes.join((w, onto), (out, 1))
-    if len(step.inputs) > 2 and step.inputs[2] != ABSENT:
-        classes.join((step.inputs[2], 0), (out, 1))
-
-
-def _pool(classes: Classes, step: Step) -> None:
-    for output in step.outputs:
-        for axis in (0, 1):
-            classes.join((step.inputs[0], axis), (output, axis))
-
-
-def _channelwise(classes: Classes, step: Step) -> None:
-    _same(classes, step.inputs[0], step.outputs[0])
-    axis = integer(step, "axis", 1)
-    for number in (*step.inputs[1:], *step.outputs[1:]):
-        shape = classes.shape(number)
-        if shape is not None and len(shape) == 1:
-            classes.join((number, 0), (step.inputs[0], axis % len(classes.shape(step.inputs[0]) or (1,))))
-
-
-def _norm(classes: Classes, step: Step) -> None:
-    for number in (*step.inputs[1:], *step.outputs):
-        if number != ABSENT:
-            _aligned(classes, number, step.inputs[0])
-
-
-def _concat(classes: Classes, step: Step) -> None:
-    out = step.outputs[0]
-    rank = len(classes.shape(out) or ())
-    axis = integer(step, "axis", 0) % max(1, rank)
-    for number in step.inputs:
-        for other in range(rank):
-            if other != axis and number != ABSENT:
-                classes.join((number, other), (out, other))
-
-
-def _split(classes: Classes, step: Step) -> None:
-    rank = len(classes.shape(step.inputs[0]) or ())
-    axis = integer(step, "axis", 0) % max(1, rank)
-    for number in step.outputs:
-        for other in range(rank):
-            if other != axis and number != ABSENT:
-                classes.join((number, other), (step.inputs[0], other))
-
-
-def _transpose(classes: Classes, step: Step) -> None:
-    rank = len(classes.shape(step.outputs[0]) or ())
-    for axis, source in enumerate(integers(step, "perm") or range(rank - 1, -1, -1)):
-        classes.join((step.inputs[0], source), (step.outputs[0], axis))
-
-
-def _reduce(classes: Classes, step: Step) -> None:
-    x, out = step.inputs[0], step.outputs[0]
-    rank = len(classes.shape(x) or ())
-    if step.node.op_type.startswith("Arg"):
-        axes: set[int] | None = {integer(step, "axis", 0) % max(1, rank)}
-    else:
-        axes = axes_of(classes, step, rank)
-        if axes is not None and not axes and not integer(step, "noop_with_empty_axes", 0):
-            axes = set(range(rank))
-    if axes is None:
-        return
-    place = 0
-    for axis in range(rank):
-        if axis not in axes:
-            classes.join((x, axis), (out, place))
-        if axis not in axes or integer(step, "keepdims", 1):
-            place += 1
-
-
 def _reshape(classes: Classes, step: Step) -> None:
     """Reshape, Flatten, Squeeze, Unsqueeze: axes that stand alone on both sides of a group are the same."""
     x, out = step.inputs[0], step.outputs[0]
     for ins, outs in factors(classes.shape(x) or (), classes.shape(out) or ()):
         if len(ins) == len(outs) == 1:
             classes.join((x, ins[0]), (out, outs[0]))
-
-
-def _gather(classes: Classes, step: Step) -> None:
-    x, indices = step.inputs[:2]
-    out = step.outputs[0]
-    shape, places = classes.shape(x) or (), classes.shape(indices) or ()
-    axis = integer(step, "axis", 0) % max(1, len(shape))
-    for other in range(len(shape)):
-        if other != axis:
-            classes.join((x, other), (out, other if other < axis else other + len(places) - 1))
-    for place in range(len(places)):
-        classes.join((indices, place), (out, axis + place))
 
 
 def _kept(classes: Classes, step: Step) -> None:
@@ -356,38 +265,10 @@ def _shape_vector(classes: Classes, step: Step) -> None:
     _aligned(classes, step.inputs[0], step.outputs[0])
 
 
-_RULES: dict[str, Callable[[Classes, Step], None]] = {
-    **dict.fromkeys(("MatMul", "MatMulInteger"), _matmul),
-    "Gemm": _gemm,
-    **dict.fromkeys(("Conv", "ConvTranspose", "ConvInteger"), _conv),
-    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool", "GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"), _pool),
-    **dict.fromkeys(
-        ("BatchNormalization", "InstanceNormalization", "GroupNormalization", "QuantizeLinear", "DequantizeLinear"),
-        _channelwise,
-    ),
-    **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _norm),
-    "Concat": _concat,
-    "Split": _split,
-    "Transpose": _transpose,
+# Operators whose sizes also come from the values of an input, which no relation between sizes tells.
+_BY_VALUE: dict[str, Callable[[Classes, Step], None]] = {
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _reshape),
-    **dict.fromkeys(("Gather",), _gather),
-    **dict.fromkeys(("Pad", "Resize", "Upsample", "Tile", "TopK", "CumSum"), _kept),
+    **dict.fromkeys(("Resize", "Upsample"), _kept),
     "Slice": _slice,
     "Expand": _shape_vector,
-    **dict.fromkeys(
-        (
-            *(
-                "ReduceMean",
-                "ReduceSum",
-                "ReduceMax",
-                "ReduceMin",
-                "ReduceProd",
-                "ReduceL1",
-                "ReduceL2",
-                "ReduceLogSum",
-            ),
-            *("ReduceLogSumExp", "ReduceSumSquare", "ArgMax", "ArgMin"),
-        ),
-        _reduce,
-    ),
 }
