@@ -4,17 +4,16 @@ Kept cases are read; failures that were only counted go where most of the kept o
 one keeps its number, so clusters keep their names and decisions their meaning; the log gets a line `rekey` that tells the old keys from the new.
 """
 
-import json
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from opsieve.gen.case.case import load_case_program
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.clustering.reassign import NEW, Difference, KeyChange, Reassignment, differences, plan
-from opsieve.triage.fingerprint.component import Component
 from opsieve.triage.fingerprint.evidence import Evidence
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
 from opsieve.triage.fingerprint.graph_signature import program_signature
@@ -22,15 +21,13 @@ from opsieve.triage.fingerprint.program_names import program_names
 from opsieve.triage.store.artifacts import REDUCED, case_artifacts
 from opsieve.triage.store.decision_log import write_rekey
 from opsieve.triage.store.failure_record import (
-    components_in,
     components_json,
     observed,
     read_failure,
     verdict_of,
     write_failure,
 )
-from opsieve.triage.store.index_file import writing
-from opsieve.triage.store.index_rows import DECIDED, free_number, place_new, refresh
+from opsieve.triage.store.index import Index
 from opsieve.triage.store.store_folder import case_folder
 
 
@@ -58,42 +55,35 @@ def refingerprint(
     The caller holds the store's lock: failure.json is rewritten. `compute` gives the fingerprint of a case folder.
     """
     compute = compute or again
+    index = Index(connection)
     found: list[KeyChange] = []
     fresh: dict[str, Fingerprint] = {}
     problems: list[str] = []
     where: dict[int, str] = {}
-    for row, place, key, cluster in connection.execute(
-        "SELECT f.rowid, f.folder, f.fingerprint, p.cluster FROM failures f JOIN fingerprints p ON p.key = f.fingerprint"
-        " WHERE f.folder != '' AND p.cluster IS NOT NULL ORDER BY p.number, f.rowid"
-    ).fetchall():
-        if places is not None and place not in places:
+    for case in index.kept_cases():
+        if case.cluster is None or (places is not None and case.place not in places):
             continue
         try:
-            now = compute(case_folder(folder, place))
+            now = compute(case_folder(folder, case.place))
         except BadInput as error:
             problems.append(str(error))
             continue
-        fresh[now.key], where[row] = now, place
-        found.append(KeyChange(row, key, cluster, now.key))
+        fresh[now.key], where[case.row] = now, case.place
+        found.append(KeyChange(case.row, case.key, case.cluster, now.key))
     changed = [each for each in found if base(each.key) != each.new]
-    existing = dict(connection.execute("SELECT key, cluster FROM fingerprints WHERE cluster IS NOT NULL").fetchall())
-    decided = {row[0] for row in connection.execute(f"SELECT id FROM clusters WHERE {DECIDED}").fetchall()}
     rest = {each.key for each in found if base(each.key) == each.new}
     if places is not None:
-        rest |= _with_others(connection, changed)
-    groups = plan(changed, existing, decided, rest)
-    apart = tuple(
-        differences(_components(connection, group.key), fresh[base(group.to_key)].components) for group in groups
-    )
+        many = Counter(each.key for each in changed)
+        rest |= {key for key, count in many.items() if index.count(key) > count}
+    groups = plan(changed, index.clusters_by_key(), index.decided(), rest)
+    apart = tuple(differences(index.components(group.key), fresh[base(group.to_key)].components) for group in groups)
     if groups and not dry_run:
-        with writing(connection):
-            _move(connection, folder, groups, fresh, where, whole=places is None)
+        with index.changing():
+            _move(index, groups, fresh, whole=places is None)
+            placed = index.placed()
+            _rewrite(folder, groups, fresh, where, placed)
+            write_rekey(connection, folder, _mapping(groups, placed), _standing(groups, placed))
     return RefingerprintResult(tuple(groups), apart, tuple(problems))
-
-
-def _components(connection: sqlite3.Connection, key: str) -> tuple[Component, ...]:
-    row = connection.execute("SELECT components FROM fingerprints WHERE key = ?", [key]).fetchone()
-    return components_in(row[0]) if row else ()
 
 
 def again(case: Path) -> Fingerprint:
@@ -118,107 +108,61 @@ def base(key: str) -> str:
     return key.partition("~")[0].partition("@")[0]
 
 
-def _with_others(connection: sqlite3.Connection, changed: Sequence[KeyChange]) -> set[str]:
-    """The fingerprints that have more failures than those that change."""
-    many = Counter(each.key for each in changed)
-    sql = "SELECT count FROM fingerprints WHERE key = ?"
-    return {key for key, count in many.items() if connection.execute(sql, [key]).fetchone()[0] > count}
-
-
-def _move(
-    connection: sqlite3.Connection,
-    folder: Path,
-    groups: Sequence[Reassignment],
-    fresh: dict[str, Fingerprint],
-    where: dict[int, str],
-    *,
-    whole: bool,
-) -> None:
+def _move(index: Index, groups: Sequence[Reassignment], fresh: dict[str, Fingerprint], *, whole: bool) -> None:
+    """Give failures to their fingerprints and fingerprints to their clusters; those without a case go with most of the others if `whole`."""
     ways: dict[str, list[Reassignment]] = defaultdict(list)
     for group in groups:
         ways[group.key].append(group)
     touched = {group.cluster for group in groups} | {group.to_cluster for group in groups} - {NEW}
     for key, outgoing in sorted(ways.items()):
         outgoing.sort(key=lambda group: (-len(group.rows), group.to_key))
-        if whole:  # those without a case go with most of the others
-            stays = connection.execute(
-                "SELECT count(*) FROM failures WHERE fingerprint = ? AND folder != ''", [key]
-            ).fetchone()[0] - sum(len(group.rows) for group in outgoing)
-            if len(outgoing[0].rows) > stays:
-                if stays:  # unchanged ones, or such as could not be read, keep the row
-                    _ensure(connection, key, outgoing[0], fresh)
-                else:
-                    _rename(connection, key, outgoing[0], fresh)
-                connection.execute(
-                    "UPDATE failures SET fingerprint = ? WHERE fingerprint = ? AND folder = ''",
-                    [outgoing[0].to_key, key],
-                )
+        most = outgoing[0]
+        stays = index.kept(key) - sum(len(group.rows) for group in outgoing)
+        if whole and len(most.rows) > stays:
+            if not stays and not index.has(most.to_key):
+                index.rename_fingerprint(key, most.to_key, fresh[base(most.to_key)], most.to_cluster or None)
+            _ensure(index, most, fresh)  # unchanged failures, or such as could not be read, keep the row
+            index.move_counted(key, most.to_key)
         for group in outgoing:
-            _ensure(connection, key, group, fresh)
-            connection.executemany(
-                "UPDATE failures SET fingerprint = ? WHERE rowid = ?", [(group.to_key, row) for row in group.rows]
-            )
-    keys = sorted({group.key for group in groups} | {group.to_key for group in groups})
-    for key in keys:
-        connection.execute(
-            "UPDATE fingerprints SET (count, kept, first_seen, last_seen) = (SELECT count(*), count(nullif(folder, '')),"
-            " coalesce(min(seen), 0), coalesce(max(seen), 0) FROM failures WHERE fingerprint = ?) WHERE key = ?",
-            [key, key],
-        )
-    connection.executemany("DELETE FROM fingerprints WHERE key = ? AND count = 0", [(key,) for key in keys])
-    place_new(connection)
-    rows = connection.execute("SELECT key, number, cluster FROM fingerprints").fetchall()
-    placed = {key: (number, cluster) for key, number, cluster in rows}
-    refresh(connection, sorted(touched | {placed[group.to_key][1] for group in groups}))
+            _ensure(index, group, fresh)
+            index.move_failures(group.rows, group.to_key)
+    index.recount(sorted({group.key for group in groups} | {group.to_key for group in groups}))
+    placed = index.placed()
+    index.refresh(sorted(touched | {placed[group.to_key][1] for group in groups}))
+
+
+def _ensure(index: Index, group: Reassignment, fresh: dict[str, Fingerprint]) -> None:
+    """Make a row for the fingerprint that a group goes to, unless it has one."""
+    if not index.has(group.to_key):
+        index.add_fingerprint(group.to_key, fresh[base(group.to_key)], group.to_cluster or None, group.rows)
+
+
+def _rewrite(
+    folder: Path,
+    groups: Sequence[Reassignment],
+    fresh: dict[str, Fingerprint],
+    where: dict[int, str],
+    placed: dict[str, tuple[int, int]],
+) -> None:
+    """Write the new fingerprints into the cases' failure.json."""
     for group in groups:
         for row in group.rows:
-            record = read_failure(folder / where[row])
-            now = fresh[base(group.to_key)]
+            case = case_folder(folder, where[row])
+            record, now = read_failure(case), fresh[base(group.to_key)]
             record.fingerprint, record.fingerprint_version = group.to_key, now.version
             record.components, record.number = components_json(now), placed[group.to_key][0]
-            write_failure(folder / where[row], record)
-    mapping: dict[str, list[str]] = defaultdict(list)
+            write_failure(case, record)
+
+
+def _mapping(groups: Sequence[Reassignment], placed: dict[str, tuple[int, int]]) -> dict[str, list[str]]:
+    """What each fingerprint became, itself where some of its failures keep it."""
+    found: dict[str, set[str]] = defaultdict(set)
     for group in groups:
-        mapping[group.key].append(group.to_key)
-    for key in mapping:
-        if key in placed:
-            mapping[key].insert(0, key)
-    moves = [
-        [key, number, number, cluster] for key, (number, cluster) in placed.items() if key in {g.to_key for g in groups}
-    ]
-    write_rekey(connection, folder, {key: sorted(set(new)) for key, new in mapping.items()}, moves)
+        found[group.key].add(group.to_key)
+    return {key: sorted(new | ({key} & placed.keys())) for key, new in found.items()}
 
 
-def _rename(connection: sqlite3.Connection, key: str, group: Reassignment, fresh: dict[str, Fingerprint]) -> None:
-    """Let a fingerprint's row go on as another's, unless that has a row already."""
-    if connection.execute("SELECT 1 FROM fingerprints WHERE key = ?", [group.to_key]).fetchone():
-        return
-    now = fresh[base(group.to_key)]
-    for table in ("alternatives", "statements"):
-        connection.execute(f"DELETE FROM {table} WHERE number = (SELECT number FROM fingerprints WHERE key = ?)", [key])
-    connection.execute(
-        "UPDATE fingerprints SET key = ?, version = ?, components = ?, title = '', cluster = ? WHERE key = ?",
-        [group.to_key, now.version, json.dumps(components_json(now)), group.to_cluster or None, key],
-    )
-
-
-def _ensure(connection: sqlite3.Connection, key: str, group: Reassignment, fresh: dict[str, Fingerprint]) -> None:
-    """Make a row for the fingerprint that a group goes to, unless it has one."""
-    if connection.execute("SELECT 1 FROM fingerprints WHERE key = ?", [group.to_key]).fetchone():
-        return
-    first = connection.execute(
-        "SELECT kind, stage, message, target FROM failures WHERE rowid = ?", [group.rows[0]]
-    ).fetchone()
-    targets = connection.execute(
-        f"SELECT DISTINCT target FROM failures WHERE rowid IN ({', '.join('?' * len(group.rows[:500]))})",
-        group.rows[:500],
-    ).fetchall()
-    now = fresh[base(group.to_key)]
-    connection.execute(
-        "INSERT INTO fingerprints (key, version, kind, components, count, kept, number, cluster, stage, message, targets)"
-        " VALUES (?, ?, ?, ?, 0, 0, ?, ?, ?, ?, ?)",
-        [
-            group.to_key, now.version, first[0], json.dumps(components_json(now)), free_number(connection), group.to_cluster or None,
-            first[1], first[2], f" {' '.join(sorted(row[0] for row in targets))} ",
-        ],
-    )  # fmt: skip
+def _standing(groups: Sequence[Reassignment], placed: dict[str, tuple[int, int]]) -> list[list[Any]]:
+    """Where the new fingerprints stand, as moves of a patch."""
+    new = {group.to_key for group in groups}
+    return [[key, number, number, cluster] for key, (number, cluster) in placed.items() if key in new]
