@@ -61,8 +61,7 @@ def reproduced(
         exported = ExportedFailure(case, chosen, verdict, judged.observations[0], right, source, seconds=seconds)
     if exported is None:
         return None, reason
-    passes, regression, fixed = _culprit(place)
-    return replace(exported, passes=passes, regression=regression, fixed=fixed), ""
+    return replace(exported, **_culprit(place)), ""
 
 
 def _stored(folder: Path, target: Target) -> Verdict | None:
@@ -112,23 +111,22 @@ def _case_of(place: Path) -> Path:
     return folder.parent if folder.name == REDUCED and (folder.parent / "case.json").is_file() else folder
 
 
-def _culprit(place: Path) -> tuple[tuple[str, ...], str, str]:
+def _culprit(place: Path) -> dict[str, Any]:
     """Guilty passes, where it came, where it went, from what `attribute` and `bisect` left; empty for what they did not."""
     case = _case_of(place)
     found = culprit_of(case)
-    sentences = {"regression": "", "fix": ""}
+    known = {"regression": "", "fixed": "", "first_bad": ""}
     for search in (found.get("commits"), found.get("releases")):  # a release says more to people than a commit
         transitions = search.get("transitions") if isinstance(search, dict) else None
         for change in transitions if isinstance(transitions, list) else []:
-            if isinstance(change, dict) and change.get("kind") in ("regression", "fix"):
-                before, after = change.get("last_before", ""), change.get("first_after", "")
-                words = (
-                    ("Fails from", "last without it")
-                    if change["kind"] == "regression"
-                    else ("Gone in", "last that fails")
-                )
-                sentences[change["kind"]] = f"{words[0]} {after} ({words[1]}: {before})."
-    return case_artifacts(case).guilty_passes, sentences["regression"], sentences["fix"]
+            if not isinstance(change, dict):
+                continue
+            before, after = change.get("last_before", ""), change.get("first_after", "")
+            if change.get("kind") == "regression":
+                known |= {"regression": f"Fails since {after} (last good: {before}).", "first_bad": str(after)}
+            elif change.get("kind") == "fix":
+                known["fixed"] = f"Fixed in {after} (last bad: {before})."
+    return {**known, "passes": case_artifacts(case).guilty_passes}
 
 
 def _beside(place: Path, name: str) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def test_a_case_is_exported_with_what_is_known_of_its_culprit(case: Path, tmp_pa
     assert (told["kind"], told["failure"], told["output"]) == ("issue", "mismatch", str(tmp_path / "issue.md"))
     text = (tmp_path / "issue.md").read_text()
     assert len(text) == told["bytes"]
-    assert "Fails from 1.3 (last without it: 1.2)." in text
+    assert "Fails since 1.3 (last good: 1.2)." in text
     assert "`Fuse?It`" in text
 
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from opsieve.triage.export.export_input import ExportedFailure
 from opsieve.triage.export.exports import KINDS, export
 from opsieve.triage.export.issue import fenced, issue, visible
 from opsieve.triage.export.script import requirements, script
+from opsieve.triage.export.short_script import short_script
 from opsieve.triage.export.text import ModelText, model_text
 
 NOTHING = ModelText("", False)
@@ -305,3 +307,37 @@ def test_values_in_scripts_have_their_bytes(tmp_path: Path) -> None:
     exec(compile(source.partition("def run(")[0], "repro.py", "exec"), space)  # noqa: S102  written by the code under test
     assert space["MODEL"] == made.model
     assert np.array_equal(space["INPUTS"]["x"], made.case.inputs["x"])  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("right", "code"), [((0.0, 2.0), 0), ((0.0, 3.0), 1)])
+def test_the_short_script_of_an_issue_fails_while_the_bug_is_there(
+    tmp_path: Path, right: tuple[float, ...], code: int
+) -> None:
+    made = exported(right=right)
+    source = short_script(made, model_text(made.model))
+    assert len(source.splitlines()) < 40
+    assert source in issue(made, model_text(made.model))
+    (tmp_path / "repro.py").write_text(source)
+    done = subprocess.run([sys.executable, tmp_path / "repro.py"], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert ("AssertionError" in done.stderr) == bool(code)
+
+
+@pytest.mark.parametrize("name", EVIL, ids=lambda name: ascii(name)[1:20])
+def test_names_stay_literals_in_a_short_script(name: str) -> None:
+    def shape(name: str) -> list[type]:
+        source = short_script(evil_exhibit(name, "onnxruntime"), ModelText("graph", True))
+        return [type(node) for node in ast.walk(ast.parse(source))]
+
+    assert shape(name) in ([ast.Module], shape("harmless"))  # a long name has no short script
+
+
+def test_an_issue_speaks_to_people_without_opsieve() -> None:
+    made = replace(
+        exported(), passes=("Pad_Fusion",), first_bad="1.20.0", regression="Fails since 1.20.0 (last good: 1.19.2)."
+    )
+    text = issue(made, model_text(made.model))
+    assert text.startswith("# Pad_Fusion: wrong values with Relu since 1.20.0 (onnxruntime 1.2.3)\n")
+    for word in ("reference:float64", "stage", "cannot be asked", "base64"):
+        assert word not in text
+    assert text.count("it is wrong") == 2  # expected and actual, each once

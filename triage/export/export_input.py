@@ -37,7 +37,8 @@ class ExportedFailure:
 
     `expected` holds outputs whose values are known, {} when nobody knows them. `source` says whose they are. `shows` is how often
     a failure that shows sometimes was seen, in how many runs, None for one that always does; `runs` in how many it is looked for. `seconds` and `memory` (bytes) limit a run of it.
-    `passes` are guilty passes of the optimiser, `regression` and `fixed` say between which releases it came and went, "" where unknown.
+    `passes` are guilty passes of the optimiser, `regression` and `fixed` say between which releases it came and went,
+    `first_bad` is the first release or commit with it, "" where unknown.
     """
 
     case: Case
@@ -53,6 +54,7 @@ class ExportedFailure:
     passes: tuple[str, ...] = ()
     regression: str = ""
     fixed: str = ""
+    first_bad: str = ""
 
     @property
     def model(self) -> bytes:

@@ -19,6 +19,7 @@ from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.export.export_input import ExportedFailure
 from opsieve.triage.export.literals import literal
 from opsieve.triage.export.script import packages, script
+from opsieve.triage.export.short_script import short_script
 from opsieve.triage.export.text import ModelText
 
 # Frames of opsieve in a worker, by where they lie and where they lay before version 0.2.
@@ -42,6 +43,18 @@ _WORDS = {
     "round-trip": "A round trip changes the model",
     "nondeterminism": "Different results of equal runs",
 }
+_STAGES = {
+    "import": ", while the model is read",
+    "compile": ", while the model is compiled",
+    "run": ", while the model runs",
+}
+_SHOWN_BELOW = ("mismatch", "error", "crash", "accepts-invalid")
+# Who says what is right, in words for people without opsieve.
+_SOURCES = {
+    "reference:float64": "ONNX's reference evaluator in float64",
+    "reference": "ONNX's reference evaluator",
+    "expected outputs": "the expected outputs",
+}
 
 
 def issue(exported: ExportedFailure, text: ModelText) -> str:
@@ -63,8 +76,12 @@ def title(exported: ExportedFailure) -> str:
     )
     text = " and ".join([", ".join(operators[:-1]), operators[-1]] if len(operators) > 1 else operators)
     where = f" with {text}" if 0 < len(operators) <= 4 else f" with {len(nodes)} nodes"
-    blame = " once optimised" if exported.verdict.blame == "optimiser" else ""
-    return f"{_WORDS.get(exported.verdict.kind or '', 'A failure')}{where}{blame} ({_name(exported)})"
+    blame = " once optimised" if exported.verdict.blame == "optimiser" and not exported.passes else ""
+    guilty = f"{_word(exported.passes[0], 60)}: " if len(exported.passes) == 1 else ""
+    words = _WORDS.get(exported.verdict.kind or "", "A failure")
+    words = words[:1].lower() + words[1:] if guilty else words
+    since = f" since {_word(exported.first_bad, 40)}" if exported.first_bad else ""
+    return f"{guilty}{words}{where}{blame}{since} ({_name(exported)})"
 
 
 def visible(text: str, most: int = _MOST_LOG) -> str:
@@ -72,9 +89,15 @@ def visible(text: str, most: int = _MOST_LOG) -> str:
     lines = []
     for line in text[: 2 * most].replace("\r\n", "\n").expandtabs(4).split("\n"):
         shown = "".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in line)
-        lines.append(shown if len(shown) <= _LINE else f"{shown[:_LINE]} ...")
+        lines.append(shown if len(shown) <= _LINE else f"{_at_word(shown[:_LINE])} ...")
     whole = "\n".join(lines).strip("\n")
     return whole if len(whole) <= most else f"{whole[:most]}\n..."
+
+
+def _at_word(line: str) -> str:
+    """A line that was cut, up to its last whole word where that is near."""
+    kept = line.rpartition(" ")[0]
+    return kept if len(kept) > len(line) - 60 else line
 
 
 def fenced(text: str, language: str = "text") -> str:
@@ -87,30 +110,39 @@ def fenced(text: str, language: str = "text") -> str:
 def _answers(exported: ExportedFailure, text: ModelText) -> dict[str, str]:
     verdict = exported.verdict
     seen = f"{_name(exported)}: {_WORDS.get(verdict.kind or '', 'a failure').lower()}"
-    stage = f", in the stage `{verdict.stage}`" if verdict.stage else ""
-    blame = "With its optimiser off the same compiler is right." if verdict.blame == "optimiser" else ""
+    stage = _STAGES.get(verdict.stage or "", "")
+    blame = "Without optimisation the same compiler gives the right answer." if verdict.blame == "optimiser" else ""
+    # What is expected and what is there stand below; of other failures the sentence has the figures.
+    reason = "" if verdict.kind in _SHOWN_BELOW else f"\n\n{fenced(visible(verdict.reason))}"
     often = "" if exported.shows is None else f"\n\n{_often(exported.shows)}"
     frames = _frames(exported.observation)
     return {
-        "summary": f"{seen}{stage}. {blame}{often}\n\n{fenced(visible(verdict.reason))}".replace(" \n", "\n"),
+        "summary": f"{seen}{stage}. {blame}{often}".strip() + reason,
         "expected": _expected(exported),
         "actual": _actual(exported),
         "regression": " ".join(_sentence(line) for line in (exported.regression, exported.fixed) if line),
-        "passes": f"Without {_listed(exported.passes)} the failure is gone." if exported.passes else "",
-        "graph": fenced(visible(text.text, _MOST_GRAPH))
-        if text.text
-        else "onnx cannot print the model; it is in the script.",
+        "passes": f"Skipping {_listed(exported.passes)} makes the failure go away." if exported.passes else "",
+        "graph": _graph(exported, text),
         "reproducer": _reproducer(exported, text),
         "environment": fenced("\n".join(_environment(exported))),
-        "log": f"Where, innermost last:\n\n{fenced(visible(frames))}" if frames else "",
+        "log": f"Stack, innermost last:\n\n{fenced(visible(frames))}" if frames else "",
         "version": _word(exported.target.release or exported.observation.version, 60) or "unknown",
         "os": _word(platform.release(), 80) or platform.system(),
         "architecture": {"x86_64": "X64", "AMD64": "X64", "aarch64": "ARM64", "arm64": "ARM64"}.get(
             platform.machine(), _word(platform.machine(), 40)
         ),
         "platform": {"Darwin": "Mac"}.get(platform.system(), platform.system()),
-        "note": f"Found and written down with opsieve {__version__}.",
+        "note": f"Found with opsieve {__version__}.",
     }
+
+
+def _graph(exported: ExportedFailure, text: ModelText) -> str:
+    """The model, where it can be printed and a short script does not show it anyway."""
+    if not text.text:
+        return "onnx cannot print the model; it is in the script."
+    if short_script(exported, text):
+        return "The model is in the script below."
+    return fenced(visible(text.text, _MOST_GRAPH))
 
 
 def _frames(observation: Observation) -> str:
@@ -133,7 +165,7 @@ def _expected(exported: ExportedFailure) -> str:
         text = [f"{worst.output}{list(worst.index) or ''}: {worst.expected}"]
         if name and len(source := literal(exported.expected[name].value)) <= 600:
             text.append(source)
-        who = f", by {_word(exported.source, 60)}" if exported.source else ""
+        who = f", by {_SOURCES.get(exported.source) or _word(exported.source, 60)}" if exported.source else ""
         return f"Expected{who}:\n\n{fenced(visible(chr(10).join(text)))}"
     if exported.verdict.kind == "nondeterminism":
         return "Expected: the same outputs for the same inputs."
@@ -157,6 +189,9 @@ def _actual(exported: ExportedFailure) -> str:
 
 
 def _reproducer(exported: ExportedFailure, text: ModelText) -> str:
+    short = short_script(exported, text)
+    if short:
+        return f"The script raises an error while the bug is there.\n\n{fenced(short.rstrip(chr(10)), 'python')}"
     try:
         source = script(exported, text)
     except BadInput as error:

@@ -117,7 +117,7 @@ def _head(exported: ExportedFailure, test: bool) -> str:
     lines += textwrap.wrap(plain(verdict.reason or verdict.message), WIDTH)
     often = f"It does not always show, so it is looked for in up to {exported.runs} runs." if exported.runs > 1 else ""
     facts = [
-        f"Guilty: {', '.join(exported.passes)}." if exported.passes else "",
+        f"Optimiser pass: {', '.join(exported.passes)}." if exported.passes else "",
         exported.regression,
         exported.fixed,
         often,

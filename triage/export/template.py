@@ -27,7 +27,7 @@ def run(model, inputs):
 GIVE_UP = """
 
 def give_up(why):
-    print("cannot be asked: " + ascii(str(why))[1:-1])
+    print("cannot run: " + ascii(str(why))[1:-1])
     sys.exit(2)
 
 """
@@ -36,7 +36,7 @@ GIVE_UP_TEST = """
 def give_up(why):
     import pytest
 
-    pytest.skip(f"cannot be asked: {why}", allow_module_level=True)
+    pytest.skip(f"cannot run: {why}", allow_module_level=True)
 
 """
 LIBRARIES = """
@@ -210,7 +210,7 @@ def test_{name}():
     try:
         problem = {failure}()
     except ImportError as error:
-        pytest.skip(f"cannot be asked: {{one_line(error)}}")
+        pytest.skip(f"cannot run: {{one_line(error)}}")
     assert not problem, one_line(problem)
 """
 MAIN = """
@@ -218,7 +218,7 @@ def main():
 {here}    try:
         problem = {failure}()
     except ImportError as error:
-        print(f"cannot be asked: {{one_line(error)}} ({{about()}})")
+        print(f"cannot run: {{one_line(error)}} ({{about()}})")
         return 2
     if problem:
         print(f"BUG: {{one_line(problem)}} ({{about()}})")
