@@ -157,7 +157,7 @@ def do_tests(
     lab.prefetch([(build, [tests[number] for number in whole]) for build in builds])
     # Builds that agree on a program that was made to be wrong are no sign that all is well.
     passed = {
-        number: set() if case.program.fault else _agreeing(tests[number], builds, lab) for number, case in whole.items()
+        number: set() if case.program.fault else agreeing(tests[number], builds, lab) for number, case in whole.items()
     }
     in_doubt = [
         number
@@ -237,7 +237,7 @@ def _seen(target: Target, test: Test, lab: ObservationCache) -> Observation:
     return lab.observe(target, test.program, test.inputs)
 
 
-def _agreeing(test: Test, builds: Sequence[Target], lab: ObservationCache) -> set[Target]:
+def agreeing(test: Test, builds: Sequence[Target], lab: ObservationCache) -> set[Target]:
     """The builds that give the same outputs as one that shares no optimiser with them: two levels of one compiler are one witness."""
     given = [(build, outputs) for build in builds if (outputs := _seen(build, test, lab).outputs) is not None]
     dtypes = test.program.output_dtypes()
