@@ -21,6 +21,8 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
+from opsieve.reducer.engine.form import Progress
+from opsieve.reducer.session import ReductionRequest, Session
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, Store
 from opsieve.tui.commands.reduce_command import command, main
@@ -172,3 +174,61 @@ def test_a_case_of_a_store_is_reduced_on_its_own_target_by_its_folder_or_its_id(
     assert json.loads(reduce(key.key, "--store", "store", "-o", "other", "--json")[1])["nodes_after"] == 2
     with pytest.raises(BadInput, match="names no cluster"):
         reduce("nobody", "--store", "store")
+
+
+def test_json_has_its_keys_where_nothing_fails(case: Path, tmp_path: Path) -> None:
+    code, printed, _ = reduce(case, "-t", "fake", "-o", tmp_path / "out", "--json")
+    facts = json.loads(printed)
+    assert code == 3
+    assert facts.keys() >= {*KEYS, "message", "replays", "finished"}
+    assert (facts["same"], facts["minimal"], facts["output"], facts["nodes_after"]) == (False, False, "", 42)
+    assert "tried fake" in facts["message"]
+
+
+class Impatient:
+    """A listener that interrupts as soon as anything was tested."""
+
+    def say(self, sentence: str) -> None:
+        """Nothing to do."""
+
+    def progress(self, at: Progress) -> None:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("seconds", [30.0, 29.0])  # the same question, and another one, whose journal begins anew
+def test_a_kept_best_is_replaced_only_by_something_simpler(case: Path, tmp_path: Path, seconds: float) -> None:
+    out = tmp_path / "out"
+    assert reduce(case, "-t", "fake:wrong@Tanh>Exp", "-o", out)[0] == 0
+    best = load(out).program.data
+    (out / "attempts.jsonl").write_bytes((out / "attempts.jsonl").read_bytes().split(b"\n")[0] + b"\n")
+    targets = ("fake:wrong@Tanh>Exp",)
+    request = ReductionRequest(case, None, None, targets, None, "fingerprint", None, out, 1, 0, seconds)
+    with Workers() as workers, pytest.raises(KeyboardInterrupt), Session(request, [workers], Impatient()) as session:
+        session.reduce()
+    assert load(out).program.data == best
+    assert load(out).parameters["target"] == targets[0]
+
+
+def test_an_interrupted_result_says_that_it_is_one(case: Path, tmp_path: Path) -> None:
+    class Later(Impatient):
+        def progress(self, at: Progress) -> None:
+            if at.nodes < 40:
+                raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    request = ReductionRequest(case, None, None, ("fake:wrong@Tanh>Exp",), None, "fingerprint", None, out, 1, 0, 30.0)
+    with Workers() as workers, pytest.raises(KeyboardInterrupt), Session(request, [workers], Later()) as session:
+        session.reduce()
+    story = json.loads((out / "reduction.json").read_text())
+    assert (story["finished"], story["same"], story["minimal"]) == (False, True, False)
+    assert story["nodes_after"] == len(load(out).program.operators()) < 40
+
+
+def test_a_second_bug_is_said(tmp_path: Path) -> None:
+    save(host(5, 40, [["Tanh", "Exp"], ["Tanh", "Exp"]]), tmp_path / "two")
+    facts = json.loads(reduce(tmp_path / "two", "-t", "fake:wrong@Tanh>Exp", "-o", tmp_path / "out", "--json")[1])
+    assert (facts["nodes_after"], facts["rest_fails"]) == (2, "same")
+    assert (tmp_path / "out" / "other_failures" / "rest" / "model.onnx").is_file()
+    save(host(5, 40, [["Tanh", "Exp"]]), tmp_path / "one")
+    facts = json.loads(reduce(tmp_path / "one", "-t", "fake:wrong@Tanh>Exp", "-o", tmp_path / "out1", "--json")[1])
+    assert facts["rest_fails"] == ""

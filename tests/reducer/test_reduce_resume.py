@@ -1,5 +1,6 @@
 """Interrupted, resumed, with several workers: the result is the same, byte for byte."""
 
+import random
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -132,3 +133,27 @@ def test_every_lane_of_slow_checks_is_asked(workers: Workers, monkeypatch: pytes
     assert bytes_of(by(pool)) == bytes_of(alone)
     assert pool[1].asked
     assert pool[2].asked
+
+
+class Flaky(Counting):
+    """A check that sees the failure in a share of its runs only."""
+
+    def __init__(self, needed: frozenset[str], rate: float):
+        super().__init__(needed)
+        self.draw, self.rate = random.Random(3), rate
+
+    def evaluate(self, subjects: Sequence[Subject]) -> Iterator[CheckResult]:
+        for result in super().evaluate(subjects):
+            yield result if self.draw.random() < self.rate else CheckResult("gone")
+
+
+@pytest.mark.parametrize("rate", [0.9, 0.5])
+def test_a_flaky_check_is_found_out_and_repeated(workers: Workers, rate: float) -> None:
+    """Run once for each candidate it would give up early, or end on more nodes than are needed and call them minimal."""
+    case = host(9, 30, [["Tanh", "Exp"]])
+    nodes = [each for each in OnnxReduction().passes() if each.name in ("nodes", "outputs", "bypass")]
+    test = Flaky(frozenset(["Tanh", "Exp"]), rate)
+    result = reduce_by_check(OnnxReduction(), start(case), [test], workers, None, Journal(""), Listeners(), nodes)
+    assert sorted(node.op_type for node in result.best.model.graph.node) == ["Exp", "Tanh"]
+    assert result.replays is not None
+    assert 0 < result.replays[0] <= result.replays[1]

@@ -69,6 +69,7 @@ def reduce_all(store: Path, wanted: "list[Candidate]", budget: float, offline: b
 def _reduce(case: Path, candidate: "Candidate", seconds: float, before: float, offline: bool) -> Reduced:
     began = time.monotonic()
     output = case / "reduced"
+    kept = (output / "case.json").exists()  # the best of an earlier turn, which nothing here may take away
     command = [sys.executable, "-c", _CHILD, str(case), "-t", candidate.target, "-o", str(output), "--json"]
     command += ["--seconds", str(_RUN), *(["--offline"] if offline else [])]
     child = subprocess.Popen(
@@ -102,7 +103,8 @@ def _reduce(case: Path, candidate: "Candidate", seconds: float, before: float, o
         facts = json.loads(out)
         after = facts["nodes_after"] + facts["inner_nodes_after"]
         return reduced("reduced", after, "") if facts["same"] else reduced("failed", after, "the failure changed")
-    shutil.rmtree(output, ignore_errors=True)
+    if not kept:
+        shutil.rmtree(output, ignore_errors=True)
     said = (err.strip().splitlines() or [""])[-1].removeprefix("opsieve: ")
     return reduced("not-reproduced" if child.returncode == 3 else "failed", None, said[:300])
 
