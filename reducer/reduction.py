@@ -23,6 +23,8 @@ from opsieve.triage.fingerprint.normalise import normalise
 from opsieve.triage.fingerprint.sameness import Level
 
 S = TypeVar("S", bound=Runnable)
+# What only turns values into another type: https://onnx.ai/onnx/operators
+CONVERTERS = frozenset(["Cast", "CastLike", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "BitCast"])
 
 
 class ReducibleForm(Form[S], Protocol[S]):
@@ -125,7 +127,27 @@ def reduce_failure(
         second.goes_on(run)
         same = still(second.engine.best, premise, workers)
         return replace(second.result(start, time.monotonic() - since, same), judged=True)
-    return run.result(start, time.monotonic() - since, same)
+    converted = _without_converters(run, tests, premise, (workers, source, journal, listeners)) if same else None
+    return (converted or run).result(start, time.monotonic() - since, same)
+
+
+def _without_converters(
+    run: "_Run[S]",
+    tests: Sequence[InterestingnessTest[Runnable]],
+    premise: Premise,
+    rest: tuple[Workers, Target | None, Journal, Listeners[S]],
+) -> "_Run[S] | None":
+    """The result reduced on where something in it may only convert what is wrong: then the type of the wrong result is free, as long as
+    the same builds of the compiler are well. None where nothing converts, or the judge sees nothing any more."""
+    best, test = run.engine.best, tests[0]
+    if not isinstance(test, TargetTest) or not CONVERTERS & set(best.program.operators()):
+        return None
+    sick, well = cure_set(test, best)
+    free = [replace(each, any_type=True, sick=sick, well=well) for each in tests if isinstance(each, TargetTest)]
+    workers, source, journal, listeners = rest
+    after = _Run(run.form, best, free, workers, source, journal, listeners, run.passes, "type:")
+    after.goes_on(run)
+    return after if after.trail and still(after.engine.best, premise, workers, any_type=True) else None
 
 
 def reduce_by_check(

@@ -80,20 +80,16 @@ def installed() -> list[Target]:
     return [resolve(name) for name in sorted(compilers(), key=lambda name: (name != "onnxruntime", name))]
 
 
-def still(subject: Runnable, premise: Premise, workers: Workers) -> bool:
-    """Whether the judge, asked from scratch, sees the same failure in a subject."""
+def still(subject: Runnable, premise: Premise, workers: Workers, any_type: bool = False) -> bool:
+    """Whether the judge, asked from scratch, sees the same failure in a subject; with `any_type` a wrong result may be of another type."""
     case = Case(subject.program, subject.inputs)
     against = premise.arbiter if premise.named else None
     found, _ = _failure_on(case, premise.target, against, workers, premise.failure.verdict.verdict == "undecided")
     if found is None:
         return False
-    return premise.failure.shown_by(
-        found.failure.verdict,
-        found.observation,
-        operators_of(subject.program),
-        "fingerprint",
-        program_names(subject.program),
-    )
+    names = program_names(subject.program)
+    operators = operators_of(subject.program)
+    return premise.failure.shown_by(found.failure.verdict, found.observation, operators, "fingerprint", names, any_type)
 
 
 def _failure_on(

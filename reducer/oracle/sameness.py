@@ -32,8 +32,14 @@ class Failure:
         operators: Sequence[str],
         level: Level,
         names: Collection[str] = frozenset(),
+        any_type: bool = False,
     ) -> bool:
-        """Whether a failing verdict is this failure, as far as one run of the target tells; `names` are those of the program that was run."""
+        """Whether a failing verdict is this failure, as far as one run of the target tells; `names` are those of the program that was run.
+
+        With `any_type`, a wrong result of any element type is the same: what stood behind the bug only converted it."""
+        mine = self.verdict.mismatch
+        if any_type and mine is not None and verdict.mismatch is not None:
+            return verdict.mismatch.what == mine.what
         return same(self.fingerprint, fingerprint(verdict, observation, operators, NOTHING, names), level)
 
 

@@ -41,7 +41,8 @@ class TargetTest:
 
     `arbiter` says what the outputs should be, or that a program is to be accepted; None when nobody can be asked. At the level
     `cure`, `sick` and `well` are the other builds that failed on the whole model and those that did not. With
-    `finite`, a mismatch counts only where the right outputs are finite: those of the whole model were.
+    `finite`, a mismatch counts only where the right outputs are finite: those of the whole model were. With `any_type` the element type of
+    a wrong result may change, where `sick` and `well` say that the cure is the same.
     """
 
     workers: Workers
@@ -52,6 +53,7 @@ class TargetTest:
     sick: tuple[Target, ...] = ()
     well: tuple[Target, ...] = ()
     finite: bool = False
+    any_type: bool = False
 
     def evaluate(self, subjects: Sequence[Runnable]) -> Iterator[CheckResult]:
         """As `InterestingnessTest.evaluate`."""
@@ -110,9 +112,7 @@ class TargetTest:
             return CheckResult("gone", "it agrees")
         verdict = differed(worst, self.failure.verdict)
         wrong = tuple(name for name in wanted.outputs if name in found.mismatches)
-        if not self.failure.shown_by(
-            verdict, got, operators_of(subject.program), self.level, program_names(subject.program)
-        ):
+        if not self._shown(verdict, subject, got):
             other = next((m for m in found.mismatches.values() if self._like(m, subject, got)), None)
             if other is None:
                 return self._slippage(verdict, got, subject)
@@ -120,17 +120,18 @@ class TargetTest:
         return CheckResult(answer.kind, answer.why, answer.key, wrong)
 
     def _like(self, mismatch: Mismatch, subject: Runnable, got: Observation) -> bool:
-        verdict = differed(mismatch, self.failure.verdict)
-        return self.failure.shown_by(
-            verdict, got, operators_of(subject.program), self.level, program_names(subject.program)
-        )
+        return self._shown(differed(mismatch, self.failure.verdict), subject, got)
+
+    def _shown(self, verdict: Verdict, subject: Runnable, got: Observation) -> bool:
+        operators, names = operators_of(subject.program), program_names(subject.program)
+        return self.failure.shown_by(verdict, got, operators, self.level, names, self.any_type)
 
     def _slippage(self, verdict: Verdict, got: Observation, subject: Runnable) -> CheckResult:
         key = fingerprint(verdict, got, operators_of(subject.program), NOTHING, program_names(subject.program)).key
         return CheckResult("slippage", shown(got.message or f"{verdict.kind} {verdict.mismatch}", 200), key)
 
     def _cured(self, test: Test) -> CheckResult:
-        if self.level == "cure":
+        if self.level == "cure" or self.any_type:
             for build, sick in [*((b, False) for b in self.well), *((b, True) for b in self.sick)]:
                 if self.fails(build, test) != sick:
                     return CheckResult("slippage", f"{build} {'is well' if sick else 'fails'} on it")

@@ -156,3 +156,12 @@ def test_a_flaky_failure_is_reduced_and_says_how_often_it_shows(tmp_path: Path, 
     if seed == 1:
         text = CliRunner().invoke(command, arguments, standalone_mode=False).stdout
         assert "of 30 runs" in text
+
+
+def test_what_only_converts_the_wrong_value_goes(workers: Workers) -> None:
+    """The type class of the output belongs to the fingerprint, and not to the bug: a Cast behind it was kept, and called minimal."""
+    text = "g (float[3] x) => (int64[3] y) { a = Abs (x)  b = Tanh (a)  c = Relu (b)  y = Cast <to: int = 7> (c) }"
+    case = Case(program(text), {"x": np.array([8, 90, 1000], np.float32)})
+    result = reduced(case, "fake:wrong@Tanh", workers)
+    assert [node.op_type for node in result.best.model.graph.node] == ["Tanh"]
+    assert (result.same, result.minimal) == (True, True)
