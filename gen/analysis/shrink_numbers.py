@@ -22,7 +22,7 @@ _EMPTY = 1_000  # the number of the rule that an output has elements
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RuledNode:
     """A node: its qualified operator, its inputs and outputs by name ("" for one left out), its attributes as rules read them."""
 
     operator: str
@@ -57,7 +57,7 @@ _BrokenRules: TypeAlias = frozenset[tuple[int, int]]  # a part and a rule of it,
 class System:
     """The numbers of a graph and the rules that tie them. Parts are in order; leaves are what no part makes."""
 
-    def __init__(self, parts: Sequence[Part], leaves: Mapping[str, Typing], opset: int) -> None:
+    def __init__(self, parts: Sequence[RuledNode], leaves: Mapping[str, Typing], opset: int) -> None:
         self.parts = parts
         self.leaves = leaves
         self.opset = opset
@@ -127,7 +127,7 @@ class System:
         owners = self._above[min(found)[0]]
         return frozenset(found), [place for place in self.numbers if place.owner in owners]
 
-    def _walk(self, new: Numbers) -> Iterator[tuple[_Reading | None, Part]]:
+    def _walk(self, new: Numbers) -> Iterator[tuple[_Reading | None, RuledNode]]:
         changed = {place.owner for place in new}
         scope: dict[str, Typing | None] = {
             name: self._leaf(name, typing, new) if name in changed else typing for name, typing in self.leaves.items()
@@ -147,7 +147,7 @@ class System:
             yield told, part
 
     def _told(
-        self, part: Part, ins: Sequence[Typing | None], own: Sequence[tuple[NumberPlace, int]]
+        self, part: RuledNode, ins: Sequence[Typing | None], own: Sequence[tuple[NumberPlace, int]]
     ) -> _Reading | None:
         if any(typing is None and name for typing, name in zip(ins, part.inputs, strict=True)):
             return None
@@ -175,7 +175,7 @@ class System:
         return dtype, tuple(sides), None if numbers is None else tuple(numbers)
 
 
-def _numbers(parts: Sequence[Part], leaves: Mapping[str, Typing]) -> Iterator[tuple[NumberPlace, int]]:
+def _numbers(parts: Sequence[RuledNode], leaves: Mapping[str, Typing]) -> Iterator[tuple[NumberPlace, int]]:
     read = {name for part in parts for name in part.inputs}
     for name, (dtype, shape, values) in leaves.items():
         if name not in read:
@@ -197,7 +197,7 @@ def _numbers(parts: Sequence[Part], leaves: Mapping[str, Typing]) -> Iterator[tu
                         yield NumberPlace("attribute", part.key, name, index), item
 
 
-def _above(parts: Sequence[Part]) -> list[frozenset[str]]:
+def _above(parts: Sequence[RuledNode]) -> list[frozenset[str]]:
     """For each part the leaves and the parts (by key) that it depends on, itself among them."""
     made: dict[str, frozenset[str]] = {}
     found = []

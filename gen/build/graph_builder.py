@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from opsieve.gen.build.adapters import adapt
 from opsieve.gen.build.graph import Node, Shape
 from opsieve.gen.build.program_state import ProgramState
-from opsieve.gen.build.scope import Scope
+from opsieve.gen.build.scope import TensorScope
 from opsieve.gen.spec.builder import FREE
 from opsieve.gen.spec.catalogue import OpChoice
 from opsieve.gen.spec.declaration import Operator
@@ -34,13 +34,13 @@ class GraphBuilder:
     `program` is what all graphs of a program share, `scope` what nodes of this one may read, `nodes` are in order of evaluation.
     """
 
-    def __init__(self, program: ProgramState, outer: Scope | None = None) -> None:
+    def __init__(self, program: ProgramState, outer: TensorScope | None = None) -> None:
         self.program = program
         self.rng = program.rng
         self.opset = program.opset
         self.style = program.style
         self.budget = program.budget
-        self.scope = Scope(program.rng, program.style.ranged, outer)
+        self.scope = TensorScope(program.rng, program.style.ranged, outer)
         self.nodes: list[Node] = []
         self._held: list[Tensor] | None = None  # leaves of instances that may not be taken
 

@@ -13,13 +13,13 @@ from opsieve.gen.spec.tensor import Tensor
 _TRIES = 3
 
 
-class Scope:
+class TensorScope:
     """Existing tensors. With `ranged` one outside of the domain that is asked for is passed over.
 
     `loose` are those that no node reads yet; some have been read since they were entered.
     """
 
-    def __init__(self, rng: Rng, ranged: bool, outer: Scope | None = None) -> None:
+    def __init__(self, rng: Rng, ranged: bool, outer: TensorScope | None = None) -> None:
         self.rng = rng
         self.ranged = ranged
         self.outer = outer

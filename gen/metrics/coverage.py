@@ -22,7 +22,7 @@ GLUE = frozenset(("Constant", "Cast", "Shape", "ConstantOfShape", "Identity", "U
 _Instance: TypeAlias = tuple[str, tuple[Type, ...], tuple[bytes, ...]]
 
 
-class Coverage:
+class OperatorCoverage:
     """The coverage of the models and nodes added so far. `models` counts models, `frequencies` the nodes of each operator."""
 
     def __init__(self) -> None:

@@ -6,16 +6,18 @@ from typing import Any
 import onnx
 
 from opsieve.gen.metrics.corpus import FAMILIES, ISRA_CORPUS, family, standard_corpus
-from opsieve.gen.metrics.coverage import Coverage
+from opsieve.gen.metrics.coverage import OperatorCoverage
 from opsieve.gen.metrics.graph import operations
 from opsieve.gen.metrics.isra import Isra
+from opsieve.gen.metrics.structure import Structure
 
 
 class Metrics:
     """The diversity of the models added so far. `growth` holds, after each model, the instances and the edges met."""
 
     def __init__(self) -> None:
-        self.coverage = Coverage()
+        self.coverage = OperatorCoverage()
+        self.structure = Structure()
         self.growth: list[tuple[int, int]] = []
         self._isra = {"isra": Isra(ISRA_CORPUS), "isra_all": Isra(standard_corpus())}
 
@@ -23,6 +25,7 @@ class Metrics:
         """Count in a model of sound structure, with the types that it declares (see `metrics_graph.lacks_types`)."""
         nodes = operations(model)
         self.coverage.add_operations(nodes)
+        self.structure.add(nodes)
         for isra in self._isra.values():
             isra.add(nodes)
         self.growth.append((self.coverage.instances, self.coverage.proper_edges))
@@ -39,6 +42,7 @@ class Metrics:
             "edges_without_glue": self.coverage.glueless_edges,
             **{name: isra.figures() for name, isra in self._isra.items()},
             "hirfuzz": self.coverage.hirfuzz,
+            "structure": self.structure.figures(),
             "families": families(frequencies),
             "spread": spread(frequencies),
             "frequencies": dict(sorted(frequencies.items(), key=lambda item: (-item[1], item[0]))),

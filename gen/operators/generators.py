@@ -15,7 +15,7 @@ from opsieve.gen.spec.builder import Builder, OpenBuilder
 from opsieve.gen.spec.declaration import Operator, Sampler
 from opsieve.gen.spec.domains import Domain, Site, exact, like_output, size_of
 from opsieve.gen.spec.dtype_facts import NUMBER, NUMERIC
-from opsieve.gen.spec.instance import Attr, Draft, Instance, Numbers, Outputs, between, drawn_axis, flag
+from opsieve.gen.spec.instance import Attr, Draft, Instance, Numbers, OutputCount, between, drawn_axis, flag
 from opsieve.gen.spec.symbolic_arith import Truth
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 from opsieve.gen.spec.undefined import nan_input
@@ -213,7 +213,7 @@ OPERATORS = (
         None,
         _unique_types,
         _unique_bounds,
-        parts=(_one_axis, flag("sorted", 0.4), Outputs(1, 4)),
+        parts=(_one_axis, flag("sorted", 0.4), OutputCount(1, 4)),
         ranks=(0, 4),
         dtypes=NUMERIC,
         undefined=(nan_input,),

@@ -11,7 +11,7 @@ from opsieve.gen.spec.builder import Builder, Sizes
 from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.domains import Domain, dim_index
 from opsieve.gen.spec.dtype_facts import FLOATS
-from opsieve.gen.spec.instance import Attr, Draft, Input, Instance, Outputs, Part, channels, whole
+from opsieve.gen.spec.instance import Attr, Draft, Input, Instance, OutputCount, Part, channels, whole
 from opsieve.gen.spec.symbolic_arith import Truth, divisors
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
@@ -28,7 +28,7 @@ def _loss_parts(outputs: int) -> tuple[Part, ...]:
         Input(_places, lambda draft: Domain(0, draft.x.shape[1] - 1), ("int64", "int32")),
         Input(channels, _WEIGHTS, share=0.4),
         Attr("reduction", ("none", "sum", "mean"), 0.7),
-        Outputs(1, outputs),
+        OutputCount(1, outputs),
     )
 
 

@@ -12,7 +12,7 @@ from opsieve.gen.spec.builder import Builder, OpenBuilder, Sizes
 from opsieve.gen.spec.declaration import Moves, Operator, Sampler, hull
 from opsieve.gen.spec.domains import ANY, Domain, exact
 from opsieve.gen.spec.dtype_facts import FLOATS
-from opsieve.gen.spec.instance import Attr, Axis, Draft, Input, Instance, channels, from_axis
+from opsieve.gen.spec.instance import Attr, AxisAttr, Draft, Input, Instance, channels, from_axis
 from opsieve.gen.spec.symbolic_arith import Truth, divisors, either
 from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
 from opsieve.gen.spec.undefined import dropout, long_sum, normalised_size
@@ -176,7 +176,7 @@ OPERATORS = (
     ),
     norm(
         "LayerNormalization",
-        parts=(_EPSILON, Axis(-1), Input(from_axis, _SCALE), Input(from_axis, share=0.6), _statistics),
+        parts=(_EPSILON, AxisAttr(-1), Input(from_axis, _SCALE), Input(from_axis, share=0.6), _statistics),
         same_shape=True,
         infer=_layer_types,
         requires=_scale_fits,
@@ -195,7 +195,7 @@ OPERATORS = (
     ),
     norm(
         "RMSNormalization",
-        parts=(_EPSILON, Axis(-1), Input(from_axis, _SCALE)),
+        parts=(_EPSILON, AxisAttr(-1), Input(from_axis, _SCALE)),
         requires=_scale_fits,
         bounds=lambda ins, attrs: normal(ins, math.prod(ins[0].shape[attrs.get("axis", -1) :])),
         ranks=(1, 5),

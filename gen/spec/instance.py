@@ -120,7 +120,7 @@ def drawn_axis(draft: Draft) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class AxisAttr:
     """The attribute `axis`, which is drawn in any case: where it is the default it is given at the rate `share` only."""
 
     default: int | None = None
@@ -196,7 +196,7 @@ class Numbers:
 
 
 @dataclass(frozen=True, slots=True)
-class Outputs:
+class OutputCount:
     """How many outputs are wanted: from `low` to `high`, or only the first where `high` is left out."""
 
     low: int = 1

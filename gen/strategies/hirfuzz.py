@@ -1,6 +1,6 @@
-"""Coverage-guided generation (HirFuzz, section 3.1): of several operators that could come next, the one that covers most that is new.
+"""OperatorCoverage-guided generation (HirFuzz, section 3.1): of several operators that could come next, the one that covers most that is new.
 
-Coverage is HirFuzz's: pairs of operator and dtype, operator and shape, operator and operator. A program is guided by the programs
+OperatorCoverage is HirFuzz's: pairs of operator and dtype, operator and shape, operator and operator. A program is guided by the programs
 before it in its batch of 256 seeds.
 """
 
@@ -10,7 +10,7 @@ from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.batches import Batches
 from opsieve.gen.generation.random_graph import GenRequest, finish, start, weighted_choices
-from opsieve.gen.metrics.coverage import Coverage
+from opsieve.gen.metrics.coverage import OperatorCoverage
 from opsieve.gen.spec.catalogue import choices
 
 BATCH = 256
@@ -25,7 +25,7 @@ def hirfuzz(request: GenRequest, seed: int) -> Case:
     return finish(_BATCHES.made(request, seed), request, NAME, seed)
 
 
-def _guided(request: GenRequest, seed: int, coverage: Coverage) -> GraphBuilder:
+def _guided(request: GenRequest, seed: int, coverage: OperatorCoverage) -> GraphBuilder:
     """Grow a builder: each time the best of some candidates, by what it adds to the coverage."""
     builder = start(request, seed, NAME)
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
@@ -73,4 +73,4 @@ def _guided(request: GenRequest, seed: int, coverage: Coverage) -> GraphBuilder:
     return builder
 
 
-_BATCHES = Batches(BATCH, Coverage, _guided)
+_BATCHES = Batches(BATCH, OperatorCoverage, _guided)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import onnx
 
-from opsieve.gen.analysis.shrink_numbers import NumberPlace, Numbers, Part, System
+from opsieve.gen.analysis.shrink_numbers import NumberPlace, Numbers, RuledNode, System
 from opsieve.gen.analysis.validity import leaves, qualified_name, read_attributes
 from opsieve.gen.model.tensors import Value
 from opsieve.reducer.onnx_edit.graphs import (
@@ -73,7 +73,7 @@ def system_of(subject: Subject) -> System:
             continue
         attrs = read_attributes(node.attribute)
         name = "" if attrs is None or (node.domain, node.op_type) in local else qualified_name(node)
-        parts.append(Part(name, tuple(node.input), tuple(node.output), attrs or {}))
+        parts.append(RuledNode(name, tuple(node.input), tuple(node.output), attrs or {}))
     return System(parts, typings, opsets.get("", opsets.get("ai.onnx", 0)))
 
 

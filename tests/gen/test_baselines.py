@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.metrics.coverage import Coverage
+from opsieve.gen.metrics.coverage import OperatorCoverage
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.strategies.baselines.operators import OPERATORS
 from opsieve.gen.strategies.baselines.strategies import BASELINES, MAX_NODES
@@ -71,7 +71,7 @@ def test_what_is_forced_is_not_reshaped_into_fewer_elements() -> None:
 def test_forcing_meets_every_operator_and_trying_starves_those_that_ask_for_much() -> None:
     met = {}
     for name in ("randoop", "pad-slice"):
-        coverage = Coverage()
+        coverage = OperatorCoverage()
         for seed in range(60):
             coverage.add(BASELINES[name](seed, 40).program.proto)
         met[name] = coverage.frequencies

@@ -14,7 +14,7 @@ from opsieve.backends.workers.inference import typed
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.metrics.corpus import FAMILIES, ISRA_CORPUS, family, standard_corpus
-from opsieve.gen.metrics.coverage import Coverage
+from opsieve.gen.metrics.coverage import OperatorCoverage
 from opsieve.gen.metrics.graph import lacks_types, operations
 from opsieve.gen.metrics.isra import GRAPH_LEVEL, OPERATION_LEVEL, Isra
 from opsieve.gen.metrics.summary import Metrics, families, spread
@@ -160,7 +160,7 @@ def test_corpora_and_families_are_what_they_say() -> None:
 
 
 def test_coverages_as_counted_by_hand() -> None:
-    coverage = Coverage()
+    coverage = OperatorCoverage()
     model = program("""g (float[2, 3] x) => (float[2, 3] y, int64[2, 3] i)
     <float one, float[2, 3] t, float[2, 3] s> {
         one = Constant<value = float {1}>()
@@ -181,13 +181,13 @@ def test_coverages_as_counted_by_hand() -> None:
 
 
 def test_a_dtype_without_a_rank_counts_as_a_dtype_only() -> None:
-    coverage = Coverage()
+    coverage = OperatorCoverage()
     coverage.add(program("g (float[2] x) => (float[] y) { y = Relu(x) }").proto)
     assert coverage.hirfuzz == {"operator-dtype": 1, "operator-shape": 0, "operator-edge": 0}
 
 
 def test_a_generator_can_ask_what_a_node_would_add() -> None:
-    coverage = Coverage()
+    coverage = OperatorCoverage()
     outputs = [("float32", (2, 3))]
     assert coverage.novelty("Relu", outputs, ["Add", "Add"]) == 3
     coverage.note("Relu", outputs, ["Add"])
@@ -205,7 +205,7 @@ def test_nodes_of_bodies_and_functions_count_and_bodies_read_what_is_around_them
         z = own.twice(t)
     }
     <opset_import: ["" : 18], domain: "own"> twice (v) => (w) { u = Exp(v)\n w = Log(u) }""")
-    coverage = Coverage()
+    coverage = OperatorCoverage()
     coverage.add(model)
     assert coverage.edges == {("Abs", "Neg"), ("Abs", "Sin"), ("Abs", "own::twice"), ("Exp", "Log")}
     assert set(coverage.frequencies) == {"Abs", "If", "Neg", "Sin", "own::twice", "Exp", "Log"}
@@ -216,7 +216,7 @@ def test_equal_names_in_two_bodies_are_two_values() -> None:
         y = If(c)<then_branch = a () => (float[2] p) { q = Neg(x)\n p = Abs(q) },
                   else_branch = b () => (float[2] p) { q = Sin(x)\n p = Cos(q) }>
     }""")
-    coverage = Coverage()
+    coverage = OperatorCoverage()
     coverage.add(model.proto)
     assert coverage.edges == {("Neg", "Abs"), ("Sin", "Cos")}
 
@@ -227,13 +227,13 @@ def test_what_a_body_calls_its_inputs_hides_nothing_behind_it() -> None:
         y = Loop(n, c, x)<body = b (int64 i, bool k, float[2] t) => (bool k2, float[2] u) { k2 = Not(k)\n u = Neg(t) }>
         z = Sin(t)
     }""")
-    coverage = Coverage()
+    coverage = OperatorCoverage()
     coverage.add(model.proto)
     assert coverage.edges == {("Abs", "Sin")}
 
 
 def test_families_and_spread() -> None:
-    coverage = Coverage()
+    coverage = OperatorCoverage()
     for operator, times in (("Add", 6), ("Sub", 2), ("MatMul", 8), ("com.microsoft::Gelu", 1)):
         for _ in range(times):
             coverage.note(operator, [])
@@ -242,7 +242,7 @@ def test_families_and_spread() -> None:
     assert told["loss"] == {"nodes": 0, "operators": 0, "of": 2, "least": 0, "most": 0}
     assert told["other domains"]["nodes"] == 1
     assert spread(coverage.frequencies) == {"operators": 8.0, "families": 8.0}
-    assert spread(Coverage().frequencies) == {"operators": 0.0, "families": 0.0}
+    assert spread(OperatorCoverage().frequencies) == {"operators": 0.0, "families": 0.0}
 
 
 MODELS = st.lists(st.tuples(st.sampled_from(["isra", *BASELINES]), st.integers(0, 2**32)), min_size=1, max_size=5)
@@ -363,7 +363,7 @@ def test_long_attributes_are_told_apart() -> None:
             helper.make_node("Gather", ["s", "s"], [out], names=["x" * 100] * value)
             for out, value in zip("ab", values, strict=True)
         ]
-        coverage = Coverage()
+        coverage = OperatorCoverage()
         coverage.add(helper.make_model(helper.make_graph(nodes, "g", infos[:1], infos[1:])))
         counts.append(coverage.instances)
     assert counts == [2, 1]

@@ -8,7 +8,7 @@ import pytest
 from onnx.parser import parse_model
 from operator_soak import forms, instances
 
-from opsieve.gen.analysis.shrink_numbers import NumberPlace, Part, System
+from opsieve.gen.analysis.shrink_numbers import NumberPlace, RuledNode, System
 from opsieve.gen.analysis.validity import check_model
 from opsieve.gen.generation.random_graph import GenRequest, finish
 from opsieve.gen.model.model import check
@@ -157,7 +157,7 @@ def test_attributes_of_a_split_in_use_do_not_bring_the_process_down() -> None:
 def system(operator: str, attrs: dict[str, object], *shapes: tuple[int, ...]) -> System:
     names = [f"i{place}" for place in range(len(shapes))]
     leaves = {name: ("float32", shape, None) for name, shape in zip(names, shapes, strict=True)}
-    return System([Part(operator, tuple(names), ("y",), attrs)], leaves, 18)
+    return System([RuledNode(operator, tuple(names), ("y",), attrs)], leaves, 18)
 
 
 def test_what_is_tied_follows_and_nothing_else() -> None:

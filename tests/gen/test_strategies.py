@@ -17,7 +17,7 @@ from repository import ROOT, SUPPORT
 from opsieve.gen.case.case import load, save
 from opsieve.gen.generation.random_graph import GenRequest, to_record
 from opsieve.gen.generation.request import from_record, named_dtypes, named_operators, nodes
-from opsieve.gen.metrics.coverage import Coverage
+from opsieve.gen.metrics.coverage import OperatorCoverage
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.spec.builder import Budget
@@ -67,7 +67,7 @@ def test_guidance_covers_more_and_a_program_is_the_same_alone_and_in_order() -> 
     request = GenRequest(nodes=6, types=True)
     met = {}
     for name in ("isra", "hirfuzz"):
-        coverage = Coverage()
+        coverage = OperatorCoverage()
         for seed in range(120):
             coverage.add(generate(name, seed, request).program.proto)
         met[name] = coverage.hirfuzz

@@ -136,6 +136,12 @@ def _print(summary: dict[str, Any]) -> None:
         f"{summary['instances']} operator instances, {summary['edges']} operator edges"
         f" ({summary['edges_without_glue']} without casts and shape operators)"
     )
+    found = summary["structure"]
+    click.echo(
+        f"structure: {found['components']:.2f} components per model, the largest with {found['largest_component']:.0%} of the nodes;"
+        f" longest path {found['longest_path']:.1f}; {found['fan_out']:.0%} of the nodes read more than once;"
+        f" {found['chains_of_3']} chains of 3 operators, {found['chains_of_4']} of 4"
+    )
     click.echo("HirFuzz: " + ", ".join(f"{name} {count}" for name, count in summary["hirfuzz"].items()))
     click.echo(f"{'Isra':<16}{'65 operators':>14}{'all':>10}")
     for name, value in summary["isra"].items():

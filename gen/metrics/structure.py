@@ -1,0 +1,92 @@
+"""How programs hang together: pieces, paths, fan-out, and the chains of operators that optimisers rewrite."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from opsieve.gen.metrics.graph import Operation
+
+_CHAINS = (3, 4)  # operators in a row
+_MOST = 4096  # chains that begin at one operation: a model can have more than anyone counts
+
+
+class Structure:
+    """Figures over the models added so far. Edges run from an operation to those that read it; what a body reads from around it counts."""
+
+    def __init__(self) -> None:
+        self._models = 0
+        self._nodes = 0
+        self._components = 0
+        self._largest = 0.0
+        self._longest = 0
+        self._shared = 0
+        self._chains: dict[int, set[tuple[str, ...]]] = {length: set() for length in _CHAINS}
+
+    def add(self, nodes: Sequence[Operation]) -> None:
+        """Count in the operations of a model."""
+        if not nodes:
+            return
+        sizes = component_sizes(nodes)
+        self._models += 1
+        self._nodes += len(nodes)
+        self._components += len(sizes)
+        self._largest += max(sizes) / len(nodes)
+        self._longest += longest_path(nodes)
+        self._shared += sum(len(node.consumers) > 1 for node in nodes)
+        for length, met in self._chains.items():
+            met |= chains(nodes, length)
+
+    def figures(self) -> dict[str, Any]:
+        """Means over the models (of components, the share of nodes in the largest, operations on the longest path), the share of
+        operations that are read more than once, and how many different chains of operators were met."""
+        models = max(self._models, 1)
+        return {
+            "components": self._components / models,
+            "largest_component": self._largest / models,
+            "longest_path": self._longest / models,
+            "fan_out": self._shared / max(self._nodes, 1),
+            **{f"chains_of_{length}": len(met) for length, met in self._chains.items()},
+        }
+
+
+def component_sizes(nodes: Sequence[Operation]) -> list[int]:
+    """How many operations each weakly connected piece has."""
+    parent = list(range(len(nodes)))
+
+    def root(place: int) -> int:
+        while parent[place] != place:
+            parent[place] = parent[parent[place]]
+            place = parent[place]
+        return place
+
+    for place, node in enumerate(nodes):
+        for reader in node.consumers:
+            parent[root(place)] = root(reader)
+    sizes: dict[int, int] = {}
+    for place in range(len(nodes)):
+        sizes[root(place)] = sizes.get(root(place), 0) + 1
+    return list(sizes.values())
+
+
+def longest_path(nodes: Sequence[Operation]) -> int:
+    """The operations on the longest path. Operations are in order, so that readers stand behind what they read."""
+    lengths = [1] * len(nodes)
+    for place in reversed(range(len(nodes))):
+        lengths[place] += max((lengths[reader] for reader in nodes[place].consumers if reader > place), default=0)
+    return max(lengths, default=0)
+
+
+def chains(nodes: Sequence[Operation], length: int) -> set[tuple[str, ...]]:
+    """The different sequences of so many operators each of which reads the one before it."""
+    found: list[set[tuple[str, ...]]] = [{(node.operator,)} for node in nodes]
+    for _ in range(length - 1):
+        found = [
+            _few(
+                {(node.operator, *chain) for reader in set(node.consumers) if reader > place for chain in found[reader]}
+            )
+            for place, node in enumerate(nodes)
+        ]
+    return set().union(*found)
+
+
+def _few(found: set[tuple[str, ...]]) -> set[tuple[str, ...]]:
+    return found if len(found) <= _MOST else set(sorted(found)[:_MOST])

@@ -1,0 +1,32 @@
+"""How programs hang together, on graphs whose figures are known."""
+
+import onnx.parser
+import pytest
+
+from opsieve.gen.metrics.graph import operations
+from opsieve.gen.metrics.structure import Structure, chains, component_sizes, longest_path
+
+HEAD = '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x, float[2] z) => (float[2] y, float[2] w) '
+CHAIN = "{ a = Relu (x) b = Neg (a) c = Abs (b) y = Exp (c) w = Identity (z) }"
+DIAMOND = "{ a = Relu (x) b = Neg (a) c = Abs (a) y = Add (b, c) w = Sub (y, z) }"
+
+
+@pytest.mark.parametrize(
+    ("body", "sizes", "longest", "three", "four", "shared"),
+    [(CHAIN, [1, 4], 4, 2, 1, 0), (DIAMOND, [5], 4, 4, 2, 1)],
+)
+def test_figures_of_small_graphs(body: str, sizes: list[int], longest: int, three: int, four: int, shared: int) -> None:
+    nodes = operations(onnx.parser.parse_model(HEAD + body))
+    assert sorted(component_sizes(nodes)) == sizes
+    assert longest_path(nodes) == longest
+    assert (len(chains(nodes, 3)), len(chains(nodes, 4))) == (three, four)
+    structure = Structure()
+    structure.add(nodes)
+    figures = structure.figures()
+    assert figures["components"] == len(sizes)
+    assert figures["largest_component"] == max(sizes) / 5
+    assert figures["fan_out"] == shared / 5
+
+
+def test_nothing_has_figures_of_zero() -> None:
+    assert set(Structure().figures().values()) == {0}
