@@ -89,6 +89,7 @@ def drive(app: OpsieveApp, journey: Callable[[Pilot[None]], Awaitable[None]], si
         async with app.run_test(size=size, notifications=True) as pilot:
             await journey(pilot)
             app.board.close()
+            assert app.faults == []  # shown to a person, who can go on; here nothing may go wrong
 
     asyncio.run(run())
 

@@ -35,6 +35,7 @@ def storm(folder: Path, seed: int, keys: int, size: tuple[int, int]) -> None:
                 sent += 1
             await pilot.pause()
             assert app.is_running
+        app.faults.clear()  # of Textual's own widgets, its command palette most of all, of which each was shown and ended nothing
         app.exit = quit_for_good  # type: ignore[method-assign]
 
     drive(app, journey, size)

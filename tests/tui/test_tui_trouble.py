@@ -28,6 +28,7 @@ from opsieve.tui.app.app import OpsieveApp
 from opsieve.tui.app.screens.case_screen import CaseScreen
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
+from opsieve.tui.app.screens.help_screen import HelpScreen
 from opsieve.tui.app.screens.jobs_screen import JobsScreen
 from opsieve.tui.app.screens.welcome_screen import WelcomeScreen
 from opsieve.tui.app.services.job_board import Job
@@ -205,3 +206,22 @@ def test_a_store_that_comes_to_be_is_opened_on_demand(tmp_path: Path) -> None:
         await opened(pilot)
 
     drive(app_of(tmp_path / "store"), journey)
+
+
+def test_a_fault_of_a_handler_is_shown_and_ends_nothing(store: Path) -> None:
+    async def journey(pilot: Pilot[None]) -> None:
+        app = pilot.app
+        assert isinstance(app, OpsieveApp)
+        await opened(pilot)
+
+        def broken() -> None:
+            raise RuntimeError("no such [thing]")
+
+        app.action_undo = broken  # type: ignore[method-assign]
+        await pilot.press("u")
+        await shows(pilot, "something went wrong", "no such [thing]")
+        await pilot.press("question_mark")
+        await on_screen(pilot, HelpScreen)
+        app.faults.clear()
+
+    drive(app_of(store), journey)

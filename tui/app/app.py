@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import ClassVar, Literal, cast
 
 from textual import events, work
-from textual.app import App, ScreenStackError, SystemCommand
+from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Input
@@ -36,6 +37,8 @@ from opsieve.tui.app.themes import CYCLE, DARK, NO_COLOUR
 from opsieve.tui.app.widgets.dialogs import ConfirmDialog
 from opsieve.tui.app.widgets.visible import one_line
 
+# Faults that are only shown: a screen that fails at each drawing must not go on for ever.
+_MOST_FAULTS = 50
 _DRAWN = 0.2  # seconds between two drawings of what jobs say
 
 
@@ -80,12 +83,13 @@ class OpsieveApp(App[None]):
         self.board = JobBoard(self._job_said)
         self.actions = Actions(self)
         self.trouble = ""
+        self.faults: list[str] = []
         self._demo, self.now = demo, clock
         self._queries: Queries | None = None
         self._watch: Watch | None = None
         self._deciding = threading.Lock()
         self._drawn: dict[int, float] = {}
-        self._type_ahead = TypeAhead(self._give_key, self._receiver)
+        self._type_ahead = TypeAhead(super().on_event, self._receiver)
 
     # -- the store
 
@@ -171,6 +175,25 @@ class OpsieveApp(App[None]):
             error = event.worker.error
             self.show_notice(f"something went wrong: {type(error).__name__}: {one_line(str(error), 300)}", "error")
 
+    # -- faults
+
+    async def _dispatch_message(self, message: Message) -> None:
+        """As Textual does it, which would end the loop, and with it the app, at the first fault."""
+        try:
+            await super()._dispatch_message(message)
+        except Exception as error:  # noqa: BLE001  whatever a handler, an action or a widget of Textual's stumbles over
+            self._handle_exception(error)
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Show a fault and go on. One before anything can be seen, or one after so many others, ends the app with its traceback."""
+        if self._closing or not self.screen_stack:
+            return
+        self.faults.append(f"{type(error).__name__}: {one_line(str(error), 300)}")
+        if len(self.faults) > _MOST_FAULTS or not self.screen.is_mounted:
+            super()._handle_exception(error)
+        else:
+            self.show_notice(f"something went wrong, and was left undone: {self.faults[-1]}", "error")
+
     # -- keys as they come
 
     async def on_event(self, event: events.Event) -> None:
@@ -180,17 +203,12 @@ class OpsieveApp(App[None]):
             if self._type_ahead.waiting:
                 self.set_timer(PATIENCE, self._type_ahead.go_on)
         else:
-            with contextlib.suppress(ScreenStackError):  # the app has ended, and its screens are gone
-                await super().on_event(event)
+            await super().on_event(event)
 
     async def on_key_done(self, event: KeyDone) -> None:
         """The next key."""
         event.stop()
         await self._type_ahead.done()
-
-    async def _give_key(self, key: events.Key) -> None:
-        with contextlib.suppress(ScreenStackError):  # the app has ended, and its screens are gone
-            await super().on_event(key)
 
     def _receiver(self) -> Widget | None:
         """Who gets a key now; nobody while a screen is being made, or when the app has ended."""
