@@ -170,7 +170,7 @@ class OpsieveApp(App[None]):
             event.deliver()
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        """What a thread stumbled over is told, and nothing ends."""
+        """What a thread stumbled over is shown, and nothing ends."""
         if event.state == WorkerState.ERROR:
             error = event.worker.error
             self.show_notice(f"something went wrong: {type(error).__name__}: {one_line(str(error), 300)}", "error")

@@ -1,14 +1,19 @@
 """`opsieve clusters`: the bugs of a store, a page at a time."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from opsieve.tui.commands import options
 from opsieve.tui.commands.store_table import cluster_facts, cluster_table, table
-from opsieve.tui.commands.text import counted
+from opsieve.tui.commands.text import counted, say
+
+if TYPE_CHECKING:
+    from opsieve.triage.store.rows import ClusterGroup, NonBugRow
 
 SORTS = ("rank", "members", "last", "first", "size", "severity", "title", "id")
 GROUPINGS = ("kind", "stage", "status", "backend", "target", "pass", "rule")
@@ -48,46 +53,41 @@ def command(
     text = " ".join(words)
     with Queries(folder) as store:
         if by is not None:
-            groups = store.groups(by, text)  # type: ignore[arg-type]
-            if as_json:
-                click.echo(json.dumps({"groups": [asdict(group) for group in groups]}))
-            else:
-                rows = [(group.clusters, group.members, group.value or "(none)") for group in groups]
-                table(("clusters", "failures", by), rows, right=("clusters", "failures"), wide=by)
+            _show_groups(by, store.groups(by, text), as_json)  # type: ignore[arg-type]
             return 0
         if non_bugs or non_bugs_once:
-            entries = store.non_bugs()
-            if as_json:
-                facts = [asdict(entry) for entry in entries]
-                click.echo(json.dumps({"non_bugs": facts, "aside": facts}))  # `aside`: the old key
-            else:
-                shown_rows = [
-                    (entry.count, entry.verdict, entry.target[:24], f"{entry.case}  {entry.what}".strip())
-                    for entry in entries
-                ]
-                table(("tests", "verdict", "target", "what"), shown_rows, right=("tests",), wide="what")
+            _show_non_bugs(store.non_bugs(), as_json)
             return 0
         page = store.clusters(text, sort=sort, reverse=reverse, after=after, limit=limit)  # type: ignore[arg-type]
         counts = store.counts()
     if as_json:
-        summary = {
-            "clusters": [cluster_facts(row) for row in page.rows],
-            "total": page.total,
-            "next": page.next,
-            "failures": counts.failures,
-            "unsupported": counts.unsupported,
-            "environment": counts.environment,
-            "flaky": counts.flaky,
-            "unexplained": counts.unexplained,
-            "store": str(folder),
-        }
-        click.echo(json.dumps(summary))
+        names = ("failures", "unsupported", "environment", "flaky", "unexplained")
+        facts = {"clusters": [cluster_facts(row) for row in page.rows], "total": page.total, "next": page.next}
+        facts |= {name: getattr(counts, name) for name in names} | {"store": str(folder)}
+        click.echo(json.dumps(facts))
         return 0
     cluster_table(page.rows)
     click.echo(
-        f"{len(page.rows)} of {counted(page.total, 'cluster')}, {counted(counts.failures, 'failure')}; not bugs: {counts.unsupported:,} unsupported,"
-        f" {counts.environment:,} environment, {counts.flaky:,} flaky"
+        f"{len(page.rows)} of {counted(page.total, 'cluster')}, {counted(counts.failures, 'failure')};"
+        f" not bugs: {counts.unsupported:,} unsupported, {counts.environment:,} environment, {counts.flaky:,} flaky"
     )
     if page.next:
-        click.echo(f"opsieve: more with --after '{page.next}'.", err=True)
+        say(f"more with --after '{page.next}'")
     return 0
+
+
+def _show_groups(by: str, groups: "Sequence[ClusterGroup]", as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"groups": [asdict(group) for group in groups]}))
+        return
+    rows = [(group.clusters, group.members, group.value or "(none)") for group in groups]
+    table(("clusters", "failures", by), rows, right=("clusters", "failures"), wide=by)
+
+
+def _show_non_bugs(entries: "Sequence[NonBugRow]", as_json: bool) -> None:
+    if as_json:
+        facts = [asdict(entry) for entry in entries]
+        click.echo(json.dumps({"non_bugs": facts, "aside": facts}))  # `aside`: the key before 0.2
+        return
+    rows = [(entry.count, entry.verdict, entry.target[:24], f"{entry.case}  {entry.what}".strip()) for entry in entries]
+    table(("tests", "verdict", "target", "what"), rows, right=("tests",), wide="what")

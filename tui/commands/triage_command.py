@@ -5,13 +5,16 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from opsieve.tui.commands import options
 from opsieve.tui.commands.store_table import cluster_table, table
-from opsieve.tui.commands.text import counted, printable
+from opsieve.tui.commands.text import counted, printable, say
+
+if TYPE_CHECKING:
+    from opsieve.triage.review.review import TriageRound
 
 _FIRST = 10  # clusters that a round shows
 _TITLE = 60  # characters of a cluster's title beside what moves
@@ -67,7 +70,7 @@ def command(
     folder = place or folder
     from opsieve.gen.model.bad_input import BadInput
     from opsieve.triage.review.review import review
-    from opsieve.triage.store.queries import Queries, bring_up
+    from opsieve.triage.store.queries import bring_up
 
     if dry_run and not refingerprint:
         raise click.UsageError("--dry-run needs --refingerprint")
@@ -86,13 +89,21 @@ def command(
             moved["moves"] = _refingerprint(folder, False, list(done.evidence))
             done = review(folder) if moved["moves"] else done
         except BadInput as error:  # a campaign holds the store; the rest of the round is as good without
-            click.echo(f"opsieve: fingerprints were not updated: {error}.", err=True)
+            say(f"fingerprints were not updated: {error}.")
+    for problem in done.problems:
+        say(f"{printable(problem)}.")
+    _show(folder, done, moved, as_json)
+    return 2 if done.problems else 0
+
+
+def _show(folder: Path, done: "TriageRound", moved: dict[str, Any], as_json: bool) -> None:
+    """The round for a person, or as the keys of docs/reference/json.md."""
+    from opsieve.triage.store.queries import Queries
+
     with Queries(folder) as store:
         counts, rules = store.counts(), store.rules()
         non_bugs = [asdict(entry) for entry in store.non_bugs(most=10)]
         first = store.clusters(limit=_FIRST)
-    for problem in done.problems:
-        click.echo(f"opsieve: {printable(problem)}.", err=True)
     summary: dict[str, Any] = {
         **asdict(counts),
         "rules": [asdict(rule) for rule in rules],
@@ -105,16 +116,13 @@ def command(
     }
     if as_json:
         click.echo(json.dumps(summary))
-    else:
-        if moved.get("moves"):
-            _print_moves(moved["moves"], as_json)
-        click.echo(_text(summary))
-        cluster_table(first.rows)
-        if first.next:
-            click.echo(
-                f"  and {first.total - len(first.rows):,} more: opsieve clusters --store {printable(str(folder))}"
-            )
-    return 2 if done.problems else 0
+        return
+    if moved.get("moves"):
+        _print_moves(moved["moves"], as_json)
+    click.echo(_text(summary))
+    cluster_table(first.rows)
+    if first.next:
+        click.echo(f"  and {first.total - len(first.rows):,} more: opsieve clusters --store {printable(str(folder))}")
 
 
 def _refingerprint(folder: Path, dry_run: bool, places: list[str] | None = None) -> list[dict[str, Any]]:
@@ -126,7 +134,7 @@ def _refingerprint(folder: Path, dry_run: bool, places: list[str] | None = None)
         titles = dict(store.connection.execute("SELECT id, title FROM clusters").fetchall())
         outcome = refingerprint(store.connection, folder, places=places, dry_run=dry_run)
     for problem in outcome.problems[:20]:
-        click.echo(f"opsieve: {printable(problem)}.", err=True)
+        say(f"{printable(problem)}.")
     return [
         {
             "failures": len(group.rows),
@@ -182,9 +190,6 @@ def _reduce(folder: Path, budget: float, members: int, offline: bool) -> dict[st
     from opsieve.triage.store.candidates import candidates
     from opsieve.triage.store.index_file import joined
     from opsieve.tui.commands.triage_reduce import Reduced, reduce_all
-
-    def say(text: str) -> None:
-        click.echo(f"opsieve: {printable(text)}", err=True)
 
     review(folder)  # the order in which to reduce
     with joined(folder) as connection:
@@ -243,7 +248,7 @@ def _logs(path: Path, as_json: bool) -> int:
 
     found = read_and_cluster(path)
     for number, why in found.skipped[:20]:
-        click.echo(f"opsieve: record {number} skipped: {printable(why)}.", err=True)
+        say(f"record {number} skipped: {printable(why)}.")
     if as_json:
         summary = {
             "assignments": [asdict(one) for one in found.assignments],

@@ -1,4 +1,4 @@
-"""`opsieve triage --reduce`: cases of a store reduced by child processes within a budget, then told apart by what is left of them."""
+"""`opsieve triage --reduce`: cases of a store reduced by child processes within a budget, then fingerprinted by what is left of them."""
 
 import json
 import shutil

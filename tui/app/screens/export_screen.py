@@ -195,7 +195,7 @@ class ExportScreen(Screen[None]):
 
 
 def preview(data: bytes, kind: str) -> list[Line]:
-    """What is in a file that will be written; of a zip what it holds. BadInput never: what cannot be read is told."""
+    """What is in a file that will be written; of a zip what it holds. BadInput never: what cannot be read is named."""
     if kind != "case":
         return lines_of(data.decode("utf-8", "backslashreplace"), most=100_000, longest=100_000)
     try:

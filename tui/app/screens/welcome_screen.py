@@ -12,7 +12,7 @@ from textual.widgets import Footer
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.visible import Line, one_line
 
-DEFAULT = Path("opsieve-store")  # what commands take that are told of no store
+DEFAULT = Path("opsieve-store")  # the store of commands without --store
 _BESIDE = 36  # characters of a command that leave room beside it
 
 
@@ -46,7 +46,7 @@ def welcome_lines(folder: Path, problem: str) -> list[Line]:
     commands: tuple[tuple[str, str], ...]
     head: list[Line] = [
         (),
-        (("  opsieve", "accent"), ("  bugs of deep-learning compilers: found, told apart, made small", "")),
+        (("  opsieve", "accent"), ("  find, triage and reduce bugs of deep-learning compilers", "")),
     ]
     own = "" if folder == DEFAULT else f" --store {shlex.quote(name)}"
     if problem:
