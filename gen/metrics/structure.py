@@ -1,5 +1,6 @@
 """How programs hang together: pieces, paths, fan-out, and the chains of operators that optimisers rewrite."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ class Structure:
         self._models = 0
         self._nodes = 0
         self._components = 0
-        self._largest = 0.0
+        self._largest: list[float] = []
         self._longest = 0
         self._shared = 0
         self._chains: dict[int, set[tuple[str, ...]]] = {length: set() for length in _CHAINS}
@@ -29,7 +30,7 @@ class Structure:
         self._models += 1
         self._nodes += len(nodes)
         self._components += len(sizes)
-        self._largest += max(sizes) / len(nodes)
+        self._largest.append(max(sizes) / len(nodes))
         self._longest += longest_path(nodes)
         self._shared += sum(len(node.consumers) > 1 for node in nodes)
         for length, met in self._chains.items():
@@ -41,7 +42,7 @@ class Structure:
         models = max(self._models, 1)
         return {
             "components": self._components / models,
-            "largest_component": self._largest / models,
+            "largest_component": math.fsum(self._largest) / models,
             "longest_path": self._longest / models,
             "fan_out": self._shared / max(self._nodes, 1),
             **{f"chains_of_{length}": len(met) for length, met in self._chains.items()},
