@@ -1,0 +1,96 @@
+"""Modules of TVM with their inputs as subjects: what is simpler, equal, how large. For Relax modules and TIR functions alike."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from opsieve.backends.target import Target
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.forms.tvm_program import TvmProgram
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.tensors import Value, misfit
+from opsieve.reducer.engine.edit import Edit, Pass
+from opsieve.reducer.engine.engine import DIGITS
+from opsieve.reducer.engine.form import Size
+from opsieve.reducer.problem.order import value_complexity
+
+# A module that is only taken in and checked (Relax), or lowered without its passes (TIR), is a program.
+_CHECK = Target("tvm", options=(("opt", "0"), ("stop", "lower")))
+
+
+@dataclass(frozen=True)
+class TvmSubject:
+    """A module with its passes, and a value for every input, by name; nothing in it is ever changed in place."""
+
+    program: TvmProgram
+    inputs: dict[str, Value]
+
+    def with_module(self, module: bytes) -> "TvmSubject | None":
+        """The same test of another module, with the values that still fit; None where it wants others."""
+        program = replace(self.program, module=module, script="", script_is_exact=False)
+        try:
+            wanted = program.inputs()
+        except BadInput:
+            return None
+        if any(name not in self.inputs or misfit(self.inputs[name], type_) for name, type_ in wanted.items()):
+            return None
+        return TvmSubject(program, {name: self.inputs[name] for name in wanted})
+
+
+TvmEdit: TypeAlias = Edit[TvmSubject]
+TvmPass: TypeAlias = Pass[TvmSubject]
+
+
+class TvmForm:
+    """Fewer operators first, then fewer passes, inputs, elements, simpler values, fewer bytes."""
+
+    def simpler(self, candidate: TvmSubject, than: TvmSubject) -> bool:
+        """By the parts of the key, the first that differs."""
+        return _key(candidate) < _key(than)
+
+    def size(self, subject: TvmSubject) -> Size:
+        """Operators, and bytes of the JSON."""
+        return Size(subject.program.size, 0, len(subject.program.data))
+
+    def digest(self, subject: TvmSubject) -> str:
+        """Of module, passes and values."""
+        state = hashlib.sha256(subject.program.digest.encode())
+        for name, value in sorted(subject.inputs.items()):
+            array = np.asarray(value)
+            state.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
+        return state.hexdigest()[:DIGITS]
+
+
+def _key(subject: TvmSubject) -> tuple[int, int, int, int, int, int, bytes, tuple[str, ...]]:
+    program = subject.program
+    arrays = [np.asarray(value) for value in subject.inputs.values()]
+    return (
+        program.size,
+        len(program.passes) + sum(":" in item for item in program.passes),
+        len(arrays),
+        sum(array.size for array in arrays),
+        sum(map(value_complexity, arrays)),
+        len(program.data),
+        program.data,
+        program.passes,
+    )
+
+
+class TvmValidator:
+    """TVM's own check of a module, in a worker, where what the reduction begins with passes it."""
+
+    def __init__(self, workers: Workers, start: TvmSubject):
+        self._workers = workers
+        self._strict = not self._ask([start])[0]
+
+    def complaints(self, subjects: Sequence[TvmSubject]) -> list[str]:
+        """What TVM says against each, "" for nothing."""
+        return self._ask(subjects) if self._strict else [""] * len(subjects)
+
+    def _ask(self, subjects: Sequence[TvmSubject]) -> list[str]:
+        tests = [Test(subject.program, subject.inputs) for subject in subjects]
+        seen = self._workers.observe_many(_CHECK, tests)
+        return ["" if each.outcome in ("ok", "environment") else shown(each.message, 200) or "refused" for each in seen]

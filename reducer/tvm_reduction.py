@@ -1,0 +1,58 @@
+"""Modules of TVM as forms that `opsieve.reducer.reduction` reduces: Relax modules and TIR functions, with the passes that belong to them."""
+
+from collections.abc import Sequence
+
+from opsieve.backends.target import Target
+from opsieve.backends.workers.workers import Workers
+from opsieve.gen.case.case import Case
+from opsieve.gen.forms.tvm_program import TvmProgram
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.reducer.engine.engine import Engine
+from opsieve.reducer.engine.form import Validator
+from opsieve.reducer.tvm.pass_sequence import PassSequence
+from opsieve.reducer.tvm.relax_edits import Bindings, Leftovers, Results
+from opsieve.reducer.tvm.subject import TvmForm, TvmPass, TvmSubject, TvmValidator
+from opsieve.reducer.tvm.tir_edits import Buffers, Expressions, Statements
+
+
+class TvmReduction(TvmForm):
+    """What both forms share: passes of the program first, for a shorter sequence makes every test after it cheaper."""
+
+    dimensions: tuple[TvmPass, ...] = ()
+
+    def subject(self, case: Case) -> TvmSubject:
+        """The module with its inputs."""
+        if not isinstance(case.program, TvmProgram):
+            raise BadInput(f"this reduction takes modules of TVM, not {case.program.kind}")
+        return TvmSubject(case.program, dict(case.inputs))
+
+    def passes(self) -> list[TvmPass]:
+        """Every dimension, in the order of a round."""
+        return [PassSequence(), *self.dimensions]
+
+    def validator(self, workers: Workers, start: TvmSubject) -> Validator[TvmSubject]:
+        """TVM's own check, in a worker."""
+        return TvmValidator(workers, start)
+
+    def recorded(self, subject: TvmSubject, source: Target | None, workers: Workers) -> TvmSubject:
+        """The subject itself: no edit needs values of a run."""
+        return subject
+
+    def narrow(self, engine: Engine[TvmSubject], passes: Sequence[TvmPass], text: str) -> None:
+        """Nothing: the rounds begin with what removes most."""
+
+    def rest(self, start: TvmSubject) -> TvmSubject | None:
+        """Nothing was kept by a first phase."""
+        return None
+
+
+class RelaxReduction(TvmReduction):
+    """Relax modules."""
+
+    dimensions = (Results(), Bindings(), Leftovers())
+
+
+class TirReduction(TvmReduction):
+    """TIR functions."""
+
+    dimensions = (Statements(), Expressions(), Buffers())
