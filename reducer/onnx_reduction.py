@@ -64,6 +64,10 @@ class OnnxReduction(OnnxForm):
             # The search leaves next to nothing to single steps, unless what it needed lay far apart.
             engine.sweep(dimension, together=len(engine.best.model.graph.node) > ENOUGH)
 
+    def finished(self, best: Subject, workers: Workers) -> Subject:
+        """The subject itself: onnx prints it when it is shown."""
+        return best
+
     def rest(self, start: Subject) -> Subject | None:
         """The nodes that the search for nodes did away with, those kept replaced by the values recorded of them."""
         if self._whole is None:

@@ -1,6 +1,6 @@
 """What a reduction leaves on disk: a case folder with the reduced model, its inputs, a script and the whole story.
 
-FOLDER/case.reduced.onnx    the model (model.onnx and case.json too: the folder is a case that every command takes)
+FOLDER/case.reduced.onnx    the model (.json for a module of TVM; model.onnx and case.json too: the folder is a case that every command takes)
 FOLDER/test_data_set_0/     its inputs
 FOLDER/repro.py             a script that shows the failure without opsieve
 FOLDER/reduction.json       figures, certificate and every attempt
@@ -15,16 +15,17 @@ import msgspec
 
 from opsieve import __version__
 from opsieve.gen.case.case import Case, Origin, save
-from opsieve.gen.forms.registry import named
+from opsieve.gen.forms.registry import form_of, named
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.files import reason
+from opsieve.gen.model.program import Program
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.oracle.target_test import Runnable
 from opsieve.reducer.reduction import Reduction
 from opsieve.reducer.report import certificate_rows
 
-MODEL = "case.reduced.onnx"
+MODEL = "case.reduced"  # and what its form is called by: `.onnx`, `.json`
 STORY = "reduction.json"
 SCRIPT = "repro.py"
 OTHERS = "other_failures"
@@ -38,7 +39,12 @@ def save_subject(subject: Runnable, folder: Path, name: str, origin: Origin, tar
     """
     parameters = {"target": target} if target else {}
     save(Case(named(subject.program, name), subject.inputs, None, origin, parameters), folder)
-    write(folder / MODEL, subject.program.data)
+    write(folder / model_name(subject.program), subject.program.data)
+
+
+def model_name(program: Program) -> str:
+    """The name of the file that people look for."""
+    return f"{MODEL}{form_of(program).suffix}"
 
 
 def save_reduction(

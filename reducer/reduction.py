@@ -45,6 +45,9 @@ class ReducibleForm(Form[S], Protocol[S]):
     def narrow(self, engine: Engine[S], passes: Sequence[Pass[S]], text: str) -> None:
         """The first phase, from a large program to a small one; `text` is what the compiler said. It may do nothing."""
 
+    def finished(self, best: S, workers: Workers) -> S:
+        """The result as it is kept: with its program's text, where that has to be asked of a worker."""
+
     def rest(self, start: S) -> S | None:
         """`start` without what the first phase kept, to see whether it fails elsewhere too; None where that cannot be said."""
 

@@ -8,6 +8,7 @@ from opsieve.backends.registry import display
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.interestingness import runs_for
 from opsieve.reducer.oracle.discover import Premise
 from opsieve.reducer.oracle.target_test import Runnable, compared
@@ -39,6 +40,8 @@ class Printer:
 
     def printed(self, subject: Runnable) -> str:
         """The model as text; a sentence for one that onnx cannot print."""
+        if not isinstance(subject.program, OnnxProgram):
+            return subject.program.text()
         return self.text(subject.program.data).text or "(onnx.printer cannot print it)"
 
 

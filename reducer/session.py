@@ -5,7 +5,7 @@ import signal
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -26,7 +26,7 @@ from opsieve.reducer.forms import form_of
 from opsieve.reducer.oracle.discover import NotReproduced, Premise, find, installed, still
 from opsieve.reducer.oracle.sameness import LEVELS
 from opsieve.reducer.oracle.script_test import ScriptTest
-from opsieve.reducer.output import MODEL, SCRIPT, STORY, save_reduction, save_story, save_subject
+from opsieve.reducer.output import SCRIPT, STORY, model_name, save_reduction, save_story, save_subject
 from opsieve.reducer.problem.store_cases import target_of, title_of
 from opsieve.reducer.reduction import (
     Listeners,
@@ -134,8 +134,12 @@ class Session:
             result, journal, origin = self._reduced(form, case, start, premise, folder)
         except NotReproduced as error:
             return Reduced(facts_of_none(form.size(start), str(error)), None)
+        result = replace(result, best=form.finished(result.best, self.pool[0]))
         facts = facts_of(form, result, premise, self.request.level, time.monotonic() - since)
-        facts |= {"output": str(folder / MODEL), "script": str(folder / SCRIPT) if premise is not None else ""}
+        facts |= {
+            "output": str(folder / model_name(result.best.program)),
+            "script": str(folder / SCRIPT) if premise is not None else "",
+        }
         text = script(result.best, premise, self.pool[0], texts) if premise else ""
         save_reduction(result, folder, self.request.path.name, origin, facts, journal, text)
         return Reduced(facts, result, texts.printed(result.best))

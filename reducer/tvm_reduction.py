@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from opsieve.backends.target import Target
+from opsieve.backends.workers.program_text import with_script
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.forms.tvm_program import TvmProgram
@@ -40,6 +41,12 @@ class TvmReduction(TvmForm):
 
     def narrow(self, engine: Engine[TvmSubject], passes: Sequence[TvmPass], text: str) -> None:
         """Nothing: the rounds begin with what removes most."""
+
+    def finished(self, best: TvmSubject, workers: Workers) -> TvmSubject:
+        """With TVM's printing of the module."""
+        program = with_script(Case(best.program, best.inputs), workers).program
+        assert isinstance(program, TvmProgram)
+        return TvmSubject(program, best.inputs)
 
     def rest(self, start: TvmSubject) -> TvmSubject | None:
         """Nothing was kept by a first phase."""

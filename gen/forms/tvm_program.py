@@ -154,6 +154,16 @@ class RelaxProgram(TvmProgram):
         operator, _, place = said.partition(" ")
         return Broken(operator, "mixed-dtypes", place)
 
+    def text(self) -> str:
+        """The module as Relax is written, read here from the graph; constants are cut short."""
+        from opsieve.gen.relax.reading import from_json
+        from opsieve.gen.relax.text import module_text
+
+        try:
+            return module_text(from_json(self.module.decode("utf-8")))
+        except (MalformedGraph, UnicodeDecodeError):  # what the trees of gen/relax cannot hold
+            return super().text()
+
     def shapes(self) -> dict[str, tuple[int | str, ...]]:
         """The inputs that are shapes or scalars of symbols: the sizes that they stand for."""
         found: dict[str, tuple[int | str, ...]] = {}

@@ -1,6 +1,6 @@
 """Edits of Relax modules as trees: an earlier result, a binding replaced by what is there, a branch for the whole, what nobody needs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 
@@ -51,16 +51,25 @@ class Bindings:
             return
         for _, function in functions(module):
             scope = list(function.params)
-            for binding in [*all_bindings(function.body)][::-1]:
-                name, kind = binding.var.name, binding.var.type
-                if isinstance(binding.value, If):
-                    for side in ("then", "other"):
-                        yield _edit(f"{side} branch of {name}", name, partial(_one_branch, name, side))
-                for other in (var for var in scope if var.type == kind):
-                    yield _edit(f"{other.name} for {name}", name, partial(_substituted, name, other))
-                    break
-                if isinstance(kind, TensorType) and is_static(kind) and kind.dtype:
-                    yield _edit(f"ones for {name}", name, partial(_constant, name))
+            edits: list[list[TvmEdit]] = []
+            for outer in function.body.bindings():
+                edits += [list(_of_binding(binding, scope)) for binding in (*all_bindings(outer.value), outer)]
+                scope.append(outer.var)
+            yield from (edit for group in reversed(edits) for edit in group)
+
+
+def _of_binding(binding: Binding, scope: Sequence[Var]) -> Iterator[TvmEdit]:
+    name, kind = binding.var.name, binding.var.type
+    if isinstance(binding, MatchCast):
+        yield _edit(f"drop the cast {name}", name, partial(_uncast, name))
+    if isinstance(binding.value, If):
+        for side in ("then", "other"):
+            yield _edit(f"{side} branch of {name}", name, partial(_one_branch, name, side))
+    other = next((var for var in scope if var.type == kind), None)
+    if other is not None:
+        yield _edit(f"{other.name} for {name}", name, partial(_substituted, name, other))
+    if isinstance(kind, TensorType) and is_static(kind) and kind.dtype:
+        yield _edit(f"ones for {name}", name, partial(_constant, name))
 
 
 class Leftovers:
@@ -149,6 +158,24 @@ def _substituted(name: str, by: Expr, module: Module) -> Module | None:
     return Substitute({name: by}).module(module)
 
 
+def _uncast(name: str, module: Module) -> Module | None:
+    every = [binding for _, function in functions(module) for binding in all_bindings(function.body)]
+    cast = next((binding for binding in every if binding.var.name == name), None)
+    if not isinstance(cast, MatchCast):
+        return None
+    return Substitute({name: cast.value}).module(_Without(name).module(module))
+
+
+class _Without(Rebuild):
+    """Without one binding."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def binding(self, binding: Binding) -> tuple[Binding, ...]:
+        return () if binding.var.name == self.name else (binding,)
+
+
 def _constant(name: str, module: Module) -> Module | None:
     kind = next((b.var.type for _, f in functions(module) for b in all_bindings(f.body) if b.var.name == name), None)
     if not isinstance(kind, TensorType) or kind.shape is None:
@@ -209,18 +236,19 @@ def _tidied(module: Module) -> Module:
 def _pruned(function: Function) -> Function:
     while True:
         needed = reads(function.body)
-        smaller = replace(function, body=_Needed(needed).seq(function.body))
+        bound = {symbol for param in function.params for symbol in symbols(param.type)}
+        smaller = replace(function, body=_Needed(needed, bound).seq(function.body))
         if smaller == function:
             return function
         function = smaller
 
 
 class _Needed(Rebuild):
-    """Keeps the bindings whose variable is read somewhere, and casts, which bind symbols."""
+    """Keeps the bindings whose variable is read somewhere, and casts that bind symbols which no parameter has."""
 
-    def __init__(self, needed: set[str]):
-        self.needed = needed
+    def __init__(self, needed: set[str], bound: set[str]):
+        self.needed, self.bound = needed, bound
 
     def binding(self, binding: Binding) -> tuple[Binding, ...]:
-        casts = isinstance(binding, MatchCast) and any(True for _ in symbols(binding.type))
+        casts = isinstance(binding, MatchCast) and not set(symbols(binding.type)) <= self.bound
         return (binding,) if casts or binding.var.name in self.needed else ()

@@ -24,6 +24,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import all_options, display, resolve
 from opsieve.backends.target import Target
 from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.program_text import with_script
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.case.case import Case
@@ -188,7 +189,8 @@ def do_tests(
             elif word in ("unsupported", "environment"):
                 non_bugs.append(_non_bug(name, judged))
         reached = sum(len(_seen(build, tests[number], lab).reached or ()) for build in builds)
-        done.append(FinishedTest(number, case, answers, findings, non_bugs, reached))
+        kept = with_script(case, lab.workers) if findings else case
+        done.append(FinishedTest(number, kept, answers, findings, non_bugs, reached))
     return sorted(done, key=lambda test: test.number)
 
 

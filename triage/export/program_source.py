@@ -20,7 +20,7 @@ def text_of(exported: ExportedFailure, printed: Callable[[bytes], ModelText] = m
     program = exported.case.program
     if not isinstance(program, TvmProgram):
         return printed(exported.model)
-    text = program.text().strip()
+    text = (program.script or program.text()).strip()
     safe = "'''" not in text and not text.endswith(("'", "\\")) and text.isascii() and len(text) <= _MOST
     return ModelText(text, program.script_is_exact and safe)
 
@@ -60,9 +60,8 @@ def model_lines(exported: ExportedFailure, text: ModelText, plain: Callable[[obj
     if text.exact:
         parsed = template.PARSED.strip("\n").split("\n") if is_onnx else ["MODEL = TEXT"]
         return [f"TEXT = r'''{text.text}'''", *parsed]
-    _, module, body = text.text.rpartition("@I.ir_module")  # what stands before it are the module's constants
-    shown = (module + body).split("\n")[:_LINES]
-    remark = [f"# {plain(line, 160)}" for line in shown if line.strip()]
+    shown = text.text if is_onnx else exported.case.program.text()  # TVM's printing begins with all constants
+    remark = [f"# {plain(line, 160)}" for line in shown.split("\n")[:_LINES] if line.strip()]
     return [*remark, f"MODEL = decode({encoded(exported.model, '')}){'' if is_onnx else '.decode()'}"]
 
 

@@ -1,0 +1,96 @@
+"""Modules of TVM reduced without TVM: by what stands in them, every step a module that can be read again."""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tvm_programs import tir_program
+
+from opsieve.gen.forms.registry import make_inputs
+from opsieve.gen.forms.tvm_program import RelaxProgram, TirProgram
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.relax.catalogue import Solutions
+from opsieve.gen.relax.draw import Draw
+from opsieve.gen.relax.generator import generate
+from opsieve.gen.relax.policies import POLICIES
+from opsieve.gen.relax.writing import to_json
+from opsieve.gen.tir import nodes as tir
+from opsieve.gen.tvm_ir.nodes import encode
+from opsieve.reducer.engine.certificate import certify, to_fixpoint
+from opsieve.reducer.engine.engine import Engine
+from opsieve.reducer.engine.form import Rules
+from opsieve.reducer.engine.interestingness import CheckResult
+from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.tvm.subject import TvmForm, TvmPass, TvmSubject
+from opsieve.reducer.tvm_reduction import RelaxReduction, TirReduction
+
+
+@dataclass(frozen=True)
+class Holds:
+    """The failure is there while something can be said of the program."""
+
+    what: Callable[[TvmSubject], bool]
+
+    def evaluate(self, subjects: Sequence[TvmSubject]) -> Iterator[CheckResult]:
+        for subject in subjects:
+            yield CheckResult("same" if self.what(subject) else "gone")
+
+
+class Readable:
+    """A module that can be read, and is fed what it takes."""
+
+    def complaints(self, subjects: Sequence[TvmSubject]) -> list[str]:
+        found = []
+        for subject in subjects:
+            try:
+                found.append("" if subject.program.inputs().keys() == subject.inputs.keys() else "other inputs")
+            except BadInput as error:
+                found.append(str(error))
+        return found
+
+
+def reduced(start: TvmSubject, passes: Sequence[TvmPass], what: Callable[[TvmSubject], bool]) -> TvmSubject:
+    engine = Engine(start, Rules(TvmForm(), [Holds(what)], Readable()), Journal(""))
+    assert engine.begin().kind == "same"
+    to_fixpoint(engine, passes)
+    _, minimal = certify(engine, passes)
+    assert minimal
+    return engine.best
+
+
+def subject(program: RelaxProgram | TirProgram) -> TvmSubject:
+    return TvmSubject(program, make_inputs(program, 0))
+
+
+def test_two_guilty_passes_of_twelve_are_left_in_their_order() -> None:
+    names = [f"tirx.P{number}" for number in range(12)]
+    start = subject(tir_program(*names[:7], "tirx.NarrowDataType:32", *names[8:]))
+
+    def fails(now: TvmSubject) -> bool:
+        left = [item.partition(":")[0] for item in now.program.passes]
+        return {"tirx.P2", "tirx.NarrowDataType"} <= set(left)
+
+    assert reduced(start, TirReduction().passes(), fails).program.passes == ("tirx.P2", "tirx.NarrowDataType")
+
+
+def test_a_relax_module_ends_in_little_more_than_the_operator_that_fails() -> None:
+    solutions = Solutions(Draw(random.Random(1)))
+    program = RelaxProgram(to_json(generate(0, POLICIES["fusable"](), solutions).module).encode(), ("FoldConstant",))
+    wanted = min(program.operators())
+    best = reduced(subject(program), RelaxReduction().passes(), lambda now: wanted in now.program.operators())
+    assert best.program.passes == ()
+    assert best.program.operators().count(wanted) == 1
+    assert best.program.size <= max(3, program.size // 2)
+
+
+def test_a_tir_function_ends_in_the_statement_that_fails() -> None:
+    a, b, c = (tir.buffer(name, (8,), "float32") for name in "abc")
+    i, j = tir.variable("i"), tir.variable("j")
+    guilty = tir.store(b, tir.call("tirx.sqrt", "float32", tir.load(a, i)), i)
+    innocent = [tir.store(c, tir.binary("Add", tir.load(a, j), tir.real(number)), j) for number in (1, 2, 3)]
+    body = tir.loop(i, tir.integer(8), guilty)
+    whole = tir.sequence(*(tir.loop(j, tir.integer(8), item) for item in innocent), body)
+    program = TirProgram(encode(tir.module(tir.function([a, b, c], whole))).encode())
+    best = reduced(subject(program), TirReduction().passes(), lambda now: "tirx.sqrt" in now.program.operators())
+    assert sorted(best.program.operators()) == ["tirx.BufferStore", "tirx.sqrt"]
+    assert list(best.inputs) == ["a", "b"]
