@@ -1,12 +1,15 @@
 """What commands say of themselves: --help of each as a golden file, in groups, with help for every option."""
 
 import os
+from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 from commands import opsieve as run
 from golden import assert_golden
 from repository import GOLDEN, ROOT
+from stores import done, filled, finding
 
 from opsieve.tui.cli import COMMANDS, GROUPS, opsieve
 
@@ -74,3 +77,29 @@ def test_the_reference_shows_the_help_of_every_command() -> None:
 
 def help_of(name: str) -> str:
     return (GOLDEN / "help" / f"{name}.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["fu"], "fuzz"),
+        (["run", "--tar"], "--target"),
+        (["run", "-t", "onnxr"], "onnxruntime"),
+        (["gen", "--ops", "Relu,-MaxP"], "Relu,-MaxPool"),
+        (["mark", "c"], "c1"),
+    ],
+    ids=str,
+)
+def test_shells_complete_commands_options_targets_operators_and_clusters(
+    words: list[str], offered: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path / "opsieve-store", [done(0, finding("no kernel", operators=("Relu",)))])
+    monkeypatch.chdir(tmp_path)
+    complete = ShellComplete(opsieve, {}, "opsieve", "_OPSIEVE_COMPLETE")
+    assert offered in [item.value for item in complete.get_completions(words[:-1], words[-1])]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_there_is_a_completion_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run("completion", shell, capsys=capsys)
+    assert (code, "_OPSIEVE_COMPLETE" in out) == (0, True)

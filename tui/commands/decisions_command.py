@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from opsieve.tui.commands import options
+from opsieve.tui.commands import completions, options
 from opsieve.tui.commands.text import printable
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ STATUSES = ("new", "confirmed", "known", "fixed", "wontfix")
 
 
 @click.command("merge")
-@click.argument("into", metavar="CLUSTER")
-@click.argument("others", metavar="OTHER...", nargs=-1, required=True)
+@click.argument("into", metavar="CLUSTER", shell_complete=completions.clusters)
+@click.argument("others", metavar="OTHER...", nargs=-1, required=True, shell_complete=completions.clusters)
 @options.STORE
 @options.JSON
 def merge(into: str, others: tuple[str, ...], folder: Path, as_json: bool) -> int:
@@ -38,7 +38,7 @@ def split(name: str, folder: Path, as_json: bool) -> int:
 
 
 @click.command("mark")
-@click.argument("name", metavar="CLUSTER")
+@click.argument("name", metavar="CLUSTER", shell_complete=completions.clusters)
 @click.argument("status", type=click.Choice(STATUSES))
 @click.option("--issue", help="URL of its issue; an empty one removes it.")
 @options.STORE
@@ -49,7 +49,7 @@ def mark(name: str, status: str, issue: str | None, folder: Path, as_json: bool)
 
 
 @click.command("pin")
-@click.argument("name", metavar="CLUSTER")
+@click.argument("name", metavar="CLUSTER", shell_complete=completions.clusters)
 @click.option("--off", is_flag=True, help="Unpin it.")
 @options.STORE
 @options.JSON
@@ -59,7 +59,7 @@ def pin(name: str, off: bool, folder: Path, as_json: bool) -> int:
 
 
 @click.command("note")
-@click.argument("name", metavar="CLUSTER")
+@click.argument("name", metavar="CLUSTER", shell_complete=completions.clusters)
 @click.argument("text")
 @options.STORE
 @options.JSON
@@ -69,7 +69,7 @@ def note(name: str, text: str, folder: Path, as_json: bool) -> int:
 
 
 @click.command("rename")
-@click.argument("name", metavar="CLUSTER")
+@click.argument("name", metavar="CLUSTER", shell_complete=completions.clusters)
 @click.argument("title")
 @options.STORE
 @options.JSON

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from opsieve.tui.commands import options
+from opsieve.tui.commands import completions, options
 from opsieve.tui.commands.text import plain, say
 
 
 @click.command()
-@click.argument("what", metavar="CASE|CLUSTER")
+@click.argument("what", metavar="CASE|CLUSTER", shell_complete=completions.clusters)
 @click.option(
     "--as", "kind", type=click.Choice(["script", "issue", "pytest", "case"]), default="script", show_default=True,
     help="What to write: a script (repro.py), an issue in Markdown, a pytest file, or a zip of the case.",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opsieve.tui.commands import options
+from opsieve.tui.commands import completions, options
 from opsieve.tui.commands.progress import counting_bar, probing_bar
 from opsieve.tui.commands.text import counted, plain, say
 
@@ -33,7 +33,11 @@ _MOST_REFUSED = 20
     "--strategy", default="mix", show_default=True, help="Generation strategy: mix, isra, hirfuzz, pattern, mutate, ..."
 )
 @click.option(
-    "--ops", "patterns", multiple=True, help="Operators to use ('Conv*,Add') or to exclude ('-Loop').  [default: all]"
+    "--ops",
+    "patterns",
+    multiple=True,
+    shell_complete=completions.operators,
+    help="Operators to use ('Conv*,Add') or to exclude ('-Loop').  [default: all]",
 )
 @click.option("--dtypes", default="", help="Element types to use, such as float32,int64.  [default: all]")
 @click.option("--opset", type=int, help="Opset of every program.  [default: drawn for each]")

@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
+from opsieve.tui.commands import completions
+
 F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 
@@ -17,6 +19,7 @@ TARGET = click.option(
     "-t",
     "--target",
     metavar="TARGET",
+    shell_complete=completions.targets,
     default="",
     help="Compiler to test: backend[==release][:option,...].  [default: the target recorded in the case, else onnxruntime]",
 )
@@ -25,6 +28,7 @@ TARGETS = click.option(
     "--target",
     "targets",
     metavar="TARGET",
+    shell_complete=completions.targets,
     multiple=True,
     help="Compiler to test: backend[==release][:option,...]; repeatable.  [default: onnxruntime]",
 )

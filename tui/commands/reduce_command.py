@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from opsieve.tui.commands import completions
 from opsieve.tui.commands.options import EXPECTED, INPUTS, JSON, OFFLINE, PATH, SEED, memory, seconds
 from opsieve.tui.commands.text import counted, say
 
@@ -30,6 +31,7 @@ NOTHING_FAILS = 3
     "--target",
     "targets",
     metavar="TARGET",
+    shell_complete=completions.targets,
     multiple=True,
     help="Compiler to test: backend[==release][:option,...]; repeatable.  [default: all installed]",
 )

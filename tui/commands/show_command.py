@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opsieve.tui.commands import options
+from opsieve.tui.commands import completions, options
 from opsieve.tui.commands.store_table import cluster_facts, day, table
 from opsieve.tui.commands.text import counted, printable
 
@@ -21,7 +21,7 @@ _MEMBERS = 10
 
 
 @click.command("show")
-@click.argument("name", metavar="CLUSTER|CASE")
+@click.argument("name", metavar="CLUSTER|CASE", shell_complete=completions.clusters)
 @options.STORE
 @click.option("--why", is_flag=True, help="Explain the fingerprint: each component, whether it counts, and why.")
 @click.option(

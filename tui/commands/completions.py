@@ -1,0 +1,38 @@
+"""What a shell completes for the values of options and arguments. Nothing is ever an error here: what cannot be known is not offered."""
+
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+_MOST = 200
+
+
+def targets(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Names of backends."""
+    from opsieve.backends.registry import names
+
+    return [CompletionItem(name) for name in names() if name.startswith(begun)]
+
+
+def operators(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Names of operators, after a leading `-` and behind the last comma, too."""
+    from opsieve.gen.spec.catalogue import operators as catalogue
+
+    head, comma, last = begun.rpartition(",")
+    sign = "-" if last.startswith("-") else ""
+    found = (name for name in sorted(catalogue()) if name.startswith(last.removeprefix("-")))
+    return [CompletionItem(f"{head}{comma}{sign}{name}") for name in found]
+
+
+def clusters(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Ids of the clusters of the store, with their titles."""
+    from opsieve.gen.model.bad_input import BadInput
+    from opsieve.triage.store.queries import Queries
+
+    try:
+        with Queries(Path(context.params.get("folder") or "opsieve-store")) as store:
+            rows = store.clusters(limit=_MOST).rows
+    except (BadInput, OSError):
+        return []
+    return [CompletionItem(row.id, help=row.title[:60]) for row in rows if row.id.startswith(begun)]
