@@ -94,7 +94,7 @@ class _SourceReader:
 
     def nodes(self, graph: onnx.GraphProto, scope: dict[str, Tensor], depth: int) -> list[Node]:
         """The nodes of a graph in order; what they make is entered into the scope."""
-        told = {info.name: info.type for info in (*graph.value_info, *graph.output)}
+        declared = {info.name: info.type for info in (*graph.value_info, *graph.output)}
         found = []
         for proto in graph.node:
             if proto.domain not in _DOMAINS or proto.overload:
@@ -108,7 +108,7 @@ class _SourceReader:
                     found.append(Node("Constant", "", [], [made], attrs, proto.name))
                 continue
             ins = [scope[name] if name else None for name in proto.input]
-            outs = self._made(proto, domain, ins, attrs, told)
+            outs = self._made(proto, domain, ins, attrs, declared)
             scope.update((tensor.name, tensor) for tensor in outs if tensor.name)
             found.append(Node(proto.op_type, domain, ins, outs, attrs, proto.name))
         return found
@@ -119,7 +119,7 @@ class _SourceReader:
         domain: str,
         ins: Sequence[Tensor | None],
         attrs: Attributes,
-        told: Mapping[str, onnx.TypeProto],
+        declared: Mapping[str, onnx.TypeProto],
     ) -> list[Tensor]:
         operator = operators().get(f"{domain}::{proto.op_type}" if domain else proto.op_type)
         types, bounds = _ruled(operator, ins, attrs)
@@ -129,7 +129,7 @@ class _SourceReader:
                 outs.append(Tensor("", "", ()))
                 continue
             typed = types[place] if place < len(types) else None
-            known = self._typed(told[name]) if name in told else None
+            known = self._typed(declared[name]) if name in declared else None
             if known is not None and (typed is None or not _agree(typed, known)):
                 typed = known
             if typed is None:

@@ -65,11 +65,11 @@ class System:
         self._trials = 0
         self._known: dict[tuple[object, ...], _Reading | None] = {}
         self._above = _above(parts)
-        answers = [told for told, _ in self._walk({})]
+        answers = [answer for answer, _ in self._walk({})]
         self._spoken = frozenset(
-            index for index, told in enumerate(answers) if told is not None
+            index for index, answer in enumerate(answers) if answer is not None
         )  # parts that have rules
-        self.sound = all(not told[0] for told in answers if told is not None)
+        self.sound = all(not answer[0] for answer in answers if answer is not None)
 
     def together(self, place: NumberPlace, target: int) -> Numbers | None:
         """A number set to a target, and what must follow it; None when nothing is found, or the system is not sound itself."""
@@ -117,9 +117,9 @@ class System:
         """The rules that are broken under new numbers, and the numbers on which the first node with one depends."""
         self._trials += 1
         found: set[tuple[int, int]] = set()
-        for index, (told, _) in enumerate(self._walk(new)):
-            if told is not None:
-                found.update((index, rule) for rule in told[0])
+        for index, (answer, _) in enumerate(self._walk(new)):
+            if answer is not None:
+                found.update((index, rule) for rule in answer[0])
             elif index in self._spoken:
                 found.update((index, -1 - rule) for rule in range(_LOST))
         if not found:
@@ -140,11 +140,11 @@ class System:
             key = (index, own, ins)
             if key not in self._known:
                 self._known[key] = self._told(part, ins, own)
-            told = self._known[key]
+            answer = self._known[key]
             for place, name in enumerate(part.outputs):
-                typed = told[1][place] if told is not None and place < len(told[1]) else None
+                typed = answer[1][place] if answer is not None and place < len(answer[1]) else None
                 scope[name] = None if typed is None else (*typed, None)
-            yield told, part
+            yield answer, part
 
     def _told(
         self, part: RuledNode, ins: Sequence[Typing | None], own: Sequence[tuple[NumberPlace, int]]

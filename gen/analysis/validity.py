@@ -107,17 +107,17 @@ _BEYOND: Mapping[str, _Beyond] = {
 
 
 def check_model(
-    model: onnx.ModelProto, inputs: Mapping[str, Value], told: Mapping[str, Typed] | None = None
+    model: onnx.ModelProto, inputs: Mapping[str, Value], known: Mapping[str, Typed] | None = None
 ) -> ModelCheck:
     """A model's nodes in order, as far as their types are told by its leaves; values that are fed bind open dimensions.
 
-    The model's structure need not be sound. What is declared of values that nodes make is not looked at; `told` has types of
+    The model's structure need not be sound. What is declared of values that nodes make is not looked at; `known` has types of
     them that are known from elsewhere, for those behind nodes of which nothing is said. Of bodies only faults are told.
     """
     opsets = {entry.domain: entry.version for entry in model.opset_import}
     local = frozenset((function.domain, function.name) for function in model.functions)
     scope = leaves(model.graph, inputs)
-    fault = _walked(model.graph, scope, opsets.get("", opsets.get("ai.onnx", 0)), local, told or {}, 0)
+    fault = _walked(model.graph, scope, opsets.get("", opsets.get("ai.onnx", 0)), local, known or {}, 0)
     return ModelCheck(fault, {name: typing[:2] for name, typing in scope.items()})
 
 
@@ -126,7 +126,7 @@ def _walked(
     scope: dict[str, Typing],
     opset: int,
     local: frozenset[tuple[str, str]],
-    told: Mapping[str, Typed],
+    known: Mapping[str, Typed],
     depth: int,
 ) -> str:
     """The first fault of a graph, bodies before their node; what nodes make is entered into the scope."""
@@ -151,7 +151,7 @@ def _walked(
             return check.fault
         for place, name in enumerate(node.output):
             typed = check.types[place] if place < len(check.types) else None
-            typed = typed or told.get(name)
+            typed = typed or known.get(name)
             if name and typed is not None:
                 scope[name] = (*typed, None)
             else:

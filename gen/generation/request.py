@@ -77,8 +77,8 @@ def checked_opset(number: int) -> int:
 def from_record(record: Mapping[str, str]) -> GenRequest:
     """The request that a case tells of, without the answers of its `target`; BadInput when it makes no sense."""
     if "corpus" in record:
-        told = shown(record["corpus"])
-        raise BadInput(f"the case was made from a corpus of {told}; it can only be made again with those, by its seed")
+        given = shown(record["corpus"])
+        raise BadInput(f"the case was made from a corpus of {given}; it can only be made again with those, by its seed")
     low, high = nodes(record.get("nodes", "10"))
     try:
         budget = [int(number) for number in record["budget"].split(",")] if "budget" in record else []
@@ -91,8 +91,8 @@ def from_record(record: Mapping[str, str]) -> GenRequest:
         if unknown or len(budget) not in (0, 3) or not (0 <= bins <= 64 and 0 <= dynamic <= 1):
             raise ValueError
     except ValueError:
-        told = ", ".join(f"{name}={value}" for name, value in record.items())
-        raise BadInput(f"the request {shown(told, 200)} cannot be read; was it written by a newer opsieve?") from None
+        given = ", ".join(f"{name}={value}" for name, value in record.items())
+        raise BadInput(f"the request {shown(given, 200)} cannot be read; was it written by a newer opsieve?") from None
     return GenRequest(
         nodes=low,
         only=frozenset(record["only"].split(",")) if "only" in record else None,

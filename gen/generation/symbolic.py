@@ -134,8 +134,8 @@ def tells_sizes(operator: Operator, ins: Sequence[Tensor | None], every: bool = 
         for tensor in ins
         if tensor is not None and tensor.rank and (every or tensor.values is None or is_float(tensor.dtype))
     ]
-    told = operator.requires is not nothing and operator.family not in _PARTLY_CLOSED
-    return told or len(several) < 2
+    certain = operator.requires is not nothing and operator.family not in _PARTLY_CLOSED
+    return certain or len(several) < 2
 
 
 def _of_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -63,10 +63,10 @@ def with_types(model: onnx.ModelProto, inferred: onnx.ModelProto) -> onnx.ModelP
     """A copy of `model` with the `value_info` of `inferred`, the same model after shape inference."""
     typed = onnx.ModelProto()
     typed.CopyFrom(model)
-    for graph, told in zip(_graphs(typed.graph), _graphs(inferred.graph), strict=False):
+    for graph, typed_part in zip(_graphs(typed.graph), _graphs(inferred.graph), strict=False):
         del graph.value_info[:]
-        graph.value_info.extend(told.value_info)
-        known = {info.name: info for info in told.output}
+        graph.value_info.extend(typed_part.value_info)
+        known = {info.name: info for info in typed_part.output}
         for info in graph.output:
             if info.name in known and not _ranked(info.type):
                 info.type.CopyFrom(known[info.name].type)
@@ -189,8 +189,8 @@ def _attribute(attribute: onnx.AttributeProto) -> bytes:
     """Equal bytes for equal attributes: names of tensors and of what is in bodies do not count, nor does documentation."""
     if attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
         graphs = [attribute.g] if attribute.HasField("g") else attribute.graphs
-        told = "|".join(" ".join(operator_name(node) for node in graph.node) for graph in graphs)
-        data = f"{attribute.name}={told}".encode("utf-8", "surrogatepass")
+        typed_part = "|".join(" ".join(operator_name(node) for node in graph.node) for graph in graphs)
+        data = f"{attribute.name}={typed_part}".encode("utf-8", "surrogatepass")
     else:
         if attribute.doc_string or attribute.t.name or any(tensor.name for tensor in attribute.tensors):
             nameless = onnx.AttributeProto()

@@ -71,7 +71,7 @@ def spread(frequencies: Counter[str]) -> dict[str, float]:
 
     A family counts by its nodes for each of its operators that was met, so that a large family may have more. 0 when nothing was met.
     """
-    means = [told["nodes"] / told["operators"] for told in families(frequencies).values() if told["operators"]]
+    means = [met["nodes"] / met["operators"] for met in families(frequencies).values() if met["operators"]]
     return {
         name: max(values) / min(values) if values else 0.0
         for name, values in (("operators", list(frequencies.values())), ("families", means))

@@ -203,8 +203,8 @@ def _unpool_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 
 def _resize_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
-    told = ins[3] if len(ins) > 3 else ins[2]
-    return [told.shape[0] == len(ins[0].shape), *(number > 0 for number in told.values or ())]
+    target = ins[3] if len(ins) > 3 else ins[2]
+    return [target.shape[0] == len(ins[0].shape), *(number > 0 for number in target.values or ())]
 
 
 def resize_scales(site: Site) -> Domain:

@@ -51,8 +51,8 @@ def disruptive(request: GenRequest, seed: int) -> Case:
         *declared,
         *(out for other in builder.nodes if other is not node for out in other.outs if out.name and not out.reads),
     ]
-    told = str(Broken(node.op, violation.kind, violation.place))
-    model, inputs = serialize(builder, outputs, told, request.types)
+    title = str(Broken(node.op, violation.kind, violation.place))
+    model, inputs = serialize(builder, outputs, title, request.types)
     if violation.declared is None:
         model = _unshaped(model, {out.name for out in declared})
     return replace(sound, program=OnnxProgram(model, f"{NAME}-{seed}"), inputs=inputs)
