@@ -6,6 +6,8 @@ CLASS is "" for a function of the module. FILE is one of `FILES`. With `fault=no
 which functions ran, as `ran FILE~CLASS~FUNCTION`.
 """
 
+import __future__
+
 import ast
 import importlib
 import sys
@@ -119,7 +121,13 @@ def plant(fault: str) -> None:
     if owner:
         body = [ast.copy_location(ast.ClassDef(owner, [], [], [changed], []), holder)]
     scope = dict(vars(module))
-    exec(compile(ast.fix_missing_locations(ast.Module(body, [])), str(module.__file__), "exec"), scope)  # noqa: S102  the compiler's own source
+    code = compile(
+        ast.fix_missing_locations(ast.Module(body, [])),
+        str(module.__file__),
+        "exec",
+        __future__.annotations.compiler_flag,
+    )
+    exec(code, scope)  # noqa: S102  the compiler's own source
     new = _plain(vars(scope[owner])[function] if owner else scope[function])
     old = _plain(vars(getattr(module, owner))[function] if owner else getattr(module, function))
     old.__code__, old.__defaults__ = new.__code__, new.__defaults__

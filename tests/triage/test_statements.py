@@ -86,6 +86,24 @@ def test_other_texts_lines_operators_and_callers_are_other_bugs(
     assert len(set(clusters(tmp_path, one, other))) == 2
 
 
+def test_what_the_interpreter_says_of_a_value_may_be_a_callers_mistake_until_three_call(tmp_path: Path) -> None:
+    said, helper = "'int' object has no attribute 'inputs'", at(40, "_get_input")
+    records = [
+        record(said, at(line, name), helper, exception="AttributeError")
+        for line, name in ((7, "abs"), (8, "size"), (9, "exp"))
+    ]
+    assert len(set(clusters(tmp_path, *records[:2]))) == 2
+    assert len(set(clusters(tmp_path, *records))) == 1
+
+
+def test_a_death_on_a_line_is_one_bug_whoever_called(tmp_path: Path) -> None:
+    def died(caller: str) -> dict[str, object]:
+        dump = f'Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f (most recent call first):\n  File "{FRONTEND}", line 40 in new_dim\n  File "{OP}", line 3 in {caller}\n'
+        return {"backend": "tvm", "phase": "import", "message": "SIGSEGV", "signal": 11, "output": dump}
+
+    assert len(set(clusters(tmp_path, died("resize"), died("slice")))) == 1  # type: ignore[arg-type]
+
+
 def test_a_nameless_function_is_known_by_the_only_operator_or_by_its_line(tmp_path: Path) -> None:
     said, one, other = "inputs of this kind are not handled", at(5, "_impl_v13"), at(905, "_impl_v13")
     records = [

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from opsieve.triage.clustering.clusters import alternatives
-from opsieve.triage.clustering.statements import MOST_COMPARED, common_text, statement_of
+from opsieve.triage.clustering.statements import MOST_COMPARED, common_texts, statement_of
 from opsieve.triage.fingerprint.component import Component
 
 
@@ -24,8 +24,8 @@ class Links:
             self._link(key, self._titled.setdefault(title, key))
         if statement := statement_of(components):
             others = self._statements.setdefault(statement, [])
-            for other, its in others:
-                if common_text(its, components) is not None:
+            for (other, _), text in zip(others, common_texts(components, [its for _, its in others]), strict=True):
+                if text is not None:
                     self._link(key, other)
             if len(others) < MOST_COMPARED:
                 others.append((key, components))

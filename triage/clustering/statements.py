@@ -16,12 +16,14 @@ import onnx
 from rapidfuzz.distance import LCSseq
 
 from opsieve.triage.fingerprint.component import Component, ComponentName
+from opsieve.triage.fingerprint.normalise import is_interpreters
 
 VARIES = "<*>"
 MOST_COMPARED = 64  # fingerprints of one statement
 _SAME = 0.5  # of the words of the longer message, Drain's threshold
 _FEWEST = 2  # words that both have
 _MOST_WORDS = 80
+_CALLERS = 3
 _WORD = re.compile(r"<\w+>|[\w.:]+")
 # Words of messages about what is not there.
 _LACK = re.compile(
@@ -37,6 +39,21 @@ def statement_of(components: Sequence[Component]) -> str:
         return ""
     names = (ComponentName.BACKEND, ComponentName.EXCEPTION, ComponentName.STATEMENT)
     return "\x1f".join(known.get(name, "") for name in names)
+
+
+def common_texts(mine: Sequence[Component], others: Sequence[Sequence[Component]]) -> list[str | None]:
+    """`common_text` of a failure with each of the others of its statement.
+
+    What the interpreter says of a value (`'int' object has no attribute 'inputs'`) may be the mistake of who called the function: there
+    failures with other frames are one bug only once `_CALLERS` ways to reach the statement are known.
+    """
+    texts = [common_text(other, mine) for other in others]
+    if not is_interpreters(" ".join(_words(mine))):
+        return texts
+    alike = [_frames(other) for other, text in zip(others, texts, strict=True) if text is not None]
+    if len({_frames(mine), *alike}) >= _CALLERS:
+        return texts
+    return [text if _frames(other) == _frames(mine) else None for other, text in zip(others, texts, strict=True)]
 
 
 def common_text(one: Sequence[Component], other: Sequence[Component]) -> str | None:
@@ -62,8 +79,12 @@ def common_text(one: Sequence[Component], other: Sequence[Component]) -> str | N
 
 def _varies(components: Sequence[Component], words: Sequence[str]) -> bool:
     """Whether operators in a message may be those of the program at hand: a Python statement says so, and speaks of no lack."""
-    frames = next((part.items for part in components if part.name is ComponentName.FRAMES), ())
+    frames = _frames(components)
     return frames[:1] != () and frames[0].partition(" ")[0].endswith(".py") and not _LACK.search(" ".join(words))
+
+
+def _frames(components: Sequence[Component]) -> tuple[str, ...]:
+    return next((part.items for part in components if part.name is ComponentName.FRAMES), ())
 
 
 def _words(components: Sequence[Component]) -> list[str]:

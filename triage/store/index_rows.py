@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from opsieve.triage.clustering.clusters import SEPARATOR, alternatives, placement
 from opsieve.triage.clustering.ranking import severity
-from opsieve.triage.clustering.statements import MOST_COMPARED, common_text, statement_of
+from opsieve.triage.clustering.statements import MOST_COMPARED, common_texts, statement_of
 from opsieve.triage.fingerprint.component import Component, ComponentName
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 from opsieve.triage.fingerprint.title import title_of
@@ -123,7 +123,8 @@ def _of_statement(connection: sqlite3.Connection, number: int, components: Seque
         [statement, number, MOST_COMPARED],
     ).fetchall()
     connection.execute("INSERT OR IGNORE INTO statements (place, number) VALUES (?, ?)", [statement, number])
-    shared = {other: common_text(components_in(its), components) for other, its in others}
+    texts = common_texts(components, [components_in(its) for _, its in others])
+    shared = {other: text for (other, _), text in zip(others, texts, strict=True)}
     titles = {other: SEPARATOR.join((statement, text)) for other, text in shared.items() if text is not None}
     for other, title in titles.items():
         _name(connection, other, [title])
