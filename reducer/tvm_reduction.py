@@ -10,8 +10,8 @@ from opsieve.gen.forms.tvm_program import TvmProgram
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Validator
+from opsieve.reducer.relax.passes import PASSES, AsTvm
 from opsieve.reducer.tvm.pass_sequence import PassSequence
-from opsieve.reducer.tvm.relax_edits import Bindings, Leftovers, Results
 from opsieve.reducer.tvm.subject import TvmForm, TvmPass, TvmSubject, TvmValidator
 from opsieve.reducer.tvm.tir_edits import Buffers, Expressions, Statements
 
@@ -56,7 +56,7 @@ class TvmReduction(TvmForm):
 class RelaxReduction(TvmReduction):
     """Relax modules."""
 
-    dimensions = (Results(), Bindings(), Leftovers())
+    dimensions = tuple(map(AsTvm, PASSES))
 
 
 class TirReduction(TvmReduction):

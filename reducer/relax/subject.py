@@ -1,0 +1,35 @@
+"""A Relax module as a tree, with its inputs and passes: what the dimensions of passes.py change."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from opsieve.gen.forms.tvm_program import RelaxProgram
+from opsieve.gen.model.tensors import Value
+from opsieve.gen.relax.tree import Module
+from opsieve.gen.relax.writing import to_json
+from opsieve.reducer.relax.cleaning import cleaned, is_closed
+
+
+@dataclass(frozen=True)
+class RelaxSubject:
+    """A module, the passes before it is built, and a value for each parameter of main; nothing in it is ever changed in place."""
+
+    module: Module
+    steps: tuple[str, ...]
+    inputs: Mapping[str, Value]
+
+    @cached_property
+    def program(self) -> RelaxProgram:
+        """The module in TVM's JSON."""
+        return RelaxProgram(to_json(self.module).encode(), self.steps)
+
+    def having(self, module: Module) -> "RelaxSubject | None":
+        """The subject with another module, what nothing reads left out; None where that is the same or lacks what it reads."""
+        if not is_closed(module):
+            return None
+        module = cleaned(module)
+        if module == self.module:
+            return None
+        kept = {param.name for param in module.main.params}
+        return replace(self, module=module, inputs={n: v for n, v in self.inputs.items() if n in kept})

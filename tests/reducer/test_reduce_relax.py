@@ -1,0 +1,155 @@
+"""Relax modules reduced: planted faults come down to the known minimum, sequences of passes to the guilty ones."""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from statistics import median
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opsieve.gen.forms.tvm_program import RelaxProgram
+from opsieve.gen.relax.generator import generate
+from opsieve.gen.relax.passes import draw
+from opsieve.gen.relax.policies import POLICIES
+from opsieve.gen.relax.program import operators
+from opsieve.gen.relax.reading import from_json
+from opsieve.gen.relax.tree import Call, Operator, Var
+from opsieve.gen.relax.walk import all_bindings, functions
+from opsieve.gen.relax.writing import to_json
+from opsieve.gen.strategies.relax import fitting_inputs
+from opsieve.reducer.engine.certificate import certify, to_fixpoint
+from opsieve.reducer.engine.engine import Engine
+from opsieve.reducer.engine.form import Rules
+from opsieve.reducer.engine.interestingness import CheckResult
+from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.relax.passes import PASSES
+from opsieve.reducer.relax.subject import RelaxSubject
+from opsieve.reducer.tvm.subject import TvmForm, TvmSubject
+from opsieve.reducer.tvm_reduction import RelaxReduction
+
+FILLS = {"relax.full", "relax.ones", "relax.zeros"}  # what a reduction puts in the place of what it takes out
+Fault = Callable[[RelaxSubject], bool]
+
+
+class Planted:
+    """A test that is `same` where the fault shows."""
+
+    def __init__(self, fault: Fault) -> None:
+        self.fault, self.asked = fault, 0
+
+    def evaluate(self, subjects: Sequence[TvmSubject]) -> Iterator[CheckResult]:
+        for subject in subjects:
+            self.asked += 1
+            module = from_json(subject.program.data.decode())
+            tree = RelaxSubject(module, tuple(subject.program.passes), subject.inputs)
+            yield CheckResult("same" if self.fault(tree) else "gone")
+
+
+class Anything:
+    def complaints(self, subjects: Sequence[TvmSubject]) -> list[str]:
+        return [""] * len(subjects)
+
+
+def start(seed: int, policy: str, steps: tuple[str, ...] = ()) -> RelaxSubject:
+    chosen = POLICIES[policy]()
+    chosen.bindings = 6
+    made = generate(seed, chosen)
+    program = RelaxProgram(to_json(made.module).encode(), steps)
+    return RelaxSubject(made.module, steps, fitting_inputs(program, made.symbols, seed))
+
+
+def reduced(subject: RelaxSubject, fault: Fault) -> tuple[RelaxSubject, int]:
+    """The result and the number of tests before it was found."""
+    test, dimensions = Planted(fault), RelaxReduction().passes()
+    first = TvmSubject(subject.program, dict(subject.inputs))
+    engine = Engine(first, Rules(TvmForm(), [test], Anything()), Journal(""))
+    to_fixpoint(engine, dimensions)
+    found = test.asked
+    lines, minimal = certify(engine, dimensions)
+    assert minimal, lines
+    best = engine.best
+    return RelaxSubject(from_json(best.program.data.decode()), tuple(best.program.passes), best.inputs), found
+
+
+def applies(name: str) -> Fault:
+    return lambda subject: name in operators(subject.module)
+
+
+def feeds(subject: RelaxSubject, first: str, second: str) -> bool:
+    """Whether what one operator yields is read by another."""
+    for _, function in functions(subject.module):
+        made = {
+            b.var.name: b.value.op.name
+            for b in all_bindings(function.body)
+            if isinstance(b.value, Call) and isinstance(b.value.op, Operator)
+        }
+        for binding in all_bindings(function.body):
+            call = binding.value
+            if (
+                isinstance(call, Call)
+                and call.op == Operator(second)
+                and any(isinstance(arg, Var) and made.get(arg.name) == first for arg in call.args)
+            ):
+                return True
+    return False
+
+
+@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(30), marks=pytest.mark.slow)], ids=["few", "thirty"])
+def test_planted_faults_come_down_to_one_operation(seeds: range) -> None:
+    asked, small = [], 0
+    for seed in seeds:
+        subject = start(seed, list(POLICIES)[seed % 6])
+        present = [name for name in operators(subject.module) if name not in FILLS]
+        if not present:
+            continue
+        name = random.Random(seed).choice(present)
+        best, checks = reduced(subject, applies(name))
+        left = operators(best.module)
+        assert left.count(name) == 1
+        small += set(left) - FILLS <= {name} and len(best.module.functions) <= 2
+        asked.append(checks)
+    assert small >= 0.8 * len(asked)
+    assert median(asked) <= 30
+
+
+def test_an_edge_between_two_operators_comes_down_to_the_two() -> None:
+    for seed in (3, 8):
+        subject = start(seed, "fusable")
+        pairs = [
+            (a, b)
+            for a in sorted(set(operators(subject.module)))
+            for b in sorted(set(operators(subject.module)))
+            if a != b and not {a, b} & FILLS and feeds(subject, a, b)
+        ]
+        if pairs:
+            first, second = pairs[0]
+            best, _ = reduced(subject, lambda s, first=first, second=second: feeds(s, first, second))
+            assert set(operators(best.module)) - FILLS == {first, second}
+
+
+@settings(max_examples=4, deadline=None)
+@given(st.integers(0, 10_000))
+def test_a_sequence_of_passes_comes_down_to_the_guilty_two(seed: int) -> None:
+    rng = random.Random(seed)
+    steps = tuple(dict.fromkeys(draw(rng, 12)))
+    guilty = tuple(sorted(rng.sample(range(len(steps)), 2)))
+    first, second = steps[guilty[0]], steps[guilty[1]]
+
+    def fault(subject: RelaxSubject) -> bool:
+        there = subject.steps
+        return first in there and second in there and there.index(first) < there.index(second)
+
+    best, _ = reduced(start(seed % 50, "general", steps), fault)
+    assert best.steps == (first, second)
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_every_candidate_is_a_module_in_order(policy: str) -> None:
+    subject = start(5, policy)
+    for dimension in PASSES:
+        for edit in list(dimension.edits(subject))[:8]:
+            smaller = edit.apply(subject)
+            if smaller is not None:
+                assert list(smaller.inputs) == [param.name for param in smaller.module.main.params]
+                assert list(RelaxProgram(smaller.program.data).inputs()) == list(smaller.inputs)
