@@ -37,9 +37,7 @@ class Policy:
     symbols = 1  # how many symbols main has at most
     fuel = 7  # how deep expressions nest
     bindings = 18  # how many bindings are made at most, about
-    known_faults = (
-        False  # whether to generate what TVM 0.27 is known to fail at, always and in the same way (docs/tvm.md)
-    )
+    known_faults = False  # whether to generate what TVM 0.27 is known to fail at, always and in the same way (docs/explanation/tvm.md)
     guarded = 0.95  # the share of arguments with a domain that are kept inside it
 
     def weight(self, operator: str) -> float:
