@@ -9,10 +9,10 @@ is another bug than what another lacks; a Python statement names them because it
 Pure.
 """
 
+import functools
 import re
 from collections.abc import Sequence
 
-import onnx
 from rapidfuzz.distance import LCSseq
 
 from opsieve.triage.fingerprint.component import Component, ComponentName
@@ -29,7 +29,6 @@ _WORD = re.compile(r"<\w+>|[\w.:]+")
 _LACK = re.compile(
     r"support|implement|regist|kernel|convert|handler|unknown|unrecogni[sz]ed|missing|not found", re.IGNORECASE
 )
-_OPERATORS = frozenset(schema.name for schema in onnx.defs.get_all_schemas())
 
 
 def statement_of(components: Sequence[Component]) -> str:
@@ -59,7 +58,7 @@ def common_texts(mine: Sequence[Component], others: Sequence[Sequence[Component]
 def common_text(one: Sequence[Component], other: Sequence[Component]) -> str | None:
     """The text that the messages of two failures of one statement are instances of; None when they are of different ones."""
     mine, theirs = (_words(parts) for parts in (one, other))
-    fixed = frozenset() if _varies(one, mine) and _varies(other, theirs) else _OPERATORS
+    fixed = frozenset() if _varies(one, mine) and _varies(other, theirs) else _operators()
     if mine == theirs:
         return " ".join(mine)
     common = LCSseq.similarity(mine, theirs)
@@ -81,6 +80,13 @@ def _varies(components: Sequence[Component], words: Sequence[str]) -> bool:
     """Whether operators in a message may be those of the program at hand: a Python statement says so, and speaks of no lack."""
     frames = _frames(components)
     return frames[:1] != () and frames[0].partition(" ")[0].endswith(".py") and not _LACK.search(" ".join(words))
+
+
+@functools.cache
+def _operators() -> frozenset[str]:
+    import onnx  # not loaded by commands that only look
+
+    return frozenset(schema.name for schema in onnx.defs.get_all_schemas())
 
 
 def _frames(components: Sequence[Component]) -> tuple[str, ...]:
