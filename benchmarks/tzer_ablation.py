@@ -20,7 +20,7 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.metrics.plots import line_plot
 from opsieve.gen.tir.form import arguments, program
-from opsieve.gen.tir.fuzzing import Loop, Settings
+from opsieve.gen.tir.fuzzing import SeedPool, Settings
 from opsieve.gen.tir.seeds import basic
 
 TARGET = resolve("tvm:stop=lower")
@@ -74,7 +74,7 @@ def run(
     """One variant for that much CPU time."""
     probes.forget()
     workers.end_workers()
-    loop = Loop([item for item in basic() if arguments(item) is not None], f"{repeat}", settings)
+    loop = SeedPool([item for item in basic() if arguments(item) is not None], f"{repeat}", settings)
     clock, tests, valid = Clock(), 0, 0
     growth = [(0.0, 0)]
     while (now := clock.read()) < seconds:

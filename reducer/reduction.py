@@ -13,7 +13,7 @@ from opsieve.gen.model.bad_input import BadInput
 from opsieve.reducer.engine.certificate import CertificateLine, certify, to_fixpoint
 from opsieve.reducer.engine.edit import Pass
 from opsieve.reducer.engine.engine import Engine
-from opsieve.reducer.engine.form import Form, Progress, Rules, Validator
+from opsieve.reducer.engine.form import Progress, Rules, SubjectKind, Validator
 from opsieve.reducer.engine.interestingness import CheckResult, InterestingnessTest, RepeatedTest, runs_for, wilson
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.oracle.accepts_invalid import AcceptsInvalidTest
@@ -27,7 +27,7 @@ S = TypeVar("S", bound=Runnable)
 CONVERTERS = frozenset(["Cast", "CastLike", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "BitCast"])
 
 
-class ReducibleForm(Form[S], Protocol[S]):
+class ReducibleForm(SubjectKind[S], Protocol[S]):
     """A form with all that a whole reduction needs: `opsieve.reducer.onnx_reduction` is that of ONNX models."""
 
     def subject(self, case: Case) -> S:

@@ -6,7 +6,7 @@ from typing import Any
 
 from opsieve.backends.registry import display
 from opsieve.reducer.engine.certificate import CertificateLine
-from opsieve.reducer.engine.form import Form, Size
+from opsieve.reducer.engine.form import Size, SubjectKind
 from opsieve.reducer.oracle.discover import Premise
 from opsieve.reducer.reduction import Reduction
 
@@ -30,7 +30,7 @@ UNFINISHED = "interrupted: the best so far, which the judge has not seen"
 
 
 def facts_of(
-    form: Form[Any], reduction: Reduction[Any], premise: Premise | None, level: str, seconds: float
+    form: SubjectKind[Any], reduction: Reduction[Any], premise: Premise | None, level: str, seconds: float
 ) -> dict[str, Any]:
     """The facts of a finished reduction; without a premise a user's check said what fails."""
     return {
@@ -54,7 +54,7 @@ def facts_of(
 
 
 def facts_unfinished(
-    form: Form[Any], start: Any, best: Any, premise: Premise | None, level: str, checks: int
+    form: SubjectKind[Any], start: Any, best: Any, premise: Premise | None, level: str, checks: int
 ) -> dict[str, Any]:
     """The same keys for a reduction that was interrupted: the last test saw the failure in `best`, the judge was not consulted."""
     sizes = _sizes(form.size(start), form.size(best))

@@ -106,7 +106,7 @@ class Probes:
         self._hits[numbers] = 1  # no worker has a probe planted there
 
 
-class Effects:
+class EffectNumbers:
     """The fallback without probes: names of what compilers say that they did, numbered as they come."""
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class Coverage:
         self.backends = frozenset(backends)
         self.cache = cache or Path(platformdirs.user_cache_dir("opsieve")) / "coverage"
         self._maps: dict[tuple[str, str], Probes] = {}
-        self._effects: dict[tuple[str, str], Effects] = {}
+        self._effects: dict[tuple[str, str], EffectNumbers] = {}
         self._guard = threading.Lock()
         # Called with the place and the probes of each compiler before any is planted: what is known of an earlier run.
         self.known: Callable[[tuple[str, str], Probes], None] = lambda place, probes: None
@@ -181,12 +181,12 @@ class Coverage:
                 self.known(place, self._maps[place])
             return self._maps[place]
 
-    def effects(self, place: tuple[str, str]) -> Effects:
+    def effects(self, place: tuple[str, str]) -> EffectNumbers:
         """The names of what the compiler at a place did."""
         with self._guard:
-            return self._effects.setdefault(place, Effects())
+            return self._effects.setdefault(place, EffectNumbers())
 
-    def maps(self) -> Mapping[tuple[str, str], Probes | Effects]:
+    def maps(self) -> Mapping[tuple[str, str], Probes | EffectNumbers]:
         """All of it, by place."""
         with self._guard:
             return {**self._maps, **self._effects}

@@ -68,7 +68,7 @@ class State(ctypes.Structure):
     )
 
 
-class Action(ctypes.Structure):
+class SignalAction(ctypes.Structure):
     """glibc's `struct sigaction` on x86-64."""
 
     _fields_ = [
@@ -100,7 +100,7 @@ class Tracer:
 
     def arm(self) -> None:
         """Install the handler of SIGTRAP; what was there before is called for traps that are not ours."""
-        action, before = Action(self.trap), Action()
+        action, before = SignalAction(self.trap), SignalAction()
         action.flags = 4 | 0x08000000 | 0x40000000  # SIGINFO, ONSTACK, NODEFER
         if libc.sigaction(signal.SIGTRAP, ctypes.byref(action), ctypes.byref(before)):
             raise OSError(ctypes.get_errno(), "no handler of SIGTRAP can be installed")

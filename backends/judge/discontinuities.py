@@ -68,7 +68,7 @@ _FLOATS = frozenset([TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT1
 
 
 @dataclass(frozen=True, slots=True)
-class Points:
+class DiscontinuityInputs:
     """Tensors that go into jumps on the way to some outputs, in the order in which the graph makes them.
 
     `decided` tells whether knowing their values tells on which side of each jump the program falls.
@@ -78,7 +78,7 @@ class Points:
     decided: bool
 
 
-def points(model: ModelProto, outputs: Iterable[str]) -> Points:
+def points(model: ModelProto, outputs: Iterable[str]) -> DiscontinuityInputs:
     """Where the outputs' computation can jump: inputs of jumping nodes that carry a rounding error of their own."""
     graph = model.graph
     jumping = {(f.domain, f.name) for f in model.functions if _any_discontinuous(f.node)}
@@ -105,7 +105,7 @@ def points(model: ModelProto, outputs: Iterable[str]) -> Points:
     held |= {name for node in graph.node if node.op_type == "Constant" for name in node.output}
     made = {value.name for value in graph.input} | {name for node in graph.node for name in node.output}
     names = [name for name in found if name in made and name not in held]
-    return Points(tuple(names[:_MAX_POINTS]), decided and len(names) <= _MAX_POINTS)
+    return DiscontinuityInputs(tuple(names[:_MAX_POINTS]), decided and len(names) <= _MAX_POINTS)
 
 
 def severed(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> ModelProto:

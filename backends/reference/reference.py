@@ -113,11 +113,11 @@ class ReferenceBackend:
 
 def _prepare_relax(request: "Request") -> "Run":
     """A Relax module; its passes are left out, since they change no result."""
-    from opsieve.backends.reference.relax.evaluator import Evaluator
+    from opsieve.backends.reference.relax.evaluator import ModuleEvaluator
     from opsieve.gen.relax.reading import from_json
 
     request.stage("import")
-    evaluator = Evaluator(from_json(request.model.decode("utf-8")), request.options.get("precision") == "float64")
+    evaluator = ModuleEvaluator(from_json(request.model.decode("utf-8")), request.options.get("precision") == "float64")
     request.stage("compile")
 
     def run(inputs: dict[str, Any]) -> dict[str, Any]:
@@ -235,14 +235,14 @@ class _Watched:
 def _evaluator(watch: _Watch) -> Any:
     from onnx.reference import ReferenceEvaluator
 
-    class Evaluator(ReferenceEvaluator):
+    class ModuleEvaluator(ReferenceEvaluator):
         """Also evaluates bodies and local functions, so what they meet is seen."""
 
         def _init(self) -> None:
             super()._init()
             self.rt_nodes_ = [_Watched(node, watch, place) for place, node in enumerate(self.rt_nodes_)]
 
-    return Evaluator
+    return ModuleEvaluator
 
 
 def _check(model: Any, request: "Request") -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from opsieve.gen.tir import nodes as N
 from opsieve.gen.tir.form import arguments
-from opsieve.gen.tvm_ir.nodes import Node, Value
+from opsieve.gen.tvm_ir.nodes import ObjectNode, Value
 
 STEPS = 200_000  # statements and expressions, at most
 _INDEPENDENT = frozenset((N.PARALLEL, N.VECTORIZED, N.THREAD))
@@ -44,7 +44,7 @@ class _Memory:
         self.written = bytearray(b"\1" * size if elements is not None else size)
 
 
-class _Turn:
+class _Iteration:
     """One loop whose iterations must not meet: which of them is under way, and who touched what."""
 
     __slots__ = ("depth", "now", "readers", "writers")
@@ -55,7 +55,7 @@ class _Turn:
         self.readers: dict[tuple[int, int], int] = {}
 
 
-def run(function: Node, values: Mapping[str, Any], double: bool = False) -> dict[str, Any]:
+def run(function: ObjectNode, values: Mapping[str, Any], double: bool = False) -> dict[str, Any]:
     """What stands in every argument afterwards, by name.
 
     Floating values are rounded to their types after every operation; with `double` never, and the result is in float64.
@@ -73,7 +73,7 @@ def run(function: Node, values: Mapping[str, Any], double: bool = False) -> dict
         convert: Callable[[Any], Number] = float if "float" in N.dtype(of) else int
         machine.memory[of] = _Memory(given.shape, 0, [convert(item) for item in given.ravel().tolist()])
     body = function["body"]
-    assert isinstance(body, Node)
+    assert isinstance(body, ObjectNode)
     try:
         machine.statement(body)
     except RecursionError:
@@ -88,9 +88,9 @@ def run(function: Node, values: Mapping[str, Any], double: bool = False) -> dict
 class _Machine:
     def __init__(self, double: bool):
         self.double = double
-        self.memory: dict[Node, _Memory] = {}
-        self.values: dict[Node, Number] = {}
-        self.turns: list[_Turn] = []
+        self.memory: dict[ObjectNode, _Memory] = {}
+        self.values: dict[ObjectNode, Number] = {}
+        self.turns: list[_Iteration] = []
         self.depth = 0
         self.steps = 0
 
@@ -101,18 +101,18 @@ class _Machine:
 
     # Statements
 
-    def statement(self, node: Node) -> None:
+    def statement(self, node: ObjectNode) -> None:
         self.step()
         act = _STATEMENTS.get(node.type)
         if act is None:
             raise Unknown(f"a statement {node.type}")
         act(self, node)
 
-    def seq(self, node: Node) -> None:
+    def seq(self, node: ObjectNode) -> None:
         for item in _nodes(node["seq"]):
             self.statement(item)
 
-    def store(self, node: Node) -> None:
+    def store(self, node: ObjectNode) -> None:
         value = self.expression(_node(node, "value"))
         into = _node(node, "buffer")
         memory, at = self.place(into, node)
@@ -120,7 +120,7 @@ class _Machine:
         memory.elements[at] = value
         memory.written[at] = 1
 
-    def loop(self, node: Node) -> None:
+    def loop(self, node: ObjectNode) -> None:
         if node.get("step") is not None:
             raise Unknown("a loop with a step")
         said = node["annotations"]
@@ -130,14 +130,14 @@ class _Machine:
         kind = node["kind"]
         if kind == N.THREAD:
             thread = node["thread_binding"]
-            if not isinstance(thread, Node) or not str(thread["thread_tag"]).startswith("vthread"):
+            if not isinstance(thread, ObjectNode) or not str(thread["thread_tag"]).startswith("vthread"):
                 raise Unknown("threads of a device")
         self.iterate(_node(node, "loop_var"), first, extent, _node(node, "body"), kind in _INDEPENDENT)
 
-    def iterate(self, var: Node, first: int, extent: int, body: Node, independent: bool) -> None:
+    def iterate(self, var: ObjectNode, first: int, extent: int, body: ObjectNode, independent: bool) -> None:
         self.depth += 1
         if independent:
-            self.turns.append(_Turn(self.depth))
+            self.turns.append(_Iteration(self.depth))
         for turn in range(extent):
             if independent:
                 self.turns[-1].now = turn
@@ -147,10 +147,10 @@ class _Machine:
             self.turns.pop()
         self.depth -= 1
 
-    def attribute(self, node: Node) -> None:
+    def attribute(self, node: ObjectNode) -> None:
         key, about = str(node["attr_key"]), node["node"]
         if key in ("virtual_thread", "thread_extent"):
-            assert isinstance(about, Node)
+            assert isinstance(about, ObjectNode)
             if not str(about["thread_tag"]).startswith("vthread"):
                 raise Unknown("threads of a device")
             extent = int(self.expression(_node(node, "value")))
@@ -160,28 +160,28 @@ class _Machine:
         else:
             raise Unknown(f"an attribute {key}")
 
-    def branch(self, node: Node) -> None:
+    def branch(self, node: ObjectNode) -> None:
         other = node.get("else_case")
         if self.expression(_node(node, "condition")):
             self.statement(_node(node, "then_case"))
-        elif isinstance(other, Node):
+        elif isinstance(other, ObjectNode):
             self.statement(other)
 
-    def while_(self, node: Node) -> None:
+    def while_(self, node: ObjectNode) -> None:
         while self.expression(_node(node, "condition")):
             self.statement(_node(node, "body"))
 
-    def bind(self, node: Node) -> None:
+    def bind(self, node: ObjectNode) -> None:
         self.values[_node(node, "var")] = self.expression(_node(node, "value"))
 
-    def allocate(self, node: Node) -> None:
+    def allocate(self, node: ObjectNode) -> None:
         of = _node(node, "buffer")
         sizes = N.shape(of)
         if sizes is None:
             raise Unknown("a buffer whose shape is no constant")
         self.memory[of] = _Memory(sizes, self.depth)
 
-    def evaluate(self, node: Node) -> None:
+    def evaluate(self, node: ObjectNode) -> None:
         value = _node(node, "value")
         if value.type == "ir.Call" and _name(value) == "tirx.assume":
             if not self.expression(_nodes(value["args"])[0]):
@@ -189,11 +189,11 @@ class _Machine:
             return
         self.expression(value)
 
-    def assertion(self, node: Node) -> None:
+    def assertion(self, node: ObjectNode) -> None:
         if not self.expression(_node(node, "condition")):
             raise Undefined("an assertion that does not hold")
 
-    def block(self, node: Node) -> None:
+    def block(self, node: ObjectNode) -> None:
         block = _node(node, "block")
         if block["match_buffers"]:
             raise Unknown("a matched buffer")
@@ -213,13 +213,13 @@ class _Machine:
             if of not in self.memory:
                 self.memory[of] = _Memory(sizes, self.depth)
         init = block.get("init")
-        if isinstance(init, Node) and first:
+        if isinstance(init, ObjectNode) and first:
             self.statement(init)
         self.statement(_node(block, "body"))
 
     # Memory
 
-    def place(self, of: Node, access: Node) -> tuple[_Memory, int]:
+    def place(self, of: ObjectNode, access: ObjectNode) -> tuple[_Memory, int]:
         memory = self.memory.get(of)
         if memory is None:
             raise Unknown("a buffer that is declared in a way that is not known here")
@@ -255,7 +255,7 @@ class _Machine:
 
     # Expressions
 
-    def expression(self, node: Node) -> Number:
+    def expression(self, node: ObjectNode) -> Number:
         self.step()
         kind = node.type
         if kind == "ir.Var":
@@ -289,38 +289,38 @@ class _Machine:
             raise Undefined("a value that is not finite")
         return value
 
-    def load(self, node: Node) -> Number:
+    def load(self, node: ObjectNode) -> Number:
         memory, at = self.place(_node(node, "source"), node)
         if not memory.written[at]:
             raise Undefined("a value is read that nobody wrote")
         self.meet(memory, at, False)
         return memory.elements[at]
 
-    def cast(self, node: Node) -> Number:
+    def cast(self, node: ObjectNode) -> Number:
         value, kind = self.expression(_node(node, "value")), N.dtype(node)
         if kind == "bool":
             return int(value != 0)
         return math.trunc(value) if kind in _LIMITS else value
 
-    def select(self, node: Node) -> Number:
+    def select(self, node: ObjectNode) -> Number:
         condition, yes, no = (self.expression(_node(node, name)) for name in ("condition", "true_value", "false_value"))
         return yes if condition else no
 
-    def let(self, node: Node) -> Number:
+    def let(self, node: ObjectNode) -> Number:
         self.values[_node(node, "var")] = self.expression(_node(node, "value"))
         return self.expression(_node(node, "body"))
 
-    def negated(self, node: Node) -> Number:
+    def negated(self, node: ObjectNode) -> Number:
         value = self.expression(_node(node, "a"))
         if node.type == "prim.Not":
             return int(not value)
         return ~int(value) if not N.dtype(node).startswith("u") else _LIMITS[N.dtype(node)][1] - int(value)
 
-    def pair(self, node: Node) -> Number:
+    def pair(self, node: ObjectNode) -> Number:
         a, b = self.expression(_node(node, "a")), self.expression(_node(node, "b"))
         return _pair(node.type.removeprefix("prim."), a, b, N.dtype(node))
 
-    def call(self, node: Node) -> Number:
+    def call(self, node: ObjectNode) -> Number:
         name, args = _name(node), _nodes(node["args"])
         if name == "prim.if_then_else":
             return self.expression(args[1] if self.expression(args[0]) else args[2])
@@ -420,7 +420,7 @@ CALLS: dict[str, Callable[..., Number]] = {
     "tirx.popcount": lambda x, bits: int(x).bit_count(),
     "prim.clz": lambda x, bits: bits - int(x).bit_length(),
 }
-_STATEMENTS: dict[str, Callable[[_Machine, Node], None]] = {
+_STATEMENTS: dict[str, Callable[[_Machine, ObjectNode], None]] = {
     "tirx.SeqStmt": _Machine.seq,
     "tirx.BufferStore": _Machine.store,
     "tirx.For": _Machine.loop,
@@ -433,7 +433,7 @@ _STATEMENTS: dict[str, Callable[[_Machine, Node], None]] = {
     "tirx.AttrStmt": _Machine.attribute,
     "s_tir.SBlockRealize": _Machine.block,
 }
-_EXPRESSIONS: dict[str, Callable[[_Machine, Node], Number]] = {
+_EXPRESSIONS: dict[str, Callable[[_Machine, ObjectNode], Number]] = {
     **{f"prim.{name}": _Machine.pair for name in (*_PAIRS, "Div", "Mod", "FloorDiv", "FloorMod", "LShift", "RShift")},
     "prim.Not": _Machine.negated,
     "prim.BitwiseNot": _Machine.negated,
@@ -445,17 +445,17 @@ _EXPRESSIONS: dict[str, Callable[[_Machine, Node], Number]] = {
 }
 
 
-def _nodes(value: Value) -> tuple[Node, ...]:
-    return tuple(item for item in value if isinstance(item, Node)) if isinstance(value, tuple) else ()
+def _nodes(value: Value) -> tuple[ObjectNode, ...]:
+    return tuple(item for item in value if isinstance(item, ObjectNode)) if isinstance(value, tuple) else ()
 
 
-def _node(node: Node, name: str) -> Node:
+def _node(node: ObjectNode, name: str) -> ObjectNode:
     value = node.get(name)
-    if not isinstance(value, Node):
+    if not isinstance(value, ObjectNode):
         raise Unknown(f"{node.type} without {name}")
     return value
 
 
-def _name(node: Node) -> str:
+def _name(node: ObjectNode) -> str:
     op = node["op"]
-    return str(op.raw) if isinstance(op, Node) else ""
+    return str(op.raw) if isinstance(op, ObjectNode) else ""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from opsieve.bisect.blame.ranking import Evidence
+from opsieve.bisect.blame.ranking import Clue
 
 if TYPE_CHECKING:
     from git import Repo
@@ -69,9 +69,9 @@ def read_between(repository: "Repo", old: str, new: str) -> Between:
     return found
 
 
-def gather(repository: "Repo", between: Between, clues: Clues) -> dict[str, dict[Evidence, str]]:
+def gather(repository: "Repo", between: Between, clues: Clues) -> dict[str, dict[Clue, str]]:
     """The evidence for each commit of a range, by kind, with what it is about."""
-    reader = _Reader(repository, between)
+    reader = _HistoryReader(repository, between)
     for name in clues.passes:
         reader.pass_named(name)
     for path in dict.fromkeys(_FILE.findall(clues.message)):
@@ -91,13 +91,13 @@ def constant_texts(message: str) -> list[str]:
     return sorted({piece for piece in pieces if len(piece) >= _SHORTEST and " " in piece}, key=len, reverse=True)[:3]
 
 
-class _Reader:
+class _HistoryReader:
     """Collects evidence; each method is one kind of clue."""
 
     def __init__(self, repository: "Repo", between: Between):
         self._git, self._between = repository.git, between
         self._tree: list[str] | None = None
-        self.found: dict[str, dict[Evidence, str]] = {sha: {} for sha in between.commits}
+        self.found: dict[str, dict[Clue, str]] = {sha: {} for sha in between.commits}
 
     def pass_named(self, name: str) -> None:
         """Files that hold the name in quotes, their changed lines, and subjects that have its words."""
@@ -106,24 +106,24 @@ class _Reader:
         for file in [file for file in files if PurePosixPath(file).suffix in _CODE and not _is_test(file)][
             :_MOST_FILES
         ]:
-            self._touches(file, Evidence.PASS_FILE)
+            self._touches(file, Clue.PASS_FILE)
             self._lines(file)
         words = {word.lower() for word in _WORDS.findall(name)} - _COMMON
         for sha, subject in self._between.subjects.items():
             said = {word.lower() for word in _WORDS.findall(subject)}
             if name.lower() in re.sub(r"[\s_-]", "", subject.lower()) or (len(words) > 1 and words <= said):
-                self._add(sha, Evidence.PASS_WORD, name)
+                self._add(sha, Clue.PASS_WORD, name)
 
     def file_named(self, path: str) -> None:
         """A file that the message names, by the end of its path."""
         for file in [file for file in self._files() if f"/{file}".endswith(f"/{path}")][:_MOST_FILES]:
-            self._touches(file, Evidence.NAMED_FILE)
+            self._touches(file, Clue.NAMED_FILE)
             self._lines(file)
 
     def text(self, text: str) -> None:
         """Commits that changed how often a text occurs (git's pickaxe)."""
         for sha in self._git.log("--format=%H", f"-S{text}", self._between.new, f"^{self._between.old}").splitlines():
-            self._add(sha, Evidence.MESSAGE, f'"{text[:80]}"')
+            self._add(sha, Clue.MESSAGE, f'"{text[:80]}"')
 
     def operator(self, name: str) -> None:
         """Files named like an operator, and subjects that name it."""
@@ -132,28 +132,28 @@ class _Reader:
             near = [file for file in files if plain in _stem(file) and PurePosixPath(file).suffix in _CODE]
             kernels, tests = [f for f in near if not _is_test(f)], [f for f in near if _is_test(f)]
             if kernels:
-                self._add(sha, Evidence.KERNEL, kernels[0])
+                self._add(sha, Clue.KERNEL, kernels[0])
             if tests:
-                self._add(sha, Evidence.TEST, name)
+                self._add(sha, Clue.TEST, name)
             if plain in {word.lower() for word in re.findall(r"[A-Za-z]\w+", self._between.subjects[sha])}:
-                self._add(sha, Evidence.OPERATOR_WORD, name)
+                self._add(sha, Clue.OPERATOR_WORD, name)
 
     def shape(self) -> None:
         """Size, documents and reverts."""
         for sha, files in self._between.files.items():
             if len(files) > _LARGE:
-                self._add(sha, Evidence.LARGE, str(len(files)))
+                self._add(sha, Clue.LARGE, str(len(files)))
             if files and all(PurePosixPath(file).suffix in _DOCUMENTS for file in files):
-                self._add(sha, Evidence.DOCUMENTS, "")
+                self._add(sha, Clue.DOCUMENTS, "")
             if self.found[sha] and self._between.subjects[sha].lower().startswith("revert"):
-                self._add(sha, Evidence.REVERT, "")
+                self._add(sha, Clue.REVERT, "")
 
     def _files(self) -> list[str]:
         if self._tree is None:
             self._tree = self._git.ls_tree("-r", "--name-only", self._between.new).splitlines()
         return self._tree
 
-    def _touches(self, file: str, kind: Evidence) -> None:
+    def _touches(self, file: str, kind: Clue) -> None:
         """The commits that touch a file, under its earlier names too."""
         shas = self._git.log("--follow", "--format=%H", f"{self._between.old}..{self._between.new}", "--", file)
         for sha in shas.splitlines():
@@ -169,13 +169,13 @@ class _Reader:
                 where = f"-L{start},+{size}"
                 blamed = self._git.blame("-l", "-s", where, new, "--", file, with_exceptions=False)
                 for line in blamed.splitlines():
-                    self._add(line.split(" ", 1)[0].lstrip("^"), Evidence.LINES, file)
+                    self._add(line.split(" ", 1)[0].lstrip("^"), Clue.LINES, file)
         gone = {line[1:].strip() for line in diff.splitlines() if line.startswith("-") and not line.startswith("---")}
         for text in sorted((text for text in gone if len(text) >= _SHORTEST), key=len, reverse=True)[:3]:
             for sha in self._git.log("--format=%H", f"-S{text}", f"{old}..{new}", "--", file).splitlines():
-                self._add(sha, Evidence.LINES, file)
+                self._add(sha, Clue.LINES, file)
 
-    def _add(self, sha: str, kind: Evidence, about: str) -> None:
+    def _add(self, sha: str, kind: Clue, about: str) -> None:
         if sha in self.found:
             self.found[sha].setdefault(kind, about)
 

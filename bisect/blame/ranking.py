@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Evidence(Enum):
+class Clue(Enum):
     """What speaks for a commit, or against it; the value is the reason that people read."""
 
     LINES = "changed lines that differ between the releases in {}"
@@ -28,18 +28,18 @@ class Evidence(Enum):
     DOCUMENTS = "changes documents only"
 
 
-WEIGHTS: Mapping[Evidence, float] = {
-    Evidence.LINES: 4.0,
-    Evidence.MESSAGE: 3.5,
-    Evidence.PASS_FILE: 2.5,
-    Evidence.NAMED_FILE: 2.0,
-    Evidence.KERNEL: 1.5,
-    Evidence.PASS_WORD: 1.5,
-    Evidence.OPERATOR_WORD: 1.0,
-    Evidence.TEST: 0.5,
-    Evidence.LARGE: -0.7,
-    Evidence.REVERT: 0.3,
-    Evidence.DOCUMENTS: -3.0,
+WEIGHTS: Mapping[Clue, float] = {
+    Clue.LINES: 4.0,
+    Clue.MESSAGE: 3.5,
+    Clue.PASS_FILE: 2.5,
+    Clue.NAMED_FILE: 2.0,
+    Clue.KERNEL: 1.5,
+    Clue.PASS_WORD: 1.5,
+    Clue.OPERATOR_WORD: 1.0,
+    Clue.TEST: 0.5,
+    Clue.LARGE: -0.7,
+    Clue.REVERT: 0.3,
+    Clue.DOCUMENTS: -3.0,
 }
 NONE = 3.0  # nats of "none of these": a commit needs a strong piece of evidence, or two weak ones, to be likelier
 
@@ -61,7 +61,7 @@ class Ranking:
     none: float
 
 
-def rank(commits: Sequence[str], found: Mapping[str, Mapping[Evidence, str]]) -> Ranking:
+def rank(commits: Sequence[str], found: Mapping[str, Mapping[Clue, str]]) -> Ranking:
     """Rank `commits` (the newest last) by the evidence found for each: what it is about, by kind. Equal ones: the newest first."""
     scores = {sha: sum(WEIGHTS[kind] for kind in found.get(sha, {})) for sha in commits}
     top = max([NONE, *scores.values()])

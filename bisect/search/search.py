@@ -1,6 +1,6 @@
 """The one search: which version brought the change, from answers that can be wrong in one way or missing. No I/O.
 
-A history is a set of versions with ancestry: a `Chain` of releases or first-parent commits, or a `Graph` of commits with
+A history is a set of versions with ancestry: a `Chain` of releases or first-parent commits, or a `VersionGraph` of commits with
 merges. Exactly one of them, the culprit, brought the change: a version shows it when the culprit is among its ancestors
 (itself counted). Every candidate has a weight, its probability. A test of version v splits them: the mass f of those among
 v's ancestors against the rest. The next test is the one whose f is nearest to the most telling share, which is 1/2 when the
@@ -89,7 +89,7 @@ class Chain:
         return np.minimum.accumulate(places[::-1])[::-1].astype(np.uint64)
 
 
-class Graph:
+class VersionGraph:
     """Versions with merges: `parents[v]` lists the parents of v, all smaller than v; parents outside the graph are left out."""
 
     def __init__(self, parents: Sequence[Sequence[int]]):

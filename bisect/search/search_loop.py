@@ -19,7 +19,7 @@ DOUBTS = 3  # more runs of the good version that an answer rests on
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class SearchProgress:
     """Where a search stands: candidates left, bits not known yet, about how many tests are still needed."""
 
     candidates: int
@@ -46,7 +46,7 @@ class SearchResult:
         return len(self.first) == 1
 
 
-SearchProtocol = Generator[tuple[list[int], Progress | None], list[TestResult], SearchResult]
+SearchProtocol = Generator[tuple[list[int], SearchProgress | None], list[TestResult], SearchResult]
 
 
 def bisection(
@@ -117,7 +117,7 @@ def measure(sure: int = 0) -> Generator[None, TestResult, ReproductionRate]:
 
 def run_doubting(
     search_for: Callable[[float | ReproductionRate], Search], rate: ReproductionRate
-) -> Generator[tuple[list[int], Progress | None], list[TestResult], Search]:
+) -> Generator[tuple[list[int], SearchProgress | None], list[TestResult], Search]:
     """A search by a test that failed in every one of `rate.runs` runs of the bad end, and may be flaky all the same.
 
     It is made without noise; then the good answer that the result rests on is doubted: that version is tested again. When one of these
@@ -156,11 +156,11 @@ def _boundary(search: Search, recorded: Sequence[tuple[int, TestResult]]) -> int
 
 def run_search(
     search: Search, offset: int = 0
-) -> Generator[tuple[list[int], Progress | None], list[TestResult], list[tuple[int, TestResult]]]:
+) -> Generator[tuple[list[int], SearchProgress | None], list[TestResult], list[tuple[int, TestResult]]]:
     """Drive a search to its end; versions are yielded with `offset` added. Returns all that was recorded."""
     recorded: list[tuple[int, TestResult]] = []
     while versions := search.next_versions():
-        progress = Progress(len(search.candidates), search.bits, search.expected)
+        progress = SearchProgress(len(search.candidates), search.bits, search.expected)
         answers = yield [offset + version for version in versions], progress
         for version, answer in zip(versions, answers, strict=True):
             search.record(version, answer)

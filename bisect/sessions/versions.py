@@ -19,7 +19,7 @@ from opsieve.bisect.sessions.answers import version_facts
 from opsieve.bisect.sessions.history import rank_commits
 from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.bisect.sources.git_history import open_repository, tag_of
-from opsieve.bisect.sources.journal import Journal, case_digest, default_root
+from opsieve.bisect.sources.journal import ProbeJournal, case_digest, default_root
 from opsieve.bisect.sources.release_source import Releases, backend_of, releases_of
 from opsieve.bisect.sources.version_sequence import Timeline, VersionSequence, place_of
 from opsieve.bisect.sources.version_source import opener
@@ -101,7 +101,7 @@ def bisect_source(request: BisectRequest, source: str, say: Say) -> dict[str, An
             raise BadInput(f"the source {shown(source)} has no versions")
         ends = place_of(request.good, versions, "--good"), place_of(request.bad, versions, "--bad")
         question = {"source": source, "case": case_digest(case), "target": display(target), "fingerprints": VERSION}
-        sequence = VersionSequence(found.evaluate, Journal(default_root(), question), name, say)
+        sequence = VersionSequence(found.evaluate, ProbeJournal(default_root(), question), name, say)
         if request.dry_run:
             return _preview(sequence, versions, ends, request)
         timeline = _timeline(sequence, versions, ends, request, say)

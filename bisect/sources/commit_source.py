@@ -10,8 +10,8 @@ from types import TracebackType
 
 from opsieve.bisect.search.ends import Ends, settle_ends
 from opsieve.bisect.search.reproduction_rate import Given, ReproductionRate
-from opsieve.bisect.search.search import Chain, Direction, Graph, Search, Suspects, TestResult
-from opsieve.bisect.search.search_loop import SURE, Progress, measure, run_doubting, run_search
+from opsieve.bisect.search.search import Chain, Direction, Search, Suspects, TestResult, VersionGraph
+from opsieve.bisect.search.search_loop import SURE, SearchProgress, measure, run_doubting, run_search
 from opsieve.bisect.sources.build_sandbox import BUILD_FAILS, LIMITS, BuildDir, CheckLimits, script_digest
 from opsieve.bisect.sources.case_check import CaseCheck
 from opsieve.bisect.sources.git_history import (
@@ -28,13 +28,13 @@ from opsieve.bisect.sources.git_history import (
     read_range,
     tree_of,
 )
-from opsieve.bisect.sources.journal import Journal
+from opsieve.bisect.sources.journal import ProbeJournal
 from opsieve.bisect.sources.outcome import VersionOutcome, result_for
 from opsieve.bisect.sources.pool import in_order
 from opsieve.gen.model.bad_input import BadInput
 
 Say = Callable[[str], None]
-SearchProtocol = Generator[tuple[list[str], Progress | None], list[TestResult], "CommitResult"]
+SearchProtocol = Generator[tuple[list[str], SearchProgress | None], list[TestResult], "CommitResult"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Commits:
         self._paths, self._first_parent, self._sparse = paths, first_parent, sparse
         self.plan = self._planned(good, bad)
         question = check.question if isinstance(check, CaseCheck) else {"check": script_digest(check)}
-        self._journal = Journal(
+        self._journal = ProbeJournal(
             root, {"source": "commits", "build": script_digest(build), "sparse": sparse, **question}, fresh
         )
         self._limits = limits
@@ -126,7 +126,7 @@ class Commits:
         chance: Given = None,
         confidence: float = 0.99,
         jobs: int = 1,
-        progressed: Callable[[Progress], None] = lambda progress: None,
+        progressed: Callable[[SearchProgress], None] = lambda progress: None,
     ) -> CommitResult:
         """Find the commit that brought or took away the failure.
 
@@ -207,7 +207,9 @@ class Commits:
             return self._found(ends, None, plan.between)
         return (yield from self._between(ends, chance, doubted, confidence, width))
 
-    def _measured(self, sure: int) -> Generator[tuple[list[str], Progress | None], list[TestResult], ReproductionRate]:
+    def _measured(
+        self, sure: int
+    ) -> Generator[tuple[list[str], SearchProgress | None], list[TestResult], ReproductionRate]:
         """How often the bad end fails."""
         measuring = measure(sure)
         next(measuring)
@@ -235,7 +237,7 @@ class Commits:
             between = read_range(self._repository, old, new, self._paths, self._first_parent)
         size = len(between.commits)
         linear = all(parents == ((place - 1,) if place else ()) for place, parents in enumerate(between.parents))
-        history = Chain(size) if linear else Graph(between.parents)
+        history = Chain(size) if linear else VersionGraph(between.parents)
 
         def search_for(rate: float | ReproductionRate) -> Search:
             if isinstance(rate, ReproductionRate) and doubted is not None:
@@ -246,7 +248,7 @@ class Commits:
 
         if doubted is None:
             search = search_for(chance)
-            inner: Generator[tuple[list[int], Progress | None], list[TestResult], object] = run_search(search)
+            inner: Generator[tuple[list[int], SearchProgress | None], list[TestResult], object] = run_search(search)
         else:
             inner = run_doubting(search_for, doubted)
         try:

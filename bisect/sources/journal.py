@@ -31,7 +31,7 @@ class _Probe(msgspec.Struct):
     outcome: VersionOutcome
 
 
-class Journal:
+class ProbeJournal:
     """The probes of one question: a folder `root/<digest>` with `question.json` and a file for each version and turn."""
 
     def __init__(self, root: Path, question: Mapping[str, Any], fresh: bool = False):

@@ -15,7 +15,7 @@ from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.target import Target
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
-from opsieve.bisect.sources.journal import Journal, case_digest
+from opsieve.bisect.sources.journal import ProbeJournal, case_digest
 from opsieve.bisect.sources.outcome import VersionOutcome, evaluate
 from opsieve.bisect.sources.version_sequence import Say, VersionSequence
 from opsieve.gen.case.case import Case
@@ -44,7 +44,7 @@ class Releases(VersionSequence):
             "source": "releases",
         }
         self._case, self._workers, self._policy = case, workers, policy
-        super().__init__(self.try_release, Journal(root, question), self.target.backend, say)
+        super().__init__(self.try_release, ProbeJournal(root, question), self.target.backend, say)
 
     def try_release(self, version: str) -> VersionOutcome:
         """What a release shows, tested now."""

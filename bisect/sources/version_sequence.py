@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from opsieve.backends.releases.installers import release_key
 from opsieve.bisect.search.reproduction_rate import Given, ReproductionRate
 from opsieve.bisect.search.search import TestResult
-from opsieve.bisect.search.search_loop import Progress, SearchResult, bisection, measure
-from opsieve.bisect.sources.journal import Journal
+from opsieve.bisect.search.search_loop import SearchProgress, SearchResult, bisection, measure
+from opsieve.bisect.sources.journal import ProbeJournal
 from opsieve.bisect.sources.outcome import VersionOutcome, result_for
 from opsieve.bisect.sources.pool import in_order
 from opsieve.gen.model.bad_input import BadInput, shown
@@ -36,7 +36,7 @@ class Timeline:
 class VersionSequence:
     """Probes of one case in a row of versions: `look` tries a version, the journal keeps what it saw, `name` is for the log."""
 
-    def __init__(self, evaluate: Callable[[str], VersionOutcome], journal: Journal, name: str, say: Say = print):
+    def __init__(self, evaluate: Callable[[str], VersionOutcome], journal: ProbeJournal, name: str, say: Say = print):
         self._evaluate, self._name, self._say = evaluate, name, say
         self.journal = journal
         self._turns: Counter[str] = Counter()
@@ -91,7 +91,7 @@ class VersionSequence:
         chance: Given = None,
         confidence: float = 0.99,
         jobs: int = 1,
-        progressed: Callable[[Progress], None] = lambda progress: None,
+        progressed: Callable[[SearchProgress], None] = lambda progress: None,
     ) -> Timeline:
         """Follow one failure: that of the bad end, else of the newest version, else of the oldest.
 

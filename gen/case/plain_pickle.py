@@ -104,7 +104,7 @@ _NAMES: dict[tuple[str, str], Any] = {
 }
 
 
-class _Reader(pickle.Unpickler):
+class _StandInUnpickler(pickle.Unpickler):
     """Finds the stand-ins and nothing else."""
 
     def find_class(self, module: str, name: str) -> Any:
@@ -125,7 +125,7 @@ def read_oracle(path: Path) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
     """
     data = read_file(path, _LIMIT)
     try:
-        dump = _Reader(io.BytesIO(data)).load()
+        dump = _StandInUnpickler(io.BytesIO(data)).load()
         return {
             role: {name: value.numpy() for name, value in dump[role].items() if isinstance(name, str)}
             for role in ("input", "output")

@@ -17,7 +17,7 @@ from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.invalid_marker import Broken
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import NUMBERS, OtherType, TensorType, ValueType
-from opsieve.gen.tvm_ir.nodes import MalformedGraph, Node, Pairs, Value, decode
+from opsieve.gen.tvm_ir.nodes import MalformedGraph, ObjectNode, Pairs, Value, decode
 
 PASS = re.compile(r"=?[A-Za-z_][A-Za-z0-9_.]{0,80}(?::[A-Za-z0-9_.+-]{1,80})?", re.ASCII)
 _WORDS = re.compile(r"[\w./:<>@, +-]*", re.ASCII)  # no bracket, quote or end of a line
@@ -47,7 +47,7 @@ class TvmProgram(Program):
         return self.module
 
     @cached_property
-    def root(self) -> Node:
+    def root(self) -> ObjectNode:
         """The module's node. Shared: never changed in place.
 
         BadInput when the bytes are no module, or one that is damaged or unreasonably large.
@@ -56,24 +56,24 @@ class TvmProgram(Program):
             found = decode(self.module.decode("utf-8"))
         except (MalformedGraph, UnicodeDecodeError) as error:
             raise BadInput(f"{shown(self.name or 'the module')} cannot be read: {shown(str(error), 200)}") from None
-        if not isinstance(found, Node) or found.type not in ("ir.IRModule", self.entry_type):
+        if not isinstance(found, ObjectNode) or found.type not in ("ir.IRModule", self.entry_type):
             raise BadInput(f"{shown(self.name or 'the module')} is no module of TVM: its root is of another type")
         return found
 
     @cached_property
-    def functions(self) -> dict[str, Node]:
+    def functions(self) -> dict[str, ObjectNode]:
         """The functions of the module by name, in its order."""
         if self.root.type == self.entry_type:
             return {"main": self.root}
-        found: dict[str, Node] = {}
+        found: dict[str, ObjectNode] = {}
         table = self.root.get("functions")
         for key, value in table.items if isinstance(table, Pairs) else ():
-            if isinstance(key, Node) and isinstance(value, Node):
+            if isinstance(key, ObjectNode) and isinstance(value, ObjectNode):
                 found[str(key.get("name_hint"))] = value
         return found
 
     @cached_property
-    def entry(self) -> Node:
+    def entry(self) -> ObjectNode:
         """The function that is run; BadInput when there is none."""
         candidates = {name: node for name, node in self.functions.items() if node.type == self.entry_type}
         exposed = [node for node in candidates.values() if _attribute(node, "global_symbol") is not None]
@@ -96,11 +96,11 @@ class TvmProgram(Program):
     def edges(self) -> Iterator[tuple[str, str]]:
         """By the variables that calls are bound to."""
         made: dict[int, str] = {}
-        calls: list[tuple[str, Node]] = []
+        calls: list[tuple[str, ObjectNode]] = []
         for function in self.functions.values():
             for node in _walk(function):
                 value = node.get("value") if node.type == "relax.expr.VarBinding" else None
-                if isinstance(value, Node) and (name := _called(value)):
+                if isinstance(value, ObjectNode) and (name := _called(value)):
                     made[id(node.get("var"))] = name
                 if name := _called(node):
                     calls.append((name, node))
@@ -169,7 +169,11 @@ class RelaxProgram(TvmProgram):
         found: dict[str, tuple[int | str, ...]] = {}
         for parameter in _nodes(self.entry.get("params")):
             kind = parameter.get("ty")
-            if isinstance(kind, Node) and kind.type == "relax.ShapeType" and isinstance(kind.get("values"), tuple):
+            if (
+                isinstance(kind, ObjectNode)
+                and kind.type == "relax.ShapeType"
+                and isinstance(kind.get("values"), tuple)
+            ):
                 found[str(parameter.get("name"))] = tuple(_size(item) or 1 for item in kind["values"])  # type: ignore[union-attr]
         return found
 
@@ -196,7 +200,7 @@ class TirProgram(TvmProgram):
     def operators(self) -> list[str]:
         """Statements and arithmetic by their node's type, calls of intrinsics by name."""
         found = []
-        for node in _walk(body) if isinstance(body := self.entry.get("body"), Node) else ():
+        for node in _walk(body) if isinstance(body := self.entry.get("body"), ObjectNode) else ():
             dialect, _, name = node.type.rpartition(".")
             if called := _called(node):
                 found.append(called)
@@ -217,7 +221,7 @@ def check_passes(passes: Iterable[str]) -> tuple[str, ...]:
 
 
 def _leaves(name: str, kind: Value) -> dict[str, ValueType]:
-    if isinstance(kind, Node) and kind.type == "ir.TupleType":
+    if isinstance(kind, ObjectNode) and kind.type == "ir.TupleType":
         found: dict[str, ValueType] = {}
         for place, part in enumerate(_nodes(kind.get("fields"))):
             found.update(_leaves(f"{name}.{place}" if name else str(place), part))
@@ -227,19 +231,20 @@ def _leaves(name: str, kind: Value) -> dict[str, ValueType]:
 
 def _type(kind: Value) -> ValueType:
     """The type of a value that is fed or read."""
-    if not isinstance(kind, Node):
+    if not isinstance(kind, ObjectNode):
         return OtherType("value without a type")
     if kind.type == "relax.TensorType":
         shape, dtype = kind.get("shape"), kind.get("dtype")
-        name = str(dtype.get("dtype")) if isinstance(dtype, Node) else ""
+        name = str(dtype.get("dtype")) if isinstance(dtype, ObjectNode) else ""
         ndim = kind.get("ndim")
-        if isinstance(shape, Node) and shape.type == "relax.expr.ShapeExpr":
+        if isinstance(shape, ObjectNode) and shape.type == "relax.expr.ShapeExpr":
             return _tensor(name, tuple(map(_size, _nodes(shape.get("values")))))
         return _tensor(name, (None,) * ndim if isinstance(ndim, int) and 0 <= ndim <= 64 else None)
     if kind.type == "tirx.BufferType":
         dtype = kind.get("dtype")
         return _tensor(
-            str(dtype.get("dtype")) if isinstance(dtype, Node) else "", tuple(map(_size, _nodes(kind.get("shape"))))
+            str(dtype.get("dtype")) if isinstance(dtype, ObjectNode) else "",
+            tuple(map(_size, _nodes(kind.get("shape")))),
         )
     if kind.type == "relax.ShapeType":
         ndim = kind.get("ndim")
@@ -257,7 +262,7 @@ def _tensor(dtype: str, shape: tuple[int | str | None, ...] | None) -> ValueType
 
 def _size(value: Value) -> int | str | None:
     """A dimension: a number, the name of a symbol, a sum of them, or None for other arithmetic."""
-    if not isinstance(value, Node):
+    if not isinstance(value, ObjectNode):
         return value if isinstance(value, int) else None
     if value.type == "ir.IntImm":
         number = value.get("value")
@@ -270,23 +275,23 @@ def _size(value: Value) -> int | str | None:
     return None
 
 
-def _nodes(items: Value) -> Iterator[Node]:
-    yield from (item for item in items if isinstance(item, Node)) if isinstance(items, tuple) else ()
+def _nodes(items: Value) -> Iterator[ObjectNode]:
+    yield from (item for item in items if isinstance(item, ObjectNode)) if isinstance(items, tuple) else ()
 
 
-def _attribute(function: Node, name: str) -> Value:
+def _attribute(function: ObjectNode, name: str) -> Value:
     attrs = function.get("attrs")
-    table = attrs.get("__dict__") if isinstance(attrs, Node) else None
+    table = attrs.get("__dict__") if isinstance(attrs, ObjectNode) else None
     return table.get(name) if isinstance(table, Pairs) else None
 
 
-def _walk(root: Node) -> Iterator[Node]:
+def _walk(root: ObjectNode) -> Iterator[ObjectNode]:
     """Every node under `root`, each once, parents first."""
     seen: set[int] = set()
     stack: list[Value] = [root]
     while stack:
         item = stack.pop()
-        if isinstance(item, Node):
+        if isinstance(item, ObjectNode):
             if id(item) in seen:
                 continue
             seen.add(id(item))
@@ -298,7 +303,7 @@ def _walk(root: Node) -> Iterator[Node]:
             stack.extend(part for pair in reversed(item.items) for part in reversed(pair))
 
 
-def _texts(root: Node) -> Iterator[str]:
+def _texts(root: ObjectNode) -> Iterator[str]:
     """Every string in the graph but the bytes of tensors and the names of operators, which TVM looks up."""
     for node in _walk(root):
         if isinstance(node.raw, str) and node.type not in ("ffi.Tensor", "ir.Op"):
@@ -314,11 +319,11 @@ def _texts(root: Node) -> Iterator[str]:
                 stack.extend(part for pair in item.items for part in pair)
 
 
-def _operators(function: Node) -> Iterator[str]:
+def _operators(function: ObjectNode) -> Iterator[str]:
     yield from filter(None, map(_called, _walk(function)))
 
 
-def _called(node: Node) -> str:
+def _called(node: ObjectNode) -> str:
     """The operator that a node calls, "" where it calls none."""
     called = node.get("op") if node.type == "ir.Call" else None
-    return str(called.raw) if isinstance(called, Node) and called.type == "ir.Op" else ""
+    return str(called.raw) if isinstance(called, ObjectNode) and called.type == "ir.Op" else ""

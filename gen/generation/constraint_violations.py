@@ -16,7 +16,7 @@ from opsieve.gen.build.graph import Node
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, PLAIN
-from opsieve.gen.spec.schema import Form, form
+from opsieve.gen.spec.schema import OpsetSchema, form
 from opsieve.gen.spec.tensor import Attributes, Tensor
 
 Ins = Sequence[Tensor | None]
@@ -129,7 +129,7 @@ def _retyped(tensor: Tensor, dtype: str) -> tuple[str, tuple[Any, ...], tuple[fl
     return dtype, tensor.shape, values
 
 
-def _dtypes(builder: GraphBuilder, node: Node, had: Form) -> Iterator[Violation]:
+def _dtypes(builder: GraphBuilder, node: Node, had: OpsetSchema) -> Iterator[Violation]:
     for position, tensor in enumerate(node.ins[: len(had.inputs)]):
         if tensor is None or tensor.dtype not in PLAIN or any(isinstance(side, str) for side in tensor.shape):
             continue
@@ -161,7 +161,7 @@ def _ranks(node: Node, op: Operator) -> Iterator[Violation]:
         yield Violation("rank", "above", _with(node.ins, 0, tensor.dtype, shape), node.attrs)
 
 
-def _arity(node: Node, had: Form) -> Iterator[Violation]:
+def _arity(node: Node, had: OpsetSchema) -> Iterator[Violation]:
     for position, slot in enumerate(had.inputs):
         if not slot.optional and not slot.variadic and position < len(node.ins):
             yield Violation("missing-input", f"input {position}", _left_out(node.ins, position), node.attrs)
@@ -177,7 +177,7 @@ def _left_out(ins: Ins, position: int) -> list[Tensor | None]:
     return left
 
 
-def _attributes(node: Node, had: Form) -> Iterator[Violation]:
+def _attributes(node: Node, had: OpsetSchema) -> Iterator[Violation]:
     for name, value in node.attrs.items():
         known = had.attributes.get(name)
         if known is None:

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from opsieve.gen.relax.tree import Bind, Binding, Block, Expr, MatchCast, Seq, Var
+from opsieve.gen.relax.tree import Bind, Binding, BindingBlock, Expr, MatchCast, Seq, Var
 from opsieve.gen.relax.types import Type
 
 
-class Names:
+class FreshNames:
     """Fresh names: unique in a module, and none of those that are taken."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
@@ -29,12 +29,12 @@ class Body:
     """The sequence being built. `scope` holds the variables that may be read, in order of binding; `symbols` the values of the
     symbols that shapes may use here; `plain` is true where no branch may stand (in a dataflow block)."""
 
-    names: Names
+    names: FreshNames
     scope: list[Var] = field(default_factory=list)
     symbols: dict[str, int] = field(default_factory=dict)
     plain: bool = False
     depth: int = 0
-    _blocks: list[Block] = field(default_factory=list)
+    _blocks: list[BindingBlock] = field(default_factory=list)
     _bindings: list[Binding] = field(default_factory=list)
 
     def bind(self, value: Expr, kind: Type, stem: str = "") -> Var:
@@ -79,12 +79,12 @@ class Body:
         """All that was bound, and the result."""
         return Seq(self.blocks(), result)
 
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[BindingBlock, ...]:
         """All that was bound."""
         self._close(self.plain)
         return tuple(self._blocks)
 
     def _close(self, dataflow: bool) -> None:
         if self._bindings:
-            self._blocks.append(Block(tuple(self._bindings), dataflow))
+            self._blocks.append(BindingBlock(tuple(self._bindings), dataflow))
             self._bindings = []

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from opsieve.gen.relax.declaration import Declared, Recogniser, Solution
 from opsieve.gen.relax.draw import Draw
 from opsieve.gen.relax.operators import elementwise, layouts, normalisations, products, reductions, selection, sources
-from opsieve.gen.relax.types import TensorType
+from opsieve.gen.relax.types import RelaxTensorType
 from opsieve.gen.spec.catalogue import operators as onnx_operators
 
 _FAMILIES = (elementwise, reductions, layouts, selection, products, normalisations, sources)
@@ -47,7 +47,7 @@ def _by_recogniser() -> tuple[tuple[Recogniser, tuple[Declared, ...]], ...]:
 
 
 @lru_cache(4096)
-def yielding(kind: TensorType) -> tuple[Declared, ...]:
+def yielding(kind: RelaxTensorType) -> tuple[Declared, ...]:
     """The operators that can yield a type. Those that share a recogniser are asked once."""
     return tuple(declared for accepts, group in _by_recogniser() if accepts(kind) for declared in group)
 
@@ -71,7 +71,7 @@ class Solutions:
     """Sampled solutions by result type, kept over a whole run (the RFC's cache): a type that is met again needs no solver."""
 
     def __init__(self, draw: Draw, count: int = 4, only: Iterable[str] = ()) -> None:
-        self._known: dict[TensorType, list[tuple[Declared, Solution]]] = {}
+        self._known: dict[RelaxTensorType, list[tuple[Declared, Solution]]] = {}
         allowed = frozenset(only)
         for declared in operators().values():
             for _ in range(count if not allowed or declared.name in allowed else 0):
@@ -81,11 +81,11 @@ class Solutions:
                     break
                 self._known.setdefault(kind, []).append((declared, solution))
 
-    def types(self) -> list[TensorType]:
+    def types(self) -> list[RelaxTensorType]:
         """The types that have a solution."""
         return list(self._known)
 
-    def of(self, kind: TensorType, rng: random.Random) -> tuple[Declared, Solution] | None:
+    def of(self, kind: RelaxTensorType, rng: random.Random) -> tuple[Declared, Solution] | None:
         """A solution for a type, or None."""
         found = self._known.get(kind)
         return rng.choice(found) if found else None

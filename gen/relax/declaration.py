@@ -17,7 +17,7 @@ from typing import Union
 
 from opsieve.gen.relax.draw import Draw
 from opsieve.gen.relax.tree import Attributes, Expr
-from opsieve.gen.relax.types import Size, TensorType, Type, is_static
+from opsieve.gen.relax.types import RelaxTensorType, Size, Type, is_static
 from opsieve.gen.tvm_ir.nodes import Value, schema
 
 FLOATS = ("float32", "float64", "float16")
@@ -49,7 +49,7 @@ class Solution:
     index: int = 0
 
 
-Solver = Callable[[Draw, TensorType], Solution]
+Solver = Callable[[Draw, RelaxTensorType], Solution]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Recogniser:
 
     def __call__(self, kind: Type) -> bool:
         """Whether a type can be the result."""
-        if not isinstance(kind, TensorType) or kind.dtype not in self.dtypes or kind.shape is None:
+        if not isinstance(kind, RelaxTensorType) or kind.dtype not in self.dtypes or kind.shape is None:
             return False
         if not self.ranks[0] <= kind.rank <= self.ranks[1] or (self.static and not is_static(kind)):
             return False
@@ -82,7 +82,7 @@ class Declared:
     solve: Solver
     onnx: str = ""
 
-    def sample(self, draw: Draw) -> tuple[TensorType, Solution]:
+    def sample(self, draw: Draw) -> tuple[RelaxTensorType, Solution]:
         """A result type that the recogniser takes, and its solution.
 
         Raises:
@@ -101,14 +101,14 @@ def attributes(kind: str, **values: Value) -> Attributes:
     return Attributes(full, tuple((name, values[name]) for name in schema()[full]))
 
 
-def fixed(kind: TensorType) -> tuple[int, ...]:
+def fixed(kind: RelaxTensorType) -> tuple[int, ...]:
     """The sizes of a static shape; a symbol counts as 0."""
     return tuple(size if isinstance(size, int) else 0 for size in kind.shape or ())
 
 
-def tensor(dtype: str, shape: Sequence[Size]) -> TensorType:
+def tensor(dtype: str, shape: Sequence[Size]) -> RelaxTensorType:
     """The type of a tensor."""
-    return TensorType(dtype, tuple(shape))
+    return RelaxTensorType(dtype, tuple(shape))
 
 
 def pick(rng: random.Random, items: Sequence[str]) -> str:

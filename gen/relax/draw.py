@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from opsieve.gen.relax.tree import Constant, Scalar
-from opsieve.gen.relax.types import Shape, Size, Sym, TensorType, size_value
+from opsieve.gen.relax.types import RelaxTensorType, Shape, Size, Sym, size_value
 from opsieve.gen.tvm_ir.tensors import Array
 
 LIMIT = 1024  # elements of a tensor
@@ -52,13 +52,13 @@ class Draw:
         """How many elements a shape has when the program runs."""
         return math.prod(map(self.value, shape))
 
-    def tensor_type(self, dtypes: Sequence[str] = (), ranks: tuple[int, int] = (0, 4)) -> TensorType:
+    def tensor_type(self, dtypes: Sequence[str] = (), ranks: tuple[int, int] = (0, 4)) -> RelaxTensorType:
         """Any tensor type of these."""
         allowed = [dtype for dtype in self.dtypes if not dtypes or dtype in dtypes]
         dtype = self.rng.choice(allowed or list(dtypes) or list(self.dtypes))
         low, high = ranks
         rank = min(high, max(low, self.rng.choice((0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5))))
-        return TensorType(dtype, self.shape(rank))
+        return RelaxTensorType(dtype, self.shape(rank))
 
     def shape(self, rank: int) -> Shape:
         """A shape of a rank."""

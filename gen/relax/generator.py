@@ -9,12 +9,12 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from opsieve.gen.relax.body import Body, Names
+from opsieve.gen.relax.body import Body, FreshNames
 from opsieve.gen.relax.catalogue import UNBUILDABLE, Solutions, domain, operators, yielding
 from opsieve.gen.relax.declaration import Declared, Given, Solution, Want
 from opsieve.gen.relax.draw import Draw, number, real, whole
 from opsieve.gen.relax.kernels import KINDS, kernel
-from opsieve.gen.relax.policies import Policy, is_plain
+from opsieve.gen.relax.policies import GenerationPolicy, is_plain
 from opsieve.gen.relax.tree import (
     Call,
     Constant,
@@ -24,8 +24,8 @@ from opsieve.gen.relax.tree import (
     GlobalVar,
     If,
     Module,
-    Operator,
     Projection,
+    RelaxOperator,
     Scalar,
     ShapeValue,
     Text,
@@ -36,11 +36,11 @@ from opsieve.gen.relax.types import (
     AnyType,
     FuncType,
     PrimType,
+    RelaxTensorType,
     ShapeType,
     Size,
     StringType,
     Sym,
-    TensorType,
     TupleType,
     Type,
     concrete,
@@ -48,7 +48,7 @@ from opsieve.gen.relax.types import (
     size_value,
     symbols,
 )
-from opsieve.gen.tvm_ir.nodes import Node
+from opsieve.gen.tvm_ir.nodes import ObjectNode
 
 COPY = "vm.builtin.copy"  # of TVM's runtime: yields its argument
 DPS_COPY = "opsieve.copy_into"  # registered by our workers and scripts: copies the first argument into the last
@@ -72,16 +72,16 @@ class Generator:
     def __init__(
         self,
         rng: random.Random,
-        policy: Policy,
+        policy: GenerationPolicy,
         solutions: Solutions | None = None,
-        names: Names | None = None,
-        existing: Mapping[str, Function | Node] | None = None,
+        names: FreshNames | None = None,
+        existing: Mapping[str, Function | ObjectNode] | None = None,
     ) -> None:
         self.rng = rng
         self.policy = policy
-        self.names = names or Names()
+        self.names = names or FreshNames()
         self.forms: dict[str, int] = {}
-        self.functions: dict[str, Function | Node] = dict(existing or {})
+        self.functions: dict[str, Function | ObjectNode] = dict(existing or {})
         self._solutions = solutions
         self._left = policy.bindings
 
@@ -132,7 +132,7 @@ class Generator:
         }
         if any(var.type == kind for var in body.scope):
             forms["variable"] = self.variable
-        if isinstance(kind, TensorType) and kind.shape is not None:
+        if isinstance(kind, RelaxTensorType) and kind.shape is not None:
             forms |= {"operator": self.operator, "cast": self.cast, "packed": self.packed}
             if is_static(kind) and kind.rank:
                 forms["kernel"] = self.kernel
@@ -162,7 +162,7 @@ class Generator:
     def literal(self, kind: Type, body: Body, fuel: int) -> Expr:
         """The literal of a type."""
         draw = self._draw(body.symbols)
-        if isinstance(kind, TensorType):
+        if isinstance(kind, RelaxTensorType):
             return self._tensor(kind, body)
         if isinstance(kind, ShapeType):
             sizes = kind.sizes if kind.sizes is not None else draw.shape(max(0, kind.rank))
@@ -175,17 +175,17 @@ class Generator:
             return self._local(kind, body, fuel)
         return Text("text") if isinstance(kind, StringType) else Tuple(())
 
-    def _tensor(self, kind: TensorType, body: Body) -> Expr:
+    def _tensor(self, kind: RelaxTensorType, body: Body) -> Expr:
         """A constant, or `full` where the shape is symbolic or the constant would be large."""
         draw = self._draw(body.symbols)
         if kind.shape is None:
-            static = TensorType(kind.dtype or "float32", draw.shape(max(0, kind.rank)))
+            static = RelaxTensorType(kind.dtype or "float32", draw.shape(max(0, kind.rank)))
             return self._bind(self._computed(self._tensor(static, body), body), body, kind, cast=True)
         if is_static(kind) and draw.count(kind.shape) <= 64:
             return draw.constant(kind.dtype, [size_value(size, {}) for size in kind.shape])
         return self._full(kind, body)
 
-    def _full(self, kind: TensorType, body: Body) -> Expr:
+    def _full(self, kind: RelaxTensorType, body: Body) -> Expr:
         full = operators()["relax.full"]
         return self._call(full, full.solve(self._draw(body.symbols), kind), kind, body, 0)
 
@@ -200,7 +200,7 @@ class Generator:
 
     # ------------------------------------------------------------------ forms with parts
 
-    def operator(self, kind: TensorType, body: Body, fuel: int) -> Expr | None:
+    def operator(self, kind: RelaxTensorType, body: Body, fuel: int) -> Expr | None:
         """The call of an operator that can yield the type, from the cache of solutions or from its solver."""
         cached = self._solutions.of(kind, self.rng) if self._solutions and self.rng.random() < 0.2 else None
         if cached is not None and self.weight(cached[0].name) > 0.5:
@@ -219,7 +219,7 @@ class Generator:
     def _call(self, declared: Declared, solution: Solution, kind: Type, body: Body, fuel: int) -> Expr:
         args = tuple(self._given(g, declared, place, body, fuel) for place, g in enumerate(solution.args))
         self._left -= 1
-        made = Call(Operator(declared.name), args, solution.whole or kind, solution.attrs)
+        made = Call(RelaxOperator(declared.name), args, solution.whole or kind, solution.attrs)
         var = self._bind(made, body, made.type)
         return var if solution.whole is None else self._bind(Projection(var, solution.index, kind), body, kind)
 
@@ -230,11 +230,11 @@ class Generator:
             return given
         within = given.within or (domain(declared.onnx, place) if declared.onnx else None)
         made = self.expr(given.type, body, fuel)
-        if within is None or not isinstance(given.type, TensorType):
+        if within is None or not isinstance(given.type, RelaxTensorType):
             return made
         return self._guarded(made, given.type, within, body)
 
-    def _guarded(self, made: Expr, kind: TensorType, within: tuple[float, float], body: Body) -> Expr:
+    def _guarded(self, made: Expr, kind: RelaxTensorType, within: tuple[float, float], body: Body) -> Expr:
         """A value kept between two numbers: a constant drawn anew, anything else clipped."""
         low, high = within
         if isinstance(made, Constant):
@@ -245,7 +245,7 @@ class Generator:
             bounds = real(low), real(high)
         else:
             bounds = whole(int(max(low, 0 if kind.dtype == "uint8" else low))), whole(int(min(high, 100)))
-        return self._bind(Call(Operator("relax.clip"), (made, *bounds), kind), body, kind)
+        return self._bind(Call(RelaxOperator("relax.clip"), (made, *bounds), kind), body, kind)
 
     def projection(self, kind: Type, body: Body, fuel: int) -> Expr:
         """A field of a tuple that holds the type."""
@@ -279,10 +279,10 @@ class Generator:
 
     def branch(self, kind: Type, body: Body, fuel: int) -> Expr:
         """A branch on a boolean that is computed, with a body on either side."""
-        condition = self.expr(TensorType("bool", ()), body, min(fuel, 2))
+        condition = self.expr(RelaxTensorType("bool", ()), body, min(fuel, 2))
         if not self.policy.known_faults:  # TVM 0.27 dies of a condition that turns out to be a constant
-            no = self._full(TensorType("bool", ()), body)
-            condition = self._bind(Call(Operator("relax.logical_xor"), (condition, no), no.type), body, no.type)
+            no = self._full(RelaxTensorType("bool", ()), body)
+            condition = self._bind(Call(RelaxOperator("relax.logical_xor"), (condition, no), no.type), body, no.type)
         sides = []
         for _ in range(2):
             side = body.nested()
@@ -291,10 +291,10 @@ class Generator:
         self._left -= 1
         return self._bind(If(condition, sides[0], sides[1], kind), body, kind)
 
-    def cast(self, kind: TensorType, body: Body, fuel: int) -> Expr:
+    def cast(self, kind: RelaxTensorType, body: Body, fuel: int) -> Expr:
         """The value with its shape forgotten, then checked again: by symbols that are new, and by the type itself."""
         made = self._computed(self.expr(kind, body, fuel), body)
-        loose = self._bind(made, body, TensorType(kind.dtype, None, kind.rank), cast=True)
+        loose = self._bind(made, body, RelaxTensorType(kind.dtype, None, kind.rank), cast=True)
         if kind.rank and self.rng.random() < 0.6:
             draw = self._draw(body.symbols)
             shape: list[Size] = []
@@ -304,7 +304,7 @@ class Generator:
                     body.symbols[name] = draw.value(size)
                     size = Sym(name)
                 shape.append(size)
-            named = TensorType(kind.dtype, tuple(shape))
+            named = RelaxTensorType(kind.dtype, tuple(shape))
             made = self._bind(loose, body, named, cast=True)
             if self.rng.random() < 0.6 and fuel > 0:
                 made = self.expr(named, body, fuel - 1)
@@ -314,32 +314,36 @@ class Generator:
             made = loose
         return self._bind(made, body, kind, cast=True)
 
-    def kernel(self, kind: TensorType, body: Body, fuel: int) -> Expr:
+    def kernel(self, kind: RelaxTensorType, body: Body, fuel: int) -> Expr:
         """A kernel of TIR, by `call_tir`."""
         which = self.rng.choice(list(KINDS if kind.dtype != "bool" else ["exchange"]))
         name = self.names.fresh("kernel")
         self.functions[name] = kernel(name, which, kind)
         args = Tuple(tuple(self.expr(kind, body, fuel) for _ in range(KINDS[which][0])))
         self._left -= 1
-        call = Call(Operator("relax.call_tir"), (GlobalVar(name), args), kind, None, (kind,))
+        call = Call(RelaxOperator("relax.call_tir"), (GlobalVar(name), args), kind, None, (kind,))
         return self._bind(call, body, kind)
 
-    def packed(self, kind: TensorType, body: Body, fuel: int) -> Expr:
+    def packed(self, kind: RelaxTensorType, body: Body, fuel: int) -> Expr:
         """A packed function of the runtime, in either style."""
         made = self.expr(kind, body, fuel)
         self._left -= 1
         derived = FuncType(None, AnyType(), False, _DERIVED)
         if self.rng.random() < 0.5:
             extern = Extern(COPY, derived)
-            return self._bind(Call(Operator("relax.call_pure_packed"), (extern, made), kind, None, (kind,)), body, kind)
-        call = Call(Operator("relax.call_dps_packed"), (Extern(DPS_COPY, derived), Tuple((made,))), kind, None, (kind,))
+            return self._bind(
+                Call(RelaxOperator("relax.call_pure_packed"), (extern, made), kind, None, (kind,)), body, kind
+            )
+        call = Call(
+            RelaxOperator("relax.call_dps_packed"), (Extern(DPS_COPY, derived), Tuple((made,))), kind, None, (kind,)
+        )
         return self._bind(call, body, kind)
 
     # ------------------------------------------------------------------ functions
 
     def function(self, kind: Type, body: Body, fuel: int) -> Expr:
         """The call of another function of the module, one that is there or a new one."""
-        if isinstance(kind, TensorType) and kind.rank > 0 and self.rng.random() < self.policy.symbolic:
+        if isinstance(kind, RelaxTensorType) and kind.rank > 0 and self.rng.random() < self.policy.symbolic:
             return self._generic(kind, body, fuel)
         static = concrete(kind, body.symbols)
         known = [
@@ -369,7 +373,7 @@ class Generator:
             types.insert(0, kind)
         return self._define("sub", types, kind, {}, fuel)
 
-    def _generic(self, kind: TensorType, body: Body, fuel: int) -> Expr:
+    def _generic(self, kind: RelaxTensorType, body: Body, fuel: int) -> Expr:
         """The call of a new function that leaves sizes of its first parameter open, and yields a tensor of its type."""
         sizes: dict[str, int] = {}
         shape: list[Size] = []
@@ -381,7 +385,7 @@ class Generator:
                 shape.append(Sym(name))
             else:
                 shape.append(value)
-        wide = TensorType(kind.dtype, tuple(shape))
+        wide = RelaxTensorType(kind.dtype, tuple(shape))
         name, function = self._define("sub", [wide], wide, sizes, fuel)
         self._left -= 1
         call = Call(GlobalVar(name, function.type), (self.expr(kind, body, fuel - 1),), kind)
@@ -398,10 +402,13 @@ class Generator:
         self.functions[name] = function
         return name, function
 
-    def recursion(self, kind: TensorType, body: Body, fuel: int) -> Expr:
+    def recursion(self, kind: RelaxTensorType, body: Body, fuel: int) -> Expr:
         """A function that calls itself a given number of times, each time with one less."""
-        wanted, kind = kind, TensorType(kind.dtype, tuple(size_value(size, body.symbols) for size in kind.shape or ()))
-        count = TensorType("int64", ())
+        wanted, kind = (
+            kind,
+            RelaxTensorType(kind.dtype, tuple(size_value(size, body.symbols) for size in kind.shape or ())),
+        )
+        count = RelaxTensorType("int64", ())
         name, data, times = (
             self.names.fresh("loop"),
             Var(self.names.fresh("p"), kind),
@@ -410,10 +417,11 @@ class Generator:
         signature = FuncType((kind, count), kind)
         inner = Body(self.names, [data, times], {}, False, 2)
         more = inner.bind(
-            Call(Operator("relax.greater"), (times, number("int64", 0)), TensorType("bool", ())), TensorType("bool", ())
+            Call(RelaxOperator("relax.greater"), (times, number("int64", 0)), RelaxTensorType("bool", ())),
+            RelaxTensorType("bool", ()),
         )
         again, done = inner.nested(), inner.nested()
-        step = again.bind(Call(Operator("relax.subtract"), (times, number("int64", 1)), count), count)
+        step = again.bind(Call(RelaxOperator("relax.subtract"), (times, number("int64", 1)), count), count)
         value = self.expr(kind, again, min(fuel, 3))
         last = again.bind(Call(GlobalVar(name, signature), (value, step), kind), kind)
         stop = done.bind(data, kind)
@@ -473,11 +481,11 @@ class Generator:
 
 def _named(kind: Type) -> set[str]:
     """The symbols that a parameter of this type binds: those that stand alone as a size."""
-    if isinstance(kind, TensorType):
+    if isinstance(kind, RelaxTensorType):
         return {size.name for size in kind.shape or () if isinstance(size, Sym)}
     return set()
 
 
-def generate(seed: int, policy: Policy, solutions: Solutions | None = None) -> Generated:
+def generate(seed: int, policy: GenerationPolicy, solutions: Solutions | None = None) -> Generated:
     """The module of a seed; equal seeds give equal modules when the cache of solutions is equal."""
     return Generator(random.Random(seed), policy, solutions).module()

@@ -1,14 +1,14 @@
 """Kernels of TIR for `call_tir`: one nest of loops that computes each element of the output from the element of each input there."""
 
-from opsieve.gen.relax.types import TensorType
+from opsieve.gen.relax.types import RelaxTensorType
 from opsieve.gen.relax.writing import node, number
-from opsieve.gen.tvm_ir.nodes import Node, Pairs, Value
+from opsieve.gen.tvm_ir.nodes import ObjectNode, Pairs, Value
 
 # By name: how many inputs there are, and the node of TIR that combines them.
 KINDS = {"exchange": (1, ""), "add": (2, "Add"), "subtract": (2, "Sub"), "larger": (2, "Max"), "smaller": (2, "Min")}
 
 
-def kernel(name: str, kind: str, of: TensorType) -> Node:
+def kernel(name: str, kind: str, of: RelaxTensorType) -> ObjectNode:
     """A function of TIR with the name, of one of `KINDS`, on tensors of one static type (rank 1 and more): inputs, then the output.
 
     Source: the form that TVM 0.27 parses `T.prim_func(s_tir=True)` with one block of axes S into.
@@ -54,14 +54,14 @@ def kernel(name: str, kind: str, of: TensorType) -> Node:
     )
 
 
-def _signature(of: TensorType, count: int) -> Node:
+def _signature(of: RelaxTensorType, count: int) -> ObjectNode:
     sizes = tuple(number(size, "int64") for size in of.shape or () if isinstance(size, int))
     shape = node("relax.expr.ShapeExpr", ty=node("relax.ShapeType", values=sizes, ndim=len(sizes)), values=sizes)
     tensor = node("relax.TensorType", shape=shape, dtype=node("ir.PrimType", dtype=of.dtype), ndim=len(sizes))
     return node("relax.FuncType", params=(tensor,) * (count + 1), ret=node("ir.TupleType", fields=()), purity=False)
 
 
-def _buffer(name: str, element: Node, sizes: list[int]) -> Node:
+def _buffer(name: str, element: ObjectNode, sizes: list[int]) -> ObjectNode:
     kind = node(
         "tirx.BufferType",
         dtype=element,
@@ -76,19 +76,19 @@ def _buffer(name: str, element: Node, sizes: list[int]) -> Node:
     return node("ir.Var", ty=kind, name=name)
 
 
-def _var(name: str) -> Node:
+def _var(name: str) -> ObjectNode:
     return node("ir.Var", ty=node("ir.PrimType", dtype="int32"), name=name)
 
 
-def _int(value: int) -> Node:
+def _int(value: int) -> ObjectNode:
     return number(value, "int32")
 
 
-def _range(start: int | Node, extent: int) -> Node:
+def _range(start: int | ObjectNode, extent: int) -> ObjectNode:
     return node("ir.Range", min=_int(start) if isinstance(start, int) else start, extent=_int(extent))
 
 
-def _region(buffer: Node, axes: list[Node]) -> Node:
+def _region(buffer: ObjectNode, axes: list[ObjectNode]) -> ObjectNode:
     return node(
         "ir.TensorRegion",
         ty=node("tirx.BufferRegionType"),
@@ -97,7 +97,7 @@ def _region(buffer: Node, axes: list[Node]) -> Node:
     )
 
 
-def _block(name: str, body: Node, iter_vars: Value = (), reads: Value = (), writes: Value = ()) -> Node:
+def _block(name: str, body: ObjectNode, iter_vars: Value = (), reads: Value = (), writes: Value = ()) -> ObjectNode:
     return node(
         "s_tir.SBlock",
         iter_vars=iter_vars,
@@ -111,5 +111,5 @@ def _block(name: str, body: Node, iter_vars: Value = (), reads: Value = (), writ
     )
 
 
-def _realize(block: Node, values: Value) -> Node:
+def _realize(block: ObjectNode, values: Value) -> ObjectNode:
     return node("s_tir.SBlockRealize", iter_values=values, predicate=number(True, "bool"), block=block)

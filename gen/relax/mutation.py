@@ -9,15 +9,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from opsieve.gen.forms.tvm_program import FAULT
-from opsieve.gen.relax.body import Body, Names
+from opsieve.gen.relax.body import Body, FreshNames
 from opsieve.gen.relax.catalogue import Solutions
 from opsieve.gen.relax.draw import number
 from opsieve.gen.relax.generator import Generator
-from opsieve.gen.relax.policies import Policy
+from opsieve.gen.relax.policies import GenerationPolicy
 from opsieve.gen.relax.tree import (
     Bind,
     Binding,
-    Block,
+    BindingBlock,
     Call,
     Expr,
     Function,
@@ -25,11 +25,11 @@ from opsieve.gen.relax.tree import (
     If,
     MatchCast,
     Module,
-    Operator,
+    RelaxOperator,
     Seq,
     Var,
 )
-from opsieve.gen.relax.types import Sym, TensorType, Type, symbols
+from opsieve.gen.relax.types import RelaxTensorType, Sym, Type, symbols
 from opsieve.gen.relax.walk import all_bindings, functions
 
 
@@ -57,7 +57,7 @@ def _in_function(
     bound = {
         size.name
         for p in function.params
-        if isinstance(p.type, TensorType)
+        if isinstance(p.type, RelaxTensorType)
         for size in p.type.shape or ()
         if isinstance(size, Sym)
     }
@@ -69,7 +69,7 @@ def _in_seq(name: str, seq: Seq, scope: tuple[Var, ...], known: frozenset[str], 
         inner = scope
         for binding in block.bindings:
             value = binding.value
-            if isinstance(binding, Bind) and isinstance(binding.var.type, TensorType) and isinstance(value, Call):
+            if isinstance(binding, Bind) and isinstance(binding.var.type, RelaxTensorType) and isinstance(value, Call):
                 yield Place(name, binding.var, inner, known, block.dataflow, depth)
             if isinstance(value, If):
                 for side in (value.then, value.other):
@@ -85,7 +85,7 @@ def _in_seq(name: str, seq: Seq, scope: tuple[Var, ...], known: frozenset[str], 
 def mutated(
     module: Module,
     rng: random.Random,
-    policy: Policy,
+    policy: GenerationPolicy,
     sizes: Mapping[str, int] | None = None,
     solutions: Solutions | None = None,
 ) -> Module | None:
@@ -100,7 +100,7 @@ def mutated(
     place = rng.choice(possible)
     kept = {name: sizes[name] for name in place.symbols if name in sizes}
     scope = [var for var in place.scope if _is_known(var.type, place, sizes)]
-    generator = Generator(rng, policy, solutions, Names(all_names(module)), dict(module.functions))
+    generator = Generator(rng, policy, solutions, FreshNames(all_names(module)), dict(module.functions))
     body = Body(generator.names, scope, kept, place.dataflow, place.depth)
     made = generator.expr(place.var.type, body, rng.randint(1, policy.fuel))
     function = generator.functions[place.function]
@@ -115,14 +115,14 @@ def _is_known(kind: Type, place: Place, sizes: Mapping[str, int]) -> bool:
     return all(name in sizes and name in place.symbols for name in symbols(kind))
 
 
-def _splice(seq: Seq, place: Place, blocks: tuple[Block, ...], made: Expr) -> Seq:
-    done: list[Block] = []
+def _splice(seq: Seq, place: Place, blocks: tuple[BindingBlock, ...], made: Expr) -> Seq:
+    done: list[BindingBlock] = []
     for block in seq.blocks:
         bindings: list[Binding] = []
         for binding in block.bindings:
             if binding.var.name == place.var.name:
                 if bindings:
-                    done.append(Block(tuple(bindings), block.dataflow))
+                    done.append(BindingBlock(tuple(bindings), block.dataflow))
                     bindings = []
                 done += blocks
                 bindings.append(Bind(binding.var, made))
@@ -138,16 +138,16 @@ def _splice(seq: Seq, place: Place, blocks: tuple[Block, ...], made: Expr) -> Se
                 value = replace(value, body=_splice(value.body, place, blocks, made))
             bindings.append(replace(binding, value=value))
         if bindings:
-            done.append(Block(tuple(bindings), block.dataflow))
+            done.append(BindingBlock(tuple(bindings), block.dataflow))
     return Seq(_joined(done), seq.body)
 
 
-def _joined(blocks: list[Block]) -> tuple[Block, ...]:
+def _joined(blocks: list[BindingBlock]) -> tuple[BindingBlock, ...]:
     """Neighbouring blocks of one kind as one: a dataflow block that was cut in two reads its own variables."""
-    done: list[Block] = []
+    done: list[BindingBlock] = []
     for block in blocks:
         if done and done[-1].dataflow == block.dataflow:
-            done[-1] = Block(done[-1].bindings + block.bindings, block.dataflow)
+            done[-1] = BindingBlock(done[-1].bindings + block.bindings, block.dataflow)
         else:
             done.append(block)
     return tuple(done)
@@ -188,9 +188,9 @@ def incorrect(module: Module, rng: random.Random) -> tuple[Module, str] | None:
     assert isinstance(call, Call)
     place = len(call.args) - 1
     old = call.args[place].type
-    wrong = "float64" if isinstance(old, TensorType) and old.dtype != "float64" else "float32"
+    wrong = "float64" if isinstance(old, RelaxTensorType) and old.dtype != "float64" else "float32"
     broken = Bind(binding.var, replace(call, args=(*call.args[:place], number(wrong, 1))))
-    what = call.op.name if isinstance(call.op, Operator | GlobalVar) else "call"
+    what = call.op.name if isinstance(call.op, RelaxOperator | GlobalVar) else "call"
     said = f"{what} argument {place} in {name}"
     made = tuple(
         (n, replace(f, body=_swap(f.body, broken)) if isinstance(f, Function) else f) for n, f in module.functions
@@ -204,9 +204,9 @@ _AGREEING = frozenset(
 
 
 def _breakable(call: Call) -> bool:
-    if isinstance(call.op, Operator):
-        return call.op.name in _AGREEING and isinstance(call.args[0].type, TensorType)
-    return isinstance(call.op, GlobalVar) and bool(call.args) and isinstance(call.args[-1].type, TensorType)
+    if isinstance(call.op, RelaxOperator):
+        return call.op.name in _AGREEING and isinstance(call.args[0].type, RelaxTensorType)
+    return isinstance(call.op, GlobalVar) and bool(call.args) and isinstance(call.args[-1].type, RelaxTensorType)
 
 
 def _swap(seq: Seq, new: Bind) -> Seq:
@@ -220,4 +220,4 @@ def _swap(seq: Seq, new: Bind) -> Seq:
             value = replace(value, body=_swap(value.body, new))
         return replace(old, value=value)
 
-    return Seq(tuple(Block(tuple(map(binding, b.bindings)), b.dataflow) for b in seq.blocks), seq.body)
+    return Seq(tuple(BindingBlock(tuple(map(binding, b.bindings)), b.dataflow) for b in seq.blocks), seq.body)

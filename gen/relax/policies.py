@@ -1,4 +1,4 @@
-"""What kind of programs to generate: each policy is a short class. A new one extends `Policy` and changes what it wants to."""
+"""What kind of programs to generate: each policy is a short class. A new one extends `GenerationPolicy` and changes what it wants to."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from opsieve.gen.relax.catalogue import family
 from opsieve.gen.relax.draw import DTYPES, Draw
-from opsieve.gen.relax.types import TensorType, TupleType, Type
+from opsieve.gen.relax.types import RelaxTensorType, TupleType, Type
 
 # The forms of expression, with the share that the general policy gives each.
 FORMS: Mapping[str, float] = {
@@ -27,7 +27,7 @@ FORMS: Mapping[str, float] = {
 }
 
 
-class Policy:
+class GenerationPolicy:
     """The general policy: every form of expression and every operator."""
 
     name = "general"
@@ -51,7 +51,7 @@ class Policy:
         return fields[0] if count == 1 else TupleType(fields)
 
 
-class FusableChains(Policy):
+class FusableChains(GenerationPolicy):
     """Chains that operator fusion merges: elementwise operators, broadcasts and layouts around a product or a reduction, in dataflow
     blocks, without branches."""
 
@@ -65,14 +65,14 @@ class FusableChains(Policy):
         return {"elementwise": 1.0, "layouts": 0.7, "reductions": 0.7, "products": 1.0}.get(family(operator), 0.1)
 
 
-class ControlFlow(Policy):
+class ControlFlow(GenerationPolicy):
     """Branches, recursion and calls between functions."""
 
     name = "control-flow"
     forms: ClassVar[Mapping[str, float]] = {**FORMS, "branch": 5, "recursion": 2, "function": 3, "dataflow": 0.5}
 
 
-class SymbolicShapes(Policy):
+class SymbolicShapes(GenerationPolicy):
     """Several symbols, in most shapes, introduced by parameters and by `match_cast`."""
 
     name = "symbolic"
@@ -81,7 +81,7 @@ class SymbolicShapes(Policy):
     symbols = 3
 
 
-class Dtypes(Policy):
+class Dtypes(GenerationPolicy):
     """Every element type as often as every other, with casts between them."""
 
     name = "dtypes"
@@ -95,7 +95,7 @@ class Dtypes(Policy):
         return 6.0 if operator == "relax.astype" else 1.0
 
 
-class HigherOrder(Policy):
+class HigherOrder(GenerationPolicy):
     """Closures, functions that take functions."""
 
     name = "higher-order"
@@ -109,12 +109,12 @@ class KnownFaults(HigherOrder):
     known_faults = True
 
 
-POLICIES: Mapping[str, type[Policy]] = {
+POLICIES: Mapping[str, type[GenerationPolicy]] = {
     policy.name: policy
-    for policy in (Policy, FusableChains, ControlFlow, SymbolicShapes, Dtypes, HigherOrder, KnownFaults)
+    for policy in (GenerationPolicy, FusableChains, ControlFlow, SymbolicShapes, Dtypes, HigherOrder, KnownFaults)
 }
 
 
 def is_plain(kind: Type) -> bool:
     """Whether a type is that of a tensor with a known shape."""
-    return isinstance(kind, TensorType) and kind.shape is not None
+    return isinstance(kind, RelaxTensorType) and kind.shape is not None

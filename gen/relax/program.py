@@ -1,19 +1,19 @@
 """What the house asks of a program, of a module of Relax: its inputs, outputs, operators."""
 
-from opsieve.gen.relax.tree import Call, Module, Operator
-from opsieve.gen.relax.types import TensorType, TupleType, Type
+from opsieve.gen.relax.tree import Call, Module, RelaxOperator
+from opsieve.gen.relax.types import RelaxTensorType, TupleType, Type
 from opsieve.gen.relax.walk import expressions, functions
 
 
-def inputs(module: Module) -> dict[str, TensorType]:
+def inputs(module: Module) -> dict[str, RelaxTensorType]:
     """What main takes, by name, in order; sizes may be symbols.
 
     Raises:
         ValueError: there is no main, or it takes something that is no tensor.
     """
-    found: dict[str, TensorType] = {}
+    found: dict[str, RelaxTensorType] = {}
     for param in module.main.params:
-        if not isinstance(param.type, TensorType):
+        if not isinstance(param.type, RelaxTensorType):
             raise ValueError(f"main takes {param.name}, which is no tensor")
         found[param.name] = param.type
     return found
@@ -36,5 +36,5 @@ def operators(module: Module) -> list[str]:
         expr.op.name
         for _, function in functions(module)
         for expr in expressions(function.body)
-        if isinstance(expr, Call) and isinstance(expr.op, Operator)
+        if isinstance(expr, Call) and isinstance(expr.op, RelaxOperator)
     ]

@@ -6,7 +6,7 @@ from opsieve.gen.relax.tree import (
     Attributes,
     Bind,
     Binding,
-    Block,
+    BindingBlock,
     Call,
     Constant,
     Expr,
@@ -16,8 +16,8 @@ from opsieve.gen.relax.tree import (
     If,
     MatchCast,
     Module,
-    Operator,
     Projection,
+    RelaxOperator,
     Scalar,
     Seq,
     ShapeValue,
@@ -30,17 +30,17 @@ from opsieve.gen.relax.types import (
     AnyType,
     FuncType,
     PrimType,
+    RelaxTensorType,
     Shape,
     ShapeType,
     Size,
     SizeOp,
     StringType,
     Sym,
-    TensorType,
     TupleType,
     Type,
 )
-from opsieve.gen.tvm_ir.nodes import MalformedGraph, Node, Pairs, Value, decode
+from opsieve.gen.tvm_ir.nodes import MalformedGraph, ObjectNode, Pairs, Value, decode
 from opsieve.gen.tvm_ir.tensors import from_node
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -56,9 +56,9 @@ def from_json(text: str) -> Module:
     return _Reader().module(root)
 
 
-def _expect(value: Value, *kinds: str) -> Node:
-    if not isinstance(value, Node) or value.type not in kinds:
-        found = value.type if isinstance(value, Node) else type(value).__name__
+def _expect(value: Value, *kinds: str) -> ObjectNode:
+    if not isinstance(value, ObjectNode) or value.type not in kinds:
+        found = value.type if isinstance(value, ObjectNode) else type(value).__name__
         raise MalformedGraph(f"{kinds[0]} expected where the graph has {found[:60]!r}")
     return value
 
@@ -92,7 +92,7 @@ class _Reader:
         self._types: dict[int, Type] = {}
         self._globals: dict[int, str] = {}
 
-    def module(self, root: Node) -> Module:
+    def module(self, root: ObjectNode) -> Module:
         infos = root.get("global_infos")
         if isinstance(infos, Pairs) and infos.items:
             raise MalformedGraph("modules with devices or meshes among their global infos cannot be read")
@@ -103,27 +103,27 @@ class _Reader:
         self._globals = {id(key): _text(key["name_hint"]) for key, _ in pairs}
         if len(set(self._globals.values())) < len(pairs):
             raise MalformedGraph("two functions of the module have one name")
-        read: list[tuple[str, Function | Node]] = []
+        read: list[tuple[str, Function | ObjectNode]] = []
         for key, value in pairs:
             found = _expect(value, "relax.expr.Function", "tirx.PrimFunc")
             made = self.function(found) if found.type == "relax.expr.Function" else found
             read.append((self._globals[id(key)], made))
         return Module(tuple(read), _dictionary(root.get("attrs")))
 
-    def function(self, found: Node) -> Function:
+    def function(self, found: ObjectNode) -> Function:
         params = tuple(self.bind(_expect(item, "ir.Var")) for item in _items(found["params"]))
         body = self.seq(found["body"])
         pure = bool(found["is_pure"])
         return Function(params, body, self.type(found["ret_ty"]), pure, _dictionary(found.get("attrs")))
 
-    def bind(self, found: Node) -> Var:
+    def bind(self, found: ObjectNode) -> Var:
         if id(found) in self._bound:
             raise MalformedGraph("a variable of the module is bound twice")
         var = Var(self.name(found), self.type(found["ty"]), found.type == "relax.expr.DataflowVar")
         self._bound[id(found)] = var
         return var
 
-    def name(self, found: Node) -> str:
+    def name(self, found: ObjectNode) -> str:
         """The name of a variable, made unique in the module."""
         if id(found) not in self._names:
             wanted = _text(found["name"])
@@ -141,10 +141,10 @@ class _Reader:
         blocks = tuple(self.block(item) for item in _items(found["blocks"]))
         return Seq(blocks, self.expr(found["body"]))
 
-    def block(self, value: Value) -> Block:
+    def block(self, value: Value) -> BindingBlock:
         found = _expect(value, "relax.expr.BindingBlock", "relax.expr.DataflowBlock")
         bindings = tuple(self.binding(item) for item in _items(found["bindings"]))
-        return Block(bindings, found.type == "relax.expr.DataflowBlock")
+        return BindingBlock(bindings, found.type == "relax.expr.DataflowBlock")
 
     def binding(self, item: Value) -> Binding:
         found = _expect(item, "relax.expr.VarBinding", "relax.expr.MatchCast")
@@ -152,14 +152,14 @@ class _Reader:
         if found.type == "relax.expr.MatchCast":
             value, kind = self.expr(found["value"]), self.type(found["ty"])
             return MatchCast(self.bind(var), value, kind)
-        if isinstance(found["value"], Node) and found["value"].type == "relax.expr.Function":
+        if isinstance(found["value"], ObjectNode) and found["value"].type == "relax.expr.Function":
             bound = self.bind(var)  # a local function may call itself
             return Bind(bound, self.expr(found["value"]))
         value = self.expr(found["value"])
         return Bind(self.bind(var), value)
 
     def expr(self, value: Value) -> Expr:
-        if not isinstance(value, Node):
+        if not isinstance(value, ObjectNode):
             raise MalformedGraph("the graph has no expression where one is expected")
         if value.type in ("ir.Var", "relax.expr.DataflowVar"):
             if id(value) in self._bound:
@@ -176,68 +176,68 @@ class _Reader:
         read: Expr = reader(value)
         return read
 
-    def _genericconst(self, found: Node) -> Expr:
+    def _genericconst(self, found: ObjectNode) -> Expr:
         return Constant(from_node(_expect(found["value"], "ffi.Tensor")))
 
-    def _intimm(self, found: Node) -> Expr:
+    def _intimm(self, found: ObjectNode) -> Expr:
         dtype = _prim(found)
         return Scalar(bool(_integer(found["value"])) if dtype == "bool" else _integer(found["value"]), dtype)
 
-    def _floatimm(self, found: Node) -> Expr:
+    def _floatimm(self, found: ObjectNode) -> Expr:
         value = found["value"]
         return Scalar(float(value) if isinstance(value, int | float) else 0.0, _prim(found))
 
-    def _shapeexpr(self, found: Node) -> Expr:
+    def _shapeexpr(self, found: ObjectNode) -> Expr:
         return ShapeValue(self.shape(found))
 
-    def _stringimm(self, found: Node) -> Expr:
+    def _stringimm(self, found: ObjectNode) -> Expr:
         return Text(_text(found["value"]))
 
-    def _tuple(self, found: Node) -> Expr:
+    def _tuple(self, found: ObjectNode) -> Expr:
         return Tuple(tuple(map(self.expr, _items(found["fields"]))))
 
-    def _tuplegetitem(self, found: Node) -> Expr:
+    def _tuplegetitem(self, found: ObjectNode) -> Expr:
         return Projection(self.expr(found["tuple_value"]), _integer(found["index"]), self.type(found["ty"]))
 
-    def _globalvar(self, found: Node) -> Expr:
+    def _globalvar(self, found: ObjectNode) -> Expr:
         if id(found) not in self._globals:
             raise MalformedGraph(f"the module has no function {_text(found['name_hint'])[:60]!r} that is called in it")
         return GlobalVar(self._globals[id(found)], self.type(found["ty"]) if _is_relax(found["ty"]) else AnyType())
 
-    def _externfunc(self, found: Node) -> Expr:
+    def _externfunc(self, found: ObjectNode) -> Expr:
         return Extern(_text(found["global_symbol"]), self.type(found["ty"]))
 
-    def _function(self, found: Node) -> Expr:
+    def _function(self, found: ObjectNode) -> Expr:
         return self.function(found)
 
-    def _if(self, found: Node) -> Expr:
+    def _if(self, found: ObjectNode) -> Expr:
         condition = self.expr(found["cond"])
         return If(condition, self.seq(found["true_branch"]), self.seq(found["false_branch"]), self.type(found["ty"]))
 
-    def _call(self, found: Node) -> Expr:
+    def _call(self, found: ObjectNode) -> Expr:
         callee = found["op"]
-        named = isinstance(callee, Node) and callee.type == "ir.Op"
-        op = Operator(_text(callee.raw)) if named else self.expr(callee)  # type: ignore[union-attr]
-        if not isinstance(op, Operator | GlobalVar | Extern | Var):
+        named = isinstance(callee, ObjectNode) and callee.type == "ir.Op"
+        op = RelaxOperator(_text(callee.raw)) if named else self.expr(callee)  # type: ignore[union-attr]
+        if not isinstance(op, RelaxOperator | GlobalVar | Extern | Var):
             raise MalformedGraph("something is called that is no operator, function or variable")
         args = tuple(map(self.expr, _items(found["args"])))
         type_args = tuple(map(self.type, _items(found["ty_args"])))
         return Call(op, args, self.type(found["ty"]), _attributes(found.get("attrs")), type_args)
 
     def type(self, value: Value) -> Type:
-        if not isinstance(value, Node):
+        if not isinstance(value, ObjectNode):
             raise MalformedGraph("the graph has no type where one is expected")
         if id(value) not in self._types:
             self._types[id(value)] = self.new_type(value)
         return self._types[id(value)]
 
-    def new_type(self, found: Node) -> Type:
+    def new_type(self, found: ObjectNode) -> Type:
         if found.type == "relax.TensorType":
             if found.get("vdevice") is not None:
                 raise MalformedGraph("tensors on a device of their own cannot be read")
             dtype = "" if found["dtype"] is None else _text(_expect(found["dtype"], "ir.PrimType")["dtype"])
             shape = None if found["shape"] is None else self.shape(_expect(found["shape"], "relax.expr.ShapeExpr"))
-            return TensorType(dtype, shape, _integer(found["ndim"]))
+            return RelaxTensorType(dtype, shape, _integer(found["ndim"]))
         if found.type == "relax.ShapeType":
             sizes = None if found["values"] is None else self.shape(found)
             return ShapeType(sizes, _integer(found["ndim"]))
@@ -254,7 +254,7 @@ class _Reader:
             return StringType() if found.type == "ir.StringType" else AnyType()
         raise MalformedGraph(f"a type {found.type[:60]!r} cannot be read")
 
-    def shape(self, found: Node) -> Shape:
+    def shape(self, found: ObjectNode) -> Shape:
         return tuple(map(self.size, _items(found["values"])))
 
     def size(self, value: Value) -> Size:
@@ -286,7 +286,7 @@ _EXPRESSIONS = frozenset(
 
 
 def _is_relax(value: Value) -> bool:
-    return isinstance(value, Node) and value.type in ("relax.FuncType", "relax.AnyType")
+    return isinstance(value, ObjectNode) and value.type in ("relax.FuncType", "relax.AnyType")
 
 
 def _integer(value: Value) -> int:
@@ -295,14 +295,14 @@ def _integer(value: Value) -> int:
     return int(value)
 
 
-def _prim(found: Node) -> str:
+def _prim(found: ObjectNode) -> str:
     return _text(_expect(found["ty"], "ir.PrimType")["dtype"])
 
 
 def _attributes(value: Value) -> Attributes | None:
     if value is None:
         return None
-    found = value if isinstance(value, Node) else _expect(value, "ir.Attrs")
+    found = value if isinstance(value, ObjectNode) else _expect(value, "ir.Attrs")
     return Attributes(found.type, tuple((name, _plain(item)) for name, item in found.fields.items()))
 
 
@@ -310,6 +310,6 @@ def _plain(value: Value) -> Value:
     """A number node as the number."""
     if isinstance(value, tuple):
         return tuple(map(_plain, value))
-    if isinstance(value, Node) and value.type in ("ir.IntImm", "ir.FloatImm"):
+    if isinstance(value, ObjectNode) and value.type in ("ir.IntImm", "ir.FloatImm"):
         return value["value"]
     return value

@@ -9,29 +9,29 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from opsieve.gen.relax.body import Body, Names
+from opsieve.gen.relax.body import Body, FreshNames
 from opsieve.gen.relax.mutation import all_names
 from opsieve.gen.relax.tree import Call, Function, GlobalVar, Module, Var
 from opsieve.gen.relax.types import (
     FuncType,
+    RelaxTensorType,
     ShapeType,
     Size,
     SizeOp,
     Sym,
-    TensorType,
     TupleType,
     Type,
     symbols,
 )
 from opsieve.gen.relax.walk import functions
-from opsieve.gen.tvm_ir.nodes import Node
+from opsieve.gen.tvm_ir.nodes import ObjectNode
 
 Rewrite = Callable[[Module, str], Module]
 
 
 def closure(module: Module, name: str) -> Module:
     """The function becomes a local closure of a new function of its name."""
-    function, names = _function(module, name), Names(all_names(module))
+    function, names = _function(module, name), FreshNames(all_names(module))
     params, renamed = _signature(function, names)
     body = Body(names, list(params))
     inner = replace(function, attrs=())
@@ -43,7 +43,7 @@ def closure(module: Module, name: str) -> Module:
 
 def wrapped(module: Module, name: str) -> Module:
     """The function is yielded by a new one without parameters, and called through that."""
-    function, names = _function(module, name), Names(all_names(module))
+    function, names = _function(module, name), FreshNames(all_names(module))
     inner_name, maker_name = names.fresh(f"{name}_inner"), names.fresh(f"{name}_wrapped")
     signature = replace(function, attrs=()).type
     # The maker yields a local function that calls the original one.
@@ -67,7 +67,7 @@ def wrapped(module: Module, name: str) -> Module:
 
 def returned(module: Module, name: str) -> Module:
     """A new function of its name returns the call of the function."""
-    function, names = _function(module, name), Names(all_names(module))
+    function, names = _function(module, name), FreshNames(all_names(module))
     inner = names.fresh(f"{name}_inner")
     params, renamed = _signature(function, names)
     body = Body(names, list(params))
@@ -97,7 +97,7 @@ def _function(module: Module, name: str) -> Function:
 def _with(module: Module, changed: dict[str, Function]) -> Module:
     """The module with functions replaced, new ones before the one that stands for the original; one that calls itself then calls
     the new one of its name, which has the same results."""
-    made: list[tuple[str, Function | Node]] = []
+    made: list[tuple[str, Function | ObjectNode]] = []
     for name, function in module.functions:
         if name in changed:
             made += [(new, item) for new, item in changed.items() if module.get(new) is None]
@@ -105,7 +105,7 @@ def _with(module: Module, changed: dict[str, Function]) -> Module:
     return Module(tuple(made), module.attrs)
 
 
-def _signature(function: Function, names: Names) -> tuple[tuple[Var, ...], Callable[[Type], Type]]:
+def _signature(function: Function, names: FreshNames) -> tuple[tuple[Var, ...], Callable[[Type], Type]]:
     """Parameters of the same types under new names and symbols, and what renames the symbols of a type."""
     found = {name: Sym(names.fresh(name + "_")) for param in function.params for name in symbols(param.type)}
     params = tuple(Var(names.fresh(param.name + "_"), renamed_type(param.type, found)) for param in function.params)
@@ -120,8 +120,8 @@ def renamed_type(kind: Type, by: dict[str, Sym]) -> Type:
             return by.get(item.name, item)
         return SizeOp(item.op, size(item.left), size(item.right)) if isinstance(item, SizeOp) else item
 
-    if isinstance(kind, TensorType) and kind.shape is not None:
-        return TensorType(kind.dtype, tuple(map(size, kind.shape)))
+    if isinstance(kind, RelaxTensorType) and kind.shape is not None:
+        return RelaxTensorType(kind.dtype, tuple(map(size, kind.shape)))
     if isinstance(kind, ShapeType) and kind.sizes is not None:
         return ShapeType(tuple(map(size, kind.sizes)))
     if isinstance(kind, TupleType):

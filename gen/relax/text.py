@@ -13,8 +13,8 @@ from opsieve.gen.relax.tree import (
     GlobalVar,
     If,
     Module,
-    Operator,
     Projection,
+    RelaxOperator,
     Scalar,
     Seq,
     ShapeValue,
@@ -25,14 +25,14 @@ from opsieve.gen.relax.types import (
     AnyType,
     FuncType,
     PrimType,
+    RelaxTensorType,
     ShapeType,
     StringType,
-    TensorType,
     TupleType,
     Type,
     size_text,
 )
-from opsieve.gen.tvm_ir.nodes import Node, Value
+from opsieve.gen.tvm_ir.nodes import ObjectNode, Value
 from opsieve.gen.tvm_ir.tensors import Array
 
 _SHOWN = 16  # elements of a constant
@@ -54,7 +54,7 @@ def module_text(module: Module) -> str:
 
 def type_text(kind: Type) -> str:
     """A type as TVMScript writes it."""
-    if isinstance(kind, TensorType):
+    if isinstance(kind, RelaxTensorType):
         if kind.shape is None:
             rank = [f"ndim={kind.rank}"] if kind.rank >= 0 else []
             return f"R.Tensor({', '.join([*([repr(kind.dtype)] if kind.dtype else []), *rank])})"
@@ -129,7 +129,7 @@ def expr_text(expr: Expr) -> str:
     if isinstance(expr, GlobalVar | Extern):
         return f"Module.{_label(expr.name)}" if isinstance(expr, GlobalVar) else repr(expr.name)
     if isinstance(expr, Call):
-        op = f"R.{expr.op.name.removeprefix('relax.')}" if isinstance(expr.op, Operator) else expr_text(expr.op)
+        op = f"R.{expr.op.name.removeprefix('relax.')}" if isinstance(expr.op, RelaxOperator) else expr_text(expr.op)
         parts = [expr_text(arg) for arg in expr.args]
         parts += [f"{name}={_value(value)}" for name, value in (expr.attrs.items if expr.attrs else ())]
         parts += [f"out_ty={type_text(kind)}" for kind in expr.type_args]
@@ -156,13 +156,13 @@ def _value(value: Value) -> str:
         return f"[{', '.join(map(_value, value))}]"
     if isinstance(value, str):
         return repr(str(value))
-    return f"<{value.type}>" if isinstance(value, Node) else str(value)
+    return f"<{value.type}>" if isinstance(value, ObjectNode) else str(value)
 
 
-def _kernel(function: Node) -> str:
+def _kernel(function: ObjectNode) -> str:
     params = function.get("params")
     names = (
-        [_label(str(item.get("name"))) for item in params if isinstance(item, Node)]
+        [_label(str(item.get("name"))) for item in params if isinstance(item, ObjectNode)]
         if isinstance(params, tuple)
         else []
     )

@@ -12,15 +12,15 @@ from opsieve.gen.relax.types import (
     AnyType,
     FuncType,
     PrimType,
+    RelaxTensorType,
     Shape,
     ShapeType,
     Size,
     StringType,
-    TensorType,
     TupleType,
     Type,
 )
-from opsieve.gen.tvm_ir.nodes import Node, Value
+from opsieve.gen.tvm_ir.nodes import ObjectNode, Value
 from opsieve.gen.tvm_ir.tensors import Array
 
 
@@ -40,9 +40,9 @@ class Constant:
     array: Array
 
     @property
-    def type(self) -> TensorType:
+    def type(self) -> RelaxTensorType:
         """Its type, always static."""
-        return TensorType(self.array.dtype, self.array.shape)
+        return RelaxTensorType(self.array.dtype, self.array.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class GlobalVar:
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class RelaxOperator:
     """An operator, `relax.add`."""
 
     name: str
@@ -142,7 +142,7 @@ class Attributes:
 class Call:
     """A call of an operator, a function of the module, a packed function, or a closure (a variable)."""
 
-    op: "Operator | GlobalVar | Extern | Var"
+    op: "RelaxOperator | GlobalVar | Extern | Var"
     args: tuple["Expr", ...]
     type: Type
     attrs: Attributes | None = None
@@ -180,7 +180,7 @@ Binding = Bind | MatchCast
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class BindingBlock:
     """Bindings in order; a `dataflow` block is pure and has no branches."""
 
     bindings: tuple[Binding, ...]
@@ -191,7 +191,7 @@ class Block:
 class Seq:
     """Blocks of bindings, and the leaf that is the value of the whole."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[BindingBlock, ...]
     body: "Expr"
 
     @property
@@ -229,10 +229,10 @@ LEAVES = (Var, Constant, Scalar, ShapeValue, Text, Tuple, GlobalVar, Extern)
 class Module:
     """The functions of a module by name, in order; a kernel of TIR is the `tirx.PrimFunc` node of TVM's JSON."""
 
-    functions: tuple[tuple[str, "Function | Node"], ...]
+    functions: tuple[tuple[str, "Function | ObjectNode"], ...]
     attrs: tuple[tuple[str, Value], ...] = ()
 
-    def get(self, name: str) -> "Function | Node | None":
+    def get(self, name: str) -> "Function | ObjectNode | None":
         """A function by name."""
         return dict(self.functions).get(name)
 

@@ -43,7 +43,7 @@ SIGNS = {"Add": "+", "Sub": "-", "Mul": "*", "FloorDiv": "//", "FloorMod": "%"}
 
 
 @dataclass(frozen=True, slots=True)
-class TensorType:
+class RelaxTensorType:
     """A tensor. `dtype` is "" and `shape` None where they are not known; `rank` is -1 where that is not known either."""
 
     dtype: str
@@ -101,7 +101,7 @@ class AnyType:
     """Anything (`R.Object`)."""
 
 
-Type = TensorType | ShapeType | PrimType | TupleType | FuncType | StringType | AnyType
+Type = RelaxTensorType | ShapeType | PrimType | TupleType | FuncType | StringType | AnyType
 
 
 def size_value(size: Size, known: Mapping[str, int]) -> int:
@@ -127,7 +127,7 @@ def symbols(item: "Type | Size | tuple[Any, ...] | None") -> Iterator[str]:
     elif isinstance(item, tuple):
         for part in item:
             yield from symbols(part)
-    elif isinstance(item, TensorType):
+    elif isinstance(item, RelaxTensorType):
         yield from symbols(item.shape)
     elif isinstance(item, ShapeType):
         yield from symbols(item.sizes)
@@ -140,8 +140,8 @@ def symbols(item: "Type | Size | tuple[Any, ...] | None") -> Iterator[str]:
 
 def concrete(kind: "Type", known: Mapping[str, int]) -> "Type":
     """The type with its symbols replaced by their values, those that have none left as they are."""
-    if isinstance(kind, TensorType) and kind.shape is not None:
-        return TensorType(kind.dtype, tuple(resized(size, known) for size in kind.shape))
+    if isinstance(kind, RelaxTensorType) and kind.shape is not None:
+        return RelaxTensorType(kind.dtype, tuple(resized(size, known) for size in kind.shape))
     if isinstance(kind, ShapeType) and kind.sizes is not None:
         return ShapeType(tuple(resized(size, known) for size in kind.sizes))
     if isinstance(kind, TupleType):
@@ -166,7 +166,7 @@ def resized(size: Size, known: Mapping[str, Size]) -> Size:
 
 def is_static(kind: "Type") -> bool:
     """Whether a type says every shape in numbers."""
-    if isinstance(kind, TensorType):
+    if isinstance(kind, RelaxTensorType):
         return kind.shape is not None and all(isinstance(size, int) for size in kind.shape)
     if isinstance(kind, ShapeType):
         return kind.sizes is not None and all(isinstance(size, int) for size in kind.sizes)

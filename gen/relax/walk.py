@@ -6,7 +6,7 @@ from dataclasses import replace
 from opsieve.gen.relax.tree import (
     Bind,
     Binding,
-    Block,
+    BindingBlock,
     Call,
     Expr,
     Extern,
@@ -15,8 +15,8 @@ from opsieve.gen.relax.tree import (
     If,
     MatchCast,
     Module,
-    Operator,
     Projection,
+    RelaxOperator,
     Seq,
     Tuple,
     Var,
@@ -128,7 +128,7 @@ class Rebuild:
             return self.value(Projection(self.expr(expr.tuple), expr.index, self.type(expr.type)))
         if isinstance(expr, Call):
             op = self.expr(expr.op) if isinstance(expr.op, Var | GlobalVar) else expr.op
-            assert isinstance(op, Operator | GlobalVar | Extern | Var)  # only a variable is called by a local name
+            assert isinstance(op, RelaxOperator | GlobalVar | Extern | Var)  # only a variable is called by a local name
             return self.value(
                 replace(
                     expr,
@@ -164,7 +164,7 @@ class Rebuild:
                 else:
                     bindings += self.binding(Bind(var, value))
             if bindings:
-                blocks.append(Block(tuple(bindings), block.dataflow))
+                blocks.append(BindingBlock(tuple(bindings), block.dataflow))
         return Seq(tuple(blocks), self.expr(seq.body))
 
     def module(self, module: Module) -> Module:

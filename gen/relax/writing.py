@@ -4,7 +4,7 @@ from opsieve.gen.relax.tree import (
     Attributes,
     Bind,
     Binding,
-    Block,
+    BindingBlock,
     Call,
     Constant,
     Expr,
@@ -13,8 +13,8 @@ from opsieve.gen.relax.tree import (
     GlobalVar,
     If,
     Module,
-    Operator,
     Projection,
+    RelaxOperator,
     Scalar,
     Seq,
     ShapeValue,
@@ -25,16 +25,16 @@ from opsieve.gen.relax.tree import (
 from opsieve.gen.relax.types import (
     FuncType,
     PrimType,
+    RelaxTensorType,
     Shape,
     ShapeType,
     Size,
     StringType,
     Sym,
-    TensorType,
     TupleType,
     Type,
 )
-from opsieve.gen.tvm_ir.nodes import Node, Pairs, Value, encode, schema
+from opsieve.gen.tvm_ir.nodes import ObjectNode, Pairs, Value, encode, schema
 from opsieve.gen.tvm_ir.tensors import to_node
 
 
@@ -43,12 +43,12 @@ def to_json(module: Module) -> str:
     return encode(_Writer(module).module())
 
 
-def node(kind: str, /, **fields: Value) -> Node:
+def node(kind: str, /, **fields: Value) -> ObjectNode:
     """A node of TVM's JSON, the fields that are not given left empty."""
-    return Node(kind, fields)
+    return ObjectNode(kind, fields)
 
 
-def number(value: int | float | bool, dtype: str) -> Node:
+def number(value: int | float | bool, dtype: str) -> ObjectNode:
     """The node of a scalar number."""
     kind = "ir.FloatImm" if dtype.startswith(("float", "bfloat")) else "ir.IntImm"
     return node(kind, ty=node("ir.PrimType", dtype=dtype), value=float(value) if kind == "ir.FloatImm" else int(value))
@@ -57,12 +57,12 @@ def number(value: int | float | bool, dtype: str) -> Node:
 class _Writer:
     def __init__(self, module: Module) -> None:
         self._module = module
-        self._vars: dict[str, Node] = {}
-        self._types: dict[Type, Node] = {}
-        self._sizes: dict[Size, Node] = {}
+        self._vars: dict[str, ObjectNode] = {}
+        self._types: dict[Type, ObjectNode] = {}
+        self._sizes: dict[Size, ObjectNode] = {}
         self._globals = {name: node("ir.GlobalVar", name_hint=name) for name, _ in module.functions}
 
-    def module(self) -> Node:
+    def module(self) -> ObjectNode:
         functions: list[tuple[Value, Value]] = []
         for name, function in self._module.functions:
             written = self.function(function) if isinstance(function, Function) else function
@@ -77,7 +77,7 @@ class _Writer:
             global_infos=Pairs(),
         )
 
-    def function(self, function: Function) -> Node:
+    def function(self, function: Function) -> ObjectNode:
         params = tuple(map(self.var, function.params))
         return node(
             "relax.expr.Function",
@@ -89,27 +89,27 @@ class _Writer:
             is_pure=function.pure,
         )
 
-    def seq(self, seq: Seq) -> Node:
+    def seq(self, seq: Seq) -> ObjectNode:
         blocks = tuple(map(self.block, seq.blocks))
         return node("relax.expr.SeqExpr", ty=self.type(seq.type), blocks=blocks, body=self.expr(seq.body))
 
-    def block(self, block: Block) -> Node:
+    def block(self, block: BindingBlock) -> ObjectNode:
         kind = "relax.expr.DataflowBlock" if block.dataflow else "relax.expr.BindingBlock"
         return node(kind, bindings=tuple(map(self.binding, block.bindings)))
 
-    def binding(self, binding: Binding) -> Node:
+    def binding(self, binding: Binding) -> ObjectNode:
         var, value = self.var(binding.var), self.expr(binding.value)
         if isinstance(binding, Bind):
             return node("relax.expr.VarBinding", var=var, value=value)
         return node("relax.expr.MatchCast", var=var, value=value, ty=self.type(binding.type))
 
-    def var(self, var: Var) -> Node:
+    def var(self, var: Var) -> ObjectNode:
         if var.name not in self._vars:
             kind = "relax.expr.DataflowVar" if var.dataflow else "ir.Var"
             self._vars[var.name] = node(kind, ty=self.type(var.type), name=var.name)
         return self._vars[var.name]
 
-    def expr(self, expr: Expr) -> Node:
+    def expr(self, expr: Expr) -> ObjectNode:
         if isinstance(expr, Var):
             return self.var(expr)
         if isinstance(expr, Constant):
@@ -131,7 +131,7 @@ class _Writer:
             return node("relax.expr.ExternFunc", ty=self.type(expr.type), attrs=attrs, global_symbol=expr.name)
         return self.operation(expr)
 
-    def operation(self, expr: "Projection | Call | If | Function") -> Node:
+    def operation(self, expr: "Projection | Call | If | Function") -> ObjectNode:
         if isinstance(expr, Projection):
             whole = self.expr(expr.tuple)
             return node("ir.TupleGetItem", ty=self.type(expr.type), tuple_value=whole, index=expr.index)
@@ -141,7 +141,7 @@ class _Writer:
             condition, kind = self.expr(expr.condition), self.type(expr.type)
             then, other = self.seq(expr.then), self.seq(expr.other)
             return node("relax.expr.If", ty=kind, cond=condition, true_branch=then, false_branch=other)
-        op = Node("ir.Op", raw=expr.op.name) if isinstance(expr.op, Operator) else self.expr(expr.op)
+        op = ObjectNode("ir.Op", raw=expr.op.name) if isinstance(expr.op, RelaxOperator) else self.expr(expr.op)
         return node(
             "ir.Call",
             ty=self.type(expr.type),
@@ -151,13 +151,13 @@ class _Writer:
             ty_args=tuple(map(self.type, expr.type_args)),
         )
 
-    def type(self, kind: Type) -> Node:
+    def type(self, kind: Type) -> ObjectNode:
         if kind not in self._types:
             self._types[kind] = self.new_type(kind)
         return self._types[kind]
 
-    def new_type(self, kind: Type) -> Node:
-        if isinstance(kind, TensorType):
+    def new_type(self, kind: Type) -> ObjectNode:
+        if isinstance(kind, RelaxTensorType):
             shape = None if kind.shape is None else self.shape(kind.shape)
             dtype = self.type(PrimType(kind.dtype)) if kind.dtype else None
             return node("relax.TensorType", shape=shape, dtype=dtype, ndim=kind.rank)
@@ -170,22 +170,22 @@ class _Writer:
             return node("ir.TupleType", fields=tuple(map(self.type, kind.fields)))
         if isinstance(kind, FuncType):
             params = None if kind.params is None else tuple(map(self.type, kind.params))
-            derive = Node("ir.EnvFunc", raw=kind.derive) if kind.derive else None
+            derive = ObjectNode("ir.EnvFunc", raw=kind.derive) if kind.derive else None
             return node(
                 "relax.FuncType", params=params, ret=self.type(kind.result), derive_func=derive, purity=kind.pure
             )
         return node("ir.StringType" if isinstance(kind, StringType) else "relax.AnyType")
 
-    def shape(self, sizes: Shape) -> Node:
+    def shape(self, sizes: Shape) -> ObjectNode:
         kind = self.type(ShapeType(sizes))
         return node("relax.expr.ShapeExpr", ty=kind, values=kind["values"])
 
-    def size(self, size: Size) -> Node:
+    def size(self, size: Size) -> ObjectNode:
         if size not in self._sizes:
             self._sizes[size] = self.new_size(size)
         return self._sizes[size]
 
-    def new_size(self, size: Size) -> Node:
+    def new_size(self, size: Size) -> ObjectNode:
         if isinstance(size, int):
             return number(size, "int64")
         if isinstance(size, Sym):
@@ -194,13 +194,13 @@ class _Writer:
         return node(f"prim.{size.op}", ty=self.type(PrimType("int64")), a=left, b=right)
 
 
-def _dictionary(items: tuple[tuple[str, Value], ...]) -> Node:
+def _dictionary(items: tuple[tuple[str, Value], ...]) -> ObjectNode:
     return node("ir.DictAttrs", __dict__=Pairs(items))
 
 
-def _attributes(attrs: Attributes) -> Node:
+def _attributes(attrs: Attributes) -> ObjectNode:
     declared = schema().get(attrs.kind, {})
-    return Node(attrs.kind, {name: _immediate(value, declared.get(name, "")) for name, value in attrs.items})
+    return ObjectNode(attrs.kind, {name: _immediate(value, declared.get(name, "")) for name, value in attrs.items})
 
 
 def _immediate(value: Value, declared: str) -> Value:

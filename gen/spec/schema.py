@@ -38,7 +38,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class OpsetSchema:
     """An operator as an opset has it. `types` maps a type variable to the dtypes that it may stand for.
 
     Sequences and optionals are written `sequence(float32)`. `since` is the version that the form appeared in.
@@ -62,7 +62,7 @@ class Form:
 
 
 @functools.cache
-def form(name: str, opset: int, domain: str = "") -> Form | None:
+def form(name: str, opset: int, domain: str = "") -> OpsetSchema | None:
     """The form of an operator that an opset has, None when it has none (or only a deprecated one)."""
     try:
         schema = onnx.defs.get_schema(name, opset, domain)
@@ -74,7 +74,7 @@ def form(name: str, opset: int, domain: str = "") -> Form | None:
     for parameter in (*schema.inputs, *schema.outputs):
         if parameter.type_str not in types:
             types[parameter.type_str] = _dtypes([parameter.type_str])
-    return Form(
+    return OpsetSchema(
         name,
         domain,
         schema.since_version,

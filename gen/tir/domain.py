@@ -19,12 +19,12 @@ from opsieve.gen.tir.loops import (
 )
 from opsieve.gen.tir.scope import Hole, Scope, holes, open_holes, put
 from opsieve.gen.tir.statements import MEMORY_SCOPES, accumulated, allocation, filled, statement, write
-from opsieve.gen.tvm_ir.nodes import Node, Pairs
+from opsieve.gen.tvm_ir.nodes import ObjectNode, Pairs
 
 TAGS = ("vthread", "vthread.x", "vthread.y", "vthread.z", "threadIdx.x", "blockIdx.x")
 
 
-def loop_nesting(rng: Rng, function: Node) -> Node | None:
+def loop_nesting(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     """New loops around a statement, some of its indices made of theirs; or another kind, split or annotation for a loop."""
     hole = _statement_hole(rng, function)
     if hole is None:
@@ -36,13 +36,13 @@ def loop_nesting(rng: Rng, function: Node) -> Node | None:
     if around > 5:
         return None
 
-    def body(inner: Scope) -> Node:
+    def body(inner: Scope) -> ObjectNode:
         return _reindexed(rng, hole.node, inner, hole.scope) if rng.chance(0.7) else hole.node
 
     return put(function, hole.path, wrapped(rng, hole.scope, body, 3 if around < 2 else 1))
 
 
-def memory_operation(rng: Rng, function: Node) -> Node | None:
+def memory_operation(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     """A load, a store or a buffer more: before or behind a statement, or a value taken from memory instead."""
     hole = _statement_hole(rng, function)
     if hole is None:
@@ -59,7 +59,7 @@ def memory_operation(rng: Rng, function: Node) -> Node | None:
     return put(function, hole.path, N.sequence(made, hole.node) if rng.chance(0.5) else N.sequence(hole.node, made))
 
 
-def thread_binding(rng: Rng, function: Node) -> Node | None:
+def thread_binding(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     """A statement done by threads: virtual ones, those of a parallel loop, or (which a CPU's code refuses) a GPU's."""
     hole = _statement_hole(rng, function)
     if hole is None:
@@ -68,7 +68,7 @@ def thread_binding(rng: Rng, function: Node) -> Node | None:
     tag = rng.choice(TAGS[:4]) if rng.chance(0.9) else rng.choice(TAGS[4:])
     axis = N.thread_axis(tag, N.integer(extent))
     var = axis["var"] if way > 0.6 else N.variable("p")
-    assert isinstance(var, Node)
+    assert isinstance(var, ObjectNode)
     inner = hole.scope.with_variable(var, 0, extent - 1)
     body = _reindexed(rng, hole.node, inner, hole.scope)
     if rng.chance(0.3):
@@ -85,12 +85,12 @@ def thread_binding(rng: Rng, function: Node) -> Node | None:
     return put(function, hole.path, N.attribute(key, N.integer(extent), body, axis))
 
 
-def _statement_hole(rng: Rng, function: Node) -> Hole | None:
+def _statement_hole(rng: Rng, function: ObjectNode) -> Hole | None:
     found = [hole for hole in open_holes(function) if hole.role == "statement"]
     return rng.choice(found) if found else None
 
 
-def _reindexed(rng: Rng, body: Node, inner: Scope, outer: Scope) -> Node:
+def _reindexed(rng: Rng, body: ObjectNode, inner: Scope, outer: Scope) -> ObjectNode:
     """The statement with some indices of its accesses made of variables that are new around it."""
     wrap = N.function([], body)
     places = [hole for hole in holes(wrap) if hole.role == "index"]
@@ -108,16 +108,16 @@ def _reindexed(rng: Rng, body: Node, inner: Scope, outer: Scope) -> Node:
         except (KeyError, IndexError, AssertionError):  # an earlier change took the place away
             continue
     result = wrap["body"]
-    assert isinstance(result, Node)
+    assert isinstance(result, ObjectNode)
     return result
 
 
-def _through_buffer(rng: Rng, hole: Hole) -> Node:
+def _through_buffer(rng: Rng, hole: Hole) -> ObjectNode:
     """A store by way of a small buffer of its own."""
     node = hole.node
     into, value, at = node["buffer"], node["value"], node["indices"]
-    assert isinstance(into, Node)
-    assert isinstance(value, Node)
+    assert isinstance(into, ObjectNode)
+    assert isinstance(value, ObjectNode)
     assert isinstance(at, tuple)
     small = N.buffer(f"c{rng.below(1000)}", [rng.choice((1, 2, 4))], N.dtype(value), rng.choice(MEMORY_SCOPES))
     place = index(rng, hole.scope, (N.shape(small) or (1,))[0])
@@ -127,7 +127,7 @@ def _through_buffer(rng: Rng, hole: Hole) -> Node:
     return N.sequence(*steps)
 
 
-def _with_attribute(rng: Rng, function: Node, hole: Hole) -> Node | None:
+def _with_attribute(rng: Rng, function: ObjectNode, hole: Hole) -> ObjectNode | None:
     """Something said of memory around a statement: a buffer filled twice over in a loop, or one behind a branch."""
     if not hole.scope.buffers:
         return None

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.tir import nodes as N
-from opsieve.gen.tir.intrinsics import TYPES, Form, giving
+from opsieve.gen.tir.intrinsics import TYPES, IntrinsicSignature, giving
 from opsieve.gen.tir.scope import Scope
-from opsieve.gen.tvm_ir.nodes import Node
+from opsieve.gen.tvm_ir.nodes import ObjectNode
 
 _BITS = {"int8": 8, "uint8": 8, "int16": 16, "int32": 32, "uint32": 32, "int64": 64}
 _REALS = (0.0, 1.0, -1.0, 0.5, 2.0, -2.5, 3.0, 0.125, 10.0)
 _WHOLES = (0, 1, 2, 3, 4, 5, 7, 8, 16)
 
 
-def constant(rng: Rng, kind: str) -> Node:
+def constant(rng: Rng, kind: str) -> ObjectNode:
     """A small constant."""
     if kind == "bool":
         return N.integer(rng.below(2), kind)
@@ -26,7 +26,7 @@ def constant(rng: Rng, kind: str) -> Node:
     return N.integer(-value if rng.chance(0.2) and not kind.startswith("u") else value, kind)
 
 
-def expression(rng: Rng, scope: Scope, kind: str, fuel: int) -> Node:
+def expression(rng: Rng, scope: Scope, kind: str, fuel: int) -> ObjectNode:
     """An expression of a type with at most about `fuel` operators."""
     if fuel <= 0 or rng.chance(0.15):
         return _leaf(rng, scope, kind)
@@ -34,13 +34,15 @@ def expression(rng: Rng, scope: Scope, kind: str, fuel: int) -> Node:
     return built(rng, scope, rng.choice(forms), kind, fuel) if forms else _leaf(rng, scope, kind)
 
 
-def built(rng: Rng, scope: Scope, form: Form, kind: str, fuel: int, given: Sequence[Node] = ()) -> Node:
+def built(
+    rng: Rng, scope: Scope, form: IntrinsicSignature, kind: str, fuel: int, given: Sequence[ObjectNode] = ()
+) -> ObjectNode:
     """An operator of a form that gives `kind`; nodes in `given` are taken for arguments where their types fit."""
     chosen = kind if form.gives == "T" else rng.choice(form.of) if form.of else ""
     left = list(given)
     each = max(0, (fuel - 1) // max(1, len(form.args)))
 
-    def argument(wanted: str, inner: Scope = scope) -> Node:
+    def argument(wanted: str, inner: Scope = scope) -> ObjectNode:
         wanted = {"T": chosen, "any": rng.choice(TYPES)}.get(wanted, wanted)
         for item in left:
             if N.dtype(item) == wanted:
@@ -56,7 +58,7 @@ def built(rng: Rng, scope: Scope, form: Form, kind: str, fuel: int, given: Seque
     return operation(form.name, kind, _guarded(rng, form, args, chosen))
 
 
-def operation(name: str, kind: str, args: Sequence[Node]) -> Node:
+def operation(name: str, kind: str, args: Sequence[ObjectNode]) -> ObjectNode:
     """The node of an operator by its short name, or the call of an intrinsic."""
     if name == "Cast":
         return N.cast(args[0], kind)
@@ -65,11 +67,11 @@ def operation(name: str, kind: str, args: Sequence[Node]) -> Node:
     if name == "Select":
         return N.select(*args)
     if name == "BitwiseNot":
-        return Node("prim.BitwiseNot", {"span": None, "ty": N.prim(kind), "a": args[0]})
+        return ObjectNode("prim.BitwiseNot", {"span": None, "ty": N.prim(kind), "a": args[0]})
     return N.call(name, kind, *args) if "." in name else N.binary(name, *args)
 
 
-def _guarded(rng: Rng, form: Form, args: list[Node], kind: str) -> list[Node]:
+def _guarded(rng: Rng, form: IntrinsicSignature, args: list[ObjectNode], kind: str) -> list[ObjectNode]:
     """The arguments with the last one held to what the operator takes."""
     if form.guard == "nonzero":
         value = rng.choice((1, 2, 3, 4, 7, 8))
@@ -94,7 +96,7 @@ def _guarded(rng: Rng, form: Form, args: list[Node], kind: str) -> list[Node]:
     return args
 
 
-def _leaf(rng: Rng, scope: Scope, kind: str) -> Node:
+def _leaf(rng: Rng, scope: Scope, kind: str) -> ObjectNode:
     variables, buffers = scope.of(kind), [item for item in scope.buffers if N.dtype(item) == kind]
     way = rng.random()
     if buffers and way < 0.5:
@@ -108,12 +110,12 @@ def _leaf(rng: Rng, scope: Scope, kind: str) -> Node:
     return constant(rng, kind)
 
 
-def element(rng: Rng, scope: Scope, of: Node) -> Node:
+def element(rng: Rng, scope: Scope, of: ObjectNode) -> ObjectNode:
     """A load from a buffer of constant shape, inside its bounds."""
     return N.load(of, *(index(rng, scope, size) for size in N.shape(of) or ()))
 
 
-def index(rng: Rng, scope: Scope, size: int, fuel: int = 2) -> Node:
+def index(rng: Rng, scope: Scope, size: int, fuel: int = 2) -> ObjectNode:
     """An int32 from 0 to `size` - 1: a loop's variable that stays there, a sum of two, a constant, anything modulo `size`."""
     fitting = [(var, high) for var, low, high in scope.ranges if low >= 0 and high < size and N.dtype(var) == "int32"]
     way = rng.random()
@@ -134,7 +136,7 @@ def index(rng: Rng, scope: Scope, size: int, fuel: int = 2) -> Node:
     return N.binary("Max", N.binary("Min", inner, N.integer(size - 1)), N.integer(0))
 
 
-def _affine(rng: Rng, counting: Sequence[Node]) -> Node:
+def _affine(rng: Rng, counting: Sequence[ObjectNode]) -> ObjectNode:
     first = rng.choice(counting)
     scaled = N.binary("Mul", first, N.integer(rng.choice((1, 2, 3, 4, 8))))
     if rng.chance(0.4):

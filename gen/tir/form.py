@@ -7,26 +7,26 @@ import numpy as np
 from opsieve.gen.forms.tvm_program import TirProgram
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.tir import nodes as N
-from opsieve.gen.tvm_ir.nodes import Node, encode
+from opsieve.gen.tvm_ir.nodes import ObjectNode, encode
 
 MOST_ELEMENTS = 1 << 16  # of all arguments
 
 
-def program(function: Node, passes: tuple[str, ...] = (), name: str = "") -> TirProgram:
+def program(function: ObjectNode, passes: tuple[str, ...] = (), name: str = "") -> TirProgram:
     """The program of a function and the passes to apply before it is lowered; equal ones have equal bytes."""
     return TirProgram(encode(N.module(function)).encode(), passes, name)
 
 
-def arguments(function: Node) -> dict[str, Node] | None:
+def arguments(function: ObjectNode) -> dict[str, ObjectNode] | None:
     """The buffers that are its arguments, by name; None when one is no dense buffer of constant shape and plain type, or two share a name."""
     params = function["params"]
-    found: dict[str, Node] = {}
+    found: dict[str, ObjectNode] = {}
     elements = 0
     for param in params if isinstance(params, tuple) else ():
-        if not isinstance(param, Node) or not N.is_buffer(param):
+        if not isinstance(param, ObjectNode) or not N.is_buffer(param):
             return None
         sizes, kind = N.shape(param), param["ty"]
-        assert isinstance(kind, Node)
+        assert isinstance(kind, ObjectNode)
         if sizes is None or kind["strides"] or not _numpy(N.dtype(param)) or not sizes:
             return None
         elements += int(np.prod(sizes))
@@ -36,22 +36,22 @@ def arguments(function: Node) -> dict[str, Node] | None:
     return found if elements <= MOST_ELEMENTS else None
 
 
-def with_own_names(function: Node) -> Node:
+def with_own_names(function: ObjectNode) -> ObjectNode:
     """The function with a name for each argument that no other one has."""
     params = function["params"]
     assert isinstance(params, tuple)
     names: set[str] = set()
     for at, param in enumerate(params):
-        if isinstance(param, Node) and str(param["name"]) in names:
+        if isinstance(param, ObjectNode) and str(param["name"]) in names:
             other = N.with_fields(param, name=f"{param['name']!s}_{at}")
             function = N.replaced(function, param, other)
             param = other
-        if isinstance(param, Node):
+        if isinstance(param, ObjectNode):
             names.add(str(param["name"]))
     return function
 
 
-def values(function: Node, seed: int | str) -> dict[str, Any]:
+def values(function: ObjectNode, seed: int | str) -> dict[str, Any]:
     """Values for the arguments by name: small whole numbers, quarters, both signs; ValueError where there can be none."""
     wanted = arguments(function)
     if wanted is None:

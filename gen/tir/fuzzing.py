@@ -12,7 +12,7 @@ from opsieve.gen.tir import passes
 from opsieve.gen.tir.domain import DOMAIN
 from opsieve.gen.tir.general import GENERAL
 from opsieve.gen.tir.nodes import size
-from opsieve.gen.tvm_ir.nodes import Node
+from opsieve.gen.tvm_ir.nodes import ObjectNode
 
 PATIENCE = 4  # N_max: the best value of the paper's figure 8
 LARGEST = 400  # nodes of a function that is kept; the paper finds small ones to be quicker (section 5.3)
@@ -34,10 +34,10 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class Mutant:
     """A function and a sequence to try, what was changed ("function" or "passes") and the seed it came from."""
 
-    function: Node
+    function: ObjectNode
     sequence: tuple[str, ...]
     changed: str
     seed: int
@@ -46,15 +46,15 @@ class Candidate:
 
 @dataclass(slots=True)
 class _Seed:
-    function: Node
+    function: ObjectNode
     sequence: tuple[str, ...]
     failed: int = 0  # N
 
 
-class Loop:
+class SeedPool:
     """The pool of seeds. `next` and `learn` alternate in any order: several candidates may be under way."""
 
-    def __init__(self, seeds: Sequence[Node], key: str, settings: Settings = Settings()):
+    def __init__(self, seeds: Sequence[ObjectNode], key: str, settings: Settings = Settings()):
         self.settings = settings
         self._rng = Rng(f"tir {key}", 0)
         start = () if settings.joint == "none" else None
@@ -62,23 +62,23 @@ class Loop:
         self._untried = list(range(len(self.pool)))
         self.valuable = 0  # candidates that were valid and reached something new
 
-    def next(self) -> Candidate:
+    def next(self) -> Mutant:
         """What to try: first every seed as it is, then lines 5 to 18 of the algorithm."""
         rng = self._rng
         if self._untried:
             at = self._untried.pop(0)
-            return Candidate(self.pool[at].function, self.pool[at].sequence, "", at, "seed")
+            return Mutant(self.pool[at].function, self.pool[at].sequence, "", at, "seed")
         at = rng.below(len(self.pool))
         seed = self.pool[at]
         evolving = self.settings.joint == "evolving"
         if not self.settings.programs or (evolving and seed.failed >= self.settings.patience):
             other = self.pool[rng.below(len(self.pool))].sequence
-            return Candidate(seed.function, passes.mutated(rng, seed.sequence, other), "passes", at, "passes")
+            return Mutant(seed.function, passes.mutated(rng, seed.sequence, other), "passes", at, "passes")
         function, how = mutated(rng, seed.function, self.settings.domain)
         sequence = passes.mutated(rng, seed.sequence) if self.settings.joint == "random" else seed.sequence
-        return Candidate(function, sequence, "function", at, how)
+        return Mutant(function, sequence, "function", at, how)
 
-    def learn(self, candidate: Candidate, failed: bool, new: bool) -> None:
+    def learn(self, candidate: Mutant, failed: bool, new: bool) -> None:
         """Lines 9 to 26: what fails was reported by whoever ran it; what reached something new becomes a seed."""
         seed = self.pool[candidate.seed]
         if new and not failed:
@@ -106,7 +106,7 @@ class Loop:
                 seed.failed += 1
 
 
-def mutated(rng: Rng, function: Node, domain: bool = True) -> tuple[Node, str]:
+def mutated(rng: Rng, function: ObjectNode, domain: bool = True) -> tuple[ObjectNode, str]:
     """The function after one mutation that changed it, and the mutator's name; itself when none of some tries did."""
     for _ in range(TRIES):
         mutator = rng.choice((*GENERAL, *DOMAIN) if domain else GENERAL)

@@ -9,13 +9,13 @@ from opsieve.gen.tir.intrinsics import EVERY, TYPES, giving
 from opsieve.gen.tir.loops import EXTENTS, of_other_kind
 from opsieve.gen.tir.scope import Hole, Scope, after, defines, free, open_holes, put
 from opsieve.gen.tir.statements import statement
-from opsieve.gen.tvm_ir.nodes import Node
+from opsieve.gen.tvm_ir.nodes import ObjectNode
 
-Mutator = Callable[[Rng, Node], Node | None]
+Mutator = Callable[[Rng, ObjectNode], ObjectNode | None]
 FUEL = 6  # of a new part, at most
 
 
-def insertion(rng: Rng, function: Node) -> Node | None:
+def insertion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     """A new part where another stood; beside it, where that is a statement."""
     hole = picked(rng, function)
     if hole is None:
@@ -26,7 +26,7 @@ def insertion(rng: Rng, function: Node) -> Node | None:
     if rng.chance(0.2):
         return put(function, hole.path, made)
     if hole.node.type == "tirx.SeqStmt":
-        items = [item for item in hole.node["seq"] if isinstance(item, Node)]  # type: ignore[union-attr]
+        items = [item for item in hole.node["seq"] if isinstance(item, ObjectNode)]  # type: ignore[union-attr]
         at = rng.between(0, len(items))
         scope = hole.scope
         for item in items[:at]:
@@ -36,7 +36,7 @@ def insertion(rng: Rng, function: Node) -> Node | None:
     return put(function, hole.path, N.sequence(made, hole.node) if rng.chance(0.5) else N.sequence(hole.node, made))
 
 
-def deletion(rng: Rng, function: Node) -> Node | None:
+def deletion(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     """A node gives way to one of its own parts of the same type; a statement of several loses one."""
     hole = picked(rng, function)
     if hole is None:
@@ -60,7 +60,7 @@ def deletion(rng: Rng, function: Node) -> Node | None:
     return put(function, hole.path, rng.choice(parts))
 
 
-def replacement(rng: Rng, function: Node) -> Node | None:
+def replacement(rng: Rng, function: ObjectNode) -> ObjectNode | None:
     """A leaf gets another value, an operator becomes another one over the same parts, a loop another kind or extent."""
     hole = picked(rng, function)
     if hole is None:
@@ -83,7 +83,7 @@ def replacement(rng: Rng, function: Node) -> Node | None:
     return put(function, hole.path, built(rng, hole.scope, rng.choice(forms), kind, FUEL, parts)) if forms else None
 
 
-def picked(rng: Rng, function: Node) -> Hole | None:
+def picked(rng: Rng, function: ObjectNode) -> Hole | None:
     """Any hole whose type is one that the generator knows; those for statements are half of them."""
     found = [hole for hole in open_holes(function) if hole.role == "statement" or N.dtype(hole.node) in TYPES]
     found = [hole for hole in found if hole.role != "part" and (hole.role != "index" or hole.bound > 0)]
@@ -92,7 +92,7 @@ def picked(rng: Rng, function: Node) -> Hole | None:
     return rng.choice(some) if some else None
 
 
-def fresh(rng: Rng, hole: Hole) -> Node:
+def fresh(rng: Rng, hole: Hole) -> ObjectNode:
     """A new expression for a hole."""
     if hole.role == "index":
         made = index(rng, hole.scope, hole.bound)
@@ -106,7 +106,7 @@ def fresh(rng: Rng, hole: Hole) -> Node:
     return expression(rng, hole.scope, kind, rng.between(1, FUEL))
 
 
-def _swapped(rng: Rng, node: Node, kind: str) -> Node | None:
+def _swapped(rng: Rng, node: ObjectNode, kind: str) -> ObjectNode | None:
     """Another operator with the very same parts."""
     parts = [part for part in N.children(node) if part.type != "ir.Op"]
     types = [N.dtype(part) for part in parts]
@@ -123,7 +123,7 @@ def _swapped(rng: Rng, node: Node, kind: str) -> Node | None:
     return operation(rng.choice(fitting).name, kind, parts) if fitting else None
 
 
-def _other_statement(rng: Rng, node: Node, scope: Scope) -> Node | None:
+def _other_statement(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | None:
     if node.type == "tirx.For":
         if rng.chance(0.6):
             return of_other_kind(rng, node, scope)
@@ -135,13 +135,13 @@ def _other_statement(rng: Rng, node: Node, scope: Scope) -> Node | None:
         return N.with_fields(node, extent=N.integer(rng.choice(smaller), kind)) if smaller else None
     if node.type == "tirx.IfThenElse":
         then, other = node["then_case"], node.get("else_case")
-        if isinstance(then, Node) and isinstance(other, Node):
+        if isinstance(then, ObjectNode) and isinstance(other, ObjectNode):
             return N.with_fields(node, then_case=other, else_case=then)
         condition = node["condition"]
-        assert isinstance(condition, Node)
+        assert isinstance(condition, ObjectNode)
         return N.with_fields(node, condition=N.negation(condition))
     if node.type == "tirx.SeqStmt":
-        items = [item for item in node["seq"] if isinstance(item, Node)]  # type: ignore[union-attr]
+        items = [item for item in node["seq"] if isinstance(item, ObjectNode)]  # type: ignore[union-attr]
         at = rng.below(len(items))
         moved = items[at]
         if defines(moved):
@@ -153,8 +153,8 @@ def _other_statement(rng: Rng, node: Node, scope: Scope) -> Node | None:
     return None
 
 
-def _without_one(rng: Rng, function: Node, hole: Hole) -> Node | None:
-    items = [item for item in hole.node["seq"] if isinstance(item, Node)]  # type: ignore[union-attr]
+def _without_one(rng: Rng, function: ObjectNode, hole: Hole) -> ObjectNode | None:
+    items = [item for item in hole.node["seq"] if isinstance(item, ObjectNode)]  # type: ignore[union-attr]
     needed = [free(item) for item in items]
     loose = [at for at in range(len(items)) if not any(defines(items[at]) & used for used in needed[at + 1 :])]
     if not loose:
@@ -163,20 +163,20 @@ def _without_one(rng: Rng, function: Node, hole: Hole) -> Node | None:
     return put(function, hole.path, N.sequence(*items[:at], *items[at + 1 :]))
 
 
-def _statements_under(node: Node) -> list[Node]:
+def _statements_under(node: ObjectNode) -> list[ObjectNode]:
     if node.type.startswith("s_tir."):
         return []
     return [part for part in N.children(node) if part.type in N.STATEMENTS and part.type != "s_tir.SBlock"]
 
 
-def _locals(node: Node) -> set[Node]:
+def _locals(node: ObjectNode) -> set[ObjectNode]:
     """What a statement defines for the statements in it."""
     about = node.get("node")
-    found = {node.get("loop_var"), about.get("var") if isinstance(about, Node) else None}
-    return {var for var in found if isinstance(var, Node)}
+    found = {node.get("loop_var"), about.get("var") if isinstance(about, ObjectNode) else None}
+    return {var for var in found if isinstance(var, ObjectNode)}
 
 
-def _seen(scope: Scope) -> set[Node]:
+def _seen(scope: Scope) -> set[ObjectNode]:
     return {*scope.variables, *scope.buffers}
 
 

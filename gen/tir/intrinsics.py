@@ -12,7 +12,7 @@ TYPES = ("float32", "int32", "bool", "int64", "float64", "float16", "int8", "uin
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class IntrinsicSignature:
     """An operator with argument types and a result type; "T" is the one type of all, drawn from `of`.
 
     `guard` says what an argument is held to: the last one `nonzero` or a `shift` amount, the first one `above:X`, `inside:X`
@@ -44,35 +44,35 @@ _FLOAT_PAIR = {
     "tirx.pow": "above:0.1",
 }
 
-INTRINSICS: tuple[Form, ...] = (
-    *(Form(name, ("T",), "T", FLOATS, guard) for name, guard in _UNARY.items()),
-    *(Form(name, ("T", "T"), "T", ("float32", "float64"), guard) for name, guard in _FLOAT_PAIR.items()),
-    Form("tirx.fma", ("T", "T", "T"), "T", ("float32", "float64")),
-    Form("tirx.ldexp", ("float32", "int32"), "float32"),
-    Form("tirx.isnan", ("T",), "bool", ("float32", "float64")),
-    Form("tirx.popcount", ("T",), "T", ("int32", "int64", "uint32")),
-    Form("prim.clz", ("T",), "int32", ("int32", "int64")),
-    Form("prim.likely", ("bool",), "bool"),
-    Form("prim.if_then_else", ("bool", "T", "T"), "T", TYPES),
-    Form("tirx.q_multiply_shift", ("int32", "int32", "int32", "int32"), "int32", (), "q"),
+INTRINSICS: tuple[IntrinsicSignature, ...] = (
+    *(IntrinsicSignature(name, ("T",), "T", FLOATS, guard) for name, guard in _UNARY.items()),
+    *(IntrinsicSignature(name, ("T", "T"), "T", ("float32", "float64"), guard) for name, guard in _FLOAT_PAIR.items()),
+    IntrinsicSignature("tirx.fma", ("T", "T", "T"), "T", ("float32", "float64")),
+    IntrinsicSignature("tirx.ldexp", ("float32", "int32"), "float32"),
+    IntrinsicSignature("tirx.isnan", ("T",), "bool", ("float32", "float64")),
+    IntrinsicSignature("tirx.popcount", ("T",), "T", ("int32", "int64", "uint32")),
+    IntrinsicSignature("prim.clz", ("T",), "int32", ("int32", "int64")),
+    IntrinsicSignature("prim.likely", ("bool",), "bool"),
+    IntrinsicSignature("prim.if_then_else", ("bool", "T", "T"), "T", TYPES),
+    IntrinsicSignature("tirx.q_multiply_shift", ("int32", "int32", "int32", "int32"), "int32", (), "q"),
 )
-OPERATORS: tuple[Form, ...] = (
-    *(Form(name, ("T", "T"), "T", (*FLOATS, *INTS)) for name in ("Add", "Sub", "Mul", "Min", "Max")),
-    Form("Div", ("T", "T"), "T", FLOATS),
-    *(Form(name, ("T", "T"), "T", INTS, "nonzero") for name in ("Div", "Mod", "FloorDiv", "FloorMod")),
-    *(Form(name, ("T", "T"), "bool", (*FLOATS, *INTS)) for name in ("EQ", "NE", "LT", "LE", "GT", "GE")),
-    *(Form(name, ("bool", "bool"), "bool") for name in ("And", "Or")),
-    *(Form(name, ("T", "T"), "T", INTS) for name in ("BitwiseAnd", "BitwiseOr", "BitwiseXor")),
-    *(Form(name, ("T", "T"), "T", INTS, "shift") for name in ("LShift", "RShift")),
-    Form("BitwiseNot", ("T",), "T", INTS),
-    Form("Not", ("bool",), "bool"),
-    Form("Select", ("bool", "T", "T"), "T", TYPES),
-    Form("Cast", ("any",), "T", TYPES),
-    Form("Let", ("any", "T"), "T", TYPES),
+OPERATORS: tuple[IntrinsicSignature, ...] = (
+    *(IntrinsicSignature(name, ("T", "T"), "T", (*FLOATS, *INTS)) for name in ("Add", "Sub", "Mul", "Min", "Max")),
+    IntrinsicSignature("Div", ("T", "T"), "T", FLOATS),
+    *(IntrinsicSignature(name, ("T", "T"), "T", INTS, "nonzero") for name in ("Div", "Mod", "FloorDiv", "FloorMod")),
+    *(IntrinsicSignature(name, ("T", "T"), "bool", (*FLOATS, *INTS)) for name in ("EQ", "NE", "LT", "LE", "GT", "GE")),
+    *(IntrinsicSignature(name, ("bool", "bool"), "bool") for name in ("And", "Or")),
+    *(IntrinsicSignature(name, ("T", "T"), "T", INTS) for name in ("BitwiseAnd", "BitwiseOr", "BitwiseXor")),
+    *(IntrinsicSignature(name, ("T", "T"), "T", INTS, "shift") for name in ("LShift", "RShift")),
+    IntrinsicSignature("BitwiseNot", ("T",), "T", INTS),
+    IntrinsicSignature("Not", ("bool",), "bool"),
+    IntrinsicSignature("Select", ("bool", "T", "T"), "T", TYPES),
+    IntrinsicSignature("Cast", ("any",), "T", TYPES),
+    IntrinsicSignature("Let", ("any", "T"), "T", TYPES),
 )
 EVERY = OPERATORS + INTRINSICS
 
 
-def giving(kind: str) -> list[Form]:
+def giving(kind: str) -> list[IntrinsicSignature]:
     """The forms that can give a value of this type."""
     return [form for form in EVERY if form.gives == kind or (form.gives == "T" and kind in form.of)]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.tir import nodes as N
 from opsieve.gen.tir.scope import Scope, defines
-from opsieve.gen.tvm_ir.nodes import Node, Pairs, Value
+from opsieve.gen.tvm_ir.nodes import ObjectNode, Pairs, Value
 
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 16)
 KINDS = (N.SERIAL, N.SERIAL, N.PARALLEL, N.VECTORIZED, N.UNROLLED)
@@ -21,7 +21,7 @@ ANNOTATIONS: dict[str, tuple[Value, ...]] = {
 OUT_OF_PLACE = 0.05  # how often a loop gets a kind that TVM states it does not take there, or that breaks its promise
 
 
-def kind_for(rng: Rng, around: Sequence[int], var: Node, extent: int | None, body: Node) -> int:
+def kind_for(rng: Rng, around: Sequence[int], var: ObjectNode, extent: int | None, body: ObjectNode) -> int:
     """A kind for a loop over a body inside others: mostly one that its place allows and that says the truth."""
     if rng.chance(OUT_OF_PLACE):
         return rng.choice(KINDS)
@@ -35,30 +35,30 @@ def kind_for(rng: Rng, around: Sequence[int], var: Node, extent: int | None, bod
     return rng.choice([kind for kind in KINDS if kind not in bad])
 
 
-def independent(body: Node, var: Node) -> bool:
+def independent(body: ObjectNode, var: ObjectNode) -> bool:
     """Whether every store to memory from outside has the variable in its indices, as iterations that do not meet have."""
     own = {of for item in N.walk(body) for of in defines(item)}
     for item in N.walk(body):
         if item.type == "tirx.BufferStore" and item["buffer"] not in own:
             indices = item["indices"]
             assert isinstance(indices, tuple)
-            if not any(var in N.walk(index) for index in indices if isinstance(index, Node)):
+            if not any(var in N.walk(index) for index in indices if isinstance(index, ObjectNode)):
                 return False
     return True
 
 
-def has_loops(node: Node) -> bool:
+def has_loops(node: ObjectNode) -> bool:
     """Whether there are loops or buffers in a statement: no lanes can be made of it."""
     held = ("tirx.For", "tirx.While", "tirx.AllocBuffer", "tirx.AttrStmt", "s_tir.SBlock")
     return any(item.type in held for item in N.walk(node))
 
 
-def parallel_inside(node: Node) -> bool:
+def parallel_inside(node: ObjectNode) -> bool:
     """Whether a statement has parallel or vectorised loops in it."""
     return any(item.type == "tirx.For" and item["kind"] in (N.PARALLEL, N.VECTORIZED) for item in N.walk(node))
 
 
-def pipelined(rng: Rng, body: Node) -> Pairs:
+def pipelined(rng: Rng, body: ObjectNode) -> Pairs:
     """The annotations of a software pipeline over the statements of a body."""
     items = body["seq"] if body.type == "tirx.SeqStmt" else ()
     assert isinstance(items, tuple)
@@ -75,13 +75,13 @@ def annotations(rng: Rng) -> Pairs:
     return Pairs(tuple((name, rng.choice(ANNOTATIONS[name])) for name in names))
 
 
-def wrapped(rng: Rng, scope: Scope, body: Callable[[Scope], Node], most: int = 3) -> Node:
+def wrapped(rng: Rng, scope: Scope, body: Callable[[Scope], ObjectNode], most: int = 3) -> ObjectNode:
     """Loops around what `body` makes for the scope inside them."""
-    made: list[tuple[Node, Node, tuple[int, ...], int | None]] = []
+    made: list[tuple[ObjectNode, ObjectNode, tuple[int, ...], int | None]] = []
     for _ in range(rng.between(1, most)):
         var, around = N.variable(f"i{len(scope.variables)}"), scope.kinds
         size: int | None = rng.choice(EXTENTS)
-        extent: Node = N.integer(size or 1)
+        extent: ObjectNode = N.integer(size or 1)
         high = (size or 1) - 1
         if rng.chance(0.2) and scope.ranges:  # an extent that is no constant
             other, low, top = rng.choice(scope.ranges)
@@ -98,21 +98,26 @@ def wrapped(rng: Rng, scope: Scope, body: Callable[[Scope], Node], most: int = 3
     return inner
 
 
-def of_other_kind(rng: Rng, node: Node, scope: Scope) -> Node | None:
+def of_other_kind(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | None:
     """A loop of another kind."""
     var, body = node["loop_var"], node["body"]
-    assert isinstance(var, Node)
-    assert isinstance(body, Node)
+    assert isinstance(var, ObjectNode)
+    assert isinstance(body, ObjectNode)
     if node["kind"] == N.THREAD:
         return None
     kind = kind_for(rng, scope.kinds, var, N.number(node["extent"]), body)
     return None if kind == node["kind"] else N.with_fields(node, kind=kind)
 
 
-def annotated(rng: Rng, node: Node, scope: Scope) -> Node:
+def annotated(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode:
     """A loop with something said of it."""
     body = node["body"]
-    if isinstance(body, Node) and body.type == "tirx.SeqStmt" and N.VECTORIZED not in scope.kinds and rng.chance(0.3):
+    if (
+        isinstance(body, ObjectNode)
+        and body.type == "tirx.SeqStmt"
+        and N.VECTORIZED not in scope.kinds
+        and rng.chance(0.3)
+    ):
         return N.with_fields(node, annotations=pipelined(rng, body))
     said = annotations(rng)
     while not said.items:
@@ -120,7 +125,7 @@ def annotated(rng: Rng, node: Node, scope: Scope) -> Node:
     return N.with_fields(node, annotations=said)
 
 
-def split(rng: Rng, node: Node, scope: Scope) -> Node | None:
+def split(rng: Rng, node: ObjectNode, scope: Scope) -> ObjectNode | None:
     """A loop as two: with a branch at the end where the factor does not divide the extent, as schedules make them."""
     extent, var, body = N.number(node["extent"]), node["loop_var"], node["body"]
     if (
@@ -131,8 +136,8 @@ def split(rng: Rng, node: Node, scope: Scope) -> Node | None:
         or N.dtype(var) != "int32"
     ):
         return None
-    assert isinstance(var, Node)
-    assert isinstance(body, Node)
+    assert isinstance(var, ObjectNode)
+    assert isinstance(body, ObjectNode)
     factor = rng.choice([size for size in (2, 3, 4, 8) if size <= extent])
     outer, inner = N.variable("o"), N.variable("i")
     whole = N.binary("Add", N.binary("Mul", outer, N.integer(factor)), inner)

@@ -7,7 +7,7 @@ https://tvm.apache.org/docs/reference/api/python/tirx/ (statements and expressio
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
-from opsieve.gen.tvm_ir.nodes import Dtype, Node, Pairs, Value
+from opsieve.gen.tvm_ir.nodes import Dtype, ObjectNode, Pairs, Value
 
 SERIAL, PARALLEL, VECTORIZED, UNROLLED, THREAD = 0, 1, 2, 3, 4
 KINDS = {
@@ -46,42 +46,42 @@ STATEMENTS = frozenset(
 
 
 @cache
-def prim(dtype: str) -> Node:
+def prim(dtype: str) -> ObjectNode:
     """The type of a scalar (or of lanes: `float32x4`)."""
-    return Node("ir.PrimType", {"span": None, "dtype": Dtype(dtype)})
+    return ObjectNode("ir.PrimType", {"span": None, "dtype": Dtype(dtype)})
 
 
 def dtype(node: Value) -> str:
     """The element type of an expression or a buffer, "" where it has none that is plain."""
-    kind = node.get("ty") if isinstance(node, Node) else None
-    if isinstance(kind, Node) and kind.type == "tirx.BufferType":
+    kind = node.get("ty") if isinstance(node, ObjectNode) else None
+    if isinstance(kind, ObjectNode) and kind.type == "tirx.BufferType":
         kind = kind["dtype"]
-    return str(kind["dtype"]) if isinstance(kind, Node) and kind.type == "ir.PrimType" else ""
+    return str(kind["dtype"]) if isinstance(kind, ObjectNode) and kind.type == "ir.PrimType" else ""
 
 
-def integer(value: int, kind: str = "int32") -> Node:
+def integer(value: int, kind: str = "int32") -> ObjectNode:
     """A constant of an integer type or bool."""
-    return Node("ir.IntImm", {"span": None, "ty": prim(kind), "value": int(value)})
+    return ObjectNode("ir.IntImm", {"span": None, "ty": prim(kind), "value": int(value)})
 
 
-def real(value: float, kind: str = "float32") -> Node:
+def real(value: float, kind: str = "float32") -> ObjectNode:
     """A constant of a floating type; the value is finite."""
-    return Node("ir.FloatImm", {"span": None, "ty": prim(kind), "value": float(value)})
+    return ObjectNode("ir.FloatImm", {"span": None, "ty": prim(kind), "value": float(value)})
 
 
-def constant(value: float, kind: str) -> Node:
+def constant(value: float, kind: str) -> ObjectNode:
     """A constant of any scalar type."""
     return real(value, kind) if "float" in kind else integer(int(value), kind)
 
 
-def variable(name: str, kind: str = "int32") -> Node:
+def variable(name: str, kind: str = "int32") -> ObjectNode:
     """A new scalar variable."""
-    return Node("ir.Var", {"span": None, "ty": prim(kind), "name": name})
+    return ObjectNode("ir.Var", {"span": None, "ty": prim(kind), "name": name})
 
 
-def buffer(name: str, shape: Sequence[int], kind: str = "float32", scope: str = "global") -> Node:
+def buffer(name: str, shape: Sequence[int], kind: str = "float32", scope: str = "global") -> ObjectNode:
     """A new buffer, dense, of constant shape."""
-    kind_ = Node(
+    kind_ = ObjectNode(
         "tirx.BufferType",
         {
             "span": None,
@@ -96,19 +96,19 @@ def buffer(name: str, shape: Sequence[int], kind: str = "float32", scope: str = 
             "allocated_addr": (),
         },
     )
-    return Node("ir.Var", {"span": None, "ty": kind_, "name": name})
+    return ObjectNode("ir.Var", {"span": None, "ty": kind_, "name": name})
 
 
 def is_buffer(node: Value) -> bool:
     """Whether a node is a buffer's variable."""
-    kind = node.get("ty") if isinstance(node, Node) and node.type == "ir.Var" else None
-    return isinstance(kind, Node) and kind.type == "tirx.BufferType"
+    kind = node.get("ty") if isinstance(node, ObjectNode) and node.type == "ir.Var" else None
+    return isinstance(kind, ObjectNode) and kind.type == "tirx.BufferType"
 
 
-def shape(of: Node) -> tuple[int, ...] | None:
+def shape(of: ObjectNode) -> tuple[int, ...] | None:
     """The sizes of a buffer, None where one is not constant."""
     kind = of["ty"]
-    assert isinstance(kind, Node)
+    assert isinstance(kind, ObjectNode)
     sizes = kind["shape"]
     assert isinstance(sizes, tuple)
     found = [number(size) for size in sizes]
@@ -117,74 +117,74 @@ def shape(of: Node) -> tuple[int, ...] | None:
 
 def number(node: Value) -> int | None:
     """The value of an integer constant, None for anything else."""
-    value = node["value"] if isinstance(node, Node) and node.type == "ir.IntImm" else None
+    value = node["value"] if isinstance(node, ObjectNode) and node.type == "ir.IntImm" else None
     return int(value) if isinstance(value, int) else None
 
 
-def binary(name: str, a: Node, b: Node) -> Node:
+def binary(name: str, a: ObjectNode, b: ObjectNode) -> ObjectNode:
     """An operator of two arguments of one type; comparisons and logic give bool."""
     kind = "bool" if name in COMPARE + LOGIC else dtype(a)
-    return Node(f"prim.{name}", {"span": None, "ty": prim(kind), "a": a, "b": b})
+    return ObjectNode(f"prim.{name}", {"span": None, "ty": prim(kind), "a": a, "b": b})
 
 
-def negation(a: Node) -> Node:
+def negation(a: ObjectNode) -> ObjectNode:
     """Logical not."""
-    return Node("prim.Not", {"span": None, "ty": prim("bool"), "a": a})
+    return ObjectNode("prim.Not", {"span": None, "ty": prim("bool"), "a": a})
 
 
-def select(condition: Node, a: Node, b: Node) -> Node:
+def select(condition: ObjectNode, a: ObjectNode, b: ObjectNode) -> ObjectNode:
     """`a` where the condition holds, else `b`; both are evaluated."""
-    return Node(
+    return ObjectNode(
         "prim.Select", {"span": None, "ty": prim(dtype(a)), "condition": condition, "true_value": a, "false_value": b}
     )
 
 
-def cast(a: Node, kind: str) -> Node:
+def cast(a: ObjectNode, kind: str) -> ObjectNode:
     """A value as another type."""
-    return Node("prim.Cast", {"span": None, "ty": prim(kind), "value": a})
+    return ObjectNode("prim.Cast", {"span": None, "ty": prim(kind), "value": a})
 
 
-def let(var: Node, value: Node, body: Node) -> Node:
+def let(var: ObjectNode, value: ObjectNode, body: ObjectNode) -> ObjectNode:
     """An expression with a variable of its own."""
-    return Node("prim.Let", {"span": None, "ty": prim(dtype(body)), "var": var, "value": value, "body": body})
+    return ObjectNode("prim.Let", {"span": None, "ty": prim(dtype(body)), "var": var, "value": value, "body": body})
 
 
-def call(name: str, kind: str, *args: Node) -> Node:
+def call(name: str, kind: str, *args: ObjectNode) -> ObjectNode:
     """A call of an intrinsic (`tirx.exp`)."""
-    fields: dict[str, Value] = {"span": None, "ty": prim(kind), "op": Node("ir.Op", raw=name), "args": args}
-    return Node("ir.Call", {**fields, "attrs": None, "ty_args": ()})
+    fields: dict[str, Value] = {"span": None, "ty": prim(kind), "op": ObjectNode("ir.Op", raw=name), "args": args}
+    return ObjectNode("ir.Call", {**fields, "attrs": None, "ty_args": ()})
 
 
-def load(source: Node, *indices: Node) -> Node:
+def load(source: ObjectNode, *indices: ObjectNode) -> ObjectNode:
     """An element of a buffer."""
-    return Node("ir.TensorLoad", {"span": None, "ty": prim(dtype(source)), "source": source, "indices": indices})
+    return ObjectNode("ir.TensorLoad", {"span": None, "ty": prim(dtype(source)), "source": source, "indices": indices})
 
 
-def store(into: Node, value: Node, *indices: Node) -> Node:
+def store(into: ObjectNode, value: ObjectNode, *indices: ObjectNode) -> ObjectNode:
     """An element of a buffer is written."""
-    return Node("tirx.BufferStore", {"span": None, "buffer": into, "value": value, "indices": indices})
+    return ObjectNode("tirx.BufferStore", {"span": None, "buffer": into, "value": value, "indices": indices})
 
 
-def sequence(*items: Node) -> Node:
+def sequence(*items: ObjectNode) -> ObjectNode:
     """Statements one behind the other; sequences in it are laid flat, for one alone it is that one."""
     flat: list[Value] = []
     for item in items:
         inner = item["seq"] if item.type == "tirx.SeqStmt" else (item,)
         assert isinstance(inner, tuple)
         flat += inner
-    if len(flat) == 1 and isinstance(flat[0], Node):
+    if len(flat) == 1 and isinstance(flat[0], ObjectNode):
         return flat[0]
-    return Node("tirx.SeqStmt", {"span": None, "seq": tuple(flat)}) if flat else evaluate(integer(0))
+    return ObjectNode("tirx.SeqStmt", {"span": None, "seq": tuple(flat)}) if flat else evaluate(integer(0))
 
 
 def loop(
-    var: Node,
-    extent: Node,
-    body: Node,
+    var: ObjectNode,
+    extent: ObjectNode,
+    body: ObjectNode,
     kind: int = SERIAL,
     annotations: Pairs | None = None,
-    thread: Node | None = None,
-) -> Node:
+    thread: ObjectNode | None = None,
+) -> ObjectNode:
     """`for var in range(extent)`."""
     fields: dict[str, Value] = {
         "span": None,
@@ -194,87 +194,89 @@ def loop(
         "kind": kind,
     }
     fields |= {"body": body, "thread_binding": thread, "annotations": annotations or Pairs(), "step": None}
-    return Node("tirx.For", fields)
+    return ObjectNode("tirx.For", fields)
 
 
-def thread_axis(tag: str, extent: Node) -> Node:
+def thread_axis(tag: str, extent: ObjectNode) -> ObjectNode:
     """What a loop of kind `THREAD` is bound to."""
-    domain = Node("ir.Range", {"min": integer(0), "extent": extent, "span": None})
+    domain = ObjectNode("ir.Range", {"min": integer(0), "extent": extent, "span": None})
     fields: dict[str, Value] = {
         "dom": domain,
         "var": variable(tag.replace(".", "_")),
         "iter_type": 1,
         "thread_tag": tag,
     }
-    return Node("tirx.IterVar", {**fields, "span": None})
+    return ObjectNode("tirx.IterVar", {**fields, "span": None})
 
 
-def branch(condition: Node, then: Node, otherwise: Node | None = None) -> Node:
+def branch(condition: ObjectNode, then: ObjectNode, otherwise: ObjectNode | None = None) -> ObjectNode:
     """`if condition`."""
-    return Node("tirx.IfThenElse", {"span": None, "condition": condition, "then_case": then, "else_case": otherwise})
+    return ObjectNode(
+        "tirx.IfThenElse", {"span": None, "condition": condition, "then_case": then, "else_case": otherwise}
+    )
 
 
-def while_(condition: Node, body: Node) -> Node:
+def while_(condition: ObjectNode, body: ObjectNode) -> ObjectNode:
     """`while condition`."""
-    return Node("tirx.While", {"span": None, "condition": condition, "body": body})
+    return ObjectNode("tirx.While", {"span": None, "condition": condition, "body": body})
 
 
-def bind(var: Node, value: Node) -> Node:
+def bind(var: ObjectNode, value: ObjectNode) -> ObjectNode:
     """A variable for the statements behind this one."""
-    return Node("tirx.Bind", {"span": None, "var": var, "value": value})
+    return ObjectNode("tirx.Bind", {"span": None, "var": var, "value": value})
 
 
-def allocate(of: Node, annotations: Pairs | None = None) -> Node:
+def allocate(of: ObjectNode, annotations: Pairs | None = None) -> ObjectNode:
     """A buffer for the statements behind this one."""
-    return Node("tirx.AllocBuffer", {"span": None, "buffer": of, "annotations": annotations or Pairs()})
+    return ObjectNode("tirx.AllocBuffer", {"span": None, "buffer": of, "annotations": annotations or Pairs()})
 
 
-def evaluate(value: Node) -> Node:
+def evaluate(value: ObjectNode) -> ObjectNode:
     """An expression for its effect; of a constant: nothing."""
-    return Node("tirx.Evaluate", {"span": None, "value": value})
+    return ObjectNode("tirx.Evaluate", {"span": None, "value": value})
 
 
-def attribute(key: str, value: Node, body: Node, node: Value = None) -> Node:
+def attribute(key: str, value: ObjectNode, body: ObjectNode, node: Value = None) -> ObjectNode:
     """A statement with something said of it."""
-    return Node("tirx.AttrStmt", {"span": None, "node": node, "attr_key": key, "value": value, "body": body})
+    return ObjectNode("tirx.AttrStmt", {"span": None, "node": node, "attr_key": key, "value": value, "body": body})
 
 
-def function(params: Sequence[Node], body: Node, attrs: Sequence[tuple[str, Value]] = ()) -> Node:
+def function(params: Sequence[ObjectNode], body: ObjectNode, attrs: Sequence[tuple[str, Value]] = ()) -> ObjectNode:
     """A function without a result; the worker has TVM work its type out."""
-    attributes = Node("ir.DictAttrs", {"__dict__": Pairs((("global_symbol", "main"), *attrs))})
-    unit = Node("ir.TupleType", {"span": None, "fields": ()})
-    kind = Node("ir.FuncType", {"span": None, "arg_types": (), "ret_type": unit})
+    attributes = ObjectNode("ir.DictAttrs", {"__dict__": Pairs((("global_symbol", "main"), *attrs))})
+    unit = ObjectNode("ir.TupleType", {"span": None, "fields": ()})
+    kind = ObjectNode("ir.FuncType", {"span": None, "arg_types": (), "ret_type": unit})
     fields: dict[str, Value] = {"span": None, "ty": kind, "attrs": attributes, "params": tuple(params)}
-    return Node("tirx.PrimFunc", {**fields, "ret_type": unit, "body": body})
+    return ObjectNode("tirx.PrimFunc", {**fields, "ret_type": unit, "body": body})
 
 
-def module(of: Node) -> Node:
+def module(of: ObjectNode) -> ObjectNode:
     """A module with a function as its `main`."""
-    name = Node("ir.GlobalVar", {"span": None, "ty": of["ty"], "name_hint": "main"})
+    name = ObjectNode("ir.GlobalVar", {"span": None, "ty": of["ty"], "name_hint": "main"})
     fields: dict[str, Value] = {"functions": Pairs(((name, of),)), "global_var_map_": Pairs((("main", name),))}
-    fields["source_map"] = Node("ir.SourceMap", {"source_map": Pairs()})
-    fields["attrs"] = Node("ir.DictAttrs", {"__dict__": Pairs()})
-    return Node("ir.IRModule", {**fields, "global_infos": Pairs()})
+    fields["source_map"] = ObjectNode("ir.SourceMap", {"source_map": Pairs()})
+    fields["attrs"] = ObjectNode("ir.DictAttrs", {"__dict__": Pairs()})
+    return ObjectNode("ir.IRModule", {**fields, "global_infos": Pairs()})
 
 
-def with_fields(node: Node, **fields: Value) -> Node:
+def with_fields(node: ObjectNode, **fields: Value) -> ObjectNode:
     """The node with other fields; itself when they are the same."""
     if all(node.fields.get(name) is value for name, value in fields.items()):
         return node
-    return Node(node.type, {**node.fields, **fields}, node.raw)
+    return ObjectNode(node.type, {**node.fields, **fields}, node.raw)
 
 
-def children(node: Value) -> Iterator[Node]:
+def children(node: Value) -> Iterator[ObjectNode]:
     """The nodes right under this one, through tuples and maps, types and spans left out."""
-    if isinstance(node, Node):
+    if isinstance(node, ObjectNode):
         for name, value in node.fields.items():
             if name not in ("ty", "span"):
                 yield from children_of(value)
 
 
-def children_of(value: Value) -> Iterator[Node]:
+def children_of(value: Value) -> Iterator[ObjectNode]:
     """The nodes of a field."""
-    if isinstance(value, Node):
+    if isinstance(value, ObjectNode):
         yield value
     elif isinstance(value, tuple):
         for item in value:
@@ -285,7 +287,7 @@ def children_of(value: Value) -> Iterator[Node]:
             yield from children_of(item)
 
 
-def rewritten(node: Node, change: Callable[[Node], Node | None]) -> Node:
+def rewritten(node: ObjectNode, change: Callable[[ObjectNode], ObjectNode | None]) -> ObjectNode:
     """A copy in which `change` gave another node for some; what it gives is not looked into. Untouched parts are shared."""
     other = change(node)
     if other is not None:
@@ -295,11 +297,11 @@ def rewritten(node: Node, change: Callable[[Node], Node | None]) -> Node:
     }
     if all(fields[name] is node.fields[name] for name in fields):
         return node
-    return Node(node.type, fields, node.raw)
+    return ObjectNode(node.type, fields, node.raw)
 
 
-def _rewritten(value: Value, change: Callable[[Node], Node | None]) -> Value:
-    if isinstance(value, Node):
+def _rewritten(value: Value, change: Callable[[ObjectNode], ObjectNode | None]) -> Value:
+    if isinstance(value, ObjectNode):
         return rewritten(value, change)
     if isinstance(value, tuple):
         items = tuple(_rewritten(item, change) for item in value)
@@ -311,20 +313,20 @@ def _rewritten(value: Value, change: Callable[[Node], Node | None]) -> Value:
     return value
 
 
-def again(node: Node) -> Node:
+def again(node: ObjectNode) -> ObjectNode:
     """The expression for use at a second place: its own variables are new ones, as every variable is defined once."""
     for item in walk(node):
-        if item.type == "prim.Let" and isinstance(var := item["var"], Node):
+        if item.type == "prim.Let" and isinstance(var := item["var"], ObjectNode):
             node = replaced(node, var, with_fields(var, name=f"{var['name']!s}_"))
     return node
 
 
-def replaced(root: Node, old: Node, new: Node) -> Node:
+def replaced(root: ObjectNode, old: ObjectNode, new: ObjectNode) -> ObjectNode:
     """The tree with one node (every place where it stands) replaced."""
     return rewritten(root, lambda node: new if node is old else None)
 
 
-def walk(node: Node) -> Iterator[Node]:
+def walk(node: ObjectNode) -> Iterator[ObjectNode]:
     """Every node of a tree, each once, parents first."""
     seen: set[int] = set()
     stack = [node]
@@ -337,7 +339,7 @@ def walk(node: Node) -> Iterator[Node]:
         stack.extend(reversed(list(children(at))))
 
 
-def size(node: Node) -> int:
+def size(node: ObjectNode) -> int:
     """How many statements and expressions a tree has."""
     return sum(
         1 for item in walk(node) if item.type.startswith(("tirx.", "prim.", "ir.Call", "ir.TensorLoad", "s_tir."))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from opsieve.gen.tir import nodes as N
-from opsieve.gen.tvm_ir.nodes import Node, Value
+from opsieve.gen.tvm_ir.nodes import ObjectNode, Value
 
 Step = tuple[str, int]  # a field, and the place in its tuple (-1: the field itself)
 Path = tuple[Step, ...]
@@ -17,22 +17,22 @@ Path = tuple[Step, ...]
 class Scope:
     """What may be used at a place: scalar variables (with the values they take, where known), buffers, and what is around it."""
 
-    variables: tuple[Node, ...] = ()
-    ranges: tuple[tuple[Node, int, int], ...] = ()  # of loops: the least and the greatest value
-    buffers: tuple[Node, ...] = ()
+    variables: tuple[ObjectNode, ...] = ()
+    ranges: tuple[tuple[ObjectNode, int, int], ...] = ()  # of loops: the least and the greatest value
+    buffers: tuple[ObjectNode, ...] = ()
     kinds: tuple[int, ...] = ()  # of the loops around, outermost first
     block: bool = False
 
-    def of(self, kind: str) -> list[Node]:
+    def of(self, kind: str) -> list[ObjectNode]:
         """The variables of a type."""
         return [var for var in self.variables if N.dtype(var) == kind]
 
-    def with_variable(self, var: Node, low: int | None = None, high: int | None = None) -> "Scope":
+    def with_variable(self, var: ObjectNode, low: int | None = None, high: int | None = None) -> "Scope":
         """The scope with one more."""
         ranges = (*self.ranges, (var, low, high)) if low is not None and high is not None else self.ranges
         return replace(self, variables=(*self.variables, var), ranges=ranges)
 
-    def with_buffer(self, *buffers: Node) -> "Scope":
+    def with_buffer(self, *buffers: ObjectNode) -> "Scope":
         """The scope with more buffers: those of plain elements and constant shape."""
         fit = tuple(item for item in buffers if N.is_buffer(item) and N.shape(item) is not None and N.dtype(item))
         return replace(self, buffers=(*self.buffers, *fit))
@@ -46,57 +46,57 @@ class Hole:
     """
 
     path: Path
-    node: Node
+    node: ObjectNode
     scope: Scope
     role: str
     bound: int = 0
 
 
-def put(root: Node, path: Path, new: Node) -> Node:
+def put(root: ObjectNode, path: Path, new: ObjectNode) -> ObjectNode:
     """The tree with another node at a place; what is not on the way is shared."""
     if not path:
         return new
     (name, at), rest = path[0], path[1:]
     value = root.fields[name]
     if at < 0:
-        assert isinstance(value, Node)
+        assert isinstance(value, ObjectNode)
         return N.with_fields(root, **{name: put(value, rest, new)})
     assert isinstance(value, tuple)
     inner = value[at]
-    assert isinstance(inner, Node)
+    assert isinstance(inner, ObjectNode)
     return N.with_fields(root, **{name: (*value[:at], put(inner, rest, new), *value[at + 1 :])})
 
 
-def holes(function: Node) -> list[Hole]:
+def holes(function: ObjectNode) -> list[Hole]:
     """Every place of a function's body, outer ones first."""
     params = function["params"]
     assert isinstance(params, tuple)
     scope = Scope()
     for param in params:
         if N.is_buffer(param):
-            assert isinstance(param, Node)
+            assert isinstance(param, ObjectNode)
             scope = scope.with_buffer(param)
-        elif isinstance(param, Node) and N.dtype(param) in ("int32", "int64", "float32"):
+        elif isinstance(param, ObjectNode) and N.dtype(param) in ("int32", "int64", "float32"):
             scope = scope.with_variable(param)
     body = function["body"]
-    return list(_statement(body, (("body", -1),), scope)) if isinstance(body, Node) else []
+    return list(_statement(body, (("body", -1),), scope)) if isinstance(body, ObjectNode) else []
 
 
-def _field(node: Node, name: str) -> Node | None:
+def _field(node: ObjectNode, name: str) -> ObjectNode | None:
     value = node.get(name)
-    return value if isinstance(value, Node) else None
+    return value if isinstance(value, ObjectNode) else None
 
 
-def _items(value: Value) -> tuple[Node, ...]:
-    return tuple(item for item in value if isinstance(item, Node)) if isinstance(value, tuple) else ()
+def _items(value: Value) -> tuple[ObjectNode, ...]:
+    return tuple(item for item in value if isinstance(item, ObjectNode)) if isinstance(value, tuple) else ()
 
 
-def _statement(node: Node, path: Path, scope: Scope) -> Iterator[Hole]:
+def _statement(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
     yield Hole(path, node, scope, "statement")
     yield from _inside(node, path, scope)
 
 
-def _inside(node: Node, path: Path, scope: Scope) -> Iterator[Hole]:
+def _inside(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
     kind = node.type
     if kind == "tirx.SeqStmt":
         for at, item in enumerate(_items(node["seq"])):
@@ -115,7 +115,7 @@ def _inside(node: Node, path: Path, scope: Scope) -> Iterator[Hole]:
     elif kind == "tirx.AttrStmt":
         inner = scope
         about = node["node"]
-        if isinstance(about, Node) and about.type == "tirx.IterVar":
+        if isinstance(about, ObjectNode) and about.type == "tirx.IterVar":
             extent = N.number(node["value"])
             low, high = (0, extent - 1) if extent else (None, None)
             inner = scope.with_variable(about["var"], low, high)  # type: ignore[arg-type]
@@ -130,7 +130,7 @@ def _inside(node: Node, path: Path, scope: Scope) -> Iterator[Hole]:
         yield from _block(node, path, scope)
 
 
-def _loop(node: Node, path: Path, scope: Scope) -> Iterator[Hole]:
+def _loop(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
     for name, role in (("min", "bound"), ("extent", "extent")):
         yield from _one(node, name, path, scope, role)
     var, first, extent = _field(node, "loop_var"), N.number(node["min"]), N.number(node["extent"])
@@ -145,7 +145,7 @@ def _loop(node: Node, path: Path, scope: Scope) -> Iterator[Hole]:
     yield from _statement(node["body"], (*path, ("body", -1)), inner)  # type: ignore[arg-type]
 
 
-def _block(node: Node, path: Path, scope: Scope) -> Iterator[Hole]:
+def _block(node: ObjectNode, path: Path, scope: Scope) -> Iterator[Hole]:
     """A block sees its own iteration variables and no loop around it, and of memory what it says that it writes."""
     block = _field(node, "block")
     if block is None:
@@ -166,7 +166,7 @@ def _block(node: Node, path: Path, scope: Scope) -> Iterator[Hole]:
             yield from _statement(part, (*here, (name, -1)), inner)
 
 
-def after(item: Node, scope: Scope) -> Scope:
+def after(item: ObjectNode, scope: Scope) -> Scope:
     """The scope behind a statement."""
     if item.type == "tirx.Bind":
         var = _field(item, "var")
@@ -177,13 +177,13 @@ def after(item: Node, scope: Scope) -> Scope:
     return scope
 
 
-def _one(node: Node, name: str, path: Path, scope: Scope, role: str, bound: int = 0) -> Iterator[Hole]:
+def _one(node: ObjectNode, name: str, path: Path, scope: Scope, role: str, bound: int = 0) -> Iterator[Hole]:
     value = _field(node, name)
     if value is not None:
         yield from _expression(value, (*path, (name, -1)), scope, role, bound)
 
 
-def _indices(node: Node, name: str, path: Path, scope: Scope) -> Iterator[Hole]:
+def _indices(node: ObjectNode, name: str, path: Path, scope: Scope) -> Iterator[Hole]:
     of = _field(node, name)
     sizes = N.shape(of) if of is not None and N.is_buffer(of) else None
     for at, index in enumerate(_items(node["indices"])):
@@ -191,7 +191,7 @@ def _indices(node: Node, name: str, path: Path, scope: Scope) -> Iterator[Hole]:
         yield from _expression(index, (*path, ("indices", at)), scope, "index", bound)
 
 
-def _expression(node: Node, path: Path, scope: Scope, role: str, bound: int) -> Iterator[Hole]:
+def _expression(node: ObjectNode, path: Path, scope: Scope, role: str, bound: int) -> Iterator[Hole]:
     if not N.dtype(node) or N.is_buffer(node):
         return
     yield Hole(path, node, scope, role, bound)
@@ -207,26 +207,26 @@ def _expression(node: Node, path: Path, scope: Scope, role: str, bound: int) -> 
             yield from _expression(item, (*path, ("args", at)), scope, inner, 0)
     elif node.type.startswith("prim."):
         for name, value in node.fields.items():
-            if isinstance(value, Node) and name not in ("ty", "span", "lanes"):
+            if isinstance(value, ObjectNode) and name not in ("ty", "span", "lanes"):
                 yield from _expression(value, (*path, (name, -1)), scope, inner, 0)
 
 
-def defines(item: Node) -> set[Node]:
+def defines(item: ObjectNode) -> set[ObjectNode]:
     """What a statement defines for those behind it."""
     name = {"tirx.Bind": "var", "tirx.AllocBuffer": "buffer", "tirx.DeclBuffer": "buffer"}.get(item.type, "")
     var = item.get(name) if name else None
-    return {var} if isinstance(var, Node) else set()
+    return {var} if isinstance(var, ObjectNode) else set()
 
 
-def open_holes(function: Node) -> list[Hole]:
+def open_holes(function: ObjectNode) -> list[Hole]:
     """The holes that can be filled otherwise or built around: not the definitions that statements behind them need."""
     return [hole for hole in holes(function) if not defines(hole.node)]
 
 
-def free(node: Node) -> set[Node]:
+def free(node: ObjectNode) -> set[ObjectNode]:
     """The variables and buffers that a tree reads and does not define."""
-    defined: set[Node] = set()
-    used: set[Node] = set()
+    defined: set[ObjectNode] = set()
+    used: set[ObjectNode] = set()
     for item in N.walk(node):
         if item.type == "ir.Var":
             used.add(item)
@@ -240,8 +240,8 @@ def free(node: Node) -> set[Node]:
                 "tirx.DeclBuffer",
             ):
                 var = item.get(name)
-                if isinstance(var, Node):
+                if isinstance(var, ObjectNode):
                     defined.add(var)
-        if item.type == "tirx.DeclBuffer" and isinstance(of := item.get("buffer"), Node):
+        if item.type == "tirx.DeclBuffer" and isinstance(of := item.get("buffer"), ObjectNode):
             defined.add(of)
     return used - defined

@@ -1,17 +1,17 @@
 """Functions to begin with that need no TVM: the empty one (Tzer, section 5.3, finds it as good as models), and the usual kernels."""
 
 from opsieve.gen.tir import nodes as N
-from opsieve.gen.tvm_ir.nodes import Node
+from opsieve.gen.tvm_ir.nodes import ObjectNode
 
 _SIDE = 8
 
 
-def basic() -> list[Node]:
+def basic() -> list[ObjectNode]:
     """New functions, each of its own variables."""
     return [empty(), elementwise(), product(), convolution(), gather()]
 
 
-def empty() -> Node:
+def empty() -> ObjectNode:
     """Arguments of several types, and nothing done."""
     kinds = ("float32", "float32", "int32", "bool", "int64", "float16")
     return N.function(
@@ -19,7 +19,7 @@ def empty() -> Node:
     )
 
 
-def elementwise() -> Node:
+def elementwise() -> ObjectNode:
     """B = exp(A) + 1."""
     a, b = (N.buffer(name, (_SIDE, _SIDE)) for name in "AB")
     i, j = N.variable("i"), N.variable("j")
@@ -27,7 +27,7 @@ def elementwise() -> Node:
     return N.function([a, b], _nest([(i, _SIDE), (j, _SIDE)], N.store(b, value, i, j)))
 
 
-def product() -> Node:
+def product() -> ObjectNode:
     """C = A B, its sums begun at zero inside the loop over the sum."""
     a, b, c = (N.buffer(name, (_SIDE, _SIDE)) for name in "ABC")
     i, j, k = (N.variable(name) for name in "ijk")
@@ -36,7 +36,7 @@ def product() -> Node:
     return N.function([a, b, c], _nest([(i, _SIDE), (j, _SIDE), (k, _SIDE)], N.sequence(begin, N.store(c, more, i, j))))
 
 
-def convolution() -> Node:
+def convolution() -> ObjectNode:
     """B = a window of three over A, padded by zeros, in int32."""
     a, b = (N.buffer(name, (2 * _SIDE,), "int32") for name in "AB")
     p = N.buffer("P", (2 * _SIDE + 2,), "int32")
@@ -50,7 +50,7 @@ def convolution() -> Node:
     return N.function([a, b], N.sequence(N.allocate(p), *steps, _nest([(j, 2 * _SIDE)], inner)))
 
 
-def gather() -> Node:
+def gather() -> ObjectNode:
     """C[i] = A[B[i]], by indices held inside A."""
     a, c = N.buffer("A", (_SIDE,)), N.buffer("C", (2 * _SIDE,))
     b, i = N.buffer("B", (2 * _SIDE,), "int32"), N.variable("i")
@@ -58,11 +58,11 @@ def gather() -> Node:
     return N.function([a, b, c], _nest([(i, 2 * _SIDE)], N.store(c, N.load(a, place), i)))
 
 
-def _nothing() -> Node:
+def _nothing() -> ObjectNode:
     return N.evaluate(N.integer(0))
 
 
-def _nest(loops: list[tuple[Node, int]], body: Node) -> Node:
+def _nest(loops: list[tuple[ObjectNode, int]], body: ObjectNode) -> ObjectNode:
     for var, extent in reversed(loops):
         body = N.loop(var, N.integer(extent), body)
     return body

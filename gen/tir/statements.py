@@ -6,12 +6,12 @@ from opsieve.gen.tir.expressions import element, expression, index
 from opsieve.gen.tir.intrinsics import TYPES
 from opsieve.gen.tir.loops import EXTENTS, kind_for, wrapped
 from opsieve.gen.tir.scope import Scope
-from opsieve.gen.tvm_ir.nodes import Node, Value
+from opsieve.gen.tvm_ir.nodes import ObjectNode, Value
 
 MEMORY_SCOPES = ("global", "local", "shared", "global.workspace")
 
 
-def statement(rng: Rng, scope: Scope, fuel: int) -> Node:
+def statement(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     """A statement with at most about `fuel` parts; without a buffer to write to, one that allocates some."""
     if not scope.buffers:
         return allocation(rng, scope, fuel)
@@ -21,7 +21,7 @@ def statement(rng: Rng, scope: Scope, fuel: int) -> Node:
     return rng.choice(ways)(rng, scope, fuel)
 
 
-def write(rng: Rng, scope: Scope, fuel: int) -> Node:
+def write(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     """One element of a buffer gets a new value, often made of its old one."""
     of = rng.choice(scope.buffers)
     sizes = N.shape(of) or ()
@@ -32,18 +32,18 @@ def write(rng: Rng, scope: Scope, fuel: int) -> Node:
     return N.store(of, value, *indices)
 
 
-def nest(rng: Rng, scope: Scope, fuel: int) -> Node:
+def nest(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     """One to three loops around statements."""
     return wrapped(rng, scope, lambda inner: statement(rng, inner, fuel // 2))
 
 
-def condition(rng: Rng, scope: Scope, fuel: int) -> Node:
+def condition(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     """A branch."""
     other = statement(rng, scope, fuel // 3) if rng.chance(0.5) else None
     return N.branch(expression(rng, scope, "bool", fuel // 3), statement(rng, scope, fuel // 2), other)
 
 
-def binding(rng: Rng, scope: Scope, fuel: int) -> Node:
+def binding(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     """A variable, and a statement that may read it."""
     kind = rng.choice(TYPES[:4])
     var = N.variable(f"x{rng.below(1000)}", kind)
@@ -51,7 +51,7 @@ def binding(rng: Rng, scope: Scope, fuel: int) -> Node:
     return N.sequence(N.bind(var, value), statement(rng, scope.with_variable(var), fuel // 2))
 
 
-def allocation(rng: Rng, scope: Scope, fuel: int) -> Node:
+def allocation(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     """A buffer, filled, and statements that may use it."""
     kind = rng.choice(TYPES)
     sizes = [rng.choice(EXTENTS[1:7]) for _ in range(rng.between(1, 2))]
@@ -63,7 +63,7 @@ def allocation(rng: Rng, scope: Scope, fuel: int) -> Node:
     return N.sequence(N.allocate(of), filled(rng, scope, of), rest)
 
 
-def filled(rng: Rng, scope: Scope, of: Node) -> Node:
+def filled(rng: Rng, scope: Scope, of: ObjectNode) -> ObjectNode:
     """Loops that write every element of a buffer."""
     sizes = N.shape(of) or ()
     variables = [N.variable(f"f{at}") for at in range(len(sizes))]
@@ -76,7 +76,7 @@ def filled(rng: Rng, scope: Scope, of: Node) -> Node:
     return body
 
 
-def counted(rng: Rng, scope: Scope, fuel: int) -> Node:
+def counted(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     """A `while` that ends: it counts in a buffer of its own."""
     count = N.buffer(f"n{rng.below(1000)}", [1], "int32")
     at = N.integer(0)
@@ -89,13 +89,15 @@ def counted(rng: Rng, scope: Scope, fuel: int) -> Node:
     return N.sequence(N.allocate(count), N.store(count, N.integer(0), at), N.while_(going, body))
 
 
-def guarded(rng: Rng, scope: Scope, fuel: int) -> Node:
+def guarded(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     """An assertion that holds, an assumption that holds, or an attribute around a statement."""
     way = rng.below(3)
     if way == 0:
-        text = Node("ir.StringImm", {"span": None, "ty": Node("ir.StringType", {"span": None}), "value": "holds"})
-        kind = Node(
-            "ir.StringImm", {"span": None, "ty": Node("ir.StringType", {"span": None}), "value": "RuntimeError"}
+        text = ObjectNode(
+            "ir.StringImm", {"span": None, "ty": ObjectNode("ir.StringType", {"span": None}), "value": "holds"}
+        )
+        kind = ObjectNode(
+            "ir.StringImm", {"span": None, "ty": ObjectNode("ir.StringType", {"span": None}), "value": "RuntimeError"}
         )
         fields: dict[str, Value] = {
             "span": None,
@@ -103,7 +105,7 @@ def guarded(rng: Rng, scope: Scope, fuel: int) -> Node:
             "error_kind": kind,
             "message_parts": (text,),
         }
-        return N.sequence(Node("tirx.AssertStmt", fields), statement(rng, scope, fuel // 2))
+        return N.sequence(ObjectNode("tirx.AssertStmt", fields), statement(rng, scope, fuel // 2))
     if way == 1:
         assumed = N.evaluate(N.call("tirx.assume", "bool", _true(rng, scope)))
         return N.sequence(assumed, statement(rng, scope, fuel // 2))
@@ -111,7 +113,7 @@ def guarded(rng: Rng, scope: Scope, fuel: int) -> Node:
     return N.attribute(key, N.integer(rng.choice((0, 1, 16))), statement(rng, scope, fuel // 2), N.integer(0))
 
 
-def _true(rng: Rng, scope: Scope) -> Node:
+def _true(rng: Rng, scope: Scope) -> ObjectNode:
     """A condition that holds: what is known of a loop's variable."""
     if scope.ranges:
         var, low, high = rng.choice(scope.ranges)
@@ -122,7 +124,7 @@ def _true(rng: Rng, scope: Scope) -> Node:
     return N.integer(1, "bool")
 
 
-def accumulated(rng: Rng, scope: Scope, fuel: int) -> Node:
+def accumulated(rng: Rng, scope: Scope, fuel: int) -> ObjectNode:
     """A value read from one place of a buffer and added to another, as reductions and stencils do."""
     of = rng.choice(scope.buffers)
     here = [index(rng, scope, size) for size in N.shape(of) or ()]

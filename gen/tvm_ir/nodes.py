@@ -6,7 +6,7 @@ index depends on the declared type of the field, which `schema.json` holds for T
 tests/workers check that it still is). A node of a type that the table lacks is refused: its references cannot be told from its numbers.
 
 In Python a string, number, boolean or None of the graph is itself; an array is a tuple, a map `Pairs`, an element type `Dtype`,
-anything else a `Node`. Nodes are equal when they are the same object, as in TVM: a variable is one node, wherever it is read.
+anything else a `ObjectNode`. Nodes are equal when they are the same object, as in TVM: a variable is one node, wherever it is read.
 """
 
 import json
@@ -45,7 +45,7 @@ class Pairs:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Node:
+class ObjectNode:
     """An object of the graph: its type key and its fields, or the raw JSON of a type that has its own form (`ir.Op`: its name)."""
 
     type: str
@@ -64,7 +64,7 @@ class Node:
         return iter(self.fields.values())
 
 
-Value = Union[None, bool, int, float, str, bytes, Dtype, Pairs, Node, "tuple[Value, ...]"]
+Value = Union[None, bool, int, float, str, bytes, Dtype, Pairs, ObjectNode, "tuple[Value, ...]"]
 
 
 @cache
@@ -87,13 +87,13 @@ def decode(text: str) -> Value:
     nodes, root = (graph.get("nodes"), graph.get("root_index")) if isinstance(graph, dict) else (None, None)
     if not isinstance(nodes, list) or type(root) is not int or not 0 <= root < len(nodes):
         raise MalformedGraph("this is no JSON graph of TVM: it has no list `nodes` with a `root_index` in it")
-    reader = _Reader()
+    reader = _NodeReader()
     for entry in nodes:
         reader.read(entry)
     return reader.values[root]
 
 
-class _Reader:
+class _NodeReader:
     def __init__(self) -> None:
         self.values: list[Value] = []
         self.measure = Measure(MalformedGraph)
@@ -136,12 +136,12 @@ class _Reader:
                 raise MalformedGraph(f"node {len(self.values)} is a map with a key that has no value")
             return Pairs(tuple(zip(flat[::2], flat[1::2], strict=True)))
         if not isinstance(data, dict):
-            return Node(kind, raw=data)
+            return ObjectNode(kind, raw=data)
         if kind not in schema():
             raise MalformedGraph(
                 f"a node of type {kind[:80]!r} is not known here (the nodes of TVM {VERSION} for Relax and TIR are)"
             )
-        return Node(kind, self.fields(kind, data))
+        return ObjectNode(kind, self.fields(kind, data))
 
     def fields(self, kind: str, data: dict[str, Any]) -> dict[str, Value]:
         found: dict[str, Value] = {}
@@ -167,20 +167,20 @@ def encode(root: Value) -> str:
     Raises:
         KeyError: a node of a type that `schema.json` lacks.
     """
-    writer = _Writer()
+    writer = _NodeWriter()
     index = writer.index(root)
     graph = {"root_index": index, "nodes": writer.nodes, "metadata": {"tvm_version": VERSION}}
     return json.dumps(graph, separators=(",", ":"))
 
 
-class _Writer:
+class _NodeWriter:
     def __init__(self) -> None:
         self.nodes: list[dict[str, Any]] = []
         self.known: dict[Any, int] = {}
 
     def index(self, value: Value) -> int:
         """Where a value stands in the list, written now if it is not there."""
-        key = value if isinstance(value, Node) else (type(value), repr(value)) if _is_plain(value) else None
+        key = value if isinstance(value, ObjectNode) else (type(value), repr(value)) if _is_plain(value) else None
         if key is not None and key in self.known:
             return self.known[key]
         entry = self.entry(value)
@@ -202,7 +202,7 @@ class _Writer:
             return {"type": "ffi.Array", "data": [self.index(item) for item in value]}
         if isinstance(value, Pairs):
             return {"type": "ffi.Map", "data": [self.index(part) for pair in value.items for part in pair]}
-        assert isinstance(value, Node)
+        assert isinstance(value, ObjectNode)
         if value.raw is not None:
             return {"type": value.type, "data": value.raw}
         data: dict[str, Any] = {}

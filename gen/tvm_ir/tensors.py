@@ -10,7 +10,7 @@ import re
 import struct
 from dataclasses import dataclass
 
-from opsieve.gen.tvm_ir.nodes import MalformedGraph, Node
+from opsieve.gen.tvm_ir.nodes import MalformedGraph, ObjectNode
 
 _MAGIC = 0xDD5E40F096B4A13F
 _CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
@@ -52,15 +52,15 @@ def _code(dtype: str) -> tuple[int, int]:
     return _CODES[found[1]], int(found[2])
 
 
-def to_node(array: Array) -> Node:
+def to_node(array: Array) -> ObjectNode:
     """The node of a tensor (`ffi.Tensor`)."""
     code, bits = _code(array.dtype)
     head = _HEAD.pack(_MAGIC, 0, 1, 0, len(array.shape), code, bits, 1)
     body = struct.pack(f"<{len(array.shape)}qq", *array.shape, len(array.data))
-    return Node("ffi.Tensor", raw=base64.b64encode(head + body + array.data).decode())
+    return ObjectNode("ffi.Tensor", raw=base64.b64encode(head + body + array.data).decode())
 
 
-def from_node(node: Node) -> Array:
+def from_node(node: ObjectNode) -> Array:
     """The tensor of a node.
 
     Raises:

@@ -22,7 +22,7 @@ class Size:
     bytes: int
 
 
-class Form(Protocol[S_contra]):
+class SubjectKind(Protocol[S_contra]):
     """A kind of subject: which of two is simpler, when two are equal, how large one is.
 
     A subject is never changed in place. `simpler` is a strict total order under which every chain ends, so that a reduction does.
@@ -65,7 +65,7 @@ class Rules(Generic[S]):
     hears of every new best subject.
     """
 
-    form: Form[S]
+    form: SubjectKind[S]
     tests: Sequence[InterestingnessTest[S]]
     validator: Validator[S]
     refresh: Callable[[S], S] = lambda subject: subject

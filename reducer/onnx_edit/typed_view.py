@@ -33,7 +33,7 @@ _SHAPES = (TensorProto.INT64, TensorProto.INT32)  # what a vector of sizes is ma
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class GraphTensor:
     """A tensor of some graph. `dtype` is ONNX's number (0 unknown), `shape` is None when a size is unknown.
 
     `source` says what holds its value: `input`, `initializer`, `constant` (a Constant node), "" for what a node computes.
@@ -47,7 +47,7 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class Subgraph:
     """A graph in a node's attribute; `inputs` and `outputs` are tensor numbers."""
 
     path: Path
@@ -63,7 +63,7 @@ class Step:
     node: onnx.NodeProto
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    bodies: tuple[Body, ...]
+    bodies: tuple[Subgraph, ...]
     version: int
 
     @property
@@ -77,7 +77,7 @@ class View:
     """Every tensor and node of the main graph and of all bodies, bodies before the node that owns them."""
 
     subject: Subject
-    tensors: tuple[Tensor, ...]
+    tensors: tuple[GraphTensor, ...]
     steps: tuple[Step, ...]
     known: Mapping[int, Array]  # values of small constants and small inputs, by tensor number
 
@@ -88,7 +88,7 @@ def view(subject: Subject) -> View:
     _make_static(model.graph, subject.inputs)
     _forget_types(model.graph)
     inferred = _inferred(model, strict=False)
-    reader = _Reader(subject, {entry.domain: entry.version for entry in model.opset_import})
+    reader = _ViewReader(subject, {entry.domain: entry.version for entry in model.opset_import})
     reader.read(subject.model.graph, (inferred or model).graph, (), {})
     return View(subject, tuple(reader.tensors), tuple(reader.steps), reader.known)
 
@@ -267,13 +267,13 @@ def _is_static(type_: onnx.TypeProto) -> bool:
     return tensor.HasField("shape") and all(dim.HasField("dim_value") for dim in tensor.shape.dim)
 
 
-class _Reader:
+class _ViewReader:
     """Numbers the tensors of nested graphs; names are looked up from the inside out."""
 
     def __init__(self, subject: Subject, opsets: Mapping[str, int]) -> None:
         self.subject = subject
         self.opsets = opsets
-        self.tensors: list[Tensor] = []
+        self.tensors: list[GraphTensor] = []
         self.steps: list[Step] = []
         self.known: dict[int, Array] = {}
 
@@ -314,7 +314,7 @@ class _Reader:
         for attribute, other in zip(node.attribute, twin.attribute, strict=True):
             if attribute.HasField("g"):
                 inner = (*path, first_output(node), attribute.name)
-                found.append(Body(inner, *self.read(attribute.g, other.g, inner, names)))
+                found.append(Subgraph(inner, *self.read(attribute.g, other.g, inner, names)))
         inputs = tuple(names.get(name, ABSENT) if name else ABSENT for name in node.input)
         constant = node.op_type == "Constant" and node.domain in ("", "ai.onnx")
         outputs = []
@@ -346,7 +346,7 @@ class _Reader:
         if isinstance(recorded, np.ndarray) and (shape is None or not dtype):
             dtype, shape = NUMBERS[dtype_name(recorded)], recorded.shape
         names[name] = len(self.tensors)
-        self.tensors.append(Tensor(name, path, dtype, shape, source))
+        self.tensors.append(GraphTensor(name, path, dtype, shape, source))
         return names[name]
 
 

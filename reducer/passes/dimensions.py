@@ -34,7 +34,7 @@ class DimensionPass:
 
     def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
         """The classes that hold the most elements first, all of them to 1 before any to 2."""
-        plan = _Plan(view(subject))
+        plan = _DimensionPlan(view(subject))
         found = []
         for root, dims in plan.sizes.members.items():
             stored = [dim for dim in dims if plan.view.tensors[dim[0]].source]
@@ -56,7 +56,7 @@ class DimensionPass:
                 yield from (_edit(plan, root, dims, target, last=True) for target in dict.fromkeys((1, size - 1)))
 
 
-class _Plan:
+class _DimensionPlan:
     """A view with its classes, made once for all edits of a subject."""
 
     def __init__(self, seen: View) -> None:
@@ -85,14 +85,14 @@ def _targets(size: int) -> list[int]:
     return [target for target in dict.fromkeys((1, 2, 3, size // 2, size - 1)) if 0 < target < size]
 
 
-def _edit(plan: _Plan, root: Dim, dims: list[Dim], size: int, last: bool = False) -> OnnxEdit:
+def _edit(plan: _DimensionPlan, root: Dim, dims: list[Dim], size: int, last: bool = False) -> OnnxEdit:
     tensors = plan.view.tensors
     names = [(tensors[number].path, tensors[number].name, axis) for number, axis in dims]
     path, name, axis = names[0]
     old = plan.classes.size(root)
 
     def apply(subject: Subject) -> Subject | None:
-        here = plan if subject.model is plan.view.subject.model else _Plan(view(subject))
+        here = plan if subject.model is plan.view.subject.model else _DimensionPlan(view(subject))
         number = here.numbers.get((path, name))
         if number is None or here.classes.size((number, axis)) <= size:
             return None
@@ -105,7 +105,7 @@ def _edit(plan: _Plan, root: Dim, dims: list[Dim], size: int, last: bool = False
     )
 
 
-def _shrunk(plan: _Plan, seeds: dict[Dim, int], last: bool) -> Subject | None:
+def _shrunk(plan: _DimensionPlan, seeds: dict[Dim, int], last: bool) -> Subject | None:
     new = plan.sizes.solve(seeds)
     if new is None:
         return None
@@ -147,7 +147,7 @@ def _stored(subject: Subject, path: Path, name: str) -> Array | None:
     return value if isinstance(value, np.ndarray) else stored_tensor(subject.model, path, name)
 
 
-def _follow(plan: _Plan, step: Step, new: dict[Dim, int], model: onnx.ModelProto) -> None:
+def _follow(plan: _DimensionPlan, step: Step, new: dict[Dim, int], model: onnx.ModelProto) -> None:
     """Attributes that repeat sizes."""
     shapes = [plan.sizes.shape(number, new) if number != ABSENT else None for number in step.inputs]
     changed = adjusted(step, shapes)
@@ -160,13 +160,13 @@ def _follow(plan: _Plan, step: Step, new: dict[Dim, int], model: onnx.ModelProto
             set_attribute(node, "split", _parts(plan, step, new))
 
 
-def _parts(plan: _Plan, step: Step, new: dict[Dim, int]) -> list[int]:
+def _parts(plan: _DimensionPlan, step: Step, new: dict[Dim, int]) -> list[int]:
     shapes = [plan.sizes.shape(number, new) or (1,) for number in step.outputs]
     axis = integer(step, "axis", 0)
     return [shape[axis] for shape in shapes]
 
 
-def _repeated_sizes(plan: _Plan, new: dict[Dim, int]) -> dict[int, Array] | None:
+def _repeated_sizes(plan: _DimensionPlan, new: dict[Dim, int]) -> dict[int, Array] | None:
     """Constants and inputs whose values repeat sizes, with their new values; None when two nodes disagree on one."""
     values: dict[int, Array] = {}
     known = plan.view.known
@@ -190,7 +190,7 @@ def _repeated_sizes(plan: _Plan, new: dict[Dim, int]) -> dict[int, Array] | None
     return {number: array for number, array in values.items() if not np.array_equal(array, known.get(number, ()))}
 
 
-def _sizes_of(plan: _Plan, step: Step, new: dict[Dim, int]) -> tuple[int, Array | None]:
+def _sizes_of(plan: _DimensionPlan, step: Step, new: dict[Dim, int]) -> tuple[int, Array | None]:
     """The input of a node that repeats sizes, and the value it must have."""
     kind, known = step.node.op_type, plan.view.known
     out = plan.sizes.shape(step.outputs[0], new) if step.outputs and step.outputs[0] != ABSENT else None
@@ -222,7 +222,7 @@ def _sizes_of(plan: _Plan, step: Step, new: dict[Dim, int]) -> tuple[int, Array 
     return ABSENT, None
 
 
-def _indices(plan: _Plan, step: Step, new: dict[Dim, int]) -> Array | None:
+def _indices(plan: _DimensionPlan, step: Step, new: dict[Dim, int]) -> Array | None:
     """Indices that are stored, wrapped into what is left of the axis they point into."""
     data = plan.sizes.shape(step.inputs[0], new)
     tensor = plan.view.tensors[step.inputs[1]]

@@ -41,7 +41,7 @@ class DtypePass:
 
     def edits(self, subject: Subject) -> Iterator[OnnxEdit]:
         """From each dtype to every simpler one of float32, int32 and int64."""
-        plan = _Plan(view(subject))
+        plan = _DtypePlan(view(subject))
         together: dict[tuple[int, int], list[int]] = {}
         for root, members in plan.members.items():
             for target in _targets(plan.view.tensors[root].dtype):
@@ -55,7 +55,7 @@ class DtypePass:
                 yield _edit(plan, [root], dtype, target)
 
 
-class _Plan:
+class _DtypePlan:
     def __init__(self, seen: View) -> None:
         self.view = seen
         self._parent = list(range(len(seen.tensors)))
@@ -151,13 +151,13 @@ def _targets(dtype: int) -> list[int]:
     ]
 
 
-def _edit(plan: _Plan, roots: list[int], dtype: int, target: int) -> OnnxEdit:
+def _edit(plan: _DtypePlan, roots: list[int], dtype: int, target: int) -> OnnxEdit:
     tensors = plan.view.tensors
     names = [(tensors[root].path, tensors[root].name) for root in roots]
     members = [number for root in roots for number in plan.members[root]]
 
     def apply(subject: Subject) -> Subject | None:
-        here = plan if subject.model is plan.view.subject.model else _Plan(view(subject))
+        here = plan if subject.model is plan.view.subject.model else _DtypePlan(view(subject))
         found = {here.root(here.numbers[name]) for name in names if name in here.numbers}
         left = {
             number
@@ -175,7 +175,7 @@ def _edit(plan: _Plan, roots: list[int], dtype: int, target: int) -> OnnxEdit:
     )
 
 
-def _converted(plan: _Plan, numbers: set[int], target: int) -> Subject | None:
+def _converted(plan: _DtypePlan, numbers: set[int], target: int) -> Subject | None:
     subject = plan.view.subject
     model = copied(subject.model)
     inputs = dict(subject.inputs)

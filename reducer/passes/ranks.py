@@ -19,7 +19,7 @@ from opsieve.reducer.onnx_edit.graphs import (
     set_attribute,
     stored_tensor,
 )
-from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, Tensor, View, changing, only_simpler, settle, view
+from opsieve.reducer.onnx_edit.typed_view import ABSENT, GraphTensor, Step, View, changing, only_simpler, settle, view
 from opsieve.reducer.passes.shapes.dimension_classes import integer, integers
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.subject import Subject
@@ -57,7 +57,7 @@ class RankPass:
                 yield _single(tensor)
 
 
-def _single(tensor: Tensor) -> OnnxEdit:
+def _single(tensor: GraphTensor) -> OnnxEdit:
     def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
         old = inputs.get(tensor.name) if tensor.source == "input" else stored_tensor(model, tensor.path, tensor.name)
         if not isinstance(old, np.ndarray) or old.ndim == 0 or old.shape[0] != 1:
@@ -68,7 +68,7 @@ def _single(tensor: Tensor) -> OnnxEdit:
     return only_simpler(changing(f"lower the rank of {tensor.name[:40]!r}", {touch}, change))
 
 
-def _put(model: onnx.ModelProto, inputs: dict[str, Value], tensor: Tensor, array: Array) -> bool:
+def _put(model: onnx.ModelProto, inputs: dict[str, Value], tensor: GraphTensor, array: Array) -> bool:
     if tensor.source != "input":
         return replace_tensor(model, tensor.path, tensor.name, array)
     inputs[tensor.name] = array

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from opsieve.gen.relax.tree import Binding, Block, Call, Expr, Function, GlobalVar, MatchCast, Module, Seq, Var
+from opsieve.gen.relax.tree import Binding, BindingBlock, Call, Expr, Function, GlobalVar, MatchCast, Module, Seq, Var
 from opsieve.gen.relax.types import symbols
 from opsieve.gen.relax.walk import Rebuild, all_bindings, called, expressions, functions, reads
 
@@ -141,4 +141,4 @@ class _Plain(Rebuild):
         """One block."""
         made = super().seq(seq)
         bindings = tuple(binding for block in made.blocks for binding in block.bindings)
-        return Seq((Block(bindings),) if bindings else (), made.body)
+        return Seq((BindingBlock(bindings),) if bindings else (), made.body)

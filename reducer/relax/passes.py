@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from opsieve.gen.relax.body import Names
+from opsieve.gen.relax.body import FreshNames
 from opsieve.gen.relax.declaration import attributes
 from opsieve.gen.relax.draw import numbers
 from opsieve.gen.relax.mutation import all_names
@@ -27,14 +27,14 @@ from opsieve.gen.relax.tree import (
     If,
     MatchCast,
     Module,
-    Operator,
+    RelaxOperator,
     Scalar,
     Seq,
     ShapeValue,
     Tuple,
     Var,
 )
-from opsieve.gen.relax.types import Size, Sym, TensorType, TupleType, Type, is_static, resized
+from opsieve.gen.relax.types import RelaxTensorType, Size, Sym, TupleType, Type, is_static, resized
 from opsieve.gen.relax.walk import Rebuild, Substitute, all_bindings, called, expressions, functions, reads
 from opsieve.gen.tvm_ir.nodes import Dtype, MalformedGraph
 from opsieve.gen.tvm_ir.tensors import Array
@@ -105,7 +105,7 @@ def _results(subject: RelaxSubject) -> Iterator[RelaxEdit]:
         for item in body.fields:
             yield _edit("yield one field", "result", partial(_yielding, leaf=item))
     for binding in main.body.bindings():
-        if isinstance(binding.var.type, TensorType | TupleType) and binding.var != body:
+        if isinstance(binding.var.type, RelaxTensorType | TupleType) and binding.var != body:
             yield _edit(f"yield {binding.var.name}", "result", partial(_yielding, leaf=binding.var))
 
 
@@ -208,7 +208,7 @@ def _inlined(module: Module, binding: Binding, function: Function) -> Module | N
     call = binding.value
     if not isinstance(call, Call) or len(call.args) != len(function.params):
         return None
-    names = Names(all_names(module))
+    names = FreshNames(all_names(module))
     by: dict[str, Expr] = {param.name: arg for param, arg in zip(function.params, call.args, strict=True)}
     flat: list[Binding] = []
     for inner in _bindings(plain(function.body)):
@@ -224,7 +224,7 @@ def _bindings(seq: Seq) -> tuple[Binding, ...]:
     return tuple(seq.bindings())
 
 
-def _fresh(value: Expr, names: Names) -> Expr:
+def _fresh(value: Expr, names: FreshNames) -> Expr:
     """A copy in which what is bound inside has new names."""
     found = [b.var for b in all_bindings(value)]
     found += [p for e in expressions(value) if isinstance(e, Function) for p in e.params]
@@ -273,7 +273,7 @@ def _in_seq(seq: Seq, scope: tuple[Var, ...]) -> Iterator[tuple[Binding, tuple[V
 
 
 def _substitutes(var: Var, scope: tuple[Var, ...], value: Expr | None) -> Iterator[RelaxEdit]:
-    if not isinstance(var.type, TupleType | TensorType):
+    if not isinstance(var.type, TupleType | RelaxTensorType):
         return
     others = [item for item in scope if item.type == var.type and not item.dataflow]
     for other in others[:2]:
@@ -285,15 +285,15 @@ def _substitutes(var: Var, scope: tuple[Var, ...], value: Expr | None) -> Iterat
         yield _edit(f"a constant for {var.name}", var.name, _Read(var.name, literal).module)
     elif value is not None and var.type.shape is not None and not _is_full(value):
         attrs = attributes("InitAttrs", dtype=Dtype(var.type.dtype))
-        ones = Call(Operator("relax.ones"), (ShapeValue(var.type.shape),), var.type, attrs)
+        ones = Call(RelaxOperator("relax.ones"), (ShapeValue(var.type.shape),), var.type, attrs)
         yield _edit(f"ones for {var.name}", var.name, _Replace(var.name, _always((Bind(var, ones),))).module)
 
 
 def _is_full(value: Expr) -> bool:
-    return isinstance(value, Call) and isinstance(value.op, Operator) and value.op.name == "relax.ones"
+    return isinstance(value, Call) and isinstance(value.op, RelaxOperator) and value.op.name == "relax.ones"
 
 
-def constant(kind: TensorType) -> Constant | None:
+def constant(kind: RelaxTensorType) -> Constant | None:
     """Ones of a static type that is not large."""
     if not is_static(kind) or not kind.dtype:
         return None
@@ -317,9 +317,9 @@ class _Sizes(Rebuild):
 
     def type(self, kind: Type) -> Type:
         """A type."""
-        if isinstance(kind, TensorType):
+        if isinstance(kind, RelaxTensorType):
             shape = None if kind.shape is None else tuple(map(self._size, kind.shape))
-            return TensorType(self._dtype(kind.dtype), shape, kind.rank)
+            return RelaxTensorType(self._dtype(kind.dtype), shape, kind.rank)
         if isinstance(kind, TupleType):
             return TupleType(tuple(map(self.type, kind.fields)))
         return kind
@@ -330,7 +330,7 @@ class _Sizes(Rebuild):
             return ShapeValue(tuple(map(self._size, expr.sizes)))
         if isinstance(expr, Constant):
             kind = self.type(expr.type)
-            assert isinstance(kind, TensorType)
+            assert isinstance(kind, RelaxTensorType)
             return _as(expr, kind)
         if isinstance(expr, Scalar) and isinstance(expr.value, Sym):
             new = self._size(expr.value)
@@ -348,7 +348,7 @@ class _Sizes(Rebuild):
         return expr
 
 
-def _as(expr: Constant, kind: TensorType) -> Constant:
+def _as(expr: Constant, kind: RelaxTensorType) -> Constant:
     try:
         old = np.frombuffer(expr.array.data, np.dtype(expr.array.dtype))
         shape = [size for size in kind.shape or () if isinstance(size, int)]
@@ -374,7 +374,7 @@ def _refitted(subject: RelaxSubject, change: _Sizes) -> RelaxSubject | None:
     fed = {}
     for param in made.module.main.params:
         value, kind = np.asarray(made.inputs[param.name]), param.type
-        if isinstance(kind, TensorType) and kind.shape is not None and kind.dtype:
+        if isinstance(kind, RelaxTensorType) and kind.shape is not None and kind.dtype:
             shape = [size if isinstance(size, int) else value.shape[n] for n, size in enumerate(kind.shape)]
             value = np.resize(value, shape).astype(kind.dtype)
         fed[param.name] = value
@@ -388,10 +388,10 @@ def _sizes(subject: RelaxSubject) -> Iterator[RelaxEdit]:
     for _, function in functions(subject.module):
         kinds = [p.type for p in function.params] + [b.var.type for b in all_bindings(function.body)]
         for kind in kinds:
-            if isinstance(kind, TensorType):
+            if isinstance(kind, RelaxTensorType):
                 found |= {size for size in kind.shape or () if isinstance(size, int) and size > 1}
     for param in subject.module.main.params:
-        if isinstance(param.type, TensorType):
+        if isinstance(param.type, RelaxTensorType):
             for place, size in enumerate(param.type.shape or ()):
                 if isinstance(size, Sym):
                     known[size.name] = int(np.asarray(subject.inputs[param.name]).shape[place])
@@ -414,7 +414,7 @@ def _sizes(subject: RelaxSubject) -> Iterator[RelaxEdit]:
 def _dtypes(subject: RelaxSubject) -> Iterator[RelaxEdit]:
     """An element type is replaced by a plainer one wherever it stands."""
     kinds = [b.var.type for _, b in _every(subject.module)] + [p.type for p in subject.module.main.params]
-    present = {kind.dtype for kind in kinds if isinstance(kind, TensorType)}
+    present = {kind.dtype for kind in kinds if isinstance(kind, RelaxTensorType)}
     for old in sorted(present - {"float32", "bool", ""}):
         yield Edit(
             f"float32 for {old}",

@@ -7,11 +7,11 @@ from functools import lru_cache, partial
 from opsieve.gen.forms.tvm_program import TirProgram
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.tir import nodes as N
-from opsieve.gen.tvm_ir.nodes import Node, encode
+from opsieve.gen.tvm_ir.nodes import ObjectNode, encode
 from opsieve.reducer.engine.edit import Edit
 from opsieve.reducer.tvm.subject import TvmEdit, TvmSubject
 
-Change = Callable[[Node], Node | None]
+Change = Callable[[ObjectNode], ObjectNode | None]
 
 
 class Statements:
@@ -26,7 +26,7 @@ class Statements:
         for node in nodes:
             items = node["seq"] if node.type == "tirx.SeqStmt" else ()
             for item in reversed(items) if isinstance(items, tuple) else ():
-                if isinstance(item, Node):
+                if isinstance(item, ObjectNode):
                     yield _edit(f"drop {item.type}", item, _nothing)
         for node in nodes:
             if node.type == "tirx.For":
@@ -46,7 +46,7 @@ class Expressions:
         stores = [node for node in N.walk(function) if node.type == "tirx.BufferStore"] if function is not None else []
         for store in reversed(stores):
             value = store["value"]
-            if not isinstance(value, Node) or value.type in ("ir.IntImm", "ir.FloatImm"):
+            if not isinstance(value, ObjectNode) or value.type in ("ir.IntImm", "ir.FloatImm"):
                 continue
             yield _edit("store a constant", store, _stored_constant)
             for place, operand in enumerate(N.children(value)):
@@ -64,13 +64,13 @@ class Buffers:
         function = _function(subject.program.data)
         params = function["params"] if function is not None else ()
         for param in params if isinstance(params, tuple) else ():
-            if isinstance(param, Node):
+            if isinstance(param, ObjectNode):
                 name = str(param["name"])
                 yield Edit(f"drop the buffer {name}", frozenset([name]), partial(_without_buffer, name))
 
 
 @lru_cache(maxsize=64)
-def _function(data: bytes) -> Node | None:
+def _function(data: bytes) -> ObjectNode | None:
     """The function of a module; None where it has none."""
     try:
         return TirProgram(data).entry
@@ -79,12 +79,12 @@ def _function(data: bytes) -> Node | None:
 
 
 @lru_cache(maxsize=4096)
-def _content(node: Node) -> str:
+def _content(node: ObjectNode) -> str:
     """What a statement is, whatever it is called: two that are written alike are one."""
     return hashlib.sha256(encode(node).encode()).hexdigest()
 
 
-def _edit(label: str, node: Node, change: Change) -> TvmEdit:
+def _edit(label: str, node: ObjectNode, change: Change) -> TvmEdit:
     """The edit of the first statement that is written as `node` is."""
     wanted, kind = _content(node), node.type
 
@@ -99,51 +99,51 @@ def _edit(label: str, node: Node, change: Change) -> TvmEdit:
     return Edit(label, frozenset([wanted]), apply)
 
 
-def _with(subject: TvmSubject, function: Node) -> TvmSubject | None:
+def _with(subject: TvmSubject, function: ObjectNode) -> TvmSubject | None:
     return subject.with_module(encode(N.module(N.rewritten(function, _flat))).encode())
 
 
-def _flat(node: Node) -> Node | None:
+def _flat(node: ObjectNode) -> ObjectNode | None:
     """A sequence without statements that do nothing."""
     if node.type != "tirx.SeqStmt":
         return None
     items = node["seq"]
     assert isinstance(items, tuple)
-    kept = [N.rewritten(item, _flat) for item in items if isinstance(item, Node) and not _is_nothing(item)]
+    kept = [N.rewritten(item, _flat) for item in items if isinstance(item, ObjectNode) and not _is_nothing(item)]
     same = len(kept) == len(items) and all(a is b for a, b in zip(kept, items, strict=True))
     return node if same else N.sequence(*kept)
 
 
-def _nothing(statement: Node | None = None) -> Node:
+def _nothing(statement: ObjectNode | None = None) -> ObjectNode:
     """The statement that stands for one left out."""
     return N.evaluate(N.integer(0))
 
 
-def _is_nothing(node: Node) -> bool:
+def _is_nothing(node: ObjectNode) -> bool:
     value = node.get("value") if node.type == "tirx.Evaluate" else None
-    return isinstance(value, Node) and value.type == "ir.IntImm"
+    return isinstance(value, ObjectNode) and value.type == "ir.IntImm"
 
 
-def _once(loop: Node) -> Node | None:
+def _once(loop: ObjectNode) -> ObjectNode | None:
     var, start, body = loop["loop_var"], loop["min"], loop["body"]
-    if not isinstance(var, Node) or not isinstance(start, Node) or not isinstance(body, Node):
+    if not isinstance(var, ObjectNode) or not isinstance(start, ObjectNode) or not isinstance(body, ObjectNode):
         return None
     return N.replaced(body, var, start)
 
 
-def _then(branch: Node) -> Node | None:
+def _then(branch: ObjectNode) -> ObjectNode | None:
     then = branch["then_case"]
-    return then if isinstance(then, Node) else None
+    return then if isinstance(then, ObjectNode) else None
 
 
-def _stored_constant(store: Node) -> Node | None:
+def _stored_constant(store: ObjectNode) -> ObjectNode | None:
     value = store["value"]
     kind = N.dtype(value)
     known = kind in ("bool", "float16", "float32", "float64") or kind.startswith(("int", "uint"))
     return N.with_fields(store, value=N.constant(1, kind)) if known and "x" not in kind else None
 
 
-def _stored_operand(place: int, store: Node) -> Node | None:
+def _stored_operand(place: int, store: ObjectNode) -> ObjectNode | None:
     operands = list(N.children(store["value"]))
     return N.with_fields(store, value=operands[place]) if place < len(operands) else None
 
@@ -152,10 +152,10 @@ def _without_buffer(name: str, subject: TvmSubject) -> TvmSubject | None:
     function = _function(subject.program.data)
     params = function["params"] if function is not None else ()
     body = function["body"] if function is not None else None
-    if function is None or not isinstance(params, tuple) or len(params) < 2 or not isinstance(body, Node):
+    if function is None or not isinstance(params, tuple) or len(params) < 2 or not isinstance(body, ObjectNode):
         return None
-    gone = next((item for item in params if isinstance(item, Node) and str(item["name"]) == name), None)
+    gone = next((item for item in params if isinstance(item, ObjectNode) and str(item["name"]) == name), None)
     if gone is None or any(node is gone for node in N.walk(body)):
         return None
     left = tuple(item for item in params if item is not gone)
-    return _with(subject, N.function([item for item in left if isinstance(item, Node)], body))
+    return _with(subject, N.function([item for item in left if isinstance(item, ObjectNode)], body))

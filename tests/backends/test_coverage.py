@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from models import X, chain
 
-from opsieve.backends.coverage.coverage import Coverage, Effects, Probes, own_libraries
+from opsieve.backends.coverage.coverage import Coverage, EffectNumbers, Probes, own_libraries
 from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.model.bad_input import BadInput
@@ -91,7 +91,7 @@ def test_libraries_are_those_of_the_compilers_own_package() -> None:
 
 
 def test_effects_are_new_once() -> None:
-    effects = Effects()
+    effects = EffectNumbers()
     assert effects.new(["a", "b"]) == (0, 1)
     assert effects.new(["b", "c"]) == (2,)
     assert effects.names() == ["a", "b", "c"]

@@ -5,20 +5,20 @@ import random
 import numpy as np
 import pytest
 
-from opsieve.backends.reference.relax.evaluator import Evaluator, Mismatched
+from opsieve.backends.reference.relax.evaluator import Mismatched, ModuleEvaluator
 from opsieve.backends.reference.relax.operators import RULES
-from opsieve.gen.relax.body import Body, Names
+from opsieve.gen.relax.body import Body, FreshNames
 from opsieve.gen.relax.catalogue import operators
 from opsieve.gen.relax.draw import Draw, number, numbers
 from opsieve.gen.relax.generator import Generator, generate
-from opsieve.gen.relax.policies import POLICIES, Policy
-from opsieve.gen.relax.tree import Call, Function, Module, Operator, Var
-from opsieve.gen.relax.types import Sym, TensorType, size_value
+from opsieve.gen.relax.policies import POLICIES, GenerationPolicy
+from opsieve.gen.relax.tree import Call, Function, Module, RelaxOperator, Var
+from opsieve.gen.relax.types import RelaxTensorType, Sym, size_value
 
 
 @pytest.mark.parametrize("name", sorted(set(operators()) & set(RULES)))
 def test_a_rule_yields_the_declared_type(name: str) -> None:
-    class Literals(Policy):
+    class Literals(GenerationPolicy):
         fuel = 0
 
     for seed in range(4):
@@ -30,7 +30,7 @@ def test_a_rule_yields_the_declared_type(name: str) -> None:
         result = generator._call(operators()[name], solution, kind, body, 0)
         module = Module((("main", Function((), body.seq(result), kind)),))
         for wide in (False, True):
-            [value] = Evaluator(module, wide).run({})
+            [value] = ModuleEvaluator(module, wide).run({})
             assert list(value.shape) == list(kind.shape or ())
             assert value.dtype == ("float64" if wide and kind.dtype.startswith("float") else kind.dtype)
 
@@ -41,11 +41,11 @@ def test_whole_modules_are_evaluated_in_both_precisions() -> None:
         made = generate(seed, POLICIES[list(POLICIES)[seed % len(POLICIES)]]())
         values = {}
         for param in made.module.main.params:
-            assert isinstance(param.type, TensorType)
+            assert isinstance(param.type, RelaxTensorType)
             shape = [size_value(size, made.symbols) for size in param.type.shape or ()]
             values[param.name] = np.ones(shape, param.type.dtype)
         try:
-            native, wide = (Evaluator(made.module, precision).run(values) for precision in (False, True))
+            native, wide = (ModuleEvaluator(made.module, precision).run(values) for precision in (False, True))
         except NotImplementedError:  # an operator without a rule
             continue
         done += 1
@@ -54,11 +54,11 @@ def test_whole_modules_are_evaluated_in_both_precisions() -> None:
 
 
 def test_what_relax_leaves_open_is_a_hazard() -> None:
-    kind = TensorType("int8", (2,))
+    kind = RelaxTensorType("int8", (2,))
     x = Var("x", kind)
-    body = Body(Names(), [x])
-    result = body.bind(Call(Operator("relax.multiply"), (x, number("int8", 100)), kind), kind)
-    evaluator = Evaluator(Module((("main", Function((x,), body.seq(result), kind)),)), False)
+    body = Body(FreshNames(), [x])
+    result = body.bind(Call(RelaxOperator("relax.multiply"), (x, number("int8", 100)), kind), kind)
+    evaluator = ModuleEvaluator(Module((("main", Function((x,), body.seq(result), kind)),)), False)
     evaluator.run({"x": np.array([1, -1], np.int8)})
     assert not evaluator.hazards.found
     evaluator.run({"x": np.array([2, 0], np.int8)})
@@ -66,12 +66,12 @@ def test_what_relax_leaves_open_is_a_hazard() -> None:
 
 
 def test_match_cast_binds_symbols_and_refuses() -> None:
-    loose, named = TensorType("float32", None, 1), TensorType("float32", (Sym("n"),))
+    loose, named = RelaxTensorType("float32", None, 1), RelaxTensorType("float32", (Sym("n"),))
     x = Var("x", loose)
-    body = Body(Names(), [x])
+    body = Body(FreshNames(), [x])
     first = body.cast(x, named)
     body.cast(numbers("float32", (2,), [1, 2]), named)
-    evaluator = Evaluator(Module((("main", Function((x,), body.seq(first), named)),)), False)
+    evaluator = ModuleEvaluator(Module((("main", Function((x,), body.seq(first), named)),)), False)
     [value] = evaluator.run({"x": np.ones(2, np.float32)})
     assert value.shape == (2,)
     with pytest.raises(Mismatched):

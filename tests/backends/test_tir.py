@@ -13,7 +13,7 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.tir import nodes as N
 from opsieve.gen.tir.form import program, values
 from opsieve.gen.tir.seeds import basic, convolution, gather, product
-from opsieve.gen.tvm_ir.nodes import Node
+from opsieve.gen.tvm_ir.nodes import ObjectNode
 
 A, B = N.buffer("A", (4,)), N.buffer("B", (4,))
 I = N.variable("i")  # noqa: E741 - the loop's own name
@@ -22,7 +22,7 @@ FED = {"A": np.arange(4, dtype=np.float32), "B": np.zeros(4, np.float32)}
 TVM = pytest.mark.skipif(importlib.util.find_spec("tvm") is None, reason="needs apache-tvm")
 
 
-def loop(body: Node, kind: int = N.SERIAL) -> Node:
+def loop(body: ObjectNode, kind: int = N.SERIAL) -> ObjectNode:
     return N.function([A, B], N.loop(I, N.integer(4), body, kind))
 
 
@@ -49,7 +49,7 @@ def test_a_product_and_a_gather_are_what_numpy_says() -> None:
         (loop(N.evaluate(N.call("tirx.assume", "bool", N.binary("LT", I, N.integer(2))))), "assumption"),
     ],
 )  # fmt: skip
-def test_a_function_without_a_defined_result_says_why(function: Node, why: str) -> None:
+def test_a_function_without_a_defined_result_says_why(function: ObjectNode, why: str) -> None:
     with pytest.raises(Undefined, match=why):
         run(function, FED)
 

@@ -9,8 +9,8 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.forms.tvm_program import RelaxProgram
 from opsieve.gen.relax.draw import number
-from opsieve.gen.relax.tree import Bind, Block, Call, Function, Module, Operator, Seq, Var
-from opsieve.gen.relax.types import Sym, TensorType
+from opsieve.gen.relax.tree import Bind, BindingBlock, Call, Function, Module, RelaxOperator, Seq, Var
+from opsieve.gen.relax.types import RelaxTensorType, Sym
 from opsieve.gen.relax.writing import to_json
 
 
@@ -22,10 +22,10 @@ def workers() -> Iterator[Workers]:
 
 
 def doubled(other: str = "float32") -> Module:
-    kind = TensorType("float32", (Sym("n"), 3))
+    kind = RelaxTensorType("float32", (Sym("n"), 3))
     x, y = Var("x", kind), Var("y", kind)
-    call = Call(Operator("relax.multiply"), (x, number(other, 2)), kind)
-    body = Seq((Block((Bind(y, call),)),), y)
+    call = Call(RelaxOperator("relax.multiply"), (x, number(other, 2)), kind)
+    body = Seq((BindingBlock((Bind(y, call),)),), y)
     return Module((("main", Function((x,), body, kind, True, (("global_symbol", "main"),))),))
 
 

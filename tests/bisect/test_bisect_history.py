@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsieve.bisect.blame.history_evidence import Clues, constant_texts
-from opsieve.bisect.blame.ranking import WEIGHTS, Evidence, rank
+from opsieve.bisect.blame.ranking import WEIGHTS, Clue, rank
 from opsieve.bisect.blame.release_commit import release_commit
 from opsieve.bisect.sessions.history import rank_commits
 from opsieve.gen.model.bad_input import BadInput
@@ -134,9 +134,9 @@ def test_a_release_says_its_commit_itself(tmp_path: Path) -> None:
         release_commit(made.folder, "9.9", [])
 
 
-@given(st.lists(st.dictionaries(st.sampled_from(list(Evidence)), st.just("x"), max_size=4), min_size=1, max_size=30))
+@given(st.lists(st.dictionaries(st.sampled_from(list(Clue)), st.just("x"), max_size=4), min_size=1, max_size=30))
 def test_probabilities_are_a_distribution_and_more_evidence_is_never_less_likely(
-    found: list[dict[Evidence, str]],
+    found: list[dict[Clue, str]],
 ) -> None:
     commits = [f"c{place}" for place in range(len(found))]
     evidence = dict(zip(commits, found, strict=True))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from opsieve.bisect.search.ends import Ends, settle_ends
 from opsieve.bisect.search.reproduction_rate import ReproductionRate
-from opsieve.bisect.search.search import Chain, Direction, Graph, Search, TestResult, capacity, telling_share
+from opsieve.bisect.search.search import Chain, Direction, Search, TestResult, VersionGraph, capacity, telling_share
 from opsieve.bisect.search.search_loop import SURE, SearchResult, bisection, measure, run_doubting, run_search
 from opsieve.gen.model.bad_input import BadInput
 
@@ -109,7 +109,7 @@ def graph(count: int, rng: random.Random) -> list[list[int]]:
 
 def provable(parents: list[list[int]], timeline: list[TestResult], start: list[int]) -> set[int]:
     """The candidates that agree with every testable version, by definition."""
-    history = Graph(parents)
+    history = VersionGraph(parents)
     reach = [set(np.flatnonzero(history.reach(v)).tolist()) for v in range(len(parents))]
     return {
         c
@@ -126,7 +126,7 @@ def test_merges_and_untestable_versions_leave_the_smallest_provable_set(
     count, rng, share = shape
     count = max(count, 3)
     parents = graph(count, rng)
-    history = Graph(parents)
+    history = VersionGraph(parents)
     culprit = rng.randrange(1, count)
     timeline = [BAD if history.reach(v)[culprit] else GOOD for v in range(count)]
     if some_untestable:
@@ -142,7 +142,7 @@ def test_merges_and_untestable_versions_leave_the_smallest_provable_set(
 
 def test_a_graph_that_is_a_row_is_searched_as_one() -> None:
     size = 40
-    row, graph = Chain(size), Graph([[v - 1] if v else [] for v in range(size)])
+    row, graph = Chain(size), VersionGraph([[v - 1] if v else [] for v in range(size)])
     weights = np.random.default_rng(0).random(size)
     versions = np.arange(size)
     assert np.allclose(row.mass(weights, versions), graph.mass(weights, versions))
@@ -264,7 +264,7 @@ def test_the_channel() -> None:
 
 def test_a_graph_that_is_too_large_is_refused() -> None:
     with pytest.raises(BadInput, match="first parents"):
-        Graph([[]] * 40_001)
+        VersionGraph([[]] * 40_001)
 
 
 @pytest.mark.parametrize("chance", [0.9, 0.5, 0.3])

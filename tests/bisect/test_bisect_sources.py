@@ -20,7 +20,7 @@ from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.search.search import TestResult
-from opsieve.bisect.sources.journal import Journal, case_digest
+from opsieve.bisect.sources.journal import ProbeJournal, case_digest
 from opsieve.bisect.sources.outcome import VersionOutcome, result_for
 from opsieve.bisect.sources.release_source import Releases, backend_of, releases_of
 from opsieve.bisect.sources.transitions import monotone, transitions
@@ -76,34 +76,34 @@ def test_transitions_lead_from_one_to_the_next(row: list[VersionOutcome | None])
 
 
 def test_a_journal_keeps_what_was_seen(tmp_path: Path) -> None:
-    journal = Journal(tmp_path, {"case": "x"})
+    journal = ProbeJournal(tmp_path, {"case": "x"})
     assert journal.get("1.2.0") is None
     journal.put("1.2.0", WRONG, 0.5)
     journal.put("1.2.0", FINE, 0.5, turn=1)
-    again = Journal(tmp_path, {"case": "x"})
+    again = ProbeJournal(tmp_path, {"case": "x"})
     assert (again.get("1.2.0"), again.get("1.2.0", 1), again.get("1.2.0", 2)) == (WRONG, FINE, None)
-    assert Journal(tmp_path, {"case": "y"}).get("1.2.0") is None
+    assert ProbeJournal(tmp_path, {"case": "y"}).get("1.2.0") is None
 
 
 def test_a_journal_keeps_conclusions(tmp_path: Path) -> None:
-    journal = Journal(tmp_path, {})
+    journal = ProbeJournal(tmp_path, {})
     assert journal.conclusion("passes-1.0") is None
     journal.conclude("passes-1.0", {"guilty_passes": ["Fuse"]})
-    assert Journal(tmp_path, {}).conclusion("passes-1.0") == {"guilty_passes": ["Fuse"]}
+    assert ProbeJournal(tmp_path, {}).conclusion("passes-1.0") == {"guilty_passes": ["Fuse"]}
     next(journal.folder.glob("conclusion-*")).write_text("[1]")
     assert journal.conclusion("passes-1.0") is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}', "\xff"])
 def test_a_damaged_probe_counts_as_none(tmp_path: Path, text: str) -> None:
-    journal = Journal(tmp_path, {})
+    journal = ProbeJournal(tmp_path, {})
     journal.put("1.0", WRONG, 0.1)
     next(journal.folder.glob("1.0-*.json")).write_text(text, encoding="latin-1")
     assert journal.get("1.0") is None
 
 
 def test_hostile_versions_stay_in_the_folder(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "root", {})
+    journal = ProbeJournal(tmp_path / "root", {})
     journal.put("../../evil", WRONG, 0.1)
     assert journal.get("../../evil") == WRONG
     assert not list(tmp_path.glob("evil*"))
@@ -115,16 +115,16 @@ def test_a_killed_search_goes_on_where_it_was(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from opsieve.bisect.sources.journal import Journal\n"
+        "from opsieve.bisect.sources.journal import ProbeJournal\n"
         "from opsieve.bisect.sources.outcome import VersionOutcome\n"
-        "journal = Journal(Path(sys.argv[1]), {})\n"
+        "journal = ProbeJournal(Path(sys.argv[1]), {})\n"
         "for turn in range(9):\n"
         "    if turn == 4: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    journal.put('1.0', VersionOutcome('good'), 0.1, turn)\n"
     )
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
     assert done.returncode == -signal.SIGKILL
-    journal = Journal(tmp_path, {})
+    journal = ProbeJournal(tmp_path, {})
     assert [journal.get("1.0", turn) is not None for turn in range(6)] == [True] * 4 + [False] * 2
 
 

@@ -15,8 +15,8 @@ from opsieve.gen.relax.program import inputs, outputs
 from opsieve.gen.relax.program import operators as operators_of
 from opsieve.gen.relax.reading import from_json
 from opsieve.gen.relax.text import module_text
-from opsieve.gen.relax.tree import Block, Function, If, Module
-from opsieve.gen.relax.types import TensorType
+from opsieve.gen.relax.tree import BindingBlock, Function, If, Module
+from opsieve.gen.relax.types import RelaxTensorType
 from opsieve.gen.relax.walk import all_bindings, expressions, functions
 from opsieve.gen.relax.writing import to_json
 
@@ -62,7 +62,7 @@ def test_policies_make_what_they_say() -> None:
     def dataflow(module: Module) -> int:
         return sum(block.dataflow for _, f in functions(module) for block in blocks(f))
 
-    def blocks(function: Function) -> tuple[Block, ...]:
+    def blocks(function: Function) -> tuple[BindingBlock, ...]:
         return function.body.blocks
 
     chains = [generate(seed, FusableChains()).module for seed in range(20)]
@@ -89,7 +89,7 @@ def test_what_is_sampled_is_recognised_and_solved(name: str) -> None:
         kind, solution = operators()[name].sample(draw)
         assert operators()[name] in yielding(kind)
         for want in wanted(solution):
-            assert isinstance(want.type, TensorType)
+            assert isinstance(want.type, RelaxTensorType)
             assert all(isinstance(size, int) and size >= 0 for size in want.type.shape or ())
 
 

@@ -13,11 +13,11 @@ from opsieve.gen.tir import passes
 from opsieve.gen.tir.domain import DOMAIN
 from opsieve.gen.tir.expressions import expression, index
 from opsieve.gen.tir.form import arguments, program, values
-from opsieve.gen.tir.fuzzing import Loop, Settings, mutated
+from opsieve.gen.tir.fuzzing import SeedPool, Settings, mutated
 from opsieve.gen.tir.general import GENERAL
 from opsieve.gen.tir.intrinsics import EVERY, TYPES
 from opsieve.gen.tir.scope import Scope, free, holes, put
-from opsieve.gen.tvm_ir.nodes import Node, encode
+from opsieve.gen.tvm_ir.nodes import ObjectNode, encode
 
 A, B, C = N.buffer("A", (8, 8)), N.buffer("B", (8, 8)), N.buffer("C", (16,), "int32")
 ROW, COLUMN = N.variable("i"), N.variable("j")
@@ -27,7 +27,7 @@ EMPTY = N.function([A, B, C], N.evaluate(N.integer(0)))
 seeds = st.integers(0, 10_000)
 
 
-def grown(seed: int, steps: int = 8) -> Node:
+def grown(seed: int, steps: int = 8) -> ObjectNode:
     rng, function = Rng(seed, 0), START if seed % 3 else EMPTY
     for _ in range(steps):
         function, _ = mutated(rng, function)
@@ -39,7 +39,7 @@ def grown(seed: int, steps: int = 8) -> Node:
 def test_a_mutated_function_reads_nothing_that_is_not_there(seed: int) -> None:
     function = grown(seed)
     body = function["body"]
-    assert isinstance(body, Node)
+    assert isinstance(body, ObjectNode)
     assert free(body) <= {A, B, C}
     for hole in holes(function):
         if hole.role in ("value", "condition"):
@@ -94,7 +94,7 @@ def test_a_generated_index_is_inside(seed: int, size: int) -> None:
             assert 0 <= value_of(made, {ROW: i, COLUMN: j}) < size
 
 
-def value_of(node: Node, at: dict[Node, int]) -> int:
+def value_of(node: ObjectNode, at: dict[ObjectNode, int]) -> int:
     """Of the few operators that an index over loops alone is made of; what it cannot know is 0, which the modulo around holds."""
     if node in at:
         return at[node]
@@ -139,7 +139,7 @@ def test_sequences_keep_the_order_that_packing_needs(seed: int) -> None:
 
 
 def test_a_seed_that_brings_nothing_new_has_its_passes_mutated_once_in_a_while() -> None:
-    loop = Loop([START], "key", Settings(patience=3))
+    loop = SeedPool([START], "key", Settings(patience=3))
     changed = []
     for _ in range(30):
         candidate = loop.next()
@@ -151,7 +151,7 @@ def test_a_seed_that_brings_nothing_new_has_its_passes_mutated_once_in_a_while()
 
 
 def test_what_is_new_becomes_a_seed_and_what_fails_does_not() -> None:
-    loop = Loop([START], "key")
+    loop = SeedPool([START], "key")
     first = loop.next()
     loop.learn(first, failed=False, new=True)
     grown_ = loop.next()
@@ -164,7 +164,7 @@ def test_what_is_new_becomes_a_seed_and_what_fails_does_not() -> None:
 
 
 def test_a_new_sequence_stays_with_its_function_only_when_it_reached_something() -> None:
-    loop = Loop([START], "key", Settings(programs=False))
+    loop = SeedPool([START], "key", Settings(programs=False))
     loop.learn(loop.next(), failed=False, new=True)
     before = loop.pool[0].sequence
     dull = loop.next()

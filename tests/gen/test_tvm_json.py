@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsieve.gen.tvm_ir.nodes import Dtype, MalformedGraph, Node, Pairs, decode, encode
+from opsieve.gen.tvm_ir.nodes import Dtype, MalformedGraph, ObjectNode, Pairs, decode, encode
 from opsieve.gen.tvm_ir.tensors import Array, from_node, to_node
 
 plain = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text(max_size=5)
@@ -29,7 +29,7 @@ def test_values_come_back(value: Any) -> None:
 
 
 def test_a_node_that_is_read_twice_stays_one_node() -> None:
-    variable = Node("ir.Var", {"span": None, "ty": None, "name": "x"})
+    variable = ObjectNode("ir.Var", {"span": None, "ty": None, "name": "x"})
     first, second = decode(encode((variable, variable)))  # type: ignore[misc]
     assert first is second
     assert first["name"] == "x"
@@ -75,4 +75,4 @@ def test_constants_come_back(dtype: str, shape: list[int]) -> None:
 )
 def test_a_hostile_constant_is_refused_in_a_sentence(raw: Any) -> None:
     with pytest.raises(MalformedGraph, match="constant"):
-        from_node(Node("ffi.Tensor", raw=raw))
+        from_node(ObjectNode("ffi.Tensor", raw=raw))

@@ -14,7 +14,7 @@ from opsieve.gen.relax.passes import draw
 from opsieve.gen.relax.policies import POLICIES
 from opsieve.gen.relax.program import operators
 from opsieve.gen.relax.reading import from_json
-from opsieve.gen.relax.tree import Call, Operator, Var
+from opsieve.gen.relax.tree import Call, RelaxOperator, Var
 from opsieve.gen.relax.walk import all_bindings, functions
 from opsieve.gen.relax.writing import to_json
 from opsieve.gen.strategies.relax import fitting_inputs
@@ -82,13 +82,13 @@ def feeds(subject: RelaxSubject, first: str, second: str) -> bool:
         made = {
             b.var.name: b.value.op.name
             for b in all_bindings(function.body)
-            if isinstance(b.value, Call) and isinstance(b.value.op, Operator)
+            if isinstance(b.value, Call) and isinstance(b.value.op, RelaxOperator)
         }
         for binding in all_bindings(function.body):
             call = binding.value
             if (
                 isinstance(call, Call)
-                and call.op == Operator(second)
+                and call.op == RelaxOperator(second)
                 and any(isinstance(arg, Var) and made.get(arg.name) == first for arg in call.args)
             ):
                 return True

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from opsieve.backends.coverage.coverage import Coverage, Effects, Probes
+from opsieve.backends.coverage.coverage import Coverage, EffectNumbers, Probes
 from opsieve.gen.metrics.plots import line_plot
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import read_file
@@ -65,7 +65,7 @@ class CoverageRecord:
         for (name, release), probes in coverage.maps().items():
             of = self.compilers.setdefault(f"{name}=={release}" if release else name, CompilerCoverage())
             of.growth.append((round(seconds, 2), tests, probes.count))
-            if isinstance(probes, Effects):
+            if isinstance(probes, EffectNumbers):
                 of.effects = probes.names()
             else:
                 of.libraries = [

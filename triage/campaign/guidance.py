@@ -15,9 +15,9 @@ from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.strategies.registry import generate
 from opsieve.gen.tir.form import arguments, program, values
-from opsieve.gen.tir.fuzzing import Candidate, Loop, Settings
+from opsieve.gen.tir.fuzzing import Mutant, SeedPool, Settings
 from opsieve.gen.tir.passes import runnable
-from opsieve.gen.tvm_ir.nodes import Node
+from opsieve.gen.tvm_ir.nodes import ObjectNode
 from opsieve.triage.campaign.plan import CampaignPlan, seed_of
 
 POOL = 512  # programs that are built upon, at most
@@ -85,10 +85,10 @@ class GuidedModels(Planned):
 class GuidedFunctions:
     """TIR functions with passes, by Tzer's loop."""
 
-    def __init__(self, seeds: Sequence[Node], seed: int, settings: Settings = Settings()):  # noqa: B008 - frozen
-        self.loop = Loop([item for item in seeds if arguments(item) is not None], str(seed), settings)
+    def __init__(self, seeds: Sequence[ObjectNode], seed: int, settings: Settings = Settings()):  # noqa: B008 - frozen
+        self.loop = SeedPool([item for item in seeds if arguments(item) is not None], str(seed), settings)
         self._seed = seed
-        self._under_way: dict[int, Candidate] = {}
+        self._under_way: dict[int, Mutant] = {}
 
     def case(self, number: int) -> Case:
         """The next candidate of the loop."""

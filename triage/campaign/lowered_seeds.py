@@ -9,7 +9,7 @@ from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.strategies.registry import generate
 from opsieve.gen.tir.form import arguments, with_own_names
 from opsieve.gen.tir.nodes import size
-from opsieve.gen.tvm_ir.nodes import Node
+from opsieve.gen.tvm_ir.nodes import ObjectNode
 
 MODELS = 24  # ONNX models of a few nodes
 LARGEST = 200  # nodes of a function that is taken
@@ -17,10 +17,10 @@ EMITTING = "tvm:emit=tir"
 TOPI = "tvm:emit=topi"
 
 
-def lowered_seeds(seed: int, limits: Limits, models: int = MODELS) -> list[Node]:
+def lowered_seeds(seed: int, limits: Limits, models: int = MODELS) -> list[ObjectNode]:
     """Functions with dense arguments of constant shape, each once; none where TVM is not installed."""
     cases = [generate("isra", 1000 * seed + number, GenRequest(nodes=4)) for number in range(models)]
-    found: dict[bytes, Node] = {}
+    found: dict[bytes, ObjectNode] = {}
     with Workers(limits) as workers:
         answers = [
             *workers.observe_many(resolve(EMITTING), [Test(case.program, case.inputs) for case in cases]),

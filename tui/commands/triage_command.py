@@ -189,13 +189,13 @@ def _reduce(folder: Path, budget: float, members: int, offline: bool) -> dict[st
     from opsieve.triage.review.review import review
     from opsieve.triage.store.candidates import candidates
     from opsieve.triage.store.index_file import joined
-    from opsieve.tui.commands.triage_reduce import Reduced, reduce_all
+    from opsieve.tui.commands.triage_reduce import ReducedCase, reduce_all
 
     review(folder)  # the order in which to reduce
     with joined(folder) as connection:
         wanted = candidates(connection, members)
     clusters = {candidate.place: candidate.cluster for candidate in wanted}
-    done: dict[str, Reduced] = {}
+    done: dict[str, ReducedCase] = {}
     say(f"{counted(len(wanted), 'case')} to reduce in {budget:g} s")
     try:
         for one in reduce_all(folder, wanted, budget, offline):

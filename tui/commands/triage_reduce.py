@@ -30,7 +30,7 @@ main()
 
 
 @dataclass(frozen=True, slots=True)
-class Reduced:
+class ReducedCase:
     """What became of a case: `reduced`, `not-reproduced`, `failed` or `unfinished`; nodes before, and after where it was reduced,
     or as far as it was; wall seconds, all of its turns together."""
 
@@ -42,7 +42,7 @@ class Reduced:
     message: str = ""
 
 
-def reduce_all(store: Path, wanted: "list[Candidate]", budget: float, offline: bool) -> Iterator[Reduced]:
+def reduce_all(store: Path, wanted: "list[Candidate]", budget: float, offline: bool) -> Iterator[ReducedCase]:
     """Reduce cases one after the other until `budget` seconds of wall time are over; what was begun ends with its best saved.
 
     A case that takes long gives way to the others: it is yielded as `unfinished` and, when they are done, again with what became of
@@ -58,7 +58,7 @@ def reduce_all(store: Path, wanted: "list[Candidate]", budget: float, offline: b
         try:
             place = case_folder(store, candidate.place)
         except BadInput as error:
-            yield Reduced(candidate.place, "failed", candidate.nodes, None, 0.0, str(error))
+            yield ReducedCase(candidate.place, "failed", candidate.nodes, None, 0.0, str(error))
             continue
         found = _reduce(place, candidate, min(turn, left), before, offline)
         if found.answer == "unfinished":
@@ -66,7 +66,7 @@ def reduce_all(store: Path, wanted: "list[Candidate]", budget: float, offline: b
         yield found
 
 
-def _reduce(case: Path, candidate: "Candidate", seconds: float, before: float, offline: bool) -> Reduced:
+def _reduce(case: Path, candidate: "Candidate", seconds: float, before: float, offline: bool) -> ReducedCase:
     began = time.monotonic()
     output = case / "reduced"
     kept = (output / "case.json").exists()  # the best of an earlier turn, which nothing here may take away
@@ -81,8 +81,8 @@ def _reduce(case: Path, candidate: "Candidate", seconds: float, before: float, o
         errors="replace",
     )
 
-    def reduced(answer: str, after: int | None, message: str) -> Reduced:
-        return Reduced(candidate.place, answer, candidate.nodes, after, before + time.monotonic() - began, message)
+    def reduced(answer: str, after: int | None, message: str) -> ReducedCase:
+        return ReducedCase(candidate.place, answer, candidate.nodes, after, before + time.monotonic() - began, message)
 
     try:
         out, err = child.communicate(timeout=seconds)

@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes  # noqa: F401 - numpy then knows bfloat16 by name
 import numpy as np
 
-from opsieve.backends.reference.relax.operators import RULES, Hazards, Unknown
+from opsieve.backends.reference.relax.operators import RULES, Hazards, NoRule
 from opsieve.gen.relax.kernels import KINDS, kernel
 from opsieve.gen.relax.tree import (
     Attributes,
@@ -24,8 +24,8 @@ from opsieve.gen.relax.tree import (
     GlobalVar,
     If,
     Module,
-    Operator,
     Projection,
+    RelaxOperator,
     Scalar,
     Seq,
     ShapeValue,
@@ -35,15 +35,15 @@ from opsieve.gen.relax.tree import (
 )
 from opsieve.gen.relax.types import (
     PrimType,
+    RelaxTensorType,
     ShapeType,
     Size,
     Sym,
-    TensorType,
     TupleType,
     Type,
     size_value,
 )
-from opsieve.gen.tvm_ir.nodes import Node, encode
+from opsieve.gen.tvm_ir.nodes import ObjectNode, encode
 
 _IDENTITY = frozenset(["vm.builtin.copy", "opsieve.copy_into"])
 _DEPTH = 200  # calls within calls
@@ -56,19 +56,19 @@ class Mismatched(ValueError):
 class Closure:
     """A local function with what it reads of its surroundings."""
 
-    def __init__(self, function: Function, scope: "Scope") -> None:
+    def __init__(self, function: Function, scope: "Bindings") -> None:
         self.function, self.scope = function, scope
 
 
-class Scope:
+class Bindings:
     """The values of variables and symbols in one call."""
 
-    def __init__(self, parent: "Scope | None" = None) -> None:
+    def __init__(self, parent: "Bindings | None" = None) -> None:
         self.values: dict[str, Any] = dict(parent.values) if parent else {}
         self.sizes: dict[str, int] = dict(parent.sizes) if parent else {}
 
 
-class Evaluator:
+class ModuleEvaluator:
     """One module. `wide` computes floats in float64."""
 
     def __init__(self, module: Module, wide: bool) -> None:
@@ -82,7 +82,7 @@ class Evaluator:
         main = self.module.main
         args = [self.fed(param.type, param.name, inputs) for param in main.params]
         with np.errstate(all="ignore"):
-            return list(_leaves(self.function(main, args, Scope())))
+            return list(_leaves(self.function(main, args, Bindings())))
 
     def fed(self, kind: Type, name: str, inputs: Mapping[str, Any]) -> Any:
         """An argument of main."""
@@ -97,11 +97,11 @@ class Evaluator:
         """A tensor in the type that is computed in."""
         return value.astype(np.float64) if self.wide and value.dtype.kind in "fV" else value
 
-    def function(self, function: Function, args: list[Any], scope: Scope) -> Any:
+    def function(self, function: Function, args: list[Any], scope: Bindings) -> Any:
         """The result of a call."""
         self._depth += 1
         if self._depth > _DEPTH:
-            raise Unknown("calls nest too deep")
+            raise NoRule("calls nest too deep")
         for param, value in zip(function.params, args, strict=True):
             scope.values[param.name] = value
             self.bind_sizes(param.type, value, scope)
@@ -109,17 +109,17 @@ class Evaluator:
         self._depth -= 1
         return result
 
-    def seq(self, seq: Seq, scope: Scope) -> Any:
+    def seq(self, seq: Seq, scope: Bindings) -> Any:
         """The value of a sequence."""
         for binding in seq.bindings():
             scope.values[binding.var.name] = self.binding(binding, scope)
         return self.expr(seq.body, scope)
 
-    def binding(self, binding: Binding, scope: Scope) -> Any:
+    def binding(self, binding: Binding, scope: Bindings) -> Any:
         """The value of a binding; a match_cast gives symbols their values."""
         if isinstance(binding, Bind) and isinstance(binding.value, Function):
             closure = Closure(binding.value, scope)
-            closure.scope = Scope(scope)
+            closure.scope = Bindings(scope)
             closure.scope.values[binding.var.name] = closure
             return closure
         value = self.expr(binding.value, scope)
@@ -127,21 +127,21 @@ class Evaluator:
             self.bind_sizes(binding.type, value, scope, True)
         return value
 
-    def bind_sizes(self, kind: Type, value: Any, scope: Scope, check: bool = False) -> None:
+    def bind_sizes(self, kind: Type, value: Any, scope: Bindings, check: bool = False) -> None:
         """Give the symbols of a type their values; Mismatched where a size that is known differs."""
         if isinstance(kind, TupleType):
             for field, item in zip(kind.fields, value, strict=True):
                 self.bind_sizes(field, item, scope, check)
             return
-        sizes = kind.shape if isinstance(kind, TensorType) else kind.sizes if isinstance(kind, ShapeType) else None
-        given = value.shape if isinstance(kind, TensorType) else value
+        sizes = kind.shape if isinstance(kind, RelaxTensorType) else kind.sizes if isinstance(kind, ShapeType) else None
+        given = value.shape if isinstance(kind, RelaxTensorType) else value
         for size, number in zip(sizes or (), given if sizes else (), strict=sizes is not None):
             if isinstance(size, Sym) and size.name not in scope.sizes:
                 scope.sizes[size.name] = int(number)
             elif check and size_value(size, scope.sizes) != number:
                 raise Mismatched(f"match_cast wants {size_value(size, scope.sizes)} where there is {number}")
 
-    def expr(self, expr: Expr, scope: Scope) -> Any:
+    def expr(self, expr: Expr, scope: Bindings) -> Any:
         """The value of an expression."""
         if isinstance(expr, Var):
             return scope.values[expr.name]
@@ -164,36 +164,36 @@ class Evaluator:
             return self.call(expr, scope)
         return expr.value if isinstance(expr, Text) else expr
 
-    def size(self, size: Size, scope: Scope) -> int:
+    def size(self, size: Size, scope: Bindings) -> int:
         """The value of a size."""
         return size_value(size, scope.sizes)
 
-    def call(self, call: Call, scope: Scope) -> Any:
+    def call(self, call: Call, scope: Bindings) -> Any:
         """The result of a call of any kind."""
         args = [self.expr(arg, scope) for arg in call.args]
         if isinstance(call.op, Var):
             closure = scope.values[call.op.name]
-            return self.function(closure.function, args, Scope(closure.scope))
+            return self.function(closure.function, args, Bindings(closure.scope))
         if isinstance(call.op, GlobalVar):
             found = self.module.get(call.op.name)
             if not isinstance(found, Function):
-                raise Unknown(f"{call.op.name} is no function of Relax")
-            return self.function(found, args, Scope())
+                raise NoRule(f"{call.op.name} is no function of Relax")
+            return self.function(found, args, Bindings())
         name = call.op.name
-        if isinstance(call.op, Operator) and name in (
+        if isinstance(call.op, RelaxOperator) and name in (
             "relax.call_tir",
             "relax.call_dps_packed",
             "relax.call_pure_packed",
         ):
             return self.foreign(name, args, call.type)
         if isinstance(call.op, Extern) or name not in RULES:
-            raise Unknown(f"no rule for {name}")
+            raise NoRule(f"no rule for {name}")
         return self.hazards.watched(name, RULES[name], args, call.attrs or Attributes("", ()), self.result(call))
 
     def result(self, call: Call) -> str:
         """The element type that a call computes in, "" for none."""
         kind = call.type.fields[0] if isinstance(call.type, TupleType) and call.type.fields else call.type
-        dtype = kind.dtype if isinstance(kind, TensorType) else ""
+        dtype = kind.dtype if isinstance(kind, RelaxTensorType) else ""
         return "float64" if self.wide and dtype.startswith(("float", "bfloat")) else dtype
 
     def foreign(self, name: str, args: list[Any], kind: Type) -> Any:
@@ -201,24 +201,24 @@ class Evaluator:
         callee = args[0]
         if isinstance(callee, Extern):
             if callee.name not in _IDENTITY:
-                raise Unknown(f"no rule for the packed function {callee.name}")
+                raise NoRule(f"no rule for the packed function {callee.name}")
             return args[1][0] if name == "relax.call_dps_packed" else args[1]
         found = self.module.get(callee.name)
-        which = _which_kernel(callee.name, found, kind) if isinstance(found, Node) else ""
+        which = _which_kernel(callee.name, found, kind) if isinstance(found, ObjectNode) else ""
         inputs = args[1]
         rules = {"add": np.add, "subtract": np.subtract, "larger": np.maximum, "smaller": np.minimum}
         if which == "exchange":
             return inputs[0]
         if which not in rules:
-            raise Unknown(f"no rule for the kernel {callee.name}")
+            raise NoRule(f"no rule for the kernel {callee.name}")
         return self.hazards.watched(
             f"kernel {which}", lambda a, attrs, dtype: rules[which](*a), list(inputs), Attributes("", ()), ""
         )
 
 
-def _which_kernel(name: str, found: Node, kind: Type) -> str:
+def _which_kernel(name: str, found: ObjectNode, kind: Type) -> str:
     """Which of KINDS a kernel is, "" for none: it is compared node by node with each."""
-    if not isinstance(kind, TensorType) or not kind.rank:
+    if not isinstance(kind, RelaxTensorType) or not kind.rank:
         return ""
     text = encode(found)
     return next((which for which in KINDS if encode(kernel(name, which, kind)) == text), "")

@@ -15,7 +15,7 @@ from opsieve.gen.relax.tree import Attributes
 Rule = Callable[[Any, Attributes, str], Any]
 
 
-class Unknown(NotImplementedError):
+class NoRule(NotImplementedError):
     """Something that no rule is written for."""
 
 

@@ -20,7 +20,7 @@ from opsieve.gen.relax.declaration import (
     tensor,
 )
 from opsieve.gen.relax.draw import Draw, number, numbers, real, whole
-from opsieve.gen.relax.types import TensorType, TupleType
+from opsieve.gen.relax.types import RelaxTensorType, TupleType
 
 WIDE = ("float32", "float64")  # what TVM lowers to the mathematical functions of LLVM's and C's library
 SUMS = ("float32", "float64", "int64", "int32", "float16", "int8", "uint8", "int16")
@@ -31,7 +31,7 @@ def anywhere(*dtypes: str) -> Recogniser:
     return Recogniser(dtypes, static=False)
 
 
-def _same(draw: Draw, kind: TensorType) -> Solution:
+def _same(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(kind),))
 
 
@@ -40,15 +40,15 @@ def _bounded(low: float, high: float) -> Solver:
 
 
 def _tests(dtypes: Sequence[str]) -> Solver:
-    return lambda draw, kind: Solution((Want(TensorType(pick(draw.rng, dtypes), kind.shape)),))
+    return lambda draw, kind: Solution((Want(RelaxTensorType(pick(draw.rng, dtypes), kind.shape)),))
 
 
-def _pair(draw: Draw, kind: TensorType) -> Solution:
+def _pair(draw: Draw, kind: RelaxTensorType) -> Solution:
     left, right = draw.broadcast(kind.shape or ())
     return Solution((Want(tensor(kind.dtype, left)), Want(tensor(kind.dtype, right))))
 
 
-def _divided(draw: Draw, kind: TensorType) -> Solution:
+def _divided(draw: Draw, kind: RelaxTensorType) -> Solution:
     """Integer division by zero ends the process: the divisor is a constant, and positive."""
     if kind.dtype in FLOATS:
         left, right = draw.broadcast(kind.shape or ())
@@ -56,11 +56,11 @@ def _divided(draw: Draw, kind: TensorType) -> Solution:
     return Solution((Want(kind), draw.constant(kind.dtype, (), 1, 7)))
 
 
-def _shift(draw: Draw, kind: TensorType) -> Solution:
+def _shift(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(kind, (0, 63)), draw.constant(kind.dtype, (), 0, 3)))
 
 
-def _power(draw: Draw, kind: TensorType) -> Solution:
+def _power(draw: Draw, kind: RelaxTensorType) -> Solution:
     if draw.chance(0.5):
         return Solution((Want(kind, (-4, 4)), number(kind.dtype, draw.rng.choice((2, 3)))))
     left, right = draw.broadcast(kind.shape or ())
@@ -68,7 +68,7 @@ def _power(draw: Draw, kind: TensorType) -> Solution:
 
 
 def _compare(dtypes: Sequence[str]) -> Solver:
-    def solve(draw: Draw, kind: TensorType) -> Solution:
+    def solve(draw: Draw, kind: RelaxTensorType) -> Solution:
         left, right = draw.broadcast(kind.shape or ())
         dtype = pick(draw.rng, dtypes)
         return Solution((Want(tensor(dtype, left)), Want(tensor(dtype, right))))
@@ -76,17 +76,17 @@ def _compare(dtypes: Sequence[str]) -> Solver:
     return solve
 
 
-def _where(draw: Draw, kind: TensorType) -> Solution:
+def _where(draw: Draw, kind: RelaxTensorType) -> Solution:
     first, second = draw.broadcast(kind.shape or ())
     shape = kind.shape or ()
     return Solution((Want(tensor("bool", shape)), Want(tensor(kind.dtype, first)), Want(tensor(kind.dtype, second))))
 
 
-def _triple(draw: Draw, kind: TensorType) -> Solution:
+def _triple(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(kind), Want(kind), Want(kind)))
 
 
-def _clip(draw: Draw, kind: TensorType) -> Solution:
+def _clip(draw: Draw, kind: RelaxTensorType) -> Solution:
     low = draw.rng.randint(-4, 1) if kind.dtype not in UNSIGNED else draw.rng.randint(0, 2)
     high = low + draw.rng.randint(1, 6)
     if kind.dtype in FLOATS:
@@ -94,58 +94,58 @@ def _clip(draw: Draw, kind: TensorType) -> Solution:
     return Solution((Want(kind), whole(low), whole(high)))
 
 
-def _cast(draw: Draw, kind: TensorType) -> Solution:
+def _cast(draw: Draw, kind: RelaxTensorType) -> Solution:
     """From any other element type; a float that an integer cannot hold has no defined value, so it is kept in range."""
     source = draw.rng.choice([dtype for dtype in draw.dtypes if dtype in ALL and dtype != kind.dtype] or ["float32"])
     within = None
     if source in FLOATS and kind.dtype in INTEGERS:
         within = (0.0, 100.0) if kind.dtype in UNSIGNED else (-100.0, 100.0)
     attrs = attributes("AstypeAttrs", dtype=kind.dtype)
-    return Solution((Want(TensorType(source, kind.shape), within),), attrs)
+    return Solution((Want(RelaxTensorType(source, kind.shape), within),), attrs)
 
 
-def _prelu(draw: Draw, kind: TensorType) -> Solution:
+def _prelu(draw: Draw, kind: RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
     return Solution((Want(kind), Want(tensor(kind.dtype, (fixed(kind)[axis],)))), attributes("PReluAttrs", axis=axis))
 
 
-def _leaky(draw: Draw, kind: TensorType) -> Solution:
+def _leaky(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(kind),), attributes("LeakyReluAttrs", alpha=draw.rng.choice((0.01, 0.2, 0.5))))
 
 
-def _softplus(draw: Draw, kind: TensorType) -> Solution:
+def _softplus(draw: Draw, kind: RelaxTensorType) -> Solution:
     beta = draw.rng.choice((1.0, 0.5, 2.0))
     return Solution((Want(kind, (-30, 30)),), attributes("SoftplusAttrs", beta=beta, threshold=20.0))
 
 
-def _quantize(draw: Draw, kind: TensorType) -> Solution:
+def _quantize(draw: Draw, kind: RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
     size = fixed(kind)[axis]
     scale = draw.constant("float32", (size,), 0.1, 2.0)
     zero = draw.constant(kind.dtype, (size,), 0, 5)
     attrs = attributes("QuantizeAttrs", out_dtype=kind.dtype, axis=axis)
-    return Solution((Want(TensorType("float32", kind.shape), (-50, 50)), scale, zero), attrs)
+    return Solution((Want(RelaxTensorType("float32", kind.shape), (-50, 50)), scale, zero), attrs)
 
 
-def _dequantize(draw: Draw, kind: TensorType) -> Solution:
+def _dequantize(draw: Draw, kind: RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
     size = fixed(kind)[axis]
     source = draw.rng.choice(("int8", "uint8", "int32", "int16"))
     zero = draw.constant("int8" if source != "int32" else "int32", (size,), 0, 5)
     attrs = attributes("QuantizeAttrs", out_dtype=kind.dtype, axis=axis)
     scale = draw.constant(kind.dtype, (size,), 0.1, 2.0)
-    return Solution((Want(TensorType(source, kind.shape)), scale, zero), attrs)
+    return Solution((Want(RelaxTensorType(source, kind.shape)), scale, zero), attrs)
 
 
-def _bucketize(draw: Draw, kind: TensorType) -> Solution:
+def _bucketize(draw: Draw, kind: RelaxTensorType) -> Solution:
     bounds = sorted(draw.rng.uniform(-3, 3) for _ in range(draw.rng.randint(1, 6)))
     dtype = draw.rng.choice(WIDE)
     edges = numbers(dtype, (len(bounds),), bounds)
     attrs = attributes("BucketizeAttrs", out_int32=kind.dtype == "int32", right=draw.chance(0.5))
-    return Solution((Want(TensorType(dtype, kind.shape)), edges), attrs)
+    return Solution((Want(RelaxTensorType(dtype, kind.shape)), edges), attrs)
 
 
-def _dropout(draw: Draw, kind: TensorType) -> Solution:
+def _dropout(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(kind),), attributes("DropoutAttrs", rate=0.5), TupleType((kind, kind)), draw.rng.randrange(2))
 
 

@@ -17,19 +17,19 @@ from opsieve.gen.relax.declaration import (
 from opsieve.gen.relax.draw import LIMIT, Draw, whole
 from opsieve.gen.relax.operators.reductions import unfolded
 from opsieve.gen.relax.tree import Scalar, ShapeValue
-from opsieve.gen.relax.types import Size, TensorType, TupleType
-from opsieve.gen.tvm_ir.nodes import Node, Value
+from opsieve.gen.relax.types import RelaxTensorType, Size, TupleType
+from opsieve.gen.tvm_ir.nodes import ObjectNode, Value
 
 _ANY = Recogniser(ALL, static=False)
 _STATIC = Recogniser(ALL)
 _RANKED = Recogniser(ALL, (1, 5))
 
 
-def _reshape(draw: Draw, kind: TensorType) -> Solution:
+def _reshape(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(tensor(kind.dtype, _regrouped(draw, kind))), ShapeValue(kind.shape or ())))
 
 
-def _regrouped(draw: Draw, kind: TensorType) -> tuple[Size, ...]:
+def _regrouped(draw: Draw, kind: RelaxTensorType) -> tuple[Size, ...]:
     """Another shape of as many elements: symbols stay, ones come and go, numbers are factored anew."""
     shape = kind.shape or ()
     symbolic = [size for size in shape if not isinstance(size, int)]
@@ -40,16 +40,16 @@ def _regrouped(draw: Draw, kind: TensorType) -> tuple[Size, ...]:
     return tuple(new)
 
 
-def _flatten(draw: Draw, kind: TensorType) -> Solution:
+def _flatten(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(tensor(kind.dtype, draw.factors(fixed(kind)[0]))),))
 
 
-def _batch_flatten(draw: Draw, kind: TensorType) -> Solution:
+def _batch_flatten(draw: Draw, kind: RelaxTensorType) -> Solution:
     first, rest = fixed(kind)
     return Solution((Want(tensor(kind.dtype, (first, *draw.factors(rest, draw.rng.randint(1, 3))))),))
 
 
-def _expand(draw: Draw, kind: TensorType) -> Solution:
+def _expand(draw: Draw, kind: RelaxTensorType) -> Solution:
     shape = kind.shape or ()
     ones = [axis for axis, size in enumerate(shape) if size == 1]
     axes = sorted(draw.rng.sample(ones, draw.rng.randint(1, len(ones))))
@@ -58,7 +58,7 @@ def _expand(draw: Draw, kind: TensorType) -> Solution:
     return Solution((Want(tensor(kind.dtype, kept)),), attributes("ExpandDimsAttrs", axis=named))
 
 
-def _squeeze(draw: Draw, kind: TensorType) -> Solution:
+def _squeeze(draw: Draw, kind: RelaxTensorType) -> Solution:
     shape = list(kind.shape or ())
     axes: list[int] = []
     for _ in range(draw.rng.randint(1, 2) if len(shape) < 4 else 1):
@@ -68,7 +68,7 @@ def _squeeze(draw: Draw, kind: TensorType) -> Solution:
     return Solution((Want(tensor(kind.dtype, shape)),), attributes("SqueezeAttrs", axis=tuple(axes)))
 
 
-def _permute(draw: Draw, kind: TensorType) -> Solution:
+def _permute(draw: Draw, kind: RelaxTensorType) -> Solution:
     shape = kind.shape or ()
     axes = draw.rng.sample(range(len(shape)), len(shape))
     source: list[Size] = [0] * len(shape)
@@ -82,7 +82,7 @@ def _large(shape: tuple[int, ...]) -> list[int]:
     return [axis for axis, size in enumerate(shape) if size > 1]
 
 
-def _concat(draw: Draw, kind: TensorType) -> Solution:
+def _concat(draw: Draw, kind: RelaxTensorType) -> Solution:
     axis = draw.rng.choice(_large(fixed(kind)))
     size = fixed(kind)[axis]
     cuts = sorted(draw.rng.sample(range(1, size), min(size - 1, draw.rng.randint(1, 3))))
@@ -94,7 +94,7 @@ def _concat(draw: Draw, kind: TensorType) -> Solution:
     return Solution((tuple(parts),), attributes("ConcatAttrs", axis=axis))
 
 
-def _stack(draw: Draw, kind: TensorType) -> Solution:
+def _stack(draw: Draw, kind: RelaxTensorType) -> Solution:
     axis = draw.rng.choice([a for a, size in enumerate(fixed(kind)) if 1 <= size <= 4])
     shape = list(kind.shape or ())
     count = fixed(kind)[axis]
@@ -102,7 +102,7 @@ def _stack(draw: Draw, kind: TensorType) -> Solution:
     return Solution(((Want(tensor(kind.dtype, shape)),) * count,), attributes("StackAttrs", axis=axis))
 
 
-def _split(draw: Draw, kind: TensorType) -> Solution:
+def _split(draw: Draw, kind: RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
     size, shape = fixed(kind)[axis], list(kind.shape or ())
     room = max(1, LIMIT // max(1, draw.count(shape)))
@@ -122,13 +122,13 @@ def _split(draw: Draw, kind: TensorType) -> Solution:
     return Solution((Want(tensor(kind.dtype, shape)),), attrs, TupleType(tuple(fields)), index)
 
 
-def _tile(draw: Draw, kind: TensorType) -> Solution:
+def _tile(draw: Draw, kind: RelaxTensorType) -> Solution:
     repeats = [draw.rng.choice([n for n in (1, 2, 3, size) if size % n == 0]) for size in fixed(kind)]
     shape = [size // times for size, times in zip(fixed(kind), repeats, strict=True)]
     return Solution((Want(tensor(kind.dtype, shape)),), attributes("TileAttrs", repeats=tuple(repeats)))
 
 
-def _repeat(draw: Draw, kind: TensorType) -> Solution:
+def _repeat(draw: Draw, kind: RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
     shape = list(fixed(kind))
     times = draw.rng.choice([n for n in (1, 2, 3, shape[axis]) if shape[axis] % n == 0])
@@ -136,45 +136,45 @@ def _repeat(draw: Draw, kind: TensorType) -> Solution:
     return Solution((Want(tensor(kind.dtype, shape)),), attributes("RepeatAttrs", repeats=times, axis=axis))
 
 
-def _broadcast_to(draw: Draw, kind: TensorType) -> Solution:
+def _broadcast_to(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(tensor(kind.dtype, _shrunk(draw, kind))), ShapeValue(kind.shape or ())))
 
 
-def _shrunk(draw: Draw, kind: TensorType) -> tuple[Size, ...]:
+def _shrunk(draw: Draw, kind: RelaxTensorType) -> tuple[Size, ...]:
     shape: list[Size] = [1 if draw.chance(0.4) else size for size in kind.shape or ()]
     return tuple(shape[draw.rng.randint(0, len(shape)) :]) if draw.chance(0.3) else tuple(shape)
 
 
-def _collapse_to(draw: Draw, kind: TensorType) -> Solution:
-    shape, _, kept = unfolded(draw, TensorType(kind.dtype, fixed(kind)), 1)
+def _collapse_to(draw: Draw, kind: RelaxTensorType) -> Solution:
+    shape, _, kept = unfolded(draw, RelaxTensorType(kind.dtype, fixed(kind)), 1)
     source = shape if kept else [draw.size(4), *fixed(kind)]
     return Solution((Want(tensor(kind.dtype, source)), ShapeValue(kind.shape or ())))
 
 
-def _collapse_like(draw: Draw, kind: TensorType) -> Solution:
+def _collapse_like(draw: Draw, kind: RelaxTensorType) -> Solution:
     first, _ = _collapse_to(draw, kind).args
     return Solution((first, Want(kind)))
 
 
-def _flip(draw: Draw, kind: TensorType) -> Solution:
+def _flip(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(kind),), attributes("FlipAttrs", axis=draw.rng.randrange(kind.rank)))
 
 
-def _reverse(draw: Draw, kind: TensorType) -> Solution:
+def _reverse(draw: Draw, kind: RelaxTensorType) -> Solution:
     along, batch = draw.rng.sample(range(kind.rank), 2)
     sizes = fixed(kind)
     lengths = draw.constant(draw.rng.choice(("int32", "int64")), (sizes[batch],), 1, sizes[along])
     return Solution((Want(kind), lengths), attributes("ReverseSequenceAttrs", seq_axis=along, batch_axis=batch))
 
 
-def _meshgrid(draw: Draw, kind: TensorType) -> Solution:
+def _meshgrid(draw: Draw, kind: RelaxTensorType) -> Solution:
     index = draw.rng.randrange(kind.rank)
     parts = tuple(Want(tensor(kind.dtype, (size,))) for size in fixed(kind))
     whole = TupleType((kind,) * kind.rank)
     return Solution((parts,), attributes("MeshgridAttrs", indexing="ij"), whole, index)
 
 
-def _pad(draw: Draw, kind: TensorType) -> Solution:
+def _pad(draw: Draw, kind: RelaxTensorType) -> Solution:
     shape, widths = list(fixed(kind)), []
     mode = draw.rng.choice(("constant", "constant", "reflect", "replicate", "circular"))
     for axis, size in enumerate(shape):
@@ -188,39 +188,41 @@ def _pad(draw: Draw, kind: TensorType) -> Solution:
     return Solution((Want(tensor(kind.dtype, shape)),), attrs)
 
 
-def _pixel_shuffle(draw: Draw, kind: TensorType) -> Solution:
+def _pixel_shuffle(draw: Draw, kind: RelaxTensorType) -> Solution:
     *lead, channels, height, width = fixed(kind)
     factor = next((f for f in (2, 3) if height % f == 0 and width % f == 0), 1)
     source = (*lead, channels * factor * factor, height // factor, width // factor)
     return Solution((Want(tensor(kind.dtype, source)),), attributes("PixelShuffleAttrs", upscale_factor=factor))
 
 
-def _layout(draw: Draw, kind: TensorType) -> Solution:
+def _layout(draw: Draw, kind: RelaxTensorType) -> Solution:
     """A permutation of the axes, written as a map of indices."""
     order = draw.rng.sample(range(kind.rank), kind.rank)
-    names = [Node("ir.Var", {"ty": Node("ir.PrimType", {"dtype": "int64"}), "name": f"i{n}"}) for n in order]
-    by_axis: list[Node] = [names[0]] * kind.rank
+    names = [
+        ObjectNode("ir.Var", {"ty": ObjectNode("ir.PrimType", {"dtype": "int64"}), "name": f"i{n}"}) for n in order
+    ]
+    by_axis: list[ObjectNode] = [names[0]] * kind.rank
     source = [0] * kind.rank
     for place, axis in enumerate(order):
         by_axis[axis], source[axis] = names[place], fixed(kind)[place]
-    mapping = Node("tirx.IndexMap", {"initial_indices": tuple(by_axis), "final_indices": tuple(names)})
+    mapping = ObjectNode("tirx.IndexMap", {"initial_indices": tuple(by_axis), "final_indices": tuple(names)})
     attrs = attributes("LayoutTransformAttrs", index_map=mapping, pad_value=None)
     return Solution((Want(tensor(kind.dtype, source)),), attrs)
 
 
-def _tri(draw: Draw, kind: TensorType) -> Solution:
+def _tri(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(kind), whole(draw.rng.randint(-2, 2))))
 
 
-def _shape_to_tensor(draw: Draw, kind: TensorType) -> Solution:
+def _shape_to_tensor(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((ShapeValue(tuple(draw.shape(fixed(kind)[0]))),))
 
 
-def _size_of(draw: Draw, kind: TensorType) -> Solution:
+def _size_of(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(draw.tensor_type()),))
 
 
-def _one_hot(draw: Draw, kind: TensorType) -> Solution:
+def _one_hot(draw: Draw, kind: RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
     shape = list(fixed(kind))
     depth = shape.pop(axis)

@@ -2,13 +2,13 @@
 
 from opsieve.gen.relax.declaration import Declared, Recogniser, Solution, Want, attributes, fixed, tensor
 from opsieve.gen.relax.draw import Draw
-from opsieve.gen.relax.types import TensorType, TupleType
+from opsieve.gen.relax.types import RelaxTensorType, TupleType
 
 _WIDE = ("float32", "float64")
 _INSIDE = (-20.0, 20.0)
 
 
-def _layer(draw: Draw, kind: TensorType) -> Solution:
+def _layer(draw: Draw, kind: RelaxTensorType) -> Solution:
     shape = fixed(kind)
     first = draw.rng.randrange(kind.rank)
     axes = tuple(range(first - kind.rank, 0))
@@ -17,13 +17,13 @@ def _layer(draw: Draw, kind: TensorType) -> Solution:
     return Solution((Want(kind, _INSIDE), *scale), attrs)
 
 
-def _rms(draw: Draw, kind: TensorType) -> Solution:
+def _rms(draw: Draw, kind: RelaxTensorType) -> Solution:
     first = draw.rng.randrange(kind.rank)
     attrs = attributes("RMSNormAttrs", axes=tuple(range(first - kind.rank, 0)), epsilon=1e-5)
     return Solution((Want(kind, _INSIDE), Want(tensor(kind.dtype, fixed(kind)[first:]))), attrs)
 
 
-def _group(draw: Draw, kind: TensorType) -> Solution:
+def _group(draw: Draw, kind: RelaxTensorType) -> Solution:
     channels = fixed(kind)[1]
     groups = draw.rng.choice([n for n in (1, 2, 3, channels) if channels % n == 0])
     attrs = attributes(
@@ -39,7 +39,7 @@ def _group(draw: Draw, kind: TensorType) -> Solution:
     return Solution((Want(kind, _INSIDE), *scale), attrs)
 
 
-def _instance(draw: Draw, kind: TensorType) -> Solution:
+def _instance(draw: Draw, kind: RelaxTensorType) -> Solution:
     channels = fixed(kind)[1]
     axes = tuple(range(2, kind.rank))
     attrs = attributes("InstanceNormAttrs", channel_axis=1, axes=axes, epsilon=1e-5, center=True, scale=True)
@@ -47,7 +47,7 @@ def _instance(draw: Draw, kind: TensorType) -> Solution:
     return Solution((Want(kind, _INSIDE), *scale), attrs)
 
 
-def _batch(draw: Draw, kind: TensorType) -> Solution:
+def _batch(draw: Draw, kind: RelaxTensorType) -> Solution:
     channels = fixed(kind)[1]
     part = tensor(kind.dtype, (channels,))
     attrs = attributes(
@@ -63,7 +63,7 @@ def _batch(draw: Draw, kind: TensorType) -> Solution:
     return Solution(wants, attrs, TupleType((kind, part, part)))
 
 
-def _attention(draw: Draw, kind: TensorType) -> Solution:
+def _attention(draw: Draw, kind: RelaxTensorType) -> Solution:
     """Query (batch, length, heads, width), key and value with a length of their own, the value with its own width."""
     batch, length, heads, width = fixed(kind)
     other, inner = draw.size(4), draw.size(4)
@@ -75,22 +75,22 @@ def _attention(draw: Draw, kind: TensorType) -> Solution:
     return Solution((Want(query, (-3, 3)), Want(key, (-3, 3)), Want(value)), attrs)
 
 
-def _attention_bias(draw: Draw, kind: TensorType) -> Solution:
+def _attention_bias(draw: Draw, kind: RelaxTensorType) -> Solution:
     plain = _attention(draw, kind)
     batch, length, heads, _ = fixed(kind)
     key = plain.args[1]
     assert isinstance(key, Want)
-    assert isinstance(key.type, TensorType)
+    assert isinstance(key.type, RelaxTensorType)
     bias = tensor(kind.dtype, (batch, heads, length, fixed(key.type)[1]))
     return Solution((*plain.args, Want(bias)), plain.attrs)
 
 
-def _cross_entropy(draw: Draw, kind: TensorType) -> Solution:
+def _cross_entropy(draw: Draw, kind: RelaxTensorType) -> Solution:
     shape = (draw.size(), draw.size())
     return Solution((Want(tensor(kind.dtype, shape), _INSIDE), Want(tensor(kind.dtype, shape), (0, 1))))
 
 
-def _nll(draw: Draw, kind: TensorType) -> Solution:
+def _nll(draw: Draw, kind: RelaxTensorType) -> Solution:
     rows, classes = draw.size(), draw.size()
     attrs = attributes("NLLLossAttrs", reduction=draw.rng.choice(("mean", "sum")), ignore_index=-100)
     weights = draw.constant(kind.dtype, (classes,), 0.5, 2)

@@ -11,7 +11,7 @@ from opsieve.gen.relax.declaration import (
     tensor,
 )
 from opsieve.gen.relax.draw import Draw
-from opsieve.gen.relax.types import Shape, Size, TensorType
+from opsieve.gen.relax.types import RelaxTensorType, Shape, Size
 from opsieve.gen.tvm_ir.nodes import Dtype, Value
 
 _FLOATS = ("float32", "float64")
@@ -19,7 +19,7 @@ _PRODUCTS = ("float32", "float64", "float16", "int32", "int64")
 _SPACES = {1: "W", 2: "HW", 3: "DHW"}
 
 
-def _matmul(draw: Draw, kind: TensorType) -> Solution:
+def _matmul(draw: Draw, kind: RelaxTensorType) -> Solution:
     shape: Shape = kind.shape or ()
     lead, rows, columns = shape[:-2], shape[-2], shape[-1]
     inner = draw.size(8)
@@ -32,7 +32,7 @@ def _matmul(draw: Draw, kind: TensorType) -> Solution:
     return Solution((left, right), attributes("MatmulAttrs", out_dtype=out))
 
 
-def _vector(draw: Draw, kind: TensorType) -> Solution:
+def _vector(draw: Draw, kind: RelaxTensorType) -> Solution:
     inner = draw.size(8)
     shape = kind.shape or ()
     vector = Want(tensor(kind.dtype, (inner,)))
@@ -41,11 +41,11 @@ def _vector(draw: Draw, kind: TensorType) -> Solution:
     return Solution(args, attributes("MatmulAttrs", out_dtype=None))
 
 
-def _either(draw: Draw, kind: TensorType) -> Solution:
+def _either(draw: Draw, kind: RelaxTensorType) -> Solution:
     return (_vector if kind.rank < 2 else _matmul)(draw, kind)
 
 
-def _einsum(draw: Draw, kind: TensorType) -> Solution:
+def _einsum(draw: Draw, kind: RelaxTensorType) -> Solution:
     """The output has one letter an axis; one more letter is summed over."""
     letters = "ijkl"[: kind.rank]
     shape = dict(zip(letters, fixed(kind), strict=True)) | {"z": draw.size(6)}
@@ -58,12 +58,12 @@ def _einsum(draw: Draw, kind: TensorType) -> Solution:
     return Solution((wants,), attributes("EinsumAttrs", subscripts=subscripts))
 
 
-def _outer(draw: Draw, kind: TensorType) -> Solution:
+def _outer(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution(tuple(Want(tensor(kind.dtype, (size,))) for size in kind.shape or ()))
 
 
 def _conv(dims: int) -> Solver:
-    def solve(draw: Draw, kind: TensorType) -> Solution:
+    def solve(draw: Draw, kind: RelaxTensorType) -> Solution:
         batch, channels, *space = fixed(kind)
         groups = draw.rng.choice([n for n in (1, 1, 1, channels) if channels % n == 0])
         inner = groups * draw.rng.choice((1, 2) if groups > 1 else (1, 2, 3))
@@ -99,7 +99,7 @@ def _conv(dims: int) -> Solver:
 
 
 def _transposed(dims: int) -> Solver:
-    def solve(draw: Draw, kind: TensorType) -> Solution:
+    def solve(draw: Draw, kind: RelaxTensorType) -> Solution:
         batch, channels, *space = fixed(kind)
         inner = draw.rng.choice((1, 2, 3))
         strides, before, after, extra, kernel, source = [], [], [], [], [], []
@@ -136,7 +136,7 @@ def _transposed(dims: int) -> Solver:
 
 
 def _pool(dims: int) -> Solver:
-    def solve(draw: Draw, kind: TensorType) -> Solution:
+    def solve(draw: Draw, kind: RelaxTensorType) -> Solution:
         batch, channels, *space = fixed(kind)
         window, strides, dilation, before, after, source = [], [], [], [], [], []
         for size in space:
@@ -169,7 +169,7 @@ def _pool(dims: int) -> Solver:
 
 
 def _adaptive(dims: int) -> Solver:
-    def solve(draw: Draw, kind: TensorType) -> Solution:
+    def solve(draw: Draw, kind: RelaxTensorType) -> Solution:
         batch, channels, *space = fixed(kind)
         source: list[Size] = [size + draw.rng.choice((0, 1, 2, size)) for size in space]
         letters = _SPACES[dims]

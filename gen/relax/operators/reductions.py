@@ -14,7 +14,7 @@ from opsieve.gen.relax.declaration import (
     tensor,
 )
 from opsieve.gen.relax.draw import LIMIT, Draw
-from opsieve.gen.relax.types import Size, TensorType, TupleType
+from opsieve.gen.relax.types import RelaxTensorType, Size, TupleType
 from opsieve.gen.tvm_ir.nodes import Dtype
 
 _WIDE = ("float32", "float64")
@@ -22,7 +22,7 @@ _SUMMED = ("float32", "float64", "int64", "int32", "float16")
 _SORTED = ("float32", "float64", "int64", "int32")
 
 
-def unfolded(draw: Draw, kind: TensorType, most: int) -> tuple[list[Size], list[int], bool]:
+def unfolded(draw: Draw, kind: RelaxTensorType, most: int) -> tuple[list[Size], list[int], bool]:
     """A shape that yields this one when these axes (at most so many) are folded, and whether they are kept as 1."""
     shape: list[Size] = list(kind.shape or ())
     ones = [axis for axis, size in enumerate(shape) if size == 1]
@@ -44,7 +44,7 @@ def unfolded(draw: Draw, kind: TensorType, most: int) -> tuple[list[Size], list[
 
 
 def _fold(within: tuple[float, float] | None = None) -> Solver:
-    def solve(draw: Draw, kind: TensorType) -> Solution:
+    def solve(draw: Draw, kind: RelaxTensorType) -> Solution:
         shape, axes, kept = unfolded(draw, kind, 2)
         named: tuple[int, ...] | None = tuple(axis - len(shape) if draw.chance(0.2) else axis for axis in axes)
         if len(axes) == len(shape) and draw.chance(0.5):
@@ -55,46 +55,46 @@ def _fold(within: tuple[float, float] | None = None) -> Solver:
     return solve
 
 
-def _extreme(draw: Draw, kind: TensorType) -> Solution:
+def _extreme(draw: Draw, kind: RelaxTensorType) -> Solution:
     shape, axes, kept = unfolded(draw, kind, 1)
     attrs = attributes("ArgmaxArgminAttrs", axis=axes[0], keepdims=kept)
     return Solution((Want(tensor(draw.rng.choice(_SORTED), shape)),), attrs)
 
 
-def _running(draw: Draw, kind: TensorType) -> Solution:
+def _running(draw: Draw, kind: RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
     attrs = attributes("ScanopAttrs", axis=axis, dtype=Dtype(kind.dtype), exclusive=draw.chance(0.3))
     return Solution((Want(kind, (-2, 2)),), attrs)
 
 
-def _median(draw: Draw, kind: TensorType) -> Solution:
+def _median(draw: Draw, kind: RelaxTensorType) -> Solution:
     shape, axes, kept = unfolded(draw, kind, 1)
     attrs = attributes("StatisticalAttrs", axis=(axes[0],), keepdims=kept)
-    whole = TupleType((kind, TensorType("int64", kind.shape)))
+    whole = TupleType((kind, RelaxTensorType("int64", kind.shape)))
     return Solution((Want(tensor(kind.dtype, shape)),), attrs, whole, 0)
 
 
-def _softmax(draw: Draw, kind: TensorType) -> Solution:
+def _softmax(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(kind, (-20, 20)),), attributes("SoftmaxAttrs", axis=draw.axis(kind.rank)))
 
 
-def _sort(draw: Draw, kind: TensorType) -> Solution:
+def _sort(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(kind),), attributes("SortAttrs", axis=draw.axis(kind.rank), descending=draw.chance(0.5)))
 
 
-def _argsort(draw: Draw, kind: TensorType) -> Solution:
+def _argsort(draw: Draw, kind: RelaxTensorType) -> Solution:
     attrs = attributes("ArgsortAttrs", axis=draw.axis(kind.rank), descending=draw.chance(0.5), dtype=Dtype(kind.dtype))
-    return Solution((Want(TensorType(draw.rng.choice(_SORTED), kind.shape)),), attrs)
+    return Solution((Want(RelaxTensorType(draw.rng.choice(_SORTED), kind.shape)),), attrs)
 
 
-def _topk(draw: Draw, kind: TensorType) -> Solution:
+def _topk(draw: Draw, kind: RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
     shape = list(fixed(kind))
     k = shape[axis]
     shape[axis] += draw.rng.randint(0, 4)
     other = draw.rng.choice(("int32", "int64"))
     attrs = attributes("TopKAttrs", k=k, axis=axis, ret_type="both", largest=draw.chance(0.5), dtype=Dtype(other))
-    whole = TupleType((kind, TensorType(other, kind.shape)))
+    whole = TupleType((kind, RelaxTensorType(other, kind.shape)))
     return Solution((Want(tensor(kind.dtype, shape)),), attrs, whole, 0)
 
 

@@ -14,13 +14,13 @@ from opsieve.gen.relax.declaration import (
 )
 from opsieve.gen.relax.draw import LIMIT, Draw, numbers, whole
 from opsieve.gen.relax.tree import Tuple
-from opsieve.gen.relax.types import TensorType
+from opsieve.gen.relax.types import RelaxTensorType
 
 _INDEX = ("int64", "int32", "int64")
 _UPDATED = ("float32", "float64", "int64", "int32")
 
 
-def _take(draw: Draw, kind: TensorType) -> Solution:
+def _take(draw: Draw, kind: RelaxTensorType) -> Solution:
     shape = list(fixed(kind))
     first = draw.rng.randrange(kind.rank)
     last = draw.rng.randint(first, min(kind.rank, first + 2))
@@ -34,7 +34,7 @@ def _take(draw: Draw, kind: TensorType) -> Solution:
     return Solution((Want(tensor(kind.dtype, source)), draw.indices(picked, size, draw.rng.choice(_INDEX))), attrs)
 
 
-def _slice(draw: Draw, kind: TensorType) -> Solution:
+def _slice(draw: Draw, kind: RelaxTensorType) -> Solution:
     shape = list(fixed(kind))
     axes = sorted(draw.rng.sample(range(kind.rank), draw.rng.randint(1, min(2, kind.rank))))
     begins, ends, steps = [], [], []
@@ -54,7 +54,7 @@ def _slice(draw: Draw, kind: TensorType) -> Solution:
     return Solution((Want(tensor(kind.dtype, shape)), *lists), attrs)
 
 
-def _gather_elements(draw: Draw, kind: TensorType) -> Solution:
+def _gather_elements(draw: Draw, kind: RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
     shape = list(fixed(kind))
     shape[axis] = draw.size()
@@ -62,7 +62,7 @@ def _gather_elements(draw: Draw, kind: TensorType) -> Solution:
     return Solution((Want(tensor(kind.dtype, shape)), indices), attributes("GatherElementsAttrs", axis=axis))
 
 
-def _gather_nd(draw: Draw, kind: TensorType) -> Solution:
+def _gather_nd(draw: Draw, kind: RelaxTensorType) -> Solution:
     lead = draw.rng.randint(1, kind.rank)
     depth = draw.rng.randint(1, max(1, 4 - (kind.rank - lead)))
     source = [draw.size(4) for _ in range(depth)]
@@ -72,7 +72,7 @@ def _gather_nd(draw: Draw, kind: TensorType) -> Solution:
     return Solution((Want(tensor(kind.dtype, (*source, *fixed(kind)[lead:]))), indices), attrs)
 
 
-def _scatter_elements(draw: Draw, kind: TensorType) -> Solution:
+def _scatter_elements(draw: Draw, kind: RelaxTensorType) -> Solution:
     """One update along the axis, so that no place is written twice."""
     axis = draw.rng.randrange(kind.rank)
     shape = list(fixed(kind))
@@ -83,7 +83,7 @@ def _scatter_elements(draw: Draw, kind: TensorType) -> Solution:
     return Solution((Want(kind), indices, Want(tensor(kind.dtype, shape))), attrs)
 
 
-def _scatter_nd(draw: Draw, kind: TensorType) -> Solution:
+def _scatter_nd(draw: Draw, kind: RelaxTensorType) -> Solution:
     depth = draw.rng.randint(1, kind.rank)
     rows = draw.rng.sample(range(draw.count(fixed(kind)[:depth])), 1)
     places = []
@@ -99,7 +99,7 @@ def _scatter_nd(draw: Draw, kind: TensorType) -> Solution:
     return Solution((Want(kind), indices, Want(updates)), attrs)
 
 
-def _slice_scatter(draw: Draw, kind: TensorType) -> Solution:
+def _slice_scatter(draw: Draw, kind: RelaxTensorType) -> Solution:
     axis = draw.rng.randrange(kind.rank)
     shape = list(fixed(kind))
     size, step = shape[axis], draw.rng.choice((1, 1, 2))
@@ -111,14 +111,14 @@ def _slice_scatter(draw: Draw, kind: TensorType) -> Solution:
     return Solution((Want(kind), Want(tensor(kind.dtype, shape)), *bounds), attrs)
 
 
-def _index_tensor(draw: Draw, kind: TensorType) -> Solution:
+def _index_tensor(draw: Draw, kind: RelaxTensorType) -> Solution:
     depth = draw.rng.randint(1, max(1, 4 - kind.rank + 1))
     source = [draw.size(4) for _ in range(depth)]
     indices = tuple(draw.indices((fixed(kind)[0],), size) for size in source)
     return Solution((Want(tensor(kind.dtype, (*source, *fixed(kind)[1:]))), Tuple(indices)))
 
 
-def _index_put(draw: Draw, kind: TensorType) -> Solution:
+def _index_put(draw: Draw, kind: RelaxTensorType) -> Solution:
     places = [draw.rng.randrange(size) for size in fixed(kind)]
     indices = tuple(numbers("int64", (1,), [place]) for place in places)
     attrs = attributes("IndexPutAttrs", accumulate=draw.chance(0.5))

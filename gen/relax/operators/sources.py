@@ -14,30 +14,30 @@ from opsieve.gen.relax.declaration import (
 )
 from opsieve.gen.relax.draw import Draw, numbers, real, whole
 from opsieve.gen.relax.tree import Scalar, ShapeValue
-from opsieve.gen.relax.types import TensorType
+from opsieve.gen.relax.types import RelaxTensorType
 from opsieve.gen.tvm_ir.nodes import Dtype
 
 _WIDE = ("float32", "float64")
 
 
-def _full(draw: Draw, kind: TensorType) -> Solution:
+def _full(draw: Draw, kind: RelaxTensorType) -> Solution:
     attrs = attributes("InitAttrs", dtype=Dtype(kind.dtype))
     return Solution((ShapeValue(kind.shape or ()), draw.constant(kind.dtype, ())), attrs)
 
 
-def _filled(draw: Draw, kind: TensorType) -> Solution:
+def _filled(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((ShapeValue(kind.shape or ()),), attributes("InitAttrs", dtype=Dtype(kind.dtype)))
 
 
-def _like(draw: Draw, kind: TensorType) -> Solution:
+def _like(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(kind),), attributes("InitAttrs", dtype=None))
 
 
-def _full_like(draw: Draw, kind: TensorType) -> Solution:
+def _full_like(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(kind), draw.constant(kind.dtype, ())), attributes("InitAttrs", dtype=None))
 
 
-def _arange(draw: Draw, kind: TensorType) -> Solution:
+def _arange(draw: Draw, kind: RelaxTensorType) -> Solution:
     size = fixed(kind)[0]
     start, step = draw.rng.randint(-3, 3), draw.rng.choice((1, 2, 3))
     make = real if kind.dtype in FLOATS else whole
@@ -45,16 +45,16 @@ def _arange(draw: Draw, kind: TensorType) -> Solution:
     return Solution(bounds, attributes("InitAttrs", dtype=Dtype(kind.dtype)))
 
 
-def _eye(draw: Draw, kind: TensorType) -> Solution:
+def _eye(draw: Draw, kind: RelaxTensorType) -> Solution:
     rows, columns = map(whole, fixed(kind))
     return Solution((rows, columns, whole(draw.rng.randint(-1, 1))), attributes("InitAttrs", dtype=Dtype(kind.dtype)))
 
 
-def _eye_like(draw: Draw, kind: TensorType) -> Solution:
+def _eye_like(draw: Draw, kind: RelaxTensorType) -> Solution:
     return Solution((Want(kind), whole(draw.rng.randint(-1, 1))), attributes("InitAttrs", dtype=None))
 
 
-def _hamming(draw: Draw, kind: TensorType) -> Solution:
+def _hamming(draw: Draw, kind: RelaxTensorType) -> Solution:
     scalars = (whole(fixed(kind)[0]), Scalar(draw.chance(0.5), "bool"), real(0.54), real(0.46))
     return Solution(scalars, attributes("InitAttrs", dtype=Dtype(kind.dtype)))
 
@@ -63,7 +63,7 @@ _METHODS = ("nearest_neighbor", "linear", "cubic")
 _MODES = ("half_pixel", "align_corners", "asymmetric")
 
 
-def _resize(draw: Draw, kind: TensorType) -> Solution:
+def _resize(draw: Draw, kind: RelaxTensorType) -> Solution:
     batch, channels, *space = fixed(kind)
     source = [max(1, draw.rng.choice((size, size // 2, size * 2, size + 1))) for size in space]
     dims = len(space)
@@ -83,7 +83,7 @@ def _resize(draw: Draw, kind: TensorType) -> Solution:
     return Solution((Want(tensor(kind.dtype, (batch, channels, *source))), ShapeValue(tuple(space))), attrs)
 
 
-def _grid_sample(draw: Draw, kind: TensorType) -> Solution:
+def _grid_sample(draw: Draw, kind: RelaxTensorType) -> Solution:
     batch, channels, height, width = fixed(kind)
     data = tensor(kind.dtype, (batch, channels, draw.size(4), draw.size(4)))
     grid = Want(tensor(kind.dtype, (batch, 2, height, width)), (-1, 1))
@@ -97,13 +97,13 @@ def _grid_sample(draw: Draw, kind: TensorType) -> Solution:
     return Solution((Want(data), grid), attrs)
 
 
-def _affine_grid(draw: Draw, kind: TensorType) -> Solution:
+def _affine_grid(draw: Draw, kind: RelaxTensorType) -> Solution:
     batch, _, height, width = fixed(kind)
     attrs = attributes("AffineGridAttrs", align_corners=True)
     return Solution((Want(tensor(kind.dtype, (batch, 2, 3))), ShapeValue((height, width))), attrs)
 
 
-def _roi(draw: Draw, kind: TensorType) -> Solution:
+def _roi(draw: Draw, kind: RelaxTensorType) -> Solution:
     boxes, channels, height, width = fixed(kind)
     batch, size = draw.size(2), draw.rng.randint(4, 6)
     rows = []
