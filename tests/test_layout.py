@@ -2,10 +2,12 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -85,3 +87,45 @@ def test_no_file_is_much_over_500_lines() -> None:
         for path in (ROOT / name).rglob("*.py")
     }
     assert {name: lines for name, lines in sizes.items() if lines > 550} == {}
+
+
+# Class names that stand in two modules, with the reason.
+SHARED_CLASS_NAMES = {
+    "BrokenModel": "each compiler's worker says so in its own words, and may not import the other's",
+    "NotRun": "as BrokenModel",
+    "UnknownName": "as BrokenModel",
+}
+TOLD = {"triage/campaign/coverage_comparison.py": "a label that `coverage --json` prints"}
+LONGEST_FUNCTION = 60
+_TOLD = re.compile(r"(?:\b|_)told(?:\b|_)", re.IGNORECASE)
+
+
+def _modules() -> Iterator[tuple[str, str]]:
+    """The product's modules: path from the root, text."""
+    for name in PACKAGES:
+        for path in sorted((ROOT / name).rglob("*.py")):
+            yield str(path.relative_to(ROOT)), path.read_text()
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    places: dict[str, set[str]] = {}
+    for path, text in _modules():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, set()).add(path)
+    assert {name: sorted(found) for name, found in places.items() if len(found) > 1}.keys() == SHARED_CLASS_NAMES.keys()
+
+
+def test_functions_are_short() -> None:
+    long = [
+        f"{path}: {node.name}"
+        for path, text in _modules()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno >= LONGEST_FUNCTION
+    ]
+    assert long == []
+
+
+def test_nothing_is_named_told() -> None:
+    assert {path for path, text in _modules() if _TOLD.search(text)} == TOLD.keys()

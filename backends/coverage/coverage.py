@@ -18,14 +18,14 @@ from opsieve.backends.coverage.elf import Unreadable
 from opsieve.backends.coverage.points import GRANULARITIES, Points, add_unstable, points_of, unstable
 from opsieve.gen.model.bad_input import BadInput
 
-EFFECTS = "passes"  # the fallback: which passes changed what, told by the compiler itself
+EFFECTS = "passes"  # the fallback: which passes changed what, as the compiler itself reports
 KINDS = (*GRANULARITIES, EFFECTS)
 Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What was reached of one library: addresses in it (ascending), of how many probes that can be told from one run to the next."""
+    """What was reached of one library: addresses in it (ascending), of how many probes that can be recognised from one run to the next."""
 
     library: Path
     build_id: str
@@ -62,7 +62,7 @@ class Probes:
         return np.flatnonzero(self._hits[: self.total] & self._stable).astype(np.int64)
 
     def stable(self, numbers: Sequence[int]) -> tuple[int, ...]:
-        """Those of these that can be told from one run to the next, as far as is known."""
+        """Those of these that can be recognised from one run to the next, as far as is known."""
         return tuple(number for number in numbers if self._stable[number])
 
     def reached(self) -> tuple[Reached, ...]:
@@ -197,10 +197,10 @@ def own_libraries(backend: Any, modules: Sequence[str]) -> list[tuple[Path, str]
 
     A backend can say which they are (`protocol.Traced`); by default they are what lies in the folder of its package.
     """
-    told: Mapping[str, str] = getattr(backend, "native_sources", {})
-    if told:
+    sources: Mapping[str, str] = getattr(backend, "native_sources", {})
+    if sources:
         pairs = [
-            (Path(path), root) for path in modules for name, root in told.items() if Path(path).name.startswith(name)
+            (Path(path), root) for path in modules for name, root in sources.items() if Path(path).name.startswith(name)
         ]
         return sorted(set(pairs))
     package = backend.package.replace("-", "_")

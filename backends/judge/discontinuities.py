@@ -185,19 +185,19 @@ def excuses(
     peers = {name: error(native.outputs[name], centre.outputs[name]) for name in made}
     case = _Case(model, inputs, got, dtypes, kinds, peers, policy, ask)
     excused: tuple[str, ...] = ()
-    told = case.own_values(wrong, made) if made and where.decided else None
-    if told is None and made and not case.sound_before(made):
+    own = case.own_values(wrong, made) if made and where.decided else None
+    if own is None and made and not case.sound_before(made):
         return ()
-    if told is not None:
-        if told.wrong_before:
+    if own is not None:
+        if own.wrong_before:
             return ()
-        excused = told.excused
+        excused = own.excused
     left = [name for name in wrong if name not in excused]
     if not left:
         return excused
     kinds.update((name, _dtype(inputs[name])) for name in given)
     steps = {name: _UNSEEN * policy.screen(kinds[name]) for name in (*made, *given)}
-    if told is None:
+    if own is None:
         steps.update((name, case.honest(name)) for name in made)
         steps.update((name, _HONEST * policy.screen(kinds[name])) for name in given)
     return (*excused, *_reach(model, inputs, got, left, dtypes, steps, given, policy, ask))
@@ -252,7 +252,7 @@ class _Case:
         return arbiter is None or self._sound(own.outputs, arbiter, made)
 
     def _behind(self, model: ModelProto, own: Values, wrong: Sequence[str], made: list[str]) -> Values | None:
-        """What float64 makes of each stretch from the candidate's values at its start; None where it cannot be told."""
+        """What float64 makes of each stretch from the candidate's values at its start; None where it cannot be known."""
         if not all(_dtype(own.get(name)) == self.kinds[name] for name in made):
             return None
         values = {name: own[name] for name in made}

@@ -147,7 +147,7 @@ def tapped(model: ModelProto, names: Iterable[str]) -> ModelProto:
 def accepts_each_operator(program: Program, inputs: Values, target: Target, lab: Lab, first: Observation) -> bool:
     """Whether a target that refuses a program takes each of its operators by itself, on the values that the reference gives it.
 
-    Operators that the refusal names are asked first, so that a true lack is found by one question. False where it cannot be told.
+    Operators that the refusal names are asked first, so that a true lack is found by one question. False where it cannot be known.
     """
     if not isinstance(program, OnnxProgram):
         return False

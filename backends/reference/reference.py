@@ -188,12 +188,12 @@ class _Watch:
         if not self.found:
             return []
         reach = nodes_reaching(self.graph)
-        told = []
+        met: list[dict[str, Any]] = []
         for (rule, place), (label, operator) in self.found.items():
             outputs = reach[place] & set(depending) if leaves_open(rule) else reach[place]
             if outputs:
-                told.append({"rule": rule, "node": label, "operator": operator, "outputs": sorted(outputs)})
-        return told
+                met.append({"rule": rule, "node": label, "operator": operator, "outputs": sorted(outputs)})
+        return met
 
 
 class _Watched:

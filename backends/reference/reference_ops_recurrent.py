@@ -37,15 +37,15 @@ class _Recurrent(OpRun):
     op_domain = ""
 
     def _run(  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
-        self, x, w, r, b=None, lengths=None, h=None, c=None, p=None, **told
+        self, x, w, r, b=None, lengths=None, h=None, c=None, p=None, **attributes
     ):
         """(Y, Y_h, Y_c): past the end of a sequence the state stays and the output is zero."""
         kind = self.onnx_node.op_type
         directions, hidden = w.shape[0], r.shape[-1]
-        direction = told.get("direction") or "forward"
+        direction = attributes.get("direction") or "forward"
         if directions != (2 if direction == "bidirectional" else 1):
             raise ValueError(f"{kind} has weights of {directions} directions and is {direction}")
-        batched = bool(told.get("layout"))
+        batched = bool(attributes.get("layout"))
         if batched:
             x, h, c = (None if value is None else np.swapaxes(value, 0, 1) for value in (x, h, c))
         steps, batch = x.shape[:2]
@@ -53,11 +53,11 @@ class _Recurrent(OpRun):
         h, c = nothing if h is None else h, nothing if c is None else c
         b = np.zeros((directions, 2 * GATES[kind] * hidden), x.dtype) if b is None else b
         p = np.zeros((directions, 3 * hidden), x.dtype) if p is None else p
-        functions = _functions(kind, directions, told)
+        functions = _functions(kind, directions, attributes)
         outputs, last_h, last_c = np.zeros((steps, directions, batch, hidden), x.dtype), [], []
         for at in range(directions):
             state, cell = h[at], c[at]
-            step = _STEPS[kind](functions[at], w[at], r[at], np.split(b[at], 2), p[at], told)
+            step = _STEPS[kind](functions[at], w[at], r[at], np.split(b[at], 2), p[at], attributes)
             for time in reversed(range(steps)) if direction == "reverse" or at else range(steps):
                 made, kept = step(x[time], state, cell)
                 alive = np.ones((batch, 1), bool) if lengths is None else (lengths > time).reshape(-1, 1)
@@ -71,11 +71,11 @@ class _Recurrent(OpRun):
         return (outputs, *states)[: len(self.output)]
 
 
-def _functions(kind: str, directions: int, told: Mapping[str, Any]) -> list[list[Function]]:
+def _functions(kind: str, directions: int, attributes: Mapping[str, Any]) -> list[list[Function]]:
     """The activations of each direction, of inputs that are clipped first."""
-    names = told.get("activations") or DEFAULTS[kind] * directions
-    alphas, betas = list(told.get("activation_alpha") or []), list(told.get("activation_beta") or [])
-    clip, made = told.get("clip"), []
+    names = attributes.get("activations") or DEFAULTS[kind] * directions
+    alphas, betas = list(attributes.get("activation_alpha") or []), list(attributes.get("activation_beta") or [])
+    clip, made = attributes.get("clip"), []
     for name in names:
         if name.lower() not in ACTIVATIONS:
             raise RuntimeImplementationError(f"{kind} has the activation {name[:40]!r}, which ONNX does not know")
@@ -91,11 +91,11 @@ def _bound(function: Callable[[Array, Any, Any], Array], alpha: Any, beta: Any, 
     return lambda x: function(np.clip(x, -clip, clip) if clip else x, alpha, beta)
 
 
-def _rnn(f: Sequence[Function], w: Array, r: Array, b: Sequence[Array], p: Array, told: Mapping[str, Any]) -> Any:
+def _rnn(f: Sequence[Function], w: Array, r: Array, b: Sequence[Array], p: Array, attributes: Mapping[str, Any]) -> Any:
     return lambda x, h, c: (f[0](x @ w.T + h @ r.T + b[0] + b[1]), c)
 
 
-def _gru(f: Sequence[Function], w: Array, r: Array, b: Sequence[Array], p: Array, told: Mapping[str, Any]) -> Any:
+def _gru(f: Sequence[Function], w: Array, r: Array, b: Sequence[Array], p: Array, attributes: Mapping[str, Any]) -> Any:
     rz, rr, rh = np.split(r, 3)
     (bz, br, bh), (cz, cr, ch) = np.split(b[0], 3), np.split(b[1], 3)
 
@@ -103,19 +103,21 @@ def _gru(f: Sequence[Function], w: Array, r: Array, b: Sequence[Array], p: Array
         wz, wr, wh = np.split(x @ w.T, 3, -1)
         update, reset = f[0](wz + h @ rz.T + bz + cz), f[0](wr + h @ rr.T + br + cr)
         # `linear_before_reset` multiplies by the reset gate after the product.
-        seen = reset * (h @ rh.T + ch) if told.get("linear_before_reset") else (reset * h) @ rh.T + ch
+        seen = reset * (h @ rh.T + ch) if attributes.get("linear_before_reset") else (reset * h) @ rh.T + ch
         return (1 - update) * f[1](wh + seen + bh) + update * h, c
 
     return step
 
 
-def _lstm(f: Sequence[Function], w: Array, r: Array, b: Sequence[Array], p: Array, told: Mapping[str, Any]) -> Any:
-    (pi, po, pf), clip = np.split(p, 3), told.get("clip")
+def _lstm(
+    f: Sequence[Function], w: Array, r: Array, b: Sequence[Array], p: Array, attributes: Mapping[str, Any]
+) -> Any:
+    (pi, po, pf), clip = np.split(p, 3), attributes.get("clip")
 
     def step(x: Array, h: Array, c: Array) -> tuple[Array, Array]:
         i, o, forget, new = np.split(x @ w.T + h @ r.T + b[0] + b[1], 4, -1)
         i = f[0](i + pi * c)
-        forget = 1 - i if told.get("input_forget") else f[0](forget + pf * c)
+        forget = 1 - i if attributes.get("input_forget") else f[0](forget + pf * c)
         kept = forget * c + i * f[1](new)
         if clip and (np.abs(kept) > clip).any():
             raise RuntimeImplementationError(

@@ -2,7 +2,7 @@
 
 Each kind of evidence adds a weight in nats (a log-likelihood ratio) to a commit, once; a commit's probability is its share of the
 exponentials, with a share for "none of these" beside it. The weights are expert priors in the order of what worked on eight changes of
-onnxruntime that were told by hand (changed lines of the pass's file, the message's text, the kernel's files, the graph's); they
+onnxruntime that were found by hand (changed lines of the pass's file, the message's text, the kernel's files, the graph's); they
 were not fitted, so a probability here says how the evidence compares, not a frequency that was measured.
 """
 

@@ -66,7 +66,7 @@ class History(Protocol):
         """The summed weights of the ancestors of each of `versions`; shape (len(versions),)."""
 
     def groups(self, testable: Mask) -> npt.NDArray[np.uint64]:
-        """A number for every version; versions with equal numbers are told apart by no testable version."""
+        """A number for every version; versions with equal numbers are distinguished by no testable version."""
 
 
 class Chain:

@@ -3,7 +3,7 @@
 Where the intervals (gen/analysis/intervals.py) show a violation, the leaves that reach it are narrowed or moved, one at a time, to whatever interval
 brings the violation off, or nearest to it, without raising one before it: coordinate descent over a fixed menu of intervals, then all
 leaves together, then seeded restarts. A point is the last resort: of points, interval arithmetic is exact for most operators. What no
-choice mends is told and left.
+choice mends is reported and left.
 """
 
 import math
@@ -108,7 +108,7 @@ def refilled(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Inputs, and weights by name, for the leaves of a model that `ranges` names: new elements, drawn between the bounds.
 
-    The other inputs are as they were; other weights are not told.
+    The other inputs are as they were; other weights are not given.
     """
     rng = Rng(f"refilled {seed}")
     values = dict(inputs)

@@ -164,7 +164,7 @@ def push(step: TypedNode, place: int) -> DomainViolation | None:
 def _set(step: TypedNode, found: Bounds | Sequence[Bounds] | None, finite: bool) -> tuple[Tensor, float, float] | None:
     """Give the outputs their intervals; the first float output that may leave its type, with the interval it would have had.
 
-    With operands that are not `finite` that is no news: a violation before told it, or nothing is known.
+    With operands that are not `finite` that is no news: a violation before reported it, or nothing is known.
     """
     left = None
     for place, tensor in enumerate(step.outs):

@@ -139,14 +139,14 @@ class System:
             ins = tuple(scope.get(name) for name in part.inputs)
             key = (index, own, ins)
             if key not in self._known:
-                self._known[key] = self._told(part, ins, own)
+                self._known[key] = self._settled(part, ins, own)
             answer = self._known[key]
             for place, name in enumerate(part.outputs):
                 typed = answer[1][place] if answer is not None and place < len(answer[1]) else None
                 scope[name] = None if typed is None else (*typed, None)
             yield answer, part
 
-    def _told(
+    def _settled(
         self, part: RuledNode, ins: Sequence[Typing | None], own: Sequence[tuple[NumberPlace, int]]
     ) -> _Reading | None:
         if any(typing is None and name for typing, name in zip(ins, part.inputs, strict=True)):

@@ -44,7 +44,7 @@ Typing: TypeAlias = tuple[str, tuple[int, ...], tuple[Any, ...] | None]  # dtype
 class NodeCheck:
     """What a declaration says of one node. `fault` tells the broken rule, "" when none is certain.
 
-    `types` are those of the outputs as far as they are told; None for one of which nothing is known.
+    `types` are those of the outputs as far as they are known; None for one of which nothing is known.
     """
 
     fault: str
@@ -53,7 +53,7 @@ class NodeCheck:
 
 @dataclass(frozen=True, slots=True)
 class ModelCheck:
-    """What the declarations say of a model's main graph: the first fault ("" for none), and every type that is told, by name."""
+    """What the declarations say of a model's main graph: the first fault ("" for none), and every type that is known, by name."""
 
     fault: str
     types: Mapping[str, Typed]
@@ -67,7 +67,7 @@ def _named(*names: str) -> Callable[[Ins, Attributes], bool]:
 
 
 def _one_for_all(ins: Ins, attrs: Attributes) -> bool:
-    """A single scale or zero point may be a scalar or a vector; the type of the output may be told by an attribute."""
+    """A single scale or zero point may be a scalar or a vector; the type of the output may be given by an attribute."""
     return math.prod(ins[1].shape) == 1 or "output_dtype" in attrs
 
 
@@ -109,10 +109,10 @@ _BEYOND: Mapping[str, _Beyond] = {
 def check_model(
     model: onnx.ModelProto, inputs: Mapping[str, Value], known: Mapping[str, Typed] | None = None
 ) -> ModelCheck:
-    """A model's nodes in order, as far as their types are told by its leaves; values that are fed bind open dimensions.
+    """A model's nodes in order, as far as their types follow from its leaves; values that are fed bind open dimensions.
 
     The model's structure need not be sound. What is declared of values that nodes make is not looked at; `known` has types of
-    them that are known from elsewhere, for those behind nodes of which nothing is said. Of bodies only faults are told.
+    them that are known from elsewhere, for those behind nodes of which nothing is said. Of bodies only faults are reported.
     """
     opsets = {entry.domain: entry.version for entry in model.opset_import}
     local = frozenset((function.domain, function.name) for function in model.functions)
@@ -242,7 +242,7 @@ def _ruled(
 def settled(
     name: str, opset: int, ins: Sequence[Tensor | None], attrs: Attributes, outputs: int
 ) -> tuple[tuple[int, ...], tuple[Typed | None, ...]] | None:
-    """The rules that an instance breaks, by number, and its outputs' types (none where they cannot be told for that); None for silence."""
+    """The rules that an instance breaks, by number, and its outputs' types (none where they cannot be known for that); None for silence."""
     operator = operators().get(name)
     if operator is None:
         return None

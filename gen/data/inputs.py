@@ -1,4 +1,4 @@
-"""Values for a model's inputs when nobody gave any: small, legal as far as can be told, and the same for the same seed.
+"""Values for a model's inputs when nobody gave any: small, legal as far as is known, and the same for the same seed.
 
 The numbers come from the raw 64-bit stream of PCG64, seeded with the seed and the input's name. That stream is fixed for good
 (numpy may change how its distributions use it), so that a seed means the same bytes on every machine and release of numpy.

@@ -16,7 +16,7 @@ import onnx
 
 from opsieve.gen.metrics.graph import Operation, Type, operations
 
-# What exporters put between operators; edges without them are told beside all edges.
+# What exporters put between operators; edges without them are counted beside all edges.
 GLUE = frozenset(("Constant", "Cast", "Shape", "ConstantOfShape", "Identity", "Unsqueeze"))
 
 _Instance: TypeAlias = tuple[str, tuple[Type, ...], tuple[bytes, ...]]

@@ -8,7 +8,7 @@ Points = Sequence[tuple[float, float]]
 
 _WIDTH, _HEIGHT = 720, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 32, 60, 52
-_COLOURS = ("#3b82c4", "#d9822b", "#3a9a5b", "#c0504d", "#8e6bbf", "#8c7b52")  # all told apart on white and on black
+_COLOURS = ("#3b82c4", "#d9822b", "#3a9a5b", "#c0504d", "#8e6bbf", "#8c7b52")  # all distinct on white and on black
 _ROW, _LABELS = 16, 190  # the height of a bar's row, the width of its label
 _MOST_POINTS = 400  # of a line; more of them are not seen at this size
 _STYLE = (

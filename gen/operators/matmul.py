@@ -18,7 +18,7 @@ from opsieve.gen.spec.symbolic_arith import Truth, broadcast, broadcasts, either
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 from opsieve.gen.spec.undefined import gemm_size, inner_size, long_sum, overflow
 
-_MOST_FACTORS, _MOST_FACTOR = 16, 1e9  # of a determinant whose bounds are told; a hostile one has 2**40
+_MOST_FACTORS, _MOST_FACTOR = 16, 1e9  # of a determinant whose bounds are computed; a hostile one has 2**40
 
 
 def _matmul(builder: Builder, x: Tensor) -> Instance:

@@ -114,7 +114,7 @@ def _mean_variance(builder: Builder, x: Tensor) -> Instance:
     axes = builder.rng.some(range(x.rank), builder.rng.between(1, x.rank))
     if math.prod(x.shape[axis] for axis in axes) < 2:
         axes = list(range(x.rank))
-    return Instance([x], {"axes": axes})  # always told: the checker of onnx 1.23 refuses the default
+    return Instance([x], {"axes": axes})  # always given: the checker of onnx 1.23 refuses the default
 
 
 def _axes_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:

@@ -62,7 +62,7 @@ def _short_time(builder: Builder, x: Tensor) -> Instance:
     signal = builder.match(x.dtype, (rng.between(1, 2), length, 1))
     frame, step = rng.between(2, length), rng.between(1, 4)
     taper = builder.match(x.dtype, (frame,), Domain(0, 1)) if rng.random() < 0.5 else None
-    attrs["onesided"] = rng.below(2)  # always told: onnx 1.23 infers the default wrongly
+    attrs["onesided"] = rng.below(2)  # always given: onnx 1.23 infers the default wrongly
     given = builder.ints([frame], "int64", ())
     return Instance([signal, builder.ints([step], "int64", ()), taper, given], attrs)
 

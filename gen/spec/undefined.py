@@ -1,4 +1,4 @@
-"""Results that ONNX leaves open: which elements of an operator's first output, told from the values that a run met.
+"""Results that ONNX leaves open: which elements of an operator's first output, known from the values that a run met.
 
 An operator's declaration names the rules that hold for it (`Operator.undefined`); docs/explanation/oracles.md tells why each is there. What
 ONNX does define is not here: a Clip whose minimum is above its maximum, ties of TopK and ArgMax, integer casts that drop high bits.
@@ -215,7 +215,7 @@ def dropout(node: Any, inputs: Values, _: Values) -> Iterator[Open]:
 
 
 def long_sum(terms: Callable[[Any, Values, Values], float]) -> OpenRule:
-    """A sum of many terms, in whatever order: told with their number."""
+    """A sum of many terms, in whatever order: with their number."""
 
     def rule(node: Any, inputs: Values, outputs: Values) -> Iterator[Open]:
         if _floats(outputs[0]):

@@ -31,7 +31,7 @@ def arguments(function: ObjectNode) -> dict[str, ObjectNode] | None:
             return None
         elements += int(np.prod(sizes))
         if str(param["name"]) in found:
-            return None  # they are told apart by name
+            return None  # they are distinguished by name
         found[str(param["name"])] = param
     return found if elements <= MOST_ELEMENTS else None
 

@@ -3,7 +3,7 @@
 The format is that of tvm_ffi's `ToJSONGraph` (src/ffi/extra/serialization.cc of apache-tvm-ffi 0.1): a list of nodes, each
 `{"type": KEY, "data": ...}`, that refer to one another by index, children first. Whether an integer in an object is a number or an
 index depends on the declared type of the field, which `schema.json` holds for TVM 0.27 (read from TVM's own reflection;
-tests/workers check that it still is). A node of a type that the table lacks is refused: its references cannot be told from its numbers.
+tests/workers check that it still is). A node of a type that the table lacks is refused: its references cannot be distinguished from its numbers.
 
 In Python a string, number, boolean or None of the graph is itself; an array is a tuple, a map `Pairs`, an element type `Dtype`,
 anything else a `ObjectNode`. Nodes are equal when they are the same object, as in TVM: a variable is one node, wherever it is read.

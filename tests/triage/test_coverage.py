@@ -35,7 +35,7 @@ def test_two_campaigns_are_compared_by_what_only_one_reached() -> None:
     [found] = compared(record("a", [1, 2, 3]), record("b", [3, 4]))
     assert (found.first, found.second, found.both) == (3, 2, 1)
     assert (found.only_first.count, found.only_second.count) == (2, 1)
-    assert found.told == 0.0  # the library is not there: nothing can be named
+    assert found.source_known == 0.0  # the library is not there: nothing can be named
 
 
 def test_what_cannot_be_compared_is_refused_in_a_sentence() -> None:

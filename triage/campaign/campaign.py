@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from queue import SimpleQueue
 
 from opsieve.backends.compare import compare
@@ -73,6 +74,32 @@ def new_campaign(seed: int, targets: Sequence[Target], plan: CampaignPlan) -> Ca
     return Campaign(hashlib.sha256(text.encode()).hexdigest()[:10], plan.generator, seed, names)
 
 
+@dataclass(slots=True)
+class _Chunks:
+    """Tests that a lane does at a time; `size` is how many the next chunk should have, for all lanes."""
+
+    campaign: Campaign
+    programs: Programs
+    end: float  # of the campaign, in seconds of the monotonic clock
+    idle: SimpleQueue[ObservationCache]  # those of the lanes that wait for work
+    size: int = 1  # until it is known how long a test takes
+
+    def do(self, cases: dict[int, Case]) -> list[FinishedTest]:
+        """Do one chunk, on a lane that is idle; LaneStopped when it would begin after the end."""
+        lab, started = self.idle.get(), time.monotonic()
+        try:
+            if started > self.end:
+                raise LaneStopped
+            lowered_only = {number for number in cases if self.programs.lowered_only(number)}
+            done = do_tests(self.campaign, cases, lab, lowered_only)
+            taken = time.monotonic() - started + 1e-9
+            self.size = max(1, min(CHUNK, 2 * len(cases), int(SLICE * len(cases) / taken)))
+            return done
+        finally:
+            lab.forget()
+            self.idle.put(lab)
+
+
 def run(
     store: Store,
     campaign: Campaign,
@@ -90,7 +117,7 @@ def run(
     No chunk is begun after that, and those under way that do not end soon are dropped: a resumed campaign does them again.
 
     `programs` are those of the plan unless others are given (triage/campaign/guidance.py); with `coverage` what the targets'
-    native code was reached of is told by it, and to `programs`.
+    native code was reached of is recorded by it, and given to `programs`.
 
     Yields how many tests are done, each time some were recorded. Each of the `lanes` is a thread with workers of its own. When
     the generator is closed, or is interrupted, all workers end; what was recorded stays, nothing else does. BadInput from the store.
@@ -107,26 +134,13 @@ def run(
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         stack.callback(stop.set)  # called first, before the pool waits for its threads
         waiting: deque[Future[list[FinishedTest]]] = deque()
-        size = 1  # until it is known how long a test takes
-
-        def chunk(cases: dict[int, Case]) -> list[FinishedTest]:
-            nonlocal size
-            lab, started = idle.get(), time.monotonic()
-            try:
-                if started > end:
-                    raise LaneStopped
-                done = do_tests(campaign, cases, lab, {number for number in cases if programs.lowered_only(number)})
-                size = max(1, min(CHUNK, 2 * len(cases), int(SLICE * len(cases) / (time.monotonic() - started + 1e-9))))
-                return done
-            finally:
-                lab.forget()
-                idle.put(lab)
+        chunks = _Chunks(campaign, programs, end, idle)
 
         while True:
             while len(waiting) <= lanes and time.monotonic() < end and (tests is None or begun < tests):
-                numbers = range(begun, begun + size if tests is None else min(begun + size, tests))
+                numbers = range(begun, begun + chunks.size if tests is None else min(begun + chunks.size, tests))
                 # Made here, in order: strategies that are guided by what came before need no second go.
-                waiting.append(pool.submit(chunk, {number: programs.case(number) for number in numbers}))
+                waiting.append(pool.submit(chunks.do, {number: programs.case(number) for number in numbers}))
                 begun = numbers.stop
             if not waiting:
                 return

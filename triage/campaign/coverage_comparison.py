@@ -40,7 +40,7 @@ class LibraryComparison:
     both: int
     only_first: OnlyOne
     only_second: OnlyOne
-    told: float  # share of what only one reached whose source file is told
+    source_known: float  # share of what only one reached whose source file is known
 
 
 def compared(first: CoverageRecord, second: CoverageRecord) -> list[LibraryComparison]:

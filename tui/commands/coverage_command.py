@@ -24,7 +24,7 @@ def command(first: Path, second: Path | None, as_json: bool) -> int:
 
     A and B are stores (their latest campaign with coverage) or files STORE/coverage/ID.json. Two campaigns are compared where they
     ran on the same build of a library: how much each reached, how much only one did, and in which source directories. Stripped
-    libraries name few functions; the source file of a function is told by the checks that it and its neighbours print.
+    libraries name few functions; the source file of a function is known from the checks that it and its neighbours print.
     """
     from opsieve.triage.campaign.coverage_comparison import compared
     from opsieve.triage.campaign.coverage_record import load
@@ -86,7 +86,7 @@ def _compared_facts(item: "LibraryComparison") -> dict[str, Any]:
         "both": item.both,
         "only_a": _only_facts(item.only_first),
         "only_b": _only_facts(item.only_second),
-        "source_known": round(item.told, 3),
+        "source_known": round(item.source_known, 3),
     }
 
 
@@ -114,5 +114,5 @@ def _compared_text(item: "LibraryComparison", kind: str) -> str:
         if part.named:
             more = f" and {len(part.named) - _SHOWN} more" if len(part.named) > _SHOWN else ""
             lines.append(f"  only {name}, exported: {', '.join(part.named[:_SHOWN])}{more}")
-    lines.append(f"  the source file is known of {item.told:.0%} of what only one reached")
+    lines.append(f"  the source file is known of {item.source_known:.0%} of what only one reached")
     return "\n".join(lines)
