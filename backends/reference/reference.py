@@ -235,14 +235,14 @@ class _Watched:
 def _evaluator(watch: _Watch) -> Any:
     from onnx.reference import ReferenceEvaluator
 
-    class ModuleEvaluator(ReferenceEvaluator):
+    class Evaluator(ReferenceEvaluator):
         """Also evaluates bodies and local functions, so what they meet is seen."""
 
         def _init(self) -> None:
             super()._init()
             self.rt_nodes_ = [_Watched(node, watch, place) for place, node in enumerate(self.rt_nodes_)]
 
-    return ModuleEvaluator
+    return Evaluator
 
 
 def _check(model: Any, request: "Request") -> None:
