@@ -6,10 +6,17 @@ bfloat16 where the processor has it. By design it computes int64 as int32 and fl
 type is refused here and not called a wrong result.
 """
 
-import re
 from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Tuple
 
 import numpy as np
+
+from opsieve.backends.compilers.worker_common import (
+    drop_fed_defaults,
+    meaning_of,
+    numpy_requirement,
+    onnx_name,
+    refuse_border,
+)
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
@@ -18,8 +25,8 @@ if TYPE_CHECKING:
 CARRIED = {"bfloat16": ("bf16", np.uint16), "float8_e4m3fn": ("f8e4m3", np.uint8), "float8_e5m2": ("f8e5m2", np.uint8)}
 # Packed elements and the other float8 have no way in; complex numbers no type at all.
 BARRED = frozenset(
-    ["INT4", "UINT4", "INT2", "UINT2", "FLOAT4E2M1", "FLOAT8E4M3FNUZ", "FLOAT8E5M2FNUZ", "FLOAT8E8M0", "COMPLEX64"]
-    + ["COMPLEX128"]
+    ["int4", "uint4", "int2", "uint2", "float4e2m1", "float8e4m3fnuz", "float8e5m2fnuz", "float8e8m0", "complex64"]
+    + ["complex128"]
 )
 INT32 = np.iinfo(np.int32)
 
@@ -64,8 +71,7 @@ class OpenvinoCpu:
 
     def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
         """numpy for the tensors, onnx to read what a model declares; telemetry is imported by OpenVINO's own package."""
-        numpy = "numpy==1.24.4" if python < (3, 9) else "numpy==1.26.4" if python < (3, 13) else "numpy>=2.1"
-        return (numpy, "onnx", "ml_dtypes", "openvino-telemetry", "packaging")
+        return (numpy_requirement(python), "onnx", "ml_dtypes", "openvino-telemetry", "packaging")
 
     def companions(self, release: str) -> Tuple[str, ...]:
         """A release needs nothing of its own beside it."""
@@ -85,7 +91,8 @@ class OpenvinoCpu:
 
         model = onnx.load_model_from_string(request.model)
         drop_fed_defaults(model.graph, request)
-        refuse_border(model.graph, request.inputs)
+        refuse_border(model.graph, "openvino", onnx_name, lambda name: name not in BARRED)
+        refuse_narrowed(model.graph, request.inputs)
         core = openvino.Core()
         read = core.read_model(model.SerializeToString())
         given = {tensor.name for tensor in model.graph.initializer}
@@ -109,19 +116,7 @@ class OpenvinoCpu:
 
     def classify(self, stage: str, exception: str, message: str) -> str:
         """By the exception's class where it says enough, else by the wording of the message."""
-        kind = exception.rpartition(".")[2]
-        if kind == "NotImplementedError":
-            return "unsupported"
-        if kind in ("MemoryError", "_ArrayMemoryError"):
-            return "out-of-memory"
-        if kind in ("ImportError", "ModuleNotFoundError"):
-            return "environment"
-        if kind == "DecodeError":
-            return "rejected"
-        for meaning, pattern in MEANINGS:
-            if re.search(pattern, message[:4000]):
-                return meaning
-        return "error"
+        return meaning_of(exception, message[:4000], MEANINGS)
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
         """The source of `run` for an exported script; "" for types that have to be carried as others."""
@@ -154,27 +149,10 @@ def ports(inputs: List[Any], graph: Any, names: List[str]) -> Dict[str, int]:
     return found
 
 
-def drop_fed_defaults(graph: Any, request: "Request") -> None:
-    """Drop the default value of every graph input that is fed: the front end takes a default for a constant."""
-    declared = {item.name for item in graph.input}
-    kept = [tensor for tensor in graph.initializer if not (tensor.name in declared and tensor.name in request.inputs)]
-    if len(kept) < len(graph.initializer):
-        del graph.initializer[:]
-        graph.initializer.extend(kept)
-        request.notes.append("default values of inputs that are fed were left out of the model")
-
-
-def refuse_border(graph: Any, inputs: Mapping[str, Any]) -> None:
-    """NotImplementedError for what cannot be fed or read, and for values that OpenVINO narrows by design."""
+def refuse_narrowed(graph: Any, inputs: Mapping[str, Any]) -> None:
+    """NotImplementedError for values that OpenVINO narrows by design."""
     from onnx import TensorProto
 
-    for item in list(graph.input) + list(graph.output):
-        what = item.type.WhichOneof("value")
-        if what not in ("tensor_type", None):
-            raise NotImplementedError("a %s cannot cross the border of a model in openvino" % what.replace("_", " "))
-        name = TensorProto.DataType.Name(item.type.tensor_type.elem_type)
-        if name in BARRED:
-            raise NotImplementedError("a tensor of %s cannot cross the border of a model in openvino" % name.lower())
     for item in graph.output:
         if item.type.tensor_type.elem_type == TensorProto.DOUBLE:
             raise NotImplementedError("a result of float64 is computed with 24 bits in openvino")

@@ -7,11 +7,18 @@ PATH. Nothing is compiled before it runs: `compile` builds the lazy graph, kerne
 
 import contextlib
 import inspect
-import re
 import signal
 from typing import TYPE_CHECKING, Any, Collection, Dict, Iterator, List, Mapping, Tuple
 
 import numpy as np
+
+from opsieve.backends.compilers.worker_common import (
+    drop_fed_defaults,
+    meaning_of,
+    numpy_name,
+    numpy_requirement,
+    refuse_border,
+)
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
@@ -22,6 +29,7 @@ TYPES = frozenset(
     ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32"]
     + ["float64"]
 )
+NESTED = ("optional_type", "sequence_type")
 
 # What a message means, first match wins. A Python error that tinygrad does not explain is left an error.
 MEANINGS: Tuple[Tuple[str, str], ...] = (
@@ -79,8 +87,7 @@ class TinygradOnnx:
 
     def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
         """numpy, and onnx to read what a model declares; tinygrad itself needs nothing."""
-        numpy = "numpy==1.24.4" if python < (3, 9) else "numpy==1.26.4" if python < (3, 13) else "numpy>=2.1"
-        return (numpy, "onnx", "ml_dtypes")
+        return (numpy_requirement(python), "onnx", "ml_dtypes")
 
     def companions(self, release: str) -> Tuple[str, ...]:
         """A release needs nothing of its own beside it."""
@@ -105,7 +112,7 @@ class TinygradOnnx:
 
         model = onnx.load_model_from_string(request.model)
         drop_fed_defaults(model.graph, request)
-        refuse_border(model.graph)
+        refuse_border(model.graph, "tinygrad", numpy_name, lambda name: name in TYPES, (NESTED, NESTED))
         chosen = {"DEV": DEVICES[request.options["device"]], "NOOPT": int(request.options["optimise"] == "off")}
         names = [item.name for item in model.graph.output]
         interpreted = request.options["device"] == "python"
@@ -123,19 +130,7 @@ class TinygradOnnx:
 
     def classify(self, stage: str, exception: str, message: str) -> str:
         """By the exception's class where it says enough, else by the wording of the message."""
-        kind = exception.rpartition(".")[2]
-        if kind == "NotImplementedError":
-            return "unsupported"
-        if kind in ("MemoryError", "_ArrayMemoryError"):
-            return "out-of-memory"
-        if kind in ("ImportError", "ModuleNotFoundError"):
-            return "environment"
-        if kind == "DecodeError":
-            return "rejected"
-        for meaning, pattern in MEANINGS:
-            if re.search(pattern, message[:4000]):
-                return meaning
-        return "error"
+        return meaning_of(exception, message[:4000], MEANINGS)
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
         """The source of `run` for an exported script, after what feeds and reads tensors."""
@@ -161,30 +156,6 @@ def patience(interpreted: bool) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-def drop_fed_defaults(graph: Any, request: "Request") -> None:
-    """Drop the default value of every graph input that is fed: the runner takes a default for a constant."""
-    declared = {item.name for item in graph.input}
-    kept = [tensor for tensor in graph.initializer if not (tensor.name in declared and tensor.name in request.inputs)]
-    if len(kept) < len(graph.initializer):
-        del graph.initializer[:]
-        graph.initializer.extend(kept)
-        request.notes.append("default values of inputs that are fed were left out of the model")
-
-
-def refuse_border(graph: Any) -> None:
-    """NotImplementedError for inputs and outputs of types that tinygrad does not have."""
-    from onnx import helper
-
-    for item in list(graph.input) + list(graph.output):
-        kind = item.type
-        while kind.WhichOneof("value") in ("optional_type", "sequence_type"):
-            kind = getattr(kind, kind.WhichOneof("value")).elem_type
-        number = kind.tensor_type.elem_type
-        name = helper.tensor_dtype_to_np_dtype(number).name if number else "float32"
-        if kind.WhichOneof("value") not in ("tensor_type", None) or name not in TYPES:
-            raise NotImplementedError("a value of %s cannot cross the border of a model in tinygrad" % name)
 
 
 def fed(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> Dict[str, Any]:

@@ -5,11 +5,18 @@ optimised for the processor; the binding leaves none of these steps out, so ther
 """
 
 import os
-import re
 import tempfile
 from typing import TYPE_CHECKING, Any, Collection, Dict, Mapping, Tuple
 
 import numpy as np
+
+from opsieve.backends.compilers.worker_common import (
+    drop_fed_defaults,
+    meaning_of,
+    numpy_name,
+    numpy_requirement,
+    refuse_border,
+)
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
@@ -98,8 +105,7 @@ class TractCpu:
 
     def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
         """numpy, and onnx to read what a model declares."""
-        numpy = "numpy==1.24.4" if python < (3, 9) else "numpy==1.26.4" if python < (3, 13) else "numpy>=2.1"
-        return (numpy, "onnx", "ml_dtypes")
+        return (numpy_requirement(python), "onnx", "ml_dtypes")
 
     def companions(self, release: str) -> Tuple[str, ...]:
         """A release needs nothing of its own beside it."""
@@ -119,7 +125,7 @@ class TractCpu:
 
         model = onnx.load_model_from_string(request.model)
         drop_fed_defaults(model.graph, request)
-        refuse_border(model.graph)
+        refuse_border(model.graph, "tract", numpy_name, lambda name: name in FACTS)
         inferred = read(tract, model.SerializeToString())
         names = [inferred.input_name(place) for place in range(inferred.input_count())]
         missing = [name for name in names if name not in request.inputs]
@@ -141,19 +147,7 @@ class TractCpu:
 
     def classify(self, stage: str, exception: str, message: str) -> str:
         """By the exception's class where it says enough, else by the wording of the message."""
-        kind = exception.rpartition(".")[2]
-        if kind == "NotImplementedError":
-            return "unsupported"
-        if kind in ("MemoryError", "_ArrayMemoryError"):
-            return "out-of-memory"
-        if kind in ("ImportError", "ModuleNotFoundError"):
-            return "environment"
-        if kind == "DecodeError":
-            return "rejected"
-        for meaning, pattern in MEANINGS:
-            if re.search(pattern, message[:4000]):
-                return meaning
-        return "error"
+        return meaning_of(exception, message[:4000], MEANINGS)
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
         """The source of `run` for an exported script."""
@@ -169,30 +163,6 @@ def read(tract: Any, model: bytes) -> Any:
         return tract.onnx().load(path)
     finally:
         os.unlink(path)
-
-
-def drop_fed_defaults(graph: Any, request: "Request") -> None:
-    """Drop the default value of every graph input that is fed: tract takes a default for a constant."""
-    declared = {item.name for item in graph.input}
-    kept = [tensor for tensor in graph.initializer if not (tensor.name in declared and tensor.name in request.inputs)]
-    if len(kept) < len(graph.initializer):
-        del graph.initializer[:]
-        graph.initializer.extend(kept)
-        request.notes.append("default values of inputs that are fed were left out of the model")
-
-
-def refuse_border(graph: Any) -> None:
-    """NotImplementedError for inputs and outputs of types that tract's binding cannot carry."""
-    from onnx import helper
-
-    for item in list(graph.input) + list(graph.output):
-        what = item.type.WhichOneof("value")
-        if what not in ("tensor_type", None):
-            raise NotImplementedError("a %s cannot cross the border of a model in tract" % what.replace("_", " "))
-        number = item.type.tensor_type.elem_type
-        name = helper.tensor_dtype_to_np_dtype(number).name if number else "float32"
-        if name not in FACTS:
-            raise NotImplementedError("a tensor of %s cannot cross the border of a model in tract" % name)
 
 
 def to_value(tract: Any, result: Any) -> Any:

@@ -11,23 +11,32 @@ TVM's printer and parser (`text`), by its JSON (`json`).
 
 import contextlib
 import functools
-import importlib.util
 import json
-import os
 import re
 import sys
 from typing import TYPE_CHECKING, Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
+from opsieve.backends.compilers.worker_common import (
+    CLASSES,
+    drop_fed_defaults,
+    load_neighbour,
+    meaning_of,
+    onnx_name,
+    refuse_border,
+)
+
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
+
+beside = functools.partial(load_neighbour, __file__, "tvm")
 
 TARGETS = {"llvm": {"kind": "llvm"}, "llvm-O0": {"kind": "llvm", "opt-level": 0}}
 
 # Integers of less than a byte: TVM's runtime holds them packed but cannot be fed or read through numpy, and its kernels for
-# the CPU read packed bytes wrongly (seen on 0.27), so that they cannot cross a graph's border.
-PACKED = frozenset(["INT4", "UINT4", "INT2", "UINT2"])
+# the CPU read packed bytes wrongly (seen on 0.27), so that they cannot cross a graph's border; neither can strings.
+BARRED = frozenset(["int4", "uint4", "int2", "uint2", "string"])
 
 # What a message means, first match wins. A lack that TVM states is `unsupported`; what it does not explain (a KeyError in a
 # converter, a type error of a program that is valid, an InternalError of a pass) is left an error.
@@ -41,6 +50,9 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
     ("unsupported", r"Only constant \w+ (?:currently )?supported|are supported only, but|must be 1 for Relax frontend"),
     ("unsupported", r"cannot handle ShapeExpr inputs|must be a constant|requires a statically (?:known|typed)"),
     ("unsupported", r"unknown dtype|datatype should be one of|cannot cross the border of a model"),
+)
+TVM_CLASSES = dict(
+    CLASSES, OpNotImplemented="unsupported", OpAttributeUnImplemented="unsupported", OtherRelease="environment"
 )
 
 SCRIPT = """\
@@ -188,8 +200,8 @@ class TvmRelax:
         from tvm.relax.frontend.onnx import from_onnx
 
         model = onnx.load_model_from_string(request.model)
-        keep_fed_inputs(model.graph, request)
-        refuse_border(model.graph)
+        drop_fed_defaults(model.graph, request)
+        refuse_border(model.graph, "tvm", onnx_name, lambda name: name not in BARRED, ((), ("sequence_type",)))
         module = from_onnx(model, shape_dict=open_shapes(model.graph, request.inputs), keep_params_in_input=False)
         given = {tensor.name for tensor in model.graph.initializer}
         names = [item.name for item in model.graph.input if item.name not in given]
@@ -213,21 +225,11 @@ class TvmRelax:
 
     def classify(self, stage: str, exception: str, message: str) -> str:
         """By the exception's class where it says enough, else by the wording of the message."""
-        kind = exception.rpartition(".")[2]
-        if kind in ("OpNotImplemented", "NotImplementedError", "OpAttributeUnImplemented"):
-            return "unsupported"
-        if kind in ("MemoryError", "_ArrayMemoryError"):
-            return "out-of-memory"
-        if kind in ("ImportError", "ModuleNotFoundError", "OtherRelease"):
-            return "environment"
-        if kind == "DecodeError" or (kind == "NotWellFormed" and stage == "import"):
+        if stage == "import" and exception.rpartition(".")[2] == "NotWellFormed":
             return "rejected"
-        for meaning, pattern in MEANINGS:
-            if re.search(pattern, message[:1000]):
-                return meaning
-        if any(re.search(pattern, message[:1000]) for pattern, _ in beside("tvm_tir.py").PRECONDITIONS):
-            return "unsupported"
-        return "error"
+        meaning = meaning_of(exception, message[:1000], MEANINGS, TVM_CLASSES)
+        lacking = beside("tvm_tir.py").PRECONDITIONS if meaning == "error" else ()
+        return "unsupported" if any(re.search(pattern, message[:1000]) for pattern, _ in lacking) else meaning
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
         """The source of `run` for an exported script."""
@@ -276,18 +278,6 @@ def module_of(tvm: Any, request: "Request") -> Any:
             raise
         what = "this module was written by TVM %s, and %s cannot read it: %s" % (wrote, tvm.__version__, error)
         raise OtherRelease(what) from error
-
-
-@functools.lru_cache(maxsize=None)
-def beside(name: str) -> Any:
-    """The module in the file `name` next to this one."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
-    spec = importlib.util.spec_from_file_location("opsieve_beside_tvm_" + name[:-3], path)
-    if spec is None or spec.loader is None:
-        raise ImportError("cannot load %s" % path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @contextlib.contextmanager
@@ -378,31 +368,6 @@ def refuse_unknown(tvm: Any, disabled: List[str], counts: Mapping[str, int]) -> 
     for name in sorted(missing):
         if name.rpartition(".")[2] not in known:
             raise ValueError("tvm has no pass %r" % name[:80])
-
-
-def keep_fed_inputs(graph: Any, request: "Request") -> None:
-    """Drop the default value of every graph input that is fed: the importer would take the default for a constant."""
-    declared = {item.name for item in graph.input}
-    kept = [tensor for tensor in graph.initializer if not (tensor.name in declared and tensor.name in request.inputs)]
-    if len(kept) < len(graph.initializer):
-        del graph.initializer[:]
-        graph.initializer.extend(kept)
-        request.notes.append("default values of inputs that are fed were left out of the model")
-
-
-def refuse_border(graph: Any) -> None:
-    """NotImplementedError for inputs and outputs of types that TVM cannot be fed or read from."""
-    from onnx import TensorProto
-
-    for item in list(graph.input) + list(graph.output):
-        what = item.type.WhichOneof("value")
-        if what not in ("tensor_type", None) and (what != "sequence_type" or item in list(graph.input)):
-            raise NotImplementedError(
-                "a value of %s cannot cross the border of a model in tvm" % what.replace("_", " ")
-            )
-        name = TensorProto.DataType.Name(item.type.tensor_type.elem_type)
-        if name in PACKED or name == "STRING":
-            raise NotImplementedError("a tensor of %s cannot cross the border of a model in tvm" % name.lower())
 
 
 def open_shapes(graph: Any, inputs: Mapping[str, Any]) -> Dict[str, List[int]]:

@@ -38,6 +38,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 TEXT_LIMIT = 64 << 10
 STATE_SIZE = 32
+COMMON = "opsieve.backends.compilers.worker_common"  # the name by which backend files import what they share
 
 
 def load_module(name: str, path: str) -> Any:
@@ -251,6 +252,7 @@ class ForkServer:
         try:
             if self.backend is None:
                 self.wire = load_module("opsieve_wire", self.config["wire"])
+                load_module(COMMON, self.config["common"])
                 self.backend = getattr(load_module("opsieve_backend", self.config["backend"]), self.config["attribute"])
             version = "" if self.config["template"] else self.backend.load()
         except BaseException as error:  # noqa: BLE001 -- an import may raise anything, SystemExit too

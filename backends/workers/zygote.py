@@ -22,6 +22,7 @@ from opsieve.gen.model.scratch import Scratch
 
 CHILD = Path(__file__).resolve().parent / "child.py"
 WIRE = Path(__file__).resolve().parent / "wire.py"
+COMMON = Path(__file__).resolve().parent.parent / "compilers" / "worker_common.py"
 TRACER = Path(__file__).resolve().parent.parent / "coverage" / "tracer.py"
 START_SECONDS = 180.0  # of work (WorkClock): the first import of a large compiler from a cold disk
 LOG_LIMIT = 256 << 10
@@ -161,6 +162,7 @@ class Zygote:
             "backend": str(backend),
             "attribute": attribute,
             "wire": str(WIRE),
+            "common": str(COMMON),
             "path": path,
             "shim": str(shim) if shim else "",
             "scratch": str(self._scratch.path),

@@ -3,15 +3,13 @@
 import importlib.util
 import shutil
 import signal
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import onnx.parser
 import pytest
+from loaded_alone import loaded_alone
 from models import X, chain, program
 
 from opsieve.backends.compilers import tinygrad_onnx
@@ -236,15 +234,5 @@ def test_a_lack_is_told_from_a_bug(name: str, meaning: str, exception: str, mess
 @pytest.mark.parametrize("name", ["openvino", "tract", "tinygrad"])
 def test_the_file_loads_alone(name: str) -> None:
     # As a worker of an old release loads it: by its path, in an interpreter that has neither opsieve nor onnx.
-    code = """
-import importlib.util, sys
-for name in ("opsieve", "onnx", "ml_dtypes", "openvino", "tract", "tinygrad"):
-    sys.modules[name] = None
-spec = importlib.util.spec_from_file_location("backend", sys.argv[1])
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
-print(module.BACKEND.package)
-"""
-    path: Path = plugin(name).file
-    done = subprocess.run([sys.executable, "-I", "-c", code, str(path)], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == (f"{name}\n", "")
+    missing = ["onnx", "ml_dtypes", "openvino", "tract", "tinygrad"]
+    assert loaded_alone(plugin(name).file, missing, "module.BACKEND.package") == f"{name}\n"

@@ -1,8 +1,6 @@
 """torch, inductor and torch's exporter: what the lowering means, what is told apart, what they break. They run in workers only."""
 
 import importlib.util
-import subprocess
-import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loaded_alone import loaded_alone
 from models import X, chain, program
 
 from opsieve.backends.compare import compare
@@ -300,19 +299,9 @@ def test_all_options_have_one_baseline() -> None:
 
 def test_the_file_loads_alone() -> None:
     # As the main process loads it, without torch, and as a worker of another release does, without opsieve.
-    code = """
-import importlib.util, sys
-for name in ("opsieve", "onnx", "onnxruntime", "torch"):
-    sys.modules[name] = None
-spec = importlib.util.spec_from_file_location("backend", sys.argv[1])
-module = importlib.util.module_from_spec(spec)
-sys.modules["backend"] = module
-spec.loader.exec_module(module)
-print(module.TORCH.package, module.INDUCTOR.name, module.EXPORTER.classify("run", "NotImplementedError", ""))
-"""
+    said = '(module.TORCH.package, module.INDUCTOR.name, module.EXPORTER.classify("run", "NotImplementedError", ""))'
     path = Path(torch_targets.__file__).resolve()
-    done = subprocess.run([sys.executable, "-I", "-c", code, str(path)], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("torch inductor error\n", "")
+    assert loaded_alone(path, ["onnx", "onnxruntime", "torch"], said) == "('torch', 'inductor', 'error')\n"
 
 
 @needs_torch

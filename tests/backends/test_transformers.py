@@ -1,8 +1,6 @@
 """The graph transformers: what they break is told, what onnxruntime lacks anyway is not theirs. They run in workers only."""
 
 import importlib.util
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
+from loaded_alone import loaded_alone
 from models import X, chain, program
 
 from opsieve.backends.compilers.transformers import targets as transformed
@@ -240,15 +239,6 @@ def test_all_parts_of_a_transformer_have_one_baseline() -> None:
 
 def test_the_file_loads_alone() -> None:
     # As a worker of an old release loads it: by its path, in an interpreter that has neither opsieve nor onnx.
-    code = """
-import importlib.util, sys
-for name in ("opsieve", "onnx", "onnxruntime", "onnxsim"):
-    sys.modules[name] = None
-spec = importlib.util.spec_from_file_location("backend", sys.argv[1])
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
-print(module.ONNXSIM.package, module.ORT.name)
-"""
     path = Path(transformed.__file__).resolve()
-    done = subprocess.run([sys.executable, "-I", "-c", code, str(path)], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("onnxsim onnxruntime\n", "")
+    said = "(module.ONNXSIM.package, module.ORT.name)"
+    assert loaded_alone(path, ["onnx", "onnxruntime", "onnxsim"], said) == "('onnxsim', 'onnxruntime')\n"

@@ -120,7 +120,7 @@ LACKS = [
         np.array(["a"], object),
         "a tensor of string cannot cross",
     ),
-    ("g (seq(float[2]) x) => (int64 y) { y = SequenceLength(x) }", [], "a value of sequence type cannot cross"),
+    ("g (seq(float[2]) x) => (int64 y) { y = SequenceLength(x) }", [], "a sequence type cannot cross"),
     (
         "g (float[2, 2] x) => (float y) { y = Det(x) }",
         np.ones((2, 2), np.float32),

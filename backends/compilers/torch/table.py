@@ -13,14 +13,14 @@ the same program on these inputs.
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import sys
+import functools
 from typing import Any, Callable, Iterable, Mapping, Sequence
 
 import onnx
 import torch
 from onnx import numpy_helper
+
+from opsieve.backends.compilers.worker_common import load_neighbour
 
 FAMILIES = (
     "elementwise.py",
@@ -39,19 +39,7 @@ OLDEST = 7  # before it, broadcasting and most reductions were other operators
 Rule = Callable[..., Any]
 
 
-def beside(name: str) -> Any:
-    """The module in the file `name` next to this one; torch's compiler finds what it inlines in sys.modules."""
-    label = "opsieve_beside_torch_" + os.path.basename(name)[:-3]
-    if label not in sys.modules:
-        path = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), name))
-        spec = importlib.util.spec_from_file_location(label, path)
-        if spec is None or spec.loader is None:
-            raise ImportError("cannot load %s" % path)
-        sys.modules[label] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[label])
-    return sys.modules[label]
-
-
+beside = functools.partial(load_neighbour, __file__, "torch")
 VALUES = beside("values.py")
 Unsupported, to_tensor, to_value = VALUES.Unsupported, VALUES.to_tensor, VALUES.to_value
 

@@ -8,16 +8,19 @@ optimiser off. The baseline of the latter two is the module run directly: where 
 
 from __future__ import annotations
 
-import importlib.util
+import functools
 import os
 import re
 import shutil
-import sys
 import tempfile
 from typing import TYPE_CHECKING, Any, Callable, Mapping
 
+from opsieve.backends.compilers.worker_common import load_neighbour
+
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
+
+beside = functools.partial(load_neighbour, __file__, "torch")
 
 ENVIRONMENT: Mapping[str, str] = {
     "OMP_NUM_THREADS": "1",
@@ -40,19 +43,6 @@ NO_COMPILER = re.compile(r"InvalidCxxCompiler|No working C\+\+ compiler found")
 
 class NotRun(Exception):
     """What torch says of the module without the compiler."""
-
-
-def beside(name: str) -> Any:
-    """The module in the file `name` next to this one; torch's compiler finds what it inlines in sys.modules."""
-    label = "opsieve_beside_torch_" + os.path.basename(name)[:-3]
-    if label not in sys.modules:
-        path = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), name))
-        spec = importlib.util.spec_from_file_location(label, path)
-        if spec is None or spec.loader is None:
-            raise ImportError("cannot load %s" % path)
-        sys.modules[label] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[label])
-    return sys.modules[label]
 
 
 class Torch:

@@ -11,11 +11,12 @@ is the answer, as it is of the baseline: that is what tells a kernel that onnxru
 operator which the transformer brought in, and a bug of onnxruntime's from one of the transformer's.
 """
 
-import importlib.util
-import os
+import functools
 import re
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, List, Mapping, Optional, Tuple
+
+from opsieve.backends.compilers.worker_common import drop_fed_defaults, load_neighbour, numpy_requirement
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
@@ -72,8 +73,7 @@ class Transformed:
 
     def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
         """What the package and the run of its result need; the newest onnxruntime, whatever the release."""
-        numpy = "numpy==1.24.4" if python < (3, 9) else "numpy==1.26.4" if python < (3, 13) else "numpy>=2.1"
-        return (numpy, "onnxruntime") + self.libraries
+        return (numpy_requirement(python), "onnxruntime") + self.libraries
 
     def companions(self, release: str) -> Tuple[str, ...]:
         """A release needs nothing of its own beside it."""
@@ -148,17 +148,7 @@ class Transformed:
         return source(self.name, options, dtypes)
 
 
-def beside(name: str) -> Any:
-    """The module in the file `name` next to this one, which opsieve's own import finds only where opsieve is installed."""
-    path = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), name))
-    spec = importlib.util.spec_from_file_location("opsieve_beside_transformers_" + os.path.basename(name)[:-3], path)
-    if spec is None or spec.loader is None:
-        raise ImportError("cannot load %s" % path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
+beside = functools.partial(load_neighbour, __file__, "transformers")
 ORT = beside("../ort.py").BACKEND
 PASSES = beside("passes.py")
 
@@ -203,16 +193,6 @@ def original(request: "Request", stage: Callable[[str], None]) -> "Run":
             raise NotRun(str(error)) from error
 
     return run
-
-
-def drop_fed_defaults(graph: Any, request: "Request") -> None:
-    """Drop the default value of every graph input that is fed: transformers take a default for a constant."""
-    declared = {item.name for item in graph.input}
-    kept = [tensor for tensor in graph.initializer if not (tensor.name in declared and tensor.name in request.inputs)]
-    if len(kept) < len(graph.initializer):
-        del graph.initializer[:]
-        graph.initializer.extend(kept)
-        request.notes.append("default values of inputs that are fed were left out of the model")
 
 
 def inspect(before: Any, after: Any, request: "Request") -> None:

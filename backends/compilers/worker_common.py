@@ -1,0 +1,115 @@
+"""What the backend files share on the worker's side: neighbouring files, defaults of fed inputs, types at a model's border, meanings of errors.
+
+Backend files import it by its full name. Where opsieve is not installed, in the environment of a release, `child.py` has put it into
+sys.modules under that name before it loads the backend file, and an import of a module that is there asks for no package above it.
+So this file too keeps to the standard library and Python 3.8; onnx is imported inside functions only.
+"""
+
+import importlib.util
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Any, Callable, Collection, Mapping, Sequence, Tuple
+
+if TYPE_CHECKING:
+    from opsieve.backends.protocol import Request
+
+# What an exception's class alone says, whichever compiler raised it.
+CLASSES: Mapping[str, str] = {
+    "NotImplementedError": "unsupported",
+    "MemoryError": "out-of-memory",
+    "_ArrayMemoryError": "out-of-memory",
+    "ImportError": "environment",
+    "ModuleNotFoundError": "environment",
+    "DecodeError": "rejected",
+}
+
+
+def load_neighbour(file: str, family: str, name: str) -> Any:
+    """The module in the file `name` relative to `file`, loaded once and kept in sys.modules, where torch's compiler looks for what it inlines.
+
+    `family` is part of its name there, so that files of two folders may be called alike. ImportError when there is no such file.
+    """
+    label = "opsieve_beside_%s_%s" % (family, os.path.basename(name)[:-3])
+    if label not in sys.modules:
+        path = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(file)), name))
+        spec = importlib.util.spec_from_file_location(label, path)
+        if spec is None or spec.loader is None:
+            raise ImportError("cannot load %s" % path)
+        sys.modules[label] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(sys.modules[label])
+        except BaseException:
+            del sys.modules[label]  # half a module is none
+            raise
+    return sys.modules[label]
+
+
+def numpy_requirement(python: Tuple[int, int]) -> str:
+    """The numpy that releases of a compiler run with in an environment of this Python."""
+    return "numpy==1.24.4" if python < (3, 9) else "numpy==1.26.4" if python < (3, 13) else "numpy>=2.1"
+
+
+def drop_fed_defaults(graph: Any, request: "Request") -> None:
+    """Drop the default value of every graph input that is fed: front ends take a default for a constant."""
+    declared = {item.name for item in graph.input}
+    kept = [tensor for tensor in graph.initializer if not (tensor.name in declared and tensor.name in request.inputs)]
+    if len(kept) < len(graph.initializer):
+        del graph.initializer[:]
+        graph.initializer.extend(kept)
+        request.notes.append("default values of inputs that are fed were left out of the model")
+
+
+def onnx_name(number: int) -> str:
+    """ONNX's name of an element type in lower case, `undefined` for 0."""
+    from onnx import TensorProto
+
+    return str(TensorProto.DataType.Name(number)).lower()
+
+
+def numpy_name(number: int) -> str:
+    """The name of the numpy dtype of an element type (`object` for strings); an undefined one passes for float32."""
+    from onnx import helper
+
+    return helper.tensor_dtype_to_np_dtype(number).name if number else "float32"
+
+
+def refuse_border(
+    graph: Any,
+    compiler: str,
+    name_of: Callable[[int], str],
+    carried: Callable[[str], bool],
+    containers: Tuple[Collection[str], Collection[str]] = ((), ()),
+) -> None:
+    """NotImplementedError for inputs and outputs of a GraphProto whose type the compiler cannot be fed or read from.
+
+    `carried` says whether elements of a type, by the name that `name_of` gives it, can cross; `containers` are the kinds of values
+    beside tensors (`sequence_type`, `optional_type`) that can, among inputs and among outputs.
+    """
+    for passing, items in zip(containers, (graph.input, graph.output)):
+        for item in items:
+            kind = item.type
+            what = kind.WhichOneof("value")
+            while what in passing:
+                kind = getattr(kind, what).elem_type
+                what = kind.WhichOneof("value")
+            if what not in ("tensor_type", None):
+                raise NotImplementedError(
+                    "a %s cannot cross the border of a model in %s" % (what.replace("_", " "), compiler)
+                )
+            name = name_of(kind.tensor_type.elem_type)
+            if not carried(name):
+                raise NotImplementedError("a tensor of %s cannot cross the border of a model in %s" % (name, compiler))
+
+
+def meaning_of(
+    exception: str, message: str, patterns: Sequence[Tuple[str, str]], classes: Mapping[str, str] = CLASSES
+) -> str:
+    """The meaning (`Backend.classify`) of an exception: by its class where that says enough, else by the first pattern in its message.
+
+    `exception` is the dotted name of the class, `patterns` pairs of a meaning and a regular expression; `error` when none matches.
+    """
+    kind = exception.rpartition(".")[2]
+    if kind in classes:
+        return classes[kind]
+    return next((meaning for meaning, pattern in patterns if re.search(pattern, message)), "error")
