@@ -146,7 +146,7 @@ def cases(home: Path) -> Iterator[tuple[Path, str]]:
         "cut short": whole[:50],
         "a list": "[1]",
         "null": "null",
-        "a newer format": whole.replace('"format": 1', '"format": 2'),
+        "a newer format": whole.replace('"format": 1', '"format": 3'),
         "a far newer format with other fields": '{"format": 999, "what": "ever"}',
         "format 0": whole.replace('"format": 1', '"format": 0'),
         "format as text": whole.replace('"format": 1', '"format": "1"'),
