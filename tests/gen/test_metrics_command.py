@@ -68,7 +68,7 @@ def test_the_command_says_what_it_cannot_use(tmp_path: Path) -> None:
             run(str(place))
     (tmp_path / "a.onnx").write_bytes(program("g (float[2] x) => (float[2] y) { y = Relu(x) }").model)
     (tmp_path / "plots").write_text("a file")
-    with pytest.raises(ValueError, match="is no(t a)? (folder|directory)"):
+    with pytest.raises(ValueError, match=r"is no(t a)? (folder|directory)"):
         run(str(tmp_path), "--plot", str(tmp_path / "plots"))
     assert (tmp_path / "plots").read_text() == "a file"
 
