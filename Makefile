@@ -11,7 +11,7 @@ demo: $(VENV)/demo.stamp
 	$(BIN)/python samples/demo.py
 
 test: $(VENV)/dev.stamp check
-	$(BIN)/python -m pytest -q -rs -n auto --dist worksteal
+	$(BIN)/python -m pytest -q -rfEs -n auto --dist worksteal
 
 test-all: $(VENV)/dev.stamp check
 	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "slow or not slow" --hypothesis-profile=default
