@@ -65,12 +65,9 @@ def lacks(session: JudgingSession, first: Observation) -> Verdict:
         acceptor = "it takes operator by operator"
     if not made:
         return verdict("unsupported", because(Cause.LACKS, target=target, ending=first), at=first)
-    flaky = _unconfirmed(session, first)
-    if flaky is not None:
-        return flaky
-    undefined = _undefined(session, first)
-    if undefined is not None:
-        return undefined
+    excused = _unconfirmed(session, first) or _undefined(session, first)
+    if excused is not None:
+        return excused
     blame = "optimiser" if baseline is not None else "compiler"
     reason = because(Cause.MADE_LACK, target=target, acceptor=acceptor, ending=first)
     return verdict("fail", reason, "error", first, blame=blame)
@@ -78,12 +75,9 @@ def lacks(session: JudgingSession, first: Observation) -> Verdict:
 
 def refused(session: JudgingSession, first: Observation) -> Verdict:
     """The verdict on a target that raised an error."""
-    flaky = _unconfirmed(session, first)
-    if flaky is not None:
-        return flaky
-    undefined = _undefined(session, first)
-    if undefined is not None:
-        return undefined
+    excused = _unconfirmed(session, first) or _undefined(session, first)
+    if excused is not None:
+        return excused
     target = session.target
     acceptor, blame, against = _acceptor(session, first)
     if acceptor:
