@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opsieve.backends.compilers.tvm_tir import context_options
+
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
@@ -123,14 +125,3 @@ def tir_call(item: str) -> str:
         short,
         argument if argument.isdigit() else "%a" % argument if argument else "",
     )
-
-
-def context_options(passes: Sequence[str]) -> dict[str, Any]:
-    """The options that a sequence sets (`=GROUP.FIELD:VALUE`), as a context takes them."""
-    found: dict[str, Any] = {}
-    for item in passes:
-        if item.startswith("="):
-            name, _, value = item[1:].rpartition(":")
-            group, _, field = name.rpartition(".")
-            found.setdefault(group, {})[field] = int(value)
-    return found

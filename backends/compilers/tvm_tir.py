@@ -6,7 +6,7 @@ buffer is an argument that may be written, so what stands in them afterwards is 
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any, Callable, Dict, List
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List
 
 import numpy as np
 
@@ -57,7 +57,7 @@ def prepare(request: "Request", found: Any, passes: Callable[..., Any]) -> "Run"
     request.stage("compile")
     optimised, only_lower = request.options["opt"] != "0", request.options["stop"] == "lower"
     sequence = list(request.passes) if optimised else []
-    config = options(tvm, sequence) if optimised else UNOPTIMISED
+    config = context_options(sequence) if optimised else UNOPTIMISED
     watcher = [effects(tvm, request.effects)] if request.effects is not None else []
     disabled = [] if optimised else OPTIMISING
     packed = any(name.startswith("tirx.MakePackedAPI") for name in sequence)
@@ -113,8 +113,8 @@ def make(tvm: Any, item: str) -> Any:
     return found(int(argument)) if argument.isdigit() else found(argument)
 
 
-def options(tvm: Any, sequence: List[str]) -> Dict[str, Any]:
-    """The options that a sequence sets, as a context takes them."""
+def context_options(sequence: Iterable[str]) -> Dict[str, Any]:
+    """The options that a sequence sets (`=GROUP.FIELD:VALUE`), as a context takes them."""
     found: Dict[str, Any] = {}
     for item in sequence:
         if item.startswith("="):
