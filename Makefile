@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
+# Every process of the tests would compile all that it imports, were it forbidden to keep it.
+unexport PYTHONDONTWRITEBYTECODE
 CODE := gen backends triage reducer bisect tui tests benchmarks samples
 
 .PHONY: demo test test-all bench format check clean

@@ -1,15 +1,22 @@
 """What many tests share: workers that last for the session, and small models."""
 
+import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from hypothesis import settings
+# Tests start hundreds of processes. Where the environment says that none of them may keep what it has compiled, each would
+# compile all that it imports, and pytest would rewrite the assertions of hypothesis each time: a third of the whole time.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-from opsieve.backends.workers.workers import Workers
-from opsieve.backends.workers.zygote import Limits
+import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
+
+from opsieve.backends.workers.workers import Workers  # noqa: E402
+from opsieve.backends.workers.zygote import Limits  # noqa: E402
 
 # `make test` draws the same examples everywhere; `make test-all` passes --hypothesis-profile=default and draws new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
