@@ -1,9 +1,12 @@
-"""The backends that are there, found by entry point, and targets checked against them."""
+"""The backends that are there, found by entry point, and targets resolved against them.
+
+Text becomes a `ResolvedTarget` once, where it enters (an option, a case, a store); everything behind that takes the object.
+"""
 
 import importlib
 import importlib.metadata
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -23,18 +26,22 @@ class Plugin:
 
 
 @cache
+def _entries() -> dict[str, importlib.metadata.EntryPoint]:
+    """Entry points by name: looked up once, for that reads a file of every distribution."""
+    return {entry.name: entry for entry in importlib.metadata.entry_points(group=GROUP)}
+
+
 def names() -> tuple[str, ...]:
     """The names of every backend, in alphabetical order; none of them is loaded."""
-    return tuple(sorted(entry.name for entry in importlib.metadata.entry_points(group=GROUP)))
+    return tuple(sorted(_entries()))
 
 
 @cache
 def plugin(name: str) -> Plugin:
     """The backend called `name`; BadTarget when there is none or its file cannot be loaded."""
-    entries = importlib.metadata.entry_points(group=GROUP, name=name)
-    if not entries:
+    entry = _entries().get(name)
+    if entry is None:
         raise BadTarget(f"there is no backend {name!r}; there are {', '.join(names())}")
-    entry = next(iter(entries))
     try:
         module = importlib.import_module(entry.module)
         backend: Backend = getattr(module, entry.attr)
@@ -45,15 +52,97 @@ def plugin(name: str) -> Plugin:
     return Plugin(backend, Path(inspect.getfile(module)).resolve(), entry.attr)
 
 
-def resolve(text: str | Target) -> Target:
+@dataclass(frozen=True, slots=True)
+class ResolvedTarget:
+    """A target whose backend is there and has its options; what is known of it without asking a worker.
+
+    Made by `resolve`. `target` is in normal form (every option named, defaults left out), so equal compilers are equal.
+    """
+
+    target: Target
+    plugin: Plugin = field(compare=False, repr=False)
+
+    @property
+    def backend(self) -> Backend:
+        """The facts of its backend."""
+        return self.plugin.backend
+
+    @property
+    def name(self) -> str:
+        """The name of its backend."""
+        return self.target.backend
+
+    @property
+    def release(self) -> str:
+        """The release, "" for what is installed beside opsieve."""
+        return self.target.release
+
+    @property
+    def options(self) -> dict[str, str]:
+        """A value for every option of the backend."""
+        defaults = {name: legal[0] if legal else "" for name, legal in self.backend.options.items()}
+        return {**defaults, **dict(self.target.options)}
+
+    @property
+    def baseline(self) -> "ResolvedTarget | None":
+        """The unoptimised build of the same compiler and release, None when it has none or the target is it."""
+        base = self.with_options(**self.backend.baseline)
+        return None if base == self else base
+
+    @property
+    def runtime(self) -> "ResolvedTarget | None":
+        """The compiler that runs what the target makes of a program, None where the target runs it itself (`protocol.RunsElsewhere`)."""
+        text = getattr(self.backend, "runs_on", "")
+        return resolve(text) if text else None
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """The forms of program that the target takes (`protocol.TakesForms`)."""
+        return getattr(self.backend, "forms", ("onnx",))
+
+    @property
+    def family(self) -> str:
+        """The name under which backends stand that share an optimiser or its kernels (`protocol.Related`); most are their own."""
+        return str(getattr(self.backend, "family", self.name))
+
+    @property
+    def zygote(self) -> tuple[str, str]:
+        """What serves the target: its backend, or the one that shares its zygote (`protocol.SharesZygote`), and the release."""
+        return (getattr(self.backend, "shares_zygote_of", "") or self.name, self.release)
+
+    @property
+    def display(self) -> str:
+        """The target as a person writes it: its main option's value without the name."""
+        main = self.backend.main_option
+        pairs = sorted(("" if name == main else name, value) for name, value in self.target.options)
+        return str(replace(self.target, options=tuple(pairs)))
+
+    def with_options(self, **changes: str) -> "ResolvedTarget":
+        """The same compiler with some options set otherwise; BadTarget for an option or a value that it does not have."""
+        return replace(self, target=_normal(self.target.with_options(**changes), self.backend))
+
+    def with_release(self, release: str) -> "ResolvedTarget":
+        """The same compiler and options in another release."""
+        return replace(self, target=replace(self.target, release=release))
+
+    def __str__(self) -> str:
+        return str(self.target)
+
+
+def resolve(text: str | Target) -> ResolvedTarget:
     """The target with its bare word named and every option that differs from the default checked; BadTarget otherwise.
 
     Equal compilers give equal targets: `onnxruntime:all` and `onnxruntime:level=all` are the same as `onnxruntime`.
     """
     target = Target.parse(text) if isinstance(text, str) else text
-    backend = plugin(target.backend).backend
-    if target.release and not backend.package:
-        raise BadTarget(f"{backend.name} has no releases: write {backend.name} without =={target.release}")
+    found = plugin(target.backend)
+    if target.release and not found.backend.package:
+        raise BadTarget(f"{found.backend.name} has no releases: write {found.backend.name} without =={target.release}")
+    return ResolvedTarget(_normal(target, found.backend), found)
+
+
+def _normal(target: Target, backend: Backend) -> Target:
+    """The target with every option named, and none that stands at its default."""
     chosen = {}
     for name, value in target.options:
         name = name or backend.main_option
@@ -66,52 +155,9 @@ def resolve(text: str | Target) -> Target:
             raise BadTarget(f"{name} of {backend.name} cannot be {value!r}; it can be {', '.join(legal)}")
         if value != (legal[0] if legal else ""):
             chosen[name] = value
-    return Target(target.backend, target.release, tuple(sorted(chosen.items())))
-
-
-def all_options(target: Target) -> dict[str, str]:
-    """A value for every option of the target's backend."""
-    defaults = {name: legal[0] if legal else "" for name, legal in plugin(target.backend).backend.options.items()}
-    return {**defaults, **dict(target.options)}
-
-
-def baseline(target: Target) -> Target | None:
-    """The unoptimised build of the same compiler, None when it has none or the target is it."""
-    options = plugin(target.backend).backend.baseline
-    base = resolve(target.with_options(**options)) if options else target
-    return None if base == resolve(target) else base
-
-
-def runtime(target: Target) -> Target | None:
-    """The compiler that runs what the target makes of a program, None where the target runs it itself (`protocol.RunsElsewhere`)."""
-    if target.backend not in names():
-        return None
-    text = getattr(plugin(target.backend).backend, "runs_on", "")
-    return resolve(text) if text else None
-
-
-def forms(target: Target) -> tuple[str, ...]:
-    """The forms of program that the target takes (`protocol.TakesForms`)."""
-    return getattr(plugin(target.backend).backend, "forms", ("onnx",))
+    return replace(target, options=tuple(sorted(chosen.items())))
 
 
 def compilers() -> tuple[str, ...]:
     """The names of every backend whose bugs are looked for: not those that help to find them (`protocol.Helper`)."""
     return tuple(name for name in names() if not getattr(plugin(name).backend, "helper", False))
-
-
-def family(target: Target) -> str:
-    """The name under which backends stand that share an optimiser or its kernels (`protocol.Related`); most are their own."""
-    if target.backend not in names():
-        return target.backend
-    return str(getattr(plugin(target.backend).backend, "family", target.backend))
-
-
-def display(target: Target) -> str:
-    """The target as a person writes it: its main option's value without the name."""
-    if target.backend not in names():
-        return str(target)
-    main = plugin(target.backend).backend.main_option
-    return str(
-        Target(target.backend, target.release, tuple(sorted(("" if n == main else n, v) for n, v in target.options)))
-    )

@@ -17,8 +17,7 @@ from onnx.backend.test.loader import load_node_model_tests
 
 from opsieve.backends.judge.judge import judge
 from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES
-from opsieve.backends.registry import display, resolve
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygote import Limits
@@ -60,7 +59,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="take every N-th test")
     parser.add_argument("--list", action="append", default=[], help="name the tests with this verdict")
     given = parser.parse_args()
-    targets: list[Target] = [resolve(text) for text in given.target or ["onnxruntime", "tvm"]]
+    targets: list[ResolvedTarget] = [resolve(text) for text in given.target or ["onnxruntime", "tvm"]]
     tests = cases(given.every)
     print(f"{len(tests)} data sets of the ONNX node tests\n")
     print(f"{'target':<28}" + "".join(f"{word:>13}" for word in ORDER) + f"{'seconds':>10}")
@@ -86,7 +85,7 @@ def main() -> None:
                         named.append(f"  {verdict.verdict:<12}{name}: {verdict.kind}: {verdict.reason}")
                 lab.forget()
             line = "".join(f"{counts[word]:>13}" for word in ORDER)
-            print(f"{display(target):<28}{line}{time.perf_counter() - started:>10.0f}")
+            print(f"{target.display:<28}{line}{time.perf_counter() - started:>10.0f}")
             for (word, reason), count in reasons.most_common(12):
                 print(f"    {count:>5}  {word:<12} {reason}")
             print("\n".join(named))

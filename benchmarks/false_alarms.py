@@ -22,7 +22,7 @@ from opsieve.backends.judge.oracles import FLOAT64, NATIVE
 from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.protocol import Request
 from opsieve.backends.reference import reference
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.gen.model.program import OnnxProgram
 
 LEVELS = ("all", "layout", "extended", "basic", "disable_all")
@@ -64,12 +64,11 @@ class Lab:
     backends = {"onnxruntime": ort.BACKEND, "reference": reference.BACKEND}  # noqa: RUF012
 
     def observe(
-        self, target: Target, program: OnnxProgram, inputs: dict[str, Any], *, fresh: bool = False
+        self, target: ResolvedTarget, program: OnnxProgram, inputs: dict[str, Any], *, fresh: bool = False
     ) -> Observation:
-        backend: Any = self.backends[target.backend]
-        options = {name: (legal[0] if legal else "") for name, legal in backend.options.items()} | dict(target.options)
+        backend: Any = self.backends[target.name]
         stages = ["import"]
-        request = Request(program.model, options, inputs, stages.append)
+        request = Request(program.model, target.options, inputs, stages.append)
         try:
             outputs = backend.prepare(request)(inputs)
         except Exception as raised:  # noqa: BLE001  what a compiler raises is what is observed
@@ -80,9 +79,6 @@ class Lab:
             )  # type: ignore[arg-type]
         hazards = tuple(Hazard(h["rule"], h["node"], h["operator"], tuple(h["outputs"])) for h in request.hazards)
         return Observation(str(target), "", "ok", "run", outputs, notes=tuple(request.notes), hazards=hazards)
-
-    def baseline(self, target: Target) -> Target | None:
-        return target.with_options(level="disable_all") if target.backend == "onnxruntime" else None
 
 
 def random_model(seed: int, nodes: int, dtype: str) -> tuple[OnnxProgram, dict[str, Any]]:
@@ -167,14 +163,14 @@ def measure(dtype: str, nodes: int, models: int) -> None:
     for seed in range(models):
         program, inputs = random_model(seed, nodes, dtype)
         for level in LEVELS:
-            target = Target("onnxruntime", options=(("level", level),))
+            target = resolve(f"onnxruntime:{level}")
             verdict = judge(program, inputs, target, lab).verdict
             counts[verdict.verdict + "".join(f" {rule}" for rule in verdict.rules)] += 1
             if verdict.verdict not in ("pass", "unsupported", "environment"):
                 print(f"  {program.name} {level}: {verdict.verdict}: {verdict.reason} {verdict.rules}")
         truth = lab.observe(FLOAT64, program, inputs).outputs or {}
         for name, target in (
-            ("onnxruntime:all", Target("onnxruntime", options=(("level", "all"),))),
+            ("onnxruntime:all", resolve("onnxruntime:level=all")),
             ("reference", NATIVE),
         ):
             outputs = lab.observe(target, program, inputs).outputs
@@ -190,7 +186,7 @@ def measure(dtype: str, nodes: int, models: int) -> None:
 def measure_sums() -> None:
     """Scaled error of sums of 10 to 10^6 terms, of any sign and of one sign."""
     lab = Lab()
-    target = Target("onnxruntime", options=(("level", "all"),))
+    target = resolve("onnxruntime:level=all")
     random = np.random.default_rng(0)
     for dtype in ("float32", "float16"):
         kind = DTYPES[dtype]

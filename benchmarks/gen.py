@@ -21,7 +21,7 @@ from typing import Any
 
 import onnx
 
-from opsieve.backends.target import Target
+from opsieve.backends.registry import resolve
 from opsieve.backends.workers.inference import typed
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
@@ -95,7 +95,7 @@ def figures(workers: Workers, cases: list[Case], seconds: float | None, tail: li
     tests = [Test(case.program, case.inputs) for case in cases]
 
     def share(target: str) -> float:
-        answers = list(workers.observe_many(Target.parse(target), tests))
+        answers = list(workers.observe_many(resolve(target), tests))
         reasons = Counter(f"{answer.outcome}: {answer.message[:110]}" for answer in answers if answer.outcome != "ok")
         for reason, times in reasons.most_common(3):
             print(f"{target}: {times} x {reason}", file=sys.stderr)

@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 
 from opsieve.backends.probing.operator_support import both, probed
-from opsieve.backends.target import Target
+from opsieve.backends.registry import resolve
 from opsieve.backends.workers.inference import typed
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
@@ -34,7 +34,7 @@ from opsieve.gen.strategies import registry as strategies
 
 LEFT_OUT = ("disruptive", "mix")
 GROUP = 250
-ORT = Target.parse("onnxruntime:disable_all")
+ORT = resolve("onnxruntime:disable_all")
 
 
 def own() -> list[str]:
@@ -106,7 +106,7 @@ def one_strategy(workers: Workers, name: str, request: GenRequest, models: int) 
         told["models"] += len(cases)
         told["nodes"] += sum(len(item.program.proto.graph.node) for item in cases)
         tests = [Test(item.program, item.inputs) for item in cases]
-        for item, answer in zip(cases, workers.observe_many(Target.parse("checker"), tests), strict=True):
+        for item, answer in zip(cases, workers.observe_many(resolve("checker"), tests), strict=True):
             told["checker"] += answer.outcome == "ok"
             if answer.outcome != "ok":
                 reasons[f"checker, {item.program.name}: {answer.message[:160]}"] += 1

@@ -23,8 +23,7 @@ from opsieve.backends.judge.judging_session import open_rules
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE, SECOND_ORACLES
 from opsieve.backends.observation import Observation
 from opsieve.backends.probing.operator_support import probed
-from opsieve.backends.registry import resolve
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.model.program import OnnxProgram, Program
@@ -42,7 +41,7 @@ class Altering(ObservationCache):
     fault: tuple[str, str] | None = None  # a kind, and the first output of the node
 
     def observe(
-        self, target: Target, program: Program, inputs: dict[str, Any], *, fresh: bool = False, repeat: int = 0
+        self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False, repeat: int = 0
     ) -> Observation:
         """What the target makes of the program; of the altered one where it is an optimised level."""
         if resolve(target) in LEVELS and self.fault is not None and isinstance(program, OnnxProgram):

@@ -29,8 +29,7 @@ from reducing.grow import grown
 from reducing.peers import Peer, Question, cpu_seconds, minifier, polygraphy
 from reducing.users import as_a_user
 
-from opsieve.backends.registry import resolve
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.open_case import open_case
 from opsieve.reducer.oracle.discover import find
@@ -78,7 +77,7 @@ def big(folder: Path) -> dict[str, Any]:
     model = grown(onnx.parser.parse_model(BIG), 2004)
     onnx.save(model, folder / "host.onnx")
     with Workers() as workers:
-        here = workers.version(Target("onnxruntime"))
+        here = workers.version(resolve("onnxruntime"))
     return {
         "id": f"host_of_{len(model.graph.node)}",
         "model": str(folder / "host.onnx"),
@@ -89,9 +88,9 @@ def big(folder: Path) -> dict[str, Any]:
     }
 
 
-def target_of(case: dict[str, Any]) -> Target:
+def target_of(case: dict[str, Any]) -> ResolvedTarget:
     with Workers() as workers:
-        here = workers.version(Target("onnxruntime"))
+        here = workers.version(resolve("onnxruntime"))
     same = here.rpartition(".")[0] == case["ort"].rpartition(".")[0]
     return resolve("onnxruntime" if same else f"onnxruntime=={case['ort']}")
 
@@ -123,7 +122,7 @@ def ours(model: Path, case: dict[str, Any]) -> dict[str, Any]:
         return row
 
 
-def cured(folder: Path, target: Target, culprit: str) -> bool:
+def cured(folder: Path, target: ResolvedTarget, culprit: str) -> bool:
     """Whether the result is well without the culprit pass, and ill with it."""
     case = open_case(folder)
     with Workers() as workers:
@@ -147,7 +146,7 @@ def peers(model: Path, case: dict[str, Any], options: argparse.Namespace) -> lis
     target, opened = target_of(case), open_case(model)
     with Workers() as workers:
         since = time.perf_counter()
-        for build in (target, workers.baseline(target)):
+        for build in (target, target.baseline):
             if build is not None:
                 workers.observe(build, opened.program, opened.inputs)
         start = time.perf_counter() - since

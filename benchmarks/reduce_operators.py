@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 import onnx
 
-from opsieve.backends.target import Target
+from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, finish, single_node
 from opsieve.gen.model.structure import all_nodes
@@ -29,7 +29,7 @@ from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, reduce_by_check
 
-PLAIN = Target.parse("onnxruntime:disable_all")
+PLAIN = resolve("onnxruntime:disable_all")
 _LIKED = ("float32", "int64", "bool", "int8", "uint8")
 
 

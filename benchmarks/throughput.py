@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from opsieve.backends.target import Target
+from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.model.program import OnnxProgram
 
@@ -98,7 +98,7 @@ def main() -> None:
     given = parser.parse_args()
     tests = [random_model(seed) for seed in range(given.models)]
     few = tests[: max(10, given.models // 5)]
-    target = Target.parse("onnxruntime")
+    target = resolve("onnxruntime")
     rates = {}
     with Workers() as workers, tempfile.TemporaryDirectory() as folder:
         in_process(tests[:20])

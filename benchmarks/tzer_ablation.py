@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     given = parser.parse_args()
     rows = []
-    coverage = Coverage(given.kind, [TARGET.backend])
+    coverage = Coverage(given.kind, [TARGET.name])
     with Workers(Limits(seconds=10.0), coverage=coverage) as workers:
         version = workers.version(TARGET)
         probes = next(item for item in coverage.maps().values() if isinstance(item, Probes))

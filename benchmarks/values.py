@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from opsieve.backends.probing.value_search import Effort, ValueSearchRequest, broken, exposed, search_values
-from opsieve.backends.target import Target
+from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.analysis.input_ranges import Guesses, refilled, with_weights
 from opsieve.gen.analysis.typed_graph import read_graph
@@ -32,7 +32,7 @@ from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.strategies.registry import generate
 
-ORT = Target.parse("onnxruntime:disable_all")
+ORT = resolve("onnxruntime:disable_all")
 METHODS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "sampling": (("gradient",), ",method=sampling"),
     "gradient": (("gradient",), ",proxy=off"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.program import onnx_program
@@ -43,7 +43,7 @@ class OnnxReduction(OnnxForm):
         """Structure in Python, then onnx's checker in a worker."""
         return OnnxValidator(workers, start)
 
-    def recorded(self, subject: Subject, source: Target | None, workers: Workers) -> Subject:
+    def recorded(self, subject: Subject, source: ResolvedTarget | None, workers: Workers) -> Subject:
         """The subject with its tensors' values, each computed when it is needed."""
         return recorded(subject, source, workers)
 

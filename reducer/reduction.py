@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import BadInput
@@ -39,7 +39,7 @@ class ReducibleForm(SubjectKind[S], Protocol[S]):
     def validator(self, workers: Workers, start: S) -> Validator[S]:
         """What is said of candidates before they are tested, where `start` is valid itself."""
 
-    def recorded(self, subject: S, source: Target | None, workers: Workers) -> S:
+    def recorded(self, subject: S, source: ResolvedTarget | None, workers: Workers) -> S:
         """The subject with what a run on `source` records, for passes that need values; it may be the subject itself."""
 
     def narrow(self, engine: Engine[S], passes: Sequence[Pass[S]], text: str) -> None:
@@ -116,7 +116,7 @@ def reduce_failure(
     workers = pool[0]
     since = time.monotonic()
     tests = [interestingness_of(premise, each, level, start) for each in pool]
-    source = workers.baseline(premise.target)
+    source = premise.target.baseline
     run = _Run(form, start if start_at is None else start_at, tests, workers, source, journal, listeners, passes)
     run.reduce(_compiler_text(premise), _known_result(tests[0], premise, start) if start_at is None else None)
     if isinstance(tests[0], RepeatedTest):
@@ -138,7 +138,7 @@ def _without_converters(
     run: "_Run[S]",
     tests: Sequence[InterestingnessTest[Runnable]],
     premise: Premise,
-    rest: tuple[Workers, Target | None, Journal, Listeners[S]],
+    rest: tuple[Workers, ResolvedTarget | None, Journal, Listeners[S]],
 ) -> "_Run[S] | None":
     """The result reduced on where something in it may only convert what is wrong: then the type of the wrong result is free, as long as
     the same builds of the compiler are well. None where nothing converts, or the judge sees nothing any more."""
@@ -158,7 +158,7 @@ def reduce_by_check(
     start: S,
     tests: Sequence[InterestingnessTest[S]],
     workers: Workers,
-    source: Target | None,
+    source: ResolvedTarget | None,
     journal: Journal,
     listeners: Listeners[S],
     passes: Sequence[Pass[S]] | None = None,
@@ -236,7 +236,7 @@ class _Run(Generic[S]):
         start: S,
         tests: Sequence[InterestingnessTest[S]],
         workers: Workers,
-        source: Target | None,
+        source: ResolvedTarget | None,
         journal: Journal,
         listeners: Listeners[S],
         passes: Sequence[Pass[S]] | None,

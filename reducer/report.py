@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from opsieve.backends.registry import display
 from opsieve.reducer.engine.certificate import CertificateLine
 from opsieve.reducer.engine.form import Size, SubjectKind
 from opsieve.reducer.oracle.discover import Premise
@@ -75,7 +74,7 @@ def certificate_rows(certificate: Sequence[CertificateLine]) -> list[dict[str, A
 
 def _failure(premise: Premise | None) -> dict[str, Any]:
     return {
-        "target": "" if premise is None else display(premise.target),
+        "target": "" if premise is None else premise.target.display,
         "kind": "check" if premise is None else premise.failure.verdict.kind,
         "fingerprint": "" if premise is None else premise.failure.fingerprint.key,
     }

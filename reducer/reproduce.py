@@ -7,8 +7,7 @@ from typing import Any
 
 from opsieve.backends.judge.judge import judge
 from opsieve.backends.judge.oracles import SECOND_ORACLES
-from opsieve.backends.registry import resolve
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.verdict import KIND_OF_OUTCOME, Verdict
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.program_text import with_script
@@ -38,7 +37,7 @@ def reproduced(
         target or case.parameters.get("target", "") or (recorded if isinstance(recorded, str) else "") or "onnxruntime"
     )
     case, lab = with_script(case, workers), ObservationCache(workers)
-    oracles = [oracle for oracle in SECOND_ORACLES if resolve(oracle) != chosen]
+    oracles = [oracle for oracle in SECOND_ORACLES if oracle != chosen]
     judged = judge(case.program, case.inputs, chosen, lab, expected=case.expected, oracles=oracles)
     verdict, stored = judged.verdict, _stored(_case_of(place), chosen)
     doubted: Verdict | None = None  # a failure that may show only sometimes
@@ -64,7 +63,7 @@ def reproduced(
     return replace(exported, **_culprit(place)), ""
 
 
-def _stored(folder: Path, target: Target) -> Verdict | None:
+def _stored(folder: Path, target: ResolvedTarget) -> Verdict | None:
     """The verdict of a case of a store whose target died or raised; None for any other case, and for another target."""
     try:
         record = read_failure(folder)
@@ -76,7 +75,7 @@ def _stored(folder: Path, target: Target) -> Verdict | None:
 
 
 def _seen_sometimes(
-    case: Case, target: Target, verdict: Verdict, workers: Workers, seconds: float
+    case: Case, target: ResolvedTarget, verdict: Verdict, workers: Workers, seconds: float
 ) -> tuple[ExportedFailure | None, str]:
     """An exported of a failure that shows sometimes, run until it is known how often; None and the reason when it is not seen."""
     found, reason = sometimes(case, target, replace(verdict, verdict="flaky"), workers)

@@ -4,7 +4,6 @@ import subprocess
 from dataclasses import replace
 
 from opsieve.backends.judge.reasons import describe
-from opsieve.backends.registry import display
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
@@ -57,7 +56,7 @@ def script(subject: Runnable, premise: Premise, workers: Workers, texts: Printer
     verdict = replace(premise.failure.verdict, reason=premise.reason)
     if verdict.kind == "mismatch" and premise.arbiter is not None:
         worst = compared(subject, seen, lab.observe(premise.arbiter, case.program, case.inputs)).worst
-        reason = f"{display(premise.target)} differs from {display(premise.arbiter)}: {describe(worst)}"
+        reason = f"{premise.target.display} differs from {premise.arbiter.display}: {describe(worst)}"
         verdict = replace(verdict, mismatch=worst, reason=reason)
     if verdict.kind == "accepts-invalid":  # nobody can say what its outputs should be
         exported = ExportedFailure(case, premise.target, verdict, seen)

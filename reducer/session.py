@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from opsieve.backends.registry import display, resolve
+from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Unavailable
 from opsieve.gen.case.case import Case, Origin, is_case, load
@@ -160,7 +160,7 @@ class Session:
             listeners: Listeners[Any] = Listeners(best.progress, best.accepted)
             if premise is None:
                 source = next(iter(installed()), None)
-                source = None if source is None else self.pool[0].baseline(source)
+                source = None if source is None else source.baseline
                 result = reduce_by_check(
                     form, start, tests * self.request.jobs, self.pool[0], source, journal, listeners, start_at=start_at
                 )
@@ -186,7 +186,7 @@ class Session:
         workers = self.pool[0]
         form = form_of(case.program)
         start = form.subject(case)
-        source = workers.baseline(premise.target)
+        source = premise.target.baseline
         level = story.level if story.level in LEVELS else self._level
         rules = Rules(
             form,
@@ -216,7 +216,7 @@ class Session:
         against = None if self.request.against is None else resolve(self.request.against)
         premise = find(case, [resolve(target) for target in targets], against, self.pool[0])
         kind, reason = premise.failure.verdict.kind, shown(premise.reason, 400)
-        self.listener.say(f"{display(premise.target)}: {kind}: {reason}")
+        self.listener.say(f"{premise.target.display}: {kind}: {reason}")
         self.listener.say(premise.held(self._level))
         return premise
 
@@ -249,7 +249,7 @@ class Session:
         if premise is None:
             return {}
         try:
-            return {premise.target.backend: self.pool[0].version(premise.target)}
+            return {premise.target.name: self.pool[0].version(premise.target)}
         except Unavailable:
             return {}
 
@@ -295,7 +295,7 @@ class _Best:
         if self.kept is not None and not self._form.simpler(self._subject, self.kept):
             return
         request = self._session.request
-        target = "" if self._premise is None else display(self._premise.target)
+        target = "" if self._premise is None else self._premise.target.display
         save_subject(self._subject, self.folder, request.path.name, self._origin, target)
         if self._subject is not self._start:
             found = facts_unfinished(self._form, self._start, self._subject, self._premise, request.level, self._checks)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.program_text import with_script
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
@@ -35,7 +35,7 @@ class TvmReduction(TvmForm):
         """TVM's own check, in a worker."""
         return TvmValidator(workers, start)
 
-    def recorded(self, subject: TvmSubject, source: Target | None, workers: Workers) -> TvmSubject:
+    def recorded(self, subject: TvmSubject, source: ResolvedTarget | None, workers: Workers) -> TvmSubject:
         """The subject itself: no edit needs values of a run."""
         return subject
 

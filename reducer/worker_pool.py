@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from types import TracebackType
 
-from opsieve.backends.registry import resolve
-from opsieve.backends.target import BadTarget, Target
+from opsieve.backends.registry import ResolvedTarget, resolve
+from opsieve.backends.target import BadTarget
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Limits, Unavailable
 from opsieve.gen.model.bad_input import BadInput
@@ -25,7 +25,7 @@ class WorkerPool:
         self.workers = [self._stack.enter_context(Workers(limits, offline=offline, say=say)) for _ in range(jobs)]
         pool = ThreadPoolExecutor(2)
         self._stack.callback(pool.shutdown)
-        for target in (*_first(targets), Target("reference")):
+        for target in (*_first(targets), resolve("reference")):
             pool.submit(_warm, self.workers[0], target)
 
     def __enter__(self) -> list[Workers]:
@@ -37,13 +37,13 @@ class WorkerPool:
         self._stack.close()
 
 
-def _warm(workers: Workers, target: Target) -> None:
+def _warm(workers: Workers, target: ResolvedTarget) -> None:
     """Start what serves a target; that it cannot be had is said when it is used."""
     with suppress(Unavailable, BadInput):
         workers.version(target)
 
 
-def _first(targets: Sequence[str]) -> list[Target]:
+def _first(targets: Sequence[str]) -> list[ResolvedTarget]:
     """The target that is run first; none when its name is no good, which is said in its time."""
     try:
         return [resolve(targets[0] if targets else _USUAL)]

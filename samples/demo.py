@@ -23,7 +23,6 @@ from rich.table import Table
 from opsieve.backends.judge.judge import judge
 from opsieve.backends.judge.oracles import SECOND_ORACLES
 from opsieve.backends.registry import names, resolve
-from opsieve.backends.target import Target
 from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
@@ -79,7 +78,7 @@ def installed_targets(workers: Workers) -> dict[str, str]:
     found = {}
     for name in names():
         try:
-            found[name] = workers.version(Target(name))
+            found[name] = workers.version(resolve(name))
         except Unavailable:
             continue
     return {name: version for name, version in found.items() if name not in NO_COMPILERS}
@@ -89,7 +88,7 @@ def quick_targets(workers: Workers, installed: dict[str, str]) -> list[str]:
     """Those of them that do a few small tests quickly, the first of all left aside."""
     cases, quick = [generate("isra", seed) for seed in range(4)], []
     for name in installed:
-        seen = [workers.observe(Target(name), case.program, case.inputs) for case in cases]
+        seen = [workers.observe(resolve(name), case.program, case.inputs) for case in cases]
         if sum(one.total_seconds for one in seen[1:]) / len(seen[1:]) < SLOW:
             quick.append(name)
     return quick
@@ -99,7 +98,7 @@ def prepare(workers: Workers) -> None:
     """Install the releases of onnxruntime that the samples name: set-up, not part of the time."""
     for _, sample in samples():
         for text in (sample["fails"], sample["passes"]):
-            if resolve(text).backend == "onnxruntime":
+            if resolve(text).name == "onnxruntime":
                 workers.version(resolve(text))
 
 
@@ -110,21 +109,21 @@ def replay(console: Console, workers: Workers, installed: dict[str, str]) -> lis
     wrong, left, lab = [], [], ObservationCache(workers)
     for folder, sample in samples():
         failing = resolve(sample["fails"])
-        if failing.backend != "onnxruntime":
-            if installed.get(failing.backend, "") != failing.release:
-                left.append(f"{failing.backend} {failing.release}")
+        if failing.name != "onnxruntime":
+            if installed.get(failing.name, "") != failing.release:
+                left.append(f"{failing.name} {failing.release}")
                 continue
-            failing = Target(failing.backend, "", failing.options)
+            failing = failing.with_release("")
         case = open_case(folder)
         cells, message = [], ""
         for target, wanted in ((failing, "fail"), (resolve(sample["passes"]), "pass")):
             verdict = judge(
                 case.program, case.inputs, target, lab, expected=case.expected, oracles=SECOND_ORACLES
             ).verdict
-            options = "".join(f":{name}={value}" for name, value in target.options)
+            options = "".join(f":{name}={value}" for name, value in target.target.options)
             version = target.release or workers.version(target)
             cells.append(
-                f"{escape(f'{target.backend} {version}{options}')} [{COLOURS.get(verdict.verdict, 'yellow')}]{verdict.verdict}[/]"
+                f"{escape(f'{target.name} {version}{options}')} [{COLOURS.get(verdict.verdict, 'yellow')}]{verdict.verdict}[/]"
             )
             message = message or summary(verdict)
             if verdict.verdict != wanted:

@@ -18,8 +18,7 @@ from demo import SAMPLES, samples
 
 from opsieve.backends.judge.judge import judge
 from opsieve.backends.judge.oracles import SECOND_ORACLES
-from opsieve.backends.registry import display, resolve
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Unavailable
@@ -45,10 +44,10 @@ def main() -> int:
         for folder, sample in samples():
             target = resolve(sample["fails"])
             try:
-                if target.backend != "onnxruntime":
-                    if workers.version(Target(target.backend)) != target.release:
+                if target.name != "onnxruntime":
+                    if workers.version(target.with_release("")) != target.release:
                         raise Unavailable(f"{target} is not what is installed")
-                    target = Target(target.backend, "", target.options)
+                    target = target.with_release("")
                 line = observe(folder, sample, target, lab)
             except Unavailable as error:
                 print(f"{folder.name}: {error}", file=sys.stderr)
@@ -61,7 +60,7 @@ def main() -> int:
     return int(wrong > 0)
 
 
-def observe(folder: Path, sample: dict[str, str], target: Target, lab: ObservationCache) -> dict[str, Any]:
+def observe(folder: Path, sample: dict[str, str], target: ResolvedTarget, lab: ObservationCache) -> dict[str, Any]:
     """One line: the target as the sample names it, the verdict, the observations without their outputs, the dtype of the wrong one."""
     case = open_case(folder)
     judged = judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=SECOND_ORACLES)
@@ -69,7 +68,7 @@ def observe(folder: Path, sample: dict[str, str], target: Target, lab: Observati
     value = (judged.observations[0].outputs or {}).get(mismatch.output) if mismatch else None
     return {
         "sample": folder.name,
-        "target": display(resolve(sample["fails"])),
+        "target": resolve(sample["fails"]).display,
         "verdict": {**asdict(judged.verdict), "mismatch": mismatch_json(mismatch) if mismatch else None},
         "observations": [seen_of(asdict(each)) for each in judged.observations],
         "dtype": "" if value is None else str(np.asarray(value).dtype),

@@ -11,8 +11,7 @@ from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES
 from opsieve.backends.judge.performance import measure_memory, measure_slowdown
 from opsieve.backends.probing.chosen_values import chosen
 from opsieve.backends.record import write_observations
-from opsieve.backends.registry import display, resolve
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.program_checker import checker_of
 from opsieve.backends.workers.program_text import with_script
@@ -55,7 +54,7 @@ class JudgeResult:
 
     model: str
     case: Case
-    target: Target
+    target: ResolvedTarget
     judged: Judged
 
     def facts(self) -> dict[str, Any]:
@@ -68,7 +67,7 @@ class JudgeResult:
             key = fingerprint(verdict, observation, operators, NOTHING, program_names(program)).key
         return {
             "model": self.model,
-            "target": display(self.target),
+            "target": self.target.display,
             "verdict": verdict.verdict,
             "kind": verdict.kind,
             "stage": verdict.stage,
@@ -128,7 +127,7 @@ def _valid(
             refused.append(RefusedModel(str(path), str(error)))
     if not request.check:
         return opened, refused
-    by_checker: dict[Target, list[Test]] = {}
+    by_checker: dict[ResolvedTarget, list[Test]] = {}
     for _, case in opened:
         if (checker := checker_of(case.program)) is not None:
             by_checker.setdefault(checker, []).append(Test(case.program, case.inputs))
@@ -150,14 +149,14 @@ def _valid(
 
 
 def _judged(
-    cases: Sequence[tuple[str, Case]], targets: Sequence[Target], request: JudgeRequest, cache: ObservationCache
+    cases: Sequence[tuple[str, Case]], targets: Sequence[ResolvedTarget], request: JudgeRequest, cache: ObservationCache
 ) -> Iterator[JudgeResult]:
     policy = replace(POLICY, tolerance=request.tolerance)
     tests = [Test(case.program, case.inputs) for _, case in cases]
     cache.prefetch([(target, tests) for target in dict.fromkeys([*targets, FLOAT64])])
     for name, case in cases:
         for target in targets:
-            oracles = [oracle for oracle in SECOND_ORACLES if resolve(oracle) != target]
+            oracles = [oracle for oracle in SECOND_ORACLES if oracle != target]
             judged = judge(
                 case.program, case.inputs, target, cache, expected=case.expected, oracles=oracles, policy=policy
             )
@@ -171,10 +170,10 @@ def _judged(
             yield JudgeResult(name, case, target, judged)
 
 
-def _save(folder: Path, model: str, case: Case, target: Target, judged: Judged, workers: Workers) -> None:
+def _save(folder: Path, model: str, case: Case, target: ResolvedTarget, judged: Judged, workers: Workers) -> None:
     """Write a failure as a case folder: the case, what was observed, and with which settings."""
-    parameters = {**case.parameters, **judged.observations[0].knobs, "target": display(target)}
-    text = f"{Path(model).stem or 'model'}-{display(target)}"
+    parameters = {**case.parameters, **judged.observations[0].knobs, "target": target.display}
+    text = f"{Path(model).stem or 'model'}-{target.display}"
     name = "".join(c if c.isalnum() or c in "-." else "_" for c in text)[:120]
     save(with_script(replace(case, parameters=parameters), workers), folder / name)
     write_observations(folder / name, judged.observations)

@@ -10,13 +10,12 @@ from typing import Any
 from opsieve.backends.judge.oracles import NATIVE, Lab
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Observation
-from opsieve.backends.registry import display
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.verdict import DEATHS, Verdict
 from opsieve.gen.model.invalid_marker import Broken
 from opsieve.gen.model.program import Program
 
-CHECKER = Target("checker")
+CHECKER = resolve("checker")
 # These programs have one meaning all the same, without the faulty part or with an element type that the compiler has beyond those of
 # the operator's page: a lenience of the compiler, reported but no bug.
 LENIENT = {
@@ -29,7 +28,7 @@ LENIENT = {
 
 
 def judge_broken(
-    program: Program, inputs: dict[str, Any], target: Target, lab: Lab, fault: Broken
+    program: Program, inputs: dict[str, Any], target: ResolvedTarget, lab: Lab, fault: Broken
 ) -> tuple[Verdict, tuple[Observation, ...]]:
     """The verdict on a target that was given a program with a fault, and the observations it stands on, the target's first.
 
@@ -52,7 +51,9 @@ def judge_broken(
     return found, tuple(seen)
 
 
-def _again(program: Program, inputs: dict[str, Any], target: Target, lab: Lab, seen: list[Observation]) -> Observation:
+def _again(
+    program: Program, inputs: dict[str, Any], target: ResolvedTarget, lab: Lab, seen: list[Observation]
+) -> Observation:
     seen.append(lab.observe(target, program, inputs, fresh=True))
     return seen[-1]
 
@@ -60,7 +61,7 @@ def _again(program: Program, inputs: dict[str, Any], target: Target, lab: Lab, s
 def _died(
     program: Program,
     inputs: dict[str, Any],
-    target: Target,
+    target: ResolvedTarget,
     lab: Lab,
     fault: Broken,
     seen: list[Observation],
@@ -78,7 +79,7 @@ def _died(
 def _accepted(
     program: Program,
     inputs: dict[str, Any],
-    target: Target,
+    target: ResolvedTarget,
     lab: Lab,
     fault: Broken,
     seen: list[Observation],
@@ -103,4 +104,4 @@ def _accepted(
         reason = because(Cause.ACCEPTED_ONCE, **facts, second=second.outcome)
         return verdict("flaky", reason, "accepts-invalid", replace(second, message=facts["breach"]))
     found = verdict("fail", because(Cause.ACCEPTS, **facts), "accepts-invalid", ran, blame="compiler")
-    return replace(found, oracles=(display(CHECKER), display(NATIVE)))
+    return replace(found, oracles=(CHECKER.display, NATIVE.display))

@@ -12,8 +12,7 @@ from opsieve.backends.judge.program_forms import checked_by
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference.reference import REFUSED
-from opsieve.backends.registry import display
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import DEATHS, Verdict
 
 _REPEATS = 3  # fresh runs before a failure counts as flaky
@@ -30,7 +29,7 @@ def died(session: JudgingSession, first: Observation) -> Verdict:
     if flaky is not None:
         return flaky
     target, kind, outcome = session.target, DEATHS[first.outcome], first.outcome
-    baseline, host = session.baseline(), session.host()
+    baseline, host = session.target.baseline, session.target.runtime
     if host is not None and session.ask(host).outcome == outcome:
         return verdict(
             "undecided", because(Cause.HOST_ENDS_TOO, host=host, target=target, outcome=outcome), kind, first
@@ -55,11 +54,11 @@ def lacks(session: JudgingSession, first: Observation) -> Verdict:
 
     Where passes belong to the program, what they say that they want of it is no fault: the unoptimised build leaves them out.
     """
-    target, baseline = session.target, session.baseline()
+    target, baseline = session.target, session.target.baseline
     if session.program.passes:
         made, acceptor = False, ""
     elif baseline is not None:
-        made, acceptor = session.ask(baseline).outcome == "ok", f"{display(baseline)} runs"
+        made, acceptor = session.ask(baseline).outcome == "ok", f"{baseline.display} runs"
     else:
         made = accepts_each_operator(session.program, session.inputs, target, session.lab, first)
         acceptor = "it takes operator by operator"
@@ -97,21 +96,21 @@ def refused(session: JudgingSession, first: Observation) -> Verdict:
 
 def _acceptor(session: JudgingSession, first: Observation) -> tuple[str, str, bool]:
     """Who accepts the program, whom that blames, and whether somebody rejects it; "" when nobody accepts it."""
-    baseline = session.baseline()
+    baseline = session.target.baseline
     if baseline is not None and session.ask(baseline).outcome == "ok":
-        return display(baseline), "optimiser", False
+        return baseline.display, "optimiser", False
     if session.expected is not None:
         session.consulted.append(EXPECTED)
         return EXPECTED, "compiler", False
     if checked_by(session.program, first):
         return checked_by(session.program, first), "compiler", False
     against = False
-    others: list[Target] = [NATIVE, *session.oracles]
+    others: list[ResolvedTarget] = [NATIVE, *session.oracles]
     for oracle in others:
         answer = session.ask(oracle)
         objects = any(note.startswith(REFUSED) for note in answer.notes)
         if answer.outcome == "ok" and not objects:
-            return display(oracle), "compiler", against
+            return oracle.display, "compiler", against
         against = against or objects or answer.outcome in ("error", "rejected")
     return "", "", against
 

@@ -17,7 +17,7 @@ from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, Lab, Value
 from opsieve.backends.judge.program_forms import beyond_rounding, other_builds
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Observation
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import DEATHS, Verdict
 from opsieve.gen.model.program import Program
 
@@ -33,11 +33,11 @@ class Judged:
 def judge(
     program: Program,
     inputs: Values,
-    target: Target,
+    target: ResolvedTarget,
     lab: Lab,
     *,
     expected: Mapping[str, Any] | None = None,
-    oracles: Sequence[Target] = (),
+    oracles: Sequence[ResolvedTarget] = (),
     policy: Policy = POLICY,
 ) -> Judged:
     """The verdict on `program`, fed with `inputs`, on `target`.
@@ -91,7 +91,7 @@ def _against_expected(session: JudgingSession, outputs: Values) -> Verdict:
     """The reference and the candidate agree, the expected outputs are others."""
     expected = session.expected or {}
     worst = compare(outputs, expected, session.dtypes, session.policy).worst
-    others = [oracle for oracle in dict.fromkeys((session.baseline(), *session.oracles)) if oracle is not None]
+    others = [oracle for oracle in dict.fromkeys((session.target.baseline, *session.oracles)) if oracle is not None]
     agree = [FLOAT64, *(oracle for oracle in others if session.agrees(oracle, outputs, tuple(expected)))]
     reason = because(Cause.EXPECTED_DOUBTED, target=session.target, oracles=agree, mismatch=worst)
     return verdict("undecided", reason, "mismatch", mismatch=worst)
@@ -103,7 +103,7 @@ def _without_reference(session: JudgingSession, outputs: Values) -> Verdict:
         return _expected_is_truth(session, outputs, session.expected)
     if (rejected := session.ask(NATIVE)).outcome == "rejected":
         return verdict("invalid", because(Cause.NO_MEANING, ending=rejected))
-    target, baseline = session.target, session.baseline()
+    target, baseline = session.target, session.target.baseline
     for oracle in session.oracles if baseline is None else (baseline, *session.oracles):
         answer = session.ask(oracle)
         if answer.outputs is None:
@@ -127,7 +127,7 @@ def _without_reference(session: JudgingSession, outputs: Values) -> Verdict:
 
 
 def _expected_is_truth(session: JudgingSession, outputs: Values, expected: Mapping[str, Any]) -> Verdict:
-    target, baseline = session.target, session.baseline()
+    target, baseline = session.target, session.target.baseline
     found = compare(outputs, expected, session.dtypes, session.policy)
     names = tuple(found.mismatches)
     changed = session.repeats(outputs, names)

@@ -10,8 +10,7 @@ from opsieve.backends.compare import Policy, compare
 from opsieve.backends.judge.oracles import Lab, Values, independent
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Hazard, Observation
-from opsieve.backends.registry import display, runtime
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Mismatch, Verdict
 from opsieve.gen.model.program import Program
 from opsieve.gen.spec.undefined import ACCUMULATION, RANDOM
@@ -27,10 +26,10 @@ class JudgingSession:
         self,
         program: Program,
         inputs: Values,
-        target: Target,
+        target: ResolvedTarget,
         lab: Lab,
         expected: Mapping[str, Any] | None,
-        oracles: Sequence[Target],
+        oracles: Sequence[ResolvedTarget],
         policy: Policy,
     ) -> None:
         self.program, self.inputs, self.target, self.lab = program, inputs, target, lab
@@ -38,16 +37,16 @@ class JudgingSession:
         self.dtypes = program.output_dtypes()
         self.observations: list[Observation] = []
         self.consulted: list[str] = []
-        self.answers: dict[Target, Observation] = {}
+        self.answers: dict[ResolvedTarget, Observation] = {}
         self.oracles = [oracle for oracle in oracles if oracle != target]
 
-    def ask(self, target: Target) -> Observation:
+    def ask(self, target: ResolvedTarget) -> Observation:
         """What an oracle answers."""
         if target not in self.answers:
             self.answers[target] = self.lab.observe(target, self.program, self.inputs)
             self.observations.append(self.answers[target])
             if target != self.target and self.answers[target].outcome not in ("environment", "unsupported"):
-                self.consulted.append(display(target))
+                self.consulted.append(target.display)
         return self.answers[target]
 
     def again(self) -> Observation:
@@ -56,36 +55,30 @@ class JudgingSession:
         self.observations.append(observation)
         return observation
 
-    def baseline(self) -> Target | None:
-        """The unoptimised build of the target, unless the target is it."""
-        found = self.lab.baseline(self.target)
-        return None if found == self.target else found
-
-    def witnesses(self) -> list[Target]:
+    def witnesses(self) -> list[ResolvedTarget]:
         """Who can confirm the reference against the target: its unoptimised build, then every other independent compiler."""
-        baseline = self.baseline()
+        baseline = self.target.baseline
         others = [oracle for oracle in self.oracles if oracle != baseline and independent(self.target, oracle)]
         return others if baseline is None else [baseline, *others]
 
-    def host(self) -> Target | None:
-        """The compiler that runs what the target makes of the program, None where that is the target itself."""
-        found = runtime(self.target)
-        return None if found == self.target else found
-
-    def host_shares(self, outputs: Values, names: Sequence[str]) -> Target | None:
+    def host_shares(self, outputs: Values, names: Sequence[str]) -> ResolvedTarget | None:
         """The host, when it gives the same named outputs for the original program: then they are no fault of the target's."""
-        host = self.host()
+        host = self.target.runtime
         if host is None or not all(name in outputs for name in names):
             return None
         return host if self.agrees(host, outputs, names) else None
 
-    def fault_of(self, host: Target, worst: Mismatch | None, rules: tuple[str, ...] = ()) -> Verdict:
+    def fault_of(self, host: ResolvedTarget, worst: Mismatch | None, rules: tuple[str, ...] = ()) -> Verdict:
         """The verdict where the host gives the same wrong outputs."""
         reason = because(Cause.HOST_AGREES, host=host, target=self.target, mismatch=worst)
         return verdict("undecided", reason, "mismatch", rules=rules, mismatch=worst)
 
     def agrees(
-        self, oracle: Target, truth: Mapping[str, Any], names: Sequence[str], terms: Mapping[str, int] | None = None
+        self,
+        oracle: ResolvedTarget,
+        truth: Mapping[str, Any],
+        names: Sequence[str],
+        terms: Mapping[str, int] | None = None,
     ) -> bool:
         """Whether an oracle gives the named outputs of `truth`."""
         answer = self.ask(oracle)

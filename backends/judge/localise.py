@@ -23,7 +23,7 @@ from opsieve.backends.judge.judging_session import JudgingSession
 from opsieve.backends.judge.oracles import Values, independent
 from opsieve.backends.judge.pieces import constants, made_values, operator_program, tapped
 from opsieve.backends.judge.reasons import describe
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.model.program import OnnxProgram, Program
 
@@ -40,7 +40,7 @@ class Dispute:
 
     session: JudgingSession
     model: ModelProto
-    arbiter: Target
+    arbiter: ResolvedTarget
     outputs: Values
     names: tuple[str, ...]
 
@@ -54,7 +54,7 @@ class Finding:
     operator: str = ""
     found: str = ""
     blame: str = ""
-    oracles: tuple[Target, ...] = ()
+    oracles: tuple[ResolvedTarget, ...] = ()
     rules: tuple[str, ...] = ()
 
 
@@ -167,7 +167,7 @@ def _behind(dispute: Dispute, node: NodeProto) -> tuple[str, ...]:
     return tuple(name for name in dispute.names if any(each is node for each in _upstream(nodes, (name,))))
 
 
-def _siding(asked: JudgingSession, inside: Values) -> tuple[Target, ...]:
+def _siding(asked: JudgingSession, inside: Values) -> tuple[ResolvedTarget, ...]:
     """The independent compilers that give what the target gives for the piece, against the arbiter."""
     names = tuple(inside)
     return tuple(

@@ -15,8 +15,7 @@ from opsieve.backends.judge.localise import Dispute, Finding, settle
 from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, Values
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Hazard, Observation
-from opsieve.backends.registry import display
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import STRUCTURE, Mismatch, Verdict
 from opsieve.gen.model.program import OnnxProgram, Program
 
@@ -28,7 +27,12 @@ class MismatchJudge:
     """The target's outputs differ from the arbiter's: which differences are excused, and who is to blame for the others."""
 
     def __init__(
-        self, session: JudgingSession, arbiter: Target, outputs: Values, terms: Mapping[str, int], depth: int = 0
+        self,
+        session: JudgingSession,
+        arbiter: ResolvedTarget,
+        outputs: Values,
+        terms: Mapping[str, int],
+        depth: int = 0,
     ) -> None:
         self.session, self.arbiter, self.outputs, self.terms, self.depth = session, arbiter, outputs, terms, depth
         self.right = session.ask(arbiter)
@@ -66,8 +70,8 @@ class MismatchJudge:
         worst = Comparison({name: self.left[name] for name in confirmed}).worst
         assert worst is not None
         seconds = next(oracles for name, oracles in confirmed.items() if self.left[name] is worst)
-        baseline = session.baseline()
-        blame = "optimiser" if baseline is not None and display(baseline) in seconds else "compiler"
+        baseline = session.target.baseline
+        blame = "optimiser" if baseline is not None and baseline.display in seconds else "compiler"
         facts = {"target": session.target, "mismatch": worst, "arbiter": self.arbiter, "oracles": seconds}
         reason = because(Cause.WRONG, **facts)
         return verdict("fail", reason, "mismatch", rules=tuple(self.rules), mismatch=worst, blame=blame)
@@ -131,7 +135,7 @@ class MismatchJudge:
         found = []
         for oracle in session.witnesses():
             if session.agrees(oracle, self.truth, (name,), self.terms):
-                found.append(display(oracle))
+                found.append(oracle.display)
                 break
         if session.expected is not None and name in session.expected and name in self.truth:
             wanted = {name: self.truth[name]}
@@ -171,9 +175,9 @@ class MismatchJudge:
                 self.rules.append("peers-share-the-error")
                 del self.left[name]
 
-    def peers_of(self, name: str) -> list[Target]:
+    def peers_of(self, name: str) -> list[ResolvedTarget]:
         """Who is asked how far off an honest compiler is: the unoptimised build, and others only where it is wrong too."""
-        session, baseline = self.session, self.session.baseline()
+        session, baseline = self.session, self.session.target.baseline
         if baseline is not None and session.agrees(baseline, self.truth, (name,), self.terms):
             return [baseline]
         return [oracle for oracle in (baseline, *session.oracles) if oracle is not None]

@@ -11,7 +11,7 @@ from typing import Any
 
 from opsieve.backends.judge.oracles import Lab
 from opsieve.backends.judge.reasons import Cause, because, verdict
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.model.program import Program
 
@@ -59,7 +59,12 @@ def sign_test(successes: int, trials: int) -> float:
 
 
 def measure_slowdown(
-    program: Program, inputs: dict[str, Any], target: Target, lab: Lab, rounds: int = ROUNDS, margin: float = MARGIN
+    program: Program,
+    inputs: dict[str, Any],
+    target: ResolvedTarget,
+    lab: Lab,
+    rounds: int = ROUNDS,
+    margin: float = MARGIN,
 ) -> Verdict:
     """Run the target and its unoptimised build turn by turn and judge the run times.
 
@@ -74,7 +79,12 @@ def measure_slowdown(
 
 
 def measure_memory(
-    program: Program, inputs: dict[str, Any], target: Target, lab: Lab, rounds: int = 3, margin: float = MEMORY_MARGIN
+    program: Program,
+    inputs: dict[str, Any],
+    target: ResolvedTarget,
+    lab: Lab,
+    rounds: int = 3,
+    margin: float = MEMORY_MARGIN,
 ) -> Verdict:
     """Run the target and its unoptimised build turn by turn and judge the peaks of resident memory."""
     times = _turns(program, inputs, target, lab, rounds)
@@ -84,8 +94,8 @@ def measure_memory(
     return memory(peaks[0], peaks[1], margin)
 
 
-def _turns(program: Program, inputs: dict[str, Any], target: Target, lab: Lab, rounds: int) -> Any:
-    baseline = lab.baseline(target)
+def _turns(program: Program, inputs: dict[str, Any], target: ResolvedTarget, lab: Lab, rounds: int) -> Any:
+    baseline = target.baseline
     if baseline is None or baseline == target:
         return verdict("undecided", because(Cause.NO_BASELINE, target=target))
     sides: tuple[list[Any], list[Any]] = ([], [])

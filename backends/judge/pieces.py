@@ -22,7 +22,7 @@ from onnx import (
 from opsieve.backends.judge.oracles import NATIVE, Lab, Values
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference.hazards import inputs_of
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.model.structure import all_nodes, tensors_of
 from opsieve.gen.model.tensors import NUMBERS, dtype_name
@@ -144,7 +144,9 @@ def tapped(model: ModelProto, names: Iterable[str]) -> ModelProto:
     return copy
 
 
-def accepts_each_operator(program: Program, inputs: Values, target: Target, lab: Lab, first: Observation) -> bool:
+def accepts_each_operator(
+    program: Program, inputs: Values, target: ResolvedTarget, lab: Lab, first: Observation
+) -> bool:
     """Whether a target that refuses a program takes each of its operators by itself, on the values that the reference gives it.
 
     Operators that the refusal names are asked first, so that a true lack is found by one question. False where it cannot be known.
@@ -168,7 +170,7 @@ def accepts_each_operator(program: Program, inputs: Values, target: Target, lab:
     return True
 
 
-def refused_type(program: Program, target: Target, lab: Lab) -> str:
+def refused_type(program: Program, target: ResolvedTarget, lab: Lab) -> str:
     """An element type of the program that the target refuses in a program of one operator too, "" when there is none.
 
     Asked only of types that some compilers leave out; in the way in which the program holds them: as constants, or as values.
@@ -193,7 +195,7 @@ def refused_type(program: Program, target: Target, lab: Lab) -> str:
     return ""
 
 
-def _refuses(model: ModelProto, number: int, constant: bool, target: Target, lab: Lab) -> bool:
+def _refuses(model: ModelProto, number: int, constant: bool, target: ResolvedTarget, lab: Lab) -> bool:
     """Whether every small program with a tensor of this type, that stands in it or is fed, is refused."""
     array = np.zeros(2, object if number == TensorProto.STRING else helper.tensor_dtype_to_np_dtype(number))
     if number == TensorProto.STRING:

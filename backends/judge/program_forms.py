@@ -8,8 +8,7 @@ from collections.abc import Mapping
 
 from opsieve.backends.compare import Comparison
 from opsieve.backends.observation import Observation
-from opsieve.backends.registry import resolve
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import STRUCTURE
 from opsieve.gen.model.program import Program
 
@@ -24,12 +23,12 @@ def checked_by(program: Program, ending: Observation) -> str:
     return _CHECKED.get(program.form, "") if ending.stage != "import" and ending.outcome == "error" else ""
 
 
-def other_builds(program: Program, target: Target, baseline: Target | None) -> list[Target]:
+def other_builds(program: Program, target: ResolvedTarget, baseline: ResolvedTarget | None) -> list[ResolvedTarget]:
     """Builds of the target's compiler that optimise otherwise than the target and its baseline do; none for an ONNX model."""
-    if target.backend != "tvm":
+    if target.name != "tvm":
         return []
-    pipelines = [name for name in _PIPELINES.get(program.form, ()) if name != target.option("pipeline", "default")]
-    builds = [resolve(target.with_options(pipeline=name, opt="0", disabled="", trace="off")) for name in pipelines]
+    pipelines = [name for name in _PIPELINES.get(program.form, ()) if name != target.options["pipeline"]]
+    builds = [target.with_options(pipeline=name, opt="0", disabled="", trace="off") for name in pipelines]
     return [build for build in builds if build != baseline]
 
 

@@ -9,8 +9,7 @@ from enum import Enum
 from typing import Any
 
 from opsieve.backends.observation import Observation
-from opsieve.backends.registry import display
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import STRUCTURE, Judgement, Kind, Mismatch, Verdict
 
 
@@ -109,8 +108,8 @@ def verdict(
 def _phrase(fact: Any) -> str:
     if isinstance(fact, Observation):
         return short(fact)
-    if isinstance(fact, Target):
-        return display(fact)
+    if isinstance(fact, ResolvedTarget):
+        return fact.display
     if isinstance(fact, Mismatch):
         return describe(fact)
     if isinstance(fact, (list, tuple)):

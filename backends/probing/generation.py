@@ -12,8 +12,7 @@ from opsieve.backends.probing.chosen_values import searched, with_found
 from opsieve.backends.probing.corpus import corpus
 from opsieve.backends.probing.operator_support import Support, both, probed, tables
 from opsieve.backends.probing.value_search import Effort
-from opsieve.backends.registry import resolve
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygote import Unavailable
 from opsieve.gen.case.case import Case, load, save
@@ -43,7 +42,7 @@ class GenerationRequest:
     strategy: str = "mix"
     seed: int = 0
     models: int = 100
-    targets: tuple[str, ...] = ()
+    targets: tuple[ResolvedTarget, ...] = ()
     corpus: Path | None = None
     out: Path | None = None
     flat: bool = False
@@ -90,18 +89,20 @@ def repeat_request(origin: Path) -> GenerationRequest:
     if made.generator not in strategies.names() or made.seed is None:
         raise BadInput(f"{shown(origin, 200)} records no generator and seed (its generator is {shown(made.generator)})")
     program = gen_request.from_record(made.wish)
-    targets = tuple(part.rsplit(" ", 2)[0] for part in program.target.split(" + ")) if program.target else ()
-    return GenerationRequest(program, made.generator, made.seed, models=1, targets=targets, kept=case)
+    named = [part.rsplit(" ", 2)[0] for part in program.target.split(" + ")] if program.target else []
+    return GenerationRequest(
+        program, made.generator, made.seed, models=1, targets=tuple(map(resolve, named)), kept=case
+    )
 
 
 def supported(
-    workers: Workers, targets: Sequence[str | Target], program: GenRequest | None, show: Probing
+    workers: Workers, targets: Sequence[ResolvedTarget], program: GenRequest | None, show: Probing
 ) -> list[Support]:
     """What the targets support of what a request allows, probed now where it is not known; BadInput when a target is not installed."""
     only = None if program is None or program.only is None else sorted(program.only)
     dtypes = None if program is None or program.dtypes is None else sorted(program.dtypes)
     try:
-        return probed(workers, [resolve(target) for target in targets], only, dtypes, show=show)
+        return probed(workers, targets, only, dtypes, show=show)
     except Unavailable as error:
         raise BadInput(f"{error}; leave that target out, or install it (see opsieve doctor)") from None
 
@@ -173,7 +174,7 @@ def _searched(group: list[Named], workers: Workers, summary: GenerationSummary) 
 
 def _check(group: Sequence[Named], workers: Workers, summary: GenerationSummary) -> None:
     tests = [Test(case.program, case.inputs) for _, case in group]
-    for (name, _), answer in zip(group, workers.observe_many(Target.parse("checker"), tests), strict=True):
+    for (name, _), answer in zip(group, workers.observe_many(resolve("checker"), tests), strict=True):
         if answer.outcome == "ok":
             summary.valid += 1
         else:

@@ -20,8 +20,7 @@ import msgspec
 import numpy as np
 
 from opsieve.backends.observation import Observation
-from opsieve.backends.registry import display, resolve
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.build.program_state import Supports
 from opsieve.gen.generation.generator_version import generator_version
@@ -196,7 +195,7 @@ def both(supports: Sequence[Support]) -> Supports | None:
 
 def probed(
     workers: Workers,
-    targets: Sequence[Target],
+    targets: Sequence[ResolvedTarget],
     only: Collection[str] | None = None,
     dtypes: Collection[str] | None = None,
     folder: Path | None = None,
@@ -212,7 +211,7 @@ def probed(
         wanted = probes(only, dtypes if not prober.slow else _COMMON if dtypes is None else _COMMON & frozenset(dtypes))
         for done in prober.run(wanted):
             if show is not None:
-                show(display(prober.target), done, len(wanted))
+                show(prober.target.display, done, len(wanted))
         found.append(prober.support(wanted))
     return found
 
@@ -263,12 +262,12 @@ class Prober:
     Answers are appended to a file in `folder` (the user's cache unless given). BadInput when it cannot be written.
     """
 
-    def __init__(self, workers: Workers, target: Target, folder: Path | None = None) -> None:
-        self.target = resolve(target)
+    def __init__(self, workers: Workers, target: ResolvedTarget, folder: Path | None = None) -> None:
+        self.target = target
         self.version = workers.version(self.target)
-        self.slow = self.target.backend in _SLOW
+        self.slow = self.target.name in _SLOW
         self._workers = workers
-        self._path = (folder or _default_folder()) / f"{_slug(display(self.target), self.version)}.jsonl"
+        self._path = (folder or _default_folder()) / f"{_slug(self.target.display, self.version)}.jsonl"
         self._lines = _read(self._path)
 
     def missing(self, wanted: Sequence[Probe]) -> list[Probe]:
@@ -315,7 +314,7 @@ class Prober:
             else:
                 by_rank |= {(key, line.rank): line.message for line in bad}
         return Support(
-            display(self.target),
+            self.target.display,
             self.version,
             refused,
             by_rank,

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 
 from opsieve.backends.observation import Observation
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.inference import INFERRING, with_inferred_types
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.analysis.input_ranges import Guesses, refilled, repair, unreached, with_weights
@@ -24,12 +24,12 @@ from opsieve.gen.metrics.graph import lacks_types
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.spec.tensor import Bounds
 
-RUNNERS = (Target.parse("onnxruntime:disable_all"), Target.parse("reference"))
+RUNNERS = (resolve("onnxruntime:disable_all"), resolve("reference"))
 METHODS = ("repaired", "gradient", "guessed")
 GUESSES = 48
 TOGETHER = 32  # searches that go on side by side
 
-Question = tuple[Target, Test]
+Question = tuple[ResolvedTarget, Test]
 Asking = Generator[Question, Observation, Any]
 
 
@@ -187,7 +187,7 @@ def _gradient(
 ) -> Generator[Question, Observation, FoundValues | None]:
     """What the gradient search finds, unchecked; None where it finds nothing, lacks an operator, or torch is not there."""
     weights = "on" if effort.weights else "off"
-    target = Target.parse(f"value-search:weights={weights},iterations={effort.iterations}{effort.gradient}")
+    target = resolve(f"value-search:weights={weights},iterations={effort.iterations}{effort.gradient}")
     fed = {**start.inputs, "": np.array(seed, np.int64)}
     answer = yield target, Test(OnnxProgram(model.SerializeToString(), start.program.name), fed)
     if not answer.outputs:

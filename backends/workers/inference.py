@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 import onnx
 
 from opsieve.backends.observation import Observation
-from opsieve.backends.target import Target
+from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.metrics.graph import lacks_types, with_types
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.tensors import decode
 
-INFERRING = Target.parse("checker:tell=types")
+INFERRING = resolve("checker:tell=types")
 
 
 def typed(workers: Workers, programs: Sequence[OnnxProgram]) -> Iterator[tuple[onnx.ModelProto, str]]:

@@ -5,8 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from opsieve.backends.observation import Observation
-from opsieve.backends.registry import resolve
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.model.program import Program
 
@@ -20,14 +19,14 @@ class ObservationCache:
 
     def __init__(self, workers: Workers):
         self.workers = workers
-        self._known: dict[tuple[Target, Program, int], Observation] = {}
+        self._known: dict[tuple[ResolvedTarget, Program, int], Observation] = {}
         self._kept: list[Test] = []  # keeps the inputs alive whose identity is a key
 
-    def prefetch(self, wanted: Iterable[tuple[Target, Sequence[Test]]]) -> None:
+    def prefetch(self, wanted: Iterable[tuple[ResolvedTarget, Sequence[Test]]]) -> None:
         """Ask all these questions now, two targets at a time."""
 
-        def observe(item: tuple[Target, Sequence[Test]]) -> None:
-            target, tests = resolve(item[0]), list(item[1])
+        def observe(item: tuple[ResolvedTarget, Sequence[Test]]) -> None:
+            target, tests = item[0], list(item[1])
             for test, observation in zip(tests, self.workers.observe_many(target, tests), strict=True):
                 self._remember(target, test, observation)
 
@@ -35,10 +34,9 @@ class ObservationCache:
             list(pool.map(observe, wanted))
 
     def observe(
-        self, target: Target, program: Program, inputs: dict[str, Any], *, fresh: bool = False, repeat: int = 0
+        self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False, repeat: int = 0
     ) -> Observation:
         """What the target makes of the program; `fresh` asks in a new fork."""
-        target = resolve(target)
         key = (target, program, id(inputs))
         if not fresh and not repeat and key in self._known:
             return self._known[key]
@@ -47,15 +45,11 @@ class ObservationCache:
             self._remember(target, Test(program, inputs), observation)
         return observation
 
-    def baseline(self, target: Target) -> Target | None:
-        """The unoptimised build of the same compiler and release."""
-        return self.workers.baseline(target)
-
     def forget(self) -> None:
         """Drop every observation."""
         self._known.clear()
         self._kept.clear()
 
-    def _remember(self, target: Target, test: Test, observation: Observation) -> None:
+    def _remember(self, target: ResolvedTarget, test: Test, observation: Observation) -> None:
         self._known[target, test.program, id(test.inputs)] = observation
         self._kept.append(test)

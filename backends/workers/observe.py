@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from opsieve.backends.observation import Hazard, Observation, Outcome
-from opsieve.backends.registry import display, plugin
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.stacks.death_message import summary
 from opsieve.backends.stacks.frame_lines import frame_of
 from opsieve.backends.stacks.frames import parse_log
-from opsieve.backends.target import Target
 from opsieve.backends.workers import native
 from opsieve.backends.workers.work_clock import out_of_memory_kills
 from opsieve.backends.workers.zygote import Death, Limits
@@ -27,16 +26,16 @@ KNOBS = {
 }
 
 
-def from_reply(target: Target, version: str, reply: dict[str, Any], body: memoryview) -> Observation:
+def from_reply(target: ResolvedTarget, version: str, reply: dict[str, Any], body: memoryview) -> Observation:
     """The observation that a worker's reply tells; one that makes no sense is an error of the program that sent it."""
     try:
         return _from_reply(target, version, reply, body)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         what = f"its answer makes no sense ({type(error).__name__}), as when a program writes over its process's memory"
-        return Observation(display(target), version, "error", "run", exception="GarbledAnswer", message=what)
+        return Observation(target.display, version, "error", "run", exception="GarbledAnswer", message=what)
 
 
-def _from_reply(target: Target, version: str, reply: dict[str, Any], body: memoryview) -> Observation:
+def _from_reply(target: ResolvedTarget, version: str, reply: dict[str, Any], body: memoryview) -> Observation:
     from opsieve.backends.workers import wire
 
     seconds = dict(reply["seconds"])
@@ -46,9 +45,9 @@ def _from_reply(target: Target, version: str, reply: dict[str, Any], body: memor
         Hazard(item["rule"], item["node"], item["operator"], tuple(item["outputs"]))
         for item in reply.get("hazards", ())
     )
-    source = plugin(target.backend).backend
+    source = target.backend
     common = Observation(
-        display(target),
+        target.display,
         version,
         "ok",
         seconds=seconds,
@@ -83,7 +82,7 @@ def killed_from_outside(death: Death, limits: Limits, kills: int) -> bool:
     return killed and not death.closed and death.peak < limits.memory // 2 and out_of_memory_kills() == kills
 
 
-def from_death(target: Target, version: str, death: Death, limits: Limits, kills: int = -1) -> Observation:
+def from_death(target: ResolvedTarget, version: str, death: Death, limits: Limits, kills: int = -1) -> Observation:
     """The observation that the end of a worker tells; `kills` as `killed_from_outside` has it, -1 where nobody counted."""
     killed = os.WTERMSIG(death.status) if os.WIFSIGNALED(death.status) else 0
     outcome: Outcome = "crash"
@@ -106,7 +105,7 @@ def from_death(target: Target, version: str, death: Death, limits: Limits, kills
     else:
         message = f"the process ended by itself with exit code {os.waitstatus_to_exitcode(death.status)}"
     return Observation(
-        display(target),
+        target.display,
         version,
         outcome,
         death.stage,  # type: ignore[arg-type]  # Worker admits only the three stages
@@ -116,6 +115,6 @@ def from_death(target: Target, version: str, death: Death, limits: Limits, kills
         signal=killed,
         peak_memory=death.peak,
         log=death.log,
-        knobs={**KNOBS, **plugin(target.backend).backend.environment},
+        knobs={**KNOBS, **target.backend.environment},
         reached=death.reached,
     )

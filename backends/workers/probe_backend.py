@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from opsieve.backends.registry import names, plugin
-from opsieve.backends.target import BadTarget, Target
+from opsieve.backends.registry import ResolvedTarget, names, plugin, resolve
+from opsieve.backends.target import BadTarget
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygote import Unavailable
 from opsieve.gen.model.program import OnnxProgram, Program
@@ -43,7 +43,7 @@ def _examine(name: str, workers: Workers) -> Examination:
     install = f"pip install 'opsieve[{backend.extra}]'" if backend.extra else ""
     options = dict(backend.options)
     try:
-        version = workers.version(Target(name))
+        version = workers.version(resolve(name))
     except Unavailable as error:
         return Examination(name, "", str(error), 0, 0, options, backend.lacks, install)
     newest_opset = onnx.defs.onnx_opset_version()
@@ -53,15 +53,15 @@ def _examine(name: str, workers: Workers) -> Examination:
         name,
         version,
         "",
-        _newest(workers, Target(name), {ir: _identity(OLDEST_OPSET, ir) for ir in versions}),
-        _newest(workers, Target(name), {opset: _identity(opset, None) for opset in opsets}),
+        _newest(workers, resolve(name), {ir: _identity(OLDEST_OPSET, ir) for ir in versions}),
+        _newest(workers, resolve(name), {opset: _identity(opset, None) for opset in opsets}),
         options,
         backend.lacks,
         install,
     )
 
 
-def _newest(workers: Workers, target: Target, programs: dict[int, Program]) -> int:
+def _newest(workers: Workers, target: ResolvedTarget, programs: dict[int, Program]) -> int:
     """The largest key whose program the target runs."""
     inputs = {"x": np.zeros(2, np.float32)}
     tests = [Test(program, inputs, as_is=True) for program in programs.values()]

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from opsieve.backends.target import Target
+from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.forms.tvm_program import TvmProgram
 
-_PRINT, _PRINT_AND_READ = (Target("tvm", options=(("stop", how),)) for how in ("print", "read"))
+_PRINT, _PRINT_AND_READ = (resolve(f"tvm:stop={how}") for how in ("print", "read"))
 
 
 def with_script(case: Case, workers: Workers) -> Case:

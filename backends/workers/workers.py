@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from opsieve.backends.observation import Observation
 from opsieve.backends.protocol import Backend
-from opsieve.backends.registry import Plugin, all_options, display, forms, plugin, resolve
-from opsieve.backends.registry import baseline as baseline_of
+from opsieve.backends.registry import Plugin, ResolvedTarget, plugin
 from opsieve.backends.releases.releases import Environment, ReleaseStore
-from opsieve.backends.target import Target
 from opsieve.backends.workers import native
 from opsieve.backends.workers.observe import KNOBS, from_death, from_reply, killed_from_outside
 from opsieve.backends.workers.work_clock import out_of_memory_kills
@@ -86,7 +84,7 @@ class Workers:
         self._zygotes: dict[tuple[str, str], Zygote] = {}
         self._templates: dict[tuple[str, Path], TemplateProcess] = {}
         self._missing: dict[tuple[str, str], str] = {}
-        self._workers: dict[Target, Worker] = {}
+        self._workers: dict[ResolvedTarget, Worker] = {}
         self._locks: dict[object, threading.Lock] = {}
         self._guard = threading.Lock()
 
@@ -115,27 +113,28 @@ class Workers:
         for target in list(self._workers):
             self._workers.pop(target).close()
 
-    def dismiss(self, target: Target) -> None:
+    def dismiss(self, target: ResolvedTarget) -> None:
         """End what serves a release: its files may change now. Nobody may be asking it."""
-        place = _place(target)
+        place = target.zygote
         self._missing.pop(place, None)
         with self._guard:
             found = self._zygotes.pop(place, None)
         if found is not None:
             self._discard(place, found)
 
-    def baseline(self, target: Target) -> Target | None:
-        """The unoptimised build of the same compiler and release, None when there is none."""
-        return baseline_of(target)
-
-    def version(self, target: Target) -> str:
+    def version(self, target: ResolvedTarget) -> str:
         """The version of the compiler; Unavailable when it cannot be imported, BadInput when a release cannot be had."""
-        target = resolve(target)
-        with self._lock(_place(target)):
+        with self._lock(target.zygote):
             return self._zygote(target).version
 
     def observe(
-        self, target: Target, program: "Program", inputs: dict[str, Any], *, fresh: bool = False, repeat: int = 0
+        self,
+        target: ResolvedTarget,
+        program: "Program",
+        inputs: dict[str, Any],
+        *,
+        fresh: bool = False,
+        repeat: int = 0,
     ) -> Observation:
         """One program on one target: in its persistent worker, or in a fork of its own when `fresh`.
 
@@ -145,34 +144,33 @@ class Workers:
         return next(self.observe_many(target, [Test(program, inputs)], fresh=fresh, repeat=repeat))
 
     def observe_many(
-        self, target: Target, tests: Sequence[Test], *, fresh: bool = False, repeat: int = 0
+        self, target: ResolvedTarget, tests: Sequence[Test], *, fresh: bool = False, repeat: int = 0
     ) -> Iterator[Observation]:
         """An observation for each test, in order, several to a frame."""
-        target = resolve(target)
-        if any(test.program.form not in forms(target) for test in tests):
+        if any(test.program.form not in target.forms for test in tests):
             for test in tests:
-                if test.program.form in forms(target):
+                if test.program.form in target.forms:
                     yield from self.observe_many(target, [test], fresh=fresh, repeat=repeat)
                 else:
-                    why = f"{target.backend} does not take {test.program.kind.partition(' ')[2]}s"
-                    yield Observation(display(target), target.release, "unsupported", "import", message=why)
+                    why = f"{target.name} does not take {test.program.kind.partition(' ')[2]}s"
+                    yield Observation(target.display, target.release, "unsupported", "import", message=why)
             return
         try:
-            with self._lock(_place(target)):
+            with self._lock(target.zygote):
                 zygote = self._zygote(target)
         except (Unavailable, BadInput) as error:
             for _ in tests:
-                yield Observation(display(target), target.release, "environment", "import", message=str(error))
+                yield Observation(target.display, target.release, "environment", "import", message=str(error))
             return
         with self._lock(target):
             alone = fresh or any(test.again for test in tests)
             effects = self._coverage is not None and self._coverage.kind == "passes"
-            batches = _batches(tests, all_options(target), 1 if alone else BATCH_TESTS, repeat, effects)
+            batches = _batches(tests, target.options, 1 if alone else BATCH_TESTS, repeat, effects)
             for test, observation in self._answers(target, zygote, batches, fresh):
                 yield self._again_lowered(target, zygote, test, observation, fresh)
 
     def _again_lowered(
-        self, target: Target, zygote: Zygote, test: Test, observation: Observation, fresh: bool
+        self, target: ResolvedTarget, zygote: Zygote, test: Test, observation: Observation, fresh: bool
     ) -> Observation:
         """Ask again with the same operators under a lower opset when the release is older than the model's opset."""
         if observation.outcome != "environment" or test.as_is:
@@ -182,13 +180,13 @@ class Workers:
         lowered = for_older(test.program)
         if lowered is None:
             return observation
-        again = _batches([Test(lowered, test.inputs)], all_options(target), 1, 0)
+        again = _batches([Test(lowered, test.inputs)], target.options, 1, 0)
         _, answer = next(self._answers(target, zygote, again, True))
         note = "the opset was lowered to the first one with the same operator versions"
         return observation if answer.outcome == "environment" else replace(answer, notes=(*answer.notes, note))
 
     def _answers(
-        self, target: Target, zygote: Zygote, batches: Iterator["_Batch"], fresh: bool
+        self, target: ResolvedTarget, zygote: Zygote, batches: Iterator["_Batch"], fresh: bool
     ) -> Iterator[tuple[Test, Observation]]:
         """Observations for batches of tests; those behind a test that killed the worker go to a new worker.
 
@@ -243,30 +241,28 @@ class Workers:
             elif worker is not None:
                 self._workers[target] = worker
 
-    def _noticed(self, target: Target, observation: Observation, reply: dict[str, Any]) -> Observation:
+    def _noticed(self, target: ResolvedTarget, observation: Observation, reply: dict[str, Any]) -> Observation:
         """The observation with what is new of what the compiler said it did, where that is the coverage wanted."""
-        if self._coverage is None or self._coverage.kind != "passes" or target.backend not in self._coverage.backends:
+        if self._coverage is None or self._coverage.kind != "passes" or target.name not in self._coverage.backends:
             return observation
-        effects = self._coverage.effects(_place(target))
+        effects = self._coverage.effects(target.zygote)
         return replace(observation, reached=effects.new([str(name) for name in reply.get("effects", ())]))
 
-    def _take(self, target: Target, zygote: Zygote) -> Worker:
+    def _take(self, target: ResolvedTarget, zygote: Zygote) -> Worker:
         """The target's worker, a new one when there is none; it is put back when its answers are read."""
         return self._workers.pop(target, None) or self._forked(target, zygote)
 
-    def _forked(self, target: Target, zygote: Zygote) -> Worker:
+    def _forked(self, target: ResolvedTarget, zygote: Zygote) -> Worker:
         """A new worker of the target's backend; where that shares another's zygote, the worker loads it."""
-        source = plugin(target.backend)
-        return zygote.fork(
-            self.limits, (source.file, source.attribute) if _place(target)[0] != target.backend else None
-        )
+        source = target.plugin
+        return zygote.fork(self.limits, (source.file, source.attribute) if target.zygote[0] != target.name else None)
 
     def _lock(self, key: object) -> threading.Lock:
         with self._guard:
             return self._locks.setdefault(key, threading.Lock())
 
-    def _zygote(self, target: Target) -> Zygote:
-        place = _place(target)
+    def _zygote(self, target: ResolvedTarget) -> Zygote:
+        place = target.zygote
         if place in self._missing:
             raise Unavailable(self._missing[place])
         found = self._zygotes.pop(place, None)  # put back behind the others: the first is the one unused for longest
@@ -294,26 +290,28 @@ class Workers:
     def _close_unused(self) -> None:
         """Close the zygotes unused for longest, with their workers, while there are too many."""
         for place in list(self._zygotes)[: max(0, len(self._zygotes) - COMPILERS)]:
-            targets = [target for target in self._locks if isinstance(target, Target) and _place(target) == place]
+            targets = [
+                target for target in self._locks if isinstance(target, ResolvedTarget) and target.zygote == place
+            ]
             if any(self._lock(target).locked() for target in targets):
                 continue
             self._discard(place, self._zygotes.pop(place))
 
     def _discard(self, place: tuple[str, str], zygote: Zygote) -> None:
         """Close a zygote and its workers."""
-        for target in [target for target in self._workers if _place(target) == place]:
+        for target in [target for target in self._workers if target.zygote == place]:
             self._workers.pop(target).close()
         zygote.close()
 
-    def _started(self, target: Target) -> Zygote:
+    def _started(self, target: ResolvedTarget) -> Zygote:
         """A new zygote; an import that was interrupted is tried once more."""
         try:
             return self._start(target)
         except Interrupted:
             return self._start(target)
 
-    def _start(self, target: Target) -> Zygote:
-        source = plugin(_place(target)[0])
+    def _start(self, target: ResolvedTarget) -> Zygote:
+        source = plugin(target.zygote[0])
         environment = {**os.environ, **KNOBS, **source.backend.environment}
         facts = (source.file, source.attribute)
         traced = self._coverage is not None and self._coverage.traces(source.backend.name)
@@ -344,12 +342,6 @@ class Workers:
             if found is None:
                 found = self._templates[place] = TemplateProcess(source.file, source.attribute, python, environment)
             return found
-
-
-def _place(target: Target) -> tuple[str, str]:
-    """The zygote that serves a target: the backend that it is of, or shares with another (`protocol.SharesZygote`), and the release."""
-    owner: str = getattr(plugin(target.backend).backend, "shares_zygote_of", "")
-    return (owner or target.backend, target.release)
 
 
 @dataclass

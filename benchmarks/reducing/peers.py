@@ -17,7 +17,7 @@ from pathlib import Path
 
 import onnx
 
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.reducer.engine.certificate import certify
@@ -70,10 +70,10 @@ def cpu_seconds() -> float:
 class Question:
     """The case, its workers and the predicate."""
 
-    def __init__(self, case: Case, target: Target, workers: Workers):
+    def __init__(self, case: Case, target: ResolvedTarget, workers: Workers):
         premise = find(case, [target], None, workers)
         self.workers = workers
-        self.source = workers.baseline(target)
+        self.source = target.baseline
         self.start = recorded(Subject(case.program.proto, case.inputs, {}), self.source, workers)
         self.check: InterestingnessTest[Subject] = TargetTest(
             workers, target, premise.failure, premise.arbiter, "fingerprint"

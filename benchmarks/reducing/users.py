@@ -17,9 +17,8 @@ import numpy as np
 import onnx
 from reducing.peers import Peer, Question, cpu_seconds
 
-from opsieve.backends.registry import plugin
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.releases.releases import ReleaseStore
-from opsieve.backends.target import Target
 from opsieve.reducer.problem.order import count_nodes
 from opsieve.reducer.problem.subject import Subject
 
@@ -53,11 +52,11 @@ sys.exit(sign in ("WRONG", "SHAPE") and not all(map(same, got, right)))
 """
 
 
-def as_a_user(question: Question, model: Path, python: Path, case: dict[str, Any], target: Target) -> Peer:
+def as_a_user(question: Question, model: Path, python: Path, case: dict[str, Any], target: ResolvedTarget) -> Peer:
     """Bisect mode; `python` has polygraphy, the check runs in the environment of the target."""
     home, path = Path(sys.executable), ""
     if target.release:
-        found = ReleaseStore().environment(plugin(target.backend).backend, target.release, offline=True)
+        found = ReleaseStore().environment(target.backend, target.release, offline=True)
         home, path = found.python, os.pathsep.join(map(str, found.path))
     held = {**question.start.values, **question.start.inputs}
     arrays = {name: value for name, value in held.items() if isinstance(value, np.ndarray)}

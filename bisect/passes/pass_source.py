@@ -12,8 +12,7 @@ from opsieve.backends.compare import POLICY, Policy, compare
 from opsieve.backends.compilers.torch.knobs import PARTS
 from opsieve.backends.judge.oracles import NATIVE
 from opsieve.backends.observation import Observation
-from opsieve.backends.registry import display, names, plugin, resolve
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget, names, plugin
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import COMPILED
 from opsieve.bisect.passes.attribution import Attribution, attribute
@@ -64,7 +63,7 @@ def attributable() -> tuple[str, ...]:
     return tuple(name for name in names() if skip_option(name) or switches(name))
 
 
-def blame_passes(case: Case, target: Target, lab: ObservationCache, policy: Policy = POLICY) -> Blamed:
+def blame_passes(case: Case, target: ResolvedTarget, lab: ObservationCache, policy: Policy = POLICY) -> Blamed:
     """The guilty passes for the failure that a case shows on a target.
 
     Each probe runs in a process of its own, so a pass whose skipping crashes the compiler costs no more than any other. The judge
@@ -72,16 +71,13 @@ def blame_passes(case: Case, target: Target, lab: ObservationCache, policy: Poli
     then the reference, slow on a large model, runs once at most.
     BadInput for a backend whose passes cannot be switched off from here, or when the case does not fail on the target.
     """
-    target = resolve(target)
-    if not (skip_option(target.backend) or switches(target.backend)):
-        raise BadInput(
-            f"passes of {target.backend} cannot be switched off from here; {', '.join(attributable())} can be"
-        )
+    if not (skip_option(target.name) or switches(target.name)):
+        raise BadInput(f"passes of {target.name} cannot be switched off from here; {', '.join(attributable())} can be")
     variants = _Variants(case, target, lab)
     plain = _plain(case, target, variants, lab)
     wanted = plain or evaluate(case, target, variants, policy)
     if wanted.state != "bad":
-        raise BadInput(f"the case does not fail on {display(target)} ({wanted.text}); name a target where it does")
+        raise BadInput(f"the case does not fail on {target.display} ({wanted.text}); name a target where it does")
 
     compiling = variants.only_compiles(wanted)
     unoptimised: list[VersionOutcome] = []
@@ -94,29 +90,29 @@ def blame_passes(case: Case, target: Target, lab: ObservationCache, policy: Poli
             unoptimised.append(seen)
         return result_for(seen, wanted)
 
-    counted = bool(getattr(plugin(target.backend).backend, "counts_applications", False))
+    counted = bool(getattr(target.backend, "counts_applications", False))
     found = attribute(variants.levels, probe, variants.trace, variants.switches, counted)
     beneath = next((seen for seen in unoptimised if seen.state == "bad" and seen.trait != wanted.trait), None)
     return Blamed(found, wanted, beneath)
 
 
-def _plain(case: Case, target: Target, variants: "_Variants", lab: ObservationCache) -> VersionOutcome | None:
+def _plain(case: Case, target: ResolvedTarget, variants: "_Variants", lab: ObservationCache) -> VersionOutcome | None:
     """A failure that needs no judge: a large model on which the compiler dies or raises, twice, where its unoptimised build is well.
 
     The judge would have the reference look for operations that ONNX leaves open, which takes seconds on a large model.
     """
-    baseline = lab.baseline(target)
+    baseline = target.baseline
     if baseline is None or len(case.program.data) < _LARGE:
         return None
     found = ending(case, variants.observe(target, case.program, case.inputs), "optimiser")
-    if found is None or variants.observe(resolve(baseline), case.program, case.inputs).outputs is None:
+    if found is None or variants.observe(baseline, case.program, case.inputs).outputs is None:
         return None
     again = ending(case, lab.observe(target, case.program, case.inputs, fresh=True), "optimiser")
     return found if again is not None and again.key == found.key else None
 
 
 def _seen(
-    case: Case, target: Target, wanted: VersionOutcome, variants: "_Variants", policy: Policy, unoptimised: bool
+    case: Case, target: ResolvedTarget, wanted: VersionOutcome, variants: "_Variants", policy: Policy, unoptimised: bool
 ) -> VersionOutcome:
     """What a variant shows, with the judge where a run of it alone does not say.
 
@@ -135,43 +131,45 @@ def _seen(
         right = variants.observe(NATIVE, case.program, case.inputs).outputs if case.expected is None else case.expected
         if right is None or not compare(got.outputs, right, case.program.output_dtypes(), policy).agrees:
             return evaluate(case, target, variants, policy)
-    return VersionOutcome("good", symptom="ok", text=f"{display(target)} gives outputs")
+    return VersionOutcome("good", symptom="ok", text=f"{target.display} gives outputs")
 
 
-def _compiled(case: Case, target: Target, wanted: VersionOutcome, variants: "_Variants") -> VersionOutcome | None:
+def _compiled(
+    case: Case, target: ResolvedTarget, wanted: VersionOutcome, variants: "_Variants"
+) -> VersionOutcome | None:
     """What a variant shows that is compiled and not run; None when that does not say."""
     got = variants.compiled(target)
     ended = ending(case, got)
     if ended is not None:
         return ended if ended.trait == wanted.trait else None
-    return None if got.outputs is None else VersionOutcome("good", symptom="ok", text=f"{display(target)} compiles it")
+    return None if got.outputs is None else VersionOutcome("good", symptom="ok", text=f"{target.display} compiles it")
 
 
 class _Variants:
     """A target with passes off, and a lab that asks each such variant in a fork of its own, so that no worker is left waiting."""
 
-    def __init__(self, case: Case, target: Target, lab: ObservationCache):
+    def __init__(self, case: Case, target: ResolvedTarget, lab: ObservationCache):
         self._case, self._target, self._lab = case, target, lab
-        self._skip = skip_option(target.backend)
-        self._known: dict[Target, Observation] = {}
-        self._off = tuple(name for name in target.option(self._skip).split("+") if name)
-        self._steps = self._levels(plugin(target.backend).backend.baseline)
+        self._skip = skip_option(target.name)
+        self._known: dict[ResolvedTarget, Observation] = {}
+        self._off = tuple(name for name in target.options.get(self._skip, "").split("+") if name)
+        self._steps = self._levels(target.backend.baseline)
         self.levels = tuple(self._steps)
-        self.switches = tuple(name for name in switches(target.backend) if target.option(name, "on") == "on")
+        self.switches = tuple(name for name in switches(target.name) if target.options[name] == "on")
 
-    def _levels(self, baseline: Mapping[str, str]) -> dict[str, Target]:
+    def _levels(self, baseline: Mapping[str, str]) -> dict[str, ResolvedTarget]:
         """Targets from no optimisation to the target itself, by name."""
-        option, ladder = _LADDERS.get(self._target.backend, ("", ()))
-        level = self._target.option(option, ladder[-1]) if ladder else ""
+        option, ladder = _LADDERS.get(self._target.name, ("", ()))
+        level = self._target.options[option] if ladder else ""
         if level in ladder:
             steps = ladder[: ladder.index(level) + 1]
-            return {step: resolve(self._target.with_options(**{option: step})) for step in steps}
-        unoptimised = resolve(self._target.with_options(**baseline)) if baseline else self._target
+            return {step: self._target.with_options(**{option: step}) for step in steps}
+        unoptimised = self._target.with_options(**baseline) if baseline else self._target
         return (
             {"none": unoptimised, "target": self._target} if unoptimised != self._target else {"target": self._target}
         )
 
-    def at(self, level: str, off: tuple[str, ...]) -> Target:
+    def at(self, level: str, off: tuple[str, ...]) -> ResolvedTarget:
         """The target at a level with passes off."""
         if not off:
             return self._steps[level]
@@ -179,25 +177,27 @@ class _Variants:
         named = [name for name in off if name not in changes]
         if named:
             changes[self._skip] = "+".join((*self._off, *named))
-        return resolve(self._steps[level].with_options(**changes))
+        return self._steps[level].with_options(**changes)
 
     def trace(self, level: str, off: tuple[str, ...]) -> PassTrace:
         """Which passes run and act at a level; nothing for a backend that has no trace."""
-        if not self._skip or self._target.backend in _NAMES:
-            return PassTrace(_NAMES.get(self._target.backend, ()))
-        target = resolve(self.at(level, off).with_options(trace="on"))
+        if not self._skip or self._target.name in _NAMES:
+            return PassTrace(_NAMES.get(self._target.name, ()))
+        target = self.at(level, off).with_options(trace="on")
         seen = self.observe(target, self._case.program, self._case.inputs)
         return read_trace(seen.log, seen.outcome in ("crash", "hang", "out-of-memory"))
 
-    def observe(self, target: Target, program: Program, inputs: dict[str, Any], *, fresh: bool = False) -> Observation:
+    def observe(
+        self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False
+    ) -> Observation:
         """For `judge`: one of the target's backend is asked in a fork, others as ever."""
-        if fresh or target.backend != self._target.backend:
+        if fresh or target.name != self._target.name:
             return self._lab.observe(target, program, inputs, fresh=fresh)
         if target not in self._known:
             self._known[target] = self._lab.observe(target, program, inputs, fresh=True)
         return self._known[target]
 
-    def compiled(self, target: Target) -> Observation:
+    def compiled(self, target: ResolvedTarget) -> Observation:
         """What the compiler makes of the case when it is only compiled."""
         return self._lab.observe(target, self._case.program, self._case.inputs, fresh=True, repeat=COMPILED)
 
@@ -207,7 +207,3 @@ class _Variants:
             return False
         ended = ending(self._case, self.compiled(self._target))
         return ended is not None and ended.trait == wanted.trait
-
-    def baseline(self, target: Target) -> Target | None:
-        """For `judge`."""
-        return self._lab.baseline(target)

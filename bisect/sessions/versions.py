@@ -2,13 +2,11 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from opsieve.backends.registry import display, plugin, resolve
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.releases import ReleaseStore
-from opsieve.backends.target import Target
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.blame.history_evidence import Clues
@@ -41,9 +39,9 @@ def bisect_releases(request: BisectRequest, package: str, say: Say) -> dict[str,
         open_repository(repository).close()
     case, target = _opened(request)
     backend = backend_of(package)
-    target = target or Target(backend)
-    if target.backend != backend:
-        raise BadInput(f"--target is {display(target)}, but {package} is the package of {backend}")
+    target = target or resolve(backend)
+    if target.name != backend:
+        raise BadInput(f"--target is {target.display}, but {package} is the package of {backend}")
     versions = releases_of(package, request.offline, root=default_root())
     bad = request.bad or (target.release if target.release in versions else None)
     ends = place_of(request.good, versions, "--good"), place_of(bad, versions, "--bad")
@@ -74,14 +72,14 @@ def bisect_releases(request: BisectRequest, package: str, say: Say) -> dict[str,
     return facts
 
 
-def _ranked(case: Case, target: Target, repository: Path, facts: dict[str, Any]) -> dict[str, Any]:
+def _ranked(case: Case, target: ResolvedTarget, repository: Path, facts: dict[str, Any]) -> dict[str, Any]:
     """The commits between the two releases of the answer, ranked; {} where no change was found."""
     first = facts["first_bad"] or facts["first_good"]
     change = next((item for item in facts["transitions"] if item["first_after"] == first), None) if first else None
     if change is None:
         return {}
     ends = change["last_before"], change["first_after"]
-    store, backend = ReleaseStore(), plugin(target.backend).backend
+    store, backend = ReleaseStore(), target.backend
     folders = tuple(store.environment(backend, release, offline=True).path for release in ends)
     said = "\n".join(item["text"] for item in facts["evidence"])
     clues = Clues(tuple(facts.get("guilty_passes", ())), tuple(sorted(set(case.program.operators()))), said)
@@ -100,7 +98,7 @@ def bisect_source(request: BisectRequest, source: str, say: Say) -> dict[str, An
         if not versions:
             raise BadInput(f"the source {shown(source)} has no versions")
         ends = place_of(request.good, versions, "--good"), place_of(request.bad, versions, "--bad")
-        question = {"source": source, "case": case_digest(case), "target": display(target), "fingerprints": VERSION}
+        question = {"source": source, "case": case_digest(case), "target": target.display, "fingerprints": VERSION}
         sequence = VersionSequence(found.evaluate, ProbeJournal(default_root(), question), name, say)
         if request.dry_run:
             return _preview(sequence, versions, ends, request)
@@ -111,7 +109,7 @@ def bisect_source(request: BisectRequest, source: str, say: Say) -> dict[str, An
     return facts
 
 
-def _opened(request: BisectRequest) -> tuple[Case, Target | None]:
+def _opened(request: BisectRequest) -> tuple[Case, ResolvedTarget | None]:
     """The case, and the target that is named, or that it failed on."""
     if request.case is None:
         raise BadInput("name the CASE to run on each version")
@@ -120,12 +118,12 @@ def _opened(request: BisectRequest) -> tuple[Case, Target | None]:
     return case, resolve(named) if named else None
 
 
-def _effort(timeline: Timeline, started: float, target: Target) -> dict[str, Any]:
+def _effort(timeline: Timeline, started: float, target: ResolvedTarget) -> dict[str, Any]:
     return {
         "probes": timeline.probed + timeline.recalled,
         "recalled": timeline.recalled,
         "seconds": round(time.monotonic() - started, 2),
-        "target": display(target),
+        "target": target.display,
     }
 
 
@@ -154,12 +152,12 @@ def _guilty_passes(
     case: Case, source: Releases, workers: Workers, release: str, request: BisectRequest, say: Say
 ) -> dict[str, Any]:
     """The pass at fault in the first bad release, where passes can be switched off."""
-    if source.target.backend not in attributable():
+    if source.target.name not in attributable():
         return {}
     known = source.journal.conclusion(f"passes-{release}")
     if known is not None:
         return known
-    target = replace(source.target, release=release)
+    target = source.target.with_release(release)
     try:
         found = blame_passes(case, target, ObservationCache(workers), request.policy).attribution
     except BadInput as error:

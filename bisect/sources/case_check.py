@@ -1,15 +1,13 @@
 """A case as the check of commits: the compiler that a commit built is imported from its work tree and judged in a worker."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
 from opsieve.backends.compare import POLICY, Policy
 from opsieve.backends.protocol import Backend
-from opsieve.backends.registry import display, resolve
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.releases.releases import Environment
-from opsieve.backends.target import Target
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.sources.build_sandbox import Built
@@ -29,9 +27,9 @@ class CaseCheck:
     top, then what is installed beside opsieve.
     """
 
-    def __init__(self, case: Case, target: Target, policy: Policy = POLICY):
+    def __init__(self, case: Case, target: ResolvedTarget, policy: Policy = POLICY):
         self._case, self._policy = case, policy
-        self.target = replace(resolve(target), release="")
+        self.target = target.with_release("")
         self._trees = _Trees()
         self._workers = Workers(store=self._trees)
 
@@ -48,14 +46,14 @@ class CaseCheck:
         """What is asked, for the journal."""
         return {
             "case": case_digest(self._case),
-            "target": display(self.target),
+            "target": self.target.display,
             "tolerance": list(self._policy.tolerance) if self._policy.tolerance else None,
             "fingerprints": VERSION,
         }
 
     def __call__(self, built: Built) -> VersionOutcome:
         """What the commit shows. Its workers end with the probe, for the work tree will hold another commit."""
-        target = replace(self.target, release=built.commit)
+        target = self.target.with_release(built.commit)
         self._trees.places[built.commit] = (built.kept, *(built.folder / name for name in _FOLDERS), built.folder)
         try:
             return evaluate(self._case, target, ObservationCache(self._workers), self._policy)

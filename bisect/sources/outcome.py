@@ -7,7 +7,7 @@ from opsieve.backends.compare import POLICY, Policy
 from opsieve.backends.judge.judge import judge
 from opsieve.backends.judge.oracles import Lab
 from opsieve.backends.observation import Observation
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import KIND_OF_OUTCOME, Verdict
 from opsieve.bisect.search.search import TestResult
 from opsieve.gen.case.case import Case
@@ -41,7 +41,7 @@ class VersionOutcome:
     flaky: bool = False
 
 
-def evaluate(case: Case, target: Target, lab: Lab, policy: Policy = POLICY) -> VersionOutcome:
+def evaluate(case: Case, target: ResolvedTarget, lab: Lab, policy: Policy = POLICY) -> VersionOutcome:
     """Judge a case on a target. Only `fail` and `flaky` are failures; what is undecided, invalid or unsupported is skipped."""
     judged = judge(case.program, case.inputs, target, lab, expected=case.expected, policy=policy)
     verdict, observation = judged.verdict, judged.observations[0]

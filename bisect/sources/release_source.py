@@ -3,16 +3,14 @@
 import contextlib
 import os
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from opsieve.backends.compare import POLICY, Policy
-from opsieve.backends.registry import display, names, plugin, resolve
+from opsieve.backends.registry import ResolvedTarget, names, plugin
 from opsieve.backends.releases.installers import release_key
 from opsieve.backends.releases.releases import ReleaseStore
-from opsieve.backends.target import Target
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.sources.journal import ProbeJournal, case_digest
@@ -33,24 +31,29 @@ class Releases(VersionSequence):
     """
 
     def __init__(
-        self, case: Case, target: Target, workers: Workers, root: Path, *, policy: Policy = POLICY, say: Say = print
+        self,
+        case: Case,
+        target: ResolvedTarget,
+        workers: Workers,
+        root: Path,
+        *,
+        policy: Policy = POLICY,
+        say: Say = print,
     ):
-        self.target = replace(resolve(target), release="")
+        self.target = target.with_release("")
         question = {
             "case": case_digest(case),
-            "target": display(self.target),
+            "target": self.target.display,
             "tolerance": list(policy.tolerance) if policy.tolerance else None,
             "fingerprints": VERSION,
             "source": "releases",
         }
         self._case, self._workers, self._policy = case, workers, policy
-        super().__init__(self.try_release, ProbeJournal(root, question), self.target.backend, say)
+        super().__init__(self.try_release, ProbeJournal(root, question), self.target.name, say)
 
     def try_release(self, version: str) -> VersionOutcome:
         """What a release shows, tested now."""
-        return evaluate(
-            self._case, replace(self.target, release=version), ObservationCache(self._workers), self._policy
-        )
+        return evaluate(self._case, self.target.with_release(version), ObservationCache(self._workers), self._policy)
 
 
 def backend_of(package: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, cast
 
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.bisect.sources.outcome import VersionOutcome
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import BadInput, shown
@@ -30,7 +30,7 @@ class Opener(Protocol):
     """What an entry point names."""
 
     def __call__(
-        self, case: Case, target: Target, argument: str, offline: bool
+        self, case: Case, target: ResolvedTarget, argument: str, offline: bool
     ) -> AbstractContextManager[VersionSource]:
         """The source, for a case on a target; `argument` is what the user wrote behind the name. BadInput for one that is no good."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.model.bad_input import shown
 from opsieve.gen.model.invalid_marker import Broken
@@ -20,9 +20,9 @@ class AcceptsInvalidTest:
     """
 
     workers: Workers
-    target: Target
+    target: ResolvedTarget
     fault: Broken
-    objector: Target
+    objector: ResolvedTarget
     objection: str
 
     def evaluate(self, subjects: Sequence[Runnable]) -> Iterator[CheckResult]:

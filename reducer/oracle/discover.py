@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from opsieve.backends.judge.judge import Judged, judge
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE, SECOND_ORACLES
 from opsieve.backends.observation import Observation
-from opsieve.backends.registry import compilers, display, resolve
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget, compilers, resolve
 from opsieve.backends.verdict import KIND_OF_OUTCOME, Verdict
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
@@ -42,8 +41,8 @@ class Premise:
     how many runs it was seen, of how many.
     """
 
-    target: Target
-    arbiter: Target | None
+    target: ResolvedTarget
+    arbiter: ResolvedTarget | None
     failure: Failure
     observation: Observation
     reason: str
@@ -64,18 +63,18 @@ class Premise:
         return f"held fixed: {what}{runs}"
 
 
-def find(case: Case, targets: Sequence[Target], against: Target | None, workers: Workers) -> Premise:
+def find(case: Case, targets: Sequence[ResolvedTarget], against: ResolvedTarget | None, workers: Workers) -> Premise:
     """The first failure of a case on these targets; on every compiler installed when there are none. NotReproduced without one."""
     tried = []
     for target in targets or installed():
         premise, said = _failure_on(case, target, against, workers, bool(targets))
         if premise is not None:
             return premise
-        tried.append(f"{display(target)} ({said})")
+        tried.append(f"{target.display} ({said})")
     raise NotReproduced(f"nothing fails: tried {', '.join(tried) or 'nothing, no compiler is installed'}")
 
 
-def installed() -> list[Target]:
+def installed() -> list[ResolvedTarget]:
     """Every backend that compiles, as it is installed beside opsieve; onnxruntime first."""
     return [resolve(name) for name in sorted(compilers(), key=lambda name: (name != "onnxruntime", name))]
 
@@ -93,7 +92,7 @@ def still(subject: Runnable, premise: Premise, workers: Workers, any_type: bool 
 
 
 def _failure_on(
-    case: Case, target: Target, against: Target | None, workers: Workers, doubtful: bool
+    case: Case, target: ResolvedTarget, against: ResolvedTarget | None, workers: Workers, doubtful: bool
 ) -> tuple[Premise | None, str]:
     """The failure on one target, or why there is none; `doubtful` takes one that no second oracle confirms."""
     if against is not None:
@@ -127,7 +126,7 @@ def _failure_on(
         return None, "its outputs are wrong, but nobody who could be asked again gives the right ones; use --against"
     observation = judged.observations[0]
     failure = _failure(verdict, observation, case)
-    consulted = [each for each in judged.observations if arbiter is not None and each.target == display(arbiter)]
+    consulted = [each for each in judged.observations if arbiter is not None and each.target == arbiter.display]
     premise = Premise(target, arbiter, failure, observation, verdict.reason, next(iter(consulted), None))
     if not steady(case, target, verdict, workers):
         return sometimes(case, target, verdict, workers)
@@ -148,7 +147,9 @@ def _failure(verdict: Verdict, observation: Observation, subject: Runnable) -> F
     return Failure(verdict, print_)
 
 
-def _not_refused(case: Case, target: Target, workers: Workers, lab: ObservationCache) -> tuple[Premise | None, str]:
+def _not_refused(
+    case: Case, target: ResolvedTarget, workers: Workers, lab: ObservationCache
+) -> tuple[Premise | None, str]:
     """The failure on a program that was broken on purpose: the target dies of it, or runs it though somebody objects."""
     judged = judge(case.program, case.inputs, target, lab)
     verdict, observation = judged.verdict, judged.observations[0]
@@ -164,7 +165,7 @@ def _not_refused(case: Case, target: Target, workers: Workers, lab: ObservationC
     return Premise(target, objector, failure, observation, verdict.reason, said), ""
 
 
-def sometimes(case: Case, target: Target, verdict: Verdict, workers: Workers) -> tuple[Premise | None, str]:
+def sometimes(case: Case, target: ResolvedTarget, verdict: Verdict, workers: Workers) -> tuple[Premise | None, str]:
     """A failure of the verdict's kind that shows sometimes, replayed to learn how often; None and the reason when it is not seen."""
     seen: list[Observation] = []
     runs = 0
@@ -176,13 +177,13 @@ def sometimes(case: Case, target: Target, verdict: Verdict, workers: Workers) ->
         return None, f"flaky, but not seen again in {REPLAYS} runs"
     verdict = replace(verdict, stage=seen[0].stage, message=seen[0].message)
     failure = _failure(verdict, seen[0], case)
-    reason = f"{display(target)} fails in {len(seen)} of {runs} runs: {shown(seen[0].message, 200)}"
+    reason = f"{target.display} fails in {len(seen)} of {runs} runs: {shown(seen[0].message, 200)}"
     chance = wilson(len(seen), runs)
-    arbiter = workers.baseline(target) if case.program.fault is None else None
+    arbiter = target.baseline if case.program.fault is None else None
     return Premise(target, arbiter, failure, seen[0], reason, chance=chance, replays=(len(seen), runs)), ""
 
 
-def steady(case: Case, target: Target, verdict: Verdict, workers: Workers) -> bool:
+def steady(case: Case, target: ResolvedTarget, verdict: Verdict, workers: Workers) -> bool:
     """Whether a compiler that died or raised does so each time. A hang is not replayed, and the judge has replayed a mismatch."""
     if not _is_replayed(case, verdict):
         return True
@@ -191,16 +192,16 @@ def steady(case: Case, target: Target, verdict: Verdict, workers: Workers) -> bo
     )
 
 
-def _replayed(case: Case, target: Target, runs: int, workers: Workers) -> list[Observation]:
+def _replayed(case: Case, target: ResolvedTarget, runs: int, workers: Workers) -> list[Observation]:
     return list(workers.observe_many(target, [Test(case.program, case.inputs)] * runs))
 
 
-def _plain(case: Case, target: Target, workers: Workers, lab: ObservationCache) -> Premise | None:
+def _plain(case: Case, target: ResolvedTarget, workers: Workers, lab: ObservationCache) -> Premise | None:
     """A failure that needs no judge yet: the compiler dies or raises, twice, where its own unoptimised build is well.
 
     A judge hears the reference too, which is slow on a large model; `still` has him look at the small one.
     """
-    baseline = workers.baseline(target)
+    baseline = target.baseline
     if baseline is None or len(case.program.data) < _LARGE:
         return None
     got = lab.observe(target, case.program, case.inputs)
@@ -211,36 +212,38 @@ def _plain(case: Case, target: Target, workers: Workers, lab: ObservationCache) 
     if wanted.outputs is None or workers.observe(target, case.program, case.inputs, fresh=True).outcome != got.outcome:
         return None
     failure = _failure(verdict, got, case)
-    reason = f"{display(target)} fails, {display(baseline)} does not: {shown(got.message, 300)}"
+    reason = f"{target.display} fails, {baseline.display} does not: {shown(got.message, 300)}"
     return Premise(target, baseline, failure, got, reason, wanted)
 
 
-def _compared(case: Case, target: Target, against: Target, workers: Workers) -> tuple[Premise | None, str]:
+def _compared(
+    case: Case, target: ResolvedTarget, against: ResolvedTarget, workers: Workers
+) -> tuple[Premise | None, str]:
     got = workers.observe(target, case.program, case.inputs)
     wanted = workers.observe(against, case.program, case.inputs)
     if wanted.outputs is None:
-        return None, shown(f"{display(against)} itself: {wanted.outcome} {wanted.message}", 300)
-    base = Verdict("fail", "", blame="optimiser" if against == workers.baseline(target) else "compiler")
+        return None, shown(f"{against.display} itself: {wanted.outcome} {wanted.message}", 300)
+    base = Verdict("fail", "", blame="optimiser" if against == target.baseline else "compiler")
     verdict = ended(got, base)
     if verdict is None and got.outputs is not None:
         worst = compared(case, got, wanted).worst
         verdict = None if worst is None else differed(worst, base)
     if verdict is None:
-        return None, shown(f"{got.outcome}, agrees with {display(against)}", 300)
+        return None, shown(f"{got.outcome}, agrees with {against.display}", 300)
     failure = _failure(verdict, got, case)
     what = got.message.strip() or (verdict.mismatch and verdict.mismatch.what) or got.outcome
-    reason = f"{display(target)} differs from {display(against)}: {shown(what, 300)}"
+    reason = f"{target.display} differs from {against.display}: {shown(what, 300)}"
     return Premise(target, against, failure, got, reason, wanted, named=True), ""
 
 
-def _oracles(target: Target) -> list[Target]:
+def _oracles(target: ResolvedTarget) -> list[ResolvedTarget]:
     """Whom else the judge may ask, as in `run`."""
-    return [oracle for oracle in map(resolve, SECOND_ORACLES) if oracle != target]
+    return [oracle for oracle in SECOND_ORACLES if oracle != target]
 
 
-def _arbiter(case: Case, target: Target, judged: Judged, workers: Workers) -> Target | None:
+def _arbiter(case: Case, target: ResolvedTarget, judged: Judged, workers: Workers) -> ResolvedTarget | None:
     """Who will be asked beside the target: the unoptimised build when it is right, else the reference, else another compiler."""
-    baseline = workers.baseline(target)
+    baseline = target.baseline
     if judged.verdict.blame == "optimiser":
         return baseline
     test = Test(case.program, case.inputs)

@@ -8,8 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from opsieve.backends.observation import Observation
-from opsieve.backends.registry import plugin, resolve
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import KIND_OF_OUTCOME, Mismatch, Verdict
 from opsieve.triage.fingerprint.evidence import NOTHING
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
@@ -56,11 +55,11 @@ def differed(worst: Mismatch, like: Verdict) -> Verdict:
     return Verdict("fail", "", "mismatch", "run", mismatch=worst, blame=like.blame)
 
 
-def builds(target: Target) -> tuple[Target, ...]:
+def builds(target: ResolvedTarget) -> tuple[ResolvedTarget, ...]:
     """Other builds of the same compiler, by the options that its unoptimised build sets. Those that are well are the cure."""
-    backend = plugin(target.backend).backend
+    backend = target.backend
     others = (
-        resolve(target.with_options(**{option: value}))
+        target.with_options(**{option: value})
         for option, plain in backend.baseline.items()
         if plain not in backend.options[option][:1]  # what is off anyhow is no build
         for value in backend.options[option]

@@ -9,7 +9,7 @@ import numpy as np
 
 from opsieve.backends.compare import Comparison, compare
 from opsieve.backends.observation import Observation
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import KIND_OF_OUTCOME, Mismatch, Verdict
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.model.bad_input import shown
@@ -46,12 +46,12 @@ class TargetTest:
     """
 
     workers: Workers
-    target: Target
+    target: ResolvedTarget
     failure: Failure
-    arbiter: Target | None
+    arbiter: ResolvedTarget | None
     level: Level
-    sick: tuple[Target, ...] = ()
-    well: tuple[Target, ...] = ()
+    sick: tuple[ResolvedTarget, ...] = ()
+    well: tuple[ResolvedTarget, ...] = ()
     finite: bool = False
     any_type: bool = False
 
@@ -78,7 +78,7 @@ class TargetTest:
         return self._ended(subject, test, got, wanted)
 
     @property
-    def _arbiter(self) -> Target:
+    def _arbiter(self) -> ResolvedTarget:
         assert self.arbiter is not None
         return self.arbiter
 
@@ -137,7 +137,7 @@ class TargetTest:
                     return CheckResult("slippage", f"{build} {'is well' if sick else 'fails'} on it")
         return CheckResult("same")
 
-    def fails(self, build: Target, test: Test) -> bool:
+    def fails(self, build: ResolvedTarget, test: Test) -> bool:
         """Whether another build of the compiler fails as well, in whatever way."""
         got = self.workers.observe(build, test.program, test.inputs)
         if self.arbiter is None or got.outputs is None:
@@ -150,7 +150,7 @@ class TargetTest:
         return not compare(got.outputs, wanted.outputs, test.program.output_dtypes()).agrees
 
 
-def cure_set(check: TargetTest, subject: Runnable) -> tuple[tuple[Target, ...], tuple[Target, ...]]:
+def cure_set(check: TargetTest, subject: Runnable) -> tuple[tuple[ResolvedTarget, ...], tuple[ResolvedTarget, ...]]:
     """The other builds of the compiler that fail on a subject, and those that do not."""
     test = Test(subject.program, subject.inputs)
     answers = {build: check.fails(build, test) for build in builds(check.target)}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import onnx
 
-from opsieve.backends.target import Target
+from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.program import OnnxProgram
@@ -14,7 +14,7 @@ from opsieve.reducer.onnx_edit.quant_scales import bad_scale
 from opsieve.reducer.problem.graph import shell
 from opsieve.reducer.problem.subject import Subject
 
-CHECKER = Target("checker")
+CHECKER = resolve("checker")
 _HEAVY = 1 << 20  # bytes of a model that is not sent to the checker as it is
 _LARGE = 64 << 10  # bytes of a tensor that is no shape
 

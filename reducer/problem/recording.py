@@ -8,8 +8,7 @@ import numpy as np
 import onnx
 
 from opsieve.backends.judge.oracles import NATIVE, SECOND_ORACLES
-from opsieve.backends.registry import resolve
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.tensors import Value
@@ -23,7 +22,7 @@ _TELLING = 16  # values recorded one after the other that tell how large the oth
 _ENDED = frozenset(["crash", "hang", "environment"])  # a source that ended so is not asked again
 
 
-def recorded(subject: Subject, source: Target | None, workers: Workers) -> Subject:
+def recorded(subject: Subject, source: ResolvedTarget | None, workers: Workers) -> Subject:
     """The subject with the values of all its tensors, as far as they can be had; each is computed when it is needed.
 
     They come from `source`, the unoptimised build of the compiler under test; what it cannot give comes from the reference
@@ -42,7 +41,7 @@ def complete(subject: Subject) -> bool:
 class _Tape:
     """What was recorded of one model so far."""
 
-    def __init__(self, subject: Subject, source: Target | None, workers: Workers):
+    def __init__(self, subject: Subject, source: ResolvedTarget | None, workers: Workers):
         self.graph = Graph(subject)
         self.names = [name for node in subject.model.graph.node for name in node.output if name]
         self._sources = [target for target in dict.fromkeys([source, NATIVE, *_third(source)]) if target is not None]
@@ -87,11 +86,11 @@ class _Tape:
                 self._sources.remove(target)
 
 
-def _third(source: Target | None) -> Iterator[Target]:
+def _third(source: ResolvedTarget | None) -> Iterator[ResolvedTarget]:
     """Who is asked for what neither the compiler under test nor the reference can compute."""
     for oracle in SECOND_ORACLES:
-        if oracle.backend == "onnxruntime" and (source is None or source.backend != oracle.backend):
-            yield resolve(oracle)
+        if oracle.name == "onnxruntime" and (source is None or source.name != oracle.name):
+            yield oracle
 
 
 def _bytes(values: Mapping[str, Any]) -> int:

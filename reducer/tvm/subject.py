@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from opsieve.backends.target import Target
+from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.forms.tvm_program import TvmProgram
 from opsieve.gen.model.bad_input import BadInput, shown
@@ -18,7 +18,7 @@ from opsieve.reducer.engine.form import Size
 from opsieve.reducer.problem.order import value_complexity
 
 # A module that is only taken in and checked (Relax), or lowered without its passes (TIR), is a program.
-_CHECK = Target("tvm", options=(("opt", "0"), ("stop", "lower")))
+_CHECK = resolve("tvm:opt=0,stop=lower")
 
 
 @dataclass(frozen=True)

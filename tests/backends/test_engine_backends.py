@@ -14,8 +14,7 @@ from models import X, chain, program
 
 from opsieve.backends.compilers import tinygrad_onnx
 from opsieve.backends.observation import Observation
-from opsieve.backends.registry import baseline, plugin, resolve
-from opsieve.backends.target import Target
+from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.model.program import OnnxProgram, Program
 
@@ -31,7 +30,7 @@ needs_tinygrad = pytest.mark.skipif(importlib.util.find_spec("tinygrad") is None
 
 
 def see(workers: Workers, target: str, tested: Program, inputs: dict[str, Any]) -> Observation:
-    return workers.observe(Target.parse(target), tested, inputs)
+    return workers.observe(resolve(target), tested, inputs)
 
 
 def results(workers: Workers, target: str, tested: Program, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -184,9 +183,9 @@ def test_tinygrads_interpreter_is_not_waited_for(monkeypatch: pytest.MonkeyPatch
 
 
 def test_baselines() -> None:
-    assert str(baseline(resolve("tinygrad:clang"))) == "tinygrad:device=clang,optimise=off"
-    assert baseline(resolve("openvino")) is None
-    assert baseline(resolve("tract")) is None
+    assert str(resolve("tinygrad:clang").baseline) == "tinygrad:device=clang,optimise=off"
+    assert resolve("openvino").baseline is None
+    assert resolve("tract").baseline is None
 
 
 # Messages of openvino 2026.4.1, tract 0.23.9 and tinygrad 0.14, some of them shortened, by what they mean.

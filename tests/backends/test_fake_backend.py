@@ -10,6 +10,7 @@ from models import X, program
 
 from opsieve.backends.compilers.fake import KINDS, VALUE_FAULTS, BadFaults, altered, parse
 from opsieve.backends.observation import Observation, Outcome
+from opsieve.backends.registry import resolve
 from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.model.program import OnnxProgram, Program
@@ -39,7 +40,7 @@ NO_NODES = program("g (float[2, 3] x) => (float[2, 3] x) { }")
 def see(workers: Workers, faults: str, tested: Program = FORK, condition: bool = True, **more: str) -> Observation:
     """What `tested` shows; inputs that it does not have are not looked at."""
     options = tuple(sorted({"faults": faults, **more}.items()))
-    return workers.observe(Target("fake", options=options), tested, {**X, "c": np.array(condition)})
+    return workers.observe(resolve(Target("fake", options=options)), tested, {**X, "c": np.array(condition)})
 
 
 def results(seen: Observation) -> dict[str, np.ndarray]:
@@ -123,7 +124,8 @@ def test_a_seed_makes_the_draws_of_a_worker_repeat(workers: Workers) -> None:
     def draws(seed: str) -> list[Outcome]:
         # A persistent worker for each target: an unmatched pattern makes a new target without changing what is drawn.
         targets = [
-            Target("fake", options=(("faults", f"error@Tanh%0.5+error@No{run}"), ("seed", seed))) for run in "AB"
+            resolve(Target("fake", options=(("faults", f"error@Tanh%0.5+error@No{run}"), ("seed", seed))))
+            for run in "AB"
         ]
         seen = [[workers.observe(target, FORK, X).outcome for _ in range(16)] for target in targets]
         assert seen[0] == seen[1]

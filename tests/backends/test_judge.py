@@ -14,11 +14,11 @@ from opsieve.backends.judge.judge import Judged, judge
 from opsieve.backends.judge.oracles import EXPECTED
 from opsieve.backends.observation import Hazard, Observation, Outcome
 from opsieve.backends.reference.reference import REFUSED
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.gen.model.program import OnnxProgram, Program
 
-FAKE, BASE, OTHER = "fake", "fake:level=0", "other"
-REF, NATIVE = "reference:precision=float64", "reference:precision=native"
+FAKE, BASE, OTHER = "fake", "fake:level=off", "openvino"
+REF, NATIVE = "reference:precision=float64", "reference"
 
 
 def program(nodes: list[Any] | None = None, dtype: int = TensorProto.FLOAT, **weights: Any) -> Program:
@@ -46,8 +46,8 @@ def ends(outcome: Outcome, message: str = "it broke", **more: Any) -> Observatio
 
 
 def judged(answers: dict[str, Observation | Callable[[int], Observation]], **options: Any) -> tuple[Judged, TableLab]:
-    lab = TableLab(answers, BASE)
-    return judge(program(), {"x": np.float32([1])}, Target.parse(FAKE), lab, **options), lab
+    lab = TableLab(answers)
+    return judge(program(), {"x": np.float32([1])}, resolve(FAKE), lab, **options), lab
 
 
 # -- a target whose result another compiler runs
@@ -57,8 +57,8 @@ HOSTED, HOST = "onnxsim", "onnxruntime:level=disable_all"
 
 def hosted(answers: dict[str, Observation | Callable[[int], Observation]], **options: Any) -> tuple[Judged, TableLab]:
     lab = TableLab(answers)
-    oracles = [Target.parse(HOST), Target.parse(OTHER)]
-    return judge(program(), {"x": np.float32([1])}, Target.parse(HOSTED), lab, oracles=oracles, **options), lab
+    oracles = [resolve(HOST), resolve(OTHER)]
+    return judge(program(), {"x": np.float32([1])}, resolve(HOSTED), lab, oracles=oracles, **options), lab
 
 
 def test_what_the_host_gets_wrong_on_the_original_too_is_no_fault_of_the_transformer() -> None:
@@ -88,9 +88,7 @@ def test_an_output_that_the_host_gets_wrong_too_hides_no_other() -> None:
         {HOSTED: both(90, 3), HOST: both(90, 2), OTHER: both(1, 2), REF: both(1, 2, np.float64), NATIVE: both(1, 2)}
     )
     two = OnnxProgram(graph.SerializeToString())
-    verdict = judge(
-        two, {"x": np.float32([1])}, Target.parse(HOSTED), lab, oracles=[Target.parse(HOST), Target.parse(OTHER)]
-    ).verdict
+    verdict = judge(two, {"x": np.float32([1])}, resolve(HOSTED), lab, oracles=[resolve(HOST), resolve(OTHER)]).verdict
     assert verdict.verdict == "fail"
     assert verdict.mismatch is not None
     assert verdict.mismatch.output == "z"  # y is further off, and the host's fault
@@ -129,14 +127,14 @@ def test_the_optimiser_is_blamed_when_the_unoptimised_build_is_right() -> None:
     assert verdict.mismatch is not None
     assert verdict.mismatch.index == (1,)
     assert f"{FAKE} fresh" in lab.asked
-    assert set(verdict.oracles) == {"reference:float64", "reference:native", BASE}
+    assert set(verdict.oracles) == {"reference:float64", "reference", BASE}
     assert "is 3 for 2" in verdict.reason
 
 
 def test_without_a_second_voice_nobody_is_blamed() -> None:
     answers = {FAKE: gives(1, 3), REF: truth(1, 2), NATIVE: gives(1, 2), BASE: gives(1, 3)}
     assert judged(dict(answers))[0].verdict.verdict == "undecided"
-    with_other, _ = judged({**answers, OTHER: gives(1, 2)}, oracles=[Target.parse(OTHER)])
+    with_other, _ = judged({**answers, OTHER: gives(1, 2)}, oracles=[resolve(OTHER)])
     assert (with_other.verdict.verdict, with_other.verdict.blame) == ("fail", "compiler")
     with_expected, _ = judged(dict(answers), expected={"y": np.float32([1, 2])})
     assert (with_expected.verdict.verdict, with_expected.verdict.blame) == ("fail", "compiler")
@@ -202,8 +200,8 @@ def test_long_sums_widen_the_screen_of_float16() -> None:
     }
 
     def verdict(reference: Observation) -> str:
-        lab = TableLab({**answers, REF: reference}, BASE)
-        return judge(half, {"x": np.float32([1])}, Target.parse(FAKE), lab).verdict.verdict
+        lab = TableLab({**answers, REF: reference})
+        return judge(half, {"x": np.float32([1])}, resolve(FAKE), lab).verdict.verdict
 
     assert verdict(truth(1, 1, hazards=(long,))) == "pass"
     assert verdict(truth(1, 1)) == "undecided"
@@ -233,7 +231,7 @@ def test_without_a_reference_expected_outputs_are_the_truth_unless_contradicted(
     assert (result.verdict.verdict, result.verdict.blame) == ("fail", "optimiser")
     kernel, _ = judged({**answers, BASE: gives(1, 3)}, expected=expected)
     assert (kernel.verdict.verdict, kernel.verdict.blame) == ("fail", "compiler")
-    contradicted, _ = judged({**answers, OTHER: gives(1, 3)}, expected=expected, oracles=[Target.parse(OTHER)])
+    contradicted, _ = judged({**answers, OTHER: gives(1, 3)}, expected=expected, oracles=[resolve(OTHER)])
     assert contradicted.verdict.verdict == "undecided"
 
 
@@ -277,8 +275,10 @@ class Whole(TableLab):
         super().__init__({})
         self.most, self.missing = most, missing
 
-    def observe(self, target: Target, program: Program, inputs: dict[str, Any], *, fresh: bool = False) -> Observation:
-        if target.backend == "reference":
+    def observe(
+        self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False
+    ) -> Observation:
+        if target.name == "reference":
             return InProcessLab().observe(target, program, inputs, fresh=fresh)
         self.asked.append(program.name)
         operators = [node.op_type for node in program.proto.graph.node]
@@ -292,10 +292,10 @@ def chain() -> Program:
 
 
 def test_a_program_whose_operators_are_taken_one_by_one_is_refused_by_mistake() -> None:
-    verdict = judge(chain(), {"x": np.float32([1])}, Target.parse("other"), Whole(1)).verdict
+    verdict = judge(chain(), {"x": np.float32([1])}, resolve("openvino"), Whole(1)).verdict
     assert (verdict.verdict, verdict.kind, verdict.blame) == ("fail", "error", "compiler")
     lab = Whole(1, "Exp")
-    verdict = judge(chain(), {"x": np.float32([1])}, Target.parse("other"), lab).verdict
+    verdict = judge(chain(), {"x": np.float32([1])}, resolve("openvino"), lab).verdict
     assert verdict.verdict == "unsupported"
     assert lab.asked[1:] == ["Exp by itself"]  # the operator that the message names is asked first, and settles it
 
@@ -305,13 +305,13 @@ def test_an_error_over_a_type_that_is_refused_everywhere_is_a_lack() -> None:
         [helper.make_node("Identity", ["c"], ["d"]), helper.make_node("Identity", ["x"], ["y"])], c=np.uint16([1])
     )
     answers = {FAKE: ends("error", "no supported data type: 4"), NATIVE: gives(1), BASE: gives(1)}
-    verdict = judge(wide, {"x": np.float32([1])}, Target.parse(FAKE), TableLab(answers, BASE)).verdict
+    verdict = judge(wide, {"x": np.float32([1])}, resolve(FAKE), TableLab(answers)).verdict
     assert verdict.verdict == "unsupported"
     assert "uint16" in verdict.reason
     plain = program(
         [helper.make_node("Identity", ["c"], ["d"]), helper.make_node("Identity", ["x"], ["y"])], c=np.int64([1])
     )
-    assert judge(plain, {"x": np.float32([1])}, Target.parse(FAKE), TableLab(answers, BASE)).verdict.verdict == "fail"
+    assert judge(plain, {"x": np.float32([1])}, resolve(FAKE), TableLab(answers)).verdict.verdict == "fail"
 
 
 # -- it ended badly
@@ -374,9 +374,11 @@ class Broken(InProcessLab):
         super().__init__()
         self.change = change
 
-    def observe(self, target: Target, program: Program, inputs: dict[str, Any], *, fresh: bool = False) -> Observation:
+    def observe(
+        self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False
+    ) -> Observation:
         observation = super().observe(target, program, inputs, fresh=fresh)
-        if target.backend == "onnxruntime" and target.option("", "") != "disable_all" and observation.outputs:
+        if target.name == "onnxruntime" and target.options["level"] != "disable_all" and observation.outputs:
             observation.outputs["y"] = self.change(observation.outputs["y"])
         return observation
 
@@ -385,8 +387,8 @@ def test_real_evaluators_agree_on_a_small_network() -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Softmax", ["m"], ["y"])]
     small = program(nodes, w=np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32))
     feeds = {"x": np.ones((2, 4), np.float32)}
-    assert judge(small, feeds, Target.parse("onnxruntime"), InProcessLab()).verdict.verdict == "pass"
-    verdict = judge(small, feeds, Target.parse("onnxruntime"), Broken(lambda y: y * np.float32(1.01))).verdict
+    assert judge(small, feeds, resolve("onnxruntime"), InProcessLab()).verdict.verdict == "pass"
+    verdict = judge(small, feeds, resolve("onnxruntime"), Broken(lambda y: y * np.float32(1.01))).verdict
     assert (verdict.verdict, verdict.blame) == ("fail", "optimiser")
 
 
@@ -399,7 +401,7 @@ def test_a_flipped_jump_passes_by_its_rule_on_real_evaluators() -> None:
     def lower(y: Any) -> Any:
         return y if y.ndim != 1 or y[0] != 3 else np.float32([2, y[1]])
 
-    verdict = judge(tie, feeds, Target.parse("onnxruntime"), Broken(lower)).verdict
+    verdict = judge(tie, feeds, resolve("onnxruntime"), Broken(lower)).verdict
     assert (verdict.verdict, verdict.rules) == ("pass", ("jump",))
-    verdict = judge(tie, feeds, Target.parse("onnxruntime"), Broken(lambda y: y - 2)).verdict
+    verdict = judge(tie, feeds, resolve("onnxruntime"), Broken(lambda y: y - 2)).verdict
     assert verdict.verdict == "fail"

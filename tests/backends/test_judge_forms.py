@@ -31,7 +31,7 @@ def verdict(*answers: Observation, program: Any = None) -> Verdict:
     refuses = {f"reference:precision={name}": ends(NOTHING) for name in ("float64", "native")}
     others = {str(resolve(f"tvm:opt=0,pipeline={name}")): answers[-1] for name in ("zero", "target")}
     table = {**refuses, **others, str(resolve(TARGET)): answers[0], str(resolve(BASE)): answers[1]}
-    return judge(program or read_module(RELAX), {}, resolve(TARGET), TableLab(table, str(resolve(BASE)))).verdict
+    return judge(program or read_module(RELAX), {}, resolve(TARGET), TableLab(table)).verdict
 
 
 @pytest.mark.parametrize(("stage", "expected"), [("compile", "fail"), ("run", "fail"), ("import", "undecided")])

@@ -10,11 +10,11 @@ from onnx import TensorProto, helper
 from opsieve.backends.judge.judge import judge
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE
 from opsieve.backends.observation import Observation
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.model.program import OnnxProgram, Program
 
-SUBJECT, OTHER = Target("subject"), Target("other")
+SUBJECT, OTHER = resolve("tract"), resolve("openvino")
 FEEDS = {"x": np.float32([0.25, 0.5])}
 
 
@@ -36,12 +36,14 @@ class Compilers(InProcessLab):
         super().__init__()
         self.factors = factors
 
-    def observe(self, target: Target, program: Program, inputs: dict[str, Any], *, fresh: bool = False) -> Observation:
+    def observe(
+        self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False
+    ) -> Observation:
         assert isinstance(program, OnnxProgram)
         if target == OTHER and len(program.proto.graph.node) > 1:
-            return Observation("other", "", "unsupported", "compile", message="too much")
-        who = target if target.backend == "reference" else NATIVE
-        operator, factor = self.factors.get("reference" if target == FLOAT64 else target.backend, ("", 1.0))
+            return Observation("openvino", "", "unsupported", "compile", message="too much")
+        who = target if target.name == "reference" else NATIVE
+        operator, factor = self.factors.get("reference" if target == FLOAT64 else target.name, ("", 1.0))
         model = type(program.proto)()
         model.CopyFrom(program.proto)
         for node in list(model.graph.node):
@@ -59,16 +61,13 @@ class Compilers(InProcessLab):
                 model.graph.node.extend(copies)
         return super().observe(who, OnnxProgram(model.SerializeToString()), inputs, fresh=fresh)
 
-    def baseline(self, target: Target) -> Target | None:
-        return None
-
 
 def verdict(lab: Compilers, *operators: str) -> Verdict:
     return judge(program(*operators), FEEDS, SUBJECT, lab, oracles=[OTHER]).verdict
 
 
 def test_the_wrong_operator_is_named_when_somebody_confirms_it_alone() -> None:
-    found = verdict(Compilers(subject=("Tanh", 1.01)), "Exp", "Tanh", "Neg")
+    found = verdict(Compilers(tract=("Tanh", 1.01)), "Exp", "Tanh", "Neg")
     assert (found.verdict, found.kind, found.operator) == ("fail", "mismatch", "Tanh")
     assert "its Tanh differs given equal inputs" in found.reason
 
@@ -79,18 +78,18 @@ def test_a_reference_that_stands_alone_is_outvoted() -> None:
 
 
 def test_an_operator_that_nobody_else_has_stays_undecided_and_is_named() -> None:
-    lab = Compilers(subject=("Tanh", 1.01), other=("Tanh", 1.5))
+    lab = Compilers(tract=("Tanh", 1.01), openvino=("Tanh", 1.5))
     found = verdict(lab, "Exp", "Tanh", "Neg")
     assert (found.verdict, found.operator) == ("undecided", "Tanh")
 
 
 def test_an_outvoted_reference_hides_no_wrong_operator_behind() -> None:
-    lab = Compilers(reference=("Exp", 1.01), subject=("Tanh", 1.02))
+    lab = Compilers(reference=("Exp", 1.01), tract=("Tanh", 1.02))
     found = verdict(lab, "Exp", "Tanh", "Neg")
     assert (found.verdict, found.operator) == ("fail", "Tanh")
 
 
 @pytest.mark.parametrize("operators", [("Tanh",), ("Exp", "Tanh")])
 def test_a_program_of_few_operators_is_settled_as_well(operators: tuple[str, ...]) -> None:
-    assert verdict(Compilers(subject=("Tanh", 1.01)), *operators).verdict == "fail"
+    assert verdict(Compilers(tract=("Tanh", 1.01)), *operators).verdict == "fail"
     assert verdict(Compilers(reference=("Tanh", 1.01)), *operators).verdict == "pass"

@@ -17,7 +17,6 @@ from opsieve.backends.probing.operator_support import (
     tables,
 )
 from opsieve.backends.registry import resolve
-from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.build.graph import BodyGraph, Node
 from opsieve.gen.generation.random_graph import GenRequest
@@ -27,7 +26,7 @@ from opsieve.gen.spec.tensor import Tensor
 from opsieve.gen.strategies.registry import generate
 
 ONLY = ("Relu", "Erf", "Cast", "Concat")
-LACKING = resolve(Target.parse("fake:unsupported@Erf"))
+LACKING = resolve("fake:unsupported@Erf")
 
 
 def test_what_is_refused_is_told_and_not_generated(workers: Workers, tmp_path: Path) -> None:
@@ -48,7 +47,7 @@ def test_what_is_refused_is_told_and_not_generated(workers: Workers, tmp_path: P
 
 def test_what_is_there_and_fails_is_told_and_left_out_for_sound_programs_only(workers: Workers, tmp_path: Path) -> None:
     """An error, and another shape than the declared one, which is an error of whoever reads the result."""
-    failing = resolve(Target.parse("fake:error@Erf+shape@Relu"))
+    failing = resolve("fake:error@Erf+shape@Relu")
     (support,) = probed(workers, [failing], ONLY, ("float32",), tmp_path)
     assert not support.reasons
     assert {told.split()[0] for told in support.broken} == {"Erf", "Relu"}
@@ -127,7 +126,7 @@ def test_a_signature_holds_what_chooses_a_kernel() -> None:
 
 
 def test_onnxruntime_runs_what_its_table_allows(workers: Workers, tmp_path: Path) -> None:
-    ort = resolve(Target.parse("onnxruntime:disable_all"))
+    ort = resolve("onnxruntime:disable_all")
     only = frozenset({"OneHot", "EyeLike", "Where", "BatchNormalization", "RNN", "Resize", "Mod", "Sin"})
     supports = probed(workers, [ort], sorted(only), None, tmp_path)
     assert any(told.startswith("OneHot") for told in supports[0].reasons)
@@ -151,7 +150,7 @@ def test_sequences_beside_bfloat16_are_read(workers: Workers) -> None:
         if "sequence_type" in kinds and any(str(value.dtype) == "bfloat16" for value in case.inputs.values()):
             plain = [o for o in case.program.proto.graph.output if o.type.WhichOneof("value") == "sequence_type"]
             if all(o.type.sequence_type.elem_type.tensor_type.elem_type in (1, 7) for o in plain):
-                answer = workers.observe(Target.parse("onnxruntime"), case.program, case.inputs)
+                answer = workers.observe(resolve("onnxruntime"), case.program, case.inputs)
                 assert (answer.outcome, answer.message) == ("ok", "")
                 assert answer.outputs is not None
                 assert isinstance(answer.outputs[plain[0].name], list)

@@ -15,10 +15,10 @@ from opsieve.backends.judge.performance import (
     slowdown,
 )
 from opsieve.backends.observation import Observation
-from opsieve.backends.target import Target
+from opsieve.backends.registry import resolve
 from opsieve.gen.model.program import OnnxProgram
 
-FAKE, BASE = "fake", "fake:level=0"
+FAKE, BASE = "fake", "fake:level=off"
 
 
 def test_slower_by_more_than_the_margin_every_time_is_a_slowdown() -> None:
@@ -59,14 +59,14 @@ def runs(seconds: float = 0.0, peak: int = 0) -> Observation:
 
 
 def test_measurements_alternate_and_look_at_run_time_only() -> None:
-    lab = TableLab({FAKE: runs(0.4), BASE: runs(0.1)}, BASE)
-    assert measure_slowdown(OnnxProgram(b""), {}, Target.parse(FAKE), lab, rounds=8).verdict == "fail"
+    lab = TableLab({FAKE: runs(0.4), BASE: runs(0.1)})
+    assert measure_slowdown(OnnxProgram(b""), {}, resolve(FAKE), lab, rounds=8).verdict == "fail"
     assert lab.asked[:4] == [f"{FAKE} fresh", f"{BASE} fresh", f"{BASE} fresh", f"{FAKE} fresh"]
-    lab = TableLab({FAKE: runs(peak=10 * MEMORY_FLOOR), BASE: runs(peak=MEMORY_FLOOR)}, BASE)
-    assert measure_memory(OnnxProgram(b""), {}, Target.parse(FAKE), lab).verdict == "fail"
+    lab = TableLab({FAKE: runs(peak=10 * MEMORY_FLOOR), BASE: runs(peak=MEMORY_FLOOR)})
+    assert measure_memory(OnnxProgram(b""), {}, resolve(FAKE), lab).verdict == "fail"
 
 
 def test_nothing_is_said_without_two_builds_that_run() -> None:
-    assert measure_slowdown(OnnxProgram(b""), {}, Target.parse(FAKE), TableLab({FAKE: runs()})).verdict == "undecided"
-    lab = TableLab({FAKE: runs(), BASE: Observation("", "1", "crash")}, BASE)
-    assert measure_slowdown(OnnxProgram(b""), {}, Target.parse(FAKE), lab).verdict == "undecided"
+    assert measure_slowdown(OnnxProgram(b""), {}, resolve(FAKE), TableLab({FAKE: runs()})).verdict == "undecided"
+    lab = TableLab({FAKE: runs(), BASE: Observation("", "1", "crash")})
+    assert measure_slowdown(OnnxProgram(b""), {}, resolve(FAKE), lab).verdict == "undecided"

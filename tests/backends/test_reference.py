@@ -13,7 +13,7 @@ from onnx.reference.op_run import RuntimeImplementationError
 
 from opsieve.backends.protocol import Request
 from opsieve.backends.reference.reference import BACKEND, REFUSED
-from opsieve.backends.target import Target
+from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.model.program import OnnxProgram
 
@@ -163,7 +163,7 @@ def test_max_pools_are_those_of_onnxruntime_unoptimised(
     workers: Workers, drawn: tuple[onnx.ModelProto, dict[str, Any]]
 ) -> None:
     proto, feeds = drawn
-    seen = workers.observe(Target.parse("onnxruntime:disable_all"), OnnxProgram(proto.SerializeToString()), feeds)
+    seen = workers.observe(resolve("onnxruntime:disable_all"), OnnxProgram(proto.SerializeToString()), feeds)
     try:
         values, _ = run(proto, feeds)
     except RuntimeImplementationError:  # what the page of MaxPool leaves open
@@ -250,7 +250,7 @@ def test_recurrent_layers_are_those_of_onnxruntime_unoptimised(
 
 
 def same_as_onnxruntime(workers: Workers, proto: onnx.ModelProto, feeds: dict[str, Any]) -> None:
-    seen = workers.observe(Target.parse("onnxruntime:disable_all"), OnnxProgram(proto.SerializeToString()), feeds)
+    seen = workers.observe(resolve("onnxruntime:disable_all"), OnnxProgram(proto.SerializeToString()), feeds)
     assert seen.outputs is not None, seen.message
     for precision in ("native", "float64"):
         values, _ = run(proto, feeds, precision)

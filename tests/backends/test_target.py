@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsieve.backends.registry import all_options, baseline, display, names, resolve
+from opsieve.backends.registry import names, resolve
 from opsieve.backends.target import BadTarget, Target
 
 
@@ -46,12 +46,9 @@ def test_a_target_is_read_as_it_is_written(backend: str, release: str, options: 
 
 
 def test_equal_compilers_give_equal_targets() -> None:
-    assert (
-        resolve("onnxruntime:all")
-        == resolve("onnxruntime:level=all")
-        == resolve("onnxruntime")
-        == Target("onnxruntime")
-    )
+    assert resolve("onnxruntime:all") == resolve("onnxruntime:level=all") == resolve("onnxruntime")
+    assert resolve("onnxruntime:all").target == Target("onnxruntime")
+    assert len({resolve("onnxruntime:all"), resolve("onnxruntime")}) == 1
 
 
 @pytest.mark.parametrize(
@@ -69,19 +66,27 @@ def test_targets_that_no_backend_knows(text: str, word: str) -> None:
 
 
 def test_display_is_how_a_person_writes_it() -> None:
-    assert display(resolve("onnxruntime==1.20.1:level=basic")) == "onnxruntime==1.20.1:basic"
+    assert resolve("onnxruntime==1.20.1:level=basic").display == "onnxruntime==1.20.1:basic"
 
 
 def test_the_baseline_is_the_unoptimised_build_of_the_same_release() -> None:
     target = resolve("onnxruntime==1.20.1:extended,disabled_optimizers=Pad_Fusion")
-    base = baseline(target)
+    base = target.baseline
     assert base is not None
-    assert display(base) == "onnxruntime==1.20.1:disable_all"
-    assert baseline(base) is None
+    assert base.display == "onnxruntime==1.20.1:disable_all"
+    assert base.baseline is None
+
+
+def test_changes_are_checked_as_what_was_written() -> None:
+    target = resolve("onnxruntime==1.20.1:basic")
+    assert str(target.with_options(level="all", trace="on")) == "onnxruntime==1.20.1:trace=on"
+    assert str(target.with_release("1.21.0")) == "onnxruntime==1.21.0:level=basic"
+    with pytest.raises(BadTarget, match="cannot be 'maximal'"):
+        target.with_options(level="maximal")
 
 
 def test_every_option_has_a_value() -> None:
-    assert all_options(resolve("onnxruntime")) == {"level": "all", "disabled_optimizers": "", "trace": "off"}
+    assert resolve("onnxruntime").options == {"level": "all", "disabled_optimizers": "", "trace": "off"}
 
 
 def test_the_backends_of_the_base_install_are_found() -> None:

@@ -16,8 +16,7 @@ from models import X, chain, program
 from opsieve.backends.compare import compare
 from opsieve.backends.compilers.torch import targets as torch_targets
 from opsieve.backends.observation import Observation
-from opsieve.backends.registry import baseline, plugin, resolve
-from opsieve.backends.target import Target
+from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.model.program import OnnxProgram, Program
 
@@ -29,7 +28,7 @@ needs_torch = pytest.mark.skipif(
 
 
 def see(workers: Workers, target: str, tested: Program, inputs: dict[str, Any]) -> Observation:
-    return workers.observe(Target.parse(target), tested, inputs)
+    return workers.observe(resolve(target), tested, inputs)
 
 
 def results(workers: Workers, target: str, tested: Program, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -292,8 +291,8 @@ def test_a_lack_is_told_from_a_bug(name: str, stage: str, exception: str, messag
 @needs_torch
 def test_all_options_have_one_baseline() -> None:
     for text in ("inductor", "inductor:aot_eager,disabled=fusion", "inductor:shapes=dynamic,freezing=on"):
-        assert str(baseline(resolve(text))) == "inductor:level=off"
-    assert str(baseline(resolve("torch-exporter:torchscript,opset=18,optimise=off"))) == "torch-exporter:exporter=off"
+        assert str(resolve(text).baseline) == "inductor:level=off"
+    assert str(resolve("torch-exporter:torchscript,opset=18,optimise=off").baseline) == "torch-exporter:exporter=off"
     assert plugin("inductor").backend.extra == "torch"
 
 
@@ -311,6 +310,6 @@ def test_tests_share_a_worker(workers: Workers) -> None:
         Test(program("g (float[2] x) => (float[2] y) { y = other.Op(x) }"), {}),
         Test(chain("Abs"), X),
     ]
-    outcomes = [seen.outcome for seen in workers.observe_many(Target.parse("torch"), tests)]
+    outcomes = [seen.outcome for seen in workers.observe_many(resolve("torch"), tests)]
     assert (outcomes[0], outcomes[2]) == ("ok", "ok")
     assert outcomes[1] != "ok"

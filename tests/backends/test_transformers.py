@@ -17,8 +17,7 @@ from opsieve.backends.compilers.transformers import targets as transformed
 from opsieve.backends.compilers.transformers.targets import BrokenModel, inspect
 from opsieve.backends.observation import Observation
 from opsieve.backends.protocol import Request
-from opsieve.backends.registry import baseline, plugin, resolve
-from opsieve.backends.target import Target
+from opsieve.backends.registry import plugin, resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.model.program import OnnxProgram, Program
 
@@ -37,7 +36,7 @@ FLATTENS = """g (int64[4, 2, 1] x) => (int64[1, 8] y, int64[8, 1] z) {
 
 
 def see(workers: Workers, target: str, tested: Program, inputs: dict[str, Any]) -> Observation:
-    return workers.observe(Target.parse(target), tested, inputs)
+    return workers.observe(resolve(target), tested, inputs)
 
 
 def results(workers: Workers, target: str, tested: Program, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -86,7 +85,7 @@ def test_a_broken_model_is_an_error_of_the_transformer(
     seen = see(workers, target, tested, inputs)
     assert (seen.outcome, seen.stage, seen.exception.rpartition(".")[2]) == ("error", "compile", "BrokenModel")
     assert told in seen.message
-    results(workers, str(baseline(resolve(target))), tested, inputs)
+    results(workers, str(resolve(target).baseline), tested, inputs)
 
 
 def test_a_part_can_be_left_out(workers: Workers) -> None:
@@ -232,9 +231,9 @@ def test_a_lack_is_told_from_a_bug(meaning: str, stage: str, exception: str, mes
 
 
 def test_all_parts_of_a_transformer_have_one_baseline() -> None:
-    bases = {str(baseline(resolve(text))) for text in ("onnxsim", "onnxsim:fuse_qkv", "onnxsim:folding=off,passes=off")}
+    bases = {str(resolve(text).baseline) for text in ("onnxsim", "onnxsim:fuse_qkv", "onnxsim:folding=off,passes=off")}
     assert bases == {"onnxsim:optimise=off"}
-    assert baseline(resolve("onnxsim:optimise=off")) is None
+    assert resolve("onnxsim:optimise=off").baseline is None
 
 
 def test_the_file_loads_alone() -> None:

@@ -14,8 +14,7 @@ from tvm_programs import tir_program
 
 from opsieve.backends.compilers.tvm_relax import BACKEND
 from opsieve.backends.observation import Observation
-from opsieve.backends.registry import all_options, resolve
-from opsieve.backends.target import Target
+from opsieve.backends.registry import resolve
 from opsieve.backends.workers.program_text import with_script
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
@@ -37,7 +36,7 @@ needs_tvm = pytest.mark.skipif(importlib.util.find_spec("tvm") is None, reason="
 
 
 def see(workers: Workers, tested: Program, inputs: dict[str, Any], options: str = "") -> Observation:
-    return workers.observe(Target.parse(f"tvm:{options}" if options else "tvm"), tested, inputs)
+    return workers.observe(resolve(f"tvm:{options}" if options else "tvm"), tested, inputs)
 
 
 def results(workers: Workers, tested: Program, inputs: dict[str, Any], options: str = "") -> dict[str, Any]:
@@ -208,7 +207,7 @@ def test_each_release_has_its_own_ffi() -> None:
 @needs_tvm
 @pytest.mark.parametrize(("disabled", "code"), [("LegalizeOps", 1), ("LegalizeOps@1", 1), ("LegalizeOps@9+FuseOps", 0)])
 def test_a_script_skips_what_the_backend_skips(disabled: str, code: int) -> None:
-    source = BACKEND.script(all_options(resolve(f"tvm:disabled={disabled}")), ["float32"])
+    source = BACKEND.script(resolve(f"tvm:disabled={disabled}").options, ["float32"])
     start = f"import numpy as np\nimport onnx\n{source}\nrun({chain('Relu').model!r}, {{'x': np.zeros((2, 3), np.float32)}})\n"
     assert subprocess.run([sys.executable, "-c", start], capture_output=True, check=False).returncode == code
 
@@ -250,5 +249,5 @@ def test_what_could_be_code_is_printed_and_not_read_back(workers: Workers) -> No
 
 
 def test_a_backend_says_which_forms_it_does_not_take(workers: Workers) -> None:
-    seen = workers.observe(Target.parse("onnxruntime"), tir_program(), {})
+    seen = workers.observe(resolve("onnxruntime"), tir_program(), {})
     assert (seen.outcome, seen.message) == ("unsupported", "onnxruntime does not take TIR functions")

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 
-from opsieve.backends.target import Target
+from opsieve.backends.registry import resolve
 from opsieve.backends.workers.observe import from_death, killed_from_outside
 from opsieve.backends.workers.work_clock import BACKSTOP, Load, WorkClock, load_of, out_of_memory_kills
 from opsieve.backends.workers.zygote import Death, Limits
@@ -64,7 +64,7 @@ def test_a_kill_from_outside_is_no_lack_of_memory() -> None:
     small = Death(0, "run", signal.SIGKILL, False, False, "", 1 << 20)
     assert os.WIFSIGNALED(small.status)
     assert killed_from_outside(small, limits, kills)
-    assert from_death(Target("fake"), "1", small, limits, kills).outcome == "crash"
+    assert from_death(resolve("fake"), "1", small, limits, kills).outcome == "crash"
     large = Death(0, "run", signal.SIGKILL, False, False, "", 1 << 30)
-    assert from_death(Target("fake"), "1", large, limits, kills).outcome == "out-of-memory"
-    assert from_death(Target("fake"), "1", small, limits, kills - 1).outcome == "out-of-memory"
+    assert from_death(resolve("fake"), "1", large, limits, kills).outcome == "out-of-memory"
+    assert from_death(resolve("fake"), "1", small, limits, kills - 1).outcome == "out-of-memory"

@@ -19,8 +19,7 @@ import pytest
 from models import X, chain, program
 from repository import SUPPORT
 
-from opsieve.backends.registry import resolve
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers import native, wire
 from opsieve.backends.workers.child import children
 from opsieve.backends.workers.observe import from_reply
@@ -28,11 +27,11 @@ from opsieve.backends.workers.workers import COMPILED, Test, Workers
 from opsieve.backends.workers.zygote import Death, Limits, Zygote
 
 RELU = chain("Relu", "Tanh")
-ORT = Target("onnxruntime")
+ORT = resolve("onnxruntime")
 
 
-def fake(faults: str) -> Target:
-    return Target("fake", options=(("faults", faults),))
+def fake(faults: str) -> ResolvedTarget:
+    return resolve(f"fake:faults={faults}")
 
 
 def processes_of(folder: Path) -> list[str]:
@@ -215,7 +214,7 @@ def cast_number(kind: str) -> int:
 
 def test_an_absent_optional_arrives(workers: Workers) -> None:
     text = "g (optional(float[2]) x) => (bool y) { y = OptionalHasElement(x) }"
-    seen = workers.observe(Target("reference"), program(text), {"x": None})
+    seen = workers.observe(resolve("reference"), program(text), {"x": None})
     assert seen.outputs is not None
     assert not seen.outputs["y"]
 
@@ -348,10 +347,10 @@ def test_a_reply_that_makes_no_sense_is_an_error_of_the_program() -> None:
 def test_two_threads_may_ask_at_once(workers: Workers) -> None:
     outcomes: list[str] = []
 
-    def ask(target: Target) -> None:
+    def ask(target: ResolvedTarget) -> None:
         outcomes.extend(workers.observe(target, RELU, X).outcome for _ in range(20))
 
-    threads = [threading.Thread(target=ask, args=(target,)) for target in (ORT, ORT, Target("reference"))]
+    threads = [threading.Thread(target=ask, args=(target,)) for target in (ORT, ORT, resolve("reference"))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -363,18 +362,18 @@ def test_compilers_unused_for_long_are_closed_and_come_back(tmp_path: Path, monk
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr("opsieve.backends.workers.workers.COMPILERS", 1)
     with Workers() as workers:
-        for target in (ORT, Target("reference"), Target("checker"), ORT):
+        for target in (ORT, resolve("reference"), resolve("checker"), ORT):
             assert workers.observe(target, RELU, X).outcome == "ok"
             assert len(os.listdir(tmp_path)) == 1
 
 
 def test_the_checker_shares_the_zygote_of_the_reference() -> None:
     with Workers() as workers:
-        assert workers.observe(Target("reference"), RELU, X).outputs is not None
-        assert workers.observe(Target("checker"), RELU, X).outputs == {}
-        assert workers.observe(Target("checker"), chain("Nonsense"), X).outcome == "rejected"
+        assert workers.observe(resolve("reference"), RELU, X).outputs is not None
+        assert workers.observe(resolve("checker"), RELU, X).outputs == {}
+        assert workers.observe(resolve("checker"), chain("Nonsense"), X).outcome == "rejected"
         assert len(workers._zygotes) == 1
-        assert workers.version(Target("checker")) == workers.version(Target("reference"))
+        assert workers.version(resolve("checker")) == workers.version(resolve("reference"))
 
 
 def test_what_is_compiled_only_is_not_run() -> None:
@@ -416,13 +415,13 @@ def test_nothing_is_left_behind_when_the_main_process_is_killed(tmp_path: Path) 
     script = (
         "import sys, threading\n"
         "from opsieve.backends.workers.workers import Workers\n"
-        "from opsieve.backends.target import Target\n"
+        "from opsieve.backends.registry import resolve\n"
         "from models import X, chain\n"
         "w = Workers()\n"
-        "w.observe(Target('onnxruntime'), chain('Relu'), X)\n"
-        "hang = lambda: w.observe(Target('fake', options=(('faults', 'spin@Relu'),)), chain('Relu'), X)\n"
+        "w.observe(resolve('onnxruntime'), chain('Relu'), X)\n"
+        "hang = lambda: w.observe(resolve('fake:faults=spin@Relu'), chain('Relu'), X)\n"
         "threading.Thread(target=hang, daemon=True).start()\n"
-        "w.version(Target('reference'))\n"
+        "w.version(resolve('reference'))\n"
         "while len(w._zygotes) < 3: pass\n"
         "print(' '.join(str(z._process.pid) for z in w._zygotes.values()), flush=True)\n"
         "sys.stdin.read()\n"

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from onnx import parser
 
 from opsieve.backends.observation import Observation
-from opsieve.backends.registry import plugin, resolve
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import COMPILED, Workers
 from opsieve.bisect.passes.attribution import Attribution, attribute
@@ -232,7 +231,7 @@ def parsed(text: str) -> Program:
     ],
 )
 def test_a_pass_that_is_not_there_is_refused_by_name(workers: Workers, target: str, name: str) -> None:
-    pytest.importorskip(plugin(resolve(target).backend).backend.package.replace("apache-", ""))
+    pytest.importorskip(resolve(target).backend.package.replace("apache-", ""))
     seen = workers.observe(resolve(target), parsed(NEGATED), {"x": np.ones(2, np.float32)})
     assert (seen.outcome, repr(name) in seen.message) == ("environment", True)
 
@@ -246,7 +245,7 @@ def test_a_pass_that_is_not_there_is_refused_by_name(workers: Workers, target: s
     ],
 )
 def test_a_pass_that_is_there_is_taken(workers: Workers, target: str) -> None:
-    pytest.importorskip(plugin(resolve(target).backend).backend.package.replace("apache-", ""))
+    pytest.importorskip(resolve(target).backend.package.replace("apache-", ""))
     assert workers.observe(resolve(target), parsed(NEGATED), {"x": np.ones(2, np.float32)}).outcome == "ok"
 
 
@@ -260,8 +259,8 @@ def test_a_pass_that_is_there_is_taken(workers: Workers, target: str) -> None:
     ],
 )
 def test_compilers_tell_their_passes(workers: Workers, target: str, acted: str, ran: str) -> None:
-    pytest.importorskip(plugin(resolve(target).backend).backend.package.replace("apache-", ""))
-    traced = resolve(resolve(target).with_options(trace="on"))
+    pytest.importorskip(resolve(target).backend.package.replace("apache-", ""))
+    traced = resolve(target).with_options(trace="on")
     seen = workers.observe(traced, parsed(BETWEEN), {"x": np.ones(2, np.float32)})
     told = read_trace(seen.log, died=False)
     assert ran in told.ran
@@ -286,7 +285,7 @@ class Overheard(ObservationCache):
         self.asked: list[tuple[str, int]] = []
 
     def observe(
-        self, target: Target, program: Program, inputs: dict[str, Any], *, fresh: bool = False, repeat: int = 0
+        self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False, repeat: int = 0
     ) -> Observation:
         self.asked.append((str(target), repeat))
         return super().observe(target, program, inputs, fresh=fresh, repeat=repeat)

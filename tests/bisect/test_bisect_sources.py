@@ -17,7 +17,6 @@ from onnx import TensorProto, helper
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.releases import ReleaseStore
-from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.search.search import TestResult
 from opsieve.bisect.sources.journal import ProbeJournal, case_digest
@@ -231,7 +230,7 @@ def test_released_wheels(tmp_path: Path) -> None:
     case = pad_and_pool()
     versions = ["1.18.1", "1.19.0", "1.19.2", "1.20.0", "1.20.1"]
     with Workers() as workers:
-        source = Releases(case, Target("onnxruntime"), workers, tmp_path, say=lambda sentence: None)
+        source = Releases(case, resolve("onnxruntime"), workers, tmp_path, say=lambda sentence: None)
         found = source.search(versions, None, None)
         assert found.outcome is not None
         assert [versions[place] for place in found.outcome.first] == ["1.20.0"]

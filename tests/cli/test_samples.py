@@ -10,9 +10,8 @@ from repository import SAMPLES as FOLDER
 
 from opsieve.backends.judge.judge import judge
 from opsieve.backends.judge.oracles import SECOND_ORACLES
-from opsieve.backends.registry import plugin, resolve
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.releases import ReleaseStore
-from opsieve.backends.target import Target
 from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
@@ -21,23 +20,23 @@ from opsieve.gen.case.open_case import open_case
 SAMPLES = sorted(path.parent for path in FOLDER.glob("*/sample.toml"))
 
 
-def here(text: str) -> Target:
+def here(text: str) -> ResolvedTarget:
     """The target as it can be asked without installing anything: by the package that is installed, or out of the store of releases."""
     target = resolve(text)
-    package = plugin(target.backend).backend.package
+    package = target.backend.package
     try:
         installed = importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         installed = ""
     if installed and target.release in ("", installed):
-        return Target(target.backend, "", target.options)
+        return target.with_release("")
     if target.release and target.release in {release for release, _ in ReleaseStore().installed(package)}:
         return target
     wanted = f"{package} {target.release}".strip()
     pytest.skip(f"needs {wanted}; {f'{installed} is' if installed else 'none is'} installed")
 
 
-def verdict(workers: Workers, folder: Path, target: Target) -> Verdict:
+def verdict(workers: Workers, folder: Path, target: ResolvedTarget) -> Verdict:
     case = open_case(folder)
     assert case.expected, "a sample brings the outputs that it should give"
     lab = ObservationCache(workers)
@@ -66,7 +65,7 @@ def test_a_sample_passes_where_it_says(workers: Workers, folder: Path) -> None:
 
 
 def test_there_are_samples_of_many_compilers_and_each_is_told() -> None:
-    compilers = Counter(resolve(tomllib.loads((f / "sample.toml").read_text())["fails"]).backend for f in SAMPLES)
+    compilers = Counter(resolve(tomllib.loads((f / "sample.toml").read_text())["fails"]).name for f in SAMPLES)
     assert len(SAMPLES) >= 8
     assert len(compilers) >= 5
     table = (FOLDER / "README.md").read_text()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opsieve.backends.target import Target
+from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.metrics.coverage import OperatorCoverage
 from opsieve.gen.model.bad_input import BadInput
@@ -48,7 +48,7 @@ def test_seeds_differ_in_the_values_of_inputs_too(name: str) -> None:
 def test_onnxruntime_runs_them(workers: Workers) -> None:
     cases = [make(seed, 10) for make in BASELINES.values() for seed in range(25)]
     tests = [Test(case.program, case.inputs) for case in cases]
-    answers = list(workers.observe_many(Target.parse("onnxruntime:disable_all"), tests))
+    answers = list(workers.observe_many(resolve("onnxruntime:disable_all"), tests))
     assert [answer.message for answer in answers if answer.outcome != "ok"] == []
 
 

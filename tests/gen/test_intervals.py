@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opsieve.backends.target import Target
+from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.analysis.input_ranges import Guesses, refilled, repair, with_weights
 from opsieve.gen.analysis.intervals import RELATION, RESULT, Interval, domain_violations, first_violation, unknown
@@ -17,7 +17,7 @@ from opsieve.gen.build.writing import serialize
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start
 from opsieve.gen.model.program import OnnxProgram
 
-ORT = Target.parse("onnxruntime:disable_all")
+ORT = resolve("onnxruntime:disable_all")
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ from opsieve.backends.judge.judge import judge
 from opsieve.backends.judge.oracles import NATIVE
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
-from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.build.writing import serialize
 from opsieve.gen.generation.constraint_violations import false_relations, violations
@@ -29,7 +28,7 @@ from opsieve.gen.spec.catalogue import choices, operators
 from opsieve.gen.strategies.disruptive import BATCH, disruptive
 from opsieve.gen.strategies.registry import generate
 
-FAKE = Target("fake")
+FAKE = resolve("fake")
 FAULT = Broken("Conv", "relation", "0 by group")
 # Kinds that onnx's checker itself looks at; of the others it leaves some to whoever runs the program.
 CHECKED = frozenset(KINDS) - {"relation", "rank", "attribute-value"}

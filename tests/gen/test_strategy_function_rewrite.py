@@ -7,7 +7,7 @@ import onnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opsieve.backends.target import Target
+from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.generation.wrapping import assemble, choose_part, composed, parts, reads
@@ -18,7 +18,7 @@ from opsieve.gen.spec.rng import Rng
 from opsieve.gen.strategies.function_rewrite import rewritten
 from opsieve.gen.strategies.registry import generate
 
-PLAIN = Target.parse("onnxruntime:disable_all")
+PLAIN = resolve("onnxruntime:disable_all")
 SEEDS = st.integers(0, 2**40)
 
 

@@ -15,7 +15,7 @@ from program_bytes import digest
 from repository import SAMPLES, SUPPORT
 
 from opsieve.backends.probing.corpus import corpus
-from opsieve.backends.target import Target
+from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.analysis.reading import Source, UnreadableModel, read
 from opsieve.gen.build.graph_builder import GraphBuilder
@@ -31,7 +31,7 @@ from opsieve.gen.spec.rng import Rng
 from opsieve.gen.strategies.mutate import _changes
 from opsieve.gen.strategies.registry import generate
 
-PLAIN = Target.parse("onnxruntime:disable_all")
+PLAIN = resolve("onnxruntime:disable_all")
 SEEDS = st.integers(0, 2**40)
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from in_process import InProcessLab
 
-from opsieve.backends.target import Target
+from opsieve.backends.registry import resolve
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.random_graph import GenRequest, start
 from opsieve.gen.model.model import check
@@ -112,7 +112,7 @@ def test_values_stay_finite() -> None:
     for seed in range(30):
         case = nnsmith(GenRequest(nodes=8, dtypes=frozenset(("float32", "int64", "bool")), opset=18), seed)
         lab = InProcessLab()
-        outputs = lab.observe(Target("onnxruntime"), case.program, case.inputs).outputs
+        outputs = lab.observe(resolve("onnxruntime"), case.program, case.inputs).outputs
         for out in (outputs or {}).values():
             ran += 1
             assert out.dtype.kind != "f" or np.isfinite(out).all(), seed

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opsieve.backends.target import Target
+from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.build.program_state import ProgramState
@@ -20,7 +20,7 @@ from opsieve.gen.spec.rng import Rng
 from opsieve.gen.strategies.patterns.tables import PATTERNS
 from opsieve.gen.strategies.registry import generate
 
-PLAIN = Target.parse("onnxruntime:disable_all")
+PLAIN = resolve("onnxruntime:disable_all")
 SEEDS = st.integers(0, 2**40)
 DRAWS = 40
 

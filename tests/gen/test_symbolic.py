@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opsieve.backends.target import Target
+from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.build.writing import serialize
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, single_node, to_record
@@ -24,7 +24,7 @@ from opsieve.gen.spec.rng import Rng
 from opsieve.gen.strategies.registry import generate
 
 ALL = GenRequest(nodes=10, dynamic=1.0)
-PLAIN = Target.parse("onnxruntime:disable_all")
+PLAIN = resolve("onnxruntime:disable_all")
 # onnxruntime gives another size than ONNX infers for SAME_* paddings with dilations.
 KNOWN = ("AveragePool", "LpPool", "MaxPool")
 SEEDS = st.integers(0, 2**40)

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.parser import parse_model
 from operator_soak import LENIENT, forms, instances
 
-from opsieve.backends.target import Target
+from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.analysis.validity import check_model
 from opsieve.gen.build.graph import BodyGraph, Node
@@ -50,7 +50,7 @@ SAMPLE = (
         "layernormalization",
     ),
 )
-PLAIN = Target.parse("onnxruntime:disable_all")
+PLAIN = resolve("onnxruntime:disable_all")
 
 
 def value(item: Any) -> Value:

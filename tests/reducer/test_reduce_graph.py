@@ -9,7 +9,7 @@ from failing import host, program
 from onnx import TensorProto, helper, numpy_helper
 
 from opsieve.backends.observation import Observation
-from opsieve.backends.target import Target
+from opsieve.backends.registry import resolve
 from opsieve.backends.verdict import Kind, Mismatch, Verdict
 from opsieve.backends.workers.workers import Workers
 from opsieve.reducer.nodes.localise import foci
@@ -46,7 +46,7 @@ def test_every_subset_of_nodes_is_a_valid_model_that_runs_to_the_recorded_values
     assert validator.complaints([piece for piece in pieces if piece]) == [""] * 30
     for piece in pieces[:5]:
         assert piece is not None
-        answer = workers.observe(Target("onnxruntime"), piece.program, piece.inputs)
+        answer = workers.observe(resolve("onnxruntime"), piece.program, piece.inputs)
         assert answer.outputs is not None
         for name, value in answer.outputs.items():
             np.testing.assert_allclose(value, start.values[name], rtol=1e-5)
@@ -177,9 +177,9 @@ def test_what_counts_as_the_same_failure_at_each_level() -> None:
 
 
 def test_other_builds_of_a_compiler_are_those_its_baseline_knows() -> None:
-    names = [str(build) for build in builds(Target("onnxruntime"))]
+    names = [str(build) for build in builds(resolve("onnxruntime"))]
     assert names == [f"onnxruntime:level={level}" for level in ("layout", "extended", "basic", "disable_all")]
-    assert builds(Target("reference")) == ()
+    assert builds(resolve("reference")) == ()
 
 
 def test_a_model_with_large_weights_is_checked_by_their_types(workers: Workers) -> None:

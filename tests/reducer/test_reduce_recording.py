@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from models import program
 
 from opsieve.backends.observation import Observation
-from opsieve.backends.registry import resolve
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.model.program import Program
 from opsieve.reducer.problem.recording import recorded
@@ -27,9 +26,9 @@ class Heard:
     workers: Workers
     asked: list[tuple[str, list[str], int]] = field(default_factory=list)  # target, outputs, nodes
 
-    def observe(self, target: Target, program: Program, inputs: dict[str, Any]) -> Observation:
+    def observe(self, target: ResolvedTarget, program: Program, inputs: dict[str, Any]) -> Observation:
         graph = program.proto.graph
-        self.asked.append((target.backend, [info.name for info in graph.output], len(graph.node)))
+        self.asked.append((target.name, [info.name for info in graph.output], len(graph.node)))
         return self.workers.observe(target, program, inputs)
 
 

@@ -12,7 +12,6 @@ from failing import host
 from models import program
 
 from opsieve.backends.registry import resolve
-from opsieve.backends.target import Target
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case, save
 from opsieve.reducer import reduction
@@ -57,7 +56,7 @@ LOG = """g (float[2, 3] x) => (float[2, 3] y) <float[3] w = {1.5, 2.5, 3.5}>
 def test_right_outputs_stay_finite(workers: Workers) -> None:
     value = np.linspace(1, 2, 6, dtype=np.float32).reshape(2, 3)
     result = reduced(Case(program(LOG), {"x": value}), "fake:wrong@Log", workers)
-    right = workers.observe(Target("reference"), result.best.program, result.best.inputs)
+    right = workers.observe(resolve("reference"), result.best.program, result.best.inputs)
     assert right.outputs is not None
     assert finite(right.outputs.values())
     assert result.same

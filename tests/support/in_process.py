@@ -7,7 +7,7 @@ from opsieve.backends.compilers import ort
 from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.protocol import Request
 from opsieve.backends.reference import reference
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.gen.model.program import Program
 
 BACKENDS = {"onnxruntime": ort.BACKEND, "reference": reference.BACKEND}
@@ -19,13 +19,13 @@ class InProcessLab:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def observe(self, target: Target, program: Program, inputs: dict[str, Any], *, fresh: bool = False) -> Observation:
+    def observe(
+        self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False
+    ) -> Observation:
         self.asked.append(str(target) + (" fresh" if fresh else ""))
-        backend = BACKENDS[target.backend]
-        options = {name: (legal[0] if legal else "") for name, legal in backend.options.items()}
-        options.update({name or backend.main_option: value for name, value in target.options})
+        backend = BACKENDS[target.name]
         stages = ["import"]
-        request = Request(program.model, options, inputs, stages.append)
+        request = Request(program.model, target.options, inputs, stages.append)
         outcome: Any = "ok"
         outputs, exception, message = None, "", ""
         try:
@@ -41,22 +41,17 @@ class InProcessLab:
             notes=tuple(request.notes), hazards=hazards,
         )  # fmt: skip
 
-    def baseline(self, target: Target) -> Target | None:
-        return Target.parse("onnxruntime:disable_all") if target.backend == "onnxruntime" else None
-
 
 class TableLab:
     """Answers from a table: target -> observation, or a function of (turn, program, inputs) that makes one."""
 
-    def __init__(self, answers: dict[str, Observation | Callable[[int], Observation]], baseline: str = "") -> None:
-        self.answers, self.unoptimised, self.asked = answers, baseline, list[str]()
+    def __init__(self, answers: dict[str, Observation | Callable[[int], Observation]]) -> None:
+        self.answers, self.asked = answers, list[str]()
 
-    def observe(self, target: Target, program: Program, inputs: dict[str, Any], *, fresh: bool = False) -> Observation:
+    def observe(
+        self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False
+    ) -> Observation:
         turn = sum(name.removesuffix(" fresh") == str(target) for name in self.asked)
         self.asked.append(str(target) + (" fresh" if fresh else ""))
         answer = self.answers.get(str(target), Observation(str(target), "0", "unsupported"))
         return answer(turn) if callable(answer) else answer
-
-    def baseline(self, target: Target) -> Target | None:
-        of_it = self.unoptimised and Target.parse(self.unoptimised).backend == target.backend
-        return Target.parse(self.unoptimised) if of_it else None

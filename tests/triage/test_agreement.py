@@ -7,8 +7,7 @@ from in_process import TableLab
 from onnx import TensorProto, helper
 
 from opsieve.backends.observation import Observation
-from opsieve.backends.registry import resolve
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Test
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.triage.campaign.campaign import agreeing
@@ -18,14 +17,7 @@ ALL, EXTENDED, BASE, TVM = (
 )
 
 
-class Table(TableLab):
-    """Answers of targets, with onnxruntime's own unoptimised build."""
-
-    def baseline(self, target: Target) -> Target | None:
-        return BASE if target.backend == "onnxruntime" and target != BASE else None
-
-
-def passed(**values: float) -> set[Target]:
+def passed(**values: float) -> set[ResolvedTarget]:
     names = {"full": ALL, "extended": EXTENDED, "base": BASE, "tvm": TVM}
     given: dict[str, Any] = {
         str(names[name]): Observation("", "", "ok", outputs={"y": np.float32([value])})
@@ -39,7 +31,7 @@ def passed(**values: float) -> set[Target]:
         [value("y", TensorProto.FLOAT, [1])],
     )
     test = Test(OnnxProgram(helper.make_model(graph).SerializeToString()), {"x": np.float32([1])})
-    return agreeing(test, [names[name] for name in values], Table(given))  # type: ignore[arg-type]  # it observes and has baselines
+    return agreeing(test, [names[name] for name in values], TableLab(given))
 
 
 def test_levels_that_share_a_fault_do_not_pass_each_other() -> None:

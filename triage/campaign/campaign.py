@@ -22,8 +22,7 @@ from opsieve.backends.coverage.coverage import Coverage
 from opsieve.backends.judge.judge import Judged, judge
 from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES, confirms
 from opsieve.backends.observation import Observation
-from opsieve.backends.registry import all_options, display, resolve
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.program_text import with_script
 from opsieve.backends.workers.workers import Test, Workers
@@ -57,7 +56,7 @@ class LaneWorkers(Workers):
         self._stop = stop
 
     def observe_many(
-        self, target: Target, tests: Sequence[Test], *, fresh: bool = False, repeat: int = 0
+        self, target: ResolvedTarget, tests: Sequence[Test], *, fresh: bool = False, repeat: int = 0
     ) -> Iterator[Observation]:
         """As `Workers.observe_many`; LaneStopped when this is the time to."""
         with closing(super().observe_many(target, tests, fresh=fresh, repeat=repeat)) as answers:  # type: ignore[type-var]
@@ -67,9 +66,9 @@ class LaneWorkers(Workers):
                 yield answer
 
 
-def new_campaign(seed: int, targets: Sequence[Target], plan: CampaignPlan) -> Campaign:
+def new_campaign(seed: int, targets: Sequence[ResolvedTarget], plan: CampaignPlan) -> Campaign:
     """The campaign of a seed and a plan on targets; the same ones have the same id."""
-    names = tuple(dict.fromkeys(display(resolve(target)) for target in targets))
+    names = tuple(dict.fromkeys(target.display for target in targets))
     text = json.dumps([plan.generator, seed, names])
     return Campaign(hashlib.sha256(text.encode()).hexdigest()[:10], plan.generator, seed, names)
 
@@ -165,7 +164,7 @@ def do_tests(
     """Tests by number, done: run on every target, judged. Of some it is enough that they are lowered."""
     targets = {name: resolve(name) for name in campaign.targets}
     tests = {number: Test(case.program, case.inputs) for number, case in cases.items()}
-    unoptimised = [base for target in targets.values() if (base := lab.baseline(target)) is not None]
+    unoptimised = [base for target in targets.values() if (base := target.baseline) is not None]
     builds = list(dict.fromkeys([*targets.values(), *unoptimised]))
     quick = lowering(targets.values(), {number: tests[number] for number in lowered_only}, lab)
     whole = {number: case for number, case in cases.items() if number not in quick}
@@ -209,7 +208,7 @@ def do_tests(
 
 
 def lowering(
-    targets: Iterable[Target], tests: Mapping[int, Test], lab: ObservationCache
+    targets: Iterable[ResolvedTarget], tests: Mapping[int, Test], lab: ObservationCache
 ) -> dict[int, tuple[dict[str, tuple[str, float]], tuple[()], tuple[()], int]]:
     """Of the programs that every target lowers without generating code: the verdicts, no findings, and what was reached.
 
@@ -217,19 +216,19 @@ def lowering(
     """
     if not tests:
         return {}
-    stopping = {target: target.with_options(stop="lower") for target in targets if "stop" in all_options(target)}
+    stopping = {target: target.with_options(stop="lower") for target in targets if "stop" in target.options}
     lab.prefetch([(target, list(tests.values())) for target in stopping.values()])
     found = {}
     for number, test in tests.items():
-        seen = {display(target): _seen(stop, test, lab) for target, stop in stopping.items()}
+        seen = {target.display: _seen(stop, test, lab) for target, stop in stopping.items()}
         if seen and all(answer.outcome == "ok" for answer in seen.values()):
             reached = sum(len(answer.reached or ()) for answer in seen.values())
             found[number] = ({name: ("pass", answer.total_seconds) for name, answer in seen.items()}, (), (), reached)
     return found
 
 
-def _judged(case: Case, target: Target, builds: Sequence[Target], lab: ObservationCache) -> Judged:
-    oracles = [oracle for oracle in dict.fromkeys([*builds, *map(resolve, SECOND_ORACLES)]) if oracle != target]
+def _judged(case: Case, target: ResolvedTarget, builds: Sequence[ResolvedTarget], lab: ObservationCache) -> Judged:
+    oracles = [oracle for oracle in dict.fromkeys([*builds, *SECOND_ORACLES]) if oracle != target]
     return judge(case.program, case.inputs, target, lab, oracles=oracles)
 
 
@@ -249,17 +248,17 @@ def _non_bug(name: str, judged: Judged) -> NonBug:
     return NonBug(name, judged.verdict.verdict, what, message)
 
 
-def _seen(target: Target, test: Test, lab: ObservationCache) -> Observation:
+def _seen(target: ResolvedTarget, test: Test, lab: ObservationCache) -> Observation:
     return lab.observe(target, test.program, test.inputs)
 
 
-def agreeing(test: Test, builds: Sequence[Target], lab: ObservationCache) -> set[Target]:
+def agreeing(test: Test, builds: Sequence[ResolvedTarget], lab: ObservationCache) -> set[ResolvedTarget]:
     """The builds that give the same outputs as one that shares no optimiser with them: two levels of one compiler are one witness."""
     given = [(build, outputs) for build in builds if (outputs := _seen(build, test, lab).outputs) is not None]
     dtypes = test.program.output_dtypes()
-    found: set[Target] = set()
+    found: set[ResolvedTarget] = set()
     for place, (build, outputs) in enumerate(given):
         for other, others in given[place + 1 :]:
-            if not {build, other} <= found and confirms(build, other, lab) and compare(outputs, others, dtypes).agrees:
+            if not {build, other} <= found and confirms(build, other) and compare(outputs, others, dtypes).agrees:
                 found |= {build, other}
     return found

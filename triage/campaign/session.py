@@ -8,8 +8,7 @@ from typing import Any
 
 from opsieve.backends.coverage.coverage import Coverage, can_trace
 from opsieve.backends.probing.generation import Probing, supported
-from opsieve.backends.registry import display, resolve
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Limits, Unavailable
 from opsieve.gen.generation import request as gen_request
@@ -88,12 +87,12 @@ def open_campaign(
     return campaign, plan
 
 
-def coverage_of(request: FuzzRequest, plan: CampaignPlan, targets: Sequence[Target]) -> Coverage | None:
+def coverage_of(request: FuzzRequest, plan: CampaignPlan, targets: Sequence[ResolvedTarget]) -> Coverage | None:
     """What is to be traced: what was asked for, and for TIR, whose loop lives on it, functions (elsewhere the passes' effects)."""
     kind = request.coverage
     if kind is None and plan.strategy == TIR and request.guide:
         kind = "functions" if can_trace() else "passes"
-    return Coverage(kind, sorted({target.backend for target in targets})) if kind is not None else None
+    return Coverage(kind, sorted({target.name for target in targets})) if kind is not None else None
 
 
 def programs_of(request: FuzzRequest, plan: CampaignPlan, campaign: Campaign, guided: bool) -> Programs:
@@ -105,7 +104,7 @@ def programs_of(request: FuzzRequest, plan: CampaignPlan, campaign: Campaign, gu
 
 
 def _to_resume(store: Store, request: FuzzRequest) -> Campaign:
-    names = tuple(dict.fromkeys(display(resolve(text)) for text in request.targets))
+    names = tuple(dict.fromkeys(resolve(text).display for text in request.targets))
     fitting = [
         campaign
         for campaign in store.campaigns()
@@ -130,11 +129,11 @@ def _new_plan(request: FuzzRequest) -> CampaignPlan:
     return plan
 
 
-def _versions(workers: Workers, targets: Sequence[Target]) -> dict[str, str]:
+def _versions(workers: Workers, targets: Sequence[ResolvedTarget]) -> dict[str, str]:
     versions: dict[str, str] = {}
     for target in targets:
         try:
-            versions[display(target)] = workers.version(target)
+            versions[target.display] = workers.version(target)
         except Unavailable as error:
             raise BadInput(f"{error}; leave that target out, or install it (see opsieve doctor)") from None
     return versions

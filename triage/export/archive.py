@@ -6,7 +6,6 @@ import zipfile
 from dataclasses import replace
 
 from opsieve.backends.record import write_observations
-from opsieve.backends.registry import display
 from opsieve.gen.case.case import save
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.scratch import Scratch
@@ -19,7 +18,7 @@ _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip file can tell
 
 def archive(exported: ExportedFailure) -> bytes:
     """The zip: `case/` with model, inputs, what was observed, and `repro.py` where the failure can be shown by one."""
-    parameters = {**exported.case.parameters, **exported.observation.knobs, "target": display(exported.target)}
+    parameters = {**exported.case.parameters, **exported.observation.knobs, "target": exported.target.display}
     with Scratch() as scratch:
         folder = scratch / "case"
         save(replace(exported.case, parameters=parameters), folder)

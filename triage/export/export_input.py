@@ -10,8 +10,7 @@ from opsieve.backends.compare import LARGEST, POLICY, compare
 from opsieve.backends.judge.judging_session import open_rules, sum_lengths
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE, Lab, Values
 from opsieve.backends.observation import Observation
-from opsieve.backends.registry import display
-from opsieve.backends.target import Target
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.lowering import lower_ir, lower_opset
@@ -42,7 +41,7 @@ class ExportedFailure:
     """
 
     case: Case
-    target: Target
+    target: ResolvedTarget
     verdict: Verdict
     observation: Observation
     expected: Mapping[str, ExpectedOutput] = field(default_factory=dict)
@@ -67,14 +66,14 @@ class ExportedFailure:
         return lower_ir(program.model)
 
 
-def oracles_for(program: Program, target: Target, lab: Lab) -> tuple[Target, ...]:
+def oracles_for(program: Program, target: ResolvedTarget, lab: Lab) -> tuple[ResolvedTarget, ...]:
     """Who is asked what is right: the reference, and for a program that it does not take the unoptimised build of the compiler."""
-    baseline = lab.baseline(target)
+    baseline = target.baseline
     return ORACLES if isinstance(program, OnnxProgram) or baseline is None else (*ORACLES, baseline)
 
 
 def expected_outputs(
-    case: Case, verdict: Verdict, got: Values | None, lab: Lab, oracles: Sequence[Target] = ORACLES
+    case: Case, verdict: Verdict, got: Values | None, lab: Lab, oracles: Sequence[ResolvedTarget] = ORACLES
 ) -> tuple[dict[str, ExpectedOutput], str]:
     """The outputs that an export may ask for, and whose values they are; `got` are those of the target, None when it gave none.
 
@@ -106,7 +105,7 @@ def expected_outputs(
         right = {
             name: _right(answer.outputs[name], dtypes.get(name, ""), terms.get(name, 0)) for name in wanted - open_
         }
-        return dict(sorted(right.items())), display(oracle)
+        return dict(sorted(right.items())), oracle.display
     if case.expected is not None:
         return {name: _right(value, dtypes.get(name, "")) for name, value in case.expected.items()}, "expected outputs"
     return {}, ""

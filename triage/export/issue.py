@@ -14,7 +14,6 @@ from typing import Any
 
 from opsieve import __version__
 from opsieve.backends.observation import Observation
-from opsieve.backends.registry import plugin
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.export.export_input import ExportedFailure
 from opsieve.triage.export.literals import literal
@@ -59,7 +58,7 @@ _SOURCES = {
 
 def issue(exported: ExportedFailure, text: ModelText) -> str:
     """The issue: its title as the first heading, then the sections of the project's template."""
-    template = _templates().get(exported.target.backend) or _templates()["default"]
+    template = _templates().get(exported.target.name) or _templates()["default"]
     answers = {**_templates()["answers"], **_answers(exported, text)}
     parts = [f"# {template.get('title', '')}{title(exported)}"]
     for heading, *keys in template["sections"]:
@@ -206,7 +205,7 @@ def _reproducer(exported: ExportedFailure, text: ModelText) -> str:
 def _environment(exported: ExportedFailure) -> list[str]:
     lines = [_name(exported)]
     for name in packages(exported):
-        if name != plugin(exported.target.backend).backend.package:
+        if name != exported.target.backend.package:
             try:
                 lines.append(f"{name} {metadata.version(name)}")
             except metadata.PackageNotFoundError:
@@ -220,7 +219,7 @@ def _often(shows: tuple[int, int]) -> str:
 
 
 def _name(exported: ExportedFailure) -> str:
-    backend = plugin(exported.target.backend).backend
+    backend = exported.target.backend
     version = _word(exported.target.release or exported.observation.version, 60)
     return f"{backend.package or backend.name} {version}".strip()
 

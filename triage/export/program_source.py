@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-from opsieve.backends.registry import all_options, plugin
 from opsieve.gen.forms.tvm_program import TvmProgram
 from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.triage.export import template
@@ -37,8 +36,8 @@ def imports(program: Program) -> str:
 
 def run_source(exported: ExportedFailure, text: ModelText | None = None) -> str:
     """The function `run`: the backend's own lines, "" when it has none for this form."""
-    backend: Any = plugin(exported.target.backend).backend
-    program, options = exported.case.program, all_options(exported.target)
+    backend: Any = exported.target.backend
+    program, options = exported.case.program, exported.target.options
     if isinstance(program, OnnxProgram):
         return str(backend.script(options, _border(exported))) if hasattr(backend, "script") else ""
     if not hasattr(backend, "script_of_module"):

@@ -8,11 +8,9 @@ import platform
 import re
 import textwrap
 from collections.abc import Mapping
-from dataclasses import replace
 from importlib import metadata
 
 from opsieve import __version__
-from opsieve.backends.registry import display, plugin
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.tensors import Value
 from opsieve.triage.export import template
@@ -62,7 +60,7 @@ def script(exported: ExportedFailure, text: ModelText, test: bool = False) -> st
 
 def requirements(exported: ExportedFailure) -> list[str]:
     """What pip has to install for the script, the compiler in the version that shows the failure."""
-    backend = plugin(exported.target.backend).backend
+    backend = exported.target.backend
     version = exported.target.release or _public(exported.observation.version)
     if not run_source(exported):  # opsieve installs a release itself
         own = [f"{backend.package}=={version}"] if backend.package and version and not exported.target.release else []
@@ -93,7 +91,7 @@ def plain(text: object, limit: int = 600) -> str:
 
 def test_name(exported: ExportedFailure) -> str:
     """The end of a test's name."""
-    return re.sub(r"[^a-z0-9]+", "_", f"{exported.target.backend} {exported.verdict.kind}".lower())
+    return re.sub(r"[^a-z0-9]+", "_", f"{exported.target.name} {exported.verdict.kind}".lower())
 
 
 def _size(value: Value) -> int:
@@ -109,7 +107,7 @@ def _head(exported: ExportedFailure, test: bool) -> str:
     ways = "python -m pytest {}" if test else "python {}"
     lines = [
         plain(
-            f"{display(replace(exported.target, release=''))} {_public(exported.observation.version)}: {verdict.kind}",
+            f"{exported.target.with_release('').display} {_public(exported.observation.version)}: {verdict.kind}",
             100,
         ),
         "",
@@ -143,7 +141,7 @@ def _imports(data: str, apart: bool) -> str:
 
 
 def _constants(exported: ExportedFailure, apart: bool, several: bool, test: bool) -> str:
-    backend = plugin(exported.target.backend).backend
+    backend = exported.target.backend
     lines = [f"PACKAGES = {packages(exported)!a}"]
     if exported.verdict.kind == "nondeterminism":
         lines.append(f"RUNS = {max(_TURNS, exported.runs)}")

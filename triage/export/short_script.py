@@ -5,7 +5,6 @@ It raises while the bug is there: the compiler's own error, or numpy's compariso
 
 import numpy as np
 
-from opsieve.backends.registry import plugin
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.triage.export.export_input import ExportedFailure
 from opsieve.triage.export.literals import literal, quoted
@@ -34,7 +33,7 @@ def short_script(exported: ExportedFailure, text: ModelText) -> str:
     body = "\n".join([*values, *checks])
     if len(body) > _MOST_VALUES or "decode(" in body:
         return ""
-    environment = dict(plugin(exported.target.backend).backend.environment)
+    environment = dict(exported.target.backend.environment)
     parts = [
         f"# pip install {' '.join(quoted(item) for item in requirements(exported))}",
         *(["import os", ""] if environment else []),

@@ -26,7 +26,7 @@ def command(
     CASE is an .onnx file, a case directory, or a directory with model.onnx and its data. The answer may be that no
     optimiser pass causes the failure.
     """
-    from opsieve.backends.registry import display, resolve
+    from opsieve.backends.registry import resolve
     from opsieve.backends.workers.observation_cache import ObservationCache
     from opsieve.backends.workers.workers import Workers
     from opsieve.bisect.culprit import keep_culprit
@@ -41,7 +41,7 @@ def command(
     found, wanted = blamed.attribution, blamed.wanted
     spent = children_seconds() + time.process_time() - started
     answer = {
-        "target": display(place),
+        "target": place.display,
         "answer": found.answer,
         "passes": list(found.passes),
         "alone": list(found.alone),
@@ -65,7 +65,7 @@ def command(
         if found.kept:
             click.echo(f"passes that had to stay enabled: {', '.join(found.kept)}")
         click.echo(
-            f"{display(place)}: {wanted.symptom}; levels: {', '.join(f'{k} {v}' for k, v in found.levels.items())}"
+            f"{place.display}: {wanted.symptom}; levels: {', '.join(f'{k} {v}' for k, v in found.levels.items())}"
         )
         say(f"{counted(found.probes, 'probe')}, {spent:.1f} s of CPU")
     return 0

@@ -104,6 +104,7 @@ def _request(given: dict[str, Any]) -> "GenerationRequest":
     from dataclasses import replace
 
     from opsieve.backends.probing.generation import GenerationRequest, repeat_request
+    from opsieve.backends.registry import resolve
     from opsieve.gen.generation import request as gen_request
     from opsieve.gen.generation.random_graph import GenRequest
     from opsieve.gen.spec.builder import Budget
@@ -123,8 +124,9 @@ def _request(given: dict[str, Any]) -> "GenerationRequest":
         dynamic=given["dynamic"],
         values=named_values(given["values"]),
     )
-    names = ("strategy", "seed", "models", "targets", "corpus", "out", "flat", "check")
-    return GenerationRequest(program, **{name: given[name] for name in names})
+    names = ("strategy", "seed", "models", "corpus", "out", "flat", "check")
+    targets = tuple(map(resolve, given["targets"]))
+    return GenerationRequest(program, targets=targets, **{name: given[name] for name in names})
 
 
 def _items(texts: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ def main() -> int:
     """Judge, print; 0 whatever the verdict is, 2 for bad input."""
     from opsieve.backends.judge.judge import judge
     from opsieve.backends.judge.oracles import SECOND_ORACLES
-    from opsieve.backends.registry import display, resolve
+    from opsieve.backends.registry import resolve
     from opsieve.backends.workers.observation_cache import ObservationCache
     from opsieve.backends.workers.workers import Workers
     from opsieve.backends.workers.zygote import Limits, Unavailable
@@ -28,7 +28,7 @@ def main() -> int:
         case, target = open_case(Path(place)), resolve(name)
         with Workers(Limits(seconds=60.0), offline=offline, say=lambda text: print(text, file=sys.stderr)) as workers:
             lab = ObservationCache(workers)
-            oracles = [oracle for oracle in SECOND_ORACLES if resolve(oracle) != target]
+            oracles = [oracle for oracle in SECOND_ORACLES if oracle != target]
             judged = judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=oracles)
             seen = judged.observations[0]
             right, source = expected_outputs(case, judged.verdict, seen.outputs, lab)
@@ -37,7 +37,7 @@ def main() -> int:
         return 2
     verdict = judged.verdict
     report: dict[str, Any] = {
-        "target": display(target),
+        "target": target.display,
         "version": seen.version,
         "verdict": verdict.verdict,
         "kind": verdict.kind or "",
