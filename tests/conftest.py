@@ -15,6 +15,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
+from opsieve.backends.workers.shared_zygotes import ZYGOTES  # noqa: E402
 from opsieve.backends.workers.workers import Workers  # noqa: E402
 from opsieve.backends.workers.zygote import Limits  # noqa: E402
 
@@ -24,6 +25,14 @@ settings.load_profile("repeatable")
 
 # A job in the background of a shell ignores Ctrl-C and hands that on; tests interrupt what they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_zygotes() -> Iterator[None]:
+    """A compiler that a test has started serves the tests after it too; a test that looks at what `Workers` leave behind has zygotes of its own."""
+    ZYGOTES.keep(8, ignored=["PYTEST_CURRENT_TEST"])
+    yield
+    ZYGOTES.keep(0)
 
 
 @pytest.fixture(scope="session")

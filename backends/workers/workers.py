@@ -1,11 +1,13 @@
 """Workers for every target that is asked for: programs in, observations out.
 
-One zygote for each compiler in each environment (those of releases forked from one template process), one persistent worker for each target; a worker that dies, hangs or grows is
+One zygote for each compiler in each environment, shared by all `Workers` of this process (those of releases are forked from one template process), one persistent worker for
+each target; a worker that dies, hangs or grows is
 replaced and the tests behind the culprit go to the next one. Nothing of a compiler runs in the main process.
 """
 
 import os
 import sys
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +21,7 @@ from opsieve.backends.registry import Plugin, ResolvedTarget, plugin
 from opsieve.backends.releases.releases import Environment, ReleaseStore
 from opsieve.backends.workers import native
 from opsieve.backends.workers.observe import KNOBS, from_death, from_reply, killed_from_outside
+from opsieve.backends.workers.shared_zygotes import ZYGOTES, SharedZygotes
 from opsieve.backends.workers.work_clock import out_of_memory_kills
 from opsieve.backends.workers.zygote import Death, Interrupted, Limits, TemplateProcess, Unavailable, Worker, Zygote
 from opsieve.gen.model.bad_input import BadInput
@@ -75,8 +78,10 @@ class Workers:
         offline: bool = False,
         say: Callable[[str], None] = lambda sentence: None,
         coverage: "Coverage | None" = None,
+        zygotes: SharedZygotes = ZYGOTES,
     ):
         self.limits = limits or Limits()
+        self._shared = zygotes
         self._store: Environments = store or ReleaseStore()
         self._offline = offline
         self._say = say
@@ -98,10 +103,7 @@ class Workers:
         """End every process that was started."""
         for worker in self._workers.values():
             worker.close()
-        for zygote in self._zygotes.values():
-            zygote.dismiss()
-        for zygote in self._zygotes.values():
-            zygote.close()
+        self._shared.give_back(list(self._zygotes.values()))
         for template in self._templates.values():
             template.close()
         self._workers.clear()
@@ -280,7 +282,7 @@ class Workers:
                     probes = self._coverage.probes(place, plugin(place[0]).backend, found.modules)
                     found.trace(probes.file, probes.libraries())
                 except (Unavailable, BadInput):
-                    found.close()
+                    self._shared.give_back([found])
                     raise
         with self._guard:
             self._zygotes[place] = found
@@ -301,7 +303,7 @@ class Workers:
         """Close a zygote and its workers."""
         for target in [target for target in self._workers if target.zygote == place]:
             self._workers.pop(target).close()
-        zygote.close()
+        self._shared.give_back([zygote])
 
     def _started(self, target: ResolvedTarget) -> Zygote:
         """A new zygote; an import that was interrupted is tried once more."""
@@ -313,15 +315,24 @@ class Workers:
     def _start(self, target: ResolvedTarget) -> Zygote:
         source = plugin(target.zygote[0])
         environment = {**os.environ, **KNOBS, **source.backend.environment}
-        facts = (source.file, source.attribute)
+        facts, shim = (source.file, source.attribute), native.shim()
         traced = self._coverage is not None and self._coverage.traces(source.backend.name)
         try:
             if not target.release:
-                return Zygote(*facts, Path(sys.executable), [], environment, native.shim(), traced=traced)
+                # Of probes there is one set for each recorder, so that a traced one has no other user; its scratch lies where it began.
+                what = object() if traced else (*facts, shim, tempfile.gettempdir())
+                here = Path(sys.executable)
+                return self._shared.take(
+                    what, environment, lambda: Zygote(*facts, here, [], environment, shim, traced=traced)
+                )
             home = self._store.environment(source.backend, target.release, offline=self._offline, say=self._say)
             template = self._template(source, home.python, environment)
             path = [str(entry) for entry in home.path]
-            return Zygote(*facts, home.python, path, environment, native.shim(), template, traced=traced)
+            return self._shared.take(
+                object(),  # it ends with the template process, which is of these workers alone
+                environment,
+                lambda: Zygote(*facts, home.python, path, environment, shim, template, traced=traced),
+            )
         except Unavailable as error:
             name = f"{source.backend.name} {target.release}".strip()
             hint = (

@@ -23,6 +23,7 @@ from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers import native, wire
 from opsieve.backends.workers.child import children
 from opsieve.backends.workers.observe import from_reply
+from opsieve.backends.workers.shared_zygotes import SharedZygotes
 from opsieve.backends.workers.workers import COMPILED, Test, Workers
 from opsieve.backends.workers.zygote import Death, Limits, Zygote
 
@@ -361,7 +362,7 @@ def test_two_threads_may_ask_at_once(workers: Workers) -> None:
 def test_compilers_unused_for_long_are_closed_and_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr("opsieve.backends.workers.workers.COMPILERS", 1)
-    with Workers() as workers:
+    with Workers(zygotes=SharedZygotes()) as workers:
         for target in (ORT, resolve("reference"), resolve("checker"), ORT):
             assert workers.observe(target, RELU, X).outcome == "ok"
             assert len(os.listdir(tmp_path)) == 1
@@ -386,7 +387,7 @@ def test_what_is_compiled_only_is_not_run() -> None:
 
 def test_a_zygote_that_died_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with Workers() as workers:
+    with Workers(zygotes=SharedZygotes()) as workers:
         assert workers.observe(ORT, RELU, X).outcome == "ok"
         (zygote,) = workers._zygotes.values()
         zygote._process.kill()
@@ -398,7 +399,7 @@ def test_a_zygote_that_died_is_replaced(tmp_path: Path, monkeypatch: pytest.Monk
 def test_nothing_is_left_behind_on_a_normal_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     shared = set(os.listdir("/dev/shm"))
-    with Workers(Limits(seconds=0.5)) as workers:
+    with Workers(Limits(seconds=0.5), zygotes=SharedZygotes()) as workers:
         for fault in ("crash", "hang", "print", "memory"):
             workers.observe(fake(f"{fault}@Relu"), RELU, X)
         workers.observe(ORT, RELU, X)

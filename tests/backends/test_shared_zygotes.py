@@ -1,0 +1,85 @@
+"""One import of a compiler serves all workers of a process, and none outlives the last of them unless it is to."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from models import X, chain
+
+from opsieve.backends.registry import resolve
+from opsieve.backends.target import Target
+from opsieve.backends.workers.shared_zygotes import SharedZygotes
+from opsieve.backends.workers.workers import Workers
+from opsieve.backends.workers.zygote import Limits, Zygote
+
+FAKE, RELU = resolve("fake"), chain("Relu")
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where zygotes have their folders; nothing may be left of them."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    yield tmp_path
+    assert os.listdir(tmp_path) == []
+
+
+def zygote_of(workers: Workers, target: Target = FAKE) -> Zygote:
+    assert workers.observe(target, RELU, X).outcome == "ok"
+    (found,) = workers._zygotes.values()
+    return found
+
+
+@pytest.mark.usefixtures("scratch")
+def test_workers_of_one_process_share_a_zygote_and_the_last_one_closes_it() -> None:
+    zygotes = SharedZygotes()
+    with Workers(zygotes=zygotes) as first:
+        zygote = zygote_of(first)
+        with Workers(Limits(seconds=5.0), zygotes=zygotes) as second:
+            assert zygote_of(second) is zygote
+            crashed = second.observe(resolve("fake:crash@Relu"), RELU, X)
+            assert crashed.outcome == "crash"
+        assert zygote_of(first) is zygote
+        assert zygote.alive
+    assert not zygote.alive
+
+
+@pytest.mark.usefixtures("scratch")
+def test_lanes_that_begin_at_once_start_one() -> None:
+    zygotes = SharedZygotes()
+    lanes = [Workers(zygotes=zygotes) for _ in range(6)]
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        assert len(set(pool.map(zygote_of, lanes))) == 1
+    for lane in lanes:
+        lane.close()
+
+
+@pytest.mark.usefixtures("scratch")
+def test_one_that_was_killed_is_replaced_for_everybody() -> None:
+    zygotes = SharedZygotes()
+    with Workers(zygotes=zygotes) as first, Workers(zygotes=zygotes) as second:
+        killed = zygote_of(first)
+        assert zygote_of(second) is killed
+        killed._process.kill()
+        killed._process.wait()
+        assert zygote_of(first) is zygote_of(second) is not killed
+
+
+def test_what_is_kept_serves_the_next_and_ends_when_it_is_not_kept_any_more(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zygotes = SharedZygotes()
+    zygotes.keep(1, ignored=["NAME_OF_THE_TEST"])
+    with Workers(zygotes=zygotes) as workers:
+        zygote = zygote_of(workers)
+    monkeypatch.setenv("NAME_OF_THE_TEST", "another")
+    with Workers(zygotes=zygotes) as workers:
+        assert zygote_of(workers) is zygote
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")  # the compiler may look at it
+    with Workers(zygotes=zygotes) as workers:
+        assert zygote_of(workers) is not zygote
+    assert not zygote.alive
+    assert len(os.listdir(scratch)) == 1
+    zygotes.keep(0)
