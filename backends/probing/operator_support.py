@@ -8,6 +8,7 @@ another shape for than declared, is broken: a bug, kept apart, and left out by `
 file for each target, version and state of the declarations, line by line, so that a probe that was interrupted goes on.
 """
 
+import functools
 import hashlib
 import os
 import re
@@ -22,7 +23,6 @@ import numpy as np
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
-from opsieve.gen.build.program_state import Supports
 from opsieve.gen.generation.generator_version import generator_version
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, finish, single_node
 from opsieve.gen.model.bad_input import BadInput
@@ -131,9 +131,11 @@ def probes(
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Support:
     """What one version of a target has. `reasons` tells for each refused signature what the compiler said.
+
+    Tables with the same answers are equal, whoever read them: requests that carry them are compared for every program.
 
     `by_rank` is of signatures that are refused at some ranks only, `known` are all that were run, `doubtful` the beginnings of
     signatures (operator, form) of which some were refused, `dtypes` those that were asked about (None: all). `broken` tells what
@@ -154,14 +156,24 @@ class Support:
         """The same, without what is broken."""
         return replace(self, sound=True)
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         """Twelve digits that tell tables with other answers from this one."""
         broken = sorted(self.broken) if self.sound else []
         answers = (sorted(self.reasons), sorted(self.by_rank), sorted(self.known), sorted(self.doubtful), broken)
         return hashlib.sha256(repr(answers).encode()).hexdigest()[:12]
 
-    def allows(self, operator: Operator, ins: Sequence[Tensor | None], attrs: Attributes, opset: int) -> bool:
+    @functools.cached_property
+    def _identity(self) -> tuple[object, ...]:
+        return self.target, self.version, self.digest, self.dtypes, self.sound
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Support) and (self is other or self._identity == other._identity)
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __call__(self, operator: Operator, ins: Sequence[Tensor | None], attrs: Attributes, opset: int) -> bool:
         """Whether an instance is worth a test."""
         key = signature(operator, ins, attrs, opset)
         if self.sound and kin(key) in self.broken:
@@ -173,12 +185,15 @@ class Support:
         return _beginning(key) not in self.doubtful
 
 
-def both(supports: Sequence[Support]) -> Supports | None:
-    """What every one of some targets has; None when there are none."""
+def both(supports: Sequence[Support]) -> Support | None:
+    """What every one of some targets has; None when there are none. Equal tables give one and the same object."""
     if not supports:
         return None
-    if len(supports) == 1:
-        return supports[0].allows
+    return supports[0] if len(supports) == 1 else _shared(tuple(supports))
+
+
+@functools.lru_cache(maxsize=64)
+def _shared(supports: tuple[Support, ...]) -> Support:
     limits = [support.dtypes for support in supports if support.dtypes is not None]
     return Support(
         " and ".join(support.target for support in supports),
@@ -190,7 +205,7 @@ def both(supports: Sequence[Support]) -> Supports | None:
         frozenset.intersection(*limits) if limits else None,
         {key: reason for support in supports if support.sound for key, reason in support.broken.items()},
         any(support.sound for support in supports),
-    ).allows
+    )
 
 
 def probed(

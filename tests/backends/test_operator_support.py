@@ -19,6 +19,7 @@ from opsieve.backends.probing.operator_support import (
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.build.graph import BodyGraph, Node
+from opsieve.gen.generation.batches import Batches
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.spec.catalogue import operators
@@ -57,10 +58,10 @@ def test_what_is_there_and_fails_is_told_and_left_out_for_sound_programs_only(wo
     x = [Tensor("x", "float32", (2, 3))]
     for name in ONLY:
         attrs = {"Cast": {"to": 7}, "Concat": {"axis": 0}}.get(name, {})
-        for found in (support.allows, both([support, support])):
+        for found in (support, both([support, support])):
             assert found is not None
             assert found(operators()[name], x, attrs, 18)
-        for found in (sound.allows, both([sound, sound])):
+        for found in (sound, both([sound, sound])):
             assert found is not None
             assert found(operators()[name], x, attrs, 18) == (name in ("Cast", "Concat"))
 
@@ -95,7 +96,7 @@ def support(refused: str = "", known: str = "Relu 14 float32", dtypes: frozenset
 
 
 def allowed(found: Support, dtype: str) -> bool:
-    return found.allows(operators()["Relu"], [Tensor("x", dtype, (2, 3))], {}, 18)
+    return found(operators()["Relu"], [Tensor("x", dtype, (2, 3))], {}, 18)
 
 
 def test_what_was_not_met_is_allowed_unless_others_of_its_operator_were_refused() -> None:
@@ -156,3 +157,16 @@ def test_sequences_beside_bfloat16_are_read(workers: Workers) -> None:
                 assert isinstance(answer.outputs[plain[0].name], list)
                 return
     pytest.fail("no seed has such a program")
+
+
+def test_equal_tables_make_equal_requests_and_a_batch_is_grown_once() -> None:
+    """A strategy that learns within its batch finds the batch again, whoever read the tables and however many there are."""
+    grown: list[int] = []
+    batches = Batches(8, list, lambda request, seed, memory: grown.append(seed))
+    for seed in range(24):
+        read_anew = (support("Erf 13 float16"), support("Relu 14 int8"))
+        batches.made(GenRequest(supports=both(read_anew), target=tables(read_anew)), seed)
+    assert grown == list(range(24))
+    assert support("Erf 13 float16") != support("Erf 13 float32")
+    assert support() != support().soundly()
+    assert both((support(), support("Erf 13 float16"))) != both((support(), support("Erf 13 float32")))

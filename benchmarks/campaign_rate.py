@@ -1,0 +1,197 @@
+"""Tests per second of a campaign on two levels of onnxruntime, beside the ceiling: bare sessions of the same programs on the same cores.
+
+    python benchmarks/campaign_rate.py [--tests N] [--jobs J] [--nodes A-B] [--tables FOLDER]
+
+Half of the bare sessions run before the campaign and half after it, in one minute. CPU is read from /proc for the main process
+and for all that it started, from the 256th test on: imports are left out. `--tables` names a folder of probed tables (the user's
+cache unless given, so that a second run probes nothing); without any, `--no-probe` has programs of whatever operators.
+"""
+
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from opsieve.backends.probing.operator_support import Support, probed
+from opsieve.backends.registry import resolve
+from opsieve.backends.workers import wire
+from opsieve.backends.workers.workers import Workers
+from opsieve.backends.workers.zygote import Limits
+from opsieve.gen.case.case import Case
+from opsieve.gen.generation.request import nodes
+from opsieve.triage.campaign.campaign import new_campaign, run
+from opsieve.triage.campaign.plan import USUAL, CampaignPlan
+from opsieve.triage.store.store import Store
+
+LEVELS = ("onnxruntime", "onnxruntime:disable_all")
+WARM = 256  # tests before the measurement
+TICK = os.sysconf("SC_CLK_TCK")
+BARE = """
+import json, socket, sys, time
+import onnxruntime as ort
+sys.path.insert(0, sys.argv[1])
+import wire
+ort.set_default_logger_severity(4)
+connection = socket.socket(fileno=int(sys.argv[2]))
+while True:
+    header, body = wire.receive(connection)
+    tests, offset = [], 0
+    for item in header:
+        model = bytes(body[offset:offset + item["model"]])
+        values, offset = wire.unpack_values(item["inputs"], body, offset + item["model"] + (-item["model"]) % wire.ALIGN)
+        tests.append((model, values))
+    wall, cpu, ran = time.perf_counter(), time.process_time(), 0
+    for model, values in tests:
+        for level in ("ORT_ENABLE_ALL", "ORT_DISABLE_ALL"):
+            options = ort.SessionOptions()
+            options.intra_op_num_threads = options.inter_op_num_threads = 1
+            options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+            try:
+                ort.InferenceSession(model, options, providers=["CPUExecutionProvider"]).run(None, values)
+                ran += 1
+            except Exception:
+                pass
+    told = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu, "ran": ran}
+    connection.sendall(wire.encode(told, []))
+"""
+
+
+@dataclass(slots=True)
+class Spent:
+    """Seconds, of which `main` and `others` are CPU of the main process and of all it started."""
+
+    tests: int = 0
+    wall: float = 0.0
+    main: float = 0.0
+    others: float = 0.0
+    failed: int = 0
+    bare: int = 0
+    bare_wall: float = 0.0
+    bare_cpu: float = 0.0
+
+    def facts(self) -> dict[str, float]:
+        """The figures that are compared."""
+        cpu = self.main + self.others
+        return {
+            "tests": self.tests,
+            "tests_per_second": round(self.tests / self.wall, 1),
+            "ms_of_cpu_a_test": round(1000 * cpu / self.tests, 2),
+            "ms_of_main_a_test": round(1000 * self.main / self.tests, 2),
+            "main_busy": round(self.main / self.wall, 3),
+            "failures": self.failed,
+            "bare_tests_per_second_one_core": round(self.bare / self.bare_wall, 1),
+            "bare_ms_of_cpu_a_test": round(1000 * self.bare_cpu / self.bare, 2),
+            "share_of_ceiling_by_cpu": round(self.bare_cpu / self.bare * self.tests / cpu, 3),
+        }
+
+
+def children_cpu(pid: int, but: int) -> float:
+    """CPU seconds of everything below a process, what has ended and was waited for included, one child aside."""
+    below: dict[int, list[tuple[int, float]]] = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        below.setdefault(int(fields[1]), []).append((int(entry), sum(map(int, fields[11:15])) / TICK))
+    found, left = 0.0, [pid]
+    while left:
+        for child, spent in below.get(left.pop(), ()):
+            if child != but:
+                found += spent
+                left.append(child)
+    return found
+
+
+def main() -> None:
+    """Measure and print one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tests", type=int, default=1024)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--nodes", default="5-30")
+    parser.add_argument("--strategy", default="mix")
+    parser.add_argument("--tables", type=Path)
+    parser.add_argument("--no-probe", action="store_true")
+    given = parser.parse_args()
+    low, high = nodes(given.nodes)
+    supports = () if given.no_probe else tables(given.tables)
+    plan = CampaignPlan(given.strategy, replace(USUAL, nodes=low, between=(low, high)), supports)
+    print(
+        json.dumps({"jobs": given.jobs, "strategy": given.strategy, **measured(plan, given.tests, given.jobs).facts()})
+    )
+
+
+def tables(folder: Path | None) -> tuple[Support, ...]:
+    """What both levels have."""
+    with Workers() as workers:
+        return tuple(probed(workers, [resolve(level) for level in LEVELS], folder=folder))
+
+
+def measured(plan: CampaignPlan, tests: int, jobs: int) -> Spent:
+    """The campaign from its `WARM`-th test on, between bare sessions of one half of the same programs and of the other."""
+    spent = Spent()
+    bare = Bare()
+    with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "store") as store:
+        campaign = new_campaign(1, [resolve(level) for level in LEVELS], plan)
+        cases = [plan.case(campaign.seed, number) for number in range(WARM, WARM + tests)]
+        bare.ask(cases[:32])
+        bare.spend(cases[: tests // 2], spent)
+        store.begin(campaign)
+        begun: tuple[float, float, float, int] | None = None
+        for done in run(store, campaign, plan, Limits(seconds=20), lanes=jobs, tests=WARM + tests):
+            if done < WARM:
+                continue
+            now = (time.perf_counter(), time.process_time(), children_cpu(os.getpid(), bare.process.pid), done)
+            begun = begun or now
+            spent.wall, spent.main, spent.others, spent.tests = (b - a for a, b in zip(begun, now, strict=True))
+        spent.failed = sum(store.kinds(campaign).values())
+        bare.spend(cases[tests // 2 :], spent)
+    bare.close()
+    return spent
+
+
+class Bare:
+    """A process that creates bare sessions of programs and runs them, at both levels."""
+
+    def __init__(self) -> None:
+        self._ours, theirs = socket.socketpair()
+        command = [sys.executable, "-c", BARE, str(Path(wire.__file__).parent), str(theirs.fileno())]
+        self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stderr=subprocess.DEVNULL)
+        theirs.close()
+
+    def ask(self, cases: Sequence[Case]) -> dict[str, float]:
+        """Seconds of wall and CPU for these programs."""
+        chunks: list[Any] = []
+        header = []
+        for case in cases:
+            model = case.program.data
+            chunks.append(model)
+            header.append({"model": len(model), "inputs": wire.pack_values(case.inputs, chunks)})
+        self._ours.sendall(wire.encode(header, chunks))
+        told: dict[str, float] = wire.receive(self._ours)[0]
+        return told
+
+    def spend(self, cases: Sequence[Case], spent: Spent) -> None:
+        """Ask, and add up."""
+        told = self.ask(cases)
+        spent.bare_wall, spent.bare_cpu = spent.bare_wall + told["wall"], spent.bare_cpu + told["cpu"]
+        spent.bare += len(cases)
+
+    def close(self) -> None:
+        """End it."""
+        self._ours.close()
+        self.process.wait()
+
+
+if __name__ == "__main__":
+    main()
