@@ -3,6 +3,8 @@
 Loaded beside tvm_relax.py. A worker prints a module (`stop=print`, `stop=read`); the main process only writes source text.
 """
 
+import ast
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +68,17 @@ PACKED = """
     def copy_into(source, target):
         target.copyfrom(source)
 """
+METADATA = re.compile(
+    r'metadata = tvm\.ir\.load_json\("""([^\x00]*?)"""\)\n'
+)  # how TVM's printing begins where it has constants
+REMARK = re.compile(r" +# from [\w.]+ import [\w ]+$")
+MOST_ELEMENTS = 256  # of a constant that is written out
+LITERAL = frozenset(
+    "%s%d" % (kind, bits)
+    for kind in ("int", "uint", "float")
+    for bits in (8, 16, 32, 64)
+    if (kind, bits) != ("float", 8)
+) | {"bool"}
 HOMES = {"tirx": "tirx.transform", "s_tir": "tvm.s_tir.transform"}
 
 
@@ -77,7 +90,7 @@ def prepare(tvm: Any, request: "Request", module: Any) -> "Run":
     import tvm_ffi
     from tvm import s_tir  # noqa: F401 - registers the nodes that a function may hold
 
-    text = str(module.script(show_meta=True))
+    text = with_constants(tvm, str(module.script(show_meta=True)))
     try:
         exact = request.options["stop"] == "read" and bool(
             tvm_ffi.structural_equal(module, tvm.script.from_source(text))
@@ -89,6 +102,32 @@ def prepare(tvm: Any, request: "Request", module: Any) -> "Run":
         return {"text": np.frombuffer(text.encode("utf-8"), np.uint8), "exact": np.array(exact)}
 
     return run
+
+
+def with_constants(tvm: Any, text: str) -> str:
+    """TVM's printing with its constants where they are read: it keeps them in a table of JSON at the top, which nobody can read.
+
+    The table stays while something is still read from it: a large constant, or one with a value that has no literal.
+    """
+    found = METADATA.match(text)
+    if found is None:
+        return without_remarks(text)
+    table = tvm.ir.load_json(ast.literal_eval('"""%s"""' % found.group(1)))
+    body = text[found.end() :]
+    for place, item in enumerate(table.get("ir.GenericConst", ())):
+        array = item.value.numpy()
+        if array.size <= MOST_ELEMENTS and array.dtype.name in LITERAL and np.isfinite(array).all():
+            literal = "R.const(%r, %r)" % (array.tolist(), array.dtype.name)
+            body = body.replace('metadata["ir.GenericConst"][%d]' % place, literal)
+    return without_remarks(body if "metadata[" not in body else text[: found.end()] + body)
+
+
+def without_remarks(text: str) -> str:
+    """The text without the imports that TVM writes as remarks before every function; those at the top stay."""
+    lines = text.split("\n")
+    top = next((place for place, line in enumerate(lines) if line and not line.startswith("#")), 0)
+    kept = [line for place, line in enumerate(lines) if place < top or not REMARK.match(line)]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in kept))
 
 
 def source(
