@@ -112,7 +112,12 @@ class TvmRelax:
         "trace": ("off", "on"),
         "check": ("off", "text", "json", "all"),
         "stop": ("run", "lower", "print", "read"),  # lowered only; printed only; printed and read back
-        "emit": ("", "tir", "topi"),  # functions of TIR as outputs, for a campaign to begin with
+        "emit": (
+            "",
+            "relax",
+            "tir",
+            "topi",
+        ),  # the imported module, or functions of TIR, as outputs, for a campaign to begin with
     }
     forms: Tuple[str, ...] = ("onnx", "relax", "tir")
     main_option = "pipeline"
@@ -206,6 +211,9 @@ class TvmRelax:
         given = {tensor.name for tensor in model.graph.initializer}
         names = [item.name for item in model.graph.input if item.name not in given]
 
+        if request.options["emit"] == "relax":
+            imported: "Run" = beside("tvm_tir_seeds.py").given(tvm, [module])
+            return imported
         request.stage("compile")
         with passes(tvm, request) as target:
             if request.options["emit"] == "tir":

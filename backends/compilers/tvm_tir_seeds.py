@@ -1,6 +1,7 @@
-"""TIR functions for a campaign to begin with, made in a worker of `tvm`: what becomes of a Relax module, and functions of topi.
+"""Modules for a campaign to begin with, made in a worker of `tvm`: what its importer makes of an ONNX model, the functions of TIR that
+become of that, and functions of topi.
 
-Each is an output of the "program", the bytes of a module in TVM's JSON with the function as its `main`.
+Each is an output of the "program", the bytes of a module in TVM's JSON; a function of TIR is its `main`.
 """
 
 from typing import TYPE_CHECKING, Any, Callable, Dict, List
@@ -27,7 +28,7 @@ def lowered(module: Any, target: Any) -> "Run":
         for function in stage.functions.values()
         if isinstance(function, tirx.PrimFunc)
     ]
-    return given(tvm, functions)
+    return given(tvm, [alone(tvm, function) for function in functions])
 
 
 def topi() -> "Run":
@@ -71,17 +72,19 @@ def topi() -> "Run":
             functions.append(te.create_prim_func(way()))
         except Exception:  # noqa: BLE001, PERF203 -- a function that this release makes otherwise is one seed less
             continue
-    return given(tvm, functions)
+    return given(tvm, [alone(tvm, function) for function in functions])
 
 
-def given(tvm: Any, functions: List[Any]) -> "Run":
-    """The functions as outputs."""
-    texts = []
-    for function in functions:
-        named = function.with_attr("global_symbol", "main")
-        texts.append(tvm.ir.save_json(tvm.IRModule({"main": named})))
+def alone(tvm: Any, function: Any) -> Any:
+    """A module with the function as its `main`."""
+    return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+
+
+def given(tvm: Any, modules: List[Any]) -> "Run":
+    """The modules as outputs."""
+    texts = [tvm.ir.save_json(module) for module in modules]
 
     def run(inputs: Dict[str, Any]) -> Dict[str, Any]:
-        return {"tir_%d" % at: np.frombuffer(text.encode("utf-8"), np.uint8) for at, text in enumerate(texts)}
+        return {"module_%d" % at: np.frombuffer(text.encode("utf-8"), np.uint8) for at, text in enumerate(texts)}
 
     return run

@@ -15,7 +15,7 @@ from opsieve.gen.build.writing import serialize
 from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.generation.symbolic import open_sizes
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.spec.builder import Budget, Style
 from opsieve.gen.spec.catalogue import OpChoice, choices, first_dtypes, operators
 from opsieve.gen.spec.dtype_facts import NUMBER
@@ -51,7 +51,7 @@ class GenRequest:
 
     `opset` 0 draws one from 13 to the newest that onnxruntime takes, every second time that one. `between` has the number of `nodes`
     drawn for each seed (gen/generation/request.py does). `dynamic` is the share of programs with symbolic
-    dimensions, `corpus` are models that `mutate` starts from, `values` tells how values of inputs are chosen (gen/values/values.py).
+    dimensions, `corpus` are programs that `mutate` and `relax-mutate` start from, `values` tells how values of inputs are chosen (gen/values/values.py).
     `supports` is asked before a node is added, `target` tells what it stands for.
     """
 
@@ -66,7 +66,7 @@ class GenRequest:
     target: str = ""
     between: tuple[int, int] | None = None
     dynamic: float = 0.0
-    corpus: tuple[OnnxProgram, ...] = ()
+    corpus: tuple[Program, ...] = ()
     values: str = "ranged"
 
 

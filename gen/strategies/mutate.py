@@ -15,6 +15,7 @@ from opsieve.gen.data.inputs import seeded_inputs
 from opsieve.gen.generation.mutation import Changes, ModelReplay
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, fill, finish, outputs, start
 from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.spec.catalogue import choices
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.schema import OLDEST
@@ -73,7 +74,7 @@ def _grown_anew(request: GenRequest, seed: int) -> GraphBuilder:
 
 def _from_corpus(request: GenRequest, rng: Rng, seed: int) -> Source:
     reason = ""
-    for program in rng.shuffled(request.corpus):
+    for program in rng.shuffled([program for program in request.corpus if isinstance(program, OnnxProgram)]):
         try:
             return read(program.proto, seeded_inputs(program.proto, seed))
         except (UnreadableModel, BadInput) as error:

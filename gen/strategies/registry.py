@@ -18,7 +18,7 @@ from opsieve.gen.values.values import with_special
 
 GROUP = "opsieve.strategies"
 OF_TVM = frozenset(
-    {"relax", "tir"}
+    {"relax", "relax-passes", "relax-mutate", "tir"}
 )  # modules of TVM's own IRs: what targets have of ONNX's operators does not matter to them
 Strategy = Callable[[GenRequest, int], Case]
 

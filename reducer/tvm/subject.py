@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from opsieve.backends.registry import resolve
+from opsieve.backends.workers.program_checker import validator_of
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.forms.tvm_program import TvmProgram
 from opsieve.gen.model.bad_input import BadInput, shown
@@ -16,9 +16,6 @@ from opsieve.reducer.engine.edit import Edit, Pass
 from opsieve.reducer.engine.engine import DIGITS
 from opsieve.reducer.engine.form import Size
 from opsieve.reducer.problem.order import value_complexity
-
-# A module that is only taken in and checked (Relax), or lowered without its passes (TIR), is a program.
-_CHECK = resolve("tvm:opt=0,stop=lower")
 
 
 @dataclass(frozen=True)
@@ -92,5 +89,5 @@ class TvmValidator:
 
     def _ask(self, subjects: Sequence[TvmSubject]) -> list[str]:
         tests = [Test(subject.program, subject.inputs) for subject in subjects]
-        seen = self._workers.observe_many(_CHECK, tests)
+        seen = self._workers.observe_many(validator_of(subjects[0].program), tests) if tests else ()
         return ["" if each.outcome in ("ok", "environment") else shown(each.message, 200) or "refused" for each in seen]

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from opsieve.gen.case.case import Case, Origin
+from opsieve.gen.forms.tvm_program import RelaxProgram
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.spec.rng import Rng
@@ -80,6 +81,13 @@ class GuidedModels(Planned):
             if len(self._pool) >= POOL:
                 self._pool.pop(Rng(f"pool {self._seed} {number}", 0).below(POOL))
             self._pool.append(case.program)
+
+
+class MutatedModules(Planned):
+    """Relax modules mutated from a corpus, by the plan's strategy."""
+
+    def __init__(self, plan: CampaignPlan, seed: int, corpus: Sequence[RelaxProgram]):
+        super().__init__(replace(plan, request=replace(plan.request, corpus=tuple(corpus))), seed)
 
 
 class GuidedFunctions:

@@ -1,9 +1,11 @@
-"""Seeds for TIR: the functions that TVM makes of ONNX models (Tzer, section 4.2, takes those of TVM's model zoo)."""
+"""Seeds out of ONNX models: functions of TIR that TVM makes of them (Tzer, section 4.2, takes those of TVM's model zoo), and the modules
+that its importer makes."""
 
+from opsieve.backends.probing.imported_modules import imported
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygote import Limits
-from opsieve.gen.forms.tvm_program import TirProgram
+from opsieve.gen.forms.tvm_program import RelaxProgram, TirProgram
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.strategies.registry import generate
@@ -15,6 +17,13 @@ MODELS = 24  # ONNX models of a few nodes
 LARGEST = 200  # nodes of a function that is taken
 EMITTING = "tvm:emit=tir"
 TOPI = "tvm:emit=topi"
+
+
+def imported_modules(seed: int, limits: Limits, models: int = 4 * MODELS) -> list[RelaxProgram]:
+    """What TVM's importer makes of random ONNX models; none where TVM is not installed."""
+    cases = [generate("isra", 1000 * seed + number, GenRequest(nodes=6)) for number in range(models)]
+    with Workers(limits) as workers:
+        return imported(cases, workers)
 
 
 def lowered_seeds(seed: int, limits: Limits, models: int = MODELS) -> list[ObjectNode]:

@@ -14,13 +14,14 @@ from opsieve.backends.workers.zygote import Limits, Unavailable
 from opsieve.gen.generation import request as gen_request
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.strategies import registry as strategies
+from opsieve.gen.strategies.relax import MUTATE as RELAX_MUTATE
 from opsieve.gen.strategies.tir import NAME as TIR
 from opsieve.gen.tir.fuzzing import Settings
 from opsieve.gen.tir.seeds import basic
 from opsieve.gen.values.values import RANGED, SPECIAL, named_values
 from opsieve.triage.campaign.campaign import new_campaign
-from opsieve.triage.campaign.guidance import GuidedFunctions, GuidedModels, Planned, Programs
-from opsieve.triage.campaign.lowered_seeds import lowered_seeds
+from opsieve.triage.campaign.guidance import GuidedFunctions, GuidedModels, MutatedModules, Planned, Programs
+from opsieve.triage.campaign.lowered_seeds import imported_modules, lowered_seeds
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan, planned
 from opsieve.triage.store.store import Campaign, Store
 
@@ -100,6 +101,8 @@ def programs_of(request: FuzzRequest, plan: CampaignPlan, campaign: Campaign, gu
     if plan.strategy == TIR:
         settings = Settings(coverage=guided)
         return GuidedFunctions([*basic(), *lowered_seeds(campaign.seed, request.limits)], campaign.seed, settings)
+    if plan.strategy == RELAX_MUTATE:
+        return MutatedModules(plan, campaign.seed, imported_modules(campaign.seed, request.limits))
     return GuidedModels(plan, campaign.seed) if guided else Planned(plan, campaign.seed)
 
 

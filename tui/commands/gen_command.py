@@ -54,7 +54,9 @@ _MOST_REFUSED = 20
     show_default=True,
     help="How to choose values: ranged, search, or special[:zeros,nan,...].",
 )
-@click.option("--corpus", type=options.PATH, help="Directory of models that --strategy mutate starts from.")
+@click.option(
+    "--corpus", type=options.PATH, help="Directory of models that --strategy mutate or relax-mutate starts from."
+)
 @click.option(
     "-t",
     "--target",
@@ -65,7 +67,7 @@ _MOST_REFUSED = 20
 )
 @click.option("-o", "--out", type=options.PATH, help="New or empty directory to write to.  [default: write nothing]")
 @click.option("--flat", is_flag=True, help="Write plain .onnx files instead of case directories.")
-@click.option("--check", is_flag=True, help="Check each program with onnx.checker.")
+@click.option("--check", is_flag=True, help="Check each program with onnx.checker, modules of TVM with TVM.")
 @click.option("--origin", type=options.PATH, help="Regenerate the program of a case directory and compare.")
 @click.option(
     "--explain-support", "explain", is_flag=True, help="Only print which operators the targets lack, and why."
@@ -74,7 +76,7 @@ _MOST_REFUSED = 20
 def command(explain: bool, as_json: bool, **given: Any) -> int:
     """Generate random valid programs, with values for their inputs. Equal options and seeds give equal bytes.
 
-    Exit code 1 if onnx.checker refused a program, or if --origin gave a different program.
+    Exit code 1 if a program was refused by --check, or if --origin gave a different program.
     """
     from opsieve.backends.probing.generation import GenerationSummary, generate_programs
 
@@ -92,7 +94,7 @@ def command(explain: bool, as_json: bool, **given: Any) -> int:
     facts = summary.facts(request)
     click.echo(json.dumps(facts) if as_json else _text(facts))
     for name, why in summary.refused[:_MOST_REFUSED]:
-        say(f"onnx.checker refused {name}: {why}")
+        say(f"{name} is refused: {why}")
     if interrupted:
         say("interrupted; everything written is complete")
         return 130
