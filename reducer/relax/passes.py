@@ -27,6 +27,7 @@ from opsieve.gen.relax.tree import (
     If,
     MatchCast,
     Module,
+    Projection,
     RelaxOperator,
     Scalar,
     Seq,
@@ -145,6 +146,22 @@ def _blocks(subject: RelaxSubject) -> Iterator[RelaxEdit]:
                 return Module(table, module.attrs)
 
             yield _edit(f"no dataflow block in {name}", f"blocks of {name}", change)
+
+
+def _projections(subject: RelaxSubject) -> Iterator[RelaxEdit]:
+    """A field of a tuple that is built in sight is read as what it was built of."""
+    built = {b.var.name: b.value for _, b in _every(subject.module) if isinstance(b.value, Tuple)}
+    for _, binding in _every(subject.module):
+        value = binding.value
+        if isinstance(value, Projection) and isinstance(value.tuple, Var) and value.tuple.name in built:
+            whole = built[value.tuple.name]
+            assert isinstance(whole, Tuple)
+            field = Bind(binding.var, whole.fields[value.index])
+            yield _edit(
+                f"the field itself for {binding.var.name}",
+                binding.var.name,
+                _Replace(binding.var.name, _always((field,))).module,
+            )
 
 
 def _always(bindings: tuple[Binding, ...]) -> Callable[[Binding], tuple[Binding, ...]]:
@@ -437,6 +454,7 @@ def _values(subject: RelaxSubject) -> Iterator[RelaxEdit]:
 PASSES: tuple[RelaxPass, ...] = (
     RelaxPass("results", _results),
     RelaxPass("branches", _branches),
+    RelaxPass("projections", _projections),
     RelaxPass("bindings", _replaced),
     RelaxPass("calls", _calls),
     RelaxPass("blocks", _blocks),

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from opsieve.gen.forms.tvm_program import RelaxProgram
 from opsieve.gen.model.tensors import Value
+from opsieve.gen.relax.known_faults import patterns
 from opsieve.gen.relax.tree import Module
 from opsieve.gen.relax.writing import to_json
 from opsieve.reducer.relax.cleaning import cleaned, is_closed
@@ -24,12 +25,18 @@ class RelaxSubject:
         """The module in TVM's JSON."""
         return RelaxProgram(to_json(self.module).encode(), self.steps)
 
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """What the module has of what TVM is known to fail at."""
+        return patterns(self.module)
+
     def having(self, module: Module) -> "RelaxSubject | None":
-        """The subject with another module, what nothing reads left out; None where that is the same or lacks what it reads."""
+        """The subject with another module, what nothing reads left out; None where that is the same, lacks what it reads, or has
+        something that TVM is known to fail at and this one has not: that would be another failure."""
         if not is_closed(module):
             return None
         module = cleaned(module)
-        if module == self.module:
+        if module == self.module or not patterns(module) <= self.known:
             return None
         kept = {param.name for param in module.main.params}
         return replace(self, module=module, inputs={n: v for n, v in self.inputs.items() if n in kept})
