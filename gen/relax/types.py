@@ -138,6 +138,20 @@ def symbols(item: "Type | Size | tuple[Any, ...] | None") -> Iterator[str]:
         yield from symbols(item.result)
 
 
+def tensors(kind: "Type | tuple[Type, ...] | None") -> Iterator[RelaxTensorType]:
+    """The tensor types in a type, in order."""
+    if isinstance(kind, RelaxTensorType):
+        yield kind
+    elif isinstance(kind, tuple):
+        for part in kind:
+            yield from tensors(part)
+    elif isinstance(kind, TupleType):
+        yield from tensors(kind.fields)
+    elif isinstance(kind, FuncType):
+        yield from tensors(kind.params)
+        yield from tensors(kind.result)
+
+
 def concrete(kind: "Type", known: Mapping[str, int]) -> "Type":
     """The type with its symbols replaced by their values, those that have none left as they are."""
     if isinstance(kind, RelaxTensorType) and kind.shape is not None:

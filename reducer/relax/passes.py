@@ -35,12 +35,24 @@ from opsieve.gen.relax.tree import (
     Tuple,
     Var,
 )
-from opsieve.gen.relax.types import RelaxTensorType, Size, Sym, TupleType, Type, is_static, resized
+from opsieve.gen.relax.types import (
+    FuncType,
+    RelaxTensorType,
+    ShapeType,
+    Size,
+    Sym,
+    TupleType,
+    Type,
+    is_static,
+    resized,
+    tensors,
+)
 from opsieve.gen.relax.walk import Rebuild, Substitute, all_bindings, called, expressions, functions, reads
 from opsieve.gen.tvm_ir.nodes import Dtype, MalformedGraph
 from opsieve.gen.tvm_ir.tensors import Array
 from opsieve.reducer.engine.edit import Edit
 from opsieve.reducer.relax.cleaning import plain
+from opsieve.reducer.relax.local_functions import without_parameter
 from opsieve.reducer.relax.subject import RelaxSubject
 from opsieve.reducer.tvm.subject import TvmEdit, TvmSubject
 
@@ -221,6 +233,17 @@ def _calls(subject: RelaxSubject) -> Iterator[RelaxEdit]:
             )
 
 
+def _parameters(subject: RelaxSubject) -> Iterator[RelaxEdit]:
+    """A parameter that a local function does not read goes, with its arguments."""
+    for _, binding in _every(subject.module):
+        if isinstance(binding.value, Function):
+            read = reads(binding.value.body)
+            for place, param in reversed(list(enumerate(binding.value.params))):
+                if param.name not in read:
+                    change = partial(without_parameter, name=binding.var.name, place=place)
+                    yield _edit(f"drop {param.name} of {binding.var.name}", binding.var.name, change)
+
+
 def _inlined(module: Module, binding: Binding, function: Function) -> Module | None:
     call = binding.value
     if not isinstance(call, Call) or len(call.args) != len(function.params):
@@ -290,12 +313,12 @@ def _in_seq(seq: Seq, scope: tuple[Var, ...]) -> Iterator[tuple[Binding, tuple[V
 
 
 def _substitutes(var: Var, scope: tuple[Var, ...], value: Expr | None) -> Iterator[RelaxEdit]:
-    if not isinstance(var.type, TupleType | RelaxTensorType):
+    if not isinstance(var.type, TupleType | RelaxTensorType | FuncType):
         return
     others = [item for item in scope if item.type == var.type and not item.dataflow]
     for other in others[:2]:
         yield _edit(f"{other.name} for {var.name}", var.name, _Read(var.name, other).module)
-    if isinstance(var.type, TupleType):
+    if not isinstance(var.type, RelaxTensorType):
         return
     literal = constant(var.type)
     if literal is not None:
@@ -339,6 +362,11 @@ class _Sizes(Rebuild):
             return RelaxTensorType(self._dtype(kind.dtype), shape, kind.rank)
         if isinstance(kind, TupleType):
             return TupleType(tuple(map(self.type, kind.fields)))
+        if isinstance(kind, ShapeType) and kind.sizes is not None:
+            return ShapeType(tuple(map(self._size, kind.sizes)))
+        if isinstance(kind, FuncType):
+            params = None if kind.params is None else tuple(map(self.type, kind.params))
+            return FuncType(params, self.type(kind.result), kind.pure, kind.derive)
         return kind
 
     def leaf(self, expr: Expr) -> Expr:
@@ -405,8 +433,8 @@ def _sizes(subject: RelaxSubject) -> Iterator[RelaxEdit]:
     for _, function in functions(subject.module):
         kinds = [p.type for p in function.params] + [b.var.type for b in all_bindings(function.body)]
         for kind in kinds:
-            if isinstance(kind, RelaxTensorType):
-                found |= {size for size in kind.shape or () if isinstance(size, int) and size > 1}
+            for tensor in tensors(kind):
+                found |= {size for size in tensor.shape or () if isinstance(size, int) and size > 1}
     for param in subject.module.main.params:
         if isinstance(param.type, RelaxTensorType):
             for place, size in enumerate(param.type.shape or ()):
@@ -431,7 +459,7 @@ def _sizes(subject: RelaxSubject) -> Iterator[RelaxEdit]:
 def _dtypes(subject: RelaxSubject) -> Iterator[RelaxEdit]:
     """An element type is replaced by a plainer one wherever it stands."""
     kinds = [b.var.type for _, b in _every(subject.module)] + [p.type for p in subject.module.main.params]
-    present = {kind.dtype for kind in kinds if isinstance(kind, RelaxTensorType)}
+    present = {tensor.dtype for kind in kinds for tensor in tensors(kind)}
     for old in sorted(present - {"float32", "bool", ""}):
         yield Edit(
             f"float32 for {old}",
@@ -457,6 +485,7 @@ PASSES: tuple[RelaxPass, ...] = (
     RelaxPass("projections", _projections),
     RelaxPass("bindings", _replaced),
     RelaxPass("calls", _calls),
+    RelaxPass("parameters", _parameters),
     RelaxPass("blocks", _blocks),
     RelaxPass("sizes", _sizes),
     RelaxPass("dtypes", _dtypes),
