@@ -2,7 +2,7 @@
 
 import importlib.metadata
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
@@ -10,6 +10,7 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.spec.catalogue import declared
 from opsieve.reducer.engine.certificate import CertificateLine, certify, to_fixpoint
 from opsieve.reducer.engine.edit import Pass
 from opsieve.reducer.engine.engine import Engine
@@ -23,8 +24,11 @@ from opsieve.triage.fingerprint.normalise import normalise
 from opsieve.triage.fingerprint.sameness import Level
 
 S = TypeVar("S", bound=Runnable)
-# What only turns values into another type: https://onnx.ai/onnx/operators
-CONVERTERS = frozenset(["Cast", "CastLike", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "BitCast"])
+
+
+def _converts(operators: Iterable[str]) -> bool:
+    """Whether one of the operators only turns values into another type."""
+    return any(found.converts for name in operators if (found := declared("", name)) is not None)
 
 
 class ReducibleForm(SubjectKind[S], Protocol[S]):
@@ -143,7 +147,7 @@ def _without_converters(
     """The result reduced on where something in it may only convert what is wrong: then the type of the wrong result is free, as long as
     the same builds of the compiler are well. None where nothing converts, or the judge sees nothing any more."""
     best, test = run.engine.best, tests[0]
-    if not isinstance(test, TargetTest) or not CONVERTERS & set(best.program.operators()):
+    if not isinstance(test, TargetTest) or not _converts(best.program.operators()):
         return None
     sick, well = cure_set(test, best)
     free = [replace(each, any_type=True, sick=sick, well=well) for each in tests if isinstance(each, TargetTest)]

@@ -46,7 +46,7 @@ _RUNS_CHOOSY = 8
 _DRAWS_CHOOSY = 1000  # without patience: paddings that follow from dilations are seldom drawn, and a bug in them shows at some sizes
 _CHUNK = 24  # operators with a form and a dtype between two writes
 _MAX_FILE = 64 << 20
-# Attributes that choose another kernel.
+# Attributes that choose another kernel: a fact of the attribute, whichever operator has it, those of users included.
 _WAYS = ("to", "reduction", "approximate", "mode", "auto_pad", "layout", "dtype", "output_datatype", "nearest_mode")
 _REFUSED = ("unsupported", "environment")
 _WRONG_SHAPE = "wrong-shape"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from opsieve.gen.analysis.typed_graph import ODD, TypedGraph, TypedNode, span
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.dtype_facts import LARGEST
+from opsieve.gen.spec.schema import has_bodies
 from opsieve.gen.spec.tensor import Bounds, Tensor
 
 # The largest finite number of each floating-point type.
@@ -21,7 +22,6 @@ FINITE = {"float64": 1.7e308, "float32": 3.4e38, "bfloat16": 3.3e38, "float16": 
 RESULT = -1  # the place of a violation that is no operand's: the result may leave its type
 RELATION = -2  # operands that do not go together
 _ROUNDS = 4  # turns of a loop after which a state that still grows can be anything
-_GRAPHS = ("If", "Loop", "Scan", "SequenceMap")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def _pushed(graph: TypedGraph, excused: Collection[int], upto: int | None = None
 
 def push(step: TypedNode, place: int) -> DomainViolation | None:
     """Set the intervals of a step's outputs from those of its inputs; what may leave a domain."""
-    if step.bodies and step.operator in _GRAPHS:
+    if step.bodies and has_bodies(step.operator):
         return _bodies(step, place)
     op = step.op
     if op is None or not step.typed:

@@ -26,9 +26,8 @@ _MOST_READ = 1 << 24  # elements of a constant whose extremes are looked for
 _MOST_DEEP = 8
 # What the rules of a declaration raise of nodes that are not as `sample` makes them.
 ODD = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
-# Parameters of these are more than numbers: scales, regions, windows. A search leaves them alone.
+# Families whose parameters are more than numbers: scales, regions, windows. A search leaves them alone.
 _RIGID = frozenset(("quantised", "image", "source", "signal", "text", "container"))
-_RIGID_HERE = frozenset(("Dropout", "Clip"))  # a ratio, two bounds in order
 
 
 @dataclass(slots=True, eq=False)
@@ -121,7 +120,7 @@ def _plain_float(tensor: Tensor) -> bool:
 
 def _rests_on(step: TypedNode, position: int, tensor: Tensor) -> bool:
     """Whether the types of a step's outputs rest on the elements of a constant, or it is a parameter of a rigid family."""
-    if step.op is None or (position and (step.op.family in _RIGID or step.operator in _RIGID_HERE)):
+    if step.op is None or (position and (step.op.family in _RIGID or step.op.rigid)):
         return True
     if tensor.values is None:
         return False

@@ -2,14 +2,13 @@
 
 A declaration is written for the instances that its sampler draws; a model from elsewhere may hold others. So silence is the answer
 where a type is not known, where a rule needs elements that only a run tells, where it stumbles, and where ONNX allows more than the
-declaration knows of (`_BEYOND`). Nothing of ONNX is called: an inference that a strange node brings down is not asked about it.
+declaration knows of (`Operator.unmodelled`). Nothing of ONNX is called: an inference that a strange node brings down is not asked about it.
 
 Sources: the declarations (gen/operators), the operator page of Split (as many outputs as `num_outputs` says).
 """
 
 import functools
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -29,13 +28,12 @@ from opsieve.gen.model.tensors import (
     tensor_problem,
 )
 from opsieve.gen.spec.catalogue import operators
-from opsieve.gen.spec.schema import OLDEST, form
-from opsieve.gen.spec.tensor import Attributes, Ins, Tensor, Typed
+from opsieve.gen.spec.schema import OLDEST, form, has_bodies
+from opsieve.gen.spec.tensor import Attributes, Tensor, Typed
 
 KNOWN = 64  # elements of a tensor that rules may look at: enough for shapes, axes and bounds
 _LARGE = 4096  # bytes of an attribute that no rule looks into
 _DEPTH = 8  # bodies within bodies
-_BODIED = frozenset(("If", "Loop", "Scan", "SequenceMap"))
 
 Typing: TypeAlias = tuple[str, tuple[int, ...], tuple[Any, ...] | None]  # dtype, shape, elements where they are known
 
@@ -60,50 +58,6 @@ class ModelCheck:
 
 
 _SILENT = NodeCheck("", ())
-
-
-def _named(*names: str) -> Callable[[Ins, Attributes], bool]:
-    return lambda ins, attrs: any(name in attrs for name in names)
-
-
-def _one_for_all(ins: Ins, attrs: Attributes) -> bool:
-    """A single scale or zero point may be a scalar or a vector; the type of the output may be given by an attribute."""
-    return math.prod(ins[1].shape) == 1 or "output_dtype" in attrs
-
-
-def _diagonal(ins: Ins, attrs: Attributes) -> bool:
-    """An index twice in one term; blanks, which the declaration does not write."""
-    terms = attrs["equation"].partition("->")[0].replace(".", "").split(",")
-    return " " in attrs["equation"] or any(len(set(term)) < len(term) for term in terms)
-
-
-def _wide_scale(ins: Ins, attrs: Attributes) -> bool:
-    """A scale of more dimensions than are normalised broadcasts all the same."""
-    axis = attrs.get("axis", -1)
-    return bool(len(ins[1].shape) > (-axis if axis < 0 else len(ins[0].shape) - axis))
-
-
-_Beyond: TypeAlias = Callable[[Ins, Attributes], bool]
-# Where ONNX allows more than the declaration knows of, by operator: instances that nothing is said of.
-_BEYOND: Mapping[str, _Beyond] = {
-    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _named("ceil_mode")),  # opsets differ over the last window
-    "ConvTranspose": _named("auto_pad", "output_shape"),
-    "DeformConv": _named("offset_group", "group"),
-    "Col2Im": _named("dilations", "pads", "strides"),
-    "MaxUnpool": lambda ins, attrs: len(ins) > 2,
-    "Resize": _named("axes"),
-    "DFT": lambda ins, attrs: bool(attrs.get("inverse") and attrs.get("onesided")),
-    "Einsum": _diagonal,
-    **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _wide_scale),
-    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _one_for_all),
-    **dict.fromkeys(
-        (
-            *("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin"),
-            *("ReduceProd", "ReduceSum", "ReduceSumSquare"),
-        ),
-        lambda ins, attrs: len(ins) > 1 and 0 in ins[1].shape,
-    ),
-}
 
 
 def check_model(
@@ -138,7 +92,7 @@ def _walked(
             if typing is not None and node.output:
                 scope[node.output[0]] = typing
             continue
-        if node.op_type in _BODIED and depth < _DEPTH:
+        if has_bodies(node.op_type) and depth < _DEPTH:
             for body in bodies(node):
                 inner = {**scope, **leaves(body, {})}
                 for info in body.input:  # of what type they are the node tells, which may have changed
@@ -225,10 +179,8 @@ def _ruled(
     if attrs is None:
         return _SILENT
     parts = attrs.get("num_outputs", outputs)
-    if (
-        name == "Split" and parts != outputs
-    ):  # even where nothing else is known: inference reads past the end (onnx 1.23)
-        return NodeCheck(f"Split has {outputs} outputs and num_outputs {parts}", ())
+    if parts != outputs:  # even where nothing else is known: inference reads past the end (onnx 1.23)
+        return NodeCheck(f"{name} has {outputs} outputs and num_outputs {parts}", ())
     if any(there and typing is None for typing, there in given):
         return _SILENT
     ins = [None if typing is None else Tensor("", *typing[:2], values=typing[2]) for typing, _ in given]
@@ -246,7 +198,7 @@ def settled(
     operator = operators().get(name)
     if operator is None:
         return None
-    if name == "Split" and attrs.get("num_outputs", outputs) != outputs:
+    if attrs.get("num_outputs", outputs) != outputs:
         return (0,), ()
     if not operator.domain:
         had = form(operator.name, opset)
@@ -254,7 +206,7 @@ def settled(
             return None
     types: Sequence[Typed | None] = ()
     try:
-        if name in _BEYOND and _BEYOND[name](ins, attrs):  # type: ignore[arg-type]
+        if operator.unmodelled(ins, attrs):  # type: ignore[arg-type]
             return None
         rules = operator.requires(ins, attrs)  # type: ignore[arg-type]
         broken = tuple(number for number, truth in enumerate(rules) if not truth)

@@ -18,18 +18,16 @@ from opsieve.gen.data.input_flow import InputFlow
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import NUMBERS, OptionalType, SequenceType, TensorType, Value, ValueType, graph_inputs
+from opsieve.gen.spec.catalogue import declared
 from opsieve.gen.spec.domains import Domain, Shape
+from opsieve.gen.spec.schema import has_attribute
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
 MAX_ELEMENTS = 1 << 26  # over all inputs of a model
 _WORDS = ("a", "b", "cat", "Dog", "the quick brown fox", "", "naïve", "0", "x y", "zebra")
 _NUMERALS = ("0", "1", "-2", "3.5", "10", "-0.25")
-_WINDOWS = frozenset(("Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "ConvInteger", "QLinearConv"))
 _WINDOW_SIZE = 32  # of an unknown image side: enough for the strides of usual networks
-_SCALARS = frozenset(
-    (("Loop", 0), ("Loop", 1), ("If", 0), ("Range", 0), ("Range", 1), ("Range", 2), ("CumSum", 1), ("SequenceAt", 1))
-)
 _LENGTH = 2  # of a sequence
 _SUM = re.compile(r"\s*[A-Za-z0-9_.]{1,80}\s*(?:\+\s*[A-Za-z0-9_.]{1,80}\s*){1,8}")
 
@@ -61,13 +59,14 @@ def seeded_inputs(model: onnx.ModelProto, seed: int) -> dict[str, Value]:
     """
     types = graph_inputs(model)
     tensors = {name: _tensor(type_, name) for name, type_ in types.items()}
-    windows = any(node.op_type in _WINDOWS for node in all_nodes(model.graph.node))
+    windows = any(has_attribute(node.op_type, "kernel_shape") for node in all_nodes(model.graph.node))
     sizes = _bind(tensors, windows, seed)
     scalars = {
         node.input[place]
         for node in model.graph.node
-        for place in range(len(node.input))
-        if (node.op_type, place) in _SCALARS
+        if (operator := declared(node.domain, node.op_type)) is not None
+        for place in operator.scalars
+        if place < len(node.input)
     }
     shapes = {name: _shape(type_, sizes, windows, name in scalars) for name, type_ in tensors.items()}
     total = sum(math.prod(shape) for shape in shapes.values())

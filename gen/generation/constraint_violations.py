@@ -14,25 +14,12 @@ from onnx.defs import OpSchema
 
 from opsieve.gen.build.graph import Node
 from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.spec.declaration import Operator, RankEnds
 from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, PLAIN
 from opsieve.gen.spec.schema import OpsetSchema, form
 from opsieve.gen.spec.tensor import Attributes, Tensor
 
 Ins = Sequence[Tensor | None]
-# Whose page (or whose axis, which a scalar has none of) sets the least rank of the first input, and whose sets the largest one. The
-# ranks of a declaration may be narrower than that, to keep programs small.
-_LEAST = """
-    Conv ConvTranspose ConvInteger QLinearConv MaxPool AveragePool LpPool GlobalMaxPool MatMul MatMulInteger Gemm Det Trilu
-    EyeLike DepthToSpace SpaceToDepth RNN GRU LSTM RoiAlign MaxRoiPool Col2Im AffineGrid NonMaxSuppression ConstantOfShape
-    ArgMax ArgMin Concat Split Gather GatherElements GatherND ScatterElements Hardmax Softmax LogSoftmax TopK
-    LayerNormalization ReverseSequence CausalConvWithState LinearAttention BatchNormalization
-"""
-_LARGEST = """
-    Gemm EyeLike DepthToSpace SpaceToDepth RNN GRU LSTM RoiAlign MaxRoiPool Col2Im AffineGrid NonMaxSuppression
-    ConstantOfShape Range HannWindow HammingWindow BlackmanWindow CausalConvWithState LinearAttention
-"""
-_LEAST_RANK, _LARGEST_RANK = frozenset(_LEAST.split()), frozenset(_LARGEST.split())
 _NUMBERED = frozenset((OpSchema.AttrType.INT, OpSchema.AttrType.INTS))
 
 
@@ -154,9 +141,9 @@ def _ranks(node: Node, op: Operator) -> Iterator[Violation]:
     if tensor is None or tensor.values is not None or tensor.dtype not in LARGEST:
         return
     low, high = op.ranks
-    if op.name in _LEAST_RANK:
+    if RankEnds.LEAST in op.rank_ends:
         yield Violation("rank", "below", _with(node.ins, 0, tensor.dtype, tensor.shape[: low - 1]), node.attrs)
-    if op.name in _LARGEST_RANK:
+    if RankEnds.LARGEST in op.rank_ends:
         shape = (*tensor.shape, *(1 for _ in range(high + 1 - tensor.rank)))
         yield Violation("rank", "above", _with(node.ins, 0, tensor.dtype, shape), node.attrs)
 

@@ -157,7 +157,7 @@ class ModelReplay:
             had is not None
             and all(tensor is None or tensor.dtype in had.dtypes(place) for place, tensor in enumerate(ins))
             and (not ins or ins[0] is None or low <= ins[0].rank <= high)
-            and (node.op != "Einsum" or [t and t.rank for t in ins] == [t and t.rank for t in node.ins])
+            and (not operator.ranks_spelled or [t and t.rank for t in ins] == [t and t.rank for t in node.ins])
         )
 
     def _kept(self, node: Node, ins: Sequence[Tensor | None]) -> bool:

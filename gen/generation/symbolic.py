@@ -22,15 +22,7 @@ _Sizes: TypeAlias = Mapping[str, tuple[int, ...]]
 _TRIES = 6
 _MOST = 3
 _NAMES = ("N", "batch", "sequence", "height", "width", "past", "M", "K")
-# Declarations do not say all about the sizes of these: a bias, a scale, a mask, an output that is cut off. Those of the families
-# leave it open for their further inputs.
-_CLOSED = frozenset(
-    (
-        *("AffineGrid", "Col2Im", "ConvTranspose", "DFT", "DeformConv", "FusedConv", "FusedGemm", "GatherElements"),
-        *("Gemm", "MaxUnpool", "NonMaxSuppression", "Resize", "ReverseSequence", "STFT", "ScatterElements", "Split"),
-        "StringNormalizer",
-    )
-)
+# Families whose declarations do not say all about the sizes of further inputs: a bias, a scale, a mask.
 _PARTLY_CLOSED = ("recurrent", "attention", "quantised", "contrib")
 
 
@@ -127,7 +119,7 @@ def tells_sizes(operator: Operator, ins: Sequence[Tensor | None], every: bool = 
 
     Unless `every` input counts, whole numbers that are known are taken for a shape or axes rather than data.
     """
-    if operator.name in _CLOSED:
+    if operator.sizes_unsaid:
         return False
     several = [
         tensor

@@ -12,7 +12,7 @@ from opsieve.gen.operators.matmul import _gemm, _gemm_bounds, _gemm_fits, _gemm_
 from opsieve.gen.operators.normalisations import normal
 from opsieve.gen.operators.quantised import SCALES, ZERO_POINTS, _scales, _zero_points, full
 from opsieve.gen.spec.builder import FREE, Builder, Sizes
-from opsieve.gen.spec.declaration import Operator, Sampler
+from opsieve.gen.spec.declaration import Operator, RankEnds, Sampler
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.instance import Attr, Draft, Input, Instance, Numbers, axis_of, between, drawn_axis, flag, last
 from opsieve.gen.spec.symbolic_arith import broadcast
@@ -200,7 +200,15 @@ OPERATORS = (
     contrib("QuickGelu", parts=(Attr("alpha", (1.0, 1.702)),), bounds=_soft),
     contrib("BiasGelu", parts=(Input(last),), bounds=_soft, ranks=(1, 4)),
     contrib("FusedMatMul", _fused_matmul, infer=_fused_type, bounds=_fused_bounds, ranks=(2, 4)),
-    contrib("FusedGemm", _activated(_gemm), infer=_gemm_type, requires=_gemm_fits, bounds=_gemm_bounds, ranks=(2, 2)),
+    contrib(
+        "FusedGemm",
+        _activated(_gemm),
+        infer=_gemm_type,
+        requires=_gemm_fits,
+        bounds=_gemm_bounds,
+        ranks=(2, 2),
+        sizes_unsaid=True,
+    ),
     contrib(
         "FusedConv",
         _activated(_conv),
@@ -209,6 +217,7 @@ OPERATORS = (
         bounds=_conv_bounds,
         cost=_conv_cost,
         ranks=(4, 4),
+        sizes_unsaid=True,
     ),
     contrib("SkipLayerNormalization", lambda builder, x: _skip(builder, x, False), bounds=_skip_bounds, ranks=(3, 3)),
     contrib(
@@ -217,14 +226,15 @@ OPERATORS = (
         bounds=_skip_bounds,
         ranks=(3, 3),
     ),
-    contrib("QLinearAdd", _quantised_pair, infer=_pairwise, bounds=_range_of, dtypes=_BYTES),
-    contrib("QLinearMul", _quantised_pair, infer=_pairwise, bounds=_range_of, dtypes=_BYTES),
-    contrib("QLinearSigmoid", parts=_REQUANTISED, bounds=_range_of, dtypes=_BYTES),
+    contrib("QLinearAdd", _quantised_pair, infer=_pairwise, bounds=_range_of, dtypes=_BYTES, scales=(1, 4, 6)),
+    contrib("QLinearMul", _quantised_pair, infer=_pairwise, bounds=_range_of, dtypes=_BYTES, scales=(1, 4, 6)),
+    contrib("QLinearSigmoid", parts=_REQUANTISED, bounds=_range_of, dtypes=_BYTES, scales=(1, 3)),
     contrib(
         "QLinearLeakyRelu",
         parts=(*_REQUANTISED, Attr("alpha", lambda draft: 0.1)),
         bounds=_range_of,
         dtypes=_BYTES,
+        scales=(1, 3),
     ),
     contrib(
         "QLinearSoftmax",
@@ -240,6 +250,7 @@ OPERATORS = (
         bounds=_range_of,
         dtypes=_BYTES,
         ranks=(3, 5),
+        scales=(1, 3),
     ),
     contrib(
         "QLinearConcat",
@@ -277,6 +288,7 @@ OPERATORS = (
         bounds=with_zero,
         dtypes=("float32", "int64"),
         ranks=(2, 4),
+        rank_ends=RankEnds.LEAST,
     ),
     contrib(
         "CDist",

@@ -278,6 +278,7 @@ OPERATORS = (
         ranks=(0, 0),
         dtypes=("bool",),
         family="control",
+        scalars=(0,),
     ),
     Operator(
         "Loop",
@@ -288,6 +289,7 @@ OPERATORS = (
         dtypes=("int64",),
         family="control",
         usual={0: Domain(1, 3), 1: exact([1])},
+        scalars=(0, 1),
     ),
     Operator(
         "Scan", in_graph(_scan), infer=_scan_types, bounds=_scan_bounds, ranks=(1, 4), dtypes=_DTYPES, family="control"

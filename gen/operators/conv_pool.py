@@ -9,9 +9,10 @@ from typing import Any
 
 from opsieve.gen.operators.data_movement import with_zero
 from opsieve.gen.spec.builder import Builder, OpenBuilder, Sizes
-from opsieve.gen.spec.declaration import Operator, Sampler
+from opsieve.gen.spec.declaration import Operator, RankEnds, Sampler, given
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.instance import Attr, Instance
+from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import Size, Truth, ceil_quotient, divisors, product, window
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 from opsieve.gen.spec.undefined import long_sum, nan_input, reduced_size, taps, transposed_taps
@@ -433,6 +434,8 @@ OPERATORS = (
         cost=_conv_cost,
         undefined=(long_sum(taps),),
         symbolic=_open_conv,
+        rank_ends=RankEnds.LEAST,
+        size_rule=SizeRule.FILTERED,
     ),
     windowed(
         "ConvTranspose",
@@ -443,9 +446,21 @@ OPERATORS = (
         cost=_conv_cost,
         undefined=(long_sum(transposed_taps),),
         symbolic=_open_conv_transpose,
+        rank_ends=RankEnds.LEAST,
+        unmodelled=given("auto_pad", "output_shape"),
+        size_rule=SizeRule.FILTERED_BACK,
+        sizes_unsaid=True,
     ),
     windowed(
-        "DeformConv", _deform, _conv_type, requires=_deform_fits, bounds=_deform_bounds, cost=_conv_cost, ranks=(4, 4)
+        "DeformConv",
+        _deform,
+        _conv_type,
+        requires=_deform_fits,
+        bounds=_deform_bounds,
+        cost=_conv_cost,
+        ranks=(4, 4),
+        unmodelled=given("offset_group", "group"),
+        sizes_unsaid=True,
     ),
     windowed(
         "MaxPool",
@@ -455,6 +470,8 @@ OPERATORS = (
         cost=_pool_cost,
         undefined=(nan_input,),
         symbolic=_open_max_pool,
+        rank_ends=RankEnds.LEAST,
+        unmodelled=given("ceil_mode"),
     ),
     windowed(
         "AveragePool",
@@ -464,12 +481,22 @@ OPERATORS = (
         cost=_pool_cost,
         bounds=with_zero,
         symbolic=_open_average_pool,
+        rank_ends=RankEnds.LEAST,
+        unmodelled=given("ceil_mode"),
     ),
     windowed(
-        "LpPool", _lp_pool, _pooled, requires=_pool_fits, cost=_pool_cost, bounds=_lp_bounds, symbolic=_open_lp_pool
+        "LpPool",
+        _lp_pool,
+        _pooled,
+        requires=_pool_fits,
+        cost=_pool_cost,
+        bounds=_lp_bounds,
+        symbolic=_open_lp_pool,
+        rank_ends=RankEnds.LEAST,
+        unmodelled=given("ceil_mode"),
     ),
     windowed("GlobalAveragePool", None, _global, undefined=(long_sum(reduced_size),), symbolic=True),
-    windowed("GlobalMaxPool", None, _global, undefined=(nan_input,), symbolic=True),
+    windowed("GlobalMaxPool", None, _global, undefined=(nan_input,), symbolic=True, rank_ends=RankEnds.LEAST),
     windowed(
         "GlobalLpPool", None, _global, parts=(Attr("p", (1, 2, 3), 0.5),), bounds=_global_lp_bounds, symbolic=True
     ),

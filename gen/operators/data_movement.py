@@ -9,10 +9,11 @@ from typing import Any
 
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.gen.spec.builder import Builder, OpenBuilder
-from opsieve.gen.spec.declaration import Moves, Operator, Sampler, hull
+from opsieve.gen.spec.declaration import Moves, Operator, RankEnds, Sampler, hull
 from opsieve.gen.spec.domains import Domain, Site, every_axis, exact, lengths
 from opsieve.gen.spec.dtype_facts import NUMBER, NUMERIC
 from opsieve.gen.spec.instance import Attr, Draft, Instance, Numbers, between, flag, signed, viewed
+from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import (
     Size,
     Truth,
@@ -391,6 +392,9 @@ OPERATORS = (
         usual={1: _target_shape},
         moves=Moves.IN_ORDER,
         symbolic=_open_reshape,
+        size_rule=SizeRule.REGROUPED,
+        shape_input=1,
+        per_axis=(1,),
     ),
     layout(
         "Flatten",
@@ -401,6 +405,7 @@ OPERATORS = (
         ranks=(1, 5),
         moves=Moves.IN_ORDER,
         symbolic=_open_flatten,
+        size_rule=SizeRule.REGROUPED,
     ),
     layout("Transpose", None, _transposed, parts=(_order,), requires=_is_order, moves=Moves.FIRST, symbolic=True),
     layout(
@@ -412,6 +417,7 @@ OPERATORS = (
         usual={1: every_axis},
         moves=Moves.IN_ORDER,
         symbolic=True,
+        size_rule=SizeRule.REGROUPED,
     ),
     layout(
         "Squeeze",
@@ -422,6 +428,7 @@ OPERATORS = (
         usual={1: _ones_of},
         moves=Moves.IN_ORDER,
         symbolic=_open_squeeze,
+        size_rule=SizeRule.REGROUPED,
     ),
     layout(
         "Expand",
@@ -431,6 +438,9 @@ OPERATORS = (
         usual={1: _expanded_shape},
         moves=Moves.FIRST,
         symbolic=_open_expand,
+        size_rule=SizeRule.GROWN,
+        shape_input=1,
+        per_axis=(1,),
     ),
     layout(
         "Tile",
@@ -442,6 +452,7 @@ OPERATORS = (
         usual={1: _tile_counts},
         moves=Moves.FIRST,
         symbolic=_open_tile,
+        per_axis=(1,),
     ),
     layout(
         "DepthToSpace",
@@ -451,6 +462,7 @@ OPERATORS = (
         ranks=(4, 4),
         moves=Moves.FIRST,
         symbolic=_open_depth,
+        rank_ends=RankEnds.BOTH,
     ),
     layout(
         "SpaceToDepth",
@@ -460,6 +472,7 @@ OPERATORS = (
         ranks=(4, 4),
         moves=Moves.FIRST,
         symbolic=_open_space,
+        rank_ends=RankEnds.BOTH,
     ),
     layout(
         "Shape",
@@ -484,6 +497,7 @@ OPERATORS = (
         dtypes=(*NUMERIC, "bool"),
         usual={1: Domain(-1, 1)},
         symbolic=True,
+        rank_ends=RankEnds.LEAST,
     ),
     layout(
         "EyeLike",
@@ -494,6 +508,15 @@ OPERATORS = (
         ranks=(2, 2),
         dtypes=(*NUMERIC, "bool"),
         symbolic=True,
+        rank_ends=RankEnds.BOTH,
     ),
-    layout("ReverseSequence", _reverse, requires=_lengths_fit, ranks=(2, 5), usual={1: lengths("time_axis", 0)}),
+    layout(
+        "ReverseSequence",
+        _reverse,
+        requires=_lengths_fit,
+        ranks=(2, 5),
+        usual={1: lengths("time_axis", 0)},
+        rank_ends=RankEnds.LEAST,
+        sizes_unsaid=True,
+    ),
 )

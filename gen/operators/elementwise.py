@@ -476,6 +476,7 @@ OTHERS = (
         usual={1: Domain(-2, 0), 2: Domain(1, 3)},
         undefined=(nan_element,),
         symbolic=True,
+        rigid=True,
     ),
     Operator(
         "Where",
@@ -497,6 +498,7 @@ OTHERS = (
         moves=Moves.IN_ORDER,
         undefined=(cast_of_float,),
         symbolic=True,
+        converts=True,
     ),
 )
 

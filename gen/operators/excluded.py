@@ -6,6 +6,7 @@ Sources: the ONNX operator pages; those of ai.onnx.ml and ai.onnx.preview.traini
 from opsieve.gen.operators.resize_sampling import resize_scales
 from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.domains import POSITIVE, Domain, axis_index, dim_index
+from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.undefined import random_numbers, repeated_elements
 
 _NO_ORACLE = "no two compilers draw the same numbers, so no oracle has an answer"
@@ -16,7 +17,7 @@ _STEP = {0: POSITIVE, 1: Domain(1, 3)}  # a learning rate, and the number of the
 
 def random(name: str, **more: object) -> Operator:
     """An operator that draws numbers."""
-    return Operator(name, excluded=_NO_ORACLE, undefined=(random_numbers,), **more)  # type: ignore[arg-type]  # as the caller says
+    return Operator(name, excluded=_NO_ORACLE, undefined=(random_numbers,), random=True, **more)  # type: ignore[arg-type]  # as the caller says
 
 
 OPERATORS = (
@@ -26,8 +27,11 @@ OPERATORS = (
     Operator("Constant", excluded="every leaf may be one (gen/build/graph_builder.py)"),
     Operator("SequenceEmpty", excluded="made where something is put into it at once (gen/operators/sequences.py)"),
     Operator("Scatter", excluded=_REPLACED, usual={1: axis_index(0)}, undefined=(repeated_elements,)),
-    Operator("Upsample", excluded=_REPLACED, usual={1: resize_scales}),
+    Operator("Upsample", excluded=_REPLACED, usual={1: resize_scales}, size_rule=SizeRule.RESCALED),
     Operator("ArrayFeatureExtractor", domain="ai.onnx.ml", excluded=_OTHER_DOMAIN, usual={1: dim_index(0, -1)}),
+    Operator(
+        "QGemm", domain="com.microsoft", excluded="onnxruntime makes it of others while it optimises", scales=(1, 4, 7)
+    ),
     *(
         Operator(name, domain="ai.onnx.preview.training", excluded=_OTHER_DOMAIN, usual=_STEP)
         for name in ("Adagrad", "Adam", "Momentum")

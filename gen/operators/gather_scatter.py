@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.spec.builder import Builder, OpenBuilder, Sizes
-from opsieve.gen.spec.declaration import Moves, Operator, hull
+from opsieve.gen.spec.declaration import Moves, Operator, RankEnds, hull
 from opsieve.gen.spec.domains import Domain, Site, axis_index, below, exact, size_of
 from opsieve.gen.spec.dtype_facts import NUMERIC
 from opsieve.gen.spec.instance import Instance, axis_of, signed
+from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import Truth
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 from opsieve.gen.spec.undefined import repeated_elements, repeated_rows
@@ -254,7 +255,15 @@ def _open_gather_elements(builder: OpenBuilder, x: Tensor) -> Instance:
 
 OPERATORS = (
     gather(
-        "Gather", _gather, _gathered, requires=_axis_inside, usual={1: axis_index(0)}, moves=Moves.FIRST, symbolic=True
+        "Gather",
+        _gather,
+        _gathered,
+        requires=_axis_inside,
+        usual={1: axis_index(0)},
+        moves=Moves.FIRST,
+        symbolic=True,
+        rank_ends=RankEnds.LEAST,
+        size_rule=SizeRule.INDEXED,
     ),
     gather(
         "GatherElements",
@@ -264,8 +273,18 @@ OPERATORS = (
         usual={1: axis_index(0)},
         moves=Moves.FIRST,
         symbolic=_open_gather_elements,
+        rank_ends=RankEnds.LEAST,
+        sizes_unsaid=True,
     ),
-    gather("GatherND", _gather_nd, _gathered_nd, requires=_coordinates_fit, usual={1: _coordinate}, moves=Moves.FIRST),
+    gather(
+        "GatherND",
+        _gather_nd,
+        _gathered_nd,
+        requires=_coordinates_fit,
+        usual={1: _coordinate},
+        moves=Moves.FIRST,
+        rank_ends=RankEnds.LEAST,
+    ),
     gather(
         "ScatterElements",
         _scatter_elements,
@@ -275,6 +294,8 @@ OPERATORS = (
         dtypes=_PLAIN,
         usual={1: axis_index(0)},
         undefined=(repeated_elements,),
+        rank_ends=RankEnds.LEAST,
+        sizes_unsaid=True,
     ),
     gather(
         "ScatterND",

@@ -12,10 +12,11 @@ import numpy as np
 from opsieve.gen.model.tensors import DTYPES
 from opsieve.gen.operators.data_movement import values_of
 from opsieve.gen.spec.builder import Builder, OpenBuilder
-from opsieve.gen.spec.declaration import Operator, Sampler
+from opsieve.gen.spec.declaration import Operator, RankEnds, Sampler
 from opsieve.gen.spec.domains import Domain, Site, exact, like_output, size_of
 from opsieve.gen.spec.dtype_facts import NUMBER, NUMERIC
 from opsieve.gen.spec.instance import Attr, Draft, Instance, Numbers, OutputCount, between, drawn_axis, flag
+from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import Truth
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 from opsieve.gen.spec.undefined import nan_input
@@ -86,6 +87,7 @@ def taper(name: str) -> Operator:
         usual={0: lambda site: exact([size_of(site.output(), 0) or 4])},
         ranks=(0, 0),
         family="source",
+        rank_ends=RankEnds.LARGEST,
     )
 
 
@@ -180,6 +182,10 @@ OPERATORS = (
         dtypes=("int64",),
         usual={0: like_output(Domain(1, 3))},
         symbolic=_open_filled,
+        rank_ends=RankEnds.BOTH,
+        size_rule=SizeRule.FILLED,
+        shape_input=0,
+        per_axis=(0,),
     ),
     source(
         "Range",
@@ -188,6 +194,8 @@ OPERATORS = (
         lambda ins, attrs: (-40.0, 40.0),
         ranks=(0, 0),
         usual={0: _range_ends, 1: _range_ends, 2: _range_ends},
+        rank_ends=RankEnds.LARGEST,
+        scalars=(0, 1, 2),
     ),
     *map(taper, ("HannWindow", "HammingWindow", "BlackmanWindow")),
     source(
@@ -228,5 +236,7 @@ OPERATORS = (
         dtypes=("float32",),
         usual={2: Domain(1, 3), 3: Domain(0, 1), 4: Domain(0, 0.5)},
         undefined=(nan_input,),
+        rank_ends=RankEnds.BOTH,
+        sizes_unsaid=True,
     ),
 )

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.spec.builder import Builder, Sizes
-from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.spec.declaration import Operator, RankEnds
 from opsieve.gen.spec.domains import Domain, dim_index
 from opsieve.gen.spec.dtype_facts import FLOATS
 from opsieve.gen.spec.instance import Attr, Draft, Input, Instance, OutputCount, Part, channels, whole
@@ -189,6 +189,7 @@ OPERATORS = (
         ranks=(3, 3),
         family="attention",
         dtypes=("float32", "float16"),
+        rank_ends=RankEnds.BOTH,
     ),
     Operator(
         "CausalConvWithState",
@@ -199,5 +200,6 @@ OPERATORS = (
         ranks=(3, 3),
         family="window",
         dtypes=("float32", "float16"),
+        rank_ends=RankEnds.BOTH,
     ),
 )

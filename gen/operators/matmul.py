@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from opsieve.gen.spec.builder import FREE, Builder, OpenBuilder, Sizes
-from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.spec.declaration import Operator, RankEnds
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.dtype_facts import FLOATS
 from opsieve.gen.spec.instance import Instance
@@ -189,6 +189,12 @@ def _open_square(builder: OpenBuilder, x: Tensor) -> Instance:
     return Instance([x])
 
 
+def _diagonal(ins: Ins, attrs: Mapping[str, Any]) -> bool:
+    """An index twice in one term; blanks, which the declaration does not write."""
+    terms = attrs["equation"].partition("->")[0].replace(".", "").split(",")
+    return " " in attrs["equation"] or any(len(set(term)) < len(term) for term in terms)
+
+
 OPERATORS = (
     Operator(
         "MatMul",
@@ -204,6 +210,7 @@ OPERATORS = (
             long_sum(inner_size),
         ),
         symbolic=True,
+        rank_ends=RankEnds.LEAST,
     ),
     Operator(
         "Gemm",
@@ -216,6 +223,8 @@ OPERATORS = (
         cost=_work(lambda ins, attrs: ins[0].shape[0 if attrs.get("transA") else 1]),
         undefined=(long_sum(gemm_size),),
         symbolic=True,
+        rank_ends=RankEnds.BOTH,
+        sizes_unsaid=True,
     ),
     Operator(
         "Einsum",
@@ -227,6 +236,8 @@ OPERATORS = (
         family="product",
         cost=_work(_einsum_terms),
         symbolic=True,
+        unmodelled=_diagonal,
+        ranks_spelled=True,
     ),
     Operator(
         "Det",
@@ -238,5 +249,6 @@ OPERATORS = (
         ranks=(2, 4),
         family="product",
         symbolic=_open_square,
+        rank_ends=RankEnds.LEAST,
     ),
 )

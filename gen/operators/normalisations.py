@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.spec.builder import Builder, OpenBuilder, Sizes
-from opsieve.gen.spec.declaration import Moves, Operator, Sampler, hull
+from opsieve.gen.spec.declaration import Moves, Operator, RankEnds, Sampler, hull
 from opsieve.gen.spec.domains import ANY, Domain, exact
 from opsieve.gen.spec.dtype_facts import FLOATS
 from opsieve.gen.spec.instance import Attr, AxisAttr, Draft, Input, Instance, channels, from_axis
@@ -155,6 +155,12 @@ def _open_group_norm(builder: OpenBuilder, x: Tensor) -> Instance:
     return Instance([x, scale, builder.match(x.dtype, parameters)], {"num_groups": groups})
 
 
+def _wide_scale(ins: Ins, attrs: Mapping[str, Any]) -> bool:
+    """A scale of more dimensions than are normalised broadcasts all the same."""
+    axis = attrs.get("axis", -1)
+    return bool(len(ins[1].shape) > (-axis if axis < 0 else len(ins[0].shape) - axis))
+
+
 OPERATORS = (
     norm(
         "BatchNormalization",
@@ -164,6 +170,7 @@ OPERATORS = (
         safe=(ANY, ANY, ANY, ANY, _VARIANCE),
         ranks=(2, 5),
         symbolic=True,
+        rank_ends=RankEnds.LEAST,
     ),
     norm(
         "InstanceNormalization",
@@ -184,6 +191,8 @@ OPERATORS = (
         ranks=(1, 5),
         undefined=(long_sum(normalised_size),),
         symbolic=True,
+        rank_ends=RankEnds.LEAST,
+        unmodelled=_wide_scale,
     ),
     norm(
         "GroupNormalization",
@@ -201,6 +210,7 @@ OPERATORS = (
         ranks=(1, 5),
         undefined=(long_sum(normalised_size),),
         symbolic=True,
+        unmodelled=_wide_scale,
     ),
     norm(
         "LRN",
@@ -234,5 +244,7 @@ OPERATORS = (
         moves=Moves.FIRST,
         undefined=(dropout,),
         symbolic=True,
+        rigid=True,
+        random=True,
     ),
 )

@@ -11,11 +11,12 @@ from typing import Any
 from opsieve.gen.operators.conv_pool import _conv_cost, kernel_for, open_window, place_windows, placed
 from opsieve.gen.operators.matmul import _inner, _matmul, _matrix_shape
 from opsieve.gen.spec.builder import FREE, Builder, OpenBuilder, Sizes
-from opsieve.gen.spec.declaration import Operator, Sampler
+from opsieve.gen.spec.declaration import Operator, RankEnds, Sampler
 from opsieve.gen.spec.domains import POSITIVE
 from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, is_float
 from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.schema import form
+from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import Truth
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 from opsieve.gen.spec.undefined import empty_range, nan_input
@@ -204,6 +205,11 @@ def _open_integer_conv(builder: OpenBuilder, x: Tensor) -> Instance:
     return Instance([x, builder.match(other, (builder.number(1, 16), x.shape[1], *kernel))], attrs)
 
 
+def _one_for_all(ins: Ins, attrs: Mapping[str, Any]) -> bool:
+    """A single scale or zero point may be a scalar or a vector; the type of the output may be given by an attribute."""
+    return math.prod(ins[1].shape) == 1 or "output_dtype" in attrs
+
+
 OPERATORS = (
     quantised(
         "QuantizeLinear",
@@ -214,6 +220,9 @@ OPERATORS = (
         dtypes=("float32", "float16", "bfloat16"),
         usual={1: POSITIVE},
         undefined=(nan_input,),
+        unmodelled=_one_for_all,
+        converts=True,
+        scales=(1,),
     ),
     quantised(
         "DequantizeLinear",
@@ -223,6 +232,9 @@ OPERATORS = (
         requires=_scales_fit,
         dtypes=("int8", "uint8", "int16", "uint16", "int32", "int4", "uint4", "float8_e4m3fn", "float8_e5m2"),
         usual={1: POSITIVE},
+        unmodelled=_one_for_all,
+        converts=True,
+        scales=(1,),
     ),
     quantised(
         "DynamicQuantizeLinear",
@@ -232,6 +244,7 @@ OPERATORS = (
         dtypes=("float32",),
         undefined=(nan_input, empty_range),
         symbolic=True,
+        converts=True,
     ),
     quantised(
         "MatMulInteger",
@@ -241,6 +254,7 @@ OPERATORS = (
         requires=_inner,
         ranks=(1, 4),
         symbolic=True,
+        rank_ends=RankEnds.LEAST,
     ),
     quantised(
         "QLinearMatMul",
@@ -251,6 +265,7 @@ OPERATORS = (
         ranks=(1, 4),
         dtypes=_BYTES,
         usual={1: POSITIVE, 4: POSITIVE, 6: POSITIVE},
+        scales=(1, 4, 6),
     ),
     quantised(
         "ConvInteger",
@@ -261,6 +276,8 @@ OPERATORS = (
         ranks=(3, 4),
         cost=_conv_cost,
         symbolic=_open_integer_conv,
+        rank_ends=RankEnds.LEAST,
+        size_rule=SizeRule.FILTERED,
     ),
     quantised(
         "QLinearConv",
@@ -270,5 +287,7 @@ OPERATORS = (
         requires=_conv_relations(0, 3),
         ranks=(3, 4),
         usual={1: POSITIVE, 4: POSITIVE, 6: POSITIVE},
+        rank_ends=RankEnds.LEAST,
+        scales=(1, 4, 6),
     ),
 )

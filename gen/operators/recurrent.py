@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.spec.builder import Builder
-from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.spec.declaration import Operator, RankEnds
 from opsieve.gen.spec.domains import Domain, Site, dim_index, lengths, size_of
 from opsieve.gen.spec.dtype_facts import FLOATS
 from opsieve.gen.spec.instance import Instance
@@ -126,6 +126,7 @@ def recurrent(name: str) -> Operator:
         usual={4: lengths("layout", 0)},
         dtypes=("float32", "float64", "float16"),
         cost=_recurrent_cost,
+        rank_ends=RankEnds.BOTH,
     )
 
 

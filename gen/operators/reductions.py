@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opsieve.gen.spec.builder import Builder, OpenBuilder
-from opsieve.gen.spec.declaration import Operator, Sampler
+from opsieve.gen.spec.declaration import Operator, RankEnds, Sampler
 from opsieve.gen.spec.domains import ANY, ZERO, Domain, Site, every_axis, exact, size_of
 from opsieve.gen.spec.dtype_facts import FLOATS, INTEGERS
 from opsieve.gen.spec.instance import (
@@ -83,6 +83,11 @@ def _terms(ins: Ins, attrs: Mapping[str, Any]) -> Size:
     return product(ins[0].shape[axis] for axis in axes_of(ins, attrs, len(ins[0].shape)))
 
 
+def _no_axes(ins: Ins, attrs: Mapping[str, Any]) -> bool:
+    """An input of axes that lists none."""
+    return len(ins) > 1 and 0 in ins[1].shape
+
+
 def reduction(name: str, bounds: Callable[[float, float, int], Bounds], safe: Domain = ANY, **more: Any) -> Operator:
     """A reduction; `bounds` maps the operand's interval and the number of terms to that of the result."""
     return Operator(
@@ -96,6 +101,7 @@ def reduction(name: str, bounds: Callable[[float, float, int], Bounds], safe: Do
         usual={1: every_axis},
         cost=lambda ins, attrs, outs: math.prod(ins[0].shape),
         symbolic=True,
+        unmodelled=_no_axes,
         **more,
     )
 
@@ -288,8 +294,24 @@ def _open_top(builder: OpenBuilder, x: Tensor) -> Instance:
 
 
 AXIS = (
-    along("ArgMax", parts=_BEST, infer=_best_type, requires=_axis_inside, bounds=_place, undefined=(nan_input,)),
-    along("ArgMin", parts=_BEST, infer=_best_type, requires=_axis_inside, bounds=_place, undefined=(nan_input,)),
+    along(
+        "ArgMax",
+        parts=_BEST,
+        infer=_best_type,
+        requires=_axis_inside,
+        bounds=_place,
+        undefined=(nan_input,),
+        rank_ends=RankEnds.LEAST,
+    ),
+    along(
+        "ArgMin",
+        parts=_BEST,
+        infer=_best_type,
+        requires=_axis_inside,
+        bounds=_place,
+        undefined=(nan_input,),
+        rank_ends=RankEnds.LEAST,
+    ),
     along(
         "CumSum",
         parts=_RUNNING,
@@ -297,6 +319,7 @@ AXIS = (
         bounds=_running_sum,
         usual={1: ZERO},
         undefined=(long_sum(running_size),),
+        scalars=(1,),
     ),
     along("CumProd", parts=_RUNNING, requires=_known_axis, bounds=_running_product, usual={1: ZERO}),
     along(
@@ -306,6 +329,7 @@ AXIS = (
         bounds=_softmax_share,
         dtypes=FLOATS,
         undefined=(softmax_of_infinity,),
+        rank_ends=RankEnds.LEAST,
     ),
     along(
         "LogSoftmax",
@@ -314,8 +338,17 @@ AXIS = (
         bounds=_log_share,
         dtypes=FLOATS,
         undefined=(softmax_of_infinity,),
+        rank_ends=RankEnds.LEAST,
     ),
-    along("Hardmax", parts=_AXIS, requires=_last_axis_inside, bounds=_share, dtypes=FLOATS, undefined=(nan_input,)),
+    along(
+        "Hardmax",
+        parts=_AXIS,
+        requires=_last_axis_inside,
+        bounds=_share,
+        dtypes=FLOATS,
+        undefined=(nan_input,),
+        rank_ends=RankEnds.LEAST,
+    ),
     along(
         "LpNormalization",
         parts=(*_AXIS, Attr("p", (1, 2), 0.5)),
@@ -338,6 +371,7 @@ AXIS = (
             unsorted,
         ),
         symbolic=_open_top,
+        rank_ends=RankEnds.LEAST,
     ),
 )
 

@@ -10,9 +10,11 @@ from typing import Any
 from opsieve.gen.operators.conv_pool import windowed
 from opsieve.gen.operators.data_movement import values_of, with_zero
 from opsieve.gen.spec.builder import Builder, OpenBuilder, Sizes
+from opsieve.gen.spec.declaration import RankEnds, given
 from opsieve.gen.spec.domains import ANY, ZERO, Domain, Site, dim_index, exact, like_output, size_of
 from opsieve.gen.spec.dtype_facts import FLOATS
 from opsieve.gen.spec.instance import Attr, Draft, Input, Instance, flag
+from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import Truth, product, quotient
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 from opsieve.gen.spec.undefined import nan_input
@@ -268,6 +270,10 @@ OPERATORS = (
         family="image",
         usual={1: _region_or_scales, 2: resize_scales, 3: _resize_sizes},
         symbolic=_open_resize,
+        unmodelled=given("axes"),
+        size_rule=SizeRule.RESCALED,
+        per_axis=(1, 2, 3),
+        sizes_unsaid=True,
     ),
     windowed(
         "GridSample",
@@ -297,6 +303,9 @@ OPERATORS = (
         family="image",
         dtypes=FLOATS,
         usual={1: _image_or_block, 2: _image_or_block},
+        rank_ends=RankEnds.BOTH,
+        unmodelled=given("dilations", "pads", "strides"),
+        sizes_unsaid=True,
     ),
     windowed(
         "AffineGrid",
@@ -308,6 +317,8 @@ OPERATORS = (
         family="image",
         usual={1: _affine_sizes},
         symbolic=True,
+        rank_ends=RankEnds.BOTH,
+        sizes_unsaid=True,
     ),
     windowed(
         "RoiAlign",
@@ -319,6 +330,7 @@ OPERATORS = (
         family="image",
         usual={1: Domain(0, 4), 2: dim_index(0, 0)},
         undefined=(nan_input,),
+        rank_ends=RankEnds.BOTH,
     ),
     windowed(
         "MaxRoiPool",
@@ -330,6 +342,7 @@ OPERATORS = (
         dtypes=FLOATS,
         usual={1: ZERO},
         undefined=(nan_input,),
+        rank_ends=RankEnds.BOTH,
     ),
     windowed(
         "MaxUnpool",
@@ -341,5 +354,7 @@ OPERATORS = (
         family="image",
         dtypes=FLOATS,
         usual={1: _distinct_places, 2: like_output(ANY)},
+        unmodelled=lambda ins, attrs: len(ins) > 2,
+        sizes_unsaid=True,
     ),
 )

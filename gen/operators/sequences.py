@@ -155,6 +155,7 @@ OPERATORS = (
         dtypes=_SEQUENCES,
         usual={1: ZERO},
         moves=Moves.FIRST,
+        scalars=(1,),
     ),
     held(
         "SequenceInsert",

@@ -146,6 +146,8 @@ OPERATORS = (
         family="signal",
         dtypes=("float32", "float64", "float16"),
         usual={1: lambda site: exact([max(size_of(site.shape(0), site.attribute("axis", 1)) or 4, 1)]), 2: exact([1])},
+        unmodelled=lambda ins, attrs: bool(attrs.get("inverse") and attrs.get("onesided")),
+        sizes_unsaid=True,
     ),
     Operator(
         "STFT",
@@ -156,6 +158,7 @@ OPERATORS = (
         family="signal",
         dtypes=("float32", "float64"),
         usual={1: Domain(1, 2), 3: _frame_length},
+        sizes_unsaid=True,
     ),
     Operator(
         "CastLike",
@@ -167,6 +170,7 @@ OPERATORS = (
         moves=Moves.IN_ORDER,
         undefined=(cast_of_float,),
         symbolic=True,
+        converts=True,
     ),
     Operator(
         "BitCast",
@@ -175,6 +179,7 @@ OPERATORS = (
         requires=lambda ins, attrs: [data_size(ins[0].dtype, 8) == data_size(DTYPES[attrs["to"]], 8)],
         family="cast",
         dtypes=tuple(_SAME_WIDTH),
+        converts=True,
     ),
     Operator(
         "Shrink",

@@ -8,11 +8,12 @@ from typing import Any
 
 from opsieve.gen.operators.data_movement import all_hull, layout, values_of, with_zero
 from opsieve.gen.spec.builder import FREE, Builder, OpenBuilder
-from opsieve.gen.spec.declaration import Moves
+from opsieve.gen.spec.declaration import Moves, RankEnds
 from opsieve.gen.spec.domains import ZERO, Domain, Site, every_axis, exact, like_output, size_of
 from opsieve.gen.spec.dtype_facts import NUMERIC
 from opsieve.gen.spec.instance import Attr, Draft, Instance, Numbers, axis_of, drawn_axis, signed
 from opsieve.gen.spec.schema import form
+from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import Size, Truth, ceil_quotient, larger, smaller, where
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
@@ -317,6 +318,7 @@ OPERATORS = (
         usual={1: ZERO, 2: _slice_ends, 3: every_axis, 4: exact([1])},
         moves=Moves.FIRST,
         symbolic=_open_slice,
+        size_rule=SizeRule.CUT,
     ),
     layout(
         "Pad",
@@ -329,6 +331,7 @@ OPERATORS = (
         usual={1: _pad_sizes, 3: every_axis},
         moves=Moves.FIRST,
         symbolic=_open_pad,
+        per_axis=(1,),
     ),
     layout(
         "Concat",
@@ -340,6 +343,8 @@ OPERATORS = (
         ranks=(1, 5),
         moves=Moves.EVERY,
         symbolic=True,
+        rank_ends=RankEnds.LEAST,
+        size_rule=SizeRule.JOINED,
     ),
     layout(
         "Split",
@@ -350,6 +355,9 @@ OPERATORS = (
         usual={1: split_sizes},
         moves=Moves.FIRST,
         symbolic=_open_split,
+        rank_ends=RankEnds.LEAST,
+        size_rule=SizeRule.PARTED,
+        sizes_unsaid=True,
     ),
     layout(
         "CenterCropPad",
@@ -362,5 +370,6 @@ OPERATORS = (
         dtypes=NUMERIC,
         usual={1: like_output(Domain(1, 4))},
         symbolic=_open_crop,
+        per_axis=(1,),
     ),
 )

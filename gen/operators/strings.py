@@ -93,7 +93,7 @@ OPERATORS = (
         undefined=(split_of_empty,),
         ranks=(1, 4),
     ),
-    text("StringNormalizer", _normalise, _same, undefined=(case_by_locale,), ranks=(1, 2)),
+    text("StringNormalizer", _normalise, _same, undefined=(case_by_locale,), ranks=(1, 2), sizes_unsaid=True),
     text(
         "RegexFullMatch",
         None,

@@ -12,6 +12,7 @@ from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.dtype_facts import LARGEST
 from opsieve.gen.spec.schema import OLDEST, form
+from opsieve.gen.spec.size_rules import SizeRule
 
 GROUP = "opsieve.operators"
 
@@ -44,6 +45,18 @@ def operators() -> dict[str, Operator]:
 def declared(domain: str, name: str) -> Operator | None:
     """The declaration of an operator as nodes name it, None when there is none."""
     return known().get(f"{domain}::{name}" if domain not in ("", "ai.onnx") else name)
+
+
+def size_rule(domain: str, name: str) -> SizeRule:
+    """The rule for sizes that stand elsewhere than in shapes, of an operator as nodes name it; NONE of one that is not declared."""
+    found = declared(domain, name)
+    return SizeRule.NONE if found is None else found.size_rule
+
+
+def shape_input(domain: str, name: str) -> int | None:
+    """The input that lists the sizes of the output, of an operator as nodes name it; None of all others."""
+    found = declared(domain, name)
+    return None if found is None else found.shape_input
 
 
 def qualified(operator: Operator) -> str:

@@ -15,6 +15,8 @@ declaration never repeats it.
     usual                 Domain or rule per input   what is drawn for a graph input that nobody gave (default: the safe window)
     moves                                            which inputs' elements pass on to the outputs as they are
     undefined                                        which results ONNX leaves open, from the values that a run met
+    unmodelled(ins, attrs)-> whether ONNX allows this instance although the declaration does not describe it
+    size_rule, shape_input, per_axis                 sizes that values of inputs or attributes repeat (gen/spec/size_rules.py)
 
 `ins` are tensors (or None where an optional input is left out). Sources: the ONNX operator pages.
 """
@@ -29,6 +31,7 @@ from opsieve.gen.spec.builder import Builder, OpenBuilder
 from opsieve.gen.spec.domains import ANY, Domain, Rule, Site
 from opsieve.gen.spec.dtype_facts import USUAL, leaf_range
 from opsieve.gen.spec.instance import Draft, Instance, Part
+from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import Truth
 from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
 from opsieve.gen.spec.undefined import OpenRule
@@ -51,6 +54,16 @@ def nothing(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
     return ()
 
 
+def described(ins: Ins, attrs: Mapping[str, Any]) -> bool:
+    """Every instance is as the declaration says."""
+    return False
+
+
+def given(*names: str) -> Callable[[Ins, Mapping[str, Any]], bool]:
+    """Instances with one of these attributes."""
+    return lambda ins, attrs: any(name in attrs for name in names)
+
+
 class Moves(enum.Enum):
     """Whose elements stand in the outputs as they are."""
 
@@ -58,6 +71,15 @@ class Moves(enum.Enum):
     FIRST = 1  # those of the first input, some of them or in another order
     IN_ORDER = 2  # those of the first input, all of them in their order
     EVERY = 3  # those of all inputs
+
+
+class RankEnds(enum.Flag):
+    """Which ends of an operator's `ranks` its page sets, or the axis that it names; the others only keep programs small."""
+
+    NONE = 0
+    LEAST = 1
+    LARGEST = 2
+    BOTH = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +93,12 @@ class Operator:
     An operator with neither `parts` nor `sample` has one input and no attributes. One that is `excluded`, for the reason given, is never
     generated; what is declared of it serves models that users bring. `same_shape` says of an `infer` of its own that the first output has
     the shape of the first input.
+
+    `scalars` are the inputs that are scalars, `scales` those that are scales of a quantisation, `shape_input` the one that lists the sizes
+    of the output, `per_axis` those with a number for each axis. `rigid`: constants beyond the first input are more than numbers (two bounds in
+    order), which a search of values leaves alone. `converts`: it only turns values into another type. `sizes_unsaid`: relations do not say
+    all about the sizes of further inputs. `ranks_spelled`: an attribute spells the ranks of all inputs.
+    `random`: two runs may give different numbers.
     """
 
     name: str
@@ -93,6 +121,18 @@ class Operator:
     same_shape: bool = False
     undefined: tuple[OpenRule, ...] = ()
     excluded: str = ""
+    rank_ends: RankEnds = RankEnds.NONE
+    unmodelled: Callable[[Ins, Mapping[str, Any]], bool] = described
+    size_rule: SizeRule = SizeRule.NONE
+    shape_input: int | None = None
+    per_axis: tuple[int, ...] = ()
+    scalars: tuple[int, ...] = ()
+    scales: tuple[int, ...] = ()
+    rigid: bool = False
+    converts: bool = False
+    sizes_unsaid: bool = False
+    ranks_spelled: bool = False
+    random: bool = False
 
     def instance(self, builder: Builder, x: Tensor) -> Instance | None:
         """An instance whose first input is `x` or, where that does not do, another; None when this draw gave none."""

@@ -86,6 +86,20 @@ def form(name: str, opset: int, domain: str = "") -> OpsetSchema | None:
     )
 
 
+@functools.lru_cache(maxsize=4096)
+def has_attribute(name: str, attribute: str) -> bool:
+    """Whether the newest form of an operator of ONNX's own has an attribute of this name."""
+    had = form(name, NEWEST)
+    return had is not None and attribute in had.attributes
+
+
+@functools.lru_cache(maxsize=4096)
+def has_bodies(name: str) -> bool:
+    """Whether an operator of ONNX's own has attributes that are graphs."""
+    had = form(name, NEWEST)
+    return had is not None and any(found.type == OpSchema.AttrType.GRAPH for found in had.attributes.values())
+
+
 def _slot(parameter: OpSchema.FormalParameter) -> Slot:
     option = OpSchema.FormalParameterOption
     return Slot(

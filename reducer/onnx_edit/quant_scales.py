@@ -3,39 +3,33 @@
 from collections.abc import Iterator
 
 import numpy as np
+import onnx
 
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import Value
+from opsieve.gen.spec.catalogue import declared
 from opsieve.reducer.onnx_edit.graphs import constant_array, graphs, tensor_array
 from opsieve.reducer.problem.subject import Subject
-
-# Which inputs of an operator are scales.
-_SCALES = {
-    "QuantizeLinear": (1,),
-    "DequantizeLinear": (1,),
-    "QLinearConv": (1, 4, 6),
-    "QLinearMatMul": (1, 4, 6),
-    "QLinearAdd": (1, 4, 6),
-    "QLinearMul": (1, 4, 6),
-    "QGemm": (1, 4, 7),
-    "QLinearSigmoid": (1, 3),
-    "QLinearLeakyRelu": (1, 3),
-    "QLinearGlobalAveragePool": (1, 3),
-}
 
 
 def bad_scale(subject: Subject) -> str:
     """The operator whose scale, an input or a stored tensor, is not positive and finite everywhere; "" without one."""
-    nodes = [node for node in all_nodes(subject.model.graph.node) if node.op_type in _SCALES]
+    nodes = [(node, found) for node in all_nodes(subject.model.graph.node) if (found := _scales(node))]
     if not nodes:
         return ""
     known = dict(_known(subject))
-    for node in nodes:
-        for place in _SCALES[node.op_type]:
+    for node, scales in nodes:
+        for place in scales:
             value = known.get(node.input[place]) if place < len(node.input) else None
             if isinstance(value, np.ndarray) and not _sound(value):
                 return str(node.op_type)
     return ""
+
+
+def _scales(node: onnx.NodeProto) -> tuple[int, ...]:
+    """Which inputs of a node are scales."""
+    operator = declared(node.domain, node.op_type)
+    return () if operator is None else operator.scales
 
 
 def _known(subject: Subject) -> Iterator[tuple[str, Value]]:

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 from opsieve.gen.analysis.validity import KNOWN, check_model
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import DTYPES, NUMBERS, Value, dtype_name
+from opsieve.gen.spec.schema import has_bodies
 from opsieve.gen.spec.tensor import Typed
 from opsieve.reducer.onnx_edit import onnx_subprocess
 from opsieve.reducer.onnx_edit.graphs import (
@@ -27,7 +28,6 @@ from opsieve.reducer.problem.order import simpler
 from opsieve.reducer.problem.subject import Subject
 
 ABSENT = -1
-_BODIED = frozenset(("If", "Loop", "Scan", "SequenceMap"))
 _LARGE = 64 << 10  # bytes of a tensor
 _SHAPES = (TensorProto.INT64, TensorProto.INT32)  # what a vector of sizes is made of
 
@@ -178,7 +178,7 @@ def _retype(graph: onnx.GraphProto, inferred: onnx.GraphProto, types: Mapping[st
 
 def _owners(graph: onnx.GraphProto) -> list[int]:
     """The places of nodes with bodies. Only these operators have any; asking each node for its attributes takes far longer."""
-    return [place for place, node in enumerate(graph.node) if node.op_type in _BODIED]
+    return [place for place, node in enumerate(graph.node) if has_bodies(node.op_type)]
 
 
 def _opened(type_: onnx.TypeProto) -> onnx.TypeProto:

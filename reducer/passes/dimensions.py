@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 import onnx
 
+from opsieve.gen.spec.catalogue import shape_input, size_rule
+from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.reducer.onnx_edit.graphs import (
     Array,
     Path,
@@ -67,9 +69,9 @@ class _DimensionPlan:
         self._targets = {
             step.outputs[0]
             for step in seen.steps
-            if step.node.op_type in ("Reshape", "Expand", "ConstantOfShape")
-            and step.inputs
-            and step.inputs[-1] in seen.known
+            if (listed := shape_input(step.node.domain, step.node.op_type)) is not None
+            and listed < len(step.inputs)
+            and step.inputs[listed] in seen.known
         }
 
     def is_target(self, dim: Dim) -> bool:
@@ -154,7 +156,9 @@ def _follow(plan: _DimensionPlan, step: Step, new: dict[Dim, int], model: onnx.M
     target = node_at(model, step.path, step.key) if changed is not step.node else None
     if target is not None:
         target.CopyFrom(changed)
-    if step.node.op_type == "Split" and any(attribute.name == "split" for attribute in step.node.attribute):
+    if size_rule(step.node.domain, step.node.op_type) is SizeRule.PARTED and any(
+        attribute.name == "split" for attribute in step.node.attribute
+    ):
         node = node_at(model, step.path, step.key)
         if node is not None:
             set_attribute(node, "split", _parts(plan, step, new))
@@ -192,34 +196,43 @@ def _repeated_sizes(plan: _DimensionPlan, new: dict[Dim, int]) -> dict[int, Arra
 
 def _sizes_of(plan: _DimensionPlan, step: Step, new: dict[Dim, int]) -> tuple[int, Array | None]:
     """The input of a node that repeats sizes, and the value it must have."""
-    kind, known = step.node.op_type, plan.view.known
+    known, rule = plan.view.known, size_rule(step.node.domain, step.node.op_type)
     out = plan.sizes.shape(step.outputs[0], new) if step.outputs and step.outputs[0] != ABSENT else None
     if out is None or not step.inputs:
         return ABSENT, None
-    number = step.inputs[-1]
-    old = known.get(number)
-    if kind == "ConstantOfShape" and old is not None and old.size == len(out):
-        return number, np.array(out, dtype=old.dtype)
-    if len(step.inputs) < 2:
-        return ABSENT, None
-    number = step.inputs[1]
-    old = known.get(number)
-    if kind == "Gather":
+    place = 0 if rule is SizeRule.FILLED else 1
+    number = step.inputs[place] if place < len(step.inputs) else ABSENT
+    if rule is SizeRule.INDEXED and number != ABSENT:
         return number, _indices(plan, step, new)
+    old = known.get(number)
     if old is None or old.ndim != 1:
         return ABSENT, None
-    if kind == "Reshape" and old.size == len(out):
+    wanted = _listed(plan, step, rule, old, out, new)
+    return (ABSENT if wanted is None else number), wanted
+
+
+def _listed(
+    plan: _DimensionPlan, step: Step, rule: SizeRule, old: Array, out: tuple[int, ...], new: dict[Dim, int]
+) -> Array | None:
+    """What a vector of sizes must hold for an output to have a shape; None where it is no such vector."""
+    if rule is SizeRule.FILLED and old.size == len(out):
+        return np.array(out, dtype=old.dtype)
+    if (
+        rule is SizeRule.REGROUPED
+        and shape_input(step.node.domain, step.node.op_type) is not None
+        and old.size == len(out)
+    ):
         keep = [
             item if item == -1 or (item == 0 and not integer(step, "allowzero", 0)) else size
             for item, size in zip(old.tolist(), out, strict=True)
         ]
-        return number, np.array(keep, dtype=old.dtype)
-    if kind == "Expand":
+        return np.array(keep, dtype=old.dtype)
+    if rule is SizeRule.GROWN:
         tail = out[len(out) - old.size :]
-        return number, np.array([1 if item == 1 else size for item, size in zip(old, tail, strict=True)], old.dtype)
-    if kind == "Split":
-        return number, np.array(_parts(plan, step, new), dtype=old.dtype)
-    return ABSENT, None
+        return np.array([1 if item == 1 else size for item, size in zip(old, tail, strict=True)], old.dtype)
+    if rule is SizeRule.PARTED:
+        return np.array(_parts(plan, step, new), dtype=old.dtype)
+    return None
 
 
 def _indices(plan: _DimensionPlan, step: Step, new: dict[Dim, int]) -> Array | None:

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 
 from opsieve.gen.model.tensors import DTYPES, Value
+from opsieve.gen.spec.catalogue import declared
 from opsieve.reducer.onnx_edit.graphs import (
     Array,
     attribute_of,
@@ -24,12 +25,6 @@ from opsieve.reducer.passes.shapes.dimension_classes import integer, integers
 from opsieve.reducer.problem.onnx_form import OnnxEdit
 from opsieve.reducer.problem.subject import Subject
 
-# Where a constant has an item for each axis, by operator: the inputs.
-_COUNTED = {
-    **dict.fromkeys(("Reshape", "Expand", "Tile", "Pad", "CenterCropPad"), (1,)),
-    "ConstantOfShape": (0,),
-    "Resize": (1, 2, 3),
-}
 _WINDOWS = ("kernel_shape", "strides", "dilations", "pads", "output_padding", "output_shape")
 
 
@@ -111,7 +106,8 @@ def _recounted(seen: View, step: Step, rank: int, axis: int, model: onnx.ModelPr
         return False
     # What a Reshape gives may be of the rank where what it takes is not.
     counted = shapes[-1] is not None and len(shapes[-1]) == rank
-    for place in _COUNTED.get(step.node.op_type, ()) if counted else ():
+    operator = declared(step.node.domain, step.node.op_type) if counted else None
+    for place in operator.per_axis if operator is not None else ():
         number = step.inputs[place] if place < len(step.inputs) else ABSENT
         if number != ABSENT and not _shorter(seen, number, rank, axis, model):
             return False

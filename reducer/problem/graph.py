@@ -12,6 +12,7 @@ from onnx import AttributeProto, helper
 
 from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.model.tensors import NUMBERS, Value, dtype_name, read_tensor, write_tensor
+from opsieve.gen.spec.catalogue import declared
 from opsieve.reducer.problem.subject import Recording, Subject
 
 SMALL = 1024  # bytes of a constant that is worth storing instead of the nodes that compute it
@@ -98,7 +99,7 @@ class Graph:
                 (name in self.initializers and name not in self.inputs) or self.producer.get(name, -1) in found
                 for name in self.reads[place]
             )
-            if fixed and node.op_type not in _RANDOM:
+            if fixed and not _draws(node):
                 found.add(place)
         return frozenset(found)
 
@@ -147,9 +148,10 @@ class Graph:
         return self.subject.values.get(name)
 
 
-_RANDOM = frozenset(
-    ["RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"]
-)
+def _draws(node: onnx.NodeProto) -> bool:
+    """Whether two runs of a node may give different numbers."""
+    found = declared(node.domain, node.op_type)
+    return found is not None and found.random
 
 
 def captured(node: onnx.NodeProto) -> list[str]:

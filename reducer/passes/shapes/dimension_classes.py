@@ -14,8 +14,9 @@ from onnx import helper
 from opsieve.gen.analysis.size_ties import Tie, size_ties
 from opsieve.gen.analysis.validity import qualified_name, read_attributes
 from opsieve.gen.model.tensors import DTYPES
-from opsieve.gen.spec.catalogue import operators
+from opsieve.gen.spec.catalogue import operators, shape_input, size_rule
 from opsieve.gen.spec.declaration import Operator, nothing
+from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.tensor import Tensor
 from opsieve.reducer.onnx_edit.graphs import attribute_of
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step, View
@@ -38,9 +39,10 @@ class Classes:
         """Outputs whose sizes one shared constant tells shrink together."""
         users: dict[int, int] = {}
         for step in self.view.steps:
-            if step.node.op_type not in ("Reshape", "Expand", "ConstantOfShape") or not step.inputs or not step.outputs:
+            listed = shape_input(step.node.domain, step.node.op_type)
+            if listed is None or listed >= len(step.inputs) or not step.outputs:
                 continue
-            target, out = step.inputs[-1], step.outputs[0]
+            target, out = step.inputs[listed], step.outputs[0]
             sizes = self.view.known.get(target)
             first = users.setdefault(target, out)
             shape = self.shape(out)
@@ -127,8 +129,9 @@ def _unify(classes: Classes, step: Step) -> None:
         _unify_body(classes, step, body.inputs, body.outputs)
     if step.bodies:
         return
-    if step.node.domain in ("", "ai.onnx") and step.node.op_type in _BY_VALUE:
-        _BY_VALUE[step.node.op_type](classes, step)
+    by_value = _BY_VALUE.get(size_rule(step.node.domain, step.node.op_type))
+    if by_value is not None:
+        by_value(classes, step)
     operator = operators().get(qualified_name(step.node))
     ties = None if operator is None else _declared_ties(classes, step, operator)
     if operator is None or ties is None or operator.requires is nothing:
@@ -235,7 +238,7 @@ def _broadcasts(shape: Shape, onto: Shape) -> bool:
     return tail is not None and all(size in (1, want) for size, want in zip(shape, tail, strict=True))
 
 
-def _reshape(classes: Classes, step: Step) -> None:
+def _regrouped(classes: Classes, step: Step) -> None:
     """Reshape, Flatten, Squeeze, Unsqueeze: axes that stand alone on both sides of a group are the same."""
     x, out = step.inputs[0], step.outputs[0]
     for ins, outs in factors(classes.shape(x) or (), classes.shape(out) or ()):
@@ -252,7 +255,7 @@ def _kept(classes: Classes, step: Step) -> None:
                 classes.join((step.inputs[0], axis), (output, axis))
 
 
-def _slice(classes: Classes, step: Step) -> None:
+def _cut(classes: Classes, step: Step) -> None:
     """The bounds' vectors have one length: how many axes are sliced."""
     _kept(classes, step)
     for number in step.inputs[2:]:
@@ -260,15 +263,15 @@ def _slice(classes: Classes, step: Step) -> None:
             classes.join((step.inputs[1], 0), (number, 0))
 
 
-def _shape_vector(classes: Classes, step: Step) -> None:
+def _grown(classes: Classes, step: Step) -> None:
     """Expand: its output's sizes come from the target, those of the input are the same where they are not 1."""
     _aligned(classes, step.inputs[0], step.outputs[0])
 
 
-# Operators whose sizes also come from the values of an input, which no relation between sizes tells.
-_BY_VALUE: dict[str, Callable[[Classes, Step], None]] = {
-    **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _reshape),
-    **dict.fromkeys(("Resize", "Upsample"), _kept),
-    "Slice": _slice,
-    "Expand": _shape_vector,
+# Sizes that also come from the values of an input, which no relation between sizes tells.
+_BY_VALUE: dict[SizeRule, Callable[[Classes, Step], None]] = {
+    SizeRule.REGROUPED: _regrouped,
+    SizeRule.RESCALED: _kept,
+    SizeRule.CUT: _cut,
+    SizeRule.GROWN: _grown,
 }

@@ -12,14 +12,19 @@ from collections.abc import Iterable, Mapping, Sequence
 import onnx
 from onnx import TensorProto, helper
 
+from opsieve.gen.spec.catalogue import size_rule
+from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.reducer.onnx_edit import onnx_subprocess
 from opsieve.reducer.onnx_edit.graphs import attribute_of, set_attribute
 from opsieve.reducer.onnx_edit.typed_view import ABSENT, Step
 from opsieve.reducer.passes.shapes.dimension_classes import Classes, Dim, Shape, factors, integer
 
 _PULLED = 64  # sizes tried to find an input that gives a wanted output
-_GROUPED = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
-_CONVOLUTIONS = ("Conv", "ConvTranspose", "ConvInteger")
+_FILTERED = (SizeRule.FILTERED, SizeRule.FILTERED_BACK)
+_LISTED = (
+    SizeRule.GROWN,
+    SizeRule.FILLED,
+)  # what an input lists is brought in line with the sizes, not the other way round
 
 
 class Sizes:
@@ -63,7 +68,8 @@ class Sizes:
 def adjusted(step: Step, shapes: Sequence[Shape | None]) -> onnx.NodeProto:
     """The node with the attributes that repeat its inputs' sizes brought in line with the new ones."""
     node = step.node
-    if node.op_type not in _CONVOLUTIONS or len(shapes) < 2 or shapes[0] is None or shapes[1] is None:
+    rule = size_rule(node.domain, node.op_type)
+    if rule not in _FILTERED or len(shapes) < 2 or shapes[0] is None or shapes[1] is None:
         return node
     changed = onnx.NodeProto()
     changed.CopyFrom(node)
@@ -71,7 +77,7 @@ def adjusted(step: Step, shapes: Sequence[Shape | None]) -> onnx.NodeProto:
     if attribute_of(node, "kernel_shape") is not None:
         set_attribute(changed, "kernel_shape", list(w[2:]))
     if integer(step, "group", 1) != 1:
-        group = math.gcd(x[1], w[0]) if node.op_type == "ConvTranspose" else max(1, x[1] // max(1, w[1]))
+        group = math.gcd(x[1], w[0]) if rule is SizeRule.FILTERED_BACK else max(1, x[1] // max(1, w[1]))
         set_attribute(changed, "group", min(group, integer(step, "group", 1)))
     return changed
 
@@ -118,14 +124,14 @@ class _Propagation:
     def _visit(self, step: Step) -> bool:
         if step.bodies or not step.outputs or step.outputs[0] == ABSENT:
             return True
-        kind = step.node.op_type
-        if kind in _GROUPED:
+        rule = size_rule(step.node.domain, step.node.op_type)
+        if rule is SizeRule.REGROUPED:
             return self._visit_groups(step)
-        if kind == "Concat":
+        if rule is SizeRule.JOINED:
             return self._visit_sum(step, list(step.inputs), step.outputs[0])
-        if kind == "Split":
+        if rule is SizeRule.PARTED:
             return self._visit_sum(step, list(step.outputs), step.inputs[0])
-        if kind in ("Expand", "ConstantOfShape", "Constant"):
+        if rule in _LISTED or step.node.op_type == "Constant":
             return True
         return self._visit_forwards(step)
 
