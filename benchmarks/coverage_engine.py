@@ -1,9 +1,12 @@
 """What coverage of a stock wheel costs, in one process: planting, the steady state against no probes, agreement of repeats.
 
-    python -m benchmarks.coverage_engine onnxruntime|tvm functions|blocks [--cache FOLDER]
+    python -m benchmarks.coverage_engine onnxruntime|tvm functions|blocks [--rounds 40] [--cache FOLDER]
 
 The compiler is imported here, as in a worker. A round runs the same programs with no probes and with all probes but those reached long
-ago; rounds alternate, and figures are CPU time, medians.
+ago. Rounds alternate, and so does what comes first in them; after each change the programs run once untimed, since planting has walked
+through all of the code. Figures are CPU time; the ratio is the median over rounds, with the quartiles around it, and that of the lower
+quartiles. Then programs are run again and again with every probe planted anew: `unstable` is what some of the first eight runs reached and others did not, which
+is set aside (triage/campaign/calibration.py does the same), `unstable_after` what of the rest the next five disagree on.
 """
 
 import argparse
@@ -23,7 +26,8 @@ from opsieve.backends.coverage.tracer import NEW, Tracer, modules
 from opsieve.backends.registry import plugin
 
 OPERATORS = ("Relu", "Softmax", "Tanh", "Erf", "Sigmoid", "Exp")
-ROUNDS = 12
+CALIBRATING, REPEATS = 8, 5
+UNIT = 0.03  # CPU seconds that are timed at a time, at least
 
 
 def model(operator: str) -> bytes:
@@ -66,6 +70,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("backend")
     parser.add_argument("kind")
+    parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--cache", type=Path, default=Path("/tmp/opsieve-points"))
     given = parser.parse_args()
     os.environ["TVM_NUM_THREADS"] = "1"
@@ -85,36 +90,50 @@ def main() -> None:
     planted = tracer.plant()
     planting = time.process_time() - begun
 
-    def cost() -> float:
+    def cost(times: int = 1) -> float:
         start = time.process_time()
-        run()
+        for _ in range(times):
+            run()
         return time.process_time() - start
 
     first = cost()
+    times = max(1, round(UNIT / max(cost(), 1e-4)))
     without, steady = [], []
-    for _ in range(ROUNDS):
-        tracer.clear()
-        without.append(cost())
-        tracer.plant()
-        steady.append(cost())
+    for number in range(given.rounds):
+        for planted_now in ((False, True), (True, False))[number % 2]:
+            if planted_now:
+                tracer.plant()
+            else:
+                tracer.clear()
+            run()
+            (steady if planted_now else without).append(cost(times) / times)
     replanted, sets = [], []
-    for _ in range(5):
+    for _ in range(CALIBRATING + REPEATS):
         tracer.begin_again()
         replanted.append(cost())
         sets.append({note & ~NEW for note in tracer.notes()})
-    every, always = set.union(*sets), set.intersection(*sets)
-    ratios = [after / before for before, after in zip(without, steady, strict=True)]
+    early, late = sets[1:CALIBRATING], sets[CALIBRATING:]  # the first loads what is loaded once
+    unstable = set.union(*early) - set.intersection(*early)
+    after = set.union(*late) - set.intersection(*late) - unstable
+    ratios = statistics.quantiles([after / before for before, after in zip(without, steady, strict=True)])
     facts = {"backend": given.backend, "kind": given.kind, "probes": planted, "find_points_cpu_s": round(found, 2)}
     facts |= {"plant_cpu_s": round(planting, 3), "first_run_cpu_s": round(first, 3)}
     facts |= {
         "no_probes_cpu_s": round(statistics.median(without), 4),
         "steady_cpu_s": round(statistics.median(steady), 4),
     }
+    low = [statistics.quantiles(item)[0] for item in (without, steady)]
     facts |= {
-        "steady_over_none": round(statistics.median(ratios), 3),
+        "steady_over_none": [round(ratio, 3) for ratio in ratios],
+        "lower_quartiles": round(low[1] / low[0], 3),  # other load only adds: this is the least disturbed
         "all_again_cpu_s": round(statistics.median(replanted), 3),
     }
-    facts |= {"reached": [len(item) for item in sets], "unstable": len(every - always), "foreign": tracer.foreign}
+    facts |= {
+        "reached": [len(item - unstable) for item in late],
+        "unstable": len(unstable),
+        "unstable_after": len(after),
+    }
+    facts |= {"foreign": tracer.foreign, "load": round(os.getloadavg()[0], 1)}
     print(json.dumps(facts))
 
 

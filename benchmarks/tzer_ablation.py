@@ -1,9 +1,12 @@
-"""The ablation of Tzer's figure 6 on TVM as installed: functions of TVM's own code reached in equal CPU time.
+"""The ablation of Tzer's figure 6 on TVM as installed: what of TVM's own code is reached in equal CPU time.
 
-    python -m benchmarks.tzer_ablation [--seconds 20] [--repeats 3] [--out FOLDER]
+    python -m benchmarks.tzer_ablation [--seconds 120] [--repeats 3] [--kind blocks] [--variants 1,2,5,a] [--out FOLDER] [--report]
 
-One compiler process serves all runs, its probes forgotten between them, so that every run begins alike. Time is CPU time of this process
-and of everything under it, so that other load on the machine does not count. Functions are lowered and not compiled.
+The figure adds one component after another, (1) to (5); (a) to (d) take one away from the full loop, (c) being (3). One compiler process
+serves all runs, its probes forgotten between them, so that every run begins alike, and variants take turns, so that what changes on
+the machine meets all of them. Time is CPU time of this process and of everything under it, so that other load does not count. Functions
+are lowered and not compiled. Each run is kept when it ends (`tzer_ablation.jsonl`): what was interrupted goes on where it was, and
+`--report` only draws what there is.
 """
 
 import argparse
@@ -13,8 +16,13 @@ import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from opsieve.backends.coverage.coverage import Coverage, Probes
+from opsieve.backends.coverage.elf import Library
+from opsieve.backends.coverage.points import own_functions
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygote import Limits
@@ -25,14 +33,16 @@ from opsieve.gen.tir.seeds import basic
 
 TARGET = resolve("tvm:stop=lower")
 VARIANTS = {
-    "full loop": Settings(),
-    "(a) no coverage feedback": Settings(coverage=False),
-    "(b) no domain mutators": Settings(domain=False),
-    "(c) no pass mutation": Settings(joint="none"),
-    "(d) no program mutation": Settings(programs=False),
-    "random joint mutation": Settings(joint="random"),
+    "1": ("(1) general mutators alone", Settings(coverage=False, domain=False, joint="none")),
+    "2": ("(2) = (1) + coverage feedback", Settings(domain=False, joint="none")),
+    "3": ("(3) = (2) + domain mutators", Settings(joint="none")),
+    "4": ("(4) = (3) + random joint mutation", Settings(joint="random")),
+    "5": ("(5) the full loop", Settings()),
+    "a": ("(a) the full loop without feedback", Settings(coverage=False)),
+    "b": ("(b) the full loop without domain mutators", Settings(domain=False)),
+    "d": ("(d) the full loop without program mutation", Settings(programs=False)),
 }
-BATCH = 8
+BATCH = 16
 
 
 def processes() -> Iterator[tuple[int, float]]:
@@ -68,67 +78,93 @@ class Clock:
         return sum(self._most.values()) - sum(self._begun.values())
 
 
-def run(
-    workers: Workers, probes: Probes, name: str, settings: Settings, repeat: int, seconds: float
-) -> dict[str, object]:
+def run(workers: Workers, probes: Probes, name: str, settings: Settings, repeat: int, seconds: float) -> dict[str, Any]:
     """One variant for that much CPU time."""
     probes.forget()
     workers.end_workers()
     loop = SeedPool([item for item in basic() if arguments(item) is not None], f"{repeat}", settings)
-    clock, tests, valid = Clock(), 0, 0
-    growth = [(0.0, 0)]
-    while (now := clock.read()) < seconds:
+    clock, tests, valid, now = Clock(), 0, 0, 0.0
+    growth = [(0.0, 0, 0)]
+    while now < seconds:
         tried = [loop.next() for _ in range(BATCH)]
         asked = [Test(program(item.function, item.sequence), {}) for item in tried]
         for item, answer in zip(tried, workers.observe_many(TARGET, asked), strict=True):
             failed = answer.outcome != "ok"
             loop.learn(item, failed, bool(answer.reached))
             tests, valid = tests + 1, valid + (not failed)
-        growth.append((round(now, 2), probes.count))
-    growth.append((round(clock.read(), 2), probes.count))
-    told = {"variant": name, "repeat": repeat, "tests": tests, "valid": valid, "valuable": loop.valuable}
-    return {**told, "pool": len(loop.pool), "reached": probes.count, "growth": growth}
+        now = clock.read()
+        growth.append((round(now, 2), tests, probes.count))
+    facts = {"variant": name, "repeat": repeat, "seconds": seconds, "tests": tests, "valid": valid}
+    facts |= {"valuable": loop.valuable, "pool": len(loop.pool), "reached": probes.count}
+    return {**facts, "functions": functions(probes), "load": round(os.getloadavg()[0], 1), "growth": growth}
 
 
-def main() -> None:
-    """Every variant, in turn, so that what changes on the machine meets all of them."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--kind", default="functions")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    given = parser.parse_args()
-    rows = []
+def functions(probes: Probes) -> int:
+    """How many functions were entered, where the probes are blocks."""
+    root = next(iter(getattr(TARGET.backend, "native_sources", {}).values()), "")
+    return sum(
+        len(np.intersect1d(own_functions(Library(item.library), root)[0], item.addresses)) for item in probes.reached()
+    )
+
+
+def measured(given: argparse.Namespace, kept: Path) -> None:
+    """Run what is not kept yet."""
+    done = {(row["variant"], row["repeat"]) for row in rows_of(kept)}
     coverage = Coverage(given.kind, [TARGET.name])
     with Workers(Limits(seconds=10.0), coverage=coverage) as workers:
         version = workers.version(TARGET)
         probes = next(item for item in coverage.maps().values() if isinstance(item, Probes))
         for repeat in range(given.repeats):
-            for name, settings in VARIANTS.items():
-                rows.append(run(workers, probes, name, settings, repeat, given.seconds))
-                print({key: value for key, value in rows[-1].items() if key != "growth"}, flush=True)
+            for name in given.variants.split(","):
+                if (name, repeat) in done:
+                    continue
+                row = run(workers, probes, name, VARIANTS[name][1], repeat, given.seconds)
+                row |= {"tvm": version, "kind": given.kind, "date": time.strftime("%F")}
+                print({key: value for key, value in row.items() if key != "growth"}, flush=True)
+                with kept.open("a") as out:
+                    out.write(json.dumps(row) + "\n")
+
+
+def rows_of(kept: Path) -> list[dict[str, Any]]:
+    """The runs that are kept."""
+    return [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+
+
+def report(rows: list[dict[str, Any]], out: Path) -> None:
+    """The table of medians, and the plot of the run in the middle of each variant."""
+    lines = {}
+    print("| | blocks reached, each run | median | functions | valuable tests | valid / tests |")
+    print("|---|---|---|---|---|---|")
+    for name, (words, _) in VARIANTS.items():
+        mine = sorted((row for row in rows if row["variant"] == name), key=lambda row: row["reached"])
+        if not mine:
+            continue
+        lines[words] = [(float(x), float(y)) for x, _, y in mine[len(mine) // 2]["growth"]]
+        every = ", ".join(f"{row['reached']:,}" for row in mine)
+        middle = {key: statistics.median(row[key] for row in mine) for key in mine[0] if isinstance(mine[0][key], int)}
+        print(
+            f"| {words} | {every} | {middle['reached']:,.0f} | {middle['functions']:,.0f} | {middle['valuable']:,.0f} |"
+            f" {middle['valid']:,.0f} / {middle['tests']:,.0f} |"
+        )
+    svg = line_plot(f"TVM {rows[0]['tvm']}: {rows[0]['kind']} reached", "CPU seconds", rows[0]["kind"], lines)
+    (out / "tzer_ablation.svg").write_text(svg)
+
+
+def main() -> None:
+    """Run what is missing, then report."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--kind", default="blocks")
+    parser.add_argument("--variants", default=",".join(VARIANTS))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--report", action="store_true")
+    given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    facts = {
-        "tvm": version,
-        "kind": given.kind,
-        "cpu_seconds": given.seconds,
-        "date": time.strftime("%F"),
-        "runs": rows,
-    }
-    facts["load"] = os.getloadavg()[0]
-    (given.out / "tzer_ablation.json").write_text(json.dumps(facts, indent=1) + "\n")
-    lines = {name: _median_line(rows, name) for name in VARIANTS}
-    svg = line_plot(f"TVM {version}: {given.kind} reached", "CPU seconds", given.kind, lines)
-    (given.out / "tzer_ablation.svg").write_text(svg)
-    for name in VARIANTS:
-        mine = [row for row in rows if row["variant"] == name]
-        medians = [statistics.median(row[key] for row in mine) for key in ("reached", "valuable", "valid", "tests")]
-        print(f"{name:28} reached {medians[0]:g}, valuable {medians[1]:g}, valid {medians[2]:g} of {medians[3]:g}")
-
-
-def _median_line(rows: list[dict[str, object]], name: str) -> list[tuple[float, float]]:
-    mine = sorted((row for row in rows if row["variant"] == name), key=lambda row: row["reached"])
-    return [(float(x), float(y)) for x, y in mine[len(mine) // 2]["growth"]]
+    kept = given.out / "tzer_ablation.jsonl"
+    if not given.report:
+        measured(given, kept)
+    report(rows_of(kept), given.out)
 
 
 if __name__ == "__main__":

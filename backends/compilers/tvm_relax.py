@@ -179,6 +179,12 @@ class TvmRelax:
 
             printed: "Run" = beside("tvm_script.py").prepare(tvm, request, module_of(tvm, request))
             return printed
+        if request.options["emit"] == "tir" and request.form == "relax":
+            import tvm
+
+            with passes(tvm, request) as target:
+                lowered: "Run" = beside("tvm_tir_seeds.py").lowered(module_of(tvm, request), target)
+            return lowered
         ways = {"onnx": self.from_onnx, "relax": self.from_relax, "tir": self.from_tir}
         return ways[request.form](request)
 

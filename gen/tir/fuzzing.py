@@ -75,7 +75,7 @@ class SeedPool:
             other = self.pool[rng.below(len(self.pool))].sequence
             return Mutant(seed.function, passes.mutated(rng, seed.sequence, other), "passes", at, "passes")
         function, how = mutated(rng, seed.function, self.settings.domain)
-        sequence = passes.mutated(rng, seed.sequence) if self.settings.joint == "random" else seed.sequence
+        sequence = passes.drawn(rng) if self.settings.joint == "random" else seed.sequence
         return Mutant(function, sequence, "function", at, how)
 
     def learn(self, candidate: Mutant, failed: bool, new: bool) -> None:
@@ -97,8 +97,10 @@ class SeedPool:
             seed.failed = 0
         elif candidate.changed == "function":
             if failed:
-                return  # the paper's line 20: reported; the counter stays
-            if keep:
+                # The paper's line 20 reports and lets the counter be; its program counts, and else a sequence that suits no
+                # mutant of its function would never be exchanged.
+                seed.failed += 1
+            elif keep:
                 if size(candidate.function) <= LARGEST:
                     self.pool.append(_Seed(candidate.function, candidate.sequence))
                 seed.failed = 0

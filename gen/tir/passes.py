@@ -93,12 +93,12 @@ def options(rng: Rng) -> Passes:
 
 
 def mutated(rng: Rng, sequence: Passes, other: Passes = ()) -> Passes:
-    """A sequence with an item more, less, elsewhere, twice or another; its tail exchanged for `other`'s; or a new one."""
+    """Another one, half of the time a new one (line 7 of Tzer's algorithm: "another random sequence"); else the same with an item more,
+    less, elsewhere, twice or another, or with its tail exchanged for `other`'s."""
     items = list(sequence)
-    way = rng.below(8)
-    if not items or way == 0:
+    if not items or rng.chance(0.5):
         return drawn(rng)
-    at = rng.below(len(items))
+    way, at = rng.between(1, 7), rng.below(len(items))
     if way in (1, 2):
         items.insert(at, rng.choice(passes()))
     elif way == 3:

@@ -1,5 +1,5 @@
-"""Seeds out of ONNX models: functions of TIR that TVM makes of them (Tzer, section 4.2, takes those of TVM's model zoo), and the modules
-that its importer makes."""
+"""Seeds out of ONNX models: functions of TIR that TVM makes of them and of Relax modules (Tzer, section 4.2, takes those of TVM's model
+zoo), and the modules that its importer makes."""
 
 from opsieve.backends.probing.imported_modules import imported
 from opsieve.backends.registry import resolve
@@ -14,6 +14,7 @@ from opsieve.gen.tir.nodes import size
 from opsieve.gen.tvm_ir.nodes import ObjectNode
 
 MODELS = 24  # ONNX models of a few nodes
+MODULES = 12  # Relax modules
 LARGEST = 200  # nodes of a function that is taken
 EMITTING = "tvm:emit=tir"
 TOPI = "tvm:emit=topi"
@@ -26,9 +27,10 @@ def imported_modules(seed: int, limits: Limits, models: int = 4 * MODELS) -> lis
         return imported(cases, workers)
 
 
-def lowered_seeds(seed: int, limits: Limits, models: int = MODELS) -> list[ObjectNode]:
+def lowered_seeds(seed: int, limits: Limits, models: int = MODELS, modules: int = MODULES) -> list[ObjectNode]:
     """Functions with dense arguments of constant shape, each once; none where TVM is not installed."""
     cases = [generate("isra", 1000 * seed + number, GenRequest(nodes=4)) for number in range(models)]
+    cases += [generate("relax", 1000 * seed + number, GenRequest(nodes=8)) for number in range(modules)]
     found: dict[bytes, ObjectNode] = {}
     with Workers(limits) as workers:
         answers = [

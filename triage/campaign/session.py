@@ -19,6 +19,7 @@ from opsieve.gen.strategies.tir import NAME as TIR
 from opsieve.gen.tir.fuzzing import Settings
 from opsieve.gen.tir.seeds import basic
 from opsieve.gen.values.values import RANGED, SPECIAL, named_values
+from opsieve.triage.campaign.calibration import PROGRAMS, calibrate
 from opsieve.triage.campaign.campaign import new_campaign
 from opsieve.triage.campaign.guidance import GuidedFunctions, GuidedModels, MutatedModules, Planned, Programs
 from opsieve.triage.campaign.lowered_seeds import imported_modules, lowered_seeds
@@ -72,6 +73,10 @@ def open_campaign(
     coverage = coverage_of(request, plan, targets)  # on a Workers of its own: whether it can be traced is asked first
     with Workers(coverage=coverage) as workers:
         versions = _versions(workers, targets)
+        if coverage is not None and coverage.kind == "blocks":
+            cases = [plan.case(0, number) for number in range(PROGRAMS)]
+            aside = calibrate(workers, coverage, targets, cases)
+            say(f"calibrated: {aside} blocks more come and go between equal runs and do not count")
     with Workers() as workers:
         if probe and plan.strategy not in strategies.OF_TVM:
             plan = replace(plan, supports=tuple(supported(workers, targets, None, probing)))

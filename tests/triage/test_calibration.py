@@ -1,0 +1,54 @@
+"""Probes that come and go between equal runs are found and set aside."""
+
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from models import X, chain
+
+from opsieve.backends.coverage.coverage import Coverage, Probes
+from opsieve.backends.observation import Observation
+from opsieve.backends.registry import ResolvedTarget, resolve
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.case.case import Case, Origin
+from opsieve.triage.campaign.calibration import calibrate, unstable_between
+
+
+@given(st.lists(st.frozensets(st.integers(0, 20)), max_size=5))
+def test_what_every_run_reached_or_none_is_stable(sets: list[frozenset[int]]) -> None:
+    moving = unstable_between(sets)
+    for number in range(21):
+        held = sum(number in item for item in sets)
+        assert (number in moving) == (0 < held < len(sets))
+
+
+class Wavering:
+    """In place of a worker: its first run loads something, and later ones reach one probe in turn."""
+
+    def observe_many(self, target: ResolvedTarget, tests: Sequence[Test]) -> Iterator[Observation]:
+        for at, test in enumerate(tests):
+            assert test.again
+            reached = (1, 2, 3, 90) if at == 0 else (1, 2, 3, 10 + at % 3)
+            yield Observation("onnxruntime", "", "ok", "run", reached=reached)
+
+
+@pytest.mark.skipif(sys.platform != "linux" or platform.machine() != "x86_64", reason="traps are for Linux on x86-64")
+def test_a_compiler_is_calibrated_and_the_next_campaign_knows(tmp_path: Path) -> None:
+    ort = resolve("onnxruntime")
+    coverage = Coverage("functions", ["onnxruntime"], tmp_path)
+    with Workers(coverage=coverage) as workers:
+        workers.version(ort)
+    probes = coverage.maps()["onnxruntime", ""]
+    assert isinstance(probes, Probes)
+    case = Case(chain("Relu"), X, origin=Origin("test", 0))
+    wavering: Any = cast("Workers", Wavering())
+    assert calibrate(wavering, coverage, [ort], [case]) == 3
+    assert calibrate(wavering, coverage, [ort], [case]) == 0  # known already
+    later = Probes(probes.points)
+    assert later.stable((1, 3, 10, 11, 12, 90)) == (1, 3, 90)
+    assert later.reached()[0].probes == later.total - 3
