@@ -30,6 +30,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opsieve.backends.compilers.worker_common import CLASSES, meaning_of
+
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
@@ -51,6 +53,14 @@ PROCESS_FAULTS = (
     "close",  # stdout and stderr
     "slow",  # some 30 million additions
 )
+FAKE_CLASSES = {
+    **CLASSES,
+    "FakeUnsupported": "unsupported",
+    "RuntimeImplementationError": "unsupported",
+    "RuntimeContextError": "unsupported",
+    "FakeRejection": "rejected",
+    "BadFaults": "environment",
+}
 KINDS = VALUE_FAULTS + RAISED_FAULTS + PROCESS_FAULTS
 STAGES = ("import", "compile", "run")
 PLACES = {"import": "fake/importer.cc", "compile": "fake/fusion.cc", "run": "fake/kernels.cc"}
@@ -207,14 +217,7 @@ class Fake:
 
     def classify(self, stage: str, exception: str, message: str) -> str:
         """By class: those of the faults, and what the evaluator says that it lacks."""
-        kind = exception.rpartition(".")[2]
-        if kind in ("FakeUnsupported", "NotImplementedError", "RuntimeImplementationError", "RuntimeContextError"):
-            return "unsupported"
-        if kind in ("MemoryError", "_ArrayMemoryError"):
-            return "out-of-memory"
-        if kind in ("FakeRejection", "DecodeError"):
-            return "rejected"
-        return "environment" if kind == "BadFaults" else "error"
+        return meaning_of(exception, message, (), FAKE_CLASSES)
 
 
 def parse(text: str, seed: str) -> list[Fault]:

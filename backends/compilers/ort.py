@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Tuple
 
 import numpy as np
 
+from opsieve.backends.compilers.worker_common import meaning_of
+
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
@@ -177,12 +179,8 @@ class Onnxruntime:
 
     def classify(self, stage: str, exception: str, message: str) -> str:
         """By the status code and the wording of the message; a shape or type complaint is an error, for fusions cause them."""
-        if exception == "MemoryError":
-            return "out-of-memory"
-        for meaning, pattern in MEANINGS:
-            if re.search(pattern, message[:4000]):
-                return meaning
-        return "rejected" if stage == "import" else "error"
+        otherwise = "rejected" if stage == "import" else "error"
+        return meaning_of(exception, message[:4000], MEANINGS, {"MemoryError": "out-of-memory"}, otherwise=otherwise)
 
     def script(self, options: Mapping[str, str], dtypes: Collection[str]) -> str:
         """The source of `run` for an exported script."""

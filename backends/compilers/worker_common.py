@@ -25,6 +25,18 @@ CLASSES: Mapping[str, str] = {
 }
 
 
+class NotRun(Exception):
+    """What runs the original model does not: that says nothing about the compiler under test. Its message is the runner's own."""
+
+
+class BrokenModel(Exception):
+    """What is wrong with a model that a transformer or an exporter made of a good one."""
+
+
+class UnknownName(Exception):
+    """A pass, a part or a setting that the installed release does not have."""
+
+
 def load_neighbour(file: str, family: str, name: str) -> Any:
     """The module in the file `name` relative to `file`, loaded once and kept in sys.modules, where torch's compiler looks for what it inlines.
 
@@ -103,13 +115,29 @@ def refuse_border(
 
 
 def meaning_of(
-    exception: str, message: str, patterns: Sequence[Tuple[str, str]], classes: Mapping[str, str] = CLASSES
+    exception: str,
+    message: str,
+    patterns: Sequence[Tuple[str, str]],
+    classes: Mapping[str, str] = CLASSES,
+    memory: str = "",
+    otherwise: str = "error",
 ) -> str:
     """The meaning (`Backend.classify`) of an exception: by its class where that says enough, else by the first pattern in its message.
 
-    `exception` is the dotted name of the class, `patterns` pairs of a meaning and a regular expression; `error` when none matches.
+    `exception` is the dotted name of the class, `patterns` pairs of a meaning and a regular expression; `otherwise` when none matches.
+    What matches `memory`, where given, is `out-of-memory` whatever its class.
     """
+    if memory and re.search(memory, message):
+        return "out-of-memory"
     kind = exception.rpartition(".")[2]
     if kind in classes:
         return classes[kind]
-    return next((meaning for meaning, pattern in patterns if re.search(pattern, message)), "error")
+    return next((meaning for meaning, pattern in patterns if re.search(pattern, message)), otherwise)
+
+
+def meaning_of_host(meaning: str) -> str:
+    """The meaning for a compiler of what its host (`NotRun`) made of the original model.
+
+    A bug of the host is no answer about the compiler: the host is a target of its own.
+    """
+    return "environment" if meaning in ("error", "rejected") else meaning

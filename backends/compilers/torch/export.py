@@ -5,9 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any, Mapping
 
-
-class BrokenModel(Exception):
-    """What is wrong with an exported model."""
+from opsieve.backends.compilers.worker_common import BrokenModel
 
 
 class UnknownOpset(Exception):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Mapping
 
+from opsieve.backends.compilers.worker_common import UnknownName
+
 # Each part of inductor that can be left out by itself, and the settings of torch._inductor.config that do so.
 PARTS: Mapping[str, Mapping[str, Any]] = {
     "pre_grad_passes": {"use_pre_grad_passes": False},
@@ -25,10 +27,6 @@ PARTS: Mapping[str, Mapping[str, Any]] = {
     "precision_shortcuts": {"emulate_precision_casts": True},
     "lowerings": {"fallback_by_default": True},
 }
-
-
-class UnknownName(Exception):
-    """A part of inductor that the installed release does not have."""
 
 
 def compile_only(graph: Any, examples: Any) -> Callable[..., Any]:

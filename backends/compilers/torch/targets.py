@@ -10,12 +10,19 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import shutil
 import tempfile
 from typing import TYPE_CHECKING, Any, Callable, Mapping
 
-from opsieve.backends.compilers.worker_common import load_neighbour
+from opsieve.backends.compilers.worker_common import (
+    CLASSES,
+    BrokenModel,
+    NotRun,
+    UnknownName,
+    load_neighbour,
+    meaning_of,
+    meaning_of_host,
+)
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
@@ -30,19 +37,27 @@ ENVIRONMENT: Mapping[str, str] = {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no pool of processes
     "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",  # every test compiles
 }
-MEMORY = re.compile(r"bad_alloc|[Cc]annot allocate memory|can't allocate memory|Unable to allocate|not enough memory")
+MEMORY = r"bad_alloc|[Cc]annot allocate memory|can't allocate memory|Unable to allocate|not enough memory"
 # What torch says when it has no kernel for a type, or no way at all.
-LACKS = re.compile(
+LACKS = (
     r"not implemented for|[Nn]ot (?:yet )?(?:currently )?supported|[Uu]nsupported|not yet implemented|is not implemented"
     r"|does not support|only supports?\b|only implemented for|only defined for|[Ee]xpected .{0,80} to be .{0,40}floating point"
 )
 # Of a compiler: no converter, a construct that it states it cannot trace, or no compiler of C++.
-NO_CONVERTER = re.compile(r"No ONNX function found for|No decompositions registered|UnsupportedOperatorError")
-NO_COMPILER = re.compile(r"InvalidCxxCompiler|No working C\+\+ compiler found")
-
-
-class NotRun(Exception):
-    """What torch says of the module without the compiler."""
+COMPILER_LACKS = (
+    ("unsupported", r"No ONNX function found for|No decompositions registered|UnsupportedOperatorError"),
+    ("environment", r"InvalidCxxCompiler|No working C\+\+ compiler found"),
+)
+TORCH_CLASSES = {**CLASSES, "Unsupported": "unsupported", "Unpromotable": "unsupported"}
+COMPILER_CLASSES = {
+    "MemoryError": "out-of-memory",
+    "_ArrayMemoryError": "out-of-memory",
+    "Unsupported": "unsupported",
+    "ModuleNotFoundError": "environment",
+    "UnknownName": "environment",
+    "UnknownOpset": "environment",
+    "InvalidCxxCompiler": "environment",
+}
 
 
 class Torch:
@@ -105,16 +120,8 @@ class Torch:
 
     def classify(self, stage: str, exception: str, message: str) -> str:
         """A lack is one that the table or torch states; all else is an error."""
-        kind, text = exception.rpartition(".")[2], message[:4000]
-        if kind in ("MemoryError", "_ArrayMemoryError") or MEMORY.search(text):
-            return "out-of-memory"
-        if kind in ("Unsupported", "NotImplementedError", "Unpromotable"):
-            return "unsupported"
-        if kind in ("ImportError", "ModuleNotFoundError"):
-            return "environment"
-        if kind == "DecodeError":
-            return "rejected"
-        return "unsupported" if kind == "RuntimeError" and LACKS.search(text) else "error"
+        patterns = [("unsupported", LACKS)] if exception.rpartition(".")[2] == "RuntimeError" else []
+        return meaning_of(exception, message[:4000], patterns, TORCH_CLASSES, MEMORY)
 
 
 class Compiled(Torch):
@@ -161,20 +168,10 @@ class Compiled(Torch):
         kind, text = exception.rpartition(".")[2], message[:4000]
         if kind == "NotRun":
             cause, _, rest = text.partition(": ")
-            meaning = Torch.classify(self, stage, cause, rest)
-            # A bug of torch itself is no answer about the compiler: `torch` is a target of its own.
-            return "environment" if meaning in ("error", "rejected") else meaning
-        if kind in ("MemoryError", "_ArrayMemoryError") or MEMORY.search(text):
-            return "out-of-memory"
-        if kind == "Unsupported" or NO_CONVERTER.search(text):
-            return "unsupported"
-        if kind in ("ModuleNotFoundError", "UnknownName", "UnknownOpset", "InvalidCxxCompiler") or NO_COMPILER.search(
-            text
-        ):
-            return "environment"
+            return meaning_of_host(Torch.classify(self, stage, cause, rest))
         if kind == "DecodeError" and stage == "import":
             return "rejected"
-        return "error"
+        return meaning_of(exception, text, COMPILER_LACKS, COMPILER_CLASSES, MEMORY)
 
 
 class Inductor(Compiled):
@@ -240,7 +237,7 @@ class Inductor(Compiled):
         patches = knobs.settings(options)
         missing = [name for name in patches if not knobs.has(config, name)]
         if missing:
-            raise knobs.UnknownName("this release of torch has no %s" % ", ".join(missing))
+            raise UnknownName("this release of torch has no %s" % ", ".join(missing))
         knobs.limit_applications(options)
         make = torch._dynamo.lookup_backend(options["level"])
 
@@ -305,14 +302,14 @@ class Exporter(Compiled):
         try:
             run_exported = ort.session(data, {}, _unstaged)
         except Exception as error:
-            raise exporting.BrokenModel("onnxruntime does not load the exported model: %s" % error) from error
+            raise BrokenModel("onnxruntime does not load the exported model: %s" % error) from error
         names = dict(zip(inputs, module.names))
 
         def run(fed: dict[str, Any]) -> dict[str, Any]:
             try:
                 results = run_exported({name: fed[names[name]] for name in inputs})
             except Exception as error:
-                raise exporting.BrokenModel("onnxruntime does not run the exported model: %s" % error) from error
+                raise BrokenModel("onnxruntime does not run the exported model: %s" % error) from error
             return {name: results[made] for name, made in zip(module.outputs, outputs)}
 
         return run
@@ -322,7 +319,7 @@ class Exporter(Compiled):
         if exception.rpartition(".")[2] == "BrokenModel":
             if "NOT_IMPLEMENTED" in message[:4000]:
                 return "unsupported"
-            return "out-of-memory" if MEMORY.search(message[:4000]) else "error"
+            return meaning_of(exception, message[:4000], (), {}, MEMORY)
         return super().classify(stage, exception, message)
 
 

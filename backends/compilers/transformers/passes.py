@@ -9,9 +9,7 @@ import contextlib
 import sys
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
-
-class UnknownName(Exception):
-    """A pass or an optimisation that the installed release does not have."""
+from opsieve.backends.compilers.worker_common import UnknownName
 
 
 def listed(names: Iterable[str]) -> str:

@@ -12,11 +12,19 @@ operator which the transformer brought in, and a bug of onnxruntime's from one o
 """
 
 import functools
-import re
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, List, Mapping, Optional, Tuple
 
-from opsieve.backends.compilers.worker_common import drop_fed_defaults, load_neighbour, numpy_requirement
+from opsieve.backends.compilers.worker_common import (
+    CLASSES,
+    BrokenModel,
+    NotRun,
+    drop_fed_defaults,
+    load_neighbour,
+    meaning_of,
+    meaning_of_host,
+    numpy_requirement,
+)
 
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
@@ -24,20 +32,12 @@ if TYPE_CHECKING:
 Options = Mapping[str, str]
 SWITCH = ("on", "off")
 TRACE = ("off", "on")  # passes are reported as `transformed_passes.py` says
-MEMORY = re.compile(r"bad_alloc|[Ff]ailed to allocate|bad allocation|[Cc]annot allocate memory|Unable to allocate")
+MEMORY = r"bad_alloc|[Ff]ailed to allocate|bad allocation|[Cc]annot allocate memory|Unable to allocate"
 # A release that is too old for one of the options.
-NO_SWITCH = re.compile(
+NO_SWITCH = (
     r"unexpected keyword argument '(?:perform_optimization|skipped_optimizers|skip_constant_folding|skip_shape_inference"
     r"|onnx_shape_inference|inline|no_shape_infer|skip_optimizations|skip_fusion_patterns)'"
 )
-
-
-class BrokenModel(Exception):
-    """What is wrong with a transformed model."""
-
-
-class NotRun(Exception):
-    """What onnxruntime says of the original model."""
 
 
 class Transformed:
@@ -124,22 +124,13 @@ class Transformed:
 
     def classify(self, stage: str, exception: str, message: str) -> str:
         """A lack is one that onnxruntime has with the original, or NotImplementedError; all else is an error."""
-        kind, text = exception.rpartition(".")[2], message[:4000]
+        kind = exception.rpartition(".")[2]
         if kind == "NotRun":
-            meaning = str(ORT.classify(stage, exception, message))
-            # A bug of onnxruntime with the original is no answer about the transformer: `onnxruntime` is a target of its own.
-            return "environment" if meaning in ("error", "rejected") else meaning
-        if kind in ("MemoryError", "_ArrayMemoryError") or MEMORY.search(text):
-            return "out-of-memory"
-        if kind == "BrokenModel":
+            return meaning_of_host(ORT.classify(stage, exception, message))
+        if kind == "DecodeError" and stage != "import":
             return "error"
-        if kind in ("UnknownName", "ImportError", "ModuleNotFoundError"):
-            return "environment"
-        if kind == "DecodeError" and stage == "import":
-            return "rejected"
-        if kind == "TypeError" and NO_SWITCH.search(text):
-            return "environment"
-        return "unsupported" if kind == "NotImplementedError" else "error"
+        patterns = [("environment", NO_SWITCH)] if kind == "TypeError" else []
+        return meaning_of(exception, message[:4000], patterns, {**CLASSES, "UnknownName": "environment"}, MEMORY)
 
     def script(self, options: Options, dtypes: Collection[str]) -> str:
         """The source of `run` for an exported script."""
