@@ -98,7 +98,7 @@ def target_of(case: dict[str, Any]) -> ResolvedTarget:
 def ours(model: Path, case: dict[str, Any]) -> dict[str, Any]:
     """The command as a user types it: cold, start-up included."""
     target = target_of(case)
-    start = "from opsieve.tui.commands.reduce_command import main; main()"
+    start = "from opsieve.tui.commands.examine.reduce_command import main; main()"
     with tempfile.TemporaryDirectory() as scratch:
         installed = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         installed["PYTHONPYCACHEPREFIX"] = f"{scratch}/bytecode"

@@ -49,16 +49,16 @@ class ReductionRequest:
     """What is to be reduced, and how."""
 
     path: Path
-    inputs: Path | None
-    expected: Path | None
-    targets: tuple[str, ...]
-    against: str | None
-    level: str  # one of LEVELS
-    script: Path | None
-    output: Path | None
-    jobs: int
-    seed: int
-    seconds: float
+    inputs: Path | None = None
+    expected: Path | None = None
+    targets: tuple[str, ...] = ()
+    against: str | None = None
+    level: str = "fingerprint"  # one of LEVELS
+    script: Path | None = None
+    output: Path | None = None
+    jobs: int = 1
+    seed: int = 0
+    seconds: float = 30.0  # of one run
 
 
 class SessionListener(Protocol):

@@ -153,7 +153,7 @@ def reduce(console: Console) -> None:
     command = [
         sys.executable,
         "-c",
-        "import sys; from opsieve.tui.commands.reduce_command import main; sys.exit(main())",
+        "import sys; from opsieve.tui.commands.examine.reduce_command import main; sys.exit(main())",
     ]
     command += [str(SAMPLES / ONE), "--target", OLD, "--output", str(MADE / "reduced")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=BUDGET)

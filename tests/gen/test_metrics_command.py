@@ -16,7 +16,7 @@ from models import program
 from opsieve.gen.metrics.isra import GRAPH_LEVEL, OPERATION_LEVEL
 from opsieve.gen.metrics.plots import bar_plot, line_plot, ticks
 from opsieve.gen.strategies.registry import generate
-from opsieve.tui.commands.metrics_command import command
+from opsieve.tui.commands.find.metrics_command import command
 
 SVG = "{http://www.w3.org/2000/svg}"
 HEIGHTS = st.floats(0, 1e12, allow_nan=False)

@@ -89,7 +89,7 @@ def test_the_process_ends_with_its_owner() -> None:
         (["-m", "opsieve", "run", "-t", "onnxruntime"], 2),
         (["-m", "opsieve", "metrics"], 0),
         (["-m", "opsieve", "gen", "-n", "1", "--check", "--strategy", "mutate", "--corpus"], 2),
-        (["-c", "from opsieve.tui.commands.reduce_command import main; main()", "--check", "/bin/true"], 0),
+        (["-c", "from opsieve.tui.commands.examine.reduce_command import main; main()", "--check", "/bin/true"], 0),
     ],
     ids=["run", "metrics", "gen", "reduce"],
 )

@@ -19,7 +19,7 @@ from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, Reduction, reduce_failure
-from opsieve.tui.commands.reduce_command import command
+from opsieve.tui.commands.examine.reduce_command import command
 
 
 def mixed() -> Case:

@@ -25,7 +25,7 @@ from opsieve.reducer.engine.form import Progress
 from opsieve.reducer.session import ReductionRequest, Session
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, Store
-from opsieve.tui.commands.reduce_command import command, main
+from opsieve.tui.commands.examine.reduce_command import command, main
 
 KEYS = [
     "target",
@@ -110,7 +110,7 @@ def test_bad_usage_is_one_sentence_and_2(
 
 def test_interrupted_it_ends_with_130_and_the_best_so_far_is_there(case: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    code = "from opsieve.tui.commands.reduce_command import main; main()"
+    code = "from opsieve.tui.commands.examine.reduce_command import main; main()"
     arguments = [str(case), "-t", "fake:hang@Tanh>Exp", "-o", str(out), "--seconds", "1.5"]
     process = subprocess.Popen(
         [sys.executable, "-c", code, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -133,7 +133,7 @@ def _journal(folder: Path) -> bytes:
 
 def test_neither_textual_nor_a_compiler_is_imported_for_help() -> None:
     code = (
-        "import sys; from opsieve.tui.commands.reduce_command import command\n"
+        "import sys; from opsieve.tui.commands.examine.reduce_command import command\n"
         "try: command(['--help'])\n"
         "except SystemExit: pass\n"
         "assert not {'textual', 'onnxruntime', 'onnx', 'numpy', 'tvm'} & set(sys.modules)"

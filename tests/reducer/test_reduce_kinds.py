@@ -122,7 +122,7 @@ def test_weights_of_500_megabytes_in_a_file_beside_the_model(tmp_path: Path) -> 
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
     onnx.save(model, tmp_path / "model.onnx", save_as_external_data=True, location="weights.bin")
     del model, graph, weights
-    start = "from opsieve.tui.commands.reduce_command import main; main()"
+    start = "from opsieve.tui.commands.examine.reduce_command import main; main()"
     arguments = [str(tmp_path / "model.onnx"), "-t", "onnxruntime", "-o", str(tmp_path / "out"), "--json"]
     process = subprocess.Popen([sys.executable, "-c", start, *arguments], stdout=subprocess.PIPE, text=True)
     peak = [0]

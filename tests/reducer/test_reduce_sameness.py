@@ -22,7 +22,7 @@ from opsieve.reducer.oracle.sameness import Level
 from opsieve.reducer.oracle.target_test import TargetTest, finite
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, Reduction, interestingness_of, reduce_failure
-from opsieve.tui.commands.reduce_command import command
+from opsieve.tui.commands.examine.reduce_command import command
 
 
 def reduced(case: Case, target: str, workers: Workers, level: Level = "fingerprint") -> Reduction:

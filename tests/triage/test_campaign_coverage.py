@@ -14,7 +14,7 @@ from opsieve.triage.campaign.coverage_comparison import compared, short
 from opsieve.triage.campaign.coverage_record import CompilerCoverage, CoverageRecord, ReachedLibrary, load, save
 from opsieve.triage.campaign.guidance import EVERY, GuidedFunctions, GuidedModels
 from opsieve.triage.campaign.plan import CampaignPlan
-from opsieve.tui.commands.coverage_command import command
+from opsieve.tui.commands.find.coverage_command import command
 
 
 def record(name: str, addresses: list[int], build: str = "ab12", kind: str = "functions") -> CoverageRecord:

@@ -17,7 +17,7 @@ from opsieve.reducer.engine.interestingness import runs_for, wilson
 from opsieve.reducer.reproduce import case_folder as folder_of
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import Campaign, Store
-from opsieve.tui.commands.export_command import command
+from opsieve.tui.commands.examine.export_command import command
 
 
 def exported(*arguments: object) -> tuple[int, str, str]:

@@ -14,11 +14,11 @@ from commands import opsieve
 from stores import done, filled, finding
 
 from opsieve.bisect.culprit import keep_culprit
+from opsieve.reducer import store_session
 from opsieve.triage.store.candidates import candidates
 from opsieve.triage.store.index_file import INDEX, SCHEMA, joined
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import Campaign, NonBug, Store
-from opsieve.tui.commands import triage_reduce
 
 KEYS = {
     "id",
@@ -276,9 +276,10 @@ def test_a_reduction_that_takes_long_gives_way_and_is_gone_on_with(
         store.record(campaign, tests)
         wanted = candidates(store.connection)
     assert len(wanted) == 2
-    monkeypatch.setattr(triage_reduce, "_TURN", 0.1)
-    monkeypatch.setattr(triage_reduce, "_PART", 0.0)
-    answers = [(one.case, one.answer) for one in triage_reduce.reduce_all(tmp_path / "s", wanted, 120, True)]
+    monkeypatch.setattr(store_session, "_TURN", 0.1)
+    monkeypatch.setattr(store_session, "_PART", 0.0)
+    request = store_session.StoreReductionRequest(tmp_path / "s", 120, offline=True)
+    answers = [(one.case, one.answer) for one in store_session.reduce_cases(request, wanted)]
     places = [one.place for one in wanted]
     assert answers[:2] == [(place, "unfinished") for place in places]
     assert dict(answers) == dict.fromkeys(places, "reduced")

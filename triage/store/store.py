@@ -246,6 +246,11 @@ class Store:
         """How many failures there are."""
         return int(self._one("SELECT coalesce(sum(count), 0) FROM fingerprints"))
 
+    def titles(self) -> dict[int, str]:
+        """The title of every cluster."""
+        with self._guard():
+            return {row["id"]: row["title"] for row in self._db.query("SELECT id, title FROM clusters")}
+
     def fingerprints(self) -> int:
         """How many different fingerprints there are."""
         return int(self._one("SELECT count(*) FROM fingerprints"))

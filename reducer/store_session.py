@@ -1,4 +1,4 @@
-"""`opsieve triage --reduce`: cases of a store reduced by child processes within a budget, then fingerprinted by what is left of them."""
+"""Cases of a store reduced within a budget, one process after the other; `opsieve triage` then fingerprints them by what is left of them."""
 
 import json
 import shutil
@@ -6,27 +6,35 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from opsieve.triage.store.candidates import Candidate
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.model import load_program
+from opsieve.gen.model.structure import all_nodes
+from opsieve.reducer.case_process import NOTHING_FAILS, PREFIX
+from opsieve.triage.review.review import review
+from opsieve.triage.store.candidates import Candidate, candidates
+from opsieve.triage.store.index_file import joined
+from opsieve.triage.store.store_folder import case_folder
 
 _GRACE = 20.0  # seconds in which an interrupted reduction saves its best
 _TURN = 30.0  # seconds, and the part of the budget, that a case may take before others had their turn
 _PART = 0.1
 _RUN = 10.0  # seconds of one run of a candidate: what hangs on the way is not waited for as long as by `reduce` itself
-# Where this process is killed, the child ends as well, its best saved (PR_SET_PDEATHSIG, on Linux).
-_CHILD = """
-import ctypes, signal
-libc = ctypes.CDLL(None)
-if hasattr(libc, "prctl"):
-    libc.prctl(1, signal.SIGTERM, 0, 0, 0)
-from opsieve.tui.commands.reduce_command import main
-main()
-"""
+_CHILD = "from opsieve.reducer.case_process import main; main()"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreReductionRequest:
+    """What to reduce in a store: `members` cases of each fingerprint, for `budget` seconds of wall time, `offline` with the releases
+    that are installed."""
+
+    store: Path
+    budget: float
+    members: int = 1
+    offline: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,38 +50,40 @@ class ReducedCase:
     message: str = ""
 
 
-def reduce_all(store: Path, wanted: "list[Candidate]", budget: float, offline: bool) -> Iterator[ReducedCase]:
-    """Reduce cases one after the other until `budget` seconds of wall time are over; what was begun ends with its best saved.
+def cases_to_reduce(request: StoreReductionRequest) -> list[Candidate]:
+    """The cases of a store that wait for reduction, the most telling first. BadInput when the store cannot be used."""
+    review(request.store)  # the order in which to reduce
+    with joined(request.store) as connection:
+        return candidates(connection, request.members)
+
+
+def reduce_cases(request: StoreReductionRequest, wanted: Sequence[Candidate]) -> Iterator[ReducedCase]:
+    """Reduce cases one after the other until the budget is spent; what was begun ends with its best saved.
 
     A case that takes long gives way to the others: it is yielded as `unfinished` and, when they are done, again with what became of
     it in twice the time. Each result lies in the folder `reduced` of its case; an unfinished one is gone on with the next time.
     """
-    from opsieve.gen.model.bad_input import BadInput
-    from opsieve.triage.store.store_folder import case_folder
-
-    end = time.monotonic() + budget
-    waiting = deque((candidate, max(_TURN, _PART * budget), 0.0) for candidate in wanted)
+    end = time.monotonic() + request.budget
+    waiting = deque((candidate, max(_TURN, _PART * request.budget), 0.0) for candidate in wanted)
     while waiting and (left := end - time.monotonic()) > 0:
         candidate, turn, before = waiting.popleft()
         try:
-            place = case_folder(store, candidate.place)
+            place = case_folder(request.store, candidate.place)
         except BadInput as error:
             yield ReducedCase(candidate.place, "failed", candidate.nodes, None, 0.0, str(error))
             continue
-        found = _reduce(place, candidate, min(turn, left), before, offline)
+        found = _reduce(place, candidate, min(turn, left), before, request.offline)
         if found.answer == "unfinished":
             waiting.append((candidate, 2 * turn, found.seconds))
         yield found
 
 
-def _reduce(case: Path, candidate: "Candidate", seconds: float, before: float, offline: bool) -> ReducedCase:
+def _reduce(case: Path, candidate: Candidate, seconds: float, before: float, offline: bool) -> ReducedCase:
     began = time.monotonic()
     output = case / "reduced"
     kept = (output / "case.json").exists()  # the best of an earlier turn, which nothing here may take away
-    command = [sys.executable, "-c", _CHILD, str(case), "-t", candidate.target, "-o", str(output), "--json"]
-    command += ["--seconds", str(_RUN), *(["--offline"] if offline else [])]
     child = subprocess.Popen(
-        command,
+        [sys.executable, "-c", _CHILD, str(case), candidate.target, str(output), str(_RUN), *["offline"] * offline],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -105,16 +115,12 @@ def _reduce(case: Path, candidate: "Candidate", seconds: float, before: float, o
         return reduced("reduced", after, "") if facts["same"] else reduced("failed", after, "the failure changed")
     if not kept:
         shutil.rmtree(output, ignore_errors=True)
-    said = (err.strip().splitlines() or [""])[-1].removeprefix("opsieve: ")
-    return reduced("not-reproduced" if child.returncode == 3 else "failed", None, said[:300])
+    said = (err.strip().splitlines() or [""])[-1].removeprefix(PREFIX)
+    return reduced("not-reproduced" if child.returncode == NOTHING_FAILS else "failed", None, said[:300])
 
 
 def _nodes_so_far(output: Path) -> int | None:
     """The nodes of the best that an interrupted reduction saved, bodies included; None when it saved none."""
-    from opsieve.gen.model.bad_input import BadInput
-    from opsieve.gen.model.model import load_program
-    from opsieve.gen.model.structure import all_nodes
-
     try:
         return len(list(all_nodes(load_program(output / "model.onnx").proto.graph.node)))
     except BadInput:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opsieve.tui.commands import completions, options
-from opsieve.tui.commands.store_table import cluster_facts, day, table
 from opsieve.tui.commands.text import counted, printable
+from opsieve.tui.commands.triage.store_table import cluster_facts, day, table
 
 if TYPE_CHECKING:
     from opsieve.triage.fingerprint.component import Component

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opsieve.tui.commands import options
-from opsieve.tui.commands.store_table import cluster_table, table
 from opsieve.tui.commands.text import counted, printable, say
+from opsieve.tui.commands.triage.store_table import cluster_table, table
 
 if TYPE_CHECKING:
     from opsieve.triage.review.review import TriageRound
 
 _FIRST = 10  # clusters that a round shows
 _TITLE = 60  # characters of a cluster's title beside what moves
+_PROBLEMS = 20  # sentences about what could not be used
 _APART = 3  # entries of what is no bug
 
 
@@ -67,33 +68,35 @@ def command(
     """
     if logs is not None:
         return _logs(logs, as_json)
-    folder = place or folder
-    from opsieve.gen.model.bad_input import BadInput
-    from opsieve.triage.review.review import review
-    from opsieve.triage.store.queries import bring_up
-
     if dry_run and not refingerprint:
         raise click.UsageError("--dry-run needs --refingerprint")
+    folder = place or folder
+    from opsieve.triage.review.session import compute_anew, triage
+    from opsieve.triage.store.queries import bring_up
+
     bring_up(folder)
-    moved: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     if refingerprint:
-        moved["moves"] = _refingerprint(folder, dry_run)
+        moves, unread = compute_anew(folder, dry_run=dry_run)
+        _warn(unread)
+        facts["moves"] = [asdict(move) for move in moves]
         if dry_run:
-            _print_moves(moved["moves"], as_json)
+            _print_moves(facts["moves"], as_json)
             return 0
     if reduce_:
-        moved |= _reduce(folder, budget, members, offline)
-    done = review(folder)
-    if done.evidence and not refingerprint:
-        try:
-            moved["moves"] = _refingerprint(folder, False, list(done.evidence))
-            done = review(folder) if moved["moves"] else done
-        except BadInput as error:  # a campaign holds the store; the rest of the round is as good without
-            say(f"fingerprints were not updated: {error}.")
-    for problem in done.problems:
+        facts |= _reduce(folder, budget, members, offline)
+    done = triage(folder, refingerprinted=refingerprint)
+    if done.moves is not None:
+        facts["moves"] = [asdict(move) for move in done.moves]
+    _warn(done.unread)
+    _warn(done.round.problems, most=None)
+    _show(folder, done.round, facts, as_json)
+    return 2 if done.round.problems else 0
+
+
+def _warn(problems: Sequence[str], most: int | None = _PROBLEMS) -> None:
+    for problem in problems[:most]:
         say(f"{printable(problem)}.")
-    _show(folder, done, moved, as_json)
-    return 2 if done.problems else 0
 
 
 def _show(folder: Path, done: "TriageRound", moved: dict[str, Any], as_json: bool) -> None:
@@ -123,32 +126,6 @@ def _show(folder: Path, done: "TriageRound", moved: dict[str, Any], as_json: boo
     cluster_table(first.rows)
     if first.next:
         click.echo(f"  and {first.total - len(first.rows):,} more: opsieve clusters --store {printable(str(folder))}")
-
-
-def _refingerprint(folder: Path, dry_run: bool, places: list[str] | None = None) -> list[dict[str, Any]]:
-    """What moves, or would; a case that cannot be read is reported on stderr and stays."""
-    from opsieve.triage.review.refingerprint import refingerprint
-    from opsieve.triage.store.store import Store
-
-    with Store(folder) as store:
-        titles = dict(store.connection.execute("SELECT id, title FROM clusters").fetchall())
-        outcome = refingerprint(store.connection, folder, places=places, dry_run=dry_run)
-    for problem in outcome.problems[:20]:
-        say(f"{printable(problem)}.")
-    return [
-        {
-            "failures": len(group.rows),
-            "fingerprint": group.key,
-            "to": group.to_key,
-            "cluster": f"c{group.cluster}",
-            "to_cluster": f"c{group.to_cluster}" if group.to_cluster else "new",
-            "reason": group.reason,
-            "title": titles.get(group.cluster, ""),
-            "to_title": titles.get(group.to_cluster, ""),
-            "differences": [asdict(part) for part in apart],
-        }
-        for group, apart in zip(outcome.groups, outcome.differences, strict=True)
-    ]
 
 
 def _print_moves(moves: list[dict[str, Any]], as_json: bool) -> None:
@@ -186,19 +163,16 @@ def _move_lines(move: dict[str, Any]) -> Iterator[tuple[int, str]]:
 
 
 def _reduce(folder: Path, budget: float, members: int, offline: bool) -> dict[str, Any]:
-    from opsieve.triage.review.review import review
-    from opsieve.triage.store.candidates import candidates
-    from opsieve.triage.store.index_file import joined
-    from opsieve.tui.commands.triage_reduce import ReducedCase, reduce_all
+    """Reduce what waits, and say what became of each; the keys `reductions` and `left` of docs/reference/json.md."""
+    from opsieve.reducer.store_session import ReducedCase, StoreReductionRequest, cases_to_reduce, reduce_cases
 
-    review(folder)  # the order in which to reduce
-    with joined(folder) as connection:
-        wanted = candidates(connection, members)
+    request = StoreReductionRequest(folder, budget, members, offline)
+    wanted = cases_to_reduce(request)
     clusters = {candidate.place: candidate.cluster for candidate in wanted}
     done: dict[str, ReducedCase] = {}
     say(f"{counted(len(wanted), 'case')} to reduce in {budget:g} s")
     try:
-        for one in reduce_all(folder, wanted, budget, offline):
+        for one in reduce_cases(request, wanted):
             done[one.case] = one
             after = "" if one.nodes_after is None else f" to {one.nodes_after}"
             why = f": {one.message}" if one.message else ""

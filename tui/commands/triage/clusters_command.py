@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from opsieve.tui.commands import options
-from opsieve.tui.commands.store_table import cluster_facts, cluster_table, table
 from opsieve.tui.commands.text import counted, say
+from opsieve.tui.commands.triage.store_table import cluster_facts, cluster_table, table
 
 if TYPE_CHECKING:
     from opsieve.triage.store.rows import ClusterGroup, NonBugRow
