@@ -21,7 +21,7 @@ PREFIX = "opsieve: "
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux
 
 
-class _Log:
+class _ToStderr:
     """A listener that writes sentences to stderr."""
 
     def say(self, sentence: str) -> None:
@@ -35,7 +35,7 @@ def main() -> NoReturn:
     """Reduce: the arguments are the case folder, the target, the folder of the result, the seconds of one run, and maybe `offline`."""
     _end_with_parent()
     case, target, output, seconds, *rest = sys.argv[1:]
-    log = _Log()
+    log = _ToStderr()
     try:
         sys.exit(_reduce(Path(case), target, Path(output), float(seconds), bool(rest), log))
     except (BadInput, OSError) as error:
@@ -45,7 +45,7 @@ def main() -> NoReturn:
         sys.exit(130)
 
 
-def _reduce(case: Path, target: str, output: Path, seconds: float, offline: bool, log: _Log) -> int:
+def _reduce(case: Path, target: str, output: Path, seconds: float, offline: bool, log: _ToStderr) -> int:
     request = ReductionRequest(case, output=output, targets=(target,), seconds=seconds)
     with (
         WorkerPool(Limits(seconds=seconds), 1, offline, request.targets, log.say) as pool,

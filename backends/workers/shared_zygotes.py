@@ -69,7 +69,7 @@ class SharedZygotes:
 
 
 def _close(zygotes: Collection[Zygote]) -> None:
-    """End them; all are told before one is waited for."""
+    """End them; all are asked to before one is waited for."""
     for zygote in zygotes:
         zygote.dismiss()
     for zygote in zygotes:
