@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from opsieve.backends.probing.operator_support import Support, probed
+from opsieve.backends.probing.operator_support import Support
+from opsieve.backends.probing.prober import probed
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers import wire
 from opsieve.backends.workers.workers import Workers

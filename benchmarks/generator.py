@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from opsieve.backends.probing.operator_support import both, probed
+from opsieve.backends.probing.operator_support import both
+from opsieve.backends.probing.prober import probed
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.inference import typed
 from opsieve.backends.workers.workers import Test, Workers

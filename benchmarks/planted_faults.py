@@ -22,7 +22,7 @@ from opsieve.backends.judge.judge import judge
 from opsieve.backends.judge.judging_session import open_rules
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE, SECOND_ORACLES
 from opsieve.backends.observation import Observation
-from opsieve.backends.probing.operator_support import probed
+from opsieve.backends.probing.prober import probed
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers

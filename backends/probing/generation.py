@@ -11,7 +11,8 @@ from typing import Any
 from opsieve.backends.probing.chosen_values import searched, with_found
 from opsieve.backends.probing.corpus import corpus
 from opsieve.backends.probing.imported_modules import relax_corpus
-from opsieve.backends.probing.operator_support import Support, both, probed, tables
+from opsieve.backends.probing.operator_support import Support, both, tables
+from opsieve.backends.probing.prober import probed
 from opsieve.backends.probing.value_search import Effort
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.program_checker import checker_of, validator_of

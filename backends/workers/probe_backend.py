@@ -1,5 +1,6 @@
 """What a backend is like on this machine: installed or not, its version, the newest IR version and opset it accepts."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,9 +31,10 @@ class Examination:
     install: str
 
 
-def examine(workers: Workers) -> list[Examination]:
+def examine(workers: Workers) -> Iterator[Examination]:
     """Every backend that has an entry point, each asked in a worker."""
-    return [_examine(name, workers) for name in names()]
+    for name in names():
+        yield _examine(name, workers)
 
 
 def _examine(name: str, workers: Workers) -> Examination:

@@ -5,17 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from opsieve.backends.probing.operator_support import (
-    Prober,
-    Support,
-    both,
-    explained,
-    kin,
-    probed,
-    probes,
-    signature,
-    tables,
-)
+from opsieve.backends.probing.operator_support import Support, both, explained, kin, signature, tables
+from opsieve.backends.probing.prober import Prober, probed, probes
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.build.graph import BodyGraph, Node

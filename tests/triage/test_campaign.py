@@ -1,5 +1,6 @@
 """Campaigns on the fake compiler and onnxruntime: what they find, that they can be killed, and that equal seeds give equal stores."""
 
+import functools
 import hashlib
 import json
 import os
@@ -13,11 +14,14 @@ from pathlib import Path
 import pytest
 from commands import opsieve
 
+from opsieve.backends.probing.prober import Prober
 from opsieve.backends.registry import resolve
+from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.campaign.campaign import new_campaign, run
+from opsieve.triage.campaign.campaign_tables import support
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan, planned, seed_of
 from opsieve.triage.store.index_file import INDEX
 from opsieve.triage.store.store import Campaign, Store
@@ -31,6 +35,13 @@ SEEDED = {  # many operators, so that some are met whatever the generator makes 
 FAKE = "fake:" + "+".join(f"{kind}@{name}" for kind, names in SEEDED.items() for name in names)
 TARGETS = ("--target", FAKE, "--target", "onnxruntime", "--no-probe", "--nodes", "6", "--strategy", "isra")
 PLAN = CampaignPlan("isra", replace(USUAL, nodes=6, between=None))
+
+
+@functools.cache
+def plan() -> CampaignPlan:
+    """What the command line makes of `TARGETS`: nobody knows what the fake compiler has, onnxruntime's table comes with the package."""
+    with Workers() as workers:
+        return replace(PLAN, supports=(support(Prober(workers, resolve("onnxruntime")).table()),))
 
 
 def contents(folder: Path) -> tuple[dict[str, str], list[object]]:
@@ -57,9 +68,9 @@ def contents(folder: Path) -> tuple[dict[str, str], list[object]]:
 
 def fuzz(folder: Path, tests: int, lanes: int = 1) -> None:
     with Store(folder) as store:
-        campaign = new_campaign(3, [resolve(FAKE), resolve("onnxruntime")], PLAN)
+        campaign = new_campaign(3, [resolve(FAKE), resolve("onnxruntime")], plan())
         store.begin(campaign)
-        for _ in run(store, campaign, PLAN, Limits(seconds=20), lanes=lanes, tests=tests):
+        for _ in run(store, campaign, plan(), Limits(seconds=20), lanes=lanes, tests=tests):
             pass
 
 
@@ -190,7 +201,7 @@ def test_killed_in_the_middle_it_goes_on_and_nothing_is_lost_or_doubled(tmp_path
     with Store(tmp_path / "killed") as store:
         begun = store.campaigns()[0]
         assert store.done(begun) < 48
-    same = new_campaign(3, [resolve(FAKE), resolve("onnxruntime")], PLAN)
+    same = new_campaign(3, [resolve(FAKE), resolve("onnxruntime")], plan())
     assert begun == same, "the sources of gen changed while the tests ran: this process has the old ones"
     fuzz(tmp_path / "killed", 48)
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")

@@ -8,6 +8,8 @@ from typing import Any
 
 from opsieve.backends.coverage.coverage import Coverage, can_trace
 from opsieve.backends.probing.generation import Probing, supported
+from opsieve.backends.probing.prober import Prober
+from opsieve.backends.probing.support_tables import SupportTable
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Limits, Unavailable
@@ -19,6 +21,7 @@ from opsieve.gen.strategies.tir import NAME as TIR
 from opsieve.gen.tir.fuzzing import Settings
 from opsieve.gen.tir.seeds import basic
 from opsieve.gen.values.values import RANGED, SPECIAL, named_values
+from opsieve.triage.campaign import campaign_tables
 from opsieve.triage.campaign.calibration import PROGRAMS, calibrate
 from opsieve.triage.campaign.campaign import new_campaign
 from opsieve.triage.campaign.guidance import GuidedFunctions, GuidedModels, MutatedModules, Planned, Programs
@@ -32,14 +35,15 @@ _LIMITS = Limits(seconds=20.0)
 @dataclass(frozen=True, slots=True)
 class FuzzRequest:
     """What is asked of a campaign. `strategy`, `nodes` (`K` or `A-B`) and `values` are None for the usual ones; `tests` is how many
-    the campaign shall have in all, `minutes` how long this run may begin new ones; `seed` is drawn when there is none."""
+    the campaign shall have in all, `minutes` how long this run may begin new ones; `seed` is drawn when there is none.
+    With `probe` the targets are first asked about every operator that nothing is known of."""
 
     store: Path
     targets: tuple[str, ...] = ()
     strategy: str | None = None
     nodes: str | None = None
     values: str | None = None
-    probe: bool = True
+    probe: bool = False
     seed: int | None = None
     resume: bool = False
     tests: int | None = None
@@ -65,10 +69,10 @@ def open_campaign(
     """The campaign to run, begun in the store, and what it generates; BadInput when it cannot be."""
     found = _to_resume(store, request) if request.resume else None
     if found is not None:
-        plan, probe = planned(found.generator)
+        plan, limited = planned(found.generator)
         targets = [resolve(name) for name in found.targets]
     else:
-        plan, probe = _new_plan(request), request.probe
+        plan, limited = _new_plan(request), True
         targets = list(dict.fromkeys(resolve(text) for text in request.targets)) or [resolve("onnxruntime")]
     coverage = coverage_of(request, plan, targets)  # on a Workers of its own: whether it can be traced is asked first
     with Workers(coverage=coverage) as workers:
@@ -77,9 +81,11 @@ def open_campaign(
             cases = [plan.case(0, number) for number in range(PROGRAMS)]
             aside = calibrate(workers, coverage, targets, cases)
             say(f"calibrated: {aside} blocks more come and go between equal runs and do not count")
-    with Workers() as workers:
-        if probe and plan.strategy not in strategies.OF_TVM:
-            plan = replace(plan, supports=tuple(supported(workers, targets, None, probing)))
+    tables = campaign_tables.load(found.id, request.store) if found is not None else []
+    if limited and not tables and plan.strategy not in strategies.OF_TVM:
+        with Workers() as workers:
+            tables = _tables(workers, targets, request.probe, probing, say)
+    plan = replace(plan, supports=tuple(map(campaign_tables.support, tables)))
     if found is not None:
         _checked_resumption(store, found, plan, versions, say)
         campaign = found
@@ -88,9 +94,30 @@ def open_campaign(
         campaign = new_campaign(seed, targets, plan)
         if store.done(campaign):
             raise BadInput("the store already holds this campaign: pass --resume to continue it, or another --seed")
+        campaign_tables.save(tables, campaign.id, request.store)
         store.begin(campaign, versions)
     say(f"seed {campaign.seed}, strategy {plan.strategy}, targets {', '.join(campaign.targets)}")
     return campaign, plan
+
+
+def _tables(
+    workers: Workers, targets: Sequence[ResolvedTarget], probe: bool, probing: Probing, say: Callable[[str], None]
+) -> list[SupportTable]:
+    """What is known of the targets, those left out of which nothing is known; with `probe` what was not is asked first."""
+    if probe:
+        supported(workers, targets, None, probing)
+    found = []
+    for prober in (Prober(workers, target) for target in targets):
+        table = prober.table()
+        if table.answers:
+            found.append(table)
+        if prober.of_another:
+            say(
+                f"{prober.name} was not probed: it is taken to have what {prober.of_another} has (--probe asks it first)"
+            )
+        elif not table.answers:
+            say(f"nobody knows which operators {prober.name} has: many tests may be unsupported (--probe asks first)")
+    return found
 
 
 def coverage_of(request: FuzzRequest, plan: CampaignPlan, targets: Sequence[ResolvedTarget]) -> Coverage | None:

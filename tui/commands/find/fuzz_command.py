@@ -26,9 +26,9 @@ from opsieve.tui.commands.text import counted, say
 )
 @click.option(
     "--probe/--no-probe",
-    default=True,
+    default=False,
     show_default=True,
-    help="First find out which operators the targets support (once per version).",
+    help="First ask the targets about every operator that is not known of their version.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Random seed of the campaign.  [default: drawn]")
 @options.STORE
@@ -65,6 +65,7 @@ def command(folder: Path, jobs: int, seconds: float, memory: int, as_json: bool,
     from opsieve.triage.campaign.session import FuzzRequest, campaign_facts, checked_store, open_campaign
     from opsieve.triage.store.store import Store
 
+    begun = time.monotonic()
     limits = Limits(seconds=seconds, memory=memory << 20)
     request = FuzzRequest(store=folder, lanes=jobs, limits=limits, **given)
     with Store(checked_store(request)) as store:
@@ -73,8 +74,9 @@ def command(folder: Path, jobs: int, seconds: float, memory: int, as_json: bool,
         before = done = store.done(campaign)
         session = CoverageSession(request, plan, campaign, folder)
         started = time.monotonic()
+        left = max(1e-3, begun + 60 * request.minutes - started) if request.minutes else 0.0
         going = run(
-            store, campaign, plan, limits, lanes=jobs, tests=request.tests, seconds=60 * (request.minutes or 0),
+            store, campaign, plan, limits, lanes=jobs, tests=request.tests, seconds=left,
             programs=session.programs, coverage=session.coverage,
         )  # fmt: skip
         interrupted = False

@@ -4,27 +4,43 @@ import json
 import platform
 import sys
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 
 from opsieve import __version__
+from opsieve.tui.commands import options
+from opsieve.tui.commands.progress import counting_bar, probing_bar
+from opsieve.tui.commands.text import counted
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(as_json: bool) -> None:
+@click.option("--probe", is_flag=True, help="Ask the targets about every operator and type, and remember the answers.")
+@options.TARGETS
+@click.option(
+    "--tables", type=options.PATH, help="With --probe: ask everything anew and write the tables into this directory."
+)
+def command(as_json: bool, probe: bool, targets: tuple[str, ...], tables: Path | None) -> None:
     """Tell which compilers are installed, what they accept, and how to install the others.
 
     Every figure is measured: each backend is imported in a worker of its own and given small models.
     """
+    if probe:
+        _probe(targets or ("onnxruntime",), tables, as_json)
+        return
+    from opsieve.backends.registry import names
     from opsieve.backends.releases.interpreters import find_interpreters
     from opsieve.backends.releases.releases import ReleaseStore
     from opsieve.backends.workers import native
     from opsieve.backends.workers.probe_backend import examine
     from opsieve.backends.workers.workers import Workers
 
-    with Workers() as workers:
-        backends = examine(workers)
+    with Workers() as workers, counting_bar(len(names())) as show:
+        backends = []
+        for examination in examine(workers):
+            backends.append(examination)
+            show(len(backends), f"{examination.name} {examination.version or 'missing'}")
     pythons = [".".join(map(str, found.version)) for found in find_interpreters()]
     shim = native.shim()
     facts = {
@@ -63,3 +79,19 @@ def command(as_json: bool) -> None:
     console.print(f"Native frames of a crash: {escape(frames)}.")
     if not facts["supported_platform"]:
         console.print("This platform is not supported: workers need Linux, releases and native frames Linux on x86-64.")
+
+
+def _probe(targets: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
+    """Make full tables of what the targets have."""
+    from opsieve.backends.probing.prober import make_tables
+    from opsieve.backends.registry import resolve
+    from opsieve.backends.workers.workers import Workers
+
+    with Workers() as workers, probing_bar() as show:
+        made = make_tables(workers, list(map(resolve, targets)), folder, show)
+    if as_json:
+        facts = [{"target": item.backend, "version": item.version, "answers": len(item.answers)} for item in made]
+        click.echo(json.dumps({"tables": facts}))
+        return
+    for item in made:
+        click.echo(f"{item.backend} {item.version}: {counted(len(item.answers), 'answer')}")

@@ -1,0 +1,308 @@
+"""Asks compilers what they have: one-operator programs, each run once per version.
+
+Of every declared operator, form and first dtype instances are drawn until no new signature turns up, and one or two of each signature
+are run. Answers are kept in a file for each compiler and version, line by line, so that a probe that was interrupted goes on; levels of
+optimisation share one. Answers of current releases come with the package (backends/probing/support_tables.py); a version that nobody has
+probed begins with those of the nearest one, which count until it is asked itself.
+"""
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+import numpy as np
+
+from opsieve.backends.observation import Observation
+from opsieve.backends.probing.operator_support import (
+    CHOOSY,
+    WRONG_SHAPE,
+    Answer,
+    Support,
+    rank_of,
+    signature,
+    support_of,
+)
+from opsieve.backends.probing.support_tables import SupportTable, file_name, nearest, packed
+from opsieve.backends.registry import ResolvedTarget
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.generation.generator_version import generator_version
+from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, finish, single_node
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.tensors import TensorType
+from opsieve.gen.spec.catalogue import OpChoice, first_dtypes, operators, qualified
+from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.spec.domains import ANY
+from opsieve.gen.spec.dtype_facts import PLAIN
+from opsieve.gen.spec.schema import OLDEST, form
+
+_RULES = 2  # how answers are asked for and kept; files of other rules are not read
+_DRAWS = 100  # instances drawn of an operator, form and first dtype, at most
+_PATIENCE = 60  # draws in a row without a new signature, after which no more are made
+_RUNS = 2  # instances of a signature that are run, of different ranks where there are
+# Compilers that take a tenth of a second for one operator are asked about the commonest first dtypes only, one instance of a
+# signature; what they were not asked about is not generated for them.
+_SLOW = frozenset(("tvm", "onnxsim", "inductor", "torch-exporter", "tinygrad"))
+_COMMON = frozenset(("float32", "float16", "int64", "int32", "uint8", "bool"))
+_RUNS_CHOOSY = 8  # instances of a signature that hangs on sizes too
+_DRAWS_CHOOSY = 1000  # without patience: paddings that follow from dilations are seldom drawn, and a bug in them shows at some sizes
+_CHUNK = 24  # operators with a form and a dtype between two writes
+_MAX_FILE = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What is drawn together: an operator whose first input has a dtype, at an opset."""
+
+    operator: Operator
+    opset: int
+    dtype: str
+
+    @property
+    def name(self) -> str:
+        """What tells it from all others."""
+        return f"{qualified(self.operator)} {self.opset} {self.dtype}"
+
+
+def probes(
+    only: Collection[str] | None = None, dtypes: Collection[str] | None = None, newest: int = SUPPORTED
+) -> list[Probe]:
+    """What is to be run: every operator (those of `only`), every form from opset 13 on, every first dtype (those of `dtypes`)."""
+    found = []
+    for name, operator in operators().items():
+        if (operator.domain and only is None) or (only is not None and name not in only):
+            continue
+        last: dict[int, int] = {}
+        for opset in range(OLDEST, newest + 1):
+            had = form(operator.name, opset) if not operator.domain else None
+            if operator.domain or (had is not None and opset >= operator.since):
+                last[had.since if had else 0] = opset
+        for opset in last.values():
+            allowed = sorted(first_dtypes(operator, opset))
+            found += [Probe(operator, opset, dtype) for dtype in allowed if dtypes is None or dtype in dtypes]
+    return found
+
+
+def wheel(target: ResolvedTarget) -> ResolvedTarget:
+    """The target at its default level of optimisation: levels of one wheel have the same operators, and share what was answered."""
+    level = target.backend.baseline
+    pairs = tuple(pair for pair in target.target.options if pair[0] not in level)
+    return replace(target, target=replace(target.target, options=pairs))
+
+
+def probed(
+    workers: Workers,
+    targets: Sequence[ResolvedTarget],
+    only: Collection[str] | None = None,
+    dtypes: Collection[str] | None = None,
+    folder: Path | None = None,
+    show: Callable[[str, int, int], None] | None = None,
+) -> list[Support]:
+    """What each target has, of these operators and first dtypes (None: all). What is not known yet is probed now.
+
+    `show` is called with a target, how many probes of it are done, and how many there are. Unavailable where a target is not there.
+    """
+    found = []
+    for target in targets:
+        prober = Prober(workers, target, folder)
+        wanted = prober.wanted(only, dtypes)
+        for done in prober.run(wanted):
+            if show is not None:
+                show(prober.target.display, done, len(wanted))
+        found.append(prober.support(wanted))
+    return found
+
+
+def make_tables(
+    workers: Workers,
+    targets: Sequence[ResolvedTarget],
+    folder: Path | None,
+    show: Callable[[str, int, int], None],
+) -> list[SupportTable]:
+    """Full tables: what is missing is asked now. With a folder everything is asked anew, and the tables are written into it.
+
+    Unavailable where a target is not there, BadInput where a file cannot be written.
+    """
+    found = []
+    for target in targets:
+        with TemporaryDirectory(prefix="opsieve-") as scratch:
+            anew = None if folder is None else Path(scratch)
+            prober = Prober(workers, wheel(target), anew, shipped=folder is None)
+            wanted = prober.wanted()
+            for done in prober.run(wanted):
+                show(prober.target.display, done, len(wanted))
+        table = prober.table(time.strftime("%Y-%m-%d"))
+        if folder is not None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / file_name(table)).write_bytes(packed(table))
+            except OSError as error:
+                raise BadInput(f"cannot write into {folder}: {error.strerror or error}") from None
+        found.append(table)
+    return found
+
+
+class Prober:
+    """Probes one target, in chunks; `support` tells what is known so far.
+
+    Answers are appended to a file in `folder` (the user's cache unless given). BadInput when it cannot be written. Without `shipped`
+    only what was answered here counts.
+    """
+
+    def __init__(
+        self, workers: Workers, target: ResolvedTarget, folder: Path | None = None, *, shipped: bool = True
+    ) -> None:
+        self.target = target
+        self.version = workers.version(self.target)
+        self.slow = self.target.name in _SLOW
+        self._workers = workers
+        own = wheel(target)
+        self._path = (folder or _default_folder()) / f"{_slug(own.display, self.version)}.jsonl"
+        self._answers = _read(self._path)
+        self.of_another = ""  # the compiler and version of which answers stand in for those that are missing
+        self._hearsay: list[Answer] = []
+        if shipped and not own.target.options:
+            table = nearest(self.target, self.version)
+            if table is not None and (table.backend, table.version) == (self.target.name, self.version):
+                self._answers = [*table.answers, *self._answers]
+            elif table is not None and not self._answers:
+                self._hearsay = list(table.answers)
+                self.of_another = f"{table.backend} {table.version}"
+
+    @property
+    def name(self) -> str:
+        """The target and its version."""
+        return f"{self.target.display} {self.version}"
+
+    def wanted(self, only: Collection[str] | None = None, dtypes: Collection[str] | None = None) -> list[Probe]:
+        """What a full table of the target holds, of these operators and first dtypes (None: all)."""
+        if self.slow:
+            dtypes = _COMMON if dtypes is None else _COMMON & frozenset(dtypes)
+        return probes(only, dtypes)
+
+    def missing(self, wanted: Sequence[Probe]) -> list[Probe]:
+        """The probes that were not run yet."""
+        done = {answer.probe for answer in self._answers if not answer.signature}
+        return [probe for probe in wanted if probe.name not in done]
+
+    def run(self, wanted: Sequence[Probe]) -> Iterator[int]:
+        """Run what is missing; yields how many are done each time some were, and have been written down."""
+        left = self.missing(wanted)
+        done = len(wanted) - len(left)
+        for start in range(0, len(left), _CHUNK):
+            chunk = left[start : start + _CHUNK]
+            made = [(probe, *instance) for probe in chunk for instance in _instances(probe, 1 if self.slow else _RUNS)]
+            answers = self._workers.observe_many(self.target, [test for *_, test in made])
+            given = [
+                Answer(probe.name, key, rank, *_ending(test, answer))
+                for (probe, key, rank, test), answer in zip(made, answers, strict=True)
+            ]
+            given += [Answer(probe.name, "", 0, "done", generator_version()) for probe in chunk]
+            _append(self._path, given)
+            self._answers = [*self._answers, *given]
+            done += len(chunk)
+            yield done
+
+    def support(self, wanted: Sequence[Probe] | None = None) -> Support:
+        """What the answers so far say, of some probes or of all."""
+        asked = None if wanted is None else {probe.name for probe in wanted}
+        table = self.table()
+        counted = (answer for answer in table.answers if asked is None or answer.probe in asked)
+        return support_of(table.backend, table.version, counted, self._dtypes)
+
+    def table(self, made: str = "") -> SupportTable:
+        """All answers; of what was never asked, those of the nearest version."""
+        done = {answer.probe for answer in self._answers if not answer.signature}
+        answers = (*self._answers, *(answer for answer in self._hearsay if answer.probe not in done))
+        dtypes = None if self._dtypes is None else tuple(sorted(self._dtypes))
+        return SupportTable(self.target.display, self.version, made, dtypes, answers)
+
+    @property
+    def _dtypes(self) -> frozenset[str] | None:
+        of_runtime = self.of_another and not self.of_another.startswith(f"{self.target.name} ")
+        return _COMMON if self.slow and not of_runtime else None
+
+
+def _ending(test: Test, answer: Observation) -> tuple[str, str]:
+    """How a probe ended, and what is to be said of it."""
+    for name, declared in test.program.outputs().items() if answer.outputs is not None else ():
+        given = (answer.outputs or {}).get(name)
+        if isinstance(declared, TensorType) and declared.shape is not None and isinstance(given, np.ndarray):
+            sides = zip(declared.shape, given.shape, strict=False)
+            if given.ndim != len(declared.shape) or any(isinstance(p, int) and p != q for p, q in sides):
+                return WRONG_SHAPE, f"gives {list(given.shape)} where {list(declared.shape)} is right"
+    return answer.outcome, answer.message[:300]
+
+
+def _instances(probe: Probe, runs: int = _RUNS) -> Iterator[tuple[str, int, Test]]:
+    """Signature, rank and program of the instances to run."""
+    operator = probe.operator
+    safe = operator.safe[0] if operator.safe else ANY
+    choice = OpChoice(operator, frozenset((probe.dtype,)), (probe.dtype,), *operator.ranks, safe)
+    had = None if operator.domain else form(operator.name, probe.opset)
+    windows = had is not None and "dilations" in had.attributes
+    most = _RUNS_CHOOSY if runs > 1 else runs + 1
+    met: dict[str, list[int]] = {}
+    idle = 0
+    for seed in range(_DRAWS_CHOOSY if windows else _DRAWS):
+        builder = single_node(choice, probe.opset, seed, palette=PLAIN if seed % 2 else ())
+        if builder is None or (idle == _PATIENCE and not windows):
+            return
+        node = builder.nodes[-1]
+        key, rank = signature(operator, node.ins, node.attrs, probe.opset), rank_of(node.ins)
+        idle = idle + 1 if key in met else 0
+        ranks = met.setdefault(key, [])
+        if len(ranks) >= runs and not (CHOOSY in key and len(ranks) < most):
+            continue
+        if rank in ranks and CHOOSY not in key:
+            continue
+        ranks.append(rank)
+        made = finish(builder, GenRequest(), "probe", seed)
+        yield key, rank, Test(made.program, made.inputs)
+
+
+def _default_folder() -> Path:
+    if named := os.environ.get("OPSIEVE_STORE"):
+        return Path(named).expanduser() / "support"
+    from platformdirs import user_cache_path
+
+    return user_cache_path("opsieve") / "support"
+
+
+def _slug(target: str, version: str) -> str:
+    """A file's name for what a target and version answered."""
+    digest = hashlib.sha256(f"{_RULES} {target} {version}".encode())
+    readable = "".join(c if c.isalnum() else "-" for c in f"{target}-{version}")[:60]
+    return f"{readable}-{digest.hexdigest()[:12]}"
+
+
+def _read(path: Path) -> list[Answer]:
+    """The lines of a file; one that was cut off by a kill is left out, and written anew."""
+    try:
+        if path.stat().st_size > _MAX_FILE:
+            return []
+        data = path.read_bytes()
+    except OSError:
+        return []
+    lines = []
+    for raw in data.splitlines():
+        try:
+            lines.append(msgspec.json.decode(raw, type=Answer))
+        except msgspec.DecodeError:
+            continue
+    return lines
+
+
+def _append(path: Path, lines: Sequence[Answer]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as file:
+            file.write(b"".join(b"\n" + msgspec.json.encode(line) for line in lines))
+    except OSError as error:
+        raise BadInput(
+            f"cannot keep what was probed in {path}: {error.strerror}; set OPSIEVE_STORE to a folder that can be written"
+        ) from None

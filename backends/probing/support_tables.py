@@ -1,0 +1,119 @@
+"""Tables of what current releases have, which come with the package: made by `opsieve doctor --probe --tables FOLDER`.
+
+One file for each compiler and version, `BACKEND-VERSION.json.xz`: JSON of the answers to one-operator programs with the date on which they were
+given, compressed with LZMA. Texts that answers share stand in it once.
+"""
+
+import functools
+import json
+import lzma
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opsieve.backends.probing.operator_support import Answer
+from opsieve.backends.registry import ResolvedTarget
+
+FOLDER = Path(__file__).parent / "tables"
+_SUFFIX = ".json.xz"
+_FORMAT = 1
+_MOST = 64 << 20  # bytes of a table that is unpacked
+
+
+@dataclass(frozen=True, slots=True)
+class SupportTable:
+    """What a compiler's version answered on a date (`2026-11-22`); `dtypes` are the first dtypes that it was asked about (None: all)."""
+
+    backend: str
+    version: str
+    made: str
+    dtypes: tuple[str, ...] | None
+    answers: tuple[Answer, ...]
+
+
+def nearest(target: ResolvedTarget, version: str) -> SupportTable | None:
+    """The table of this version, else of the nearest version of the same compiler, else of what runs its results; None without any."""
+    found = _closest(target.name, version)
+    if found is None and target.runtime is not None:
+        found = _closest(target.runtime.name, "")
+    return None if found is None else read(found)
+
+
+def _closest(backend: str, version: str) -> Path | None:
+    """The table of the nearest version; of no version, the newest."""
+    there = {path.name.removesuffix(_SUFFIX).removeprefix(f"{backend}-"): path for path in FOLDER.glob(f"{backend}-*")}
+    there = {name: path for name, path in there.items() if name[:1].isdigit()}  # not those of a longer name
+    if not there:
+        return None
+    newest = max(there, key=numbers)
+    return there[min(there, key=lambda name: (distance(name, version or newest), name))]
+
+
+def distance(one: str, other: str) -> tuple[int, ...]:
+    """How far two versions are apart: major numbers count first, then minor ones."""
+    return tuple(abs(a - b) for a, b in zip(numbers(one), numbers(other), strict=True))
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """The first four numbers of a version: `0.27.dev3` has 0, 27, 3 and 0."""
+    found = [int(part[:9]) for part in re.findall(r"\d+", version)[:4]]
+    return tuple(found + [0] * (4 - len(found)))
+
+
+def packed(table: SupportTable) -> bytes:
+    """A table as a file."""
+    probes: dict[str, int] = {}
+    messages: dict[str, int] = {}
+    rows = [
+        [
+            probes.setdefault(answer.probe, len(probes)),
+            answer.signature,
+            answer.rank,
+            answer.outcome,
+            messages.setdefault(answer.message, len(messages)),
+        ]
+        for answer in table.answers
+    ]
+    facts = {
+        "format": _FORMAT,
+        "backend": table.backend,
+        "version": table.version,
+        "made": table.made,
+        "dtypes": table.dtypes,
+        "probes": list(probes),
+        "messages": list(messages),
+        "answers": rows,
+    }
+    return lzma.compress(json.dumps(facts, separators=(",", ":")).encode(), preset=9)
+
+
+@functools.lru_cache(maxsize=16)
+def read(path: Path) -> SupportTable:
+    """The table in a file that comes with the package."""
+    return unpacked(path.read_bytes())
+
+
+def unpacked(data: bytes) -> SupportTable:
+    """The table that `packed` made; ValueError for anything else."""
+    try:
+        return _table(json.loads(lzma.LZMADecompressor().decompress(data, _MOST)))
+    except (lzma.LZMAError, ValueError, LookupError, TypeError, RecursionError, AttributeError, EOFError) as error:
+        raise ValueError(f"no table of operators: {error}") from None
+
+
+def _table(facts: dict[str, Any]) -> SupportTable:
+    if facts["format"] != _FORMAT:
+        raise ValueError("the table has another format")
+    dtypes = None if facts["dtypes"] is None else tuple(map(str, facts["dtypes"]))
+    probes, messages = facts["probes"], facts["messages"]
+    answers = tuple(
+        Answer(str(probes[probe]), str(signature), int(rank), str(outcome), str(messages[message]))
+        for probe, signature, rank, outcome, message in facts["answers"]
+    )
+    return SupportTable(str(facts["backend"]), str(facts["version"]), str(facts["made"]), dtypes, answers)
+
+
+def file_name(table: SupportTable) -> str:
+    """What a table's file is called."""
+    return f"{table.backend}-{table.version}{_SUFFIX}"
