@@ -1,5 +1,7 @@
-"""GridSample done right: onnx 1.23 computes the places in float32 whatever it is given, knows no `bilinear`, drops an empty
-result, and clamps the places of a cubic kernel with `border`, where torch (which the page follows) and onnxruntime clamp its taps.
+"""GridSample and RoiAlign done right.
+
+onnx 1.23 shifts the regions of a RoiAlign by half a pixel before opset 16, too, where they are not shifted (and are one pixel at
+least). In GridSample it computes the places in float32 whatever it is given, knows no `bilinear`, drops an empty result, and clamps the places of a cubic kernel with `border`, where torch (which the page follows) and onnxruntime clamp its taps.
 
 https://onnx.ai/onnx/operators/onnx__GridSample.html, over any number of dimensions; the cubic kernel is R. Keys' with -0.75, as there.
 """
@@ -9,11 +11,30 @@ from typing import Any
 
 import numpy as np
 from onnx.reference.op_run import OpRun
+from onnx.reference.ops import op_roi_align
 
 Array = np.ndarray[Any, Any]
 
 _MODES = {"bilinear": "linear", "bicubic": "cubic"}  # their names before opset 20
 _KEYS = -0.75
+
+
+_SHIFTED = 16  # the first opset in which RoiAlign shifts regions, unless it is told otherwise
+
+
+class RoiAlign(op_roi_align.RoiAlign):  # type: ignore[misc]  # onnx has no types for it
+    """RoiAlign whose regions lie as the model's opset says.
+
+    https://onnx.ai/onnx/operators/onnx__RoiAlign.html: `output_half_pixel` "to omit the pixel shift for the input (use this for a
+    backward-compatible behavior)".
+    """
+
+    op_domain = ""
+
+    def _run(self, x, rois, batch_indices, coordinate_transformation_mode=None, **attributes):  # type: ignore[no-untyped-def]  # as below
+        if self.run_params["opsets"][""] < _SHIFTED:
+            coordinate_transformation_mode = "output_half_pixel"
+        return super()._run(x, rois, batch_indices, coordinate_transformation_mode, **attributes)
 
 
 class GridSample(OpRun):

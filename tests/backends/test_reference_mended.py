@@ -12,6 +12,7 @@ from test_reference import F, model, run, same_as_onnxruntime
 from opsieve.backends.workers.workers import Workers
 
 S, U8, I8, I32 = TensorProto.STRING, TensorProto.UINT8, TensorProto.INT8, TensorProto.INT32
+I64 = TensorProto.INT64
 
 
 @pytest.mark.parametrize("opset", [7, 9, 13, 15])
@@ -207,3 +208,17 @@ def test_a_loop_inside_a_function_runs() -> None:
     for precision in ("native", "float64"):
         values, _ = run(proto, {"a": np.float32([2]), "n": np.array(3)}, precision)
         assert values["z"].tolist() == [8]
+
+
+@pytest.mark.parametrize("opset", [13, 16])
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_regions_are_shifted_by_half_a_pixel_from_opset_16_on(workers: Workers, opset: int, mode: str) -> None:
+    draw = np.random.default_rng(opset)
+    feeds = {
+        "x": draw.normal(size=(2, 3, 5, 4)).astype(np.float32),
+        "rois": np.float32([[1.5, 0.6, 2.9, 3.4], [0.2, 0.3, 0.6, 0.7]]),
+        "batch": np.int64([0, 1]),
+    }
+    node = helper.make_node("RoiAlign", list(feeds), ["y"], mode=mode, output_height=2, output_width=2, sampling_ratio=2)
+    inputs = {"x": (F, (2, 3, 5, 4)), "rois": (F, (2, 4)), "batch": (I64, (2,))}
+    same_as_onnxruntime(workers, model([node], inputs, {"y": (F, (2, 3, 2, 2))}, opset), feeds)

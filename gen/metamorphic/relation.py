@@ -1,0 +1,122 @@
+"""The vocabulary of metamorphic relations: rewrites by name, of programs of every form.
+
+A relation is written `NAME` (wherever it fits) or `NAME@N` (in about half of the places, others for each N; which ones depends on the names of values
+there, so that most stay chosen while a program is reduced). Equal relations make equal programs of equal programs.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from opsieve.gen.forms.tvm_program import RelaxProgram
+from opsieve.gen.metamorphic import rewrites
+from opsieve.gen.metamorphic.batches import split_batch
+from opsieve.gen.metamorphic.rewrites import Rewrite, rewriting
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.model.tensors import Value
+from opsieve.gen.spec.catalogue import operators
+from opsieve.gen.spec.undefined import dropout, random_numbers
+from opsieve.gen.tvm_ir.nodes import MalformedGraph
+
+ONNX_REWRITES: Mapping[str, Rewrite] = {
+    "insert-identities": rewrites.insert_identities,
+    "duplicate": rewrites.duplicate,
+    "lift-constants": rewrites.lift_constants,
+    "freeze-inputs": rewrites.freeze_inputs,
+    "split-batch": split_batch,
+    "swap-operands": rewrites.swap_operands,
+    "reorder": rewrites.reorder,
+    "add-outputs": rewrites.add_outputs,
+}
+# Of one function, whole: gen/relax/rewrites.py, which is loaded when one is used.
+RELAX_REWRITES = ("closure", "wrapped", "returned")
+_WRITTEN = re.compile(r"([a-z-]{1,40})(?:@([1-9][0-9]{0,3}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A program that means the same, and the values that it is fed."""
+
+    program: Program
+    inputs: dict[str, Value]
+
+
+def names_for(form: str) -> tuple[str, ...]:
+    """The names of the rewrites of programs of a form; () where there are none."""
+    return {"onnx": tuple(ONNX_REWRITES), "relax": RELAX_REWRITES}.get(form, ())
+
+
+def check_relation(written: str) -> None:
+    """BadInput where no relation is written so."""
+    _parsed(written)
+
+
+def relation_of(form: str, number: int) -> str:
+    """The relation that the test of a number is put to: all rewrites in turn, everywhere first, then in places."""
+    names = names_for(form)
+    if not names:
+        return ""
+    turn, place = divmod(number, len(names))
+    return names[place] if turn % 3 == 0 else f"{names[place]}@{turn % 1000}"
+
+
+def rewritten(program: Program, inputs: Mapping[str, Value], written: str) -> Rewritten | None:
+    """The program after a rewrite; None where it fits nowhere, or the program was made to be wrong. BadInput for an unknown one."""
+    name, seed = _parsed(written)
+    if program.fault is not None or name not in names_for(program.form):
+        return None
+    if isinstance(program, OnnxProgram):
+        return _onnx(program, inputs, name, seed)
+    assert isinstance(program, RelaxProgram)
+    changed = _relax(program, name, seed)
+    return None if changed is None else Rewritten(changed, dict(inputs))
+
+
+def _parsed(written: str) -> tuple[str, str]:
+    found = _WRITTEN.fullmatch(written)
+    every = (*ONNX_REWRITES, *RELAX_REWRITES)
+    if found is None or found[1] not in every:
+        raise BadInput(f"there is no rewrite {shown(written, 60)}; there are {', '.join(every)}, and NAME@N for some places")
+    return found[1], found[2] or ""
+
+
+def _onnx(program: OnnxProgram, inputs: Mapping[str, Value], name: str, seed: str) -> Rewritten | None:
+    model = program.proto
+    nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
+    if any(_is_random(node.op_type) for node in all_nodes(nodes)):
+        return None
+
+    def chosen(place: str) -> bool:
+        return not seed or hashlib.sha256(f"{seed} {place}".encode()).digest()[0] % 2 == 0
+
+    at = rewriting(model, inputs, chosen)
+    ONNX_REWRITES[name](at)
+    if not at.rewritten:
+        return None
+    return Rewritten(OnnxProgram(at.finished().SerializeToString(deterministic=True), program.name), at.inputs)
+
+
+def _is_random(operator: str) -> bool:
+    """Whether its results are no function of its inputs: a rewrite may change how often or in which order they are drawn."""
+    declared = operators().get(operator)
+    return declared is not None and any(rule in (random_numbers, dropout) for rule in declared.undefined)
+
+
+def _relax(program: RelaxProgram, name: str, seed: str) -> RelaxProgram | None:
+    from opsieve.gen.relax.reading import from_json
+    from opsieve.gen.relax.rewrites import REWRITES
+    from opsieve.gen.relax.walk import functions
+    from opsieve.gen.relax.writing import to_json
+
+    try:
+        module = from_json(program.module.decode())
+    except (MalformedGraph, UnicodeDecodeError):  # it holds what the trees of gen/relax do not
+        return None
+    places = [each for each, _ in functions(module)]
+    if not places:
+        return None
+    place = places[(int(seed) if seed else len(places) - 1) % len(places)]
+    return replace(program, module=to_json(REWRITES[name](module, place)).encode(), script="", script_is_exact=False)
