@@ -12,8 +12,10 @@ from pathlib import Path
 
 from opsieve.backends.protocol import Backend
 from opsieve.backends.target import BadTarget, Target
+from opsieve.gen.model.bad_input import BadInput
 
 GROUP = "opsieve.backends"
+REWRITE = "rewrite"  # an option that every backend has: it is no matter of the compiler's
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,18 @@ class ResolvedTarget:
     def options(self) -> dict[str, str]:
         """A value for every option of the backend."""
         defaults = {name: legal[0] if legal else "" for name, legal in self.backend.options.items()}
-        return {**defaults, **dict(self.target.options)}
+        return {**defaults, **dict(self.unrewritten.target.options)}
+
+    @property
+    def rewrite(self) -> str:
+        """How programs are rewritten before the compiler gets them (gen/metamorphic), "" for not at all."""
+        return self.target.option(REWRITE)
+
+    @property
+    def unrewritten(self) -> "ResolvedTarget":
+        """The same compiler, given programs as they are."""
+        options = tuple((name, value) for name, value in self.target.options if name != REWRITE)
+        return replace(self, target=replace(self.target, options=options))
 
     @property
     def baseline(self) -> "ResolvedTarget | None":
@@ -146,6 +159,10 @@ def _normal(target: Target, backend: Backend) -> Target:
     chosen = {}
     for name, value in target.options:
         name = name or backend.main_option
+        if name == REWRITE:
+            _check_rewrite(value)
+            chosen[name] = value
+            continue
         if name not in backend.options:
             raise BadTarget(
                 f"{backend.name} has no option {(name or value)!r}; it has {', '.join(backend.options) or 'none'}"
@@ -156,6 +173,15 @@ def _normal(target: Target, backend: Backend) -> Target:
         if value != (legal[0] if legal else ""):
             chosen[name] = value
     return replace(target, options=tuple(sorted(chosen.items())))
+
+
+def _check_rewrite(written: str) -> None:
+    from opsieve.gen.metamorphic.relation import check_relation  # brings onnx in, which most targets do without
+
+    try:
+        check_relation(written)
+    except BadInput as error:
+        raise BadTarget(str(error)) from None
 
 
 def compilers() -> tuple[str, ...]:

@@ -8,7 +8,16 @@ from opsieve.backends.observation import Stage
 
 Judgement = Literal["pass", "fail", "undecided", "invalid", "environment", "unsupported", "flaky"]
 Kind = Literal[
-    "crash", "error", "mismatch", "hang", "memory", "slowdown", "accepts-invalid", "round-trip", "nondeterminism"
+    "crash",
+    "error",
+    "mismatch",
+    "hang",
+    "memory",
+    "slowdown",
+    "accepts-invalid",
+    "round-trip",
+    "nondeterminism",
+    "metamorphic",
 ]
 # The kind of failure that a run shows by how it ended. `unsupported` and `environment` are none, `ok` may be a wrong result.
 KIND_OF_OUTCOME: Mapping[str, Kind] = {
@@ -19,7 +28,8 @@ KIND_OF_OUTCOME: Mapping[str, Kind] = {
     "rejected": "error",
 }
 DEATHS: Mapping[str, Kind] = {outcome: kind for outcome, kind in KIND_OF_OUTCOME.items() if kind != "error"}
-
+# Failures of a run that gave outputs, other ones than it should.
+WRONG_OUTPUTS: frozenset[Kind | None] = frozenset(["mismatch", "metamorphic"])
 
 STRUCTURE = frozenset(["missing", "type", "shape", "dtype"])  # mismatches that no rounding makes
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
 from opsieve.backends.registry import ResolvedTarget
+from opsieve.backends.verdict import WRONG_OUTPUTS
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import BadInput
@@ -334,8 +335,8 @@ def confirmed_by_judge(
 
 
 def _finite(premise: Premise, workers: Workers, start: Runnable) -> bool:
-    """Whether the right outputs of the whole model are known to be finite; of interest for a mismatch only."""
-    if premise.failure.verdict.kind != "mismatch" or premise.arbiter is None:
+    """Whether the right outputs of the whole model are known to be finite; of interest for wrong outputs only."""
+    if premise.failure.verdict.kind not in WRONG_OUTPUTS or premise.arbiter is None:
         return False
     right = premise.right or workers.observe(premise.arbiter, start.program, start.inputs)
     return right.outputs is not None and finite(right.outputs.values())
@@ -353,6 +354,6 @@ def _compiler_text(premise: Premise) -> str:
     seen = premise.observation
     if premise.failure.verdict.kind == "accepts-invalid":
         return premise.reason
-    if premise.failure.verdict.kind == "mismatch":
+    if premise.failure.verdict.kind in WRONG_OUTPUTS:
         return ""
     return "\n".join([seen.message, *(frame.function for frame in reversed(seen.frames)), seen.log])

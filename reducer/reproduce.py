@@ -17,7 +17,7 @@ from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import read_file
 from opsieve.reducer.engine.interestingness import runs_for
 from opsieve.reducer.oracle.discover import sometimes, steady
-from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure, expected_outputs, oracles_for
+from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure, as_given, expected_outputs, oracles_for
 from opsieve.triage.store.artifacts import REDUCED, case_artifacts, culprit_of
 from opsieve.triage.store.failure_record import read_failure, verdict_of
 from opsieve.triage.store.queries import Queries
@@ -57,7 +57,8 @@ def reproduced(
         if verdict.kind != "accepts-invalid":  # nobody can say what an invalid program gives
             asked = oracles_for(case.program, chosen, lab)
             right, source = expected_outputs(case, verdict, judged.observations[0].outputs, lab, asked)
-        exported = ExportedFailure(case, chosen, verdict, judged.observations[0], right, source, seconds=seconds)
+        seen = judged.observations[0]
+        exported = as_given(ExportedFailure(case, chosen, verdict, seen, right, source, seconds=seconds))
     if exported is None:
         return None, reason
     return replace(exported, **_culprit(place)), ""
@@ -84,7 +85,8 @@ def _seen_sometimes(
     flaky = replace(found.failure.verdict, reason=found.reason)
     right, source = expected_outputs(case, flaky, None, ObservationCache(workers))
     runs = runs_for(found.chance, sightings=1)
-    return ExportedFailure(case, target, flaky, found.observation, right, source, found.replays, runs, seconds), ""
+    seen = found.observation
+    return as_given(ExportedFailure(case, target, flaky, seen, right, source, found.replays, runs, seconds)), ""
 
 
 def case_folder(what: str, store: Path) -> Path:

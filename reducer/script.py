@@ -4,6 +4,7 @@ import subprocess
 from dataclasses import replace
 
 from opsieve.backends.judge.reasons import describe
+from opsieve.backends.verdict import WRONG_OUTPUTS
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
@@ -11,7 +12,7 @@ from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.interestingness import runs_for
 from opsieve.reducer.oracle.discover import Premise
 from opsieve.reducer.oracle.target_test import Runnable, compared
-from opsieve.triage.export.export_input import ORACLES, ExportedFailure, expected_outputs
+from opsieve.triage.export.export_input import ORACLES, ExportedFailure, as_given, expected_outputs
 from opsieve.triage.export.program_source import text_of
 from opsieve.triage.export.script import script as written
 from opsieve.triage.export.text import ModelText, model_text, printer
@@ -54,7 +55,7 @@ def script(subject: Runnable, premise: Premise, workers: Workers, texts: Printer
     arbiter = () if premise.arbiter is None else (premise.arbiter,)
     oracles = arbiter if premise.named else (*ORACLES, *arbiter)
     verdict = replace(premise.failure.verdict, reason=premise.reason)
-    if verdict.kind == "mismatch" and premise.arbiter is not None:
+    if verdict.kind in WRONG_OUTPUTS and premise.arbiter is not None:
         worst = compared(subject, seen, lab.observe(premise.arbiter, case.program, case.inputs)).worst
         reason = f"{premise.target.display} differs from {premise.arbiter.display}: {describe(worst)}"
         verdict = replace(verdict, mismatch=worst, reason=reason)
@@ -68,4 +69,5 @@ def script(subject: Runnable, premise: Premise, workers: Workers, texts: Printer
     else:
         right, source = expected_outputs(case, verdict, seen.outputs, lab, oracles)
         exported = ExportedFailure(case, premise.target, verdict, seen, right, source)
+    exported = as_given(exported)
     return written(exported, text_of(exported, texts.text))

@@ -19,6 +19,7 @@ from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.case.open_case import open_case
+from opsieve.gen.metamorphic.relation import names_for, rewritten
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.values.values import SEARCH, SPECIAL, named_values
 from opsieve.triage.fingerprint.evidence import NOTHING
@@ -42,6 +43,7 @@ class JudgeRequest:
     seed: int = 0
     tolerance: tuple[float, float] | None = None
     performance: tuple[str, ...] = ()
+    metamorphic: bool = False  # each target is asked for programs that mean the same, too
     check: bool = True
     save: Path | None = None
     limits: Limits = _LIMITS
@@ -155,12 +157,13 @@ def _judged(
     tests = [Test(case.program, case.inputs) for _, case in cases]
     cache.prefetch([(target, tests) for target in dict.fromkeys([*targets, FLOAT64])])
     for name, case in cases:
-        for target in targets:
+        for target in (each for one in targets for each in _askings(one, case, request.metamorphic)):
             oracles = [oracle for oracle in SECOND_ORACLES if oracle != target]
             judged = judge(
                 case.program, case.inputs, target, cache, expected=case.expected, oracles=oracles, policy=policy
             )
-            for oracle in request.performance if judged.verdict.verdict == "pass" else ():
+            measured = request.performance if judged.verdict.verdict == "pass" and not target.rewrite else ()
+            for oracle in measured:
                 measure = measure_slowdown if oracle == "slowdown" else measure_memory
                 verdict = measure(case.program, case.inputs, target, cache)
                 if verdict.verdict != "pass":
@@ -168,6 +171,14 @@ def _judged(
             if request.save is not None and judged.verdict.verdict == "fail":
                 _save(request.save, name, case, target, judged, cache.workers)
             yield JudgeResult(name, case, target, judged)
+
+
+def _askings(target: ResolvedTarget, case: Case, metamorphic: bool) -> Iterator[ResolvedTarget]:
+    """The target, and with `metamorphic` the target behind every rewrite that fits the program."""
+    yield target
+    for name in names_for(case.program.form) if metamorphic and not target.rewrite else ():
+        if rewritten(case.program, case.inputs, name) is not None:
+            yield target.with_options(rewrite=name)
 
 
 def _save(folder: Path, model: str, case: Case, target: ResolvedTarget, judged: Judged, workers: Workers) -> None:

@@ -12,6 +12,7 @@ from opsieve.backends.compare import POLICY, Comparison, Policy, compare
 from opsieve.backends.judge.acceptance import judge_broken
 from opsieve.backends.judge.endings import died, lacks, refused
 from opsieve.backends.judge.judging_session import JudgingSession, sum_lengths
+from opsieve.backends.judge.metamorphic import against_itself
 from opsieve.backends.judge.mismatch import MismatchJudge
 from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, Lab, Values
 from opsieve.backends.judge.program_forms import beyond_rounding, other_builds
@@ -74,6 +75,8 @@ def _answered(session: JudgingSession, outputs: Values) -> Verdict:
         session.consulted.append(EXPECTED)
         if given.agrees:
             return verdict("pass", because(Cause.GIVES_EXPECTED, target=target), rules=given.rules)
+    if target.rewrite:
+        return against_itself(session, outputs)
     arbiter = FLOAT64 if session.ask(FLOAT64).outputs is not None else NATIVE
     right = session.ask(arbiter)
     if right.outputs is None:

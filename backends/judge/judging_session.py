@@ -56,10 +56,14 @@ class JudgingSession:
         return observation
 
     def witnesses(self) -> list[ResolvedTarget]:
-        """Who can confirm the reference against the target: its unoptimised build, then every other independent compiler."""
+        """Who can confirm the reference against the target: its unoptimised build, then every other independent compiler.
+
+        A target that is given a rewritten program can be contradicted by itself, on the program as it is, before all others.
+        """
         baseline = self.target.baseline
         others = [oracle for oracle in self.oracles if oracle != baseline and independent(self.target, oracle)]
-        return others if baseline is None else [baseline, *others]
+        own = [self.target.unrewritten] if self.target.rewrite else []
+        return [*own, *others] if baseline is None else [*own, baseline, *others]
 
     def host_shares(self, outputs: Values, names: Sequence[str]) -> ResolvedTarget | None:
         """The host, when it gives the same named outputs for the original program: then they are no fault of the target's."""

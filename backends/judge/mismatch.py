@@ -17,6 +17,7 @@ from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import STRUCTURE, Mismatch, Verdict
+from opsieve.gen.metamorphic.relation import names_for
 from opsieve.gen.model.program import OnnxProgram, Program
 
 _PEER_FACTOR = 10.0
@@ -87,9 +88,23 @@ class MismatchJudge:
         finding = settle(
             Dispute(session, session.program.proto, self.arbiter, self.outputs, tuple(self.left)), self.judge_piece
         )
-        if finding is None:
-            return plain
-        return self.settled(finding, facts, rules, worst or shown)
+        found = plain if finding is None else self.settled(finding, facts, rules, worst or shown)
+        return self.contradicted(found) if found.verdict == "undecided" else found
+
+    def contradicted(self, otherwise: Verdict) -> Verdict:
+        """The failure where the target itself gives the arbiter's value of an output once the program is rewritten (gen/metamorphic)."""
+        session = self.session
+        if session.target.rewrite:
+            return otherwise
+        for name, mismatch in self.left.items():
+            for rewrite in names_for(session.program.form):
+                other = session.target.with_options(rewrite=rewrite)
+                if session.agrees(other, self.truth, (name,), self.terms):
+                    facts = {"target": session.target, "mismatch": mismatch, "arbiter": self.arbiter, "other": other}
+                    reason = because(Cause.CONTRADICTED, **facts)
+                    rules = (*self.rules, "self-contradiction")
+                    return verdict("fail", reason, "mismatch", rules=rules, mismatch=mismatch, blame="compiler")
+        return otherwise
 
     def settled(
         self, finding: Finding, facts: dict[str, object], rules: tuple[str, ...], worst: Mismatch | None

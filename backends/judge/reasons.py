@@ -67,7 +67,16 @@ class Cause(Enum):
     LENIENT = "{target} runs it, which is lenient ({rules}): {breach}; {objector} says {objection}"
     ACCEPTED_ONCE = "{target} ran it once and ended with `{second}` in a fresh process: {breach}"
     ACCEPTS = "{target} runs an invalid program, {breach}; {objector} says {objection}"
-    # Performance and metamorphic relations.
+    # Metamorphic relations.
+    CONTRADICTED = "{target} is wrong: {mismatch}; {arbiter} and {other}, the same compiler on a program that means the same, agree"
+    SELF_AGREES = "{target} gives what {plain} gives for the program as it is"
+    NO_PLAIN = "{plain} itself ended with `{outcome}` on the program as it is, so there is nothing to compare"
+    CONTRADICTS_ITSELF = "{target} is wrong on a program that means the same: {mismatch}; {arbiter} and {plain} on the program as it is agree"
+    CONTRADICTS_UNREFERENCED = (
+        "{target} gives other outputs for a program that means the same than {plain} for it as it is, and nobody says who is "
+        "right: {mismatch}"
+    )
+    # Performance.
     NO_BASELINE = "{target} has no unoptimised build to compare with"
     NOT_MEASURED = "{target} ended with `{outcome}`, so there is nothing to measure"
 
@@ -100,7 +109,7 @@ def verdict(
     operator: str = "",
 ) -> Verdict:
     """A verdict with its sentence. `at` gives stage and message of how the target ended; a mismatch is of the stage `run`."""
-    stage = at.stage if at is not None else "run" if kind in ("mismatch", "nondeterminism") else None
+    stage = at.stage if at is not None else "run" if kind in ("mismatch", "metamorphic", "nondeterminism") else None
     message = at.message if at is not None else ""
     return Verdict(judgement, str(reason), kind, stage, message, rules, (), mismatch, blame, operator)
 

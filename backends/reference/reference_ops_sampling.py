@@ -19,10 +19,10 @@ _MODES = {"bilinear": "linear", "bicubic": "cubic"}  # their names before opset 
 _KEYS = -0.75
 
 
-_SHIFTED = 16  # the first opset in which RoiAlign shifts regions, unless it is told otherwise
+_SHIFTED = 16  # the first opset in which RoiAlign shifts regions, unless an attribute says otherwise
 
 
-class RoiAlign(op_roi_align.RoiAlign):  # type: ignore[misc]  # onnx has no types for it
+class RoiAlign(op_roi_align.RoiAlign):
     """RoiAlign whose regions lie as the model's opset says.
 
     https://onnx.ai/onnx/operators/onnx__RoiAlign.html: `output_half_pixel` "to omit the pixel shift for the input (use this for a
@@ -31,10 +31,13 @@ class RoiAlign(op_roi_align.RoiAlign):  # type: ignore[misc]  # onnx has no type
 
     op_domain = ""
 
-    def _run(self, x, rois, batch_indices, coordinate_transformation_mode=None, **attributes):  # type: ignore[no-untyped-def]  # as below
+    def _run(  # type: ignore[no-untyped-def, override]  # the evaluator calls it by inputs and attribute names
+        self, x, rois, batch_indices, coordinate_transformation_mode=None, **attributes
+    ):
         if self.run_params["opsets"][""] < _SHIFTED:
             coordinate_transformation_mode = "output_half_pixel"
-        return super()._run(x, rois, batch_indices, coordinate_transformation_mode, **attributes)
+        aligned: Any = super()
+        return aligned._run(x, rois, batch_indices, coordinate_transformation_mode, **attributes)
 
 
 class GridSample(OpRun):

@@ -149,6 +149,9 @@ class Workers:
         self, target: ResolvedTarget, tests: Sequence[Test], *, fresh: bool = False, repeat: int = 0
     ) -> Iterator[Observation]:
         """An observation for each test, in order, several to a frame."""
+        if target.rewrite:
+            yield from self._rewritten(target, tests, fresh, repeat)
+            return
         if any(test.program.form not in target.forms for test in tests):
             for test in tests:
                 if test.program.form in target.forms:
@@ -170,6 +173,17 @@ class Workers:
             batches = _batches(tests, target.options, 1 if alone else BATCH_TESTS, repeat, effects)
             for test, observation in self._answers(target, zygote, batches, fresh):
                 yield self._again_lowered(target, zygote, test, observation, fresh)
+
+    def _rewritten(
+        self, target: ResolvedTarget, tests: Sequence[Test], fresh: bool, repeat: int
+    ) -> Iterator[Observation]:
+        """What the compiler makes of the tests once they are rewritten."""
+        from opsieve.backends.workers.rewritten_tests import as_asked, rewritten_test
+
+        given = [rewritten_test(test, target.rewrite) for test in tests]
+        answers = self.observe_many(target.unrewritten, given, fresh=fresh, repeat=repeat)
+        for test, observation in zip(tests, answers, strict=True):
+            yield as_asked(observation, target, test)
 
     def _again_lowered(
         self, target: ResolvedTarget, zygote: Zygote, test: Test, observation: Observation, fresh: bool

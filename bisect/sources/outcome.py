@@ -8,7 +8,7 @@ from opsieve.backends.judge.judge import judge
 from opsieve.backends.judge.oracles import Lab
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.verdict import KIND_OF_OUTCOME, Verdict
+from opsieve.backends.verdict import KIND_OF_OUTCOME, WRONG_OUTPUTS, Verdict
 from opsieve.bisect.search.search import TestResult
 from opsieve.gen.case.case import Case
 from opsieve.triage.fingerprint.evidence import NOTHING
@@ -68,7 +68,7 @@ def _failing(case: Case, verdict: Verdict, observation: Observation, text: str) 
     operators = sorted(set(case.program.operators()))
     found = fingerprint(verdict, observation, operators, NOTHING, program_names(case.program))
     kind = verdict.kind or "error"
-    stage = "done" if kind == "mismatch" else verdict.stage or observation.stage
+    stage = "done" if kind in WRONG_OUTPUTS else verdict.stage or observation.stage
     what = f"{verdict.mismatch.what} mismatch" if verdict.mismatch else f"{kind} at {stage}"
     return VersionOutcome("bad", found.key, trait(found), what, stage, text, verdict.verdict == "flaky")
 

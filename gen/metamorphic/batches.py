@@ -1,6 +1,6 @@
 """The batch split and concatenated: where every row of the first axis is computed by itself, it is computed in two parts.
 
-Whether an operator keeps rows apart is told by its family where that is elementwise, and for the others by the rules below, from the
+Whether an operator keeps rows apart follows from its family where that is elementwise, and for the others by the rules below, from the
 operator pages of ONNX.
 """
 
@@ -168,7 +168,9 @@ def _reduced(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[b
 _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(_IMAGES, _first),
     **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _along(-1)),
-    **dict.fromkeys((f"Reduce{name}" for name in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare")), _reduced),
+    **dict.fromkeys(
+        (f"Reduce{name}" for name in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare")), _reduced
+    ),
     "LayerNormalization": _normalised,
     "Concat": _concatenated,
     "Transpose": _transposed,

@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from onnx import NodeProto
+
 from opsieve.gen.forms.tvm_program import RelaxProgram
 from opsieve.gen.metamorphic import rewrites
 from opsieve.gen.metamorphic.batches import split_batch
@@ -17,7 +19,7 @@ from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import Value
-from opsieve.gen.spec.catalogue import operators
+from opsieve.gen.spec.catalogue import declared
 from opsieve.gen.spec.undefined import dropout, random_numbers
 from opsieve.gen.tvm_ir.nodes import MalformedGraph
 
@@ -72,21 +74,26 @@ def rewritten(program: Program, inputs: Mapping[str, Value], written: str) -> Re
         return _onnx(program, inputs, name, seed)
     assert isinstance(program, RelaxProgram)
     changed = _relax(program, name, seed)
-    return None if changed is None else Rewritten(changed, dict(inputs))
+    if changed is None:
+        return None
+    # The rewrites give parameters new names and keep their order.
+    return Rewritten(changed, {new: inputs[old] for old, new in zip(program.inputs(), changed.inputs(), strict=True)})
 
 
 def _parsed(written: str) -> tuple[str, str]:
     found = _WRITTEN.fullmatch(written)
     every = (*ONNX_REWRITES, *RELAX_REWRITES)
     if found is None or found[1] not in every:
-        raise BadInput(f"there is no rewrite {shown(written, 60)}; there are {', '.join(every)}, and NAME@N for some places")
+        raise BadInput(
+            f"there is no rewrite {shown(written, 60)}; there are {', '.join(every)}, and NAME@N for some places"
+        )
     return found[1], found[2] or ""
 
 
 def _onnx(program: OnnxProgram, inputs: Mapping[str, Value], name: str, seed: str) -> Rewritten | None:
     model = program.proto
     nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
-    if any(_is_random(node.op_type) for node in all_nodes(nodes)):
+    if any(_is_random(node) for node in all_nodes(nodes)):
         return None
 
     def chosen(place: str) -> bool:
@@ -99,10 +106,11 @@ def _onnx(program: OnnxProgram, inputs: Mapping[str, Value], name: str, seed: st
     return Rewritten(OnnxProgram(at.finished().SerializeToString(deterministic=True), program.name), at.inputs)
 
 
-def _is_random(operator: str) -> bool:
-    """Whether its results are no function of its inputs: a rewrite may change how often or in which order they are drawn."""
-    declared = operators().get(operator)
-    return declared is not None and any(rule in (random_numbers, dropout) for rule in declared.undefined)
+def _is_random(node: NodeProto) -> bool:
+    """Whether its results are no function of its inputs: a rewrite may change how often or in which order numbers are drawn."""
+    operator = declared(node.domain, node.op_type)
+    undefined = () if operator is None else operator.undefined
+    return random_numbers in undefined or (dropout in undefined and len(node.input) > 2)  # the third says: in training
 
 
 def _relax(program: RelaxProgram, name: str, seed: str) -> RelaxProgram | None:

@@ -64,10 +64,10 @@ class Rewriting:
             (each.name, each.domain) == (node.op_type, node.domain) for each in self.model.functions
         )
 
-    def node(self, operator: str, inputs: Iterable[str], outputs: Iterable[str], **attributes: object) -> NodeProto:
+    def node(self, operator: str, inputs: Iterable[str], outputs: Iterable[str], axis: int | None = None) -> NodeProto:
         """A new node of ONNX's own domain."""
         made = list(outputs)
-        return helper.make_node(operator, list(inputs), made, name=self.fresh(f"{operator}_{made[0]}"), **attributes)
+        return helper.make_node(operator, list(inputs), made, self.fresh(f"{operator}_{made[0]}"), axis=axis)
 
     def takes(self, operator: str, name: str) -> bool:
         """Whether an operator takes a value as its first input at the model's opset."""
@@ -106,7 +106,9 @@ def _type(declared: TypeProto | None, tensor: Tensor) -> TypeProto | None:
         return declared
     if tensor.dtype not in NUMBERS:
         return None
-    return helper.make_tensor_type_proto(NUMBERS[tensor.dtype], [size if isinstance(size, int) else None for size in tensor.shape])
+    return helper.make_tensor_type_proto(
+        NUMBERS[tensor.dtype], [size if isinstance(size, int) else None for size in tensor.shape]
+    )
 
 
 def _names(model: ModelProto) -> Iterator[str]:
@@ -156,7 +158,7 @@ def insert_identities(at: Rewriting) -> None:
 
 def duplicate(at: Rewriting) -> None:
     """A node whose result is read more than once is computed once for each reader."""
-    uses: dict[str, int] = {name: 1 for name in at.outputs}
+    uses: dict[str, int] = dict.fromkeys(at.outputs, 1)
     for node in at.nodes:
         for name in reads(node):
             uses[name] = uses.get(name, 0) + 1
@@ -189,10 +191,11 @@ def lift_constants(at: Rewriting) -> None:
     """Initializers and Constants become inputs that are fed the same values."""
     graph = at.model.graph
     there = {info.name for info in graph.input}
-    kept = []
-    for tensor in graph.initializer:
-        if tensor.name in there or not at.chosen(tensor.name) or not _lift(at, tensor, tensor.name):
-            kept.append(tensor)
+    kept = [
+        tensor
+        for tensor in graph.initializer
+        if tensor.name in there or not at.chosen(tensor.name) or not _lift(at, tensor, tensor.name)
+    ]
     left = []
     for node in at.nodes:
         value = _constant(node) if node.op_type == "Constant" and at.is_standard(node) else None

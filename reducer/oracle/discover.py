@@ -7,7 +7,7 @@ from opsieve.backends.judge.judge import Judged, judge
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE, SECOND_ORACLES
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, compilers, resolve
-from opsieve.backends.verdict import KIND_OF_OUTCOME, Verdict
+from opsieve.backends.verdict import KIND_OF_OUTCOME, WRONG_OUTPUTS, Verdict
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
@@ -21,7 +21,7 @@ from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.fingerprint.program_names import program_names
 from opsieve.triage.fingerprint.sameness import Level
 
-REDUCIBLE = frozenset(["crash", "error", "mismatch", "hang", "memory"])
+REDUCIBLE = frozenset(["crash", "error", "mismatch", "metamorphic", "hang", "memory"])
 SHORT = 6  # replays of every failure before it is reduced
 REPLAYS = 30  # of a failure that shows sometimes
 _HEAVY = 64 << 20  # bytes of a model that is not replayed beyond the one confirmation
@@ -54,7 +54,7 @@ class Premise:
     def held(self, level: Level) -> str:
         """One sentence for people: what a reduction at this level holds fixed, and in how many runs it was seen."""
         verdict, key = self.failure.verdict, self.failure.fingerprint.key
-        stage = "" if verdict.kind == "mismatch" or not verdict.stage else f" at {verdict.stage}"
+        stage = "" if verdict.kind in WRONG_OUTPUTS or not verdict.stage else f" at {verdict.stage}"
         what = {
             "loose": f"a {verdict.kind}{stage}",
             "cure": f"the fingerprint {key}, and which other builds of the compiler fail",
@@ -122,7 +122,7 @@ def _failure_on(
     if verdict.verdict not in enough or verdict.kind not in REDUCIBLE:
         return None, shown(f"{verdict.verdict}: {verdict.reason}", 300)
     arbiter = _arbiter(case, target, judged, workers)
-    if verdict.kind == "mismatch" and arbiter is None:
+    if verdict.kind in WRONG_OUTPUTS and arbiter is None:
         return None, "its outputs are wrong, but nobody who could be asked again gives the right ones; use --against"
     observation = judged.observations[0]
     failure = _failure(verdict, observation, case)
@@ -242,12 +242,14 @@ def _oracles(target: ResolvedTarget) -> list[ResolvedTarget]:
 
 
 def _arbiter(case: Case, target: ResolvedTarget, judged: Judged, workers: Workers) -> ResolvedTarget | None:
-    """Who will be asked beside the target: the unoptimised build when it is right, else the reference, else another compiler."""
+    """Who will be asked beside the target: itself without the rewrite, the unoptimised build when it is right, else the reference, else another compiler."""
     baseline = target.baseline
+    if judged.verdict.kind == "metamorphic":
+        return target.unrewritten
     if judged.verdict.blame == "optimiser":
         return baseline
     test = Test(case.program, case.inputs)
-    oracles = (FLOAT64, NATIVE) if judged.verdict.kind == "mismatch" else (baseline, NATIVE)
+    oracles = (FLOAT64, NATIVE) if judged.verdict.kind in WRONG_OUTPUTS else (baseline, NATIVE)
     for oracle in (*oracles, *_oracles(target)):
         if oracle is not None and workers.observe(oracle, test.program, test.inputs).outcome == "ok":
             return oracle

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.verdict import KIND_OF_OUTCOME, Mismatch, Verdict
+from opsieve.backends.verdict import KIND_OF_OUTCOME, WRONG_OUTPUTS, Mismatch, Verdict
 from opsieve.triage.fingerprint.evidence import NOTHING
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
 from opsieve.triage.fingerprint.sameness import Level, same
@@ -52,7 +52,8 @@ def ended(observation: Observation, like: Verdict) -> Verdict | None:
 
 def differed(worst: Mismatch, like: Verdict) -> Verdict:
     """The failing verdict of a run whose outputs are wrong."""
-    return Verdict("fail", "", "mismatch", "run", mismatch=worst, blame=like.blame)
+    kind = like.kind if like.kind in WRONG_OUTPUTS else "mismatch"
+    return Verdict("fail", "", kind, "run", mismatch=worst, blame=like.blame)
 
 
 def builds(target: ResolvedTarget) -> tuple[ResolvedTarget, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 from opsieve.backends.compare import Comparison, compare
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.verdict import KIND_OF_OUTCOME, Mismatch, Verdict
+from opsieve.backends.verdict import KIND_OF_OUTCOME, WRONG_OUTPUTS, Mismatch, Verdict
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.model.bad_input import shown
 from opsieve.gen.model.program import Program
@@ -58,7 +58,7 @@ class TargetTest:
     def evaluate(self, subjects: Sequence[Runnable]) -> Iterator[CheckResult]:
         """As `InterestingnessTest.evaluate`."""
         tests = [Test(subject.program, subject.inputs) for subject in subjects]
-        if self.failure.verdict.kind == "mismatch" and self.arbiter is not None:
+        if self.failure.verdict.kind in WRONG_OUTPUTS and self.arbiter is not None:
             with ThreadPoolExecutor(1) as pool:
                 # The arbiter computes beside the target, on a core of its own.
                 right = pool.submit(lambda: list(self.workers.observe_many(self._arbiter, tests)))
@@ -73,7 +73,7 @@ class TargetTest:
     def known(self, subject: Runnable, got: Observation, wanted: Observation) -> CheckResult:
         """The answer for a subject that the target and the arbiter were already asked about."""
         test = Test(subject.program, subject.inputs)
-        if self.failure.verdict.kind == "mismatch":
+        if self.failure.verdict.kind in WRONG_OUTPUTS:
             return self._compared(subject, test, got, wanted)
         return self._ended(subject, test, got, wanted)
 

@@ -219,6 +219,8 @@ def test_regions_are_shifted_by_half_a_pixel_from_opset_16_on(workers: Workers, 
         "rois": np.float32([[1.5, 0.6, 2.9, 3.4], [0.2, 0.3, 0.6, 0.7]]),
         "batch": np.int64([0, 1]),
     }
-    node = helper.make_node("RoiAlign", list(feeds), ["y"], mode=mode, output_height=2, output_width=2, sampling_ratio=2)
+    node = helper.make_node(
+        "RoiAlign", list(feeds), ["y"], mode=mode, output_height=2, output_width=2, sampling_ratio=2
+    )
     inputs = {"x": (F, (2, 3, 5, 4)), "rois": (F, (2, 4)), "batch": (I64, (2,))}
     same_as_onnxruntime(workers, model([node], inputs, {"y": (F, (2, 3, 2, 2))}, opset), feeds)

@@ -28,6 +28,7 @@ from opsieve.backends.workers.program_text import with_script
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.case.case import Case
+from opsieve.gen.metamorphic.relation import relation_of, rewritten
 from opsieve.triage.campaign.guidance import Planned, Programs
 from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.fingerprint.evidence import Evidence
@@ -81,6 +82,7 @@ class _Chunks:
     programs: Programs
     end: float  # of the campaign, in seconds of the monotonic clock
     idle: SimpleQueue[ObservationCache]  # those of the lanes that wait for work
+    metamorphic: bool
     size: int = 1  # until it is known how long a test takes
 
     def do(self, cases: dict[int, Case]) -> list[FinishedTest]:
@@ -90,7 +92,7 @@ class _Chunks:
             if started > self.end:
                 raise LaneStopped
             lowered_only = {number for number in cases if self.programs.lowered_only(number)}
-            done = do_tests(self.campaign, cases, lab, lowered_only)
+            done = do_tests(self.campaign, cases, lab, lowered_only, self.metamorphic)
             taken = time.monotonic() - started + 1e-9
             self.size = max(1, min(CHUNK, 2 * len(cases), int(SLICE * len(cases) / taken)))
             return done
@@ -133,7 +135,7 @@ def run(
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         stack.callback(stop.set)  # called first, before the pool waits for its threads
         waiting: deque[Future[list[FinishedTest]]] = deque()
-        chunks = _Chunks(campaign, programs, end, idle)
+        chunks = _Chunks(campaign, programs, end, idle, plan.metamorphic)
 
         while True:
             while len(waiting) <= lanes and time.monotonic() < end and (tests is None or begun < tests):
@@ -159,9 +161,16 @@ def run(
 
 
 def do_tests(
-    campaign: Campaign, cases: Mapping[int, Case], lab: ObservationCache, lowered_only: Collection[int] = ()
+    campaign: Campaign,
+    cases: Mapping[int, Case],
+    lab: ObservationCache,
+    lowered_only: Collection[int] = (),
+    metamorphic: bool = False,
 ) -> list[FinishedTest]:
-    """Tests by number, done: run on every target, judged. Of some it is enough that they are lowered."""
+    """Tests by number, done: run on every target, judged. Of some it is enough that they are lowered.
+
+    With `metamorphic`, a target that passes is asked again for a program that means the same.
+    """
     targets = {name: resolve(name) for name in campaign.targets}
     tests = {number: Test(case.program, case.inputs) for number, case in cases.items()}
     unoptimised = [base for target in targets.values() if (base := target.baseline) is not None]
@@ -201,10 +210,33 @@ def do_tests(
                 findings.append(_finding(case, name, judged))
             elif word in ("unsupported", "environment"):
                 non_bugs.append(_non_bug(name, judged))
+        if metamorphic and case.program.fault is None:
+            passing = [target for name, target in targets.items() if answers[name][0] == "pass"]
+            findings += contradictions(number, case, passing, builds, lab)
         reached = sum(len(_seen(build, tests[number], lab).reached or ()) for build in builds)
         kept = with_script(case, lab.workers) if findings else case
         done.append(FinishedTest(number, kept, answers, findings, non_bugs, reached))
     return sorted(done, key=lambda test: test.number)
+
+
+def contradictions(
+    number: int, case: Case, targets: Iterable[ResolvedTarget], builds: Sequence[ResolvedTarget], lab: ObservationCache
+) -> list[FoundFailure]:
+    """Failures of targets on a program that means the same; which rewrite makes it, the number of the test says."""
+    relation = relation_of(case.program.form, number)
+    if not relation or rewritten(case.program, case.inputs, relation) is None:
+        return []
+    found = []
+    test, dtypes = Test(case.program, case.inputs), case.program.output_dtypes()
+    for target in targets:
+        changed = target.with_options(rewrite=relation)
+        outputs = _seen(changed, test, lab).outputs
+        if outputs is not None and compare(outputs, _seen(target, test, lab).outputs or {}, dtypes).agrees:
+            continue
+        judged = _judged(case, changed, builds, lab)
+        if judged.verdict.verdict in ("fail", "flaky"):
+            found.append(_finding(case, changed.display, judged))
+    return found
 
 
 def lowering(

@@ -23,11 +23,15 @@ USUAL = GenRequest(nodes=5, between=(5, 30), dynamic=0.1)
 
 @dataclass(frozen=True, slots=True)
 class CampaignPlan:
-    """A strategy, a request, and what the targets have (nothing known: anything is tried)."""
+    """A strategy, a request, and what the targets have (nothing known: anything is tried).
+
+    With `metamorphic` each program is rewritten as well, and a target must give the same for both.
+    """
 
     strategy: str = "mix"
     request: GenRequest = USUAL
     supports: tuple[Support, ...] = ()
+    metamorphic: bool = False
 
     @property
     def generator(self) -> str:
@@ -35,6 +39,8 @@ class CampaignPlan:
         fields = {"edition": generator_version(), **to_record(self.request)}
         if self.supports:
             fields["supports"] = hashlib.sha256(tables(self.supports).encode()).hexdigest()[:12]
+        if self.metamorphic:
+            fields["metamorphic"] = "yes"
         return " ".join([self.strategy, *(f"{name}={value}" for name, value in fields.items())])
 
     def case(self, campaign_seed: int, number: int) -> Case:
@@ -69,4 +75,5 @@ def planned(generator: str) -> tuple[CampaignPlan, bool]:
             "go on with the opsieve that began it, or begin a new one without --resume"
         )
     probed = fields.pop("supports", "") != ""
-    return CampaignPlan(name, from_record(fields)), probed
+    metamorphic = fields.pop("metamorphic", "") != ""
+    return CampaignPlan(name, from_record(fields), metamorphic=metamorphic), probed

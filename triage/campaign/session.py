@@ -52,6 +52,7 @@ class FuzzRequest:
     limits: Limits = _LIMITS
     coverage: str | None = None  # of functions, blocks or passes
     guide: bool = True  # what reaches something new is built upon
+    metamorphic: bool = False  # programs are rewritten too, into others that mean the same
 
 
 def checked_store(request: FuzzRequest) -> Path:
@@ -147,8 +148,10 @@ def _to_resume(store: Store, request: FuzzRequest) -> Campaign:
     ]
     if not fitting:
         raise BadInput("the store has no such campaign to resume: leave --resume out to start it")
-    if (request.strategy, request.nodes, request.values) != (None, None, None):
-        raise BadInput("cannot change --strategy, --nodes or --values when resuming a campaign: leave them out")
+    if (request.strategy, request.nodes, request.values) != (None, None, None) or request.metamorphic:
+        raise BadInput(
+            "cannot change --strategy, --nodes or --values, nor add --metamorphic, when resuming a campaign: leave them out"
+        )
     return fitting[-1]
 
 
@@ -159,7 +162,7 @@ def _new_plan(request: FuzzRequest) -> CampaignPlan:
         low, high = USUAL.between or (USUAL.nodes, USUAL.nodes)
     values = named_values(request.values or RANGED, (RANGED, SPECIAL))
     program = replace(USUAL, nodes=low, between=(low, high) if low != high else None, values=values)
-    plan = CampaignPlan(request.strategy or "mix", program)
+    plan = CampaignPlan(request.strategy or "mix", program, metamorphic=request.metamorphic)
     strategies.strategy(plan.strategy)  # an unknown name is refused before anything is probed
     return plan
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from rapidfuzz.distance import Indel
 from rapidfuzz.process import cdist
 
+from opsieve.backends.verdict import WRONG_OUTPUTS
 from opsieve.triage.fingerprint.component import Component, ComponentName
 
 ALIKE = 0.6  # mean similarity from which clusters are suggested as related
@@ -157,7 +158,7 @@ def _pair(mine: SimilarityFeatures, other: SimilarityFeatures, frames: float, wo
     if mine.frames and other.frames:
         shared = [name for name in mine.frames if name in other.frames]
         return frames, f"{len(shared)} of {len(mine.frames)} frames in common: {', '.join(shared)[:120]}"
-    if mine.kind == other.kind == "mismatch":
+    if mine.kind == other.kind and mine.kind in WRONG_OUTPUTS:
         if mine.guilty_pass and mine.guilty_pass == other.guilty_pass:
             return 1.0, f"the same guilty pass: {mine.guilty_pass[:80]}"
         common, either = mine.operators & other.operators, mine.operators | other.operators

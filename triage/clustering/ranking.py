@@ -17,6 +17,7 @@ _BITS = 512  # of a cluster's features, hashed
 SEVERITY = {
     "crash": 7,
     "mismatch": 6,
+    "metamorphic": 6,
     "nondeterminism": 5,
     "round-trip": 5,
     "hang": 4,

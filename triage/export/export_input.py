@@ -1,7 +1,7 @@
 """All that an export tells of one failure, gathered from the oracles that judged it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,9 @@ from opsieve.backends.judge.judging_session import open_rules, sum_lengths
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE, Lab, Values
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.verdict import Verdict
+from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
 from opsieve.gen.case.case import Case
+from opsieve.gen.metamorphic.relation import rewritten
 from opsieve.gen.model.lowering import lower_ir, lower_opset
 from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.model.tensors import Value
@@ -66,6 +67,18 @@ class ExportedFailure:
         return lower_ir(program.model)
 
 
+def as_given(exported: ExportedFailure) -> ExportedFailure:
+    """The failure on the program that the compiler was given, where that is a rewritten one: for people without opsieve it is the program."""
+    target, case, verdict = exported.target, exported.case, exported.verdict
+    found = rewritten(case.program, case.inputs, target.rewrite) if target.rewrite else None
+    if found is None:
+        return replace(exported, target=target.unrewritten)
+    if verdict.kind == "metamorphic":
+        verdict = replace(verdict, kind="mismatch")
+    case = replace(case, program=found.program, inputs=found.inputs)
+    return replace(exported, case=case, target=target.unrewritten, verdict=verdict)
+
+
 def oracles_for(program: Program, target: ResolvedTarget, lab: Lab) -> tuple[ResolvedTarget, ...]:
     """Who is asked what is right: the reference, and for a program that it does not take the unoptimised build of the compiler."""
     baseline = target.baseline
@@ -90,14 +103,14 @@ def expected_outputs(
             continue
         terms = sum_lengths(answer.hazards)
         differing = None if got is None else compare(got, answer.outputs, dtypes, POLICY, terms)
-        if verdict.kind == "mismatch" and differing is not None and differing.agrees:
+        if verdict.kind in WRONG_OUTPUTS and differing is not None and differing.agrees:
             continue
         wanted = set(answer.outputs)
         if oracle == FLOAT64:
             native = lab.observe(NATIVE, case.program, case.inputs).outputs
             steady = None if native is None else compare(native, answer.outputs, dtypes, POLICY, terms)
             wanted -= set(answer.outputs if steady is None else steady.mismatches)
-        if verdict.kind == "mismatch" and differing is not None and differing.worst is not None:
+        if verdict.kind in WRONG_OUTPUTS and differing is not None and differing.worst is not None:
             found = differing.mismatches
             blamed = "" if verdict.mismatch is None else verdict.mismatch.output.partition("[")[0]
             wanted.add(blamed if blamed in found else next(name for name in found if found[name] == differing.worst))

@@ -35,6 +35,7 @@ _WORDS = {
     "crash": "The process dies",
     "error": "An exception on a valid model",
     "mismatch": "Wrong values",
+    "metamorphic": "Other values for a program that means the same",
     "hang": "No end",
     "memory": "Too much memory",
     "slowdown": "Optimised code is slower",

@@ -15,6 +15,7 @@ The lock guards case folders and campaigns. Decisions need none: each is one sho
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -358,7 +359,9 @@ class Store:
         return place
 
     def _staged(self, record: FailureRecord) -> Path:
-        return self.folder / STAGING / f"{record.campaign}-{record.test}-{record.targets.index(record.target)}"
+        # The target may be none of the campaign's: a rewrite can be part of it (backends/registry).
+        digest = hashlib.sha256(record.target.encode()).hexdigest()[:12]
+        return self.folder / STAGING / f"{record.campaign}-{record.test}-{digest}"
 
     def _stage(self, record: FailureRecord, case: Case, finding: FoundFailure, seen: float) -> None:
         first = finding.observations[0]

@@ -38,6 +38,11 @@ RTOL = click.option(
 )
 ATOL = click.option("--atol", type=float, help="Absolute tolerance per element, added to the relative one.")
 OFFLINE = click.option("--offline", is_flag=True, help="Do not install releases; use only those already installed.")
+METAMORPHIC = click.option(
+    "--metamorphic",
+    is_flag=True,
+    help="Also ask for programs that mean the same (Identity inserted, inputs made constants, ...): the results must not change.",
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 STORE = click.option(
     "--store", "folder", type=PATH, default=Path("opsieve-store"), show_default=True, help="Store directory."

@@ -39,6 +39,7 @@ COLOURS = {"pass": "green", "fail": "red", "flaky": "magenta", "undecided": "yel
     type=click.Choice(["slowdown", "memory"]),
     help="Also check that optimisation makes the model no slower, or no larger in memory; repeatable.",
 )
+@options.METAMORPHIC
 @click.option("--no-check", is_flag=True, help="Also run models that onnx.checker rejects.")
 @options.OFFLINE
 @click.option("--save", type=options.PATH, help="Save each failure as a case directory inside this directory.")
@@ -92,6 +93,7 @@ def _request(rtol: float | None, atol: float | None, **given: Any) -> Any:
         seed=given["seed"],
         tolerance=None if rtol is None and atol is None else (rtol or 0.0, atol or 0.0),
         performance=given["oracles"],
+        metamorphic=given["metamorphic"],
         check=not given["no_check"],
         save=given["save"],
         limits=Limits(seconds=given["seconds"], memory=given["memory"] << 20),

@@ -50,6 +50,7 @@ from opsieve.tui.commands.text import counted, say
     show_default=True,
     help="With coverage, build new programs upon those that reached something new.",
 )
+@options.METAMORPHIC
 @options.seconds(20.0)
 @options.memory()
 @options.JSON

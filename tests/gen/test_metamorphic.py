@@ -1,0 +1,206 @@
+"""Rewrites that keep a program's meaning: what they make is valid and gives the same, and each does what it says."""
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+from opsieve.backends.compare import compare
+from opsieve.backends.judge.oracles import NATIVE
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.forms.tvm_program import RelaxProgram, TirProgram
+from opsieve.gen.generation.random_graph import GenRequest
+from opsieve.gen.metamorphic.relation import ONNX_REWRITES, RELAX_REWRITES, names_for, relation_of, rewritten
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.model.structure import check_structure
+from opsieve.gen.strategies.registry import generate
+
+F, D = TensorProto.FLOAT, np.float32
+SEEDS = st.integers(0, 2**40)
+
+
+def program(
+    nodes: list[NodeProto], weights: dict[str, Any] | None = None, outputs: tuple[str, ...] = ("y",)
+) -> OnnxProgram:
+    """A program of x float[4,3]; every value has that shape unless it is a weight."""
+    held = [numpy_helper.from_array(np.asarray(value, D), name) for name, value in (weights or {}).items()]
+    results = [helper.make_tensor_value_info(name, F, None) for name in outputs]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", F, [4, 3])], results, held)
+    made = onnx.shape_inference.infer_shapes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    )
+    return OnnxProgram(made.SerializeToString())
+
+
+X = {"x": np.arange(12, dtype=D).reshape(4, 3) - 5}
+node = helper.make_node
+
+
+def operators(found: Any) -> list[str]:
+    assert found is not None
+    return list(found.program.operators())
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from(["isra", "pattern", "mutate", "function-rewrite"]),
+    SEEDS,
+    st.sampled_from(sorted(ONNX_REWRITES)),
+    st.sampled_from(["", "@1", "@2"]),
+)
+def test_a_rewritten_program_is_valid_and_gives_the_same(
+    workers: Workers, strategy: str, seed: int, name: str, places: str
+) -> None:
+    case = generate(strategy, seed, GenRequest(nodes=6, between=(4, 10)))
+    found = rewritten(case.program, case.inputs, name + places)
+    again = rewritten(case.program, case.inputs, name + places)
+    assert (found is None) == (again is None)
+    if found is None or again is None:
+        return
+    assert found.program.digest == again.program.digest != case.program.digest
+    assert isinstance(found.program, OnnxProgram)
+    check_structure(found.program.proto)
+    onnx.checker.check_model(found.program.proto)
+    assert set(found.inputs) == set(found.program.inputs())
+    outputs = list(case.program.outputs())
+    assert list(found.program.outputs())[: len(outputs)] == outputs
+    tests = [Test(case.program, case.inputs), Test(found.program, found.inputs)]
+    before, after = workers.observe_many(NATIVE, tests)
+    assert (before.outputs is None) == (after.outputs is None), after.message
+    if before.outputs is not None and after.outputs is not None:
+        kept = {key: after.outputs[key] for key in outputs}
+        assert compare(kept, before.outputs, {}).agrees
+
+
+def test_identities_stand_behind_inputs_and_results() -> None:
+    found = rewritten(program([node("Relu", ["x"], ["a"]), node("Neg", ["a"], ["y"])]), X, "insert-identities")
+    assert operators(found) == ["Identity", "Relu", "Identity", "Neg", "Identity"]
+
+
+def test_a_result_that_is_read_twice_is_computed_twice() -> None:
+    nodes = [node("Relu", ["x"], ["a"]), node("Add", ["a", "a"], ["b"]), node("Mul", ["a", "b"], ["y"])]
+    assert operators(rewritten(program(nodes), X, "duplicate")).count("Relu") == 3
+
+
+def test_what_is_read_once_is_not_duplicated() -> None:
+    assert rewritten(program([node("Relu", ["x"], ["a"]), node("Neg", ["a"], ["y"])]), X, "duplicate") is None
+
+
+def test_constants_become_inputs_and_inputs_constants() -> None:
+    plain = program([node("Add", ["x", "w"], ["y"])], {"w": [1, 2, 3]})
+    lifted = rewritten(plain, X, "lift-constants")
+    assert lifted is not None
+    assert list(lifted.inputs) == ["x", "w"]
+    assert isinstance(lifted.program, OnnxProgram)
+    assert not lifted.program.proto.graph.initializer
+    back = rewritten(lifted.program, lifted.inputs, "freeze-inputs")
+    assert back is not None
+    assert back.inputs == {}
+    assert isinstance(back.program, OnnxProgram)
+    assert {tensor.name for tensor in back.program.proto.graph.initializer} == {"x", "w"}
+
+
+def test_commutative_operands_change_places_and_others_do_not() -> None:
+    nodes = [node("Sub", ["x", "w"], ["a"]), node("Add", ["a", "w"], ["y"])]
+    found = rewritten(program(nodes, {"w": [1, 2, 3]}), X, "swap-operands")
+    assert found is not None
+    assert isinstance(found.program, OnnxProgram)
+    assert [list(each.input) for each in found.program.proto.graph.node] == [["x", "w"], ["w", "a"]]
+
+
+def test_nodes_stand_in_another_order() -> None:
+    nodes = [node("Relu", ["x"], ["a"]), node("Neg", ["x"], ["b"]), node("Add", ["a", "b"], ["y"])]
+    assert operators(rewritten(program(nodes), X, "reorder")) == ["Neg", "Relu", "Add"]
+
+
+def test_results_on_the_way_become_outputs() -> None:
+    found = rewritten(program([node("Relu", ["x"], ["a"]), node("Neg", ["a"], ["y"])]), X, "add-outputs")
+    assert found is not None
+    assert list(found.program.outputs()) == ["y", "a"]
+
+
+@pytest.mark.parametrize(
+    ("made", "weights"),
+    [
+        (node("Relu", ["x"], ["y"]), {}),
+        (node("Add", ["x", "w"], ["y"]), {"w": [1, 2, 3]}),
+        (node("MatMul", ["x", "w"], ["y"]), {"w": np.ones((3, 2))}),
+        (node("Gemm", ["x", "w", "c"], ["y"]), {"w": np.ones((3, 2)), "c": np.ones((4, 2))}),
+        (node("Softmax", ["x"], ["y"], axis=1), {}),
+        (node("LayerNormalization", ["x", "w"], ["y"], axis=1), {"w": [1, 2, 3]}),
+    ],
+)
+def test_rows_that_are_kept_apart_are_computed_in_two_parts(made: NodeProto, weights: dict[str, Any]) -> None:
+    found = operators(rewritten(program([made], weights), X, "split-batch"))
+    assert (found.count(made.op_type), found.count("Concat"), "Split" in found) == (2, 1, True)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        node("Softmax", ["x"], ["y"], axis=0),
+        node("Transpose", ["x"], ["y"]),
+        node("CumSum", ["x", "w"], ["y"]),
+        node("Gemm", ["x", "w"], ["y"], transA=1),
+        node("LayerNormalization", ["x", "w"], ["y"], axis=0),
+        node("ReduceMean", ["x"], ["y"]),
+    ],
+)
+def test_what_mixes_rows_is_left_whole(made: NodeProto) -> None:
+    assert rewritten(program([made], {"w": np.ones((4, 3))}), X, "split-batch") is None
+
+
+def test_parts_are_handed_on_and_joined_where_they_are_read_whole() -> None:
+    nodes = [node("Relu", ["x"], ["a"]), node("Neg", ["a"], ["b"]), node("Softmax", ["b"], ["y"], axis=0)]
+    assert operators(rewritten(program(nodes), X, "split-batch")) == [
+        "Split", "Relu", "Relu", "Neg", "Neg", "Concat", "Softmax"
+    ]  # fmt: skip
+
+
+def test_random_numbers_are_drawn_as_often_as_before() -> None:
+    nodes = [node("RandomNormalLike", ["x"], ["a"]), node("Add", ["a", "a"], ["y"])]
+    assert all(rewritten(program(nodes), X, name) is None for name in ONNX_REWRITES)
+
+
+def test_what_was_made_to_be_wrong_is_left_alone() -> None:
+    case = next(
+        made
+        for seed in range(200)
+        if (made := generate("disruptive", seed, GenRequest(nodes=6))).program.fault is not None
+    )
+    assert rewritten(case.program, case.inputs, "insert-identities") is None
+
+
+def test_a_module_of_relax_has_relations_of_its_own() -> None:
+    case = next(
+        made for seed in range(20) if (made := generate("relax", seed, GenRequest(nodes=6))).program.fault is None
+    )
+    assert isinstance(case.program, RelaxProgram)
+    for name in RELAX_REWRITES:
+        found = rewritten(case.program, case.inputs, name)
+        assert found is not None
+        assert found.program.digest != case.program.digest
+        assert list(found.inputs) == list(found.program.inputs())
+        assert [id(value) for value in found.inputs.values()] == [
+            id(case.inputs[name]) for name in case.program.inputs()
+        ]
+        assert list(found.program.outputs()) == list(case.program.outputs())
+    assert rewritten(case.program, case.inputs, "duplicate") is None
+    assert (names_for(TirProgram.form), relation_of(TirProgram.form, 5)) == ((), "")
+
+
+def test_tests_take_all_relations_in_turn() -> None:
+    asked = [relation_of("onnx", number) for number in range(3 * len(ONNX_REWRITES))]
+    assert set(asked[: len(ONNX_REWRITES)]) == set(ONNX_REWRITES)
+    assert len(set(asked)) == len(asked)
+
+
+@pytest.mark.parametrize("written", ["", "nothing", "duplicate@", "duplicate@0", "duplicate@x", "duplicate " * 50])
+def test_an_unknown_relation_is_refused(written: str) -> None:
+    with pytest.raises(BadInput, match="there is no rewrite"):
+        rewritten(program([node("Relu", ["x"], ["y"])]), X, written)
