@@ -44,7 +44,9 @@ def test_run_finds_it_and_reduce_keeps_it(chain: Path, tmp_path: Path, capsys: p
     assert [node.op_type for node in onnx.load(reduced / "model.onnx").graph.node] == ["Relu"]
     # The script is for people without opsieve: the program in it is the one that the compiler was given.
     assert "Identity" in (reduced / "repro.py").read_text()
-    script = subprocess.run([sys.executable, reduced / "repro.py"], capture_output=True, text=True, check=False, env=os.environ)
+    script = subprocess.run(
+        [sys.executable, reduced / "repro.py"], capture_output=True, text=True, check=False, env=os.environ
+    )
     assert script.returncode == 1, script.stdout + script.stderr
     code, out, _ = opsieve("run", reduced, "--target", REWRITTEN, "--json", capsys=capsys)
     assert (code, json.loads(out)["results"][0]["kind"]) == (1, "metamorphic")
@@ -52,7 +54,18 @@ def test_run_finds_it_and_reduce_keeps_it(chain: Path, tmp_path: Path, capsys: p
 
 def test_a_campaign_finds_and_stores_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = tmp_path / "store"
-    arguments = ("fuzz", "--target", "fake:wrong@Identity", "--no-probe", "--seed", "1", "--store", store, "--strategy", "isra")
+    arguments = (
+        "fuzz",
+        "--target",
+        "fake:wrong@Identity",
+        "--no-probe",
+        "--seed",
+        "1",
+        "--store",
+        store,
+        "--strategy",
+        "isra",
+    )
     code, out, _ = opsieve(*arguments, "--nodes", "4", "--tests", "16", "--metamorphic", "--json", capsys=capsys)
     facts = json.loads(out)
     assert code == 1
