@@ -49,7 +49,8 @@ class Observation:
 
     `outputs` maps output names to values (see `opsieve.backends.workers.wire`); None unless the outcome is `ok`. `exception` is the
     qualified name of the exception's class. `signal` is the number of the signal that killed the process, 0 otherwise.
-    `seconds` is wall time by stage; `peak_memory` the worker's resident peak in bytes. `log` is what was printed, bounded.
+    `seconds` is wall time by stage, `cpu_seconds` the CPU time of all threads in one run (the median of several), None where it was not
+    asked for; `peak_memory` the worker's resident peak in bytes. `log` is what was printed, bounded.
     `reached` holds the numbers of the probes that this run was the first of its campaign to reach, None where none were planted.
     `notes` say what was altered to be able to ask (an IR version lowered, say). `knobs` are the determinism settings in force.
     """
@@ -65,6 +66,7 @@ class Observation:
     traceback: str = ""
     signal: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    cpu_seconds: float | None = None
     peak_memory: int = 0
     log: str = ""
     notes: tuple[str, ...] = ()

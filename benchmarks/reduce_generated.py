@@ -26,7 +26,8 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.onnx_reduction import OnnxReduction
-from opsieve.reducer.oracle.discover import NotReproduced, find
+from opsieve.reducer.oracle.discover import find
+from opsieve.reducer.oracle.premise import NotReproduced
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, reduce_failure
 

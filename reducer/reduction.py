@@ -16,10 +16,22 @@ from opsieve.reducer.engine.certificate import CertificateLine, certify, to_fixp
 from opsieve.reducer.engine.edit import Pass
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Progress, Rules, SubjectKind, Validator
-from opsieve.reducer.engine.interestingness import CheckResult, InterestingnessTest, RepeatedTest, runs_for, wilson
+from opsieve.reducer.engine.interestingness import (
+    CheckResult,
+    InterestingnessTest,
+    RepeatedTest,
+    StatisticalTest,
+    replayed,
+    runs_for,
+    wilson,
+)
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.oracle.accepts_invalid import AcceptsInvalidTest
-from opsieve.reducer.oracle.discover import REPLAYS, SHORT, NotReproduced, Premise, still
+from opsieve.reducer.oracle.discover import still
+from opsieve.reducer.oracle.nondeterminism_test import NondeterminismTest, replayed_spread
+from opsieve.reducer.oracle.premise import NotReproduced, Premise
+from opsieve.reducer.oracle.repeats import REPLAYS, SHORT, varying
+from opsieve.reducer.oracle.slowdown_test import SlowdownTest
 from opsieve.reducer.oracle.target_test import Runnable, TargetTest, cure_set, finite
 from opsieve.triage.fingerprint.normalise import normalise
 from opsieve.triage.fingerprint.sameness import Level
@@ -62,7 +74,8 @@ class Reduction(Generic[S]):
     """What came of it. `same` is the last word of the judge or the check, `minimal` the certificate's.
 
     `judged`: the judge confirmed every step. `replays`: in how many runs of the result it was seen, of how many (of start and
-    result, where a check always saw it; None where nothing was replayed). `slippage` holds different failures that were met, by fingerprint. `rest_fails` says of the start without
+    result, where a check always saw it; None where nothing was replayed). `premise` is the failure as it turned out to be, where the small
+    result shows that it is another than was thought (a wrong result that is wrong only sometimes). `slippage` holds different failures that were met, by fingerprint. `rest_fails` says of the start without
     what was kept: `same` when it fails in the same way once more, `other` when otherwise, "" when it does not or is not known.
     """
 
@@ -79,14 +92,16 @@ class Reduction(Generic[S]):
     slippage: dict[str, S] = field(default_factory=dict)
     judged: bool = False
     rest_fails: str = ""
+    premise: Premise | None = None
 
 
 @dataclass(frozen=True)
 class Listeners(Generic[S]):
-    """Who hears of progress and of every new best subject."""
+    """Who hears of progress, of every new best subject, and sentences for people."""
 
     progress: Callable[[Progress], None] = lambda progress: None
     accepted: Callable[[S], None] = lambda subject: None
+    say: Callable[[str], None] = lambda sentence: None
 
 
 def passes_in(group: str, order: Sequence[str]) -> list[Pass[S]]:
@@ -122,11 +137,18 @@ def reduce_failure(
     since = time.monotonic()
     tests = [interestingness_of(premise, each, level, start) for each in pool]
     source = premise.target.baseline
-    run = _Run(form, start if start_at is None else start_at, tests, workers, source, journal, listeners, passes)
+    mark = "runs:" if isinstance(tests[0], StatisticalTest) else ""
+    begin = start if start_at is None else start_at
+    run = _Run(form, begin, tests, workers, source, journal, listeners, passes, mark)
     run.reduce(_compiler_text(premise), _known_result(tests[0], premise, start) if start_at is None else None)
-    if isinstance(tests[0], RepeatedTest):
-        replays = replayed(tests[0].inner, run.engine.best, REPLAYS)
-        return replace(run.result(start, time.monotonic() - since, replays[0] > 0), replays=replays)
+    if isinstance(tests[0], StatisticalTest):
+        return _by_replays(run, tests[0], start, since)
+    found = _varies(run, premise, workers)
+    if found is not None:
+        best = run.engine.best
+        listeners.say(found.held(level))
+        varied = reduce_failure(form, start, found, pool, level, journal, listeners, passes, start_at=best)
+        return replace(varied, premise=found, checks=varied.checks + run.engine.checks)
     same = still(run.engine.best, premise, workers)
     if not same and level != "cure":
         good = next((subject for subject in reversed(run.trail) if still(subject, premise, workers)), start)
@@ -137,6 +159,27 @@ def reduce_failure(
         return replace(second.result(start, time.monotonic() - since, same), judged=True)
     converted = _without_converters(run, tests, premise, (workers, source, journal, listeners)) if same else None
     return (converted or run).result(start, time.monotonic() - since, same)
+
+
+def _varies(run: "_Run[S]", premise: Premise, workers: Workers) -> Premise | None:
+    """The failure that a wrong result is when the small program gives it only sometimes; None where it gives it each time."""
+    best = run.engine.best
+    if (
+        premise.failure.verdict.kind != "mismatch"
+        or not replayed_spread(best, premise.target, SHORT, workers).differing
+    ):
+        return None
+    return varying(Case(best.program, best.inputs), premise.target, workers)[0]
+
+
+def _by_replays(run: "_Run[S]", test: StatisticalTest[S], start: S, since: float) -> Reduction[S]:
+    """The last step that new runs confirm: of many tests that may each be wrong once in a hundred, one will be."""
+    for subject in (run.engine.best, *reversed(run.trail[:-1])):
+        replays = test.replays(subject, REPLAYS)
+        if test.shown(*replays):
+            run.engine.best = subject
+            return replace(run.result(start, time.monotonic() - since, True), replays=replays)
+    return replace(run.result(start, time.monotonic() - since, False), replays=(0, REPLAYS))
 
 
 def _without_converters(
@@ -181,6 +224,7 @@ def reduce_by_check(
         seen = (seen[0] + more[0], seen[1] + more[1])
     if not seen[0]:
         raise NotReproduced(f"the check does not show the failure on the whole model, in none of {seen[1]} runs")
+    listeners.say(f"held fixed: that the check exits with 0; seen in {seen[0]} of {seen[1]} runs")
     first: _Run[S] | None = None
     if seen[0] == seen[1]:
         first = _Run(form, start if start_at is None else start_at, tests, workers, source, journal, listeners, passes)
@@ -208,11 +252,6 @@ def reduce_by_check(
         run.goes_on(first)
     replays = replayed(tests[0], run.engine.best, REPLAYS)
     return replace(run.result(start, time.monotonic() - since, replays[0] > 0), replays=replays)
-
-
-def replayed(test: InterestingnessTest[S], subject: S, runs: int) -> tuple[int, int]:
-    """In how many runs a test says `same` of a subject, and of how many."""
-    return sum(result.kind == "same" for result in test.evaluate([subject] * runs)), runs
 
 
 @dataclass(frozen=True)
@@ -315,6 +354,12 @@ def interestingness_of(
         assert premise.arbiter is not None
         assert premise.right is not None
         return AcceptsInvalidTest(workers, premise.target, fault, premise.arbiter, normalise(premise.right.message))
+    if premise.failure.verdict.kind == "nondeterminism":
+        runs = runs_for(premise.chance)
+        return NondeterminismTest(workers, premise.target, premise.failure, level, runs, premise.apart)
+    if premise.failure.verdict.kind == "slowdown":
+        assert premise.arbiter is not None
+        return SlowdownTest(workers, premise.target, premise.arbiter)
     test = TargetTest(
         workers, premise.target, premise.failure, premise.arbiter, level, finite=_finite(premise, workers, start)
     )
@@ -354,6 +399,6 @@ def _compiler_text(premise: Premise) -> str:
     seen = premise.observation
     if premise.failure.verdict.kind == "accepts-invalid":
         return premise.reason
-    if premise.failure.verdict.kind in WRONG_OUTPUTS:
+    if premise.failure.verdict.kind in (*WRONG_OUTPUTS, "nondeterminism", "slowdown"):
         return ""
     return "\n".join([seen.message, *(frame.function for frame in reversed(seen.frames)), seen.log])

@@ -6,7 +6,7 @@ from typing import Any
 
 from opsieve.reducer.engine.certificate import CertificateLine
 from opsieve.reducer.engine.form import Size, SubjectKind
-from opsieve.reducer.oracle.discover import Premise
+from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.reduction import Reduction
 
 _NOTHING: dict[str, Any] = {

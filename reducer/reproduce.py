@@ -16,7 +16,7 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import read_file
 from opsieve.reducer.engine.interestingness import runs_for
-from opsieve.reducer.oracle.discover import sometimes, steady
+from opsieve.reducer.oracle.repeats import sometimes, steady
 from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure, as_given, expected_outputs, oracles_for
 from opsieve.triage.store.artifacts import REDUCED, case_artifacts, culprit_of
 from opsieve.triage.store.failure_record import read_failure, verdict_of

@@ -10,7 +10,7 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.interestingness import runs_for
-from opsieve.reducer.oracle.discover import Premise
+from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.target_test import Runnable, compared
 from opsieve.triage.export.export_input import ORACLES, ExportedFailure, as_given, expected_outputs
 from opsieve.triage.export.program_source import text_of

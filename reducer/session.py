@@ -21,9 +21,11 @@ from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.reducer.engine.certificate import CertificateLine, certify
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Progress, Rules
+from opsieve.reducer.engine.interestingness import replayed
 from opsieve.reducer.engine.journal import NAME, Journal
 from opsieve.reducer.forms import form_of
-from opsieve.reducer.oracle.discover import NotReproduced, Premise, find, installed, still
+from opsieve.reducer.oracle.discover import find, installed, still
+from opsieve.reducer.oracle.premise import NotReproduced, Premise
 from opsieve.reducer.oracle.sameness import LEVELS
 from opsieve.reducer.oracle.script_test import ScriptTest
 from opsieve.reducer.output import SCRIPT, STORY, model_name, save_reduction, save_story, save_subject
@@ -35,10 +37,10 @@ from opsieve.reducer.reduction import (
     confirmed_by_judge,
     reduce_by_check,
     reduce_failure,
-    replayed,
 )
 from opsieve.reducer.report import facts_of, facts_of_none, facts_unfinished
 from opsieve.reducer.script import Printer, script
+from opsieve.triage.export.script import KINDS
 from opsieve.triage.fingerprint.sameness import Level
 
 _SAVE_EVERY = 1.0  # seconds between two savings of the best so far
@@ -135,12 +137,13 @@ class Session:
         except NotReproduced as error:
             return Reduced(facts_of_none(form.size(start), str(error)), None)
         result = replace(result, best=form.finished(result.best, self.pool[0]))
+        premise = result.premise or premise
         facts = facts_of(form, result, premise, self.request.level, time.monotonic() - since)
         facts |= {
             "output": str(folder / model_name(result.best.program)),
-            "script": str(folder / SCRIPT) if premise is not None else "",
+            "script": str(folder / SCRIPT) if premise is not None and premise.failure.verdict.kind in KINDS else "",
         }
-        text = script(result.best, premise, self.pool[0], texts) if premise else ""
+        text = script(result.best, premise, self.pool[0], texts) if premise and facts["script"] else ""
         save_reduction(result, folder, self.request.path.name, origin, facts, journal, text)
         return Reduced(facts, result, texts.printed(result.best))
 
@@ -157,7 +160,7 @@ class Session:
                     start_at = best.kept
                 else:
                     best.forget()
-            listeners: Listeners[Any] = Listeners(best.progress, best.accepted)
+            listeners: Listeners[Any] = Listeners(best.progress, best.accepted, self.listener.say)
             if premise is None:
                 source = next(iter(installed()), None)
                 source = None if source is None else source.baseline

@@ -52,6 +52,7 @@ PROCESS_FAULTS = (
     "print",  # 1 GB
     "close",  # stdout and stderr
     "slow",  # some 30 million additions
+    "drag",  # some 200,000 additions
 )
 FAKE_CLASSES = {
     **CLASSES,
@@ -365,7 +366,7 @@ def altered(kind: str, value: Any) -> Any:
 
 
 def misbehave(kind: str) -> None:
-    """Do to the process what a compiler does on a bad day; returns only for memory, leak, print, close and slow."""
+    """Do to the process what a compiler does on a bad day; returns only for memory, leak, print, close, slow and drag."""
     if kind == "crash":
         ctypes.string_at(0)
     elif kind == "abort":
@@ -399,6 +400,8 @@ def misbehave(kind: str) -> None:
         os.closerange(1, 3)
     elif kind == "slow":
         sum(range(30_000_000))
+    elif kind == "drag":
+        sum(range(200_000))
 
 
 BACKEND = Fake()

@@ -182,7 +182,7 @@ class TestServer:
                 stage("run")
                 outputs = run(inputs)
             if test["repeat"] > 0:
-                reply["repeats"] = self.time(run, inputs, test["repeat"])
+                reply["repeats"], reply["cpu"] = self.time(run, inputs, test["repeat"])
             stage("done")
             reply["outputs"] = self.wire.pack_values(outputs, chunks)
             size = sum(map(len, chunks))
@@ -202,14 +202,17 @@ class TestServer:
         return reply
 
     @staticmethod
-    def time(run: Callable[[Dict[str, Any]], Any], inputs: Dict[str, Any], repeat: int) -> List[float]:
-        """Wall seconds of `repeat` further runs, each."""
-        took = []
+    def time(
+        run: Callable[[Dict[str, Any]], Any], inputs: Dict[str, Any], repeat: int
+    ) -> Tuple[List[float], List[float]]:
+        """Wall seconds of `repeat` further runs, and CPU seconds of all threads."""
+        took, used = [], []
         for _ in range(repeat):
-            start = time.perf_counter()
+            start, cpu = time.perf_counter(), time.process_time()
             run(inputs)
+            used.append(time.process_time() - cpu)
             took.append(time.perf_counter() - start)
-        return took
+        return took, used
 
     def printed(self) -> str:
         """What was printed since the last call, bounded; the log is emptied."""

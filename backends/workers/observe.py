@@ -41,6 +41,7 @@ def _from_reply(target: ResolvedTarget, version: str, reply: dict[str, Any], bod
     seconds = dict(reply["seconds"])
     if reply.get("repeats"):
         seconds["run"] = statistics.median(reply["repeats"])
+    cpu_seconds = statistics.median(reply["cpu"]) if reply.get("cpu") else None
     hazards = tuple(
         Hazard(item["rule"], item["node"], item["operator"], tuple(item["outputs"]))
         for item in reply.get("hazards", ())
@@ -51,6 +52,7 @@ def _from_reply(target: ResolvedTarget, version: str, reply: dict[str, Any], bod
         version,
         "ok",
         seconds=seconds,
+        cpu_seconds=cpu_seconds,
         peak_memory=reply["peak"],
         log=reply.get("log", ""),
         notes=tuple(reply.get("notes", ())),

@@ -28,7 +28,8 @@ from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.strategies.registry import generate
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.onnx_reduction import OnnxReduction
-from opsieve.reducer.oracle.discover import NotReproduced, find
+from opsieve.reducer.oracle.discover import find
+from opsieve.reducer.oracle.premise import NotReproduced
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, reduce_failure
 from opsieve.triage.fingerprint.evidence import Evidence

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 S = TypeVar("S")
 S_contra = TypeVar("S_contra", contravariant=True)
@@ -34,6 +34,25 @@ class InterestingnessTest(Protocol[S_contra]):
         """A result for each subject; what is not consumed need not have been tested."""
 
 
+@runtime_checkable
+class StatisticalTest(Protocol[S_contra]):
+    """A test whose `same` rests on several runs, and may be chance: what it led to is replayed at the end."""
+
+    def evaluate(self, subjects: Sequence[S_contra]) -> Iterator[CheckResult]:
+        """As `InterestingnessTest.evaluate`."""
+
+    def replays(self, subject: S_contra, runs: int) -> tuple[int, int]:
+        """In how many of so many new runs the failure was seen, and of how many."""
+
+    def shown(self, seen: int, runs: int) -> bool:
+        """Whether such replays show the failure."""
+
+
+def replayed(test: InterestingnessTest[S], subject: S, runs: int) -> tuple[int, int]:
+    """In how many runs a test says `same` of a subject, and of how many."""
+    return sum(result.kind == "same" for result in test.evaluate([subject] * runs)), runs
+
+
 @dataclass(frozen=True)
 class RepeatedTest(Generic[S]):
     """A test of a failure that shows only sometimes: `same` once it was seen `sightings` times in `runs` runs.
@@ -50,6 +69,14 @@ class RepeatedTest(Generic[S]):
         """As `InterestingnessTest.evaluate`."""
         for subject in subjects:
             yield self._one(subject)
+
+    def replays(self, subject: S, runs: int) -> tuple[int, int]:
+        """As `StatisticalTest.replays`."""
+        return replayed(self.inner, subject, runs)
+
+    def shown(self, seen: int, runs: int) -> bool:
+        """As `StatisticalTest.shown`."""
+        return seen > 0
 
     def _one(self, subject: S) -> CheckResult:
         seen = 0

@@ -1,66 +1,35 @@
 """What fails in a case: the premise of every reduction, made sure of before anything is tried."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from opsieve.backends.judge.judge import Judged, judge
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE, SECOND_ORACLES
-from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, compilers, resolve
 from opsieve.backends.verdict import KIND_OF_OUTCOME, WRONG_OUTPUTS, Verdict
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import shown
-from opsieve.reducer.engine.interestingness import wilson
-from opsieve.reducer.oracle.sameness import Failure, differed, ended
+from opsieve.reducer.oracle.nondeterminism_test import replayed_spread, spread_of
+from opsieve.reducer.oracle.premise import NotReproduced, Premise, failure_of
+from opsieve.reducer.oracle.repeats import (
+    REPLAYS,
+    SHORT,
+    replayed_runs,
+    slower,
+    sometimes,
+    steady,
+    sure,
+    varying,
+)
+from opsieve.reducer.oracle.sameness import differed, ended
 from opsieve.reducer.oracle.target_test import Runnable, compared, operators_of
 from opsieve.reducer.oracle.validator import CHECKER
-from opsieve.triage.fingerprint.evidence import NOTHING
-from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.fingerprint.program_names import program_names
-from opsieve.triage.fingerprint.sameness import Level
 
 REDUCIBLE = frozenset(["crash", "error", "mismatch", "metamorphic", "hang", "memory"])
-SHORT = 6  # replays of every failure before it is reduced
-REPLAYS = 30  # of a failure that shows sometimes
-_HEAVY = 64 << 20  # bytes of a model that is not replayed beyond the one confirmation
 _LARGE = 10_000  # bytes of a model for which the judge's oracles cost more than a reduction
-
-
-class NotReproduced(Exception):
-    """Nothing fails; the message is one sentence that says what was tried."""
-
-
-@dataclass(frozen=True)
-class Premise:
-    """The failure to keep: on which target, against whom, and what the target showed.
-
-    `named` says that a user named the arbiter. `right` is what he showed, where he was consulted. `chance` is how often it shows: 1.0
-    for a failure that always does, else what its `replays` make sure of (the lower end of Wilson's interval at 90 %). `replays`: in
-    how many runs it was seen, of how many.
-    """
-
-    target: ResolvedTarget
-    arbiter: ResolvedTarget | None
-    failure: Failure
-    observation: Observation
-    reason: str
-    right: Observation | None = None
-    chance: float = 1.0
-    replays: tuple[int, int] | None = None
-    named: bool = False
-
-    def held(self, level: Level) -> str:
-        """One sentence for people: what a reduction at this level holds fixed, and in how many runs it was seen."""
-        verdict, key = self.failure.verdict, self.failure.fingerprint.key
-        stage = "" if verdict.kind in WRONG_OUTPUTS or not verdict.stage else f" at {verdict.stage}"
-        what = {
-            "loose": f"a {verdict.kind}{stage}",
-            "cure": f"the fingerprint {key}, and which other builds of the compiler fail",
-        }.get(level, f"the fingerprint {key}")
-        runs = "" if self.replays is None else f"; seen in {self.replays[0]} of {self.replays[1]} runs"
-        return f"held fixed: {what}{runs}"
 
 
 def find(case: Case, targets: Sequence[ResolvedTarget], against: ResolvedTarget | None, workers: Workers) -> Premise:
@@ -83,7 +52,13 @@ def still(subject: Runnable, premise: Premise, workers: Workers, any_type: bool 
     """Whether the judge, asked from scratch, sees the same failure in a subject; with `any_type` a wrong result may be of another type."""
     case = Case(subject.program, subject.inputs)
     against = premise.arbiter if premise.named else None
-    found, _ = _failure_on(case, premise.target, against, workers, premise.failure.verdict.verdict == "undecided")
+    kind, doubtful = premise.failure.verdict.kind, premise.failure.verdict.verdict == "undecided"
+    if kind == "slowdown":
+        return slower(case, premise.target, workers)[0] is not None
+    if kind == "nondeterminism":
+        found, _ = varying(case, premise.target, workers)
+    else:
+        found, _ = _failure_on(case, premise.target, against, workers, doubtful)
     if found is None:
         return False
     names = program_names(subject.program)
@@ -103,20 +78,16 @@ def _failure_on(
     plain = _plain(case, target, workers, lab)
     if plain is not None:
         if steady(case, target, plain.failure.verdict, workers):
-            return _sure(case, plain), ""
+            return sure(case, plain), ""
         return sometimes(case, target, plain.failure.verdict, workers)
     judged = judge(case.program, case.inputs, target, lab, expected=case.expected, oracles=_oracles(target))
     verdict = judged.verdict
     if verdict.verdict == "flaky" and verdict.kind in KIND_OF_OUTCOME.values():
         return sometimes(case, target, verdict, workers)
     if verdict.verdict == "pass" and doubtful:  # who names a target has seen it fail
-        ends = [
-            KIND_OF_OUTCOME[answer.outcome]
-            for answer in _replayed(case, target, SHORT, workers)
-            if answer.outcome in KIND_OF_OUTCOME
-        ]
-        if ends:
-            return sometimes(case, target, Verdict("flaky", "", ends[0]), workers)
+        return _doubted(case, target, workers, verdict)
+    if verdict.verdict == "fail" and verdict.kind == "nondeterminism":
+        return varying(case, target, workers)
     # Who names the target has made up his mind: one oracle against it is enough to reduce by.
     enough = ("fail", "undecided") if doubtful else ("fail",)
     if verdict.verdict not in enough or verdict.kind not in REDUCIBLE:
@@ -125,26 +96,29 @@ def _failure_on(
     if verdict.kind in WRONG_OUTPUTS and arbiter is None:
         return None, "its outputs are wrong, but nobody who could be asked again gives the right ones; use --against"
     observation = judged.observations[0]
-    failure = _failure(verdict, observation, case)
+    failure = failure_of(verdict, observation, case)
     consulted = [each for each in judged.observations if arbiter is not None and each.target == arbiter.display]
     premise = Premise(target, arbiter, failure, observation, verdict.reason, next(iter(consulted), None))
     if not steady(case, target, verdict, workers):
         return sometimes(case, target, verdict, workers)
-    return _sure(case, premise), ""
+    if verdict.kind == "mismatch" and len(case.program.data) < _LARGE:  # of a larger one the small result is replayed
+        if replayed_spread(case, target, SHORT, workers).differing:
+            return varying(case, target, workers)
+        return replace(premise, replays=(SHORT, SHORT)), ""
+    return sure(case, premise), ""
 
 
-def _sure(case: Case, premise: Premise) -> Premise:
-    """The premise with the replays that `steady` made."""
-    return replace(premise, replays=(SHORT, SHORT)) if _is_replayed(case, premise.failure.verdict) else premise
-
-
-def _is_replayed(case: Case, verdict: Verdict) -> bool:
-    return verdict.kind in ("error", "crash") and len(case.program.data) <= _HEAVY
-
-
-def _failure(verdict: Verdict, observation: Observation, subject: Runnable) -> Failure:
-    print_ = fingerprint(verdict, observation, operators_of(subject.program), NOTHING, program_names(subject.program))
-    return Failure(verdict, print_)
+def _doubted(case: Case, target: ResolvedTarget, workers: Workers, verdict: Verdict) -> tuple[Premise | None, str]:
+    """The failure on a target that passed once, though a user has seen it fail: one that shows sometimes, or is no wrong result."""
+    runs = REPLAYS if len(case.program.data) < _LARGE else SHORT
+    answers = replayed_runs(case, target, runs, workers)
+    ends = [KIND_OF_OUTCOME[answer.outcome] for answer in answers if answer.outcome in KIND_OF_OUTCOME]
+    if ends:
+        return sometimes(case, target, Verdict("flaky", "", ends[0]), workers)
+    if spread_of(answers).differing:
+        return varying(case, target, workers)
+    slow, _ = slower(case, target, workers)
+    return slow, "" if slow is not None else shown(f"{verdict.verdict}: {verdict.reason}", 300)
 
 
 def _not_refused(
@@ -157,43 +131,12 @@ def _not_refused(
         return sometimes(case, target, verdict, workers)
     if verdict.verdict != "fail":
         return None, shown(f"{verdict.verdict}: {verdict.reason}", 300)
-    failure = _failure(verdict, observation, case)
+    failure = failure_of(verdict, observation, case)
     if verdict.kind != "accepts-invalid":  # it dies of it, whoever objects
         return Premise(target, None, failure, observation, verdict.reason), ""
     consulted = ((oracle, lab.observe(oracle, case.program, case.inputs)) for oracle in (CHECKER, NATIVE))
     objector, said = next((oracle, answer) for oracle, answer in consulted if answer.outcome in ("error", "rejected"))
     return Premise(target, objector, failure, observation, verdict.reason, said), ""
-
-
-def sometimes(case: Case, target: ResolvedTarget, verdict: Verdict, workers: Workers) -> tuple[Premise | None, str]:
-    """A failure of the verdict's kind that shows sometimes, replayed to learn how often; None and the reason when it is not seen."""
-    seen: list[Observation] = []
-    runs = 0
-    while runs < REPLAYS and not (seen and verdict.kind == "hang"):  # a hang takes all the time that a run may take
-        answers = _replayed(case, target, SHORT, workers)
-        seen += [each for each in answers if KIND_OF_OUTCOME.get(each.outcome) == verdict.kind]
-        runs += SHORT
-    if not seen:
-        return None, f"flaky, but not seen again in {REPLAYS} runs"
-    verdict = replace(verdict, stage=seen[0].stage, message=seen[0].message)
-    failure = _failure(verdict, seen[0], case)
-    reason = f"{target.display} fails in {len(seen)} of {runs} runs: {shown(seen[0].message, 200)}"
-    chance = wilson(len(seen), runs)
-    arbiter = target.baseline if case.program.fault is None else None
-    return Premise(target, arbiter, failure, seen[0], reason, chance=chance, replays=(len(seen), runs)), ""
-
-
-def steady(case: Case, target: ResolvedTarget, verdict: Verdict, workers: Workers) -> bool:
-    """Whether a compiler that died or raised does so each time. A hang is not replayed, and the judge has replayed a mismatch."""
-    if not _is_replayed(case, verdict):
-        return True
-    return all(
-        KIND_OF_OUTCOME.get(answer.outcome) == verdict.kind for answer in _replayed(case, target, SHORT, workers)
-    )
-
-
-def _replayed(case: Case, target: ResolvedTarget, runs: int, workers: Workers) -> list[Observation]:
-    return list(workers.observe_many(target, [Test(case.program, case.inputs)] * runs))
 
 
 def _plain(case: Case, target: ResolvedTarget, workers: Workers, lab: ObservationCache) -> Premise | None:
@@ -211,7 +154,7 @@ def _plain(case: Case, target: ResolvedTarget, workers: Workers, lab: Observatio
     wanted = lab.observe(baseline, case.program, case.inputs)
     if wanted.outputs is None or workers.observe(target, case.program, case.inputs, fresh=True).outcome != got.outcome:
         return None
-    failure = _failure(verdict, got, case)
+    failure = failure_of(verdict, got, case)
     reason = f"{target.display} fails, {baseline.display} does not: {shown(got.message, 300)}"
     return Premise(target, baseline, failure, got, reason, wanted)
 
@@ -230,7 +173,7 @@ def _compared(
         verdict = None if worst is None else differed(worst, base)
     if verdict is None:
         return None, shown(f"{got.outcome}, agrees with {against.display}", 300)
-    failure = _failure(verdict, got, case)
+    failure = failure_of(verdict, got, case)
     what = got.message.strip() or (verdict.mismatch and verdict.mismatch.what) or got.outcome
     reason = f"{target.display} differs from {against.display}: {shown(what, 300)}"
     return Premise(target, against, failure, got, reason, wanted, named=True), ""

@@ -9,38 +9,40 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opsieve.gen.data.data_set import write_folder
+from opsieve.gen.forms.registry import form_of
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.scratch import Scratch
-from opsieve.gen.model.tensors import graph_inputs
 from opsieve.reducer.engine.interestingness import CheckResult
-from opsieve.reducer.problem.subject import Subject
+from opsieve.reducer.oracle.target_test import Runnable
 
 
 @dataclass(frozen=True)
 class ScriptTest:
     """A user's own test: `SCRIPT MODEL INPUTS`, run in an empty folder; exit code 0 means that it is still interesting.
 
-    MODEL is an .onnx file, INPUTS a folder of ONNX's `input_K.pb`. The script runs as the user who starts the reduction; it
+    MODEL is an .onnx file, or `module.json` of a module of TVM with `passes.json` beside it; INPUTS a folder of ONNX's `input_K.pb`, in
+    the order of the program's inputs. The script runs as the user who starts the reduction; it
     and what it started are killed after `seconds`.
     """
 
     script: Path
     seconds: float = 60.0
 
-    def evaluate(self, subjects: Sequence[Subject]) -> Iterator[CheckResult]:
+    def evaluate(self, subjects: Sequence[Runnable]) -> Iterator[CheckResult]:
         """As `InterestingnessTest.evaluate`."""
         for subject in subjects:
             code = self.run(subject)
             yield CheckResult("same") if code == 0 else CheckResult("gone", f"exit code {code}")
 
-    def run(self, subject: Subject) -> int:
+    def run(self, subject: Runnable) -> int:
         """The script's exit code; -1 when it took too long. BadInput when it cannot be started."""
         with Scratch() as scratch:
             folder = scratch / "check"
             (folder / "inputs").mkdir(parents=True)
-            (folder / "model.onnx").write_bytes(subject.program.data)
-            write_folder(folder / "inputs", subject.inputs, graph_inputs(subject.model), "input")
-            command = [str(self.script), str(folder / "model.onnx"), str(folder / "inputs")]
+            form = form_of(subject.program)
+            form.write(subject.program, folder)
+            write_folder(folder / "inputs", subject.inputs, subject.program.inputs(), "input")
+            command = [str(self.script), str(folder / form.files[0]), str(folder / "inputs")]
             try:
                 process = subprocess.Popen(
                     command,

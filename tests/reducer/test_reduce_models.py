@@ -20,7 +20,8 @@ from opsieve.reducer.engine.interestingness import runs_for
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.onnx_reduction import OnnxReduction
-from opsieve.reducer.oracle.discover import NotReproduced, find
+from opsieve.reducer.oracle.discover import find
+from opsieve.reducer.oracle.premise import NotReproduced
 from opsieve.reducer.oracle.sameness import Level
 from opsieve.reducer.oracle.script_test import ScriptTest
 from opsieve.reducer.problem.order import count_nodes
@@ -99,6 +100,12 @@ def test_answers_to_another_question_are_not_taken(workers: Workers, tmp_path: P
 def test_a_hang_is_reduced(workers: Workers) -> None:
     with Workers(Limits(seconds=0.4)) as impatient:
         result = reduced(host(8, 20, [["Tanh", "Exp"]]), "fake:hang@Tanh>Exp", impatient)
+    assert operators(result) == ["Tanh", "Exp"]
+
+
+def test_a_program_that_needs_too_much_memory_is_reduced() -> None:
+    with Workers(Limits(seconds=20.0, memory=700 << 20)) as narrow:
+        result = reduced(host(8, 4, [["Tanh", "Exp"]]), "fake:memory@Tanh>Exp", narrow)
     assert operators(result) == ["Tanh", "Exp"]
 
 

@@ -17,7 +17,8 @@ from opsieve.gen.case.case import Case, save
 from opsieve.reducer import reduction
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.onnx_reduction import OnnxReduction
-from opsieve.reducer.oracle.discover import Premise, find
+from opsieve.reducer.oracle.discover import find
+from opsieve.reducer.oracle.premise import Premise
 from opsieve.reducer.oracle.sameness import Level
 from opsieve.reducer.oracle.target_test import TargetTest, finite
 from opsieve.reducer.problem.subject import Subject

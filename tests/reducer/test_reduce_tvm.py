@@ -3,9 +3,11 @@
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tvm_programs import tir_program
 
+from opsieve.backends.workers.workers import Workers
 from opsieve.gen.forms.registry import make_inputs
 from opsieve.gen.forms.tvm_program import RelaxProgram, TirProgram
 from opsieve.gen.model.bad_input import BadInput
@@ -21,6 +23,8 @@ from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Rules
 from opsieve.reducer.engine.interestingness import CheckResult
 from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.oracle.script_test import ScriptTest
+from opsieve.reducer.reduction import Listeners, reduce_by_check
 from opsieve.reducer.tvm.subject import TvmForm, TvmPass, TvmSubject
 from opsieve.reducer.tvm_reduction import RelaxReduction, TirReduction
 
@@ -94,3 +98,27 @@ def test_a_tir_function_ends_in_the_statement_that_fails() -> None:
     best = reduced(subject(program), TirReduction().passes(), lambda now: "tirx.sqrt" in now.program.operators())
     assert sorted(best.program.operators()) == ["tirx.BufferStore", "tirx.sqrt"]
     assert list(best.inputs) == ["a", "b"]
+
+
+class ReadableReduction(TirReduction):
+    """TIR functions reduced without TVM: what can be read is taken for valid."""
+
+    def validator(self, workers: Workers, start: TvmSubject) -> Readable:
+        return Readable()
+
+
+def test_a_script_decides_what_is_interesting_of_a_module(workers: Workers, tmp_path: Path) -> None:
+    script = tmp_path / "check"
+    script.write_text(
+        '#!/bin/sh\ntest -e "$2/input_0.pb" && grep -q BufferStore "$1" && grep -q B "$(dirname "$1")/passes.json"\n'
+    )
+    script.chmod(0o755)
+    program = tir_program("tir.A", "tir.B", "tir.C")
+    start = TvmSubject(program, make_inputs(program, 0))
+    said: list[str] = []
+    listeners: Listeners[TvmSubject] = Listeners(say=said.append)
+    tests = [ScriptTest(script)]
+    result = reduce_by_check(ReadableReduction(), start, tests, workers, None, Journal(""), listeners)
+    assert result.best.program.passes == ("tir.B",)
+    assert (result.same, result.minimal, result.best.program.size < program.size) == (True, True, True)
+    assert said == ["held fixed: that the check exits with 0; seen in 6 of 6 runs"]

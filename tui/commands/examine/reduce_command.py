@@ -136,7 +136,7 @@ def _listener(live: bool) -> Iterator[_Log]:
 def _verified(session: Any, as_json: bool) -> int:
     from dataclasses import asdict
 
-    from opsieve.reducer.oracle.discover import NotReproduced
+    from opsieve.reducer.oracle.premise import NotReproduced
     from opsieve.reducer.report import certificate_rows
 
     try:

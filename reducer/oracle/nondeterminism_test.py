@@ -1,0 +1,128 @@
+"""The interestingness test of results that differ from run to run."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from opsieve.backends.compare import Comparison, compare
+from opsieve.backends.judge.judging_session import open_rules
+from opsieve.backends.judge.oracles import FLOAT64
+from opsieve.backends.observation import Observation
+from opsieve.backends.registry import ResolvedTarget
+from opsieve.backends.verdict import KIND_OF_OUTCOME, Mismatch
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.reducer.engine.interestingness import CheckResult
+from opsieve.reducer.oracle.sameness import Failure, differed
+from opsieve.reducer.oracle.target_test import Runnable, operators_of
+from opsieve.triage.fingerprint.program_names import program_names
+from opsieve.triage.fingerprint.sameness import Level
+
+_BATCH = 6  # runs asked for at once
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How runs of one program differ: `differing` of `runs` gave another result than most, `worst` is how; `names` are the outputs.
+    `usual` is a run of most.
+
+    `ended` is a run that did not end well, None where all did: then nothing is said of the others.
+    """
+
+    runs: int
+    differing: int
+    worst: Mismatch | None = None
+    names: tuple[str, ...] = ()
+    usual: Observation | None = None
+    ended: Observation | None = None
+
+
+def spread_of(answers: Sequence[Observation]) -> Spread:
+    """How answers of one program, one at least, differ beyond what the comparison policy allows."""
+    ended = next((answer for answer in answers if answer.outputs is None), None)
+    if ended is not None:
+        return Spread(len(answers), 0, ended=ended)
+    groups: list[list[Observation]] = []
+    for answer in answers:
+        alike = next((group for group in groups if not _differing(answer, group[0]).mismatches), None)
+        if alike is None:
+            groups.append([answer])
+        else:
+            alike.append(answer)
+    usual = max(groups, key=len)
+    others = [_differing(group[0], usual[0]) for group in groups if group is not usual]
+    worst = next((found.worst for found in others if found.worst is not None), None)
+    names = dict.fromkeys(name for found in others for name in found.mismatches)
+    return Spread(len(answers), len(answers) - len(usual), worst, tuple(names), usual[0])
+
+
+def _differing(one: Observation, other: Observation) -> Comparison:
+    return compare(one.outputs or {}, other.outputs or {}, {})
+
+
+def replayed_spread(
+    subject: Runnable, target: ResolvedTarget, runs: int, workers: Workers, fresh: bool = False
+) -> Spread:
+    """How so many runs of a subject differ, each in a process of its own when `fresh`."""
+    return spread_of(_runs(subject, target, runs, workers, fresh))
+
+
+def _runs(subject: Runnable, target: ResolvedTarget, runs: int, workers: Workers, fresh: bool) -> list[Observation]:
+    return list(workers.observe_many(target, [Test(subject.program, subject.inputs)] * runs, fresh=fresh))
+
+
+def left_open(subject: Runnable, names: Sequence[str], workers: Workers) -> bool:
+    """Whether ONNX itself leaves all of these outputs open (a random operator, a division by zero), as far as the reference tells."""
+    hazards = workers.observe(FLOAT64, subject.program, subject.inputs).hazards
+    return bool(names) and all(open_rules(hazards, name) for name in names)
+
+
+@dataclass(frozen=True)
+class NondeterminismTest:
+    """`same` once `sightings` of at most `runs` runs gave another result than most.
+
+    A run that ends badly makes it another failure; results that ONNX leaves open are none. `fresh` where runs differ only between processes.
+    """
+
+    workers: Workers
+    target: ResolvedTarget
+    failure: Failure
+    level: Level
+    runs: int
+    fresh: bool = False
+    sightings: int = 2
+
+    def evaluate(self, subjects: Sequence[Runnable]) -> Iterator[CheckResult]:
+        """As `InterestingnessTest.evaluate`."""
+        for subject in subjects:
+            yield self._one(subject)
+
+    def replays(self, subject: Runnable, runs: int) -> tuple[int, int]:
+        """In how many of so many runs the result was another than in most."""
+        found = replayed_spread(subject, self.target, runs, self.workers, self.fresh)
+        return found.differing, found.runs
+
+    def shown(self, seen: int, runs: int) -> bool:
+        """Whether such replays show the failure."""
+        return seen > 0
+
+    def _one(self, subject: Runnable) -> CheckResult:
+        answers: list[Observation] = []
+        found = Spread(0, 0)
+        while len(answers) < self.runs:
+            answers += _runs(subject, self.target, min(_BATCH, self.runs - len(answers)), self.workers, self.fresh)
+            found = spread_of(answers)
+            if found.ended is not None:
+                died = found.ended.outcome in KIND_OF_OUTCOME
+                return CheckResult("slippage" if died else "gone", f"a run ended: {found.ended.outcome}")
+            if found.differing >= self.sightings:
+                return self._same(subject, found, answers[0])
+        return CheckResult("gone", f"{found.differing} of {found.runs} runs differed")
+
+    def _same(self, subject: Runnable, found: Spread, answer: Observation) -> CheckResult:
+        assert found.worst is not None
+        verdict = replace(differed(found.worst, self.failure.verdict), kind="nondeterminism")
+        names = program_names(subject.program)
+        if not self.failure.shown_by(verdict, answer, operators_of(subject.program), self.level, names):
+            return CheckResult("slippage", f"runs differ otherwise: {found.worst.what}")
+        if left_open(subject, found.names, self.workers):
+            return CheckResult("gone", "ONNX leaves open what it gives")
+        return CheckResult("same", wrong=found.names)

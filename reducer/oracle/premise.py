@@ -1,0 +1,55 @@
+"""The failure that a reduction keeps: what it is, who says so, and how sure that is."""
+
+from dataclasses import dataclass
+
+from opsieve.backends.observation import Observation
+from opsieve.backends.registry import ResolvedTarget
+from opsieve.backends.verdict import WRONG_OUTPUTS, Verdict
+from opsieve.reducer.oracle.sameness import Failure
+from opsieve.reducer.oracle.target_test import Runnable, operators_of
+from opsieve.triage.fingerprint.evidence import NOTHING
+from opsieve.triage.fingerprint.fingerprint import fingerprint
+from opsieve.triage.fingerprint.program_names import program_names
+from opsieve.triage.fingerprint.sameness import Level
+
+
+class NotReproduced(Exception):
+    """Nothing fails; the message is one sentence that says what was tried."""
+
+
+@dataclass(frozen=True)
+class Premise:
+    """The failure to keep: on which target, against whom, and what the target showed.
+
+    `named` says that a user named the arbiter. `right` is what he showed, where he was consulted. `chance` is how often it shows: 1.0
+    for a failure that always does, else what its `replays` make sure of (the lower end of Wilson's interval at 90 %). `replays`: in
+    how many runs it was seen, of how many. `apart`: results differ from one process to the next, not between runs in one.
+    """
+
+    target: ResolvedTarget
+    arbiter: ResolvedTarget | None
+    failure: Failure
+    observation: Observation
+    reason: str
+    right: Observation | None = None
+    chance: float = 1.0
+    replays: tuple[int, int] | None = None
+    named: bool = False
+    apart: bool = False
+
+    def held(self, level: Level) -> str:
+        """One sentence for people: what a reduction at this level holds fixed, and in how many runs it was seen."""
+        verdict, key = self.failure.verdict, self.failure.fingerprint.key
+        stage = "" if verdict.kind in WRONG_OUTPUTS or not verdict.stage else f" at {verdict.stage}"
+        what = {
+            "loose": f"a {verdict.kind}{stage}",
+            "cure": f"the fingerprint {key}, and which other builds of the compiler fail",
+        }.get(level, f"the fingerprint {key}")
+        runs = "" if self.replays is None else f"; seen in {self.replays[0]} of {self.replays[1]} runs"
+        return f"held fixed: {what}{runs}"
+
+
+def failure_of(verdict: Verdict, observation: Observation, subject: Runnable) -> Failure:
+    """The failure that a verdict on a subject is."""
+    print_ = fingerprint(verdict, observation, operators_of(subject.program), NOTHING, program_names(subject.program))
+    return Failure(verdict, print_)

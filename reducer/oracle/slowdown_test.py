@@ -1,0 +1,79 @@
+"""The interestingness test of a build that is slower than the unoptimised one."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from opsieve.backends.judge.performance import LEVEL, MARGIN, sign_test
+from opsieve.backends.observation import Observation
+from opsieve.backends.registry import ResolvedTarget
+from opsieve.backends.verdict import KIND_OF_OUTCOME
+from opsieve.backends.workers.workers import Workers
+from opsieve.reducer.engine.interestingness import CheckResult
+from opsieve.reducer.engine.sequential import Trials
+from opsieve.reducer.oracle.target_test import Runnable, compared
+
+REPEAT = 3  # runs in one process, of which the median counts
+FLOOR = 50e-6  # seconds of CPU that the slower run must take more: below it, what is measured is the call
+
+
+@dataclass(frozen=True)
+class SlowdownTest:
+    """`same` when the target takes more than `margin` times the CPU time of its unoptimised build, by a sequential test over pairs of runs.
+
+    CPU time of all threads, so that what else the machine does counts little; who goes first alternates. A candidate that fails or gives
+    other results than the unoptimised build is another failure.
+    """
+
+    workers: Workers
+    target: ResolvedTarget
+    baseline: ResolvedTarget
+    margin: float = MARGIN
+    floor: float = FLOOR
+
+    def evaluate(self, subjects: Sequence[Runnable]) -> Iterator[CheckResult]:
+        """As `InterestingnessTest.evaluate`."""
+        for subject in subjects:
+            yield self._one(subject)
+
+    def replays(self, subject: Runnable, runs: int) -> tuple[int, int]:
+        """In how many of so many pairs the target was slower than the margin allows; (0, 0) where a run does not end well."""
+        slower = 0
+        for turn in range(runs):
+            pair = self._pair(subject, turn)
+            if not _timed(pair):
+                return 0, 0
+            slower += self._slower(pair)
+        return slower, runs
+
+    def shown(self, seen: int, runs: int) -> bool:
+        """Whether such replays show the failure: by the sign test of the judge."""
+        return runs > 0 and sign_test(seen, runs) <= LEVEL
+
+    def _one(self, subject: Runnable) -> CheckResult:
+        trials = Trials()
+        while trials.decision == "open":
+            pair = self._pair(subject, trials.count)
+            if not _timed(pair):
+                failed = pair[0].outcome in KIND_OF_OUTCOME and pair[1].outcome == "ok"
+                return CheckResult("slippage" if failed else "gone", f"{pair[0].outcome}, {pair[1].outcome}")
+            if not trials.count and not compared(subject, *pair).agrees:
+                return CheckResult("slippage", "the builds give different results")
+            trials = trials.with_one(self._slower(pair))
+        kind = f"over {self.margin:g} times in {trials.successes} of {trials.count} pairs"
+        return CheckResult("same" if trials.decision == "yes" else "gone", kind)
+
+    def _pair(self, subject: Runnable, turn: int) -> tuple[Observation, Observation]:
+        both = (self.target, self.baseline)
+        answers = {
+            target: self.workers.observe(target, subject.program, subject.inputs, repeat=REPEAT)
+            for target in (both if turn % 2 == 0 else reversed(both))
+        }
+        return answers[self.target], answers[self.baseline]
+
+    def _slower(self, pair: tuple[Observation, Observation]) -> bool:
+        took, usual = pair[0].cpu_seconds or 0.0, pair[1].cpu_seconds or 0.0
+        return took > self.margin * usual and took - usual > self.floor
+
+
+def _timed(pair: tuple[Observation, Observation]) -> bool:
+    return all(answer.outcome == "ok" and answer.cpu_seconds is not None for answer in pair)
