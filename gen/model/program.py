@@ -89,6 +89,13 @@ class OnnxProgram(Program):
     model: bytes
     name: str = field(default="", compare=False)
 
+    @classmethod
+    def of(cls, proto: onnx.ModelProto) -> "OnnxProgram":
+        """A model that nobody will change any more; equal models give equal bytes. It is not parsed again."""
+        program = cls(proto.SerializeToString(deterministic=True))
+        program.__dict__["proto"] = proto  # where `cached_property` keeps it
+        return program
+
     @property
     def data(self) -> bytes:
         """The serialised ModelProto."""

@@ -127,21 +127,26 @@ def _check_nodes(
     for index, node in enumerate(nodes):
         operator = _text(node.op_type, "an operator's name")
         _text(node.domain, "an operator's domain")
-        where = f"node {index} ({shown(operator, 40)}{' ' + shown(node.name) if node.name else ''})"
         if not operator:
-            raise BadInput(f"{where} names no operator")
+            raise BadInput(f"{_where(index, node)} names no operator")
         for name in node.input:
             if _text(name, "a value's name") and name not in visible:
-                raise BadInput(f"{where} uses {shown(name)}, which {_absence(name, nodes)}")
-        _check_attributes(node, where, visible, depth, ir_version)
+                raise BadInput(f"{_where(index, node)} uses {shown(name)}, which {_absence(name, nodes)}")
+        if node.attribute:
+            _check_attributes(node, _where(index, node), visible, depth, ir_version)
         for name in node.output:
             if not _text(name, "a value's name"):
                 continue
             if name in visible:
-                raise BadInput(f"{where} defines {shown(name)}, which is defined already")
+                raise BadInput(f"{_where(index, node)} defines {shown(name)}, which is defined already")
             visible.add(name)
             made.add(name)
     return made
+
+
+def _where(index: int, node: onnx.NodeProto) -> str:
+    """A node in a sentence."""
+    return f"node {index} ({shown(node.op_type, 40)}{' ' + shown(node.name) if node.name else ''})"
 
 
 def _absence(name: str, nodes: Iterable[onnx.NodeProto]) -> str:

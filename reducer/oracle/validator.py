@@ -15,7 +15,6 @@ from opsieve.reducer.problem.graph import shell
 from opsieve.reducer.problem.subject import Subject
 
 CHECKER = resolve("checker")
-_HEAVY = 1 << 20  # bytes of a model that is not sent to the checker as it is
 _LARGE = 64 << 10  # bytes of a tensor that is no shape
 
 
@@ -34,7 +33,7 @@ class OnnxValidator:
         if not self.strict:
             return found
         sound = [index for index, complaint in enumerate(found) if not complaint]
-        tests = [Test(_light(subjects[index].model), {}, as_is=True) for index in sound]
+        tests = [Test(_light(subjects[index]), {}, as_is=True) for index in sound]
         for index, answer in zip(sound, self._workers.observe_many(CHECKER, tests), strict=True):
             found[index] = "" if answer.outcome in ("ok", "environment") else shown(answer.message, 200) or "refused"
         return found
@@ -44,7 +43,7 @@ class OnnxValidator:
         return f"a scale of {operator} is not positive and finite" if operator else ""
 
     def _complaint(self, subject: Subject) -> str:
-        answer = self._workers.observe(CHECKER, _light(subject.model), {})
+        answer = self._workers.observe(CHECKER, _light(subject), {})
         return "" if answer.outcome in ("ok", "environment") else answer.message or "refused"
 
 
@@ -58,10 +57,11 @@ def structural(subject: Subject) -> str:
     return "" if wanted == subject.inputs.keys() else "its inputs and their values disagree"
 
 
-def _light(model: onnx.ModelProto) -> OnnxProgram:
-    """A model for the checker, which looks at no values: large stored tensors are inputs of their type."""
-    if model.ByteSize() < _HEAVY:
-        return OnnxProgram(model.SerializeToString())
+def _light(subject: Subject) -> OnnxProgram:
+    """A subject's model for the checker, which looks at no values: large stored tensors are inputs of their type."""
+    model = subject.model
+    if all(tensor.ByteSize() < _LARGE for tensor in model.graph.initializer):
+        return subject.program
     light = shell(model)
     graph = light.graph
     for part in ("node", "input", "output", "value_info", "sparse_initializer"):

@@ -36,9 +36,14 @@ class Graph:
         return tuple(tuple(dict.fromkeys(captured(node))) for node in self.nodes)
 
     @cached_property
+    def results(self) -> tuple[tuple[str, ...], ...]:
+        """The names that each node makes."""
+        return tuple(tuple(name for name in node.output if name) for node in self.nodes)
+
+    @cached_property
     def producer(self) -> Mapping[str, int]:
         """The node that makes a value."""
-        return {name: place for place, node in enumerate(self.nodes) for name in node.output if name}
+        return {name: place for place, names in enumerate(self.results) for name in names}
 
     @cached_property
     def producers(self) -> tuple[tuple[int, ...], ...]:
@@ -177,9 +182,10 @@ def cut(graph: Graph, keep: Iterable[int], *, closure: bool = False, tap: Iterab
     if closure:
         kept |= _constants_needed(graph, kept)
     places = sorted(kept)
-    made = {name for place in places for name in graph.nodes[place].output if name}
+    made = {name for place in places for name in graph.results[place]}
     needed = dict.fromkeys(name for place in places for name in graph.reads[place] if name not in made)
-    results = _results(graph, places, kept, set(tap))
+    read = {name for place in places for name in graph.reads[place]}
+    results = _results(graph, places, read, set(tap))
     untyped = [name for name in results if _declared(graph, name) is None]
     _want(graph, [name for name in (*needed, *untyped) if name in graph.producer])
     model = shell(graph.subject.model)
@@ -265,19 +271,17 @@ def _supply(graph: Graph, name: str, model: onnx.ModelProto, fed: dict[str, Valu
     return True
 
 
-def _results(graph: Graph, places: list[int], kept: set[int], tap: set[str]) -> list[str]:
-    """The values that become outputs: old outputs first in their order, then what only nodes that are gone have read."""
-    made = {name for place in places for name in graph.nodes[place].output if name}
+def _results(graph: Graph, places: list[int], read: set[str], tap: set[str]) -> list[str]:
+    """The values that become outputs: old outputs first in their order, then what only nodes that are gone have read.
+
+    `read` is what the kept nodes read.
+    """
+    made = {name for place in places for name in graph.results[place]}
     results = dict.fromkeys(name for name in graph.outputs if name in made)
     for place in places:
-        names = [name for name in graph.nodes[place].output if name]
-        wanted = [
-            name
-            for name in names
-            if name in tap
-            or (graph.readers.get(name, ()) and not any(reader in kept for reader in graph.readers[name]))
-        ]
-        used = any(name in results or any(reader in kept for reader in graph.readers.get(name, ())) for name in names)
+        names = graph.results[place]
+        wanted = [name for name in names if name in tap or (name not in read and name in graph.readers)]
+        used = any(name in results or name in read for name in names)
         results.update(dict.fromkeys(wanted if wanted or used else names[:1]))
     return list(results)
 

@@ -26,7 +26,7 @@ class Subject:
     @cached_property
     def program(self) -> OnnxProgram:
         """The model, serialised; equal models give equal bytes."""
-        return OnnxProgram(self.model.SerializeToString(deterministic=True))
+        return OnnxProgram.of(self.model)
 
 
 class Recording(Mapping[str, Value]):

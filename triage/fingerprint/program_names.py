@@ -8,7 +8,7 @@ two fingerprints. So names of letters alone (`data`, `shape`, `Result`) are not 
 
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import onnx
 
@@ -18,13 +18,35 @@ from opsieve.gen.model.structure import all_nodes, bodies
 _NOT_IN_A_NAME = re.compile(r"\W")
 
 
-def program_names(program: Program) -> frozenset[str]:
-    """The names that a program of any form gives, as `given_names` has them."""
-    return (
-        given_names(program.proto)
-        if isinstance(program, OnnxProgram)
-        else frozenset(filter(_is_telling, program.names()))
-    )
+class ProgramNames(Collection[str]):
+    """The names that a program of any form gives, as `given_names` has them; gathered when a word that could be one is looked up."""
+
+    def __init__(self, program: Program):
+        self._program = program
+
+    @functools.cached_property
+    def _names(self) -> frozenset[str]:
+        if isinstance(self._program, OnnxProgram):
+            return given_names(self._program.proto)
+        return frozenset(filter(_is_telling, self._program.names()))
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and _is_telling(name) and name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __bool__(self) -> bool:
+        """True without gathering them: every program names something."""
+        return True
+
+
+def program_names(program: Program) -> Collection[str]:
+    """The names that a program of any form gives."""
+    return ProgramNames(program)
 
 
 def given_names(model: onnx.ModelProto) -> frozenset[str]:
