@@ -12,7 +12,6 @@ import numpy as np
 
 from opsieve.gen.relax.body import FreshNames
 from opsieve.gen.relax.declaration import attributes
-from opsieve.gen.relax.draw import numbers
 from opsieve.gen.relax.mutation import all_names
 from opsieve.gen.relax.reading import from_json
 from opsieve.gen.relax.tree import (
@@ -43,21 +42,21 @@ from opsieve.gen.relax.types import (
     Sym,
     TupleType,
     Type,
-    is_static,
     resized,
     tensors,
 )
-from opsieve.gen.relax.walk import Rebuild, Substitute, all_bindings, called, expressions, functions, reads
+from opsieve.gen.relax.walk import Rebuild, Substitute, all_bindings, called, functions, reads
 from opsieve.gen.tvm_ir.nodes import Dtype, MalformedGraph
 from opsieve.gen.tvm_ir.tensors import Array
 from opsieve.reducer.engine.edit import Edit
 from opsieve.reducer.relax.cleaning import plain
+from opsieve.reducer.relax.hoisting import hoisted
+from opsieve.reducer.relax.leaves import constant, fresh
 from opsieve.reducer.relax.local_functions import without_parameter
 from opsieve.reducer.relax.subject import RelaxSubject
 from opsieve.reducer.tvm.subject import TvmEdit, TvmSubject
 
 RelaxEdit: TypeAlias = Edit[RelaxSubject]
-_LARGEST_CONSTANT = 64  # elements
 
 
 class RelaxPass:
@@ -252,7 +251,7 @@ def _inlined(module: Module, binding: Binding, function: Function) -> Module | N
     by: dict[str, Expr] = {param.name: arg for param, arg in zip(function.params, call.args, strict=True)}
     flat: list[Binding] = []
     for inner in _bindings(plain(function.body)):
-        value = Substitute(by).expr(_fresh(inner.value, names))
+        value = Substitute(by).expr(fresh(inner.value, names))
         var = replace(inner.var, name=names.fresh(inner.var.name + "_"))
         by[inner.var.name] = var
         flat.append(MatchCast(var, value, inner.type) if isinstance(inner, MatchCast) else Bind(var, value))
@@ -262,22 +261,6 @@ def _inlined(module: Module, binding: Binding, function: Function) -> Module | N
 
 def _bindings(seq: Seq) -> tuple[Binding, ...]:
     return tuple(seq.bindings())
-
-
-def _fresh(value: Expr, names: FreshNames) -> Expr:
-    """A copy in which what is bound inside has new names."""
-    found = [b.var for b in all_bindings(value)]
-    found += [p for e in expressions(value) if isinstance(e, Function) for p in e.params]
-    return _Rename({var.name: names.fresh(var.name + "_") for var in found}).expr(value)
-
-
-class _Rename(Rebuild):
-    def __init__(self, names: dict[str, str]) -> None:
-        self._names = names
-
-    def var(self, var: Var) -> Var:
-        """The variable under its new name."""
-        return replace(var, name=self._names.get(var.name, var.name))
 
 
 def _replaced(subject: RelaxSubject) -> Iterator[RelaxEdit]:
@@ -331,15 +314,6 @@ def _substitutes(var: Var, scope: tuple[Var, ...], value: Expr | None) -> Iterat
 
 def _is_full(value: Expr) -> bool:
     return isinstance(value, Call) and isinstance(value.op, RelaxOperator) and value.op.name == "relax.ones"
-
-
-def constant(kind: RelaxTensorType) -> Constant | None:
-    """Ones of a static type that is not large."""
-    if not is_static(kind) or not kind.dtype:
-        return None
-    shape = [size for size in kind.shape or () if isinstance(size, int)]
-    count = int(np.prod(shape, dtype=np.int64))
-    return numbers(kind.dtype, shape, [1] * count) if count <= _LARGEST_CONSTANT else None
 
 
 class _Read(Substitute):
@@ -480,6 +454,7 @@ def _values(subject: RelaxSubject) -> Iterator[RelaxEdit]:
 
 
 PASSES: tuple[RelaxPass, ...] = (
+    RelaxPass("functions", hoisted),
     RelaxPass("results", _results),
     RelaxPass("branches", _branches),
     RelaxPass("projections", _projections),

@@ -1,0 +1,82 @@
+"""A function of the module, or a local one, in the place of main: what fails in it needs nobody who calls it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from opsieve.gen.model.tensors import Value
+from opsieve.gen.relax.known_faults import captures
+from opsieve.gen.relax.tree import Bind, Binding, BindingBlock, Expr, Function, Module, Scalar, Seq, ShapeValue, Tuple
+from opsieve.gen.relax.types import (
+    PrimType,
+    RelaxTensorType,
+    ShapeType,
+    TupleType,
+    Type,
+    concrete,
+    is_static,
+    size_value,
+    symbols,
+)
+from opsieve.gen.relax.walk import all_bindings, functions, reads
+from opsieve.reducer.engine.edit import Edit
+from opsieve.reducer.relax.leaves import constant, renewed
+from opsieve.reducer.relax.subject import RelaxSubject
+
+_SYMBOL = 2  # the size of a symbol in the values that are fed
+
+
+def hoisted(subject: RelaxSubject) -> Iterator[Edit[RelaxSubject]]:
+    """Each function as main, the smallest first."""
+    found: list[tuple[str, Function]] = []
+    for name, function in functions(subject.module):
+        if name != "main":
+            found.append((name, function))
+        found += [
+            (binding.var.name, binding.value)
+            for binding in all_bindings(function.body)
+            if isinstance(binding.value, Function) and not captures(binding.value)
+        ]
+    for name, function in sorted(found, key=lambda item: sum(1 for _ in all_bindings(item[1].body))):
+        yield Edit(f"{name} for main", frozenset(["main"]), partial(_as_main, function=function))
+
+
+def _as_main(subject: RelaxSubject, function: Function) -> RelaxSubject | None:
+    made = renewed(function, subject.module)
+    read = reads(made.body)
+    params, given, first = [], {}, list[Binding]()
+    for param in made.params:
+        kind = param.type
+        if isinstance(kind, RelaxTensorType) and kind.shape is not None and kind.dtype:
+            params.append(param)
+            given[param.name] = ones(kind)
+        elif param.name in read:
+            value = literal(kind)
+            if value is None:
+                return None
+            first.append(Bind(param, value))
+    body = Seq(((BindingBlock(tuple(first)),) if first else ()) + made.body.blocks, made.body.body)
+    main = replace(subject.module.main, params=tuple(params), body=body, result=made.result)
+    table = tuple((n, main if n == "main" else f) for n, f in subject.module.functions)
+    return replace(subject, inputs=given).having(Module(table, subject.module.attrs))
+
+
+def ones(kind: RelaxTensorType) -> Value:
+    """Ones of a tensor type; its symbols are small."""
+    known = dict.fromkeys(symbols(kind), _SYMBOL)
+    shape = [size_value(size, known) for size in kind.shape or ()]
+    return np.ones(shape, np.dtype(kind.dtype))
+
+
+def literal(kind: Type) -> Expr | None:
+    """A literal of a type without symbols; None where there is none."""
+    if isinstance(kind, TupleType):
+        fields = [literal(field) for field in kind.fields]
+        return Tuple(tuple(field for field in fields if field is not None)) if None not in fields else None
+    if isinstance(kind, ShapeType) and kind.sizes is not None and is_static(concrete(kind, {})):
+        return ShapeValue(kind.sizes)
+    if isinstance(kind, PrimType):
+        return Scalar(1, kind.dtype) if "int" in kind.dtype else None
+    return constant(kind) if isinstance(kind, RelaxTensorType) else None

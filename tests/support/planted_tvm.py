@@ -1,0 +1,132 @@
+"""TVM with a fault of our own, for tests and benchmarks: a backend that both sides load, as plug-ins are.
+
+`fault=KIND PATTERN`, written `planted-tvm:fault=value/relax.exp`. What is planted runs as one pass more, on the module as it was given; the
+unoptimised build (`opt=0`) leaves it out, as it leaves out the passes that belong to a program.
+
+    PATTERN     `relax.exp` an operator; `relax.exp>relax.add` an operator that reads another's result; `FoldConstant>FuseOps` two passes of
+                the program's sequence, in this order, whatever stands between them
+    KIND        `value` one more than it should be, `error` an exception, `crash` SIGSEGV
+"""
+
+import importlib.util
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from opsieve.backends.protocol import Request, Run
+
+NAME = "planted-tvm"
+_TVM = Path(__file__).resolve().parents[2] / "backends" / "compilers" / "tvm_relax.py"
+
+
+def _load() -> Any:
+    """The module of the backend `tvm`, from its file: a worker has no package to import it from."""
+    known = sys.modules.get("opsieve_planted_tvm_relax")
+    if known is None:
+        spec = importlib.util.spec_from_file_location("opsieve_planted_tvm_relax", _TVM)
+        assert spec is not None
+        assert spec.loader is not None
+        known = sys.modules["opsieve_planted_tvm_relax"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(known)
+    return known
+
+
+_tvm_relax = _load()
+
+
+class PlantedFault(Exception):
+    """A fault that shows as an exception of the compiler."""
+
+
+class PlantedTvm(_tvm_relax.TvmRelax):  # type: ignore[misc, name-defined]
+    """The backend `tvm` with a fault."""
+
+    name = NAME
+    options: ClassVar[dict[str, tuple[str, ...]]] = {**_tvm_relax.TvmRelax.options, "fault": ()}
+    forms = ("relax",)
+
+    def from_relax(self, request: "Request") -> "Run":
+        """A Relax module, its faulty pass first."""
+        import tvm
+
+        def build(tvm: Any, request: Any, module: Any, target: Any) -> Any:
+            if operators and request.options["opt"] != "0":
+                module = planted(module, kind, pattern)
+            return _tvm_relax.build(tvm, request, module, target)
+
+        kind, _, pattern = request.options["fault"].partition("/")
+        operators = pattern.startswith("relax.")
+        modules = _tvm_relax.beside("tvm_relax_modules.py")
+        run: Run = modules.prepare(tvm, request, _tvm_relax.module_of(tvm, request), _tvm_relax.passes, build)
+        if operators or request.options["opt"] == "0" or not in_order(pattern.split(">"), request.passes):
+            return run
+        if kind != "value":
+            fail(kind, pattern)
+        return lambda values: {name: value + value.dtype.type(1) for name, value in run(values).items()}
+
+
+def in_order(guilty: list[str], passes: Any) -> bool:
+    """Whether the sequence has the guilty passes in this order."""
+    names = iter([item.partition(":")[0] for item in passes])
+    return all(name in names for name in guilty)
+
+
+def fail(kind: str, pattern: str) -> None:
+    """The fault that is no wrong value."""
+    if kind == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    raise PlantedFault(f"the planted fault at {pattern}")
+
+
+def planted(module: Any, kind: str, pattern: str) -> Any:
+    """The module in which every place that the pattern fits is wrong; it fails itself where the kind is no `value`."""
+    import tvm
+    from tvm import relax
+
+    first, _, second = pattern.partition(">")
+    wanted = second or first
+
+    @relax.expr_functor.mutator
+    class Wrong(relax.PyExprMutator):  # type: ignore[misc, name-defined, unused-ignore]
+        def visit_call_(self, call: Any) -> Any:
+            made = super().visit_call_(call)
+            if named(call) != wanted:
+                return made
+            if second and not any(named(self.lookup_binding(arg)) == first for arg in variables(call.args)):
+                return made
+            if kind != "value":
+                fail(kind, pattern)
+            dtype = str(getattr(made.ty, "dtype", ""))
+            if dtype == "bool":
+                return relax.op.logical_not(made)
+            return relax.op.add(self.builder_.normalize(made), relax.const(1, dtype)) if dtype else made
+
+    def variables(args: Any) -> Iterator[Any]:
+        for arg in args:
+            if isinstance(arg, relax.Tuple):
+                yield from variables(arg.fields)
+            elif isinstance(arg, tvm.ir.Var | relax.DataflowVar):
+                yield arg
+
+    def named(expr: Any) -> str:
+        op = getattr(expr, "op", None)
+        return str(op.name) if isinstance(op, tvm.ir.Op) else ""
+
+    mutator = Wrong(module)
+    for variable, function in module.functions.items():
+        if isinstance(function, relax.Function):
+            mutator.builder_.update_func(variable, mutator.visit_expr(function))
+    return mutator.builder_.get()
+
+
+BACKEND = PlantedTvm()
+
+
+def install(entries: Callable[[], dict[str, EntryPoint]]) -> None:
+    """Let the registry find the backend in this process; `entries` is its table of entry points."""
+    entries()[NAME] = EntryPoint(NAME, "planted_tvm:BACKEND", "opsieve.backends")
