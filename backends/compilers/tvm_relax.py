@@ -52,7 +52,11 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
     ("unsupported", r"unknown dtype|datatype should be one of|cannot cross the border of a model"),
 )
 TVM_CLASSES = dict(
-    CLASSES, OpNotImplemented="unsupported", OpAttributeUnImplemented="unsupported", OtherRelease="environment"
+    CLASSES,
+    PassPrecondition="unsupported",
+    OpNotImplemented="unsupported",
+    OpAttributeUnImplemented="unsupported",
+    OtherRelease="environment",
 )
 
 SCRIPT = """\

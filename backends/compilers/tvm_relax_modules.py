@@ -5,13 +5,18 @@ Loaded beside tvm_relax.py, in workers only; with the same rules: Python 3.8, th
 stock pipeline does. The option `check` asks for the round trips, whose failure is an exception of its own.
 """
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opsieve.backends.compilers.worker_common import load_neighbour
+
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
+
+beside = functools.partial(load_neighbour, __file__, "tvm")
 
 # The keyword that the argument of a pass is for, and its type (`NAME:VALUE` in a sequence; gen/relax/passes.py draws them).
 KEYWORDS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
@@ -25,6 +30,10 @@ KEYWORDS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
 
 class RoundTripError(Exception):
     """A module that is not the same after it was printed and parsed, or written and read; or that cannot be read back."""
+
+
+class PassPrecondition(Exception):
+    """A module that a pass was not made for, by its own documentation."""
 
 
 class NotWellFormed(Exception):
@@ -88,7 +97,14 @@ def apply(tvm: Any, module: Any, item: str) -> Any:
     keyword, convert = KEYWORDS.get(name, ("", str))
     if argument and not keyword:
         raise ValueError("the pass %s takes no argument here" % name[:80])
-    module = make(**({keyword: convert(argument)} if argument else {}))(module)
+    try:
+        module = make(**({keyword: convert(argument)} if argument else {}))(module)
+    except Exception as error:
+        reason = beside("tvm_relax_preconditions.py").wanted(name, str(error))
+        if reason is None:
+            raise
+        said = " ".join(str(error).split())[-160:]
+        raise PassPrecondition("%s does not support this module, %s: %s" % (name, reason, said)) from error
     check(tvm, module, "what %s leaves" % item)
     return module
 
