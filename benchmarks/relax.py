@@ -71,7 +71,7 @@ def main() -> None:
 def modules(count: int, seed: int, workers: Workers) -> None:
     """Modules of every policy in turn, checked by TVM."""
     solutions = Solutions(Draw(random.Random(seed)))
-    names, found = list(POLICIES), Made()
+    names, found = list(POLICIES), ModuleCounts()
     for first in range(seed, seed + count, GROUP):
         numbers = range(first, min(first + GROUP, seed + count))
         began = time.process_time()
@@ -98,7 +98,7 @@ def modules(count: int, seed: int, workers: Workers) -> None:
     print("rarest: " + ", ".join(f"{name.removeprefix('relax.')} {found.operators[name]}" for name in least))
 
 
-class Made:
+class ModuleCounts:
     """What was seen of the modules so far."""
 
     def __init__(self) -> None:
@@ -145,7 +145,7 @@ def builds(count: int, seed: int, workers: Workers) -> None:
 
 
 @dataclass(frozen=True)
-class Run:
+class FaultReduction:
     """One reduction: what was planted, whether the known minimum was reached, what it took."""
 
     planted: str
@@ -160,7 +160,7 @@ class Run:
 def reductions(what: str, count: int, seed: int, workers: Workers) -> None:
     """Planted faults that show, reduced."""
     draw = planted if what == "faults" else guilty_passes
-    runs: list[Run] = []
+    runs: list[FaultReduction] = []
     print(
         "| planted | operations, passes before | known minimum | certified | checks to the result | checks in all | left |"
     )
@@ -236,7 +236,7 @@ def pairs(made: Generated) -> list[tuple[str, str]]:
     return found
 
 
-def reduced(case: Case, fault: str, wanted: tuple[str, ...], workers: Workers) -> Run | None:
+def reduced(case: Case, fault: str, wanted: tuple[str, ...], workers: Workers) -> FaultReduction | None:
     """The reduction of one planted fault; None where it does not show in what main gives."""
     target: ResolvedTarget = resolve(f"{planted_tvm.NAME}:target=llvm-O0,fault={fault}")
     try:
@@ -261,7 +261,7 @@ def reduced(case: Case, fault: str, wanted: tuple[str, ...], workers: Workers) -
     reached = minimum and functions_left == 1 and result.same
     if not reached:
         print(result.best.program.text(), file=sys.stderr)
-    return Run(fault.replace("|", "/"), before, reached, result.minimal, at_best[-1], result.checks, what)
+    return FaultReduction(fault.replace("|", "/"), before, reached, result.minimal, at_best[-1], result.checks, what)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,13 @@ from typing import Any
 
 from opsieve.backends.compare import POLICY
 from opsieve.backends.judge.judge import Judged, judge
+from opsieve.backends.judge.oracle_names import OracleChoice
 from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES
 from opsieve.backends.judge.performance import measure_memory, measure_slowdown
 from opsieve.backends.probing.chosen_values import chosen
 from opsieve.backends.record import write_observations
 from opsieve.backends.registry import ResolvedTarget, resolve
+from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.program_checker import checker_of
 from opsieve.backends.workers.program_text import with_script
@@ -29,12 +31,13 @@ from opsieve.triage.fingerprint.program_names import program_names
 # Models judged together: enough to fill the workers' frames, few enough to keep in memory.
 GROUP = 64
 _LIMITS = Limits()
+_NO_CHOICE = OracleChoice()
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeRequest:
     """What is asked of the models. `values` is a word of gen/values or ""; `tolerance` is (relative, absolute) in place of the policy;
-    `performance` names the oracles `slowdown` and `memory`; failures are written as case folders into `save`."""
+    `oracles` are those chosen beside the ones that are always asked; failures are written as case folders into `save`."""
 
     targets: tuple[str, ...] = ()
     inputs: Path | None = None
@@ -42,8 +45,8 @@ class JudgeRequest:
     values: str = ""
     seed: int = 0
     tolerance: tuple[float, float] | None = None
-    performance: tuple[str, ...] = ()
     metamorphic: bool = False  # each target is asked for programs that mean the same, too
+    oracles: OracleChoice = _NO_CHOICE
     check: bool = True
     save: Path | None = None
     limits: Limits = _LIMITS
@@ -105,7 +108,7 @@ def judge_models(
         if request.expected is not None:
             raise BadInput("--expected belongs to the inputs as they are: pass either --expected or --values")
         values = named_values(request.values, (SEARCH, SPECIAL))
-    targets = [resolve(text) for text in dict.fromkeys(request.targets or ("onnxruntime",))]
+    targets = request.oracles.targets([resolve(text) for text in request.targets or ("onnxruntime",)])
     with Workers(request.limits, offline=request.offline, say=say) as workers:
         cache = ObservationCache(workers)
         for first in range(0, len(models), GROUP):
@@ -162,10 +165,9 @@ def _judged(
             judged = judge(
                 case.program, case.inputs, target, cache, expected=case.expected, oracles=oracles, policy=policy
             )
-            measured = request.performance if judged.verdict.verdict == "pass" and not target.rewrite else ()
+            measured = request.oracles.measured if judged.verdict.verdict == "pass" and not target.rewrite else ()
             for oracle in measured:
-                measure = measure_slowdown if oracle == "slowdown" else measure_memory
-                verdict = measure(case.program, case.inputs, target, cache)
+                verdict = _measured(oracle, request.oracles, case, target, cache)
                 if verdict.verdict != "pass":
                     judged = Judged(verdict, judged.observations)
             if request.save is not None and judged.verdict.verdict == "fail":
@@ -179,6 +181,14 @@ def _askings(target: ResolvedTarget, case: Case, metamorphic: bool) -> Iterator[
     for name in names_for(case.program.form) if metamorphic and not target.rewrite else ():
         if rewritten(case.program, case.inputs, name) is not None:
             yield target.with_options(rewrite=name)
+
+
+def _measured(
+    oracle: str, choice: OracleChoice, case: Case, target: ResolvedTarget, cache: ObservationCache
+) -> Verdict:
+    if oracle == "slowdown":
+        return measure_slowdown(case.program, case.inputs, target, cache, choice.rounds, choice.slowdown_margin)
+    return measure_memory(case.program, case.inputs, target, cache, margin=choice.memory_margin)
 
 
 def _save(folder: Path, model: str, case: Case, target: ResolvedTarget, judged: Judged, workers: Workers) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from opsieve.backends.coverage.coverage import Coverage, can_trace
+from opsieve.backends.judge.oracle_names import OracleChoice
 from opsieve.backends.probing.generation import Probing, supported
 from opsieve.backends.probing.prober import Prober
 from opsieve.backends.probing.support_tables import SupportTable
@@ -30,6 +31,7 @@ from opsieve.triage.campaign.plan import USUAL, CampaignPlan, planned
 from opsieve.triage.store.store import Campaign, Store
 
 _LIMITS = Limits(seconds=20.0)
+_NO_CHOICE = OracleChoice()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +53,18 @@ class FuzzRequest:
     lanes: int = 1
     limits: Limits = _LIMITS
     coverage: str | None = None  # of functions, blocks or passes
+    oracles: OracleChoice = _NO_CHOICE  # those of them that compare builds, or that a compiler's worker asks
     guide: bool = True  # what reaches something new is built upon
     metamorphic: bool = False  # programs are rewritten too, into others that mean the same
 
 
 def checked_store(request: FuzzRequest) -> Path:
-    """The store to open; BadInput when a campaign is to be resumed and there is none, so that nothing is created."""
+    """The store to open; BadInput when a campaign is to be resumed and there is none, so that nothing is created, or when oracles are
+    chosen that measure: they take dozens of runs of one program."""
+    if request.oracles.measured:
+        raise BadInput(
+            f"a campaign does not ask {request.oracles.measured[0]}: ask it of a program, with opsieve run --oracle"
+        )
     if request.resume and not (request.store / "index.sqlite").exists():
         raise BadInput(
             f"there is no store {shown(request.store, 200)} to resume; name it with --store, or leave --resume out"
@@ -74,7 +82,7 @@ def open_campaign(
         targets = [resolve(name) for name in found.targets]
     else:
         plan, limited = _new_plan(request), True
-        targets = list(dict.fromkeys(resolve(text) for text in request.targets)) or [resolve("onnxruntime")]
+        targets = request.oracles.targets([resolve(text) for text in request.targets or ("onnxruntime",)])
     coverage = coverage_of(request, plan, targets)  # on a Workers of its own: whether it can be traced is asked first
     with Workers(coverage=coverage) as workers:
         versions = _versions(workers, targets)
@@ -148,9 +156,10 @@ def _to_resume(store: Store, request: FuzzRequest) -> Campaign:
     ]
     if not fitting:
         raise BadInput("the store has no such campaign to resume: leave --resume out to start it")
-    if (request.strategy, request.nodes, request.values) != (None, None, None) or request.metamorphic:
+    given = (request.strategy, request.nodes, request.values, request.oracles)
+    if given != (None, None, None, _NO_CHOICE) or request.metamorphic:
         raise BadInput(
-            "cannot change --strategy, --nodes or --values, nor add --metamorphic, when resuming a campaign: leave them out"
+            "cannot change --strategy, --nodes, --values or oracles, nor add --metamorphic, when resuming a campaign: leave them out"
         )
     return fitting[-1]
 

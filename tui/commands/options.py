@@ -37,6 +37,16 @@ RTOL = click.option(
     "--rtol", type=float, help="Relative tolerance per element; replaces the built-in comparison policy."
 )
 ATOL = click.option("--atol", type=float, help="Absolute tolerance per element, added to the relative one.")
+ORACLE = click.option(
+    "--oracle",
+    "oracles",
+    metavar="NAME",
+    multiple=True,
+    help="Also ask this oracle; repeatable: text-round-trip, json-round-trip, pipelines, execution, slowdown, memory. The others are always asked.",
+)
+ORACLES = click.option(
+    "--oracles", "oracle_file", type=PATH, help="TOML file that chooses oracles and sets their margins."
+)
 OFFLINE = click.option("--offline", is_flag=True, help="Do not install releases; use only those already installed.")
 METAMORPHIC = click.option(
     "--metamorphic",

@@ -32,13 +32,8 @@ COLOURS = {"pass": "green", "fail": "red", "flaky": "magenta", "undecided": "yel
 @options.memory()
 @options.RTOL
 @options.ATOL
-@click.option(
-    "--oracle",
-    "oracles",
-    multiple=True,
-    type=click.Choice(["slowdown", "memory"]),
-    help="Also check that optimisation makes the model no slower, or no larger in memory; repeatable.",
-)
+@options.ORACLE
+@options.ORACLES
 @options.METAMORPHIC
 @click.option("--no-check", is_flag=True, help="Also run models that onnx.checker rejects.")
 @options.OFFLINE
@@ -78,6 +73,7 @@ def command(models: tuple[Path, ...], rtol: float | None, atol: float | None, as
 
 def _request(rtol: float | None, atol: float | None, **given: Any) -> Any:
     """The options as the request of a session; BadInput for a tolerance that is none."""
+    from opsieve.backends.judge.oracle_names import chosen
     from opsieve.backends.workers.zygote import Limits
     from opsieve.gen.model.bad_input import BadInput
     from opsieve.triage.judging import JudgeRequest
@@ -85,6 +81,7 @@ def _request(rtol: float | None, atol: float | None, **given: Any) -> Any:
     for name, value in (("--rtol", rtol), ("--atol", atol)):
         if value is not None and not 0 <= value < float("inf"):
             raise BadInput(f"{name} must be a finite number that is not negative")
+    choice = chosen(given["oracles"], given["oracle_file"])
     return JudgeRequest(
         targets=given["targets"],
         inputs=given["inputs"],
@@ -92,8 +89,8 @@ def _request(rtol: float | None, atol: float | None, **given: Any) -> Any:
         values=given["values"] or "",
         seed=given["seed"],
         tolerance=None if rtol is None and atol is None else (rtol or 0.0, atol or 0.0),
-        performance=given["oracles"],
-        metamorphic=given["metamorphic"],
+        metamorphic=given["metamorphic"] or "metamorphic" in choice.names,
+        oracles=choice,
         check=not given["no_check"],
         save=given["save"],
         limits=Limits(seconds=given["seconds"], memory=given["memory"] << 20),

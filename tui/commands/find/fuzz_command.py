@@ -50,16 +50,28 @@ from opsieve.tui.commands.text import counted, say
     show_default=True,
     help="With coverage, build new programs upon those that reached something new.",
 )
+@options.ORACLE
+@options.ORACLES
 @options.METAMORPHIC
 @options.seconds(20.0)
 @options.memory()
 @options.JSON
-def command(folder: Path, jobs: int, seconds: float, memory: int, as_json: bool, **given: Any) -> int:
+def command(
+    folder: Path,
+    jobs: int,
+    seconds: float,
+    memory: int,
+    oracles: tuple[str, ...],
+    oracle_file: Path | None,
+    as_json: bool,
+    **given: Any,
+) -> int:
     """Generate programs, run them on every target, and store each distinct failure.
 
     Runs until Ctrl-C unless --minutes or --tests is given. Exit code 1 if the campaign found failures, 130 if it was
     interrupted: finished tests are stored, and --resume continues.
     """
+    from opsieve.backends.judge.oracle_names import chosen
     from opsieve.backends.workers.zygote import Limits
     from opsieve.triage.campaign.campaign import run
     from opsieve.triage.campaign.coverage_session import CoverageSession
@@ -68,7 +80,9 @@ def command(folder: Path, jobs: int, seconds: float, memory: int, as_json: bool,
 
     begun = time.monotonic()
     limits = Limits(seconds=seconds, memory=memory << 20)
-    request = FuzzRequest(store=folder, lanes=jobs, limits=limits, **given)
+    choice = chosen(oracles, oracle_file)
+    given["metamorphic"] = given["metamorphic"] or "metamorphic" in choice.names
+    request = FuzzRequest(store=folder, lanes=jobs, limits=limits, oracles=choice, **given)
     with Store(checked_store(request)) as store:
         with probing_bar() as probing:
             campaign, plan = open_campaign(store, request, probing, say)

@@ -1,0 +1,153 @@
+"""Oracles by name: what is always asked of a program, what is asked of programs that hold something, and what has to be chosen.
+
+Chosen by name or in a TOML file:
+
+    oracles = ["text-round-trip", "pipelines", "slowdown"]
+
+    [slowdown]
+    margin = 1.5    # how many times the unoptimised build's time the optimised one may take
+    rounds = 15
+
+    [memory]
+    margin = 2.0
+
+An oracle that compares builds of one compiler adds targets: those with another pipeline or execution mode. One that a compiler's worker
+asks adds an option to the targets that have it.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opsieve.backends.judge.performance import MARGIN, MEMORY_MARGIN, ROUNDS
+from opsieve.backends.registry import ResolvedTarget
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.files import reason
+
+_LONGEST = 1 << 16  # bytes of a configuration file
+
+
+@dataclass(frozen=True, slots=True)
+class NamedOracle:
+    """An oracle: what it asks, and where it has to be chosen what that adds: an option of targets, values of one option that further
+    targets have, or a measurement."""
+
+    name: str
+    asks: str
+    option: str = ""  # `check=text`
+    siblings: str = ""  # an option of whose values every one is asked
+    measured: bool = False
+
+    @property
+    def always(self) -> bool:
+        """Whether it is asked without being chosen."""
+        return not (self.option or self.siblings or self.measured)
+
+
+ORACLES: tuple[NamedOracle, ...] = (
+    NamedOracle("well-formed", "the module is well-formed and type-checked, before it is built and after every pass"),
+    NamedOracle("text-round-trip", "TVM's printer and parser give the same module", option="check=text"),
+    NamedOracle("json-round-trip", "TVM's JSON gives the same module", option="check=json"),
+    NamedOracle("builds", "it builds and runs: no error, crash or hang"),
+    NamedOracle("pipelines", "every pipeline gives the same outputs", siblings="pipeline"),
+    NamedOracle("execution", "bytecode and compiled code give the same outputs", siblings="exec"),
+    NamedOracle("reference", "the outputs are those of the float64 reference, or of a second compiler"),
+    NamedOracle("passes", "the sequence of passes that belongs to a program neither fails nor changes the outputs"),
+    NamedOracle("metamorphic", "a program that means the same has the same outputs (`--metamorphic`; strategies rewrite some programs anyway)"),
+    NamedOracle("slowdown", "the optimised build is not slower than the unoptimised one, by a margin", measured=True),
+    NamedOracle("accepts-invalid", "a program that was made wrong is refused"),
+    NamedOracle("nondeterminism", "a second run gives the same; asked before any mismatch counts"),
+    NamedOracle("memory", "the optimised build does not need more memory, by a margin", measured=True),
+)
+NAMES: tuple[str, ...] = tuple(oracle.name for oracle in ORACLES)
+_BY_NAME: Mapping[str, NamedOracle] = {oracle.name: oracle for oracle in ORACLES}
+
+
+@dataclass(frozen=True, slots=True)
+class OracleChoice:
+    """The oracles chosen, and their margins."""
+
+    names: tuple[str, ...] = ()
+    slowdown_margin: float = MARGIN
+    rounds: int = ROUNDS
+    memory_margin: float = MEMORY_MARGIN
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """Those that measure a build that passes."""
+        return tuple(name for name in self.names if _BY_NAME[name].measured)
+
+    def targets(self, given: Sequence[ResolvedTarget]) -> list[ResolvedTarget]:
+        """The targets with what the oracles add, each once, in order."""
+        found: dict[ResolvedTarget, None] = {}
+        for target in given:
+            for sibling in self._siblings(target):
+                found[self._asked(sibling)] = None
+        return list(found)
+
+    def _siblings(self, target: ResolvedTarget) -> list[ResolvedTarget]:
+        found = [target]
+        for name in self.names:
+            option = _BY_NAME[name].siblings
+            values = target.backend.options.get(option, ()) if option else ()
+            found += [target.with_options(**{option: value}) for value in values]
+        return found
+
+    def _asked(self, target: ResolvedTarget) -> ResolvedTarget:
+        for name in self.names:
+            option, _, value = _BY_NAME[name].option.partition("=")
+            if option and option in target.backend.options:
+                now = target.options[option]
+                target = target.with_options(**{option: value if now in ("off", value) else "all"})
+        return target
+
+
+def chosen(names: Iterable[str], file: Path | None = None) -> OracleChoice:
+    """The oracles of a list of names and of a file; BadInput for one that there is not, or a file that says something else."""
+    fields = _read(file) if file is not None else {}
+    listed = fields.pop("oracles", [])
+    if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
+        raise BadInput(f"{shown(file, 160)}: `oracles` is to be a list of names")
+    every = tuple(dict.fromkeys([*listed, *names]))
+    for name in every:
+        if name not in _BY_NAME:
+            raise BadInput(f"there is no oracle {shown(name, 60)}; there are {', '.join(NAMES)}")
+    slowdown, memory = _table(fields, "slowdown", file), _table(fields, "memory", file)
+    choice = OracleChoice(
+        every,
+        _number(slowdown, "margin", MARGIN, file),
+        int(_number(slowdown, "rounds", ROUNDS, file)),
+        _number(memory, "margin", MEMORY_MARGIN, file),
+    )
+    unknown = [*fields, *slowdown, *memory]
+    if unknown:
+        raise BadInput(f"{shown(file, 160)} says {shown(unknown[0], 60)}, which is nothing that it can say")
+    return choice
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        data = file.read_bytes()
+        if len(data) > _LONGEST:
+            raise BadInput(f"{shown(file, 160)} has more than {_LONGEST} bytes")
+        return tomllib.loads(data.decode("utf-8"))
+    except OSError as error:
+        raise BadInput(f"{shown(file, 160)} cannot be read: {reason(error)}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput(f"{shown(file, 160)} is no TOML: {shown(str(error), 160)}") from None
+
+
+def _table(fields: dict[str, Any], name: str, file: Path | None) -> dict[str, Any]:
+    table = fields.pop(name, {})
+    if not isinstance(table, dict):
+        raise BadInput(f"{shown(file, 160)}: `{name}` is to be a table")
+    return dict(table)
+
+
+def _number(table: dict[str, Any], name: str, usual: float, file: Path | None) -> float:
+    value = table.pop(name, usual)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 1000:
+        raise BadInput(f"{shown(file, 160)}: `{name}` is to be a number from 1 to 1000")
+    return float(value)
