@@ -55,7 +55,10 @@ ORACLES: tuple[NamedOracle, ...] = (
     NamedOracle("execution", "bytecode and compiled code give the same outputs", siblings="exec"),
     NamedOracle("reference", "the outputs are those of the float64 reference, or of a second compiler"),
     NamedOracle("passes", "the sequence of passes that belongs to a program neither fails nor changes the outputs"),
-    NamedOracle("metamorphic", "a program that means the same has the same outputs (`--metamorphic`; strategies rewrite some programs anyway)"),
+    NamedOracle(
+        "metamorphic",
+        "a program that means the same has the same outputs (`--metamorphic`; strategies rewrite some programs anyway)",
+    ),
     NamedOracle("slowdown", "the optimised build is not slower than the unoptimised one, by a margin", measured=True),
     NamedOracle("accepts-invalid", "a program that was made wrong is refused"),
     NamedOracle("nondeterminism", "a second run gives the same; asked before any mismatch counts"),
