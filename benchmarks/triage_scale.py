@@ -26,7 +26,7 @@ from opsieve.gen.model.program import OnnxProgram
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.review.review import review
 from opsieve.triage.store.decisions import Ledger
-from opsieve.triage.store.index_file import writing
+from opsieve.triage.store.index.index_file import writing
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, Store
 
@@ -117,7 +117,7 @@ def enter(store: Store, count: int, bugs: int, seed: int, first: int = 0) -> Non
 def places(folder: Path) -> dict[int, int]:
     """The cluster of every failure, by test."""
     with Store(folder) as store:
-        rows = store.connection.execute(
+        rows = store._connection.execute(
             "SELECT f.test, p.cluster FROM failures f JOIN fingerprints p ON p.key = f.fingerprint"
         ).fetchall()
     return dict(rows)
@@ -126,7 +126,7 @@ def places(folder: Path) -> dict[int, int]:
 def multiplied(folder: Path, count: int, clusters: int) -> None:
     """Counted failures and clusters beside those that are there, as rows: what a store of that size holds without its folders."""
     with Store(folder) as store:
-        connection = store.connection
+        connection = store._connection
         keys = [row[0] for row in connection.execute("SELECT key FROM fingerprints ORDER BY number").fetchall()]
         with writing(connection):
             number = connection.execute("SELECT max(number) FROM fingerprints").fetchone()[0]

@@ -16,7 +16,8 @@ from opsieve.gen.model.structure import all_nodes
 from opsieve.reducer.case_process import NOTHING_FAILS, PREFIX
 from opsieve.triage.review.review import review
 from opsieve.triage.store.candidates import Candidate, candidates
-from opsieve.triage.store.index_file import joined
+from opsieve.triage.store.index.index_file import joined
+from opsieve.triage.store.index.index_reader import IndexReader
 from opsieve.triage.store.store_folder import case_folder
 
 _GRACE = 20.0  # seconds in which an interrupted reduction saves its best
@@ -54,7 +55,7 @@ def cases_to_reduce(request: StoreReductionRequest) -> list[Candidate]:
     """The cases of a store that wait for reduction, the most telling first. BadInput when the store cannot be used."""
     review(request.store)  # the order in which to reduce
     with joined(request.store) as connection:
-        return candidates(connection, request.members)
+        return candidates(IndexReader(connection), request.members)
 
 
 def reduce_cases(request: StoreReductionRequest, wanted: Sequence[Candidate]) -> Iterator[ReducedCase]:

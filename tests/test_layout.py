@@ -107,6 +107,12 @@ def test_a_class_name_has_one_meaning() -> None:
     assert {name: sorted(found) for name, found in places.items() if len(found) > 1} == {}
 
 
+def test_sql_stands_in_one_folder() -> None:
+    words = re.compile(r"\.execute(?:many|script)?\(|\"(?:SELECT|INSERT|UPDATE|DELETE) ")
+    found = {path for path, text in _modules() if words.search(text)}
+    assert {path for path in found if not path.startswith("triage/store/index/")} == set()
+
+
 def test_functions_are_short() -> None:
     long = [
         f"{path}: {node.name}"

@@ -23,7 +23,7 @@ from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.campaign_tables import support
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan, planned, seed_of
-from opsieve.triage.store.index_file import INDEX
+from opsieve.triage.store.index.index_file import INDEX
 from opsieve.triage.store.store import Campaign, Store
 
 SEEDED = {  # many operators, so that some are met whatever the generator makes of a seed
@@ -269,7 +269,9 @@ def test_a_resumed_campaign_stops_where_the_disk_is_full(tmp_path: Path) -> None
     with Store(tmp_path) as store:
         campaign = new_campaign(3, [resolve(FAKE)], PLAN)
         store.begin(campaign)
-        store._db.execute(f"PRAGMA max_page_count = {store._db.execute('PRAGMA page_count').fetchone()[0]}")
+        store._connection.execute(
+            f"PRAGMA max_page_count = {store._connection.execute('PRAGMA page_count').fetchone()[0]}"
+        )
         with pytest.raises(BadInput, match="full"):
             for _ in run(store, campaign, PLAN, Limits(seconds=20), tests=400):
                 pass

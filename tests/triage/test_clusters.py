@@ -21,7 +21,7 @@ from opsieve.triage.review.refingerprint import refingerprint
 from opsieve.triage.store.decision_log import FILE
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.failure_record import read_failure
-from opsieve.triage.store.index_file import INDEX, MIGRATIONS, SCHEMA
+from opsieve.triage.store.index.index_file import INDEX, MIGRATIONS, SCHEMA
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import FinishedTest, Store
 
@@ -300,7 +300,7 @@ def test_new_rules_leave_what_cannot_be_read(tmp_path: Path) -> None:
         path.write_text(json.dumps(json.loads(path.read_text()) | change))
     before = state(store)
     with Store(store) as writer:
-        outcome = refingerprint(writer.connection, store)
+        outcome = refingerprint(writer.index, store)
     assert len(outcome.problems) == 2
     assert state(store) == before
 
@@ -324,13 +324,13 @@ def test_new_rules_tell_what_would_move_and_move_it(tmp_path: Path) -> None:
     before = state(store)
     rule = again_as({"no kernel a": "fake-error-same", "no kernel b": "fake-error-same"})
     with Store(store) as writer:
-        planned = refingerprint(writer.connection, store, dry_run=True, compute=rule)
+        planned = refingerprint(writer.index, store, dry_run=True, compute=rule)
         assert state(store) == before
         assert sum(len(group.rows) for group in planned.groups) == 10
         assert len(planned.differences) == len(planned.groups)
-        done_ = refingerprint(writer.connection, store, compute=rule)
+        done_ = refingerprint(writer.index, store, compute=rule)
         assert done_ == planned
-        assert refingerprint(writer.connection, store, compute=rule).groups == ()
+        assert refingerprint(writer.index, store, compute=rule).groups == ()
     with Queries(store) as queries:
         assert {row.id: row.members for row in queries.clusters(sort="id").rows} == {"c1": 16, "c3": 8}
         assert queries.cluster("c1").representative
@@ -361,7 +361,7 @@ def test_new_rules_never_undo_a_decision(tmp_path: Path) -> None:
     before = state(store)
     rule = again_as(dict.fromkeys(("no kernel a", "no kernel b", "no kernel c"), "fake-error-same"))
     with Store(store) as writer:
-        refingerprint(writer.connection, store, compute=rule)
+        refingerprint(writer.index, store, compute=rule)
     after = state(store)
     assert {name: entry[:2] for name, entry in after.items()} == {name: entry[:2] for name, entry in before.items()}
     (store / INDEX).unlink()

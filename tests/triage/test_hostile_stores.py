@@ -16,9 +16,9 @@ from opsieve.triage.review.review import review
 from opsieve.triage.store.decision_log import FILE
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.failure_record import NAME
-from opsieve.triage.store.index_file import INDEX, joined
+from opsieve.triage.store.index.index_file import INDEX, joined
+from opsieve.triage.store.index.schema import MIGRATIONS
 from opsieve.triage.store.queries import Queries
-from opsieve.triage.store.schema import MIGRATIONS
 from opsieve.triage.store.store import Store
 
 
@@ -112,7 +112,7 @@ def test_a_case_folder_that_is_a_link_is_not_written(store: Path, mine: Path) ->
     before = contents(mine)
     with Store(store) as writer:
         assert len(writer.adopt()[1]) == 1
-        found = refingerprint(writer.connection, store, compute=lambda path: finding("other words here").fingerprint)
+        found = refingerprint(writer.index, store, compute=lambda path: finding("other words here").fingerprint)
     assert any("no case folder of it" in problem for problem in found.problems)
     assert len(review(store).problems) == 1
     assert contents(mine) == before

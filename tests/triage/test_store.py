@@ -13,7 +13,7 @@ from opsieve.backends.verdict import Verdict
 from opsieve.gen.case.case import Case, load
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.fingerprint.fingerprint import fingerprint
-from opsieve.triage.store.index_file import INDEX, MIGRATIONS, SCHEMA
+from opsieve.triage.store.index.index_file import INDEX, MIGRATIONS, SCHEMA
 from opsieve.triage.store.store import KEPT, Campaign, FinishedTest, FoundFailure, Store
 
 CAMPAIGN = Campaign("c0ffee", "small-1", 7, ("fake", "onnxruntime"))
@@ -75,7 +75,7 @@ def test_a_writer_that_dies_before_the_transaction_leaves_nothing(
 
     with Store(tmp_path) as store, monkeypatch.context() as patch:
         store.begin(CAMPAIGN)
-        patch.setattr(store, "_add_failure", die)
+        patch.setattr(store.index, "add_failure", die)
         with pytest.raises(Died):
             store.record(CAMPAIGN, [done(0, "no such kernel")])
         assert list((tmp_path / "staging").iterdir())
@@ -136,8 +136,8 @@ def test_a_full_disk_is_told_and_harms_nothing(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         store.begin(CAMPAIGN)
         store.record(CAMPAIGN, [done(0)])
-        pages = store._db.execute("PRAGMA page_count").fetchone()[0]
-        store._db.execute(f"PRAGMA max_page_count = {pages}")
+        pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
+        store._connection.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(BadInput, match="full"):
             store.record(CAMPAIGN, [done(number, "x" * 3000 + str(number)) for number in range(1, 60)])
     with Store(tmp_path) as store:

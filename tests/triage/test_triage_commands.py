@@ -16,7 +16,7 @@ from stores import done, filled, finding
 from opsieve.bisect.culprit import keep_culprit
 from opsieve.reducer import store_session
 from opsieve.triage.store.candidates import candidates
-from opsieve.triage.store.index_file import INDEX, SCHEMA, joined
+from opsieve.triage.store.index.index_file import INDEX, SCHEMA, joined
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import Campaign, NonBug, Store
 
@@ -274,7 +274,7 @@ def test_a_reduction_that_takes_long_gives_way_and_is_gone_on_with(
     with Store(tmp_path / "s") as store:
         store.begin(campaign)
         store.record(campaign, tests)
-        wanted = candidates(store.connection)
+        wanted = candidates(store.index)
     assert len(wanted) == 2
     monkeypatch.setattr(store_session, "_TURN", 0.1)
     monkeypatch.setattr(store_session, "_PART", 0.0)

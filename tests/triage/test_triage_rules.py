@@ -12,7 +12,7 @@ from opsieve.triage.clustering.ranking import RankFeatures, ranked, severity
 from opsieve.triage.clustering.reassign import NEW, KeyChange, plan
 from opsieve.triage.rules.patterns import LONGEST, pattern
 from opsieve.triage.rules.rules import Rule, RuleSubject, explains, first_that_explains, parse, read_rules
-from opsieve.triage.store.filters import condition
+from opsieve.triage.store.index.filters import condition
 
 SUBJECT = RuleSubject(
     "onnxruntime", "error", "compile", "node Pad_3: pads must be positive", frozenset({"Pad", "Relu"}), "1.20.1"

@@ -22,7 +22,7 @@ from tui_driving import (
     until,
 )
 
-from opsieve.triage.store.index_file import INDEX
+from opsieve.triage.store.index.index_file import INDEX
 from opsieve.triage.store.store import Store
 from opsieve.tui.app.app import OpsieveApp
 from opsieve.tui.app.screens.case_screen import CaseScreen
@@ -146,7 +146,7 @@ def test_an_index_that_vanishes_is_told_and_what_was_read_stays(store: Path) -> 
 
 
 def test_a_database_that_is_locked_or_damaged_is_a_sentence(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opsieve.triage.store.index_file._BUSY", 0.2)
+    monkeypatch.setattr("opsieve.triage.store.index.index_file._BUSY", 0.2)
     holder = sqlite3.connect(store / INDEX)
     holder.execute("BEGIN IMMEDIATE")
 

@@ -4,7 +4,6 @@ Kept cases are read; failures that were only counted go where most of the kept o
 one keeps its number, so clusters keep their names and decisions their meaning; the log gets a line `rekey` that tells the old keys from the new.
 """
 
-import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from opsieve.triage.store.failure_record import (
     verdict_of,
     write_failure,
 )
-from opsieve.triage.store.index import Index
+from opsieve.triage.store.index.index import Index
 from opsieve.triage.store.store_folder import case_folder
 
 
@@ -43,7 +42,7 @@ class RefingerprintResult:
 
 
 def refingerprint(
-    connection: sqlite3.Connection,
+    index: Index,
     folder: Path,
     *,
     places: Sequence[str] | None = None,
@@ -55,7 +54,6 @@ def refingerprint(
     The caller holds the store's lock: failure.json is rewritten. `compute` gives the fingerprint of a case folder.
     """
     compute = compute or again
-    index = Index(connection)
     found: list[KeyChange] = []
     fresh: dict[str, Fingerprint] = {}
     problems: list[str] = []
@@ -82,7 +80,7 @@ def refingerprint(
             _move(index, groups, fresh, whole=places is None)
             placed = index.placed()
             _rewrite(folder, groups, fresh, where, placed)
-            write_rekey(connection, folder, _mapping(groups, placed), _standing(groups, placed))
+            write_rekey(index, folder, _mapping(groups, placed), _standing(groups, placed))
     return RefingerprintResult(tuple(groups), apart, tuple(problems))
 
 

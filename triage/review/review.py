@@ -11,8 +11,9 @@ from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.clustering.ranking import RankFeatures, ranked
 from opsieve.triage.rules.rules import FOLDER, Rule, RuleSubject, first_that_explains, read_rules
 from opsieve.triage.store.artifacts import CaseArtifacts, case_artifacts
-from opsieve.triage.store.index import ClusterFacts, Index, KeptCase
-from opsieve.triage.store.index_file import joined
+from opsieve.triage.store.index.index import Index
+from opsieve.triage.store.index.index_file import joined
+from opsieve.triage.store.index.records import ClusterFacts, KeptCase
 from opsieve.triage.store.store_folder import case_folder
 
 _DONE = ("known", "fixed", "wontfix")

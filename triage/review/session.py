@@ -57,8 +57,8 @@ def compute_anew(
     """Fingerprints by today's rules, of the cases at `places` (of all for None): what moves, or would, and a sentence for each case
     that cannot be read and stays. BadInput when another process writes the store."""
     with Store(folder) as store:
-        titles = store.titles()
-        outcome = refingerprint(store.connection, folder, places=places, dry_run=dry_run)
+        titles = store.index.titles()
+        outcome = refingerprint(store.index, folder, places=places, dry_run=dry_run)
     moves = tuple(
         Move(
             len(group.rows),

@@ -1,12 +1,11 @@
 """Which cases to reduce first, so that a budget buys the most knowledge."""
 
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from opsieve.triage.fingerprint.component import Component, ComponentName
-from opsieve.triage.store.failure_record import components_in
 from opsieve.triage.store.ids import name_of
+from opsieve.triage.store.index.index_reader import IndexReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +19,7 @@ class Candidate:
     nodes: int
 
 
-def candidates(connection: sqlite3.Connection, members: int = 1) -> list[Candidate]:
+def candidates(index: IndexReader, members: int = 1) -> list[Candidate]:
     """Cases to reduce, the most telling first: of every fingerprint its smallest case, then the second ones.
 
     First come those that are identified by their graphs, since the others, identified by the place where they failed, will most often
@@ -28,23 +27,17 @@ def candidates(connection: sqlite3.Connection, members: int = 1) -> list[Candida
     all of them where the fingerprint would count operators and does not know which to blame, since each of its cases may be another bug.
     """
     found: list[tuple[int, bool, int, Candidate]] = []
-    for key, stored, rank, cluster in connection.execute(
-        "SELECT f.key, f.components, c.rank, c.id FROM fingerprints f JOIN clusters c ON c.id = f.cluster"
-        " WHERE c.status NOT IN ('fixed', 'wontfix') ORDER BY (1 - c.pinned), c.rank, f.number"
-    ).fetchall():
-        rows = connection.execute(
-            "SELECT folder, target, nodes, reduced FROM failures INDEXED BY failures_kept WHERE fingerprint = ? AND folder != '' ORDER BY nodes, rowid",
-            [key],
-        ).fetchall()
-        done = sum(reduced is not None for _, _, _, reduced in rows)
-        components = components_in(stored)
-        wanted = len(rows) if needs_reduction(components) else max(0, members - done)
-        name = name_of(cluster)
+    for one in index.to_reduce():
+        done = sum(reduced is not None for _, _, _, reduced in one.cases)
+        wanted = len(one.cases) if needs_reduction(one.components) else max(0, members - done)
+        name = name_of(one.cluster)
         waiting = [
-            Candidate(place, target, key, name, nodes) for place, target, nodes, reduced in rows if reduced is None
+            Candidate(place, target, one.key, name, nodes)
+            for place, target, nodes, reduced in one.cases
+            if reduced is None
         ]
-        elsewhere = not _counts_graph(components)
-        found += [(done + turn, elsewhere, rank, candidate) for turn, candidate in enumerate(waiting[:wanted])]
+        elsewhere = not _counts_graph(one.components)
+        found += [(done + turn, elsewhere, one.rank, candidate) for turn, candidate in enumerate(waiting[:wanted])]
     return [candidate for *_, candidate in sorted(found, key=lambda one: one[:3])]
 
 

@@ -11,7 +11,6 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,7 +19,7 @@ import msgspec
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.durable import append
 from opsieve.gen.model.files import read_file, reason
-from opsieve.triage.store.index_rows import refresh
+from opsieve.triage.store.index.index import ClusterField, Index
 
 FILE = "decisions.jsonl"
 _MAX_FILE = 1 << 28
@@ -28,7 +27,6 @@ MOST_CHANGES = 100_000  # of one decision
 MOST_KEYS = 1000  # that one fingerprint falls apart into
 Patch = dict[str, list[list[Any]]]
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
-_Field = Literal["status", "issue", "note", "name", "pinned", "shaped"]
 _Value = Annotated[str, msgspec.Meta(max_length=4000)] | Annotated[int, msgspec.Meta(ge=0, le=1)]
 
 
@@ -36,7 +34,7 @@ class _Patch(msgspec.Struct):
     moves: list[tuple[str, _Number, _Number, _Number]] = []
     members: list[tuple[str, _Number, str, str, str, _Number]] = []
     apart: list[tuple[str, _Number, _Number]] = []
-    clusters: list[tuple[_Number, _Field, _Value, _Value]] = []
+    clusters: list[tuple[_Number, ClusterField, _Value, _Value]] = []
 
 
 class _LogLine(msgspec.Struct):
@@ -51,28 +49,18 @@ class _LogLine(msgspec.Struct):
     keys: dict[str, Annotated[list[str], msgspec.Meta(min_length=1)]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """One decision as the log has it; `text` is a sentence, `state` is `done`, `undone`, or `dropped` (undone, and cannot be done again)."""
-
-    id: int
-    at: float
-    action: str
-    text: str
-    state: str
-
-
 class DecisionReplay:
     """The decisions of a store's file, for an index that is built anew and has none: `until` takes those that are due.
 
     `problems` are sentences about lines that cannot be read or no longer fit; each is left out, and costs the others nothing.
     """
 
-    def __init__(self, connection: sqlite3.Connection, folder: Path):
+    def __init__(self, index: Index, folder: Path):
+        self._index = index
         self.problems: list[str] = []
         self._lines: deque[tuple[int, _LogLine]] = deque()
         path = folder / FILE
-        if path.exists() and not connection.execute("SELECT 1 FROM decisions LIMIT 1").fetchone():
+        if path.exists() and not index.has_decisions():
             self._lines.extend(_translated(self._read(path)))
 
     def _read(self, path: Path) -> list[tuple[int, _LogLine]]:
@@ -91,20 +79,18 @@ class DecisionReplay:
             found[count] = count, line
         return list(found.values())
 
-    def until(self, connection: sqlite3.Connection, number: int | None) -> None:
+    def until(self, number: int | None) -> None:
         """Take the next decisions that were made before the fingerprint `number` was there; all for None. Inside a transaction."""
         while self._lines:
             count, line = self._lines[0]
             if number is not None and (number == 0 or line.born >= number):
                 return
             self._lines.popleft()
-            connection.execute("SAVEPOINT line")
             try:
-                take(connection, msgspec.to_builtins(line), again=True)
+                with self._index.step():
+                    take(self._index, msgspec.to_builtins(line), again=True)
             except (sqlite3.Error, BadInput) as error:
-                connection.execute("ROLLBACK TO line")
                 self.problems.append(f"line {count} of {FILE} no longer fits ({shown(str(error), 80)}); it is left out")
-            connection.execute("RELEASE line")
 
 
 def _translated(lines: list[tuple[int, _LogLine]]) -> list[tuple[int, _LogLine]]:
@@ -125,15 +111,6 @@ def _translated(lines: list[tuple[int, _LogLine]]) -> list[tuple[int, _LogLine]]
     return lines
 
 
-def history(connection: sqlite3.Connection, cluster: int | None = None, most: int = 100) -> list[Decision]:
-    """The latest decisions first; of one cluster where one is named."""
-    sql, values = "SELECT id, at, action, text, state FROM decisions", []
-    if cluster is not None:
-        sql += " WHERE ' ' || replace(replace(replace(text, ',', ' '), ':', ' '), '.', ' ') || ' ' LIKE ?"
-        values.append(f"% c{cluster} %")
-    return [Decision(*row) for row in connection.execute(f"{sql} ORDER BY id DESC LIMIT {int(most)}", values)]
-
-
 def write(folder: Path, line: dict[str, Any]) -> None:
     """Add a line to the file, inside the transaction: a line of a decision that was not committed is replaced by its number."""
     try:
@@ -145,7 +122,7 @@ def write(folder: Path, line: dict[str, Any]) -> None:
 
 
 def write_rekey(
-    connection: sqlite3.Connection,
+    index: Index,
     folder: Path,
     keys: dict[str, list[str]],
     moves: list[list[Any]],
@@ -153,18 +130,17 @@ def write_rekey(
 ) -> None:
     """Log that fingerprints became others (`keys`: old to new ones), and where the new ones stand. It cannot be undone; what was
     decided before still can, for earlier decisions speak of the new keys from now on."""
-    number = int(connection.execute("SELECT coalesce(max(id), 0) + 1 FROM decisions").fetchone()[0])
     text = f"{len(keys)} fingerprints became others"
     line = {
-        "id": number,
+        "id": index.next_decision(),
         "at": round(clock(), 3),
-        "born": latest_number(connection),
+        "born": index.latest_number(),
         "action": "rekey",
         "text": text,
         "keys": keys,
         "patch": {"moves": moves},
     }
-    take(connection, line)
+    take(index, line)
     write(folder, line)
 
 
@@ -183,77 +159,35 @@ def _translate(patch: Patch, keys: dict[str, list[str]]) -> Patch:
     return found
 
 
-def latest_number(connection: sqlite3.Connection) -> int:
-    """The number of the latest fingerprint."""
-    return int(connection.execute("SELECT coalesce(max(number), 0) FROM fingerprints").fetchone()[0])
-
-
-def take(connection: sqlite3.Connection, line: dict[str, Any], *, again: bool = False) -> None:
+def take(index: Index, line: dict[str, Any], *, again: bool = False) -> None:
     """Do what a line of the log says, in the index; `again` when it is read from the file, whose lines speak of the latest keys."""
     if line["action"] in ("undo", "redo"):
         state, before = ("done", "undone") if line["action"] == "redo" else ("undone", "done")
-        sql = "SELECT patch FROM decisions WHERE id = ? AND state = ?"
-        row = connection.execute(sql, [line["id"], before]).fetchone()
-        if row is None:
+        patch = index.patch(line["id"], before)
+        if patch is None:
             return  # a line of a decision that is not there: the file was cut
-        _apply(connection, json.loads(row[0]), forwards=state == "done")
-        connection.execute("UPDATE decisions SET state = ? WHERE id = ?", [state, line["id"]])
+        _apply(index, json.loads(patch), forwards=state == "done")
+        index.set_state(line["id"], state)
         return
     if line["action"] == "rekey" and not again:
-        for number, patch in connection.execute("SELECT id, patch FROM decisions").fetchall():
-            text = json.dumps(_translate(json.loads(patch), line["keys"]))
-            connection.execute("UPDATE decisions SET patch = ? WHERE id = ?", [text, number])
+        for number, patch in index.patches():
+            index.set_patch(number, json.dumps(_translate(json.loads(patch), line["keys"])))
     elif line["action"] != "rekey":
-        connection.execute("UPDATE decisions SET state = 'dropped' WHERE state = 'undone'")
-    _apply(connection, line["patch"], forwards=True)
-    connection.execute(
-        "INSERT INTO decisions (id, at, born, action, text, patch) VALUES (?, ?, ?, ?, ?, ?)",
-        [line["id"], float(line["at"]), line["born"], line["action"], str(line["text"]), json.dumps(line["patch"])],
-    )
+        index.drop_undone()
+    _apply(index, line["patch"], forwards=True)
+    patch = json.dumps(line["patch"])
+    index.add_decision(line["id"], float(line["at"]), line["born"], line["action"], str(line["text"]), patch)
 
 
-def _apply(connection: sqlite3.Connection, patch: Patch, *, forwards: bool) -> None:
+def _apply(index: Index, patch: Patch, *, forwards: bool) -> None:
     touched: set[int] = set()
     for key, _, old, new in patch.get("moves", []):
-        connection.execute("UPDATE fingerprints SET cluster = ? WHERE key = ?", [new if forwards else old, key])
+        index.set_cluster(key, new if forwards else old)
         touched |= {int(old), int(new)}
     for key, old, new in patch.get("apart", []):
-        connection.execute("UPDATE fingerprints SET apart = ? WHERE key = ?", [new if forwards else old, key])
+        index.set_apart(key, new if forwards else old)
     for campaign, test, target, key, own, number in patch.get("members", []):
-        touched |= _move_member(connection, (campaign, test, target), key, own, int(number), forwards)
-    refresh(connection, sorted(touched))
-    for cluster, column, old, new in patch.get("clusters", []):
-        connection.execute("INSERT OR IGNORE INTO clusters (id) VALUES (?)", [cluster])
-        connection.execute(f"UPDATE clusters SET {column} = ? WHERE id = ?", [new if forwards else old, cluster])
-
-
-def _move_member(
-    connection: sqlite3.Connection, member: tuple[str, int, str], key: str, own: str, number: int, forwards: bool
-) -> set[int]:
-    """Give a member a fingerprint row of its own, or take that back; the clusters that changed."""
-    source, goal = (key, own) if forwards else (own, key)
-    found = connection.execute(
-        "SELECT folder FROM failures WHERE campaign = ? AND test = ? AND target = ? AND fingerprint = ?",
-        [*member, source],
-    ).fetchone()
-    if found is None:
-        return set()  # counted once, and lost with an old index
-    kept = int(bool(found[0]))
-    if forwards:
-        connection.execute(
-            "INSERT OR IGNORE INTO fingerprints (key, version, kind, components, count, kept, number, cluster, apart, title, stage,"
-            " message, targets, guilty_pass, first_bad, first_seen, last_seen) SELECT ?, version, kind, components, 0, 0, ?, ?, 1,"
-            " title, stage, message, ?, guilty_pass, first_bad, first_seen, last_seen FROM fingerprints WHERE key = ?",
-            [own, number, number, f" {member[2]} ", key],
-        )
-    connection.execute(
-        "UPDATE failures SET fingerprint = ? WHERE campaign = ? AND test = ? AND target = ?", [goal, *member]
-    )
-    for name, change in ((source, -1), (goal, 1)):
-        connection.execute(
-            "UPDATE fingerprints SET count = count + ?, kept = kept + ? WHERE key = ?", [change, change * kept, name]
-        )
-    rows = connection.execute("SELECT cluster FROM fingerprints WHERE key IN (?, ?)", [source, goal]).fetchall()
-    if not forwards:
-        connection.execute("DELETE FROM fingerprints WHERE key = ? AND count = 0", [own])
-    return {int(row[0]) for row in rows}
+        touched |= index.move_member((campaign, test, target), key, own, int(number), forwards=forwards)
+    index.refresh(sorted(touched))
+    for cluster, field, old, new in patch.get("clusters", []):
+        index.set_cluster_field(cluster, field, new if forwards else old)

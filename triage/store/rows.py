@@ -191,3 +191,14 @@ class CampaignRow:
     seed: int
     targets: tuple[str, ...]
     done: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One decision as the log has it; `text` is a sentence, `state` is `done`, `undone`, or `dropped` (undone, and cannot be done again)."""
+
+    id: int
+    at: float
+    action: str
+    text: str
+    state: str

@@ -16,14 +16,13 @@ The lock guards case folders and campaigns. Decisions need none: each is one sho
 
 import contextlib
 import hashlib
-import json
 import os
 import shutil
 import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +45,9 @@ from opsieve.triage.store.failure_record import (
     read_failure,
     write_failure,
 )
-from opsieve.triage.store.index_file import INDEX, locked, opened, sentence, writing
-from opsieve.triage.store.index_rows import add_failure, free_number, place_new
+from opsieve.triage.store.index.campaign_index import CampaignIndex
+from opsieve.triage.store.index.index import Index
+from opsieve.triage.store.index.index_file import INDEX, locked, opened, sentence
 from opsieve.triage.store.store_folder import CASES, STAGING, Staging, case_folder
 
 KEPT = 5  # cases kept of one fingerprint; further ones are counted
@@ -114,9 +114,10 @@ class Store:
         self._lock = locked(folder)
         try:
             with self._guard():
-                self._db = opened(folder / INDEX)
-                with writing(self.connection):
-                    place_new(self.connection)  # those of an index that an older opsieve wrote
+                self._connection = opened(folder / INDEX)
+                self.index, self._campaigns = Index(self._connection), CampaignIndex(self._connection)
+                with self.index.changing():
+                    self.index.place_new()  # those of an index that an older opsieve wrote
                 self._settle()
         except BaseException:
             os.close(self._lock)
@@ -128,45 +129,39 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def connection(self) -> sqlite3.Connection:
-        """The index, for a caller that holds the store."""
-        found: sqlite3.Connection = self._db.conn
-        return found
-
     def close(self) -> None:
         """Put what was committed in its place and let others write."""
         try:
             with self._guard():
                 self._settle()
-                self.connection.close()
+                self._connection.close()
         finally:
             os.close(self._lock)
 
     def begin(self, campaign: Campaign, versions: Mapping[str, str] | None = None) -> None:
         """Enter a campaign with the versions of its targets; one that is there already stays as it is."""
-        with self._guard(), writing(self.connection):
+        with self._guard(), self.index.changing():
             self._enter(campaign, versions or {})
 
     def versions(self, campaign: Campaign) -> dict[str, str]:
         """The versions that its targets had when it began; {} where nobody knows."""
-        text = self._one("SELECT coalesce(max(versions), '') FROM campaigns WHERE id = ?", campaign.id)
-        return {str(target): str(version) for target, version in json.loads(text or "{}").items()}
+        with self._guard():
+            return self._campaigns.versions(campaign.id)
 
     def campaigns(self) -> list[Campaign]:
         """Every campaign, in the order in which they were begun."""
         with self._guard():
-            rows = list(self._db.query("SELECT * FROM campaigns ORDER BY rowid"))
-        return [Campaign(row["id"], row["generator"], row["seed"], tuple(json.loads(row["targets"]))) for row in rows]
+            return [Campaign(*row) for row in self._campaigns.rows()]
 
     def done(self, campaign: Campaign) -> int:
         """How many tests of it are done: those with the numbers below."""
-        return int(self._one("SELECT coalesce(max(number) + 1, 0) FROM tests WHERE campaign = ?", campaign.id))
+        with self._guard():
+            return self._campaigns.done(campaign.id)
 
     def record(self, campaign: Campaign, tests: Sequence[FinishedTest]) -> None:
         """Enter tests as done, together with their failures, all or none; keep the first cases of each fingerprint."""
         with self._guard():
-            with writing(self.connection):
+            with self.index.changing():
                 now = round(self._clock(), 3)
                 known: dict[str, tuple[int, int]] = {}  # number and cases kept, by fingerprint
                 rows: list[tuple[FailureRecord, str]] = []
@@ -182,84 +177,71 @@ class Store:
                             place = self._free(record.fingerprint, rows)
                             self._stage(record, test.case, finding, now)
                         rows.append((record, place))
-                self.connection.executemany(
-                    "INSERT INTO tests (campaign, number, digest, verdicts) VALUES (?, ?, ?, ?)",
+                self._campaigns.add_tests(
+                    campaign.id,
                     [
-                        [
-                            campaign.id,
+                        (
                             test.number,
                             test.case.program.digest,
-                            json.dumps({target: verdict for target, (verdict, _) in test.answers.items()}),
-                        ]
+                            {target: verdict for target, (verdict, _) in test.answers.items()},
+                        )
                         for test in tests
                     ],
                 )
                 self._add_totals(campaign, tests)
                 for record, place in rows:
-                    self._add_failure(record, place, now)
-                place_new(self.connection)
+                    self.index.add_failure(record, place, now)
+                self.index.place_new()
             self._settle()
 
     def totals(self, campaign: Campaign) -> dict[str, dict[str, int]]:
         """Verdicts counted, by target."""
         found: dict[str, dict[str, int]] = {target: {} for target in campaign.targets}
         with self._guard():
-            for row in self._db.query("SELECT * FROM totals WHERE campaign = ? ORDER BY verdict", [campaign.id]):
-                found.setdefault(row["target"], {})[row["verdict"]] = row["count"]
+            for target, verdict, count, _ in self._campaigns.totals(campaign.id):
+                found.setdefault(target, {})[verdict] = count
         return found
 
     def seconds(self, campaign: Campaign) -> dict[str, float]:
         """Wall seconds that each target took for its tests."""
+        spent: dict[str, float] = {}
         with self._guard():
-            rows = self._db.query(
-                "SELECT target, sum(seconds) AS spent FROM totals WHERE campaign = ? GROUP BY target", [campaign.id]
-            )
-            return {row["target"]: float(row["spent"]) for row in rows}
+            for target, _, _, seconds in self._campaigns.totals(campaign.id):
+                spent[target] = spent.get(target, 0.0) + seconds
+        return dict(sorted(spent.items()))
 
     def kinds(self, campaign: Campaign) -> dict[str, int]:
         """Confirmed failures counted, by kind."""
         with self._guard():
-            rows = self._db.query(
-                "SELECT kind, count(*) AS many FROM failures WHERE campaign = ? AND verdict = 'fail' GROUP BY kind ORDER BY kind",
-                [campaign.id],
-            )
-            return {row["kind"]: row["many"] for row in rows}
+            return self._campaigns.kinds(campaign.id)
 
     def clusters(self, campaign: Campaign) -> int:
         """Clusters that its confirmed failures belong to."""
-        sql = (
-            "SELECT count(DISTINCT cluster) FROM fingerprints WHERE key IN"
-            " (SELECT DISTINCT fingerprint FROM failures WHERE campaign = ? AND verdict = 'fail')"
-        )
-        return int(self._one(sql, campaign.id))
+        with self._guard():
+            return self._campaigns.clusters(campaign.id)
 
     def different(self, campaign: Campaign) -> int:
         """Distinct fingerprints of its confirmed failures."""
-        sql = "SELECT count(DISTINCT fingerprint) FROM failures WHERE campaign = ? AND verdict = 'fail'"
-        return int(self._one(sql, campaign.id))
+        with self._guard():
+            return self._campaigns.different(campaign.id)
 
     def failures(self) -> list[dict[str, Any]]:
         """Every failure as the index has it, by campaign, test and target."""
         with self._guard():
-            return list(self._db.query("SELECT * FROM failures ORDER BY campaign, test, target"))
+            return self.index.failures()
 
     def many(self) -> int:
         """How many failures there are."""
-        return int(self._one("SELECT coalesce(sum(count), 0) FROM fingerprints"))
-
-    def titles(self) -> dict[int, str]:
-        """The title of every cluster."""
-        with self._guard():
-            return {row["id"]: row["title"] for row in self._db.query("SELECT id, title FROM clusters")}
+        return sum(self.counts().values())
 
     def fingerprints(self) -> int:
         """How many different fingerprints there are."""
-        return int(self._one("SELECT count(*) FROM fingerprints"))
+        return len(self.counts())
 
     def counts(self) -> dict[str, int]:
         """How many failures each fingerprint has."""
         with self._guard():
-            return {row["key"]: row["count"] for row in self._db.query("SELECT key, count FROM fingerprints")}
+            return self.index.counts_by_key()
 
     def adopt(self) -> tuple[int, list[str]]:
         """Enter case folders that the index does not know; how many, and a sentence for each that cannot be read.
@@ -269,16 +251,16 @@ class Store:
         added = 0
         found, problems = self._records()
         with self._guard():
-            replay = DecisionReplay(self.connection, self.folder)
+            replay = DecisionReplay(self.index, self.folder)
             for record, place, seen in found:
                 try:
-                    with writing(self.connection):
-                        replay.until(self.connection, record.number)
+                    with self.index.changing():
+                        replay.until(record.number)
                         added += self._adopt(record, place, seen)
                 except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, ValueError) as error:
                     problems.append(f"{shown(place, 160)} cannot be entered: {shown(str(error), 100)}")
-            with writing(self.connection):
-                replay.until(self.connection, None)
+            with self.index.changing():
+                replay.until(None)
         problems += replay.problems
         return added, problems
 
@@ -296,25 +278,17 @@ class Store:
 
     def _adopt(self, record: FailureRecord, place: str, seen: float) -> bool:
         """Enter a case folder, unless its failure is known."""
-        known = self._one(
-            "SELECT count(*) FROM failures WHERE campaign = ? AND test = ? AND target = ?",
-            record.campaign, record.test, record.target,
-        )  # fmt: skip
+        known = self.index.place_of(record.campaign, record.test, record.target) is not None
         if not known:
             self._enter(Campaign(record.campaign, record.generator, record.seed, tuple(record.targets)), {})
-            self._add_failure(record, place, seen)
-            place_new(self.connection)
+            self.index.add_failure(record, place, seen)
+            self.index.place_new()
         return not known
 
     # -- rows
 
-    def _one(self, sql: str, *values: object) -> Any:
-        with self._guard():
-            return self._db.execute(sql, values).fetchone()[0]
-
     def _enter(self, campaign: Campaign, versions: Mapping[str, str]) -> None:
-        row = {**asdict(campaign), "targets": json.dumps(campaign.targets), "versions": json.dumps(versions)}
-        self._db["campaigns"].insert(row, ignore=True)  # type: ignore[union-attr]
+        self._campaigns.enter(campaign.id, campaign.generator, campaign.seed, campaign.targets, versions)
 
     def _add_totals(self, campaign: Campaign, tests: Sequence[FinishedTest]) -> None:
         many: Counter[tuple[str, str]] = Counter()
@@ -323,30 +297,19 @@ class Store:
             for target, (verdict, seconds) in test.answers.items():
                 many[target, verdict] += 1
                 spent[target, verdict] = spent.get((target, verdict), 0.0) + seconds
-        for (target, verdict), count in many.items():
-            self._db.execute(
-                "INSERT INTO totals (campaign, target, verdict, count, seconds) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
-                " SET count = count + excluded.count, seconds = seconds + excluded.seconds",
-                [campaign.id, target, verdict, count, spent[target, verdict]],
-            )
-
-        for non_bug in (each for test in tests for each in test.non_bugs):
-            self._db.execute(
-                "INSERT INTO aside (target, verdict, what, message, count) VALUES (?, ?, ?, ?, 1) ON CONFLICT DO UPDATE"
-                " SET count = count + 1",
-                [non_bug.target, non_bug.verdict, bounded(non_bug.what[:300]), bounded(non_bug.message[:1000])],
-            )
+        self._campaigns.add_totals(campaign.id, [(*key, count, spent[key]) for key, count in many.items()])
+        self._campaigns.add_non_bugs(
+            (each.target, each.verdict, bounded(each.what[:300]), bounded(each.message[:1000]))
+            for test in tests
+            for each in test.non_bugs
+        )
 
     def _known(self, key: str, promised: dict[str, tuple[int, int]]) -> tuple[int, int]:
         """The number of a fingerprint and how many of its cases are kept; of a new one, a number that is not promised."""
-        row = self._db.execute("SELECT number, kept FROM fingerprints WHERE key = ?", [key]).fetchone()
-        if row is not None:
-            return int(row[0]), int(row[1])
-        free = free_number(self.connection)
-        return max([free, *(number + 1 for number, _ in promised.values())]), 0
-
-    def _add_failure(self, record: FailureRecord, place: str, seen: float) -> None:
-        add_failure(self.connection, record, place, seen)
+        found = self.index.number_and_kept(key)
+        if found is not None:
+            return found
+        return max([self.index.free_number(), *(number + 1 for number, _ in promised.values())]), 0
 
     # -- folders
 
@@ -389,11 +352,7 @@ class Store:
             record = read_failure(staged)
         except BadInput:
             return ""  # its writer was killed while it wrote
-        rows = self._db.query(
-            "SELECT folder FROM failures WHERE campaign = ? AND test = ? AND target = ?",
-            [record.campaign, record.test, record.target],
-        )
-        return next((str(row["folder"]) for row in rows), "")
+        return self.index.place_of(record.campaign, record.test, record.target) or ""
 
     @contextlib.contextmanager
     def _guard(self) -> Iterator[None]:

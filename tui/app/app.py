@@ -20,9 +20,9 @@ from textual.widgets import Input
 from textual.worker import Worker, WorkerState
 
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.triage.store.decision_log import Decision
 from opsieve.triage.store.decisions import Ledger
 from opsieve.triage.store.queries import Queries
+from opsieve.triage.store.rows import Decision
 from opsieve.tui.app.actions import ACTIONS, Actions
 from opsieve.tui.app.protocol import HasSubject
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen

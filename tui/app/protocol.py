@@ -9,10 +9,9 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 if TYPE_CHECKING:
-    from opsieve.triage.store.decision_log import Decision
     from opsieve.triage.store.decisions import Ledger
     from opsieve.triage.store.queries import Queries
-    from opsieve.triage.store.rows import ClusterRow
+    from opsieve.triage.store.rows import ClusterRow, Decision
     from opsieve.tui.app.services.job_board import Job, JobBoard, Kind
 
 

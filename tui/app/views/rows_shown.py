@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from opsieve.triage.fingerprint.component import Component
-from opsieve.triage.store.decision_log import Decision
-from opsieve.triage.store.rows import ClusterGroup, ClusterRow, FingerprintRow, MemberRow, RelatedRow
+from opsieve.triage.store.rows import ClusterGroup, ClusterRow, Decision, FingerprintRow, MemberRow, RelatedRow
 from opsieve.tui.app.widgets.paged_list import Column, Row
 from opsieve.tui.app.widgets.visible import Line, ago, moment, one_line
 

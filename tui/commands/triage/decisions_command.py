@@ -12,8 +12,8 @@ from opsieve.tui.commands import completions, options
 from opsieve.tui.commands.text import printable
 
 if TYPE_CHECKING:
-    from opsieve.triage.store.decision_log import Decision
     from opsieve.triage.store.decisions import Ledger
+    from opsieve.triage.store.rows import Decision
 
 STATUSES = ("new", "confirmed", "known", "fixed", "wontfix")
 

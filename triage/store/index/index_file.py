@@ -7,11 +7,9 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-import sqlite_utils
-
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import reason
-from opsieve.triage.store.schema import MIGRATIONS, SCHEMA, bounded, distrust, problem_of
+from opsieve.triage.store.index.schema import MIGRATIONS, SCHEMA, bounded, distrust, problem_of
 from opsieve.triage.store.store_folder import CASES, LOCK, check_folder, made
 
 INDEX = "index.sqlite"
@@ -41,12 +39,11 @@ def locked(folder: Path) -> int:
     return lock
 
 
-def opened(path: Path) -> sqlite_utils.Database:
+def opened(path: Path) -> sqlite3.Connection:
     """The index, made or brought up to this version."""
     connection = sqlite3.connect(path, timeout=_BUSY)
     try:
         distrust(connection, reading=False)
-        database = sqlite_utils.Database(connection)
         _check(connection, path.parent)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")  # what was decided or recorded outlives a power cut
@@ -60,7 +57,24 @@ def opened(path: Path) -> sqlite_utils.Database:
     except BaseException:
         connection.close()
         raise
-    return database
+    return connection
+
+
+def looking(path: Path) -> sqlite3.Connection:
+    """A connection that only reads, for any thread."""
+    connection = sqlite3.connect(_read_only(path), uri=True, timeout=_BUSY, check_same_thread=False)
+    distrust(connection, reading=True)
+    return connection
+
+
+def version_of(path: Path) -> int:
+    """The schema version that an index says it has."""
+    with contextlib.closing(sqlite3.connect(_read_only(path), uri=True, timeout=_BUSY)) as connection:
+        return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _read_only(path: Path) -> str:
+    return f"{path.absolute().as_uri()}?mode=ro"
 
 
 def _check(connection: sqlite3.Connection, folder: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from opsieve.gen.model.bad_input import BadInput, shown
-from opsieve.triage.store.filters import Condition
+from opsieve.triage.store.index.filters import Condition
 
 Sort = Literal["rank", "members", "last", "first", "size", "severity", "title", "id"]
 SORTS: tuple[Sort, ...] = get_args(Sort)

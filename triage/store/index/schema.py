@@ -25,7 +25,7 @@ MIGRATIONS = (
     ALTER TABLE totals ADD COLUMN seconds REAL NOT NULL DEFAULT 0;
     CREATE INDEX failures_by_fingerprint ON failures (fingerprint);
     """,
-    # A fingerprint has a number for life; a cluster has that of its first fingerprint. What `opsieve.triage.store.index_rows` fills in is empty here.
+    # A fingerprint has a number for life; a cluster has that of its first fingerprint. What `opsieve.triage.store.index.growth` fills in is empty here.
     """
     ALTER TABLE failures ADD COLUMN seen REAL NOT NULL DEFAULT 0;
     ALTER TABLE failures ADD COLUMN nodes INTEGER NOT NULL DEFAULT 0;

@@ -1,0 +1,90 @@
+"""The tables of an index that campaigns write: campaigns, tests done, verdicts and seconds by target, what is no bug.
+
+All changes expect to be inside a transaction (`index_file.writing`).
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+_FAILED = "FROM failures WHERE campaign = ? AND verdict = 'fail'"
+
+
+class CampaignIndex:
+    """The campaigns of an open index, by their ids."""
+
+    def __init__(self, connection: sqlite3.Connection):
+        self._connection = connection
+
+    def _value(self, sql: str, *values: object) -> Any:
+        return self._connection.execute(sql, values).fetchone()[0]
+
+    # -- questions
+
+    def rows(self) -> list[tuple[str, str, int, tuple[str, ...]]]:
+        """Id, generator, seed and targets of every campaign, in the order in which they were begun."""
+        rows = self._connection.execute("SELECT id, generator, seed, targets FROM campaigns ORDER BY rowid")
+        return [(id_, generator, seed, tuple(json.loads(targets))) for id_, generator, seed, targets in rows]
+
+    def versions(self, campaign: str) -> dict[str, str]:
+        """The versions that its targets had when it began; {} where nobody knows."""
+        text = self._value("SELECT coalesce(max(versions), '') FROM campaigns WHERE id = ?", campaign)
+        return {str(target): str(version) for target, version in json.loads(text or "{}").items()}
+
+    def done(self, campaign: str) -> int:
+        """How many of its tests are done."""
+        return int(self._value("SELECT coalesce(max(number) + 1, 0) FROM tests WHERE campaign = ?", campaign))
+
+    def totals(self, campaign: str) -> list[tuple[str, str, int, float]]:
+        """Target, verdict, how many tests, and the wall seconds that these took."""
+        sql = "SELECT target, verdict, count, seconds FROM totals WHERE campaign = ? ORDER BY verdict"
+        return self._connection.execute(sql, [campaign]).fetchall()
+
+    def kinds(self, campaign: str) -> dict[str, int]:
+        """Confirmed failures counted, by kind."""
+        sql = f"SELECT kind, count(*) {_FAILED} GROUP BY kind ORDER BY kind"
+        return dict(self._connection.execute(sql, [campaign]).fetchall())
+
+    def clusters(self, campaign: str) -> int:
+        """Clusters that its confirmed failures belong to."""
+        keys = f"SELECT DISTINCT fingerprint {_FAILED}"
+        return int(self._value(f"SELECT count(DISTINCT cluster) FROM fingerprints WHERE key IN ({keys})", campaign))
+
+    def different(self, campaign: str) -> int:
+        """Distinct fingerprints of its confirmed failures."""
+        return int(self._value(f"SELECT count(DISTINCT fingerprint) {_FAILED}", campaign))
+
+    # -- changes
+
+    def enter(
+        self, campaign: str, generator: str, seed: int, targets: Sequence[str], versions: Mapping[str, str]
+    ) -> None:
+        """Enter a campaign; one that is there stays as it is."""
+        self._connection.execute(
+            "INSERT OR IGNORE INTO campaigns (id, generator, seed, targets, versions) VALUES (?, ?, ?, ?, ?)",
+            [campaign, generator, seed, json.dumps(targets), json.dumps(versions)],
+        )
+
+    def add_tests(self, campaign: str, tests: Iterable[tuple[int, str, Mapping[str, str]]]) -> None:
+        """Enter tests as done: number, digest of the program, verdicts by target."""
+        self._connection.executemany(
+            "INSERT INTO tests (campaign, number, digest, verdicts) VALUES (?, ?, ?, ?)",
+            [(campaign, number, digest, json.dumps(verdicts)) for number, digest, verdicts in tests],
+        )
+
+    def add_totals(self, campaign: str, totals: Iterable[tuple[str, str, int, float]]) -> None:
+        """Count more answers: target, verdict, how many, wall seconds."""
+        self._connection.executemany(
+            "INSERT INTO totals (campaign, target, verdict, count, seconds) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
+            " SET count = count + excluded.count, seconds = seconds + excluded.seconds",
+            [(campaign, *total) for total in totals],
+        )
+
+    def add_non_bugs(self, rows: Iterable[tuple[str, str, str, str]]) -> None:
+        """Count more of what is no bug: target, verdict, template, what was said first."""
+        self._connection.executemany(
+            "INSERT INTO aside (target, verdict, what, message, count) VALUES (?, ?, ?, ?, 1) ON CONFLICT DO UPDATE"
+            " SET count = count + 1",
+            rows,
+        )

@@ -1,0 +1,324 @@
+"""The index of a store to those who look: names that people give, rows of clusters, members and decisions, counts.
+
+One connection, one thread. What SQLite says is the caller's to put in words (`index_file.sentence`).
+"""
+
+import json
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.triage.fingerprint.component import Component
+from opsieve.triage.store.failure_record import components_in
+from opsieve.triage.store.ids import name_of
+from opsieve.triage.store.index.filters import STATUS, Condition
+from opsieve.triage.store.index.pages import MOST, Order, cluster_page, cursor
+from opsieve.triage.store.index.records import FingerprintToReduce
+from opsieve.triage.store.rows import (
+    CampaignRow,
+    ClusterGroup,
+    ClusterPage,
+    ClusterRow,
+    Counts,
+    Decision,
+    FingerprintRow,
+    MemberPage,
+    MemberRow,
+    NonBugRow,
+    RuleRow,
+)
+
+Grouping = Literal["kind", "stage", "status", "backend", "target", "pass", "rule"]
+GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
+_CLUSTER = re.compile(r"c?(\d{1,12})")
+_PLACE = re.compile(r"(?:^|/)(cases/[^/]+/[^/]+)(?:/reduced)?/?$")
+_MEMBER_NAME = re.compile(r"([^/:\s]+):(\d+):(.+)", re.DOTALL)
+_MOST_COMPARED = 2000  # fingerprints looked at for clusters that look alike
+
+_COLUMNS = (
+    "id, CASE WHEN name != '' THEN name ELSE title END, title, kind, backend, stage, "
+    + STATUS
+    + ", issue, note, pinned, rule, members, fingerprints, nodes, reduced, representative, targets, operators, guilty_pass, first_bad,"
+    " first_seen, last_seen, severity, rank"
+)
+_MEMBER = (
+    "f.campaign, f.test, f.target, f.version, f.verdict, f.kind, f.stage, f.fingerprint, f.message, f.reason, f.blame, f.digest, f.folder,"
+    " f.seen, f.nodes, f.reduced, f.operators"
+)
+
+
+class IndexReader:
+    """An open index to look at."""
+
+    def __init__(self, connection: sqlite3.Connection):
+        self._connection = connection
+
+    def _rows(self, sql: str, *values: object) -> list[Any]:
+        return self._connection.execute(sql, values).fetchall()
+
+    def _row(self, sql: str, *values: object) -> Any:
+        """The first row, None where there is none."""
+        return self._connection.execute(sql, values).fetchone()
+
+    def _value(self, sql: str, *values: object) -> Any:
+        """The first value of the first row, None where there is no row."""
+        row = self._row(sql, *values)
+        return None if row is None else row[0]
+
+    # -- names
+
+    def cluster_of(self, name: str) -> int:
+        """The cluster that `name` means, today: of `c17` that has become part of another cluster, that one.
+
+        `name` is `c17`, `17`, a fingerprint's key or a tail of it, or what `member_of` takes. BadInput when there is none, or more than one.
+        """
+        text = name.encode("utf-8", "replace").decode().strip()
+        match = _CLUSTER.fullmatch(text)
+        if match:
+            number = int(match[1])
+            found = self._value("SELECT id FROM clusters WHERE id = ? AND members > 0", number) or self._value(
+                "SELECT cluster FROM fingerprints WHERE number = ? AND cluster IS NOT NULL", number
+            )
+            if found is not None:
+                return int(found)
+            if text.startswith("c"):
+                raise BadInput(f"there is no cluster {shown(text)}; opsieve clusters lists them")
+        key = self.member_of(text)[3] if "/" in text or ":" in text else self._key(text)
+        cluster = self._value("SELECT cluster FROM fingerprints WHERE key = ?", key)
+        if cluster is None:
+            raise BadInput(
+                f"{shown(text, 120)} is flaky and in no cluster; opsieve clusters --non-bugs lists what is flaky"
+            )
+        return int(cluster)
+
+    def member_of(self, name: str) -> tuple[str, int, str, str]:
+        """Campaign, test, target and fingerprint of the failure that `name` means: a case folder of the store, or `CAMPAIGN:TEST:TARGET`."""
+        name = name.encode("utf-8", "replace").decode()  # a command line may hold bytes that are no text
+        columns = "SELECT campaign, test, target, fingerprint FROM failures"
+        place, match = _PLACE.search(Path(name).as_posix()), _MEMBER_NAME.fullmatch(name)
+        row = self._row(f"{columns} WHERE folder = ? AND folder != ''", place[1]) if place else None
+        if row is None and match and len(match[2]) < 18:
+            row = self._row(
+                f"{columns} WHERE campaign = ? AND test = ? AND target = ?", match[1], int(match[2]), match[3]
+            )
+        if row is None:
+            raise BadInput(
+                f"{shown(name, 120)} is no member of the store; name a case folder of it, or CAMPAIGN:TEST:TARGET as opsieve show lists them"
+            )
+        return str(row[0]), int(row[1]), str(row[2]), str(row[3])
+
+    def _key(self, text: str) -> str:
+        rows = self._rows("SELECT key FROM fingerprints WHERE key = ?", text)
+        if not rows and len(text) >= 4 and re.fullmatch(r"[\w~@-]+", text):
+            like = text.replace("_", r"\_")
+            sql = "SELECT key FROM fingerprints WHERE key LIKE ? ESCAPE '\\' AND cluster IS NOT NULL LIMIT 2"
+            rows = self._rows(sql, f"%{like}")
+        if len(rows) != 1:
+            many = (
+                "more than one fingerprint ends so; write more of it" if rows else "opsieve clusters lists the clusters"
+            )
+            raise BadInput(f"{shown(text, 120)} names no cluster, fingerprint or case of the store; {many}")
+        return str(rows[0][0])
+
+    # -- clusters
+
+    def cluster_page(self, wanted: Condition | None, order: Order, limit: int) -> ClusterPage:
+        """A page of the clusters that a condition lets through; all for None."""
+        rows, total, more = cluster_page(self._connection, _COLUMNS, wanted, order, limit)
+        return ClusterPage(tuple(map(_cluster, rows)), total, more)
+
+    def groups(self, by: Grouping, wanted: Condition) -> tuple[ClusterGroup, ...]:
+        """The clusters that a condition lets through, counted by a property, the largest group first; a cluster of two targets counts in both."""
+        if by not in GROUPINGS:
+            raise BadInput(f"{shown(by)} is nothing to group by; take one of {', '.join(GROUPINGS)}")
+        column = {"target": "targets", "pass": "guilty_pass", "status": STATUS}.get(by, by)
+        counted: dict[str, tuple[int, int]] = {}
+        for value, clusters, members in self._rows(
+            f"SELECT {column}, count(*), sum(members) FROM clusters WHERE {wanted.sql} GROUP BY 1", *wanted.values
+        ):
+            for word in value.split() if by == "target" else [value]:
+                before = counted.get(word, (0, 0))
+                counted[word] = (before[0] + clusters, before[1] + members)
+        found = [ClusterGroup(value, *many) for value, many in counted.items()]
+        return tuple(sorted(found, key=lambda group: (-group.clusters, group.value)))
+
+    def cluster(self, number: int) -> ClusterRow:
+        """One cluster."""
+        return _cluster(self._row(f"SELECT {_COLUMNS} FROM clusters WHERE id = ?", number))
+
+    def titles(self) -> dict[int, str]:
+        """The title of every cluster."""
+        return dict(self._rows("SELECT id, title FROM clusters"))
+
+    def fingerprint_rows(self, cluster: int) -> tuple[FingerprintRow, ...]:
+        """The fingerprints of a cluster, oldest first."""
+        rows = self._rows(
+            "SELECT f.key, f.number, f.version, f.title, f.count, f.kept, f.apart, f.first_seen, f.last_seen, f.components,"
+            " (SELECT a.title FROM alternatives a JOIN alternatives b ON a.title = b.title AND b.number != a.number"
+            " JOIN fingerprints g ON g.number = b.number AND g.cluster = f.cluster WHERE a.number = f.number LIMIT 1),"
+            " (SELECT action FROM decisions WHERE state = 'done' AND instr(patch, '[\"' || f.key || '\"') ORDER BY id DESC LIMIT 1)"
+            " FROM fingerprints f WHERE f.cluster = ? ORDER BY f.number LIMIT ?",
+            cluster,
+            MOST,
+        )
+        return tuple(_fingerprint(row, cluster) for row in rows)
+
+    def member_page(self, cluster: int, after: str, limit: int) -> MemberPage:
+        """A page of the failures of a cluster: fingerprint by fingerprint, as they were found, so those with a case first."""
+        limit = max(1, min(limit, MOST))
+        start, row_id = cursor(after, 2) if after else (0, 0)
+        found: list[tuple[Any, ...]] = []
+        total = self._value("SELECT members FROM clusters WHERE id = ?", cluster)
+        for key, place in self._connection.execute(
+            "SELECT key, number FROM fingerprints WHERE cluster = ? AND number >= ? ORDER BY number", [cluster, start]
+        ):
+            found += self._rows(
+                f"SELECT {_MEMBER}, {int(place)}, f.rowid FROM failures f WHERE f.fingerprint = ? AND f.rowid > ?"
+                " ORDER BY f.rowid LIMIT ?",
+                key,
+                row_id if place == start else 0,
+                limit + 1 - len(found),
+            )
+            if len(found) > limit:
+                break
+        more = json.dumps(found[limit - 1][-2:]) if len(found) > limit else ""
+        return MemberPage(tuple(_member(row) for row in found[:limit]), total, more)
+
+    def representative(self, cluster: int) -> str:
+        """The place of the case that speaks for a cluster, "" when none was kept."""
+        return str(self._value("SELECT representative FROM clusters WHERE id = ?", cluster))
+
+    def member(self, name: str) -> tuple[MemberRow, tuple[Component, ...], int | None]:
+        """The failure that `name` means (`member_of`), the components of its fingerprint, and its cluster."""
+        campaign, test, target, key = self.member_of(name)
+        row = self._row(
+            f"SELECT {_MEMBER} FROM failures f WHERE campaign = ? AND test = ? AND target = ?", campaign, test, target
+        )
+        stored, cluster = self._row("SELECT components, cluster FROM fingerprints WHERE key = ?", key)
+        return _member(row), components_in(stored), cluster
+
+    def same_backend(self, cluster: int) -> Iterator[tuple[int, tuple[Component, ...]]]:
+        """Clusters with the components of their fingerprints, of the backend of one of them, which comes first; then the largest."""
+        for number, stored in self._connection.execute(
+            "SELECT f.cluster, f.components FROM fingerprints f JOIN clusters c ON c.id = f.cluster"
+            " WHERE c.backend = (SELECT backend FROM clusters WHERE id = ?)"
+            " ORDER BY f.cluster = ? DESC, c.members DESC LIMIT ?",
+            [cluster, cluster, _MOST_COMPARED],
+        ):
+            yield number, components_in(stored)
+
+    def to_reduce(self) -> Iterator[FingerprintToReduce]:
+        """The fingerprints of clusters that are neither fixed nor given up, in the order in which clusters are read."""
+        for key, stored, rank, cluster in self._rows(
+            "SELECT f.key, f.components, c.rank, c.id FROM fingerprints f JOIN clusters c ON c.id = f.cluster"
+            " WHERE c.status NOT IN ('fixed', 'wontfix') ORDER BY (1 - c.pinned), c.rank, f.number"
+        ):
+            cases = self._rows(
+                "SELECT folder, target, nodes, reduced FROM failures INDEXED BY failures_kept"
+                " WHERE fingerprint = ? AND folder != '' ORDER BY nodes, rowid",
+                key,
+            )
+            yield FingerprintToReduce(key, components_in(stored), rank, cluster, tuple(cases))
+
+    # -- the store
+
+    def decisions(self, cluster: int | None = None, most: int = 100) -> tuple[Decision, ...]:
+        """The latest decisions first; of one cluster where one is named."""
+        sql, values = "SELECT id, at, action, text, state FROM decisions", []
+        if cluster is not None:
+            sql += " WHERE ' ' || replace(replace(replace(text, ',', ' '), ':', ' '), '.', ' ') || ' ' LIKE ?"
+            values.append(f"% c{cluster} %")
+        return tuple(Decision(*row) for row in self._rows(f"{sql} ORDER BY id DESC LIMIT {int(most)}", *values))
+
+    def counts(self) -> Counts:
+        """The whole store in figures."""
+        statuses: Counter[str] = Counter()
+        clusters: Counter[str] = Counter()
+        kinds: Counter[str] = Counter()
+        for status, kind, many, members in self._rows(
+            f"SELECT {STATUS}, kind, count(*), sum(members) FROM clusters WHERE members > 0 GROUP BY 1, 2 ORDER BY 1, 2"
+        ):
+            statuses[status] += many
+            clusters[kind] += many
+            kinds[kind] += members
+        verdicts = dict(self._rows("SELECT verdict, sum(count) FROM totals GROUP BY verdict ORDER BY verdict"))
+        tests = "SELECT coalesce(sum((SELECT max(number) + 1 FROM tests WHERE campaign = id)), 0) FROM campaigns"
+        failures = sum(kinds.values())
+        return Counts(
+            tests=self._value(tests),
+            failures=failures,
+            clusters=sum(clusters.values()),
+            by_status=dict(statuses),
+            failures_by_kind=dict(sorted(kinds.items())),
+            clusters_by_kind=dict(sorted(clusters.items())),
+            verdicts=verdicts,
+            unsupported=verdicts.get("unsupported", 0),
+            environment=verdicts.get("environment", 0),
+            flaky=verdicts.get("flaky", 0),
+            rules=dict(self._rows("SELECT name, count FROM rules ORDER BY name")),
+            unexplained=max(0, failures - self._value("SELECT coalesce(sum(count), 0) FROM explained")),
+        )
+
+    def non_bugs(self, verdict: str, most: int) -> tuple[NonBugRow, ...]:
+        """What is no confirmed bug, the most frequent first; of one verdict, or of all for ""."""
+        sql = (
+            "SELECT * FROM (SELECT target, verdict, what, message, count, '' FROM aside UNION ALL"
+            " SELECT trim(targets), 'flaky', title, message, count, coalesce((SELECT folder FROM failures WHERE fingerprint = key"
+            " AND folder != '' ORDER BY rowid LIMIT 1), '') FROM fingerprints WHERE cluster IS NULL)"
+            " WHERE ? IN ('', verdict) ORDER BY count DESC, what LIMIT ?"
+        )
+        return tuple(NonBugRow(*row) for row in self._rows(sql, verdict, most))
+
+    def rules(self) -> tuple[RuleRow, ...]:
+        """The rules of known bugs as they were read last."""
+        return tuple(RuleRow(*row) for row in self._rows("SELECT name, title, issue, count FROM rules ORDER BY name"))
+
+    def campaigns(self) -> tuple[CampaignRow, ...]:
+        """The campaigns as they were begun, each with its tests done."""
+        rows = self._rows(
+            "SELECT id, generator, seed, targets, (SELECT coalesce(max(number) + 1, 0) FROM tests WHERE campaign = id)"
+            " FROM campaigns ORDER BY rowid"
+        )
+        return tuple(CampaignRow(row[0], row[1], row[2], tuple(json.loads(row[3])), row[4]) for row in rows)
+
+    def data_version(self) -> int:
+        """A number that another one follows whenever another connection commits something."""
+        return int(self._value("PRAGMA data_version"))
+
+
+def _why(row: tuple[Any, ...], cluster: int) -> str:
+    """Why a fingerprint is in its cluster."""
+    shared, action = row[10], row[11]
+    if action == "split":
+        return "a person split it out"
+    if action == "merge":
+        return "a person merged it"
+    if row[1] == cluster:
+        return "the cluster began with it"
+    if action == "rekey":
+        return "its failures were in this cluster when their fingerprints were computed anew"
+    if shared:
+        return (
+            f"it shares an alternative title with another: {' | '.join(part for part in shared.split(chr(31)) if part)}"
+        )
+    return "it linked clusters that are one since"
+
+
+def _cluster(row: tuple[Any, ...]) -> ClusterRow:
+    words = (tuple(row[16].split()), tuple(row[17].split()))
+    fields = (name_of(row[0]), *row[1:9], bool(row[9]), *row[10:16], *words, *row[18:])
+    return ClusterRow(*fields)
+
+
+def _member(row: tuple[Any, ...]) -> MemberRow:
+    fields = (*row[:16], tuple(row[16].split()))
+    return MemberRow(*fields)
+
+
+def _fingerprint(row: tuple[Any, ...], cluster: int) -> FingerprintRow:
+    fields = (*row[:6], bool(row[6]), row[7], row[8], components_in(row[9]), _why(row, cluster))
+    return FingerprintRow(*fields)
