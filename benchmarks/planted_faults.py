@@ -44,7 +44,7 @@ class Altering(ObservationCache):
         self, target: ResolvedTarget, program: Program, inputs: dict[str, Any], *, fresh: bool = False, repeat: int = 0
     ) -> Observation:
         """What the target makes of the program; of the altered one where it is an optimised level."""
-        if resolve(target) in LEVELS and self.fault is not None and isinstance(program, OnnxProgram):
+        if target.unrewritten in LEVELS and self.fault is not None and isinstance(program, OnnxProgram):
             program = altered(program, *self.fault) or program
         return super().observe(target, program, inputs, fresh=fresh, repeat=repeat)
 

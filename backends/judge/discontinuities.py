@@ -7,6 +7,8 @@ reference computes every stretch of the model from the candidate's own value at 
 candidate is right everywhere and only a value near a jump fell to the other side. A value that is wrong before a jump excuses nothing. Where
 only what comes behind does not agree, the reach below is tried with a hundredth of the screen.
 
+Values that decide how many there are (NonZero, Unique) are such operators too: a shape can be excused.
+
 Reach: otherwise (asking changed what the compiler did, or the operator itself computes before it rounds) the candidate is asked for the
 values before the jumps alone, with nothing behind them; where they are right, the float64 reference runs with them moved by what an honest
 rounding error can be: ten times that of the native reference, a tenth of the screen at least and the screen at most; all up, all down, and
@@ -20,10 +22,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from opsieve.backends.compare import Policy, compare, error, identical
-from opsieve.backends.judge.pieces import tapped
+from opsieve.backends.judge.pieces import constants, tapped
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference.float64_model import promote_value
 from opsieve.backends.reference.hazards import inputs_of
@@ -54,6 +56,8 @@ _COMPUTES = frozenset({
     "QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "Mod", "Resize", "Upsample", "RoiAlign",
     "GridSample", "DeformConv", "NonMaxSuppression",
 })
+# These multiply an integer by a quotient of scales: float32 in a compiler, and x.5 then falls to either side.
+_REQUANTISES = frozenset({"QLinearConv", "QLinearMatMul"})
 # These pass values on without rounding.
 _EXACT = frozenset({
     "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Gather", "GatherElements", "GatherND",
@@ -71,11 +75,13 @@ _FLOATS = frozenset([TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT1
 class DiscontinuityInputs:
     """Tensors that go into jumps on the way to some outputs, in the order in which the graph makes them.
 
-    `decided` tells whether knowing their values tells on which side of each jump the program falls.
+    `decided` tells whether knowing their values tells on which side of each jump the program falls. `scales` are constants by which
+    results are scaled before they are rounded to integers: how their quotients are rounded decides a tie.
     """
 
     names: tuple[str, ...]
     decided: bool
+    scales: tuple[str, ...] = ()
 
 
 def points(model: ModelProto, outputs: Iterable[str]) -> DiscontinuityInputs:
@@ -101,11 +107,19 @@ def points(model: ModelProto, outputs: Iterable[str]) -> DiscontinuityInputs:
                 found.update((name, None) for name in read if name not in exact)
         if node.op_type in _EXACT and all(name in exact for name in read):
             exact.update(node.output)
-    held = {value.name for value in graph.initializer}
-    held |= {name for node in graph.node if node.op_type == "Constant" for name in node.output}
+    held = constants(model)
     made = {value.name for value in graph.input} | {name for node in graph.node for name in node.output}
     names = [name for name in found if name in made and name not in held]
-    return DiscontinuityInputs(tuple(names[:_MAX_POINTS]), decided and len(names) <= _MAX_POINTS)
+    scales = [
+        name
+        for node in graph.node
+        if node.op_type in _REQUANTISES and any(name in needed for name in node.output)
+        for name in node.input
+        if name in held and held[name].data_type in _FLOATS
+    ]
+    return DiscontinuityInputs(
+        tuple(names[:_MAX_POINTS]), decided and len(names) <= _MAX_POINTS, tuple(dict.fromkeys(scales))
+    )
 
 
 def severed(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> ModelProto:
@@ -133,6 +147,19 @@ def cut(model: ModelProto, names: Sequence[str]) -> ModelProto:
     del graph.output[:]
     graph.output.extend(outputs)
     return copy
+
+
+def fed_constants(model: ModelProto, inputs: Values, names: Sequence[str]) -> tuple[ModelProto, Values]:
+    """The model with the constants of `names` as inputs, and its inputs with their values."""
+    held, copy = constants(model), _copied(model)
+    for name in names:
+        copy.graph.input.append(helper.make_tensor_value_info(name, held[name].data_type, list(held[name].dims)))
+    kept = [_copy_node(node) for node in copy.graph.node if not set(names) & set(node.output)]
+    del copy.graph.node[:]
+    copy.graph.node.extend(kept)
+    for tensor in [tensor for tensor in copy.graph.initializer if tensor.name in names]:
+        copy.graph.initializer.remove(tensor)
+    return copy, {**inputs, **{name: numpy_helper.to_array(held[name]) for name in names}}
 
 
 def shifted(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> ModelProto:
@@ -167,7 +194,7 @@ def excuses(
 ) -> tuple[str, ...]:
     """The outputs among `wrong` whose mismatch the rule `jump` excuses; `got` is what the candidate gave."""
     where = points(model, wrong)
-    if not where.names:
+    if not where.names and not where.scales:
         return ()
     fed = {value.name for value in model.graph.input}
     made = [name for name in where.names if name not in fed]
@@ -177,7 +204,7 @@ def excuses(
     kinds = {name: _dtype(native.outputs.get(name)) for name in made}
     made = [name for name in made if kinds[name] in policy.screens]
     given = [name for name in where.names if name in fed and _dtype(inputs.get(name)) in policy.screens]
-    if not made and not given:
+    if not made and not given and not where.scales:
         return ()
     centre = ask("float64", tapped(model, made), inputs) if made else native
     if centre.outputs is None:
@@ -195,12 +222,14 @@ def excuses(
     left = [name for name in wrong if name not in excused]
     if not left:
         return excused
+    model, inputs = fed_constants(model, inputs, where.scales)
+    given = [*given, *where.scales]
     kinds.update((name, _dtype(inputs[name])) for name in given)
     steps = {name: _UNSEEN * policy.screen(kinds[name]) for name in (*made, *given)}
     if own is None:
         steps.update((name, case.honest(name)) for name in made)
-        steps.update((name, _HONEST * policy.screen(kinds[name])) for name in given)
-    return (*excused, *_reach(model, inputs, got, left, dtypes, steps, given, policy, ask))
+        steps.update((name, _HONEST * policy.screen(kinds[name])) for name in given if name not in where.scales)
+    return (*excused, *_reach(model, inputs, got, left, dtypes, steps, given, where.scales, policy, ask))
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,11 +301,12 @@ def _reach(
     wrong: Sequence[str],
     dtypes: Mapping[str, str],
     steps: Mapping[str, float],
-    given: list[str],
+    given: Sequence[str],
+    scales: Sequence[str],
     policy: Policy,
     ask: Ask,
 ) -> tuple[str, ...]:
-    """The excused outputs; `steps` are how far the points may move, in parts of their largest magnitude."""
+    """The excused outputs; `steps` are how far the points may move, in parts of their largest magnitude (scales: of each)."""
     made = [name for name in steps if name not in given]
     changed = shifted(model, made, wrong)
     still = {name + _SHIFT: np.zeros(()) for name in made}
@@ -285,7 +315,8 @@ def _reach(
         return ()
     values = {name: np.asarray(centre.outputs[name + MADE]) for name in made}
     values.update({name: np.asarray(promote_value(inputs[name])) for name in given})
-    sizes = {name: _step(value, steps[name]) for name, value in values.items()}
+    sizes = {name: np.asarray(_step(value, steps[name])) for name, value in values.items()}
+    sizes.update({name: steps[name] * np.abs(values[name]) for name in scales})
     # Drawn from a fixed seed: the same case gives the same verdict.
     random = np.random.default_rng(0)
     runs = [centre.outputs]

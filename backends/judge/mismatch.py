@@ -12,7 +12,7 @@ from opsieve.backends.compare import Comparison, compare, error
 from opsieve.backends.judge.discontinuities import excuses
 from opsieve.backends.judge.judging_session import JudgingSession, open_rules, sum_lengths
 from opsieve.backends.judge.localise import Dispute, Finding, settle
-from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, Values
+from opsieve.backends.judge.oracles import EXPECTED, NATIVE, Values
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.registry import ResolvedTarget
@@ -200,8 +200,9 @@ class MismatchJudge:
     def drop_discontinuities(self) -> None:
         """Leave out what a value near a discontinuity explains."""
         session = self.session
-        wrong = [name for name, mismatch in self.left.items() if mismatch.what not in STRUCTURE]
-        targets = {"candidate": session.target, "native": NATIVE, "float64": FLOAT64}
+        # Where values decide how many there are (NonZero, Unique), the shape is a matter of rounding too.
+        wrong = [name for name, mismatch in self.left.items() if mismatch.what not in STRUCTURE - {"shape"}]
+        targets = {"candidate": session.target, "native": NATIVE, "float64": self.arbiter}
 
         def ask(who: str, model: ModelProto, feeds: Values) -> Observation:
             program = OnnxProgram(model.SerializeToString(), session.program.name)

@@ -317,6 +317,27 @@ class HannWindow(OpRun):
         return (window.astype(helper.tensor_dtype_to_np_dtype(output_datatype)),)
 
 
+class Unique(OpRun):
+    """Unique along any axis, in either order.
+
+    onnx 1.23 takes the first axis where results are not sorted, and leaves one that is asked for alone sorted all the same.
+    """
+
+    op_domain = ""
+
+    def _run(self, x, axis=None, sorted=1):  # type: ignore[no-untyped-def]  # noqa: A002  # as above; the attribute's name
+        values = x.reshape(-1) if axis is None else x
+        along = 0 if axis is None else axis
+        keys = values.astype(str) if values.dtype == object else values
+        _, first, inverse, counts = np.unique(keys, True, True, True, axis=None if axis is None else along)
+        inverse = inverse.reshape(-1)  # numpy 2 gives it the shape of x
+        if not sorted:
+            order = np.argsort(first)
+            first, counts, inverse = first[order], counts[order], np.argsort(order)[inverse]
+        found = (np.take(values, first, along), *(each.astype(np.int64) for each in (first, inverse, counts)))
+        return found[: len(self.onnx_node.output)]
+
+
 OPERATORS = (
     Loop,
     Mean,
@@ -325,6 +346,7 @@ OPERATORS = (
     GlobalMaxPool,
     GatherElements,
     Optional,
+    Unique,
     LRN,
     LpNormalization,
     BatchNormalization,

@@ -14,6 +14,7 @@ from opsieve.backends.judge.discontinuities import excuses, points, severed, shi
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE
 from opsieve.backends.judge.pieces import tapped
 from opsieve.backends.observation import Observation
+from opsieve.backends.registry import resolve
 from opsieve.gen.model.program import OnnxProgram
 
 F, I = TensorProto.FLOAT, TensorProto.INT64  # noqa: E741
@@ -186,3 +187,48 @@ def test_surgery_keeps_the_meaning(values: list[float]) -> None:
     # and a value fed from outside is what its users see
     assert (ask(severed(proto, ["e"], ["y"]), {"e": plain["e"] + 1})["y"] == plain["y"] + 1).all()
     assert (ask(shifted(proto, ["e"], ["y"]), {"e__shift": np.ones(())})["y"] == plain["y"] + 1).all()
+
+
+# -- integers that are scaled and rounded again
+
+
+def requantised(scale: float) -> ModelProto:
+    """x uint8[1,4] times the unit matrix, scaled by 0.1 * 0.5 / `scale`."""
+    graph = helper.make_graph(
+        [node("QLinearMatMul", "x as az w bs bz ys yz", "y")],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.UINT8, [1, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.UINT8, [1, 4])],
+        [
+            numpy_helper.from_array(np.asarray(value), name)
+            for name, value in {
+                "as": np.float32(0.1), "az": np.uint8(0), "w": np.eye(4, dtype=np.uint8), "bs": np.float32(0.5),
+                "bz": np.uint8(0), "ys": np.float32(scale), "yz": np.uint8(0),
+            }.items()
+        ],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+def test_a_tie_of_scaled_integers_falls_to_either_side() -> None:
+    lab = InProcessLab()
+    proto, feeds = requantised(0.5), {"x": np.uint8([[45, 44, 85, 200]])}
+
+    def ask(who: str, asked: ModelProto, given: Values) -> Observation:
+        target = {"candidate": "onnxruntime", "native": "reference", "float64": "reference:precision=float64"}[who]
+        return lab.observe(resolve(target), OnnxProgram(asked.SerializeToString()), given)
+
+    got = ask("candidate", proto, feeds).outputs or {}
+    right = ask("float64", proto, feeds).outputs or {}
+    assert (got["y"].tolist(), right["y"].tolist()) == ([[4, 4, 8, 20]], [[5, 4, 9, 20]])
+    dtypes = {"y": "uint8"}
+    assert excuses(proto, feeds, got, ["y"], dtypes, POLICY, ask) == ("y",)
+    wrong = {"y": got["y"] + np.uint8([[0, 1, 0, 0]])}  # 4.4 is no tie
+    assert excuses(proto, feeds, wrong, ["y"], dtypes, POLICY, ask) == ()
+
+
+def test_how_many_values_are_not_zero_can_be_a_matter_of_rounding() -> None:
+    proto = model([node("Sin", "x", "a"), node("NonZero", "a", "y")], {"y": I})
+    feeds = {"x": np.float32([0, 1, 2])}
+    assert Candidate("a", 1e-9).excused(proto, feeds, {"y": "int64"}) == ("y",)
+    assert Candidate("a", 0.5).excused(proto, feeds, {"y": "int64"}) == ()

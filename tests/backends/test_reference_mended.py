@@ -224,3 +224,16 @@ def test_regions_are_shifted_by_half_a_pixel_from_opset_16_on(workers: Workers, 
     )
     inputs = {"x": (F, (2, 3, 5, 4)), "rois": (F, (2, 4)), "batch": (I64, (2,))}
     same_as_onnxruntime(workers, model([node], inputs, {"y": (F, (2, 3, 2, 2))}, opset), feeds)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+@pytest.mark.parametrize("in_order", [0, 1])
+@pytest.mark.parametrize("outputs", [["y"], ["y", "at", "back", "times"]])
+def test_unique_along_any_axis_in_either_order(
+    workers: Workers, axis: int | None, in_order: int, outputs: list[str]
+) -> None:
+    feeds = {"x": np.float32([[3, 1, 3], [2, 1, 2], [3, 1, 3]])}
+    along = {} if axis is None else {"axis": axis}
+    node = helper.make_node("Unique", ["x"], outputs, sorted=in_order, **along)
+    kinds = {name: (F if name == "y" else I64, None) for name in outputs}
+    same_as_onnxruntime(workers, model([node], {"x": (F, (3, 3))}, kinds, 13), feeds)
