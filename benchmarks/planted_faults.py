@@ -156,7 +156,7 @@ def judged(case: Any, fault: tuple[str, str], lab: Altering) -> tuple[str, str, 
     builds = [*LEVELS, resolve("onnxruntime:disable_all")]
     if target in agreeing(Test(program, inputs), builds, lab):
         return "missed", "pass by agreement", ""
-    oracles = [oracle for oracle in [*builds, *map(resolve, SECOND_ORACLES)] if oracle != target]
+    oracles = [oracle for oracle in [*builds, *SECOND_ORACLES] if oracle != target]
     verdict = judge(program, inputs, target, lab, oracles=oracles).verdict
     return ("seen" if verdict.verdict == "fail" else "missed"), verdict.verdict, verdict.blame or verdict.reason[:300]
 

@@ -34,7 +34,7 @@ def main() -> None:
     target = resolve(asked.target)
     least, most = (int(part) for part in asked.nodes.split("-"))
     request = replace(USUAL, between=(least, most))
-    oracles = [oracle for oracle in map(resolve, SECOND_ORACLES) if oracle != target]
+    oracles = [oracle for oracle in SECOND_ORACLES if oracle != target]
     counts: Counter[str] = Counter()
     rules: Counter[str] = Counter()
     started = time.process_time()
