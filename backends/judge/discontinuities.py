@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
@@ -191,8 +192,12 @@ def excuses(
     dtypes: Mapping[str, str],
     policy: Policy,
     ask: Ask,
+    wide: bool = True,
 ) -> tuple[str, ...]:
-    """The outputs among `wrong` whose mismatch the rule `jump` excuses; `got` is what the candidate gave."""
+    """The outputs among `wrong` whose mismatch the rule `jump` excuses; `got` is what the candidate gave.
+
+    Where the model has no float64 version, the reference in its own types takes the place of float64: not `wide`.
+    """
     where = points(model, wrong)
     if not where.names and not where.scales:
         return ()
@@ -229,7 +234,9 @@ def excuses(
     if own is None:
         steps.update((name, case.honest(name)) for name in made)
         steps.update((name, _HONEST * policy.screen(kinds[name])) for name in given if name not in where.scales)
-    return (*excused, *_reach(model, inputs, got, left, dtypes, steps, given, where.scales, policy, ask))
+    own_types = {} if wide else {name: np.dtype(kinds[name]) for name in steps}
+    steps = {name: max(step, _ulp(own_types[name])) if name in own_types else step for name, step in steps.items()}
+    return (*excused, *_reach(model, inputs, got, left, dtypes, steps, given, where.scales, own_types, policy, ask))
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,17 +310,21 @@ def _reach(
     steps: Mapping[str, float],
     given: Sequence[str],
     scales: Sequence[str],
+    types: Mapping[str, "np.dtype[Any]"],
     policy: Policy,
     ask: Ask,
 ) -> tuple[str, ...]:
-    """The excused outputs; `steps` are how far the points may move, in parts of their largest magnitude (scales: of each)."""
+    """The excused outputs; `steps` are how far the points may move, in parts of their largest magnitude (scales: of each).
+
+    `types` are those of points that are no float64.
+    """
     made = [name for name in steps if name not in given]
     changed = shifted(model, made, wrong)
-    still = {name + _SHIFT: np.zeros(()) for name in made}
+    still = {name + _SHIFT: np.zeros((), types.get(name, np.float64)) for name in made}
     centre = ask("float64", changed, {**inputs, **still})
     if centre.outputs is None:
         return ()
-    values = {name: np.asarray(centre.outputs[name + MADE]) for name in made}
+    values = {name: np.asarray(centre.outputs[name + MADE], np.float64) for name in made}
     values.update({name: np.asarray(promote_value(inputs[name])) for name in given})
     sizes = {name: np.asarray(_step(value, steps[name])) for name, value in values.items()}
     sizes.update({name: steps[name] * np.abs(values[name]) for name in scales})
@@ -324,10 +335,8 @@ def _reach(
         feeds = dict(inputs)
         for name, value in values.items():
             signs = (1.0, -1.0)[turn] if turn < 2 else random.choice((-1.0, 1.0), value.shape)
-            if name in made:
-                feeds[name + _SHIFT] = np.asarray(signs * sizes[name] + np.zeros(value.shape))
-            else:
-                feeds[name] = np.asarray(value + signs * sizes[name])
+            moved_to = signs * sizes[name] + (np.zeros(value.shape) if name in made else value)
+            feeds[name + _SHIFT if name in made else name] = np.asarray(moved_to, types.get(name, np.float64))
         moved = ask("float64", changed, feeds)
         if moved.outputs is not None:
             runs.append(moved.outputs)
@@ -349,6 +358,10 @@ def _within(got: Any, runs: Sequence[Any], screen: float) -> bool:
         slack = screen * float(np.abs(alike[0]).max())
         inside = (value >= low - slack) & (value <= high + slack)
     return bool((inside | (np.isnan(value) & np.isnan(stack).any(axis=0))).all())
+
+
+def _ulp(kind: "np.dtype[Any]") -> float:
+    return float(ml_dtypes.finfo(kind).eps)
 
 
 def _step(value: Any, share: float) -> float:

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from onnx import ModelProto
 
 from opsieve.backends.compare import Comparison, compare, error
-from opsieve.backends.judge.discontinuities import excuses
+from opsieve.backends.judge.discontinuities import excuses, points
 from opsieve.backends.judge.judging_session import JudgingSession, open_rules, sum_lengths
 from opsieve.backends.judge.localise import Dispute, Finding, settle
-from opsieve.backends.judge.oracles import EXPECTED, NATIVE, Values
+from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, Values
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.registry import ResolvedTarget
@@ -94,9 +94,12 @@ class MismatchJudge:
     def contradicted(self, otherwise: Verdict) -> Verdict:
         """The failure where the target itself gives the arbiter's value of an output once the program is rewritten (gen/metamorphic)."""
         session = self.session
-        if session.target.rewrite:
+        if session.target.rewrite or not isinstance(session.program, OnnxProgram):
             return otherwise
         for name, mismatch in self.left.items():
+            jumps = points(session.program.proto, (name,))
+            if jumps.names or jumps.scales:
+                continue  # another order of the same steps can fall to the other side, and be no less honest
             for rewrite in names_for(session.program.form):
                 other = session.target.with_options(rewrite=rewrite)
                 if session.agrees(other, self.truth, (name,), self.terms):
@@ -210,7 +213,10 @@ class MismatchJudge:
 
         if not wrong or not isinstance(session.program, OnnxProgram):
             return
-        found = excuses(session.program.proto, session.inputs, self.outputs, wrong, session.dtypes, session.policy, ask)
+        found = excuses(
+            session.program.proto, session.inputs, self.outputs, wrong, session.dtypes, session.policy, ask,
+            wide=self.arbiter == FLOAT64,
+        )  # fmt: skip
         for name in found:
             self.rules.append("jump")
             del self.left[name]
