@@ -23,6 +23,7 @@ from opsieve.triage.store.store_folder import case_folder
 _GRACE = 20.0  # seconds in which an interrupted reduction saves its best
 _TURN = 30.0  # seconds, and the part of the budget, that a case may take before others had their turn
 _PART = 0.1
+_MORE = 2  # times as long is its next turn
 _RUN = 10.0  # seconds of one run of a candidate: what hangs on the way is not waited for as long as by `reduce` itself
 _CHILD = "from opsieve.reducer.case_process import main; main()"
 
@@ -62,7 +63,7 @@ def reduce_cases(request: StoreReductionRequest, wanted: Sequence[Candidate]) ->
     """Reduce cases one after the other until the budget is spent; what was begun ends with its best saved.
 
     A case that takes long gives way to the others: it is yielded as `unfinished` and, when they are done, again with what became of
-    it in twice the time. Each result lies in the folder `reduced` of its case; an unfinished one is gone on with the next time.
+    it in a longer turn. Each result lies in the folder `reduced` of its case; an unfinished one is gone on with the next time.
     """
     end = time.monotonic() + request.budget
     waiting = deque((candidate, max(_TURN, _PART * request.budget), 0.0) for candidate in wanted)
@@ -75,7 +76,7 @@ def reduce_cases(request: StoreReductionRequest, wanted: Sequence[Candidate]) ->
             continue
         found = _reduce(place, candidate, min(turn, left), before, request.offline)
         if found.answer == "unfinished":
-            waiting.append((candidate, 2 * turn, found.seconds))
+            waiting.append((candidate, _MORE * turn, found.seconds))
         yield found
 
 

@@ -8,6 +8,7 @@ import sys
 import tomllib
 import zipfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -98,12 +99,22 @@ def _modules() -> Iterator[tuple[str, str]]:
             yield str(path.relative_to(ROOT)), path.read_text()
 
 
+@cache
+def _named() -> tuple[tuple[str, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef], ...]:
+    """Every class and function of the product, with the path of its module."""
+    return tuple(
+        (path, node)
+        for path, text in _modules()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+
+
 def test_a_class_name_has_one_meaning() -> None:
     places: dict[str, set[str]] = {}
-    for path, text in _modules():
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.ClassDef):
-                places.setdefault(node.name, set()).add(path)
+    for path, node in _named():
+        if isinstance(node, ast.ClassDef):
+            places.setdefault(node.name, set()).add(path)
     assert {name: sorted(found) for name, found in places.items() if len(found) > 1} == {}
 
 
@@ -116,10 +127,8 @@ def test_sql_stands_in_one_folder() -> None:
 def test_functions_are_short() -> None:
     long = [
         f"{path}: {node.name}"
-        for path, text in _modules()
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (node.end_lineno or 0) - node.lineno >= LONGEST_FUNCTION
+        for path, node in _named()
+        if not isinstance(node, ast.ClassDef) and (node.end_lineno or 0) - node.lineno >= LONGEST_FUNCTION
     ]
     assert long == []
 

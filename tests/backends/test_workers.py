@@ -423,7 +423,8 @@ def test_nothing_is_left_behind_when_the_main_process_is_killed(tmp_path: Path) 
         "hang = lambda: w.observe(resolve('fake:faults=spin@Relu'), chain('Relu'), X)\n"
         "threading.Thread(target=hang, daemon=True).start()\n"
         "w.version(resolve('reference'))\n"
-        "while len(w._zygotes) < 3: pass\n"
+        "import time\n"
+        "while len(w._zygotes) < 3: time.sleep(0.01)\n"
         "print(' '.join(str(z._process.pid) for z in w._zygotes.values()), flush=True)\n"
         "sys.stdin.read()\n"
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from histories import BAD, BROKEN, GOOD, History, row
+from waiting import wait_until
 
 from opsieve.bisect.search.search_loop import DOUBTS, SURE
 from opsieve.bisect.sources.build_sandbox import CheckLimits
@@ -260,8 +261,7 @@ def test_an_interrupted_search_ends_its_scripts_and_keeps_its_probes(tmp_path: P
         stderr=subprocess.PIPE,
     )
     assert process.stderr is not None
-    while not flag.exists() or not flag.read_text():
-        assert process.poll() is None
+    wait_until(lambda: flag.exists() and flag.read_text(), process)
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130
     process.stderr.close()

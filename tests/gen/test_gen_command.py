@@ -4,11 +4,11 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from commands import opsieve
+from waiting import wait_until
 
 from opsieve.gen.case.case import load
 
@@ -126,9 +126,7 @@ def test_a_case_that_nobody_generated_cannot_be_made_again(tmp_path: Path, capsy
 def test_an_interrupt_leaves_whole_cases(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "opsieve", "gen", "-n", "100000", "-o", str(tmp_path / "o"), "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    end = time.monotonic() + 60
-    while not (tmp_path / "o" / "mix-20" / "case.json").exists() and time.monotonic() < end:
-        assert process.poll() is None
+    wait_until((tmp_path / "o" / "mix-20" / "case.json").exists, process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130

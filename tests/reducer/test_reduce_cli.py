@@ -1,11 +1,9 @@
 """The `reduce` command as a user types it."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +11,7 @@ import onnx
 import pytest
 from click.testing import CliRunner
 from failing import host
+from waiting import wait_until
 
 from opsieve.backends.judge.judge import judge
 from opsieve.backends.registry import resolve
@@ -115,10 +114,7 @@ def test_interrupted_it_ends_with_130_and_the_best_so_far_is_there(case: Path, t
     process = subprocess.Popen(
         [sys.executable, "-c", code, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and b"same" not in _journal(out):
-        assert process.poll() is None, process.communicate()
-        os.sched_yield()
+    wait_until(lambda: b"same" in _journal(out), process)
     process.send_signal(signal.SIGINT)
     _, talk = process.communicate(timeout=30)
     assert process.returncode == 130

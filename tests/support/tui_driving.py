@@ -54,7 +54,7 @@ def text_of(app: OpsieveApp) -> str:
 
 async def until(pilot: Pilot[None], condition: Callable[[], object], what: str = "") -> None:
     """Wait until a condition holds."""
-    end = time.monotonic() + _PATIENCE
+    end, pause = time.monotonic() + _PATIENCE, 0.01
     while True:
         await pilot.pause()
         try:
@@ -65,7 +65,10 @@ async def until(pilot: Pilot[None], condition: Callable[[], object], what: str =
                 raise
         if time.monotonic() > end:
             raise AssertionError(f"never came about: {what}\n{text_of(pilot.app)}")  # type: ignore[arg-type]
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(pause)
+        pause = min(
+            1.5 * pause, 0.1
+        )  # what a process of its own does takes longer, and is not to be looked at all the time
 
 
 async def shows(pilot: Pilot[None], *words: str) -> None:

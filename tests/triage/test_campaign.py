@@ -3,7 +3,6 @@
 import functools
 import hashlib
 import json
-import os
 import signal
 import sqlite3
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from commands import opsieve
+from waiting import wait_until
 
 from opsieve.backends.probing.prober import Prober
 from opsieve.backends.registry import resolve
@@ -178,18 +178,19 @@ def started(folder: Path, *more: str) -> "subprocess.Popen[str]":
 
 def until_done(folder: Path, tests: int, process: "subprocess.Popen[str]") -> None:
     """Wait until the index says that so many tests are done."""
-    while process.poll() is None:
-        if (folder / INDEX).exists():
-            index = sqlite3.connect(folder / INDEX)
-            try:
-                if index.execute("SELECT count(*) FROM tests").fetchone()[0] >= tests:
-                    return
-            except sqlite3.OperationalError:
-                pass  # it is being made
-            finally:
-                index.close()
-        os.sched_yield()
-    raise AssertionError("it ended too soon")
+
+    def recorded() -> int:
+        if not (folder / INDEX).exists():
+            return -1
+        index = sqlite3.connect(folder / INDEX)
+        try:
+            return int(index.execute("SELECT count(*) FROM tests").fetchone()[0])
+        except sqlite3.OperationalError:
+            return -1  # it is being made
+        finally:
+            index.close()
+
+    wait_until(lambda: recorded() >= tests, process)
 
 
 def test_killed_in_the_middle_it_goes_on_and_nothing_is_lost_or_doubled(tmp_path: Path) -> None:

@@ -230,7 +230,9 @@ def test_a_test_for_pytest_fails_while_the_bug_lives(tmp_path: Path) -> None:
     def by_pytest() -> str:
         command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "."]
         environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False).stdout
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        ).stdout
 
     for name, right in (("lives", (0.5, 2.0)), ("fixed", (0.0, 2.0))):
         write(tmp_path, exported(right=right), test=True).rename(tmp_path / f"test_{name}.py")

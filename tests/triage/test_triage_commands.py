@@ -278,6 +278,7 @@ def test_a_reduction_that_takes_long_gives_way_and_is_gone_on_with(
     assert len(wanted) == 2
     monkeypatch.setattr(store_session, "_TURN", 0.1)
     monkeypatch.setattr(store_session, "_PART", 0.0)
+    monkeypatch.setattr(store_session, "_MORE", 1000)
     request = store_session.StoreReductionRequest(tmp_path / "s", 120, offline=True)
     answers = [(one.case, one.answer) for one in store_session.reduce_cases(request, wanted)]
     places = [one.place for one in wanted]

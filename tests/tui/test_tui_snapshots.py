@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from repository import CORPUS
 from textual.pilot import Pilot
+from textual.strip import Strip
 from textual.widgets import Footer
 from tui_driving import app_of, on_screen, store_at, text_of, until
 
@@ -64,12 +65,12 @@ def compare(app: OpsieveApp, name: str, wrong: list[str], tmp_path: Path) -> Non
 async def settled(pilot: Pilot[None]) -> None:
     """Wait until no thread is asked anything and nothing is left to draw."""
     app = pilot.app
-    last = ""
+    last: list[Strip] = []
     for _ in range(200):
         await app.workers.wait_for_complete([worker for worker in app.workers if worker.group != "watch"])
         await pilot.pause()
         await asyncio.sleep(0.1)  # the preview follows a cursor that rests
-        now = normalised(app.export_screenshot())
+        now = app.screen._compositor.render_strips()
         if now == last:
             return
         last = now
