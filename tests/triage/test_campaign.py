@@ -24,7 +24,7 @@ from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.campaign_tables import support
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan, planned, seed_of
 from opsieve.triage.store.index.index_file import INDEX
-from opsieve.triage.store.store import Campaign, Store
+from opsieve.triage.store.store import Campaign, FinishedTest, Store
 
 SEEDED = {  # many operators, so that some are met whatever the generator makes of a seed
     "wrong": ("Softmax", "PRelu", "Mean", "Softplus", "Cast", "Neg", "Relu", "Abs"),
@@ -129,7 +129,7 @@ def test_a_campaign_that_is_there_is_not_begun_anew(tmp_path: Path, capsys: pyte
     assert (json.loads(out)["tests"], json.loads(out)["tests_now"]) == (20, 4)
     code, _, err = opsieve("fuzz", "--store", tmp_path / "s", "--resume", "--nodes", "9", capsys=capsys)
     assert code == 2
-    assert "cannot change --strategy, --nodes or --values" in err
+    assert "cannot change --strategy, --nodes, --values" in err
     code, _, err = opsieve("fuzz", "--store", tmp_path / "t", "--resume", capsys=capsys)
     assert code == 2
     assert "there is no store" in err
@@ -248,6 +248,25 @@ def test_a_campaign_of_another_generator_is_not_resumed(tmp_path: Path, capsys: 
         assert code == 2
         assert "another generator" in err
         assert "begin a new one" in err
+
+
+def test_a_campaign_of_an_older_opsieve_goes_on_where_its_programs_are_made_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = replace(PLAN, edition="0123456789ab")
+    campaign = new_campaign(7, [resolve("fake")], older)
+    with Store(tmp_path) as store:
+        store.begin(campaign, {})
+        cases = {number: older.case(7, number) for number in range(3)}
+        store.record(campaign, [FinishedTest(number, case, {}, ()) for number, case in cases.items()])
+    code, out, err = opsieve("fuzz", "--store", tmp_path, "--resume", "--tests", "5", "--json", capsys=capsys)
+    assert (code in (0, 1), json.loads(out)["tests"]) == (True, 5), err
+    assert "3 of its programs, made anew, are the same" in err
+    with sqlite3.connect(tmp_path / INDEX) as index:
+        index.execute("UPDATE tests SET digest = 'another' WHERE number = 1")
+    code, _, err = opsieve("fuzz", "--store", tmp_path, "--resume", "--tests", "6", capsys=capsys)
+    assert code == 2
+    assert "another generator" in err
 
 
 def test_a_plan_is_read_back_from_its_text() -> None:

@@ -7,14 +7,13 @@ first target has, and so on in turn: a target that has little does not keep othe
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from opsieve.backends.probing.operator_support import Support, both, tables
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.generator_version import generator_version
 from opsieve.gen.generation.random_graph import GenRequest, to_record
 from opsieve.gen.generation.request import from_record
-from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.strategies.mix import BATCH
 from opsieve.gen.strategies.registry import generate
 
@@ -25,18 +24,20 @@ USUAL = GenRequest(nodes=5, between=(5, 30), dynamic=0.1)
 class CampaignPlan:
     """A strategy, a request, and what the targets have (nothing known: anything is tried).
 
-    With `metamorphic` each program is rewritten as well, and a target must give the same for both.
+    With `metamorphic` each program is rewritten as well, and a target must give the same for both. `edition` is that of the generator with
+    which the campaign began.
     """
 
     strategy: str = "mix"
     request: GenRequest = USUAL
     supports: tuple[Support, ...] = ()
     metamorphic: bool = False
+    edition: str = field(default_factory=generator_version)
 
     @property
     def generator(self) -> str:
         """All of it as text: `mix edition=3f0c12ab98d1 nodes=5-30 supports=a1b2c3d4e5f6`. Equal texts and seeds give equal programs."""
-        fields = {"edition": generator_version(), **to_record(self.request)}
+        fields = {"edition": self.edition, **to_record(self.request)}
         if self.supports:
             fields["supports"] = hashlib.sha256(tables(self.supports).encode()).hexdigest()[:12]
         if self.metamorphic:
@@ -65,15 +66,11 @@ def seed_of(campaign_seed: int, number: int) -> int:
 def planned(generator: str) -> tuple[CampaignPlan, bool]:
     """The plan that a campaign's `generator` tells, without its tables, and whether it had some.
 
-    BadInput when this opsieve would generate other programs.
+    What its `edition` is, the caller compares with this opsieve's: another one may make other programs.
     """
     name, _, rest = generator.partition(" ")
     fields = dict(field.partition("=")[::2] for field in rest.split(" ") if field)
-    if fields.pop("edition", "") != generator_version():
-        raise BadInput(
-            f"the campaign was made by another generator ({shown(generator, 120)}) than this opsieve has ({generator_version()}); "
-            "go on with the opsieve that began it, or begin a new one without --resume"
-        )
+    edition = fields.pop("edition", "")
     probed = fields.pop("supports", "") != ""
     metamorphic = fields.pop("metamorphic", "") != ""
-    return CampaignPlan(name, from_record(fields), metamorphic=metamorphic), probed
+    return CampaignPlan(name, from_record(fields), metamorphic=metamorphic, edition=edition), probed

@@ -15,6 +15,7 @@ from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Limits, Unavailable
 from opsieve.gen.generation import request as gen_request
+from opsieve.gen.generation.generator_version import generator_version
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.strategies import registry as strategies
 from opsieve.gen.strategies.relax import MUTATE as RELAX_MUTATE
@@ -32,6 +33,7 @@ from opsieve.triage.store.store import Campaign, Store
 
 _LIMITS = Limits(seconds=20.0)
 _NO_CHOICE = OracleChoice()
+_COMPARED = 64  # programs of a campaign that another generator began, made anew before it is resumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,10 @@ def open_campaign(
     found = _to_resume(store, request) if request.resume else None
     if found is not None:
         plan, limited = planned(found.generator)
+        if plan.edition != generator_version() and not store.done(
+            found
+        ):  # nothing tells whether its programs are the same
+            raise _made_by_another(found)
         targets = [resolve(name) for name in found.targets]
     else:
         plan, limited = _new_plan(request), True
@@ -197,11 +203,25 @@ def _checked_resumption(
     ]
     if changed:
         say(f"{'; '.join(changed)}: new failures are those of the new version")
+    if plan.edition != generator_version():
+        known = store.digests(campaign, _COMPARED)
+        if any(plan.case(campaign.seed, number).program.digest != digest for number, digest in known.items()):
+            raise _made_by_another(campaign)
+        say(
+            f"opsieve's generator changed since the campaign began: {len(known)} of its programs, made anew, are the same"
+        )
     if plan.generator != campaign.generator:
         raise BadInput(
             "the targets no longer support what they did when the campaign began (did a version change?): start a new"
             " campaign without --resume"
         )
+
+
+def _made_by_another(campaign: Campaign) -> BadInput:
+    return BadInput(
+        f"the campaign was made by another generator ({shown(campaign.generator, 120)}) than this opsieve has ({generator_version()}); "
+        "go on with the opsieve that began it, or begin a new one without --resume"
+    )
 
 
 def campaign_facts(store: Store, campaign: Campaign, done_now: int, seconds: float, folder: Path) -> dict[str, Any]:

@@ -158,6 +158,11 @@ class Store:
         with self._guard():
             return self._campaigns.done(campaign.id)
 
+    def digests(self, campaign: Campaign, most: int) -> dict[int, str]:
+        """The digests of the programs of at most so many tests that are done, by number, from the first to the last."""
+        with self._guard():
+            return self._campaigns.digests(campaign.id, most)
+
     def record(self, campaign: Campaign, tests: Sequence[FinishedTest]) -> None:
         """Enter tests as done, together with their failures, all or none; keep the first cases of each fingerprint."""
         with self._guard():

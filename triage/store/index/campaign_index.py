@@ -36,6 +36,12 @@ class CampaignIndex:
         """How many of its tests are done."""
         return int(self._value("SELECT coalesce(max(number) + 1, 0) FROM tests WHERE campaign = ?", campaign))
 
+    def digests(self, campaign: str, most: int) -> dict[int, str]:
+        """The digests of the programs of at most so many of its tests, by number, evenly from the first on."""
+        step = max(1, -(-self.done(campaign) // most))
+        sql = "SELECT number, digest FROM tests WHERE campaign = ? AND number % ? = 0 ORDER BY number LIMIT ?"
+        return dict(self._connection.execute(sql, [campaign, step, most]).fetchall())
+
     def totals(self, campaign: str) -> list[tuple[str, str, int, float]]:
         """Target, verdict, how many tests, and the wall seconds that these took."""
         sql = "SELECT target, verdict, count, seconds FROM totals WHERE campaign = ? ORDER BY verdict"
