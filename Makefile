@@ -16,7 +16,7 @@ test: $(VENV)/dev.stamp check
 	$(BIN)/python -m pytest -q -rfEs -n auto --dist worksteal
 
 test-all: $(VENV)/dev.stamp check
-	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "slow or not slow" --hypothesis-profile=default
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "slow or not slow" --hypothesis-profile=thorough
 
 bench: $(VENV)/dev.stamp
 	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done

@@ -69,7 +69,7 @@ async def pictures(store: Path) -> None:
         await take(pilot, "cluster")
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, CaseScreen) and app.screen.summary)
-        for key, name in (("2", "graph"), ("4", "voices")):
+        for key, name in (("2", "graph"), ("4", "observed")):
             await pilot.press(key)
             await take(pilot, name)
         await pilot.press("x")

@@ -19,8 +19,9 @@ from opsieve.backends.workers.shared_zygotes import ZYGOTES  # noqa: E402
 from opsieve.backends.workers.workers import Workers  # noqa: E402
 from opsieve.backends.workers.zygote import Limits  # noqa: E402
 
-# `make test` draws the same examples everywhere; `make test-all` passes --hypothesis-profile=default and draws new ones.
-settings.register_profile("repeatable", derandomize=True, deadline=None)
+# `make test` draws the same few examples everywhere; `make test-all` draws many new ones (--hypothesis-profile=thorough).
+settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)
+settings.register_profile("thorough", deadline=None, max_examples=400)
 settings.load_profile("repeatable")
 
 # A job in the background of a shell ignores Ctrl-C and hands that on; tests interrupt what they start.

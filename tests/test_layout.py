@@ -15,6 +15,7 @@ import pytest
 from repository import ROOT
 
 from opsieve.backends.workers.child import COMMON
+from opsieve.tui.samples import SAMPLES
 
 PACKAGES = ["gen", "backends", "triage", "reducer", "bisect", "tui"]
 
@@ -53,6 +54,10 @@ def test_a_wheel_holds_every_file(tmp_path: Path) -> None:
         for path in (ROOT / name).rglob("*")
         if path.suffix in kinds
     }
+    wanted |= {
+        f"opsieve/{path.relative_to(ROOT)}" for path in SAMPLES.rglob("*") if path.is_file() and path.suffix != ".pyc"
+    }
+    assert SAMPLES == ROOT / "samples"  # and so beside the packages in an installation
     assert wanted - held == set()
     assert "opsieve/py.typed" in held
 

@@ -131,7 +131,7 @@ def test_the_optimiser_is_blamed_when_the_unoptimised_build_is_right() -> None:
     assert "is 3 for 2" in verdict.reason
 
 
-def test_without_a_second_voice_nobody_is_blamed() -> None:
+def test_without_a_second_opinion_nobody_is_blamed() -> None:
     answers = {FAKE: gives(1, 3), REF: truth(1, 2), NATIVE: gives(1, 2), BASE: gives(1, 3)}
     assert judged(dict(answers))[0].verdict.verdict == "undecided"
     with_other, _ = judged({**answers, OTHER: gives(1, 2)}, oracles=[resolve(OTHER)])

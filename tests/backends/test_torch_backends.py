@@ -156,7 +156,7 @@ def test_dynamo_traces_what_pads(workers: Workers) -> None:
 
 
 @needs_torch
-def test_float64_is_a_voice_of_its_own(workers: Workers) -> None:
+def test_float64_is_an_oracle_of_its_own(workers: Workers) -> None:
     tested = chain("Exp", "Sin", "Tanh")
     got, right = (results(workers, target, tested, X)["y"] for target in ("torch:float64", "reference:float64"))
     assert got.dtype == np.float64

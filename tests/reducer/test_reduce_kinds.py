@@ -67,7 +67,7 @@ def test_a_wrong_type_and_a_wrong_value_of_tvm(workers: Workers) -> None:
     assert (result.same, result.minimal) == (True, True)
 
 
-def test_the_voices_of_run_are_asked_where_the_reference_knows_nothing(workers: Workers) -> None:
+def test_the_oracles_of_run_are_asked_where_the_reference_knows_nothing(workers: Workers) -> None:
     info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y")]
     nodes = [
         helper.make_node("QuickGelu", ["x"], ["a"], domain="com.microsoft"),

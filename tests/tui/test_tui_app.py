@@ -242,7 +242,7 @@ def test_a_fingerprint_and_a_member_are_split_out(store: Path) -> None:
     drive(app_of(store), journey)
 
 
-def test_a_case_shows_its_graph_its_voices_its_trace_and_where_it_comes_from(store: Path) -> None:
+def test_a_case_shows_its_graph_what_was_observed_its_trace_and_where_it_comes_from(store: Path) -> None:
     async def journey(pilot: Pilot[None]) -> None:
         screen = await opened(pilot)
         await go_to(pilot, screen, "c4")

@@ -235,7 +235,7 @@ def test_a_command_is_shown_as_one_would_type_it() -> None:
     assert typed(("sh", "-c", "x")) == "sh -c x"
 
 
-def test_a_replay_tells_verdict_voices_and_a_map() -> None:
+def test_a_replay_tells_verdict_outcomes_and_a_map() -> None:
     job = Job(1, "replay", "c1", (("x",),), state="done")
     told = json.dumps(
         {

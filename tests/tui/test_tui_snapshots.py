@@ -111,7 +111,7 @@ async def tour(pilot: Pilot[None], size: str, theme: str, wrong: list[str], tmp_
     await pilot.press("enter")
     case = await on_screen(pilot, CaseScreen)
     await until(pilot, lambda: case.summary)
-    for key, name in (("2", "graph"), ("4", "voices"), ("5", "trace")):
+    for key, name in (("2", "graph"), ("4", "observed"), ("5", "trace")):
         await pilot.press(key)
         await picture(f"case-{name}")
     await pilot.press("x")

@@ -1,4 +1,4 @@
-"""One case: what failed, its graph, its inputs, what each voice said, its trace, why it is where it is; replayed on demand."""
+"""One case: what failed, its graph, its inputs, what each target did, its trace, why it is where it is; replayed on demand."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -132,7 +132,7 @@ class CaseScreen(Screen[None]):
         name = self.query_one(PageBar).name_of_page
         if name == "overview":
             return case_pages.overview(case)
-        if name == "voices":
+        if name == "observed":
             return case_pages.observed(case.observations, case.problem, self.size.width - 2)
         if name == "trace":
             return case_pages.trace(case.observations, case.components)

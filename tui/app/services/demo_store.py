@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.tui.samples import SAMPLES
 
-SAMPLES = Path(__file__).resolve().parents[3] / "samples"
 OBSERVED = "observed.jsonl"
 _SEED = 1
 

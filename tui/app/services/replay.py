@@ -46,8 +46,6 @@ def main() -> int:
         "message": verdict.message[:4000],
         "blame": verdict.blame,
         "oracles": [str(oracle) for oracle in verdict.oracles],
-        # The name that this key had before 0.2, for one minor version.
-        "voices": [str(oracle) for oracle in verdict.oracles],
         "outcomes": [
             [each.target, each.version, each.outcome, round(each.total_seconds, 3)] for each in judged.observations
         ],

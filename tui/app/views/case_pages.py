@@ -1,4 +1,4 @@
-"""A case as pages of lines: what failed, its graph, what each voice said, the trace with what was kept of it. Pure."""
+"""A case as pages of lines: what failed, its graph, what each target did, the trace with what was kept of it. Pure."""
 
 import textwrap
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from opsieve.tui.app.views.case_summary import CaseSummary
 from opsieve.tui.app.views.rows_shown import component_lines, facts
 from opsieve.tui.app.widgets.visible import Line, lines_of, moment, one_line, visible
 
-PAGES = ("overview", "graph", "inputs", "voices", "trace", "why", "origin")
+PAGES = ("overview", "graph", "inputs", "observed", "trace", "why", "origin")
 _WRONG = (ComponentName.MISMATCH, ComponentName.DTYPE, ComponentName.OUTPUT, ComponentName.ERROR)
 _TELLING = 3  # frames that a fingerprint takes, as in `opsieve.triage.fingerprint.fingerprint`
 

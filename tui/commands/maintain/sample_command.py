@@ -10,8 +10,8 @@ from click.shell_completion import CompletionItem
 
 from opsieve.tui.commands import options
 from opsieve.tui.commands.triage.store_table import table
+from opsieve.tui.samples import SAMPLES
 
-SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 _FILES = ("model.onnx", "case.json", "test_data_set_0")
 
 
