@@ -116,12 +116,7 @@ class TvmRelax:
         "trace": ("off", "on"),
         "check": ("off", "text", "json", "all"),
         "stop": ("run", "lower", "print", "read"),  # lowered only; printed only; printed and read back
-        "emit": (
-            "",
-            "relax",
-            "tir",
-            "topi",
-        ),  # the imported module, or functions of TIR, as outputs, for a campaign to begin with
+        "emit": ("", "relax", "tir", "topi", "script"),  # what a campaign begins with, or a script makes, as outputs
     }
     forms: Tuple[str, ...] = ("onnx", "relax", "tir")
     main_option = "pipeline"
@@ -175,6 +170,11 @@ class TvmRelax:
 
     def prepare(self, request: "Request") -> "Run":
         """Take the program in, compile and link it, each form in its own way."""
+        if request.options["emit"] == "script":
+            import tvm
+
+            parsed: "Run" = beside("tvm_script.py").parsed(tvm, request.model.decode("utf-8"))
+            return parsed
         if request.options["emit"] == "topi":
             functions: "Run" = beside("tvm_tir_seeds.py").topi()
             return functions

@@ -104,6 +104,25 @@ def prepare(tvm: Any, request: "Request", module: Any) -> "Run":
     return run
 
 
+def parsed(tvm: Any, text: str) -> "Run":
+    """The module that a user's own TVMScript makes, in TVM's JSON. TVM's parser evaluates it: this is for a worker, and on request alone.
+
+    Imports at the top are left out, as the parser knows no statement of theirs; what they name is given to it.
+    """
+    from tvm import s_tir  # noqa: F401 - registers the nodes that a function may hold
+
+    lines = ["" if re.match(r"(?:import|from) ", line) else line for line in text.split("\n")]
+    module = tvm.script.from_source("\n".join(lines))
+    if not isinstance(module, tvm.IRModule):
+        module = tvm.IRModule({"main": module.with_attr("global_symbol", "main")})
+    saved = tvm.ir.save_json(module)
+
+    def run(inputs: dict[str, Any]) -> dict[str, Any]:
+        return {"module": np.frombuffer(saved.encode("utf-8"), np.uint8)}
+
+    return run
+
+
 def with_constants(tvm: Any, text: str) -> str:
     """TVM's printing with its constants where they are read: it keeps them in a table of JSON at the top, which nobody can read.
 

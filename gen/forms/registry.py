@@ -56,7 +56,7 @@ def read_program(path: Path) -> Program:
     """The program in a file, by its name: `.json` is a module of TVM, everything else an ONNX model. BadInput for `.py`."""
     if path.suffix == ".py":
         raise BadInput(
-            f"{shown(path, 160)} is code, which opsieve does not run; save the module with tvm.ir.save_json and give that file"
+            f"{shown(path, 160)} is code, which opsieve does not run; `opsieve import --script` makes a case of TVMScript of your own"
         )
     return read_module(path) if path.suffix == ".json" else load_program(path)
 
@@ -64,9 +64,15 @@ def read_program(path: Path) -> Program:
 def read_module(path: Path) -> TvmProgram:
     """The Relax module or TIR function in a file of TVM's JSON; a module with a Relax function counts as Relax."""
     relax = _read_tvm(RelaxProgram, path)
+    return tvm_program(relax.module, relax.name, relax.passes)
+
+
+def tvm_program(module: bytes, name: str, passes: tuple[str, ...] = ()) -> TvmProgram:
+    """The Relax module or TIR function of TVM's JSON; BadInput when it is none."""
+    relax = RelaxProgram(module, passes, name)
     if any(function.type == RelaxProgram.entry_type for function in relax.functions.values()):
         return relax
-    return TirProgram(relax.module, relax.passes, relax.name)
+    return TirProgram(module, passes, name)
 
 
 def make_inputs(program: Program, seed: int) -> dict[str, Value]:

@@ -1,4 +1,5 @@
-"""A function of the module, or a local one, in the place of main: what fails in it needs nobody who calls it."""
+"""A function of the module, or a local one, in the place of main, whole or up to something that is computed in it, in a branch perhaps:
+what fails there needs nobody who calls it, and no condition."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,7 +9,20 @@ import numpy as np
 
 from opsieve.gen.model.tensors import Value
 from opsieve.gen.relax.known_faults import captures
-from opsieve.gen.relax.tree import Bind, Binding, BindingBlock, Expr, Function, Module, Scalar, Seq, ShapeValue, Tuple
+from opsieve.gen.relax.tree import (
+    Bind,
+    Binding,
+    BindingBlock,
+    Expr,
+    Function,
+    If,
+    Module,
+    Scalar,
+    Seq,
+    ShapeValue,
+    Tuple,
+    Var,
+)
 from opsieve.gen.relax.types import (
     PrimType,
     RelaxTensorType,
@@ -22,6 +36,7 @@ from opsieve.gen.relax.types import (
 )
 from opsieve.gen.relax.walk import all_bindings, functions, reads
 from opsieve.reducer.engine.edit import Edit
+from opsieve.reducer.relax.cleaning import plain
 from opsieve.reducer.relax.leaves import constant, renewed
 from opsieve.reducer.relax.subject import RelaxSubject
 
@@ -41,17 +56,37 @@ def hoisted(subject: RelaxSubject) -> Iterator[Edit[RelaxSubject]]:
         ]
     for name, function in sorted(found, key=lambda item: sum(1 for _ in all_bindings(item[1].body))):
         yield Edit(f"{name} for main", frozenset(["main"]), partial(_as_main, function=function))
+    for name, function in [("main", subject.module.main), *found]:
+        for place, (var, _, depth) in enumerate(reached(function.body)):
+            if isinstance(var.type, RelaxTensorType | TupleType) and (depth or name != "main"):
+                change = partial(_as_main, function=function, place=place)
+                yield Edit(f"{var.name} of {name} for main", frozenset(["main"]), change)
 
 
-def _as_main(subject: RelaxSubject, function: Function) -> RelaxSubject | None:
+def reached(
+    seq: Seq, before: tuple[Binding, ...] = (), depth: int = 0
+) -> Iterator[tuple[Var, tuple[Binding, ...], int]]:
+    """Every variable bound in a sequence or in a branch of it, the bindings up to it as if its branches were taken, and how many those are."""
+    for binding in plain(seq).bindings():
+        if isinstance(binding.value, If):
+            for side in (binding.value.then, binding.value.other):
+                yield from reached(side, before, depth + 1)
+        before = (*before, binding)
+        yield binding.var, before, depth
+
+
+def _as_main(subject: RelaxSubject, function: Function, place: int | None = None) -> RelaxSubject | None:
     made = renewed(function, subject.module)
+    if place is not None:
+        var, before, _ = list(reached(made.body))[place]
+        made = replace(made, body=Seq((BindingBlock(before),), var), result=var.type)
     read = reads(made.body)
     params, given, first = [], {}, list[Binding]()
-    for param in made.params:
+    for old, param in zip(function.params, made.params, strict=True):
         kind = param.type
         if isinstance(kind, RelaxTensorType) and kind.shape is not None and kind.dtype:
             params.append(param)
-            given[param.name] = ones(kind)
+            given[param.name] = subject.inputs[old.name] if old in subject.module.main.params else ones(kind)
         elif param.name in read:
             value = literal(kind)
             if value is None:

@@ -14,8 +14,8 @@ from opsieve.gen.relax.passes import draw
 from opsieve.gen.relax.policies import POLICIES
 from opsieve.gen.relax.program import operators
 from opsieve.gen.relax.reading import from_json
-from opsieve.gen.relax.tree import Call, RelaxOperator, Var
-from opsieve.gen.relax.walk import all_bindings, functions
+from opsieve.gen.relax.tree import Call, If, RelaxOperator, Var
+from opsieve.gen.relax.walk import all_bindings, expressions, functions
 from opsieve.gen.relax.writing import to_json
 from opsieve.gen.strategies.relax import fitting_inputs
 from opsieve.reducer.engine.certificate import certify, to_fixpoint
@@ -153,3 +153,25 @@ def test_every_candidate_is_a_module_in_order(policy: str) -> None:
             if smaller is not None:
                 assert list(smaller.inputs) == [param.name for param in smaller.module.main.params]
                 assert list(RelaxProgram(smaller.program.data).inputs()) == list(smaller.inputs)
+
+
+@pytest.mark.parametrize("policy", ["control-flow", "higher-order"])
+def test_a_fault_inside_a_branch_or_a_function_needs_neither(policy: str) -> None:
+    for seed in range(40, 70):
+        subject = start(seed, policy)
+        inner = {
+            expr.op.name
+            for _, function in functions(subject.module)
+            for binding in all_bindings(function.body)
+            if isinstance(binding.value, If)
+            for side in (binding.value.then, binding.value.other)
+            for expr in expressions(side)
+            if isinstance(expr, Call) and isinstance(expr.op, RelaxOperator)
+        } - FILLS
+        if inner:
+            name = min(inner)
+            best, _ = reduced(subject, applies(name))
+            assert [item for item in operators(best.module) if item not in FILLS] == [name]
+            assert [function for function, _ in best.module.functions] == ["main"]
+            return
+    pytest.fail("no module with an operator in a branch was drawn")

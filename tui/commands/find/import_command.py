@@ -3,13 +3,17 @@
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from opsieve.tui.commands import options
 from opsieve.tui.commands.text import plain, say
+
+if TYPE_CHECKING:
+    from opsieve.gen.case.import_folder import ImportResult
 
 
 @click.command("import")
@@ -22,8 +26,14 @@ from opsieve.tui.commands.text import plain, say
     show_default=True,
     help="Directory to write the cases to.",
 )
+@click.option(
+    "--script",
+    "scripts",
+    is_flag=True,
+    help="PATHS are your own files of TVMScript, which TVM evaluates in a worker. Never use it on a file from a stranger.",
+)
 @options.JSON
-def command(paths: tuple[Path, ...], output: Path, as_json: bool) -> int:
+def command(paths: tuple[Path, ...], output: Path, scripts: bool, as_json: bool) -> int:
     """Import the models in PATHS (files or directories) with their values, each as a case directory.
 
     Reports what was imported, what was not, and why. Exit code 2 if nothing was.
@@ -35,23 +45,23 @@ def command(paths: tuple[Path, ...], output: Path, as_json: bool) -> int:
     taken: list[dict[str, Any]] = []
     left: list[dict[str, str]] = []
     used: Counter[str] = Counter()
-    for path in paths:
-        for found in gather(path):
-            if isinstance(found, Skipped):
-                left.append({"path": str(found.path), "reason": found.reason})
-                continue
-            parts = [part for part in (found.path.parent.name, found.path.stem) if part]
-            name = re.sub(r"[^A-Za-z0-9._-]", "_", "-".join(parts))[:80].lstrip(".-") or "case"
-            name = f"{name}-{found.case.program.digest[:8]}"
-            used[name] += 1  # one model with other values, or in another place
-            folder = output / (name if used[name] == 1 else f"{name}-{used[name]}")
-            try:
-                save(found.case, folder)
-            except BadInput as error:
-                left.append({"path": str(found.path), "reason": str(error)})
-                continue
-            expected = found.case.expected is not None
-            taken.append({"path": str(found.path), "kind": found.kind, "case": str(folder), "expected": expected})
+    found_in = _from_scripts(paths) if scripts else (found for path in paths for found in gather(path))
+    for found in found_in:
+        if isinstance(found, Skipped):
+            left.append({"path": str(found.path), "reason": found.reason})
+            continue
+        parts = [part for part in (found.path.parent.name, found.path.stem) if part]
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", "-".join(parts))[:80].lstrip(".-") or "case"
+        name = f"{name}-{found.case.program.digest[:8]}"
+        used[name] += 1  # one model with other values, or in another place
+        folder = output / (name if used[name] == 1 else f"{name}-{used[name]}")
+        try:
+            save(found.case, folder)
+        except BadInput as error:
+            left.append({"path": str(found.path), "reason": str(error)})
+            continue
+        expected = found.case.expected is not None
+        taken.append({"path": str(found.path), "kind": found.kind, "case": str(folder), "expected": expected})
     if as_json:
         click.echo(json.dumps({"taken": taken, "left": left}))
     else:
@@ -62,3 +72,22 @@ def command(paths: tuple[Path, ...], output: Path, as_json: bool) -> int:
         kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(item["kind"] for item in taken).items())
         say(f"{len(taken)} imported ({kinds or 'none'}), {len(left)} not imported")
     return 0 if taken else 2
+
+
+def _from_scripts(paths: tuple[Path, ...]) -> Iterator["ImportResult"]:
+    """The cases of TVMScript files, with seeded inputs."""
+    from opsieve.backends.workers.script_reader import read_script
+    from opsieve.backends.workers.workers import Workers
+    from opsieve.gen.case.case import Case, Origin
+    from opsieve.gen.case.import_folder import Imported, Skipped
+    from opsieve.gen.forms.registry import make_inputs
+    from opsieve.gen.model.bad_input import BadInput
+
+    with Workers() as workers:
+        for path in paths:
+            try:
+                program = read_script(path, workers)
+                case = Case(program, make_inputs(program, 0), origin=Origin("import", 0, {}, "seeded"))
+                yield Imported(path, "TVMScript", case)
+            except BadInput as error:
+                yield Skipped(path, str(error))

@@ -27,7 +27,7 @@ MOST_BARS = (
 @click.option("--plot", type=options.PATH, help="Write SVG plots into this directory.")
 @options.JSON
 def command(folder: Path, plot: Path | None, as_json: bool) -> int:
-    """Measure how diverse the models in DIRECTORY and below are.
+    """Measure how diverse the models in DIRECTORY and below are; modules of TVM are counted apart, in few figures.
 
     Reports Isra's eleven metrics (for its 65 operators and for all of ai.onnx), NNSmith's operator instances and edges,
     HirFuzz's three coverages, and the frequency of each operator. Files that cannot be read are reported and skipped.
@@ -49,19 +49,47 @@ def command(folder: Path, plot: Path | None, as_json: bool) -> int:
                 metrics.add(model)
                 if problem:
                     untyped.append({"path": str(path), "reason": problem})
+    modules = _modules(folder, skipped)
     for item in skipped:
         click.echo(plain(f"opsieve: skipped {item['path']}: {item['reason']}"), err=True)
     for item in untyped:
         click.echo(plain(f"opsieve: no types inferred for {item['path']}: {item['reason']}"), err=True)
-    if not metrics.coverage.models:
-        raise BadInput(f"no readable model in {shown(folder, 200)}: name a directory with .onnx files")
-    summary = {**metrics.report(), "skipped": skipped, "untyped": untyped}
+    if not metrics.coverage.models and not modules:
+        raise BadInput(f"no readable model in {shown(folder, 200)}: name a directory with .onnx files or cases")
+    summary = {**metrics.report(), "skipped": skipped, "untyped": untyped, "modules": modules}
     summary["plots"] = [] if plot is None else _draw(metrics, summary, plot)
     if as_json:
         click.echo(json.dumps(summary))
     else:
-        _print(summary)
+        if metrics.coverage.models:
+            _print(summary)
+        for form, found in modules.items():
+            click.echo(_line_of_modules(form, found))
     return 0
+
+
+def _line_of_modules(form: str, found: dict[str, Any]) -> str:
+    return (
+        f"{form}: {counted(found['modules'], 'module')}, {counted(found['functions'], 'function')}, {counted(found['calls'], 'call')} of"
+        f" {counted(found['operators'], 'operator')}, {counted(found['edges'], 'distinct edge')},"
+        f" {counted(found['signatures'], 'signature')} of main, {counted(found['passes'], 'different pass')}"
+    )
+
+
+def _modules(folder: Path, skipped: list[dict[str, str]]) -> dict[str, dict[str, Any]]:
+    """The figures of TVM's modules below `folder`, by form; what cannot be read goes to `skipped`."""
+    from opsieve.gen.forms.registry import MODULE, read_module
+    from opsieve.gen.metrics.modules import ModuleMetrics
+    from opsieve.gen.model.bad_input import BadInput
+
+    found: dict[str, ModuleMetrics] = {}
+    for path in _files(folder, MODULE):
+        try:
+            program = read_module(path)
+            found.setdefault(program.form, ModuleMetrics()).add(program)
+        except BadInput as error:
+            skipped.append({"path": str(path), "reason": str(error)})
+    return {form: metrics.report() for form, metrics in found.items()}
 
 
 def _groups(folder: Path, skipped: list[dict[str, str]]) -> Iterator[list[tuple[Path, "OnnxProgram"]]]:
@@ -71,7 +99,7 @@ def _groups(folder: Path, skipped: list[dict[str, str]]) -> Iterator[list[tuple[
 
     group: list[tuple[Path, OnnxProgram]] = []
     size = 0
-    for path in _models(folder):
+    for path in _files(folder, ".onnx"):
         try:
             program = load_program(path)
         except BadInput as error:
@@ -86,19 +114,20 @@ def _groups(folder: Path, skipped: list[dict[str, str]]) -> Iterator[list[tuple[
         yield group
 
 
-def _models(folder: Path) -> Iterator[Path]:
-    """Every `.onnx` file at or below `folder`, in the order of paths; links to folders are not followed."""
+def _files(folder: Path, ending: str) -> Iterator[Path]:
+    """Every file with this ending of its name at or below `folder`, in the order of paths; links to folders are not followed."""
     from opsieve.gen.model.bad_input import BadInput, shown
     from opsieve.gen.model.files import is_folder
 
     if not is_folder(folder):
         if not os.path.lexists(folder):
             raise BadInput(f"there is no directory {shown(folder, 200)}")
-        yield folder
+        if folder.name.endswith(ending) or ending == ".onnx":
+            yield folder
         return
     for here, inner, files in os.walk(folder):
         inner.sort()
-        yield from (Path(here) / name for name in sorted(files) if name.endswith(".onnx"))
+        yield from (Path(here) / name for name in sorted(files) if name.endswith(ending))
 
 
 def _draw(metrics: "Metrics", summary: dict[str, Any], folder: Path) -> list[str]:
