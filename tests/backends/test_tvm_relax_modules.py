@@ -1,17 +1,23 @@
 """Relax modules through workers: built, run, refused."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from opsieve.backends.compilers.tvm_relax_preconditions import PRECONDITIONS, wanted
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.program_text import with_script
+from opsieve.backends.workers.script_reader import read_script
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
+from opsieve.gen.forms.registry import read_program
 from opsieve.gen.forms.tvm_program import RelaxProgram
+from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.relax.draw import number, numbers
-from opsieve.gen.relax.tree import Bind, BindingBlock, Call, Constant, Function, Module, RelaxOperator, Seq, Var
+from opsieve.gen.relax.passes import RULES
+from opsieve.gen.relax.tree import Bind, BindingBlock, Call, Constant, Function, If, Module, RelaxOperator, Seq, Var
 from opsieve.gen.relax.types import RelaxTensorType, Sym
 from opsieve.gen.relax.writing import to_json
 
@@ -59,3 +65,50 @@ def test_the_text_of_a_module_shows_its_constants_where_they_are_read(workers: W
     assert "R.multiply(x, R.const([0.5, -1.0, 3.0], 'float32'))" in printed.script
     assert "metadata" not in printed.script
     assert printed.script_is_exact
+
+
+def branching() -> Module:
+    kind, truth = RelaxTensorType("float32", (2,)), RelaxTensorType("bool", ())
+    c, x, y = Var("c", truth), Var("x", kind), Var("y", kind)
+    body = Seq((BindingBlock((Bind(y, If(c, Seq((), x), Seq((), x), kind)),)),), y)
+    return Module((("main", Function((c, x), body, kind, True, (("global_symbol", "main"),))),))
+
+
+def test_what_a_pass_documents_that_it_wants_is_no_error(workers: Workers) -> None:
+    program = RelaxProgram(to_json(branching()).encode(), ("MergeCompositeFunctions",))
+    [seen] = workers.observe_many(resolve("tvm"), [Test(program, {"c": np.array(True), "x": np.ones(2, np.float32)})])
+    assert seen.outcome == "unsupported"
+    assert 'composite functions created by FuseOpsByPattern"' in seen.message
+    assert wanted("MergeCompositeFunctions", "out of range") is None
+    assert wanted("FuseOps", "Do not have a default for relax.expr.If") is None
+
+
+def test_every_pass_with_a_precondition_is_one_that_sequences_have() -> None:
+    assert set(PRECONDITIONS) <= {rule.name for rule in RULES}
+
+
+SCRIPT = """\
+import tvm
+from tvm.script import ir as I, relax as R
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+        y = R.add(x, R.const([1.0, 2.0], "float32"))
+        return y
+"""
+
+
+def test_a_script_of_ones_own_is_read_in_a_worker_alone(workers: Workers, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(SCRIPT)
+    (tmp_path / "broken.py").write_text(SCRIPT.replace("R.add(x,", "R.add(z,"))
+    program = read_script(tmp_path / "mine.py", workers)
+    assert (program.form, program.name, program.operators()) == ("relax", "mine", ["relax.add"])
+    [seen] = workers.observe_many(resolve("tvm"), [Test(program, {"x": np.zeros(2, np.float32)})])
+    assert seen.outputs is not None
+    np.testing.assert_array_equal(seen.outputs["output_0"], [1, 2])
+    with pytest.raises(BadInput, match=r"TVM cannot read .*broken\.py.* as TVMScript"):
+        read_script(tmp_path / "broken.py", workers)
+    with pytest.raises(BadInput, match="is code, which opsieve does not run"):
+        read_program(tmp_path / "mine.py")

@@ -12,7 +12,7 @@ import importlib.util
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -127,6 +127,4 @@ def planted(module: Any, kind: str, pattern: str) -> Any:
 BACKEND = PlantedTvm()
 
 
-def install(entries: Callable[[], dict[str, EntryPoint]]) -> None:
-    """Let the registry find the backend in this process; `entries` is its table of entry points."""
-    entries()[NAME] = EntryPoint(NAME, "planted_tvm:BACKEND", "opsieve.backends")
+ENTRY = EntryPoint(NAME, "planted_tvm:BACKEND", "opsieve.backends")  # what the registry finds backends by
