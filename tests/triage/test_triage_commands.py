@@ -17,6 +17,7 @@ from opsieve.bisect.culprit import keep_culprit
 from opsieve.reducer import store_session
 from opsieve.triage.store.candidates import candidates
 from opsieve.triage.store.index.index_file import INDEX, SCHEMA, joined
+from opsieve.triage.store.index.index_reader import IndexReader
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import Campaign, NonBug, Store
 
@@ -256,7 +257,7 @@ def test_what_is_told_by_its_graph_is_reduced_first(tmp_path: Path, capsys: pyte
     store = filled(tmp_path / "s", tests)
     asked(capsys, store, "triage")
     with joined(store) as connection:
-        first = candidates(connection)
+        first = candidates(IndexReader(connection))
     assert [one.target for one in first if "mismatch" in one.fingerprint] == [one.target for one in first[:2]]
     assert first[2].fingerprint.startswith("fake-crash")
     assert {one.cluster for one in first} == {"c1", "c2", "c3", "c4"}

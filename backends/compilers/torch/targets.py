@@ -169,9 +169,8 @@ class Compiled(Torch):
         if kind == "NotRun":
             cause, _, rest = text.partition(": ")
             return meaning_of_host(Torch.classify(self, stage, cause, rest))
-        if kind == "DecodeError" and stage == "import":
-            return "rejected"
-        return meaning_of(exception, text, COMPILER_LACKS, COMPILER_CLASSES, MEMORY)
+        classes = {**COMPILER_CLASSES, **({"DecodeError": "rejected"} if stage == "import" else {})}
+        return meaning_of(exception, text, COMPILER_LACKS, classes, MEMORY)
 
 
 class Inductor(Compiled):

@@ -127,10 +127,10 @@ class Transformed:
         kind = exception.rpartition(".")[2]
         if kind == "NotRun":
             return meaning_of_host(ORT.classify(stage, exception, message))
-        if kind == "DecodeError" and stage != "import":
-            return "error"
         patterns = [("environment", NO_SWITCH)] if kind == "TypeError" else []
-        return meaning_of(exception, message[:4000], patterns, {**CLASSES, "UnknownName": "environment"}, MEMORY)
+        unread = "rejected" if stage == "import" else "error"
+        classes = {**CLASSES, "UnknownName": "environment", "DecodeError": unread}
+        return meaning_of(exception, message[:4000], patterns, classes, MEMORY)
 
     def script(self, options: Options, dtypes: Collection[str]) -> str:
         """The source of `run` for an exported script."""

@@ -7,17 +7,19 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from opsieve.triage.fingerprint.component import Component
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
-from opsieve.triage.store.artifacts import CaseArtifacts
 from opsieve.triage.store.failure_record import FailureRecord, components_in, components_json
 from opsieve.triage.store.index import growth
 from opsieve.triage.store.index.index_file import writing
 from opsieve.triage.store.index.index_reader import IndexReader
 from opsieve.triage.store.index.records import ClusterFacts, FingerprintPlace, KeptCase, VersionCount
 from opsieve.triage.store.rows import Decision
+
+if TYPE_CHECKING:  # it reads cases, with onnx; the terminal app only decides
+    from opsieve.triage.store.artifacts import CaseArtifacts
 
 _AT_ONCE = 500  # values in one statement
 ClusterField = Literal["status", "issue", "note", "name", "pinned", "shaped"]
@@ -163,7 +165,7 @@ class Index(IndexReader):
 
     # -- changes by a round of triage
 
-    def enter_artifacts(self, case: KeptCase, found: CaseArtifacts) -> None:
+    def enter_artifacts(self, case: KeptCase, found: "CaseArtifacts") -> None:
         """Enter what later steps left in a case; what they no longer say of its fingerprint stays."""
         self._connection.execute("UPDATE failures SET reduced = ? WHERE rowid = ?", [found.nodes, case.row])
         if found.operators:
