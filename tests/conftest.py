@@ -1,5 +1,7 @@
 """What many tests share: workers that last for the session, and small models."""
 
+import fcntl
+import json
 import os
 import shutil
 import signal
@@ -41,6 +43,23 @@ def workers() -> Iterator[Workers]:
     """Workers with limits that a test can reach quickly."""
     with Workers(Limits(seconds=20.0, memory=2 << 30, printed=16 << 20)) as every:
         yield every
+
+
+@pytest.fixture(scope="session")
+def hostile_corpus(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> list[tuple[Path, str]]:
+    """The corpus of hostile files (support/hostile.py), written once for all processes of a run: to read only."""
+    import hostile
+
+    mine = tmp_path_factory.getbasetemp()
+    folder = (mine if worker_id == "master" else mine.parent) / "hostile"
+    folder.mkdir(exist_ok=True)
+    made = folder / "made.json"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            items = [(str(path), why) for path, why in hostile.corpus(folder / "corpus")]
+            made.write_text(json.dumps(items))
+    return [(Path(path), why) for path, why in json.loads(made.read_text())]
 
 
 @pytest.fixture(scope="module")

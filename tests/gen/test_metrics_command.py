@@ -6,7 +6,6 @@ import math
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-import hostile
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -52,9 +51,9 @@ def test_the_command_walks_folders_and_names_what_it_passes_by(tmp_path: Path) -
     assert all(name in table for name in (*told["isra"], "arithmetic"))
 
 
-def test_hostile_files_are_passed_by_and_the_rest_is_counted(tmp_path: Path) -> None:
-    hostile.corpus(tmp_path / "corpus")
-    code, out, err = run(str(tmp_path / "corpus"), "--json")
+def test_hostile_files_are_passed_by_and_the_rest_is_counted(hostile_corpus: list[tuple[Path, str]]) -> None:
+    folder = next(parent for path, _ in hostile_corpus for parent in path.parents if parent.name == "corpus")
+    code, out, err = run(str(folder), "--json")
     told = json.loads(out)
     assert code == 0
     assert told["models"] > 100
