@@ -341,6 +341,10 @@ class _Run(Generic[S]):
         result = self.engine.evaluate(rest, "the rest of the model")
         if result.kind == "same":
             self.engine.slippage["rest"] = rest
+        test = self.engine.rules.tests[0]
+        if result.kind == "gone" and isinstance(test, TargetTest) and test.fails_anyhow(rest):
+            self.engine.slippage["rest"] = rest
+            return "other"
         return {"same": "same", "slippage": "other"}.get(result.kind, "")
 
 

@@ -106,7 +106,7 @@ def settle(subject: Subject, model: onnx.ModelProto, inputs: dict[str, Value] | 
     ruled = check_model(static, {})  # before inference, which takes longer
     if ruled.fault and not check_model(subject.model, subject.inputs).fault:
         return None
-    inferred = _inferred(static, strict=True)
+    inferred = _inferred(static, strict=True) or _inferred_by_elements(model, inputs)
     if inferred is None:
         return None
     types = _types(inferred.graph)
@@ -231,8 +231,11 @@ def _make_static(graph: onnx.GraphProto, inputs: Mapping[str, Value]) -> None:
             info.type.CopyFrom(declared_type(value))
 
 
-def _forget_types(graph: onnx.GraphProto, main: bool = True) -> None:
-    """Clear what inference finds out by itself: it would hold what is declared against a change."""
+def _forget_types(graph: onnx.GraphProto, main: bool = True, elements: bool = False) -> None:
+    """Clear what inference finds out by itself: it would hold what is declared against a change.
+
+    With `elements`, what bodies take keeps its element type.
+    """
     del graph.value_info[:]
     for info in graph.output if main else (*graph.input, *graph.output):
         kind = info.type.WhichOneof("value")
@@ -240,7 +243,22 @@ def _forget_types(graph: onnx.GraphProto, main: bool = True) -> None:
             info.ClearField("type")
     for place in _owners(graph):
         for body in bodies(graph.node[place]):
-            _forget_types(body, main=False)
+            taken = [info.type.tensor_type.elem_type for info in body.input] if elements else []
+            _forget_types(body, main=False, elements=elements)
+            for info, element in zip(body.input, taken, strict=False):
+                if element:
+                    info.type.tensor_type.elem_type = element
+
+
+def _inferred_by_elements(model: onnx.ModelProto, inputs: Mapping[str, Value]) -> onnx.ModelProto | None:
+    """The types of a model with bodies whose inputs keep their element types: of a Loop without a condition onnx 1.23 types no body's
+    condition, and strictly refuses what reads it. None for a model without bodies, and where it is refused all the same."""
+    if not _owners(model.graph):
+        return None
+    static = copied(model)
+    _make_static(static.graph, inputs)
+    _forget_types(static.graph, elements=True)
+    return _inferred(static, strict=True)
 
 
 def _inferred(model: onnx.ModelProto, strict: bool) -> onnx.ModelProto | None:

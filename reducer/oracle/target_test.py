@@ -82,6 +82,16 @@ class TargetTest:
         assert self.arbiter is not None
         return self.arbiter
 
+    def fails_anyhow(self, subject: Runnable) -> bool:
+        """Whether the target does not do what the arbiter does: it ends otherwise, a lack that its own optimiser makes included, or its results differ."""
+        if self.arbiter is None:
+            return False
+        got = self.workers.observe(self.target, subject.program, subject.inputs)
+        wanted = self.workers.observe(self.arbiter, subject.program, subject.inputs)
+        if wanted.outputs is None or got.outcome == "environment":
+            return False
+        return got.outputs is None or not compared(subject, got, wanted).agrees
+
     def _ended(self, subject: Runnable, test: Test, got: Observation, wanted: Observation | None) -> CheckResult:
         verdict = ended(got, self.failure.verdict)
         if verdict is None:

@@ -119,3 +119,22 @@ def test_a_sequence_map_is_its_body_on_the_first_element() -> None:
     )
     found = opened(start, "y", "SequenceMap")
     assert sorted(operators(found)) == ["SequenceAt", "SequenceConstruct", "SequenceConstruct", "Tanh"]
+
+
+@pytest.mark.parametrize("outer", ["Loop", "Scan"])
+def test_a_loop_without_a_condition_is_opened_in_a_body(outer: str) -> None:
+    """onnx's strict inference refuses one whose body's condition has no type, which every candidate here had."""
+    inner = """c = Constant <value_int: int = 2> ()
+        t = Loop (c, "", s) <body = f (int64 j, bool p, float[3] v) => (bool q, float[3] w) {
+            q = Identity (p) w = Tanh (v) }>
+        o = Neg (t)"""
+    if outer == "Loop":
+        body = f"b (int64 i, bool g, float[3] s) => (bool h, float[3] o) {{ h = Identity (g) {inner} }}"
+        text = f'{HEAD} g (int64 m, float[3] x) => (float[3] y) {{ y = Loop (m, "", x) <body = {body}> }}'
+        start = subject(text, m=np.array(3), x=X[0].repeat(2)[:3])
+    else:
+        text = f"""{HEAD} g (float[2,3] x) => (float[2,3] y) {{
+            y = Scan <num_scan_inputs: int = 1, body = b (float[3] s) => (float[3] o) {{ {inner} }}> (x) }}"""
+        start = subject(text, x=np.ones((2, 3), np.float32))
+    end = reduced(start, [BodyPass()], lambda candidate: "Tanh" in operators(candidate))
+    assert not {"Loop", "Scan"} & set(operators(end))

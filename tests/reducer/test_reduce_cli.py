@@ -21,6 +21,12 @@ from opsieve.gen.case.case import Case, load, save
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.form import Progress
+from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.nodes.node_passes import NODES
+from opsieve.reducer.onnx_reduction import OnnxReduction
+from opsieve.reducer.oracle.discover import find
+from opsieve.reducer.problem.subject import Subject
+from opsieve.reducer.reduction import Listeners, reduce_failure
 from opsieve.reducer.session import ReductionRequest, Session
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, Store
@@ -228,3 +234,16 @@ def test_a_second_bug_is_said(tmp_path: Path) -> None:
     save(host(5, 40, [["Tanh", "Exp"]]), tmp_path / "one")
     facts = json.loads(reduce(tmp_path / "one", "-t", "fake:wrong@Tanh>Exp", "-o", tmp_path / "out1", "--json")[1])
     assert facts["rest_fails"] == ""
+
+
+@pytest.mark.parametrize("second", ["wrong@Sin", "unsupported@Sin>Cos/run"])
+def test_a_second_bug_of_another_kind_is_said(workers: Workers, second: str) -> None:
+    """A wrong result, or what the optimiser itself makes impossible, is no failure to a test that looks for a crash."""
+    found = host(5, 30, [["Tanh", "Exp"], ["Sin", "Cos"]])
+    start = Subject(found.program.proto, found.inputs, {})
+    premise = find(found, [resolve(f"fake:faults=crash@Tanh>Exp+{second}")], None, workers)
+    result = reduce_failure(
+        OnnxReduction(), start, premise, [workers], "fingerprint", Journal(""), Listeners(), [NODES]
+    )
+    assert result.rest_fails == "other"
+    assert "rest" in result.slippage

@@ -1,0 +1,80 @@
+"""Sets of made failures that `reduce` is held against: each one command, each failure one line, the figures at the end.
+
+    python benchmarks/reduce_sets.py two-bugs [--cases DIR] [--most N]
+    python benchmarks/reduce_sets.py nested [--most N] [--seed N]
+    python benchmarks/reduce_sets.py kills [--most N] [--seed N]
+    python benchmarks/reduce_sets.py scale [--nodes N] [--shape chain|wide] [--target TARGET]
+
+`two-bugs`: models that hold two bugs of one compiler. `nested`: triggers inside of two of Scan, Loop, If and functions, one in the other.
+`kills`: reductions killed at a random moment, again and again, and resumed. `scale`: a bug among so many nodes.
+"""
+
+import argparse
+import sys
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.reducing import killed, nested, scaled, two_bugs
+
+from opsieve.backends.workers.workers import Workers
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("two-bugs", "nested", "kills", "scale"))
+    parser.add_argument("--most", type=int, default=0, help="how many; 40, 200 or 20")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cases", type=Path, help="folder of failing models with a manifest.json")
+    parser.add_argument("--nodes", type=int, default=10_000)
+    parser.add_argument("--shape", choices=("chain", "wide"), default="chain")
+    parser.add_argument("--target", default="fake:crash@Tanh>Exp")
+    options = parser.parse_args()
+    if options.what == "two-bugs":
+        _two_bugs(options.cases, options.most or 40)
+    elif options.what == "nested":
+        _nested(options.most or 200, options.seed)
+    elif options.what == "kills":
+        killed.report(options.most or 20, options.seed)
+    else:
+        scaled.report(options.nodes, options.shape, options.target)
+
+
+def _two_bugs(cases: Path | None, most: int) -> None:
+    with Workers() as workers:
+        found = list(two_bugs.bugs(workers, cases))
+        for bug in found:
+            print(f"alone: {bug.target.display} {bug.name}: {' '.join(bug.operators)}", flush=True)
+        results = []
+        for result in two_bugs.reduce_pairs(found, workers, most):
+            results.append(result)
+            said = f", rest: {result.rest}" if result.rest else ""
+            print(
+                f"{result.target} {' + '.join(result.names)}: {result.answer} ({' '.join(result.operators)}){said}",
+                flush=True,
+            )
+    answers = Counter(result.answer for result in results)
+    print(
+        f"{len(results)} models: {dict(answers)}; another failure is said to be left: {sum(bool(r.rest) for r in results)}"
+    )
+    print(f"ended elsewhere without a word: {sum(result.is_silent_slip for result in results)}")
+
+
+def _nested(most: int, seed: int) -> None:
+    with Workers() as workers:
+        results = []
+        for result in nested.reduce_all(most, seed, workers):
+            results.append(result)
+            if not result.is_minimum:
+                print(
+                    f"seed {result.seed} {result.kinds} {result.fault}: {' '.join(result.operators)} {result.said}",
+                    flush=True,
+                )
+    reached = sum(result.is_minimum for result in results)
+    print(f"{reached} of {len(results)} at the minimum ({reached / max(1, len(results)):.1%})")
+    print(f"checks: {sum(result.checks for result in results) / max(1, len(results)):.1f} on average")
+
+
+if __name__ == "__main__":
+    main()
