@@ -29,7 +29,7 @@ WRONG_SHAPE = "wrong-shape"
 _BROKEN = ("error", "crash", "rejected", WRONG_SHAPE)  # a hang or a lack of memory may be the machine's
 
 
-class Answer(msgspec.Struct, array_like=True):
+class ProbeAnswer(msgspec.Struct, array_like=True):
     """What was probed, its signature and rank, how it ended, what was said.
 
     The last one of a probe has no signature, and says of which generator its programs were.
@@ -193,9 +193,9 @@ def rank_of(ins: Sequence[Tensor | None]) -> int:
     return 0
 
 
-def support_of(target: str, version: str, answers: Iterable[Answer], dtypes: frozenset[str] | None = None) -> Support:
+def support_of(target: str, version: str, answers: Iterable[ProbeAnswer], dtypes: frozenset[str] | None = None) -> Support:
     """What answers say of a target; `dtypes` are the first dtypes that were asked about (None: all)."""
-    outcomes: dict[str, list[Answer]] = defaultdict(list)
+    outcomes: dict[str, list[ProbeAnswer]] = defaultdict(list)
     for answer in answers:
         if answer.signature:
             outcomes[answer.signature].append(answer)

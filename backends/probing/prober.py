@@ -21,7 +21,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.probing.operator_support import (
     CHOOSY,
     WRONG_SHAPE,
-    Answer,
+    ProbeAnswer,
     Support,
     rank_of,
     signature,
@@ -164,7 +164,7 @@ class Prober:
         self._path = (folder or _default_folder()) / f"{_slug(own.display, self.version)}.jsonl"
         self._answers = _read(self._path)
         self.of_another = ""  # the compiler and version of which answers stand in for those that are missing
-        self._hearsay: list[Answer] = []
+        self._hearsay: list[ProbeAnswer] = []
         if shipped and not own.target.options:
             table = nearest(self.target, self.version)
             if table is not None and (table.backend, table.version) == (self.target.name, self.version):
@@ -198,10 +198,10 @@ class Prober:
             made = [(probe, *instance) for probe in chunk for instance in _instances(probe, 1 if self.slow else _RUNS)]
             answers = self._workers.observe_many(self.target, [test for *_, test in made])
             given = [
-                Answer(probe.name, key, rank, *_ending(test, answer))
+                ProbeAnswer(probe.name, key, rank, *_ending(test, answer))
                 for (probe, key, rank, test), answer in zip(made, answers, strict=True)
             ]
-            given += [Answer(probe.name, "", 0, "done", generator_version()) for probe in chunk]
+            given += [ProbeAnswer(probe.name, "", 0, "done", generator_version()) for probe in chunk]
             _append(self._path, given)
             self._answers = [*self._answers, *given]
             done += len(chunk)
@@ -280,7 +280,7 @@ def _slug(target: str, version: str) -> str:
     return f"{readable}-{digest.hexdigest()[:12]}"
 
 
-def _read(path: Path) -> list[Answer]:
+def _read(path: Path) -> list[ProbeAnswer]:
     """The lines of a file; one that was cut off by a kill is left out, and written anew."""
     try:
         if path.stat().st_size > _MAX_FILE:
@@ -291,13 +291,13 @@ def _read(path: Path) -> list[Answer]:
     lines = []
     for raw in data.splitlines():
         try:
-            lines.append(msgspec.json.decode(raw, type=Answer))
+            lines.append(msgspec.json.decode(raw, type=ProbeAnswer))
         except msgspec.DecodeError:
             continue
     return lines
 
 
-def _append(path: Path, lines: Sequence[Answer]) -> None:
+def _append(path: Path, lines: Sequence[ProbeAnswer]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as file:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opsieve.backends.probing.operator_support import Answer
+from opsieve.backends.probing.operator_support import ProbeAnswer
 from opsieve.backends.registry import ResolvedTarget
 
 FOLDER = Path(__file__).parent / "tables"
@@ -29,7 +29,7 @@ class SupportTable:
     version: str
     made: str
     dtypes: tuple[str, ...] | None
-    answers: tuple[Answer, ...]
+    answers: tuple[ProbeAnswer, ...]
 
 
 def nearest(target: ResolvedTarget, version: str) -> SupportTable | None:
@@ -108,7 +108,7 @@ def _table(facts: dict[str, Any]) -> SupportTable:
     dtypes = None if facts["dtypes"] is None else tuple(map(str, facts["dtypes"]))
     probes, messages = facts["probes"], facts["messages"]
     answers = tuple(
-        Answer(str(probes[probe]), str(signature), int(rank), str(outcome), str(messages[message]))
+        ProbeAnswer(str(probes[probe]), str(signature), int(rank), str(outcome), str(messages[message]))
         for probe, signature, rank, outcome, message in facts["answers"]
     )
     return SupportTable(str(facts["backend"]), str(facts["version"]), str(facts["made"]), dtypes, answers)

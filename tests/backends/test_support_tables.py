@@ -7,18 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsieve.backends.probing import support_tables
-from opsieve.backends.probing.operator_support import Answer
+from opsieve.backends.probing.operator_support import ProbeAnswer
 from opsieve.backends.probing.prober import Prober, make_tables, wheel
 from opsieve.backends.probing.support_tables import FOLDER, SupportTable, distance, file_name, packed, read, unpacked
 from opsieve.backends.registry import names, resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.spec.schema import form
 
-ANSWERS = st.builds(Answer, st.text(max_size=9), st.text(max_size=9), st.integers(0, 8), st.text(max_size=9), st.text())
+ANSWERS = st.builds(ProbeAnswer, st.text(max_size=9), st.text(max_size=9), st.integers(0, 8), st.text(max_size=9), st.text())
 
 
 @given(st.lists(ANSWERS, max_size=9))
-def test_a_table_is_read_back(answers: list[Answer]) -> None:
+def test_a_table_is_read_back(answers: list[ProbeAnswer]) -> None:
     table = SupportTable("onnxruntime", "1.2.3", "2026-11-22", ("float32",), tuple(answers))
     assert unpacked(packed(table)) == table
 
@@ -68,7 +68,7 @@ def test_a_version_that_nobody_probed_begins_with_the_nearest_ones_until_it_is_a
     workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     probe = Prober(workers, resolve("fake"), tmp_path).wanted(("Erf",), ("float32",))[0]
-    refused = (Answer(probe.name, "Erf 13 float32", 1, "unsupported", "no"), Answer(probe.name, "", 0, "done", ""))
+    refused = (ProbeAnswer(probe.name, "Erf 13 float32", 1, "unsupported", "no"), ProbeAnswer(probe.name, "", 0, "done", ""))
     table = SupportTable("fake", "0.0.1", "2026-11-22", None, refused)
     (tmp_path / "shipped").mkdir()
     (tmp_path / "shipped" / file_name(table)).write_bytes(packed(table))
