@@ -27,8 +27,8 @@ from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.model.program import OnnxProgram, Program
-from opsieve.triage.campaign.campaign import agreeing
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
+from opsieve.triage.campaign.testing import agreeing
 
 KINDS = ("dropped", "attribute", "constant", "swapped", "dtype", "axis")
 LEVELS = (resolve("onnxruntime"), resolve("onnxruntime:extended"))

@@ -27,7 +27,7 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.generation.random_graph import GenRequest
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.strategies.registry import generate
-from opsieve.triage.campaign.campaign import do_tests
+from opsieve.triage.campaign.testing import do_tests
 from opsieve.triage.review.review import review
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import Campaign, Store

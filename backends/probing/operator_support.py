@@ -193,7 +193,9 @@ def rank_of(ins: Sequence[Tensor | None]) -> int:
     return 0
 
 
-def support_of(target: str, version: str, answers: Iterable[ProbeAnswer], dtypes: frozenset[str] | None = None) -> Support:
+def support_of(
+    target: str, version: str, answers: Iterable[ProbeAnswer], dtypes: frozenset[str] | None = None
+) -> Support:
     """What answers say of a target; `dtypes` are the first dtypes that were asked about (None: all)."""
     outcomes: dict[str, list[ProbeAnswer]] = defaultdict(list)
     for answer in answers:

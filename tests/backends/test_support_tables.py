@@ -14,7 +14,9 @@ from opsieve.backends.registry import names, resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.spec.schema import form
 
-ANSWERS = st.builds(ProbeAnswer, st.text(max_size=9), st.text(max_size=9), st.integers(0, 8), st.text(max_size=9), st.text())
+ANSWERS = st.builds(
+    ProbeAnswer, st.text(max_size=9), st.text(max_size=9), st.integers(0, 8), st.text(max_size=9), st.text()
+)
 
 
 @given(st.lists(ANSWERS, max_size=9))
@@ -68,7 +70,10 @@ def test_a_version_that_nobody_probed_begins_with_the_nearest_ones_until_it_is_a
     workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     probe = Prober(workers, resolve("fake"), tmp_path).wanted(("Erf",), ("float32",))[0]
-    refused = (ProbeAnswer(probe.name, "Erf 13 float32", 1, "unsupported", "no"), ProbeAnswer(probe.name, "", 0, "done", ""))
+    refused = (
+        ProbeAnswer(probe.name, "Erf 13 float32", 1, "unsupported", "no"),
+        ProbeAnswer(probe.name, "", 0, "done", ""),
+    )
     table = SupportTable("fake", "0.0.1", "2026-11-22", None, refused)
     (tmp_path / "shipped").mkdir()
     (tmp_path / "shipped" / file_name(table)).write_bytes(packed(table))

@@ -10,7 +10,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Test
 from opsieve.gen.model.program import OnnxProgram
-from opsieve.triage.campaign.campaign import agreeing
+from opsieve.triage.campaign.testing import agreeing
 
 ALL, EXTENDED, BASE, TVM = (
     resolve(each) for each in ("onnxruntime", "onnxruntime:extended", "onnxruntime:disable_all", "tvm")

@@ -1,70 +1,23 @@
 """A campaign: programs are generated, run on every target, judged, and what fails is stored.
 
-The cheap question comes first: where a target and an independent build (its own unoptimised one, another compiler) give the same
-outputs, the target passes and nobody else is asked. The judge, with the float64 reference and fresh forks, is for the rest, and for one
-test in 16, since all builds of a compiler can share a fault. Tests are numbered, and the number gives the seed: what is done
-is known by one number, whatever the order in which lanes finish, because results are recorded in order.
+Tests are numbered, and the number gives the seed: what is done is known by one number, whatever the order in which lanes finish, because
+results are recorded in order. Lanes are processes that make, run and judge by themselves (triage/campaign/lane_process.py); this one gives
+them numbers and writes what comes back.
 """
 
 import hashlib
 import json
-import threading
 import time
-from collections import deque
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, closing
-from dataclasses import dataclass
-from queue import SimpleQueue
+from collections.abc import Generator, Sequence
 
-from opsieve.backends.compare import compare
 from opsieve.backends.coverage.coverage import Coverage
-from opsieve.backends.judge.judge import Judged, judge
-from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES, confirms
-from opsieve.backends.observation import Observation
-from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.workers.observation_cache import ObservationCache
-from opsieve.backends.workers.program_text import with_script
-from opsieve.backends.workers.workers import Test, Workers
+from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.zygote import Limits
-from opsieve.gen.case.case import Case
-from opsieve.gen.metamorphic.relation import relation_of, rewritten
 from opsieve.triage.campaign.guidance import Planned, Programs
+from opsieve.triage.campaign.guided_run import GRACE, run_guided
+from opsieve.triage.campaign.lane_pool import LanePool
 from opsieve.triage.campaign.plan import CampaignPlan
-from opsieve.triage.fingerprint.evidence import Evidence
-from opsieve.triage.fingerprint.fingerprint import fingerprint
-from opsieve.triage.fingerprint.normalise import normalise, operator_blamed
-from opsieve.triage.fingerprint.program_names import program_names
-from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, NonBug, Store
-
-CHUNK = 16  # tests that a lane does at a time, at most; what is lost when the process is killed is done again
-SLICE = 2.0  # seconds that a lane's chunk should take: slow targets have fewer tests in one
-GRACE = (
-    2 * SLICE
-)  # seconds that chunks under way have to end when the time is up; what has not is dropped, as by a kill
-SAMPLE = 16  # one test in so many is judged in full
-
-
-class LaneStopped(Exception):
-    """A lane was asked to stop."""
-
-
-class LaneWorkers(Workers):
-    """Workers that stop between two answers once they are asked to."""
-
-    def __init__(self, limits: Limits, stop: threading.Event, coverage: Coverage | None = None):
-        super().__init__(limits, coverage=coverage)
-        self._stop = stop
-
-    def observe_many(
-        self, target: ResolvedTarget, tests: Sequence[Test], *, fresh: bool = False, repeat: int = 0
-    ) -> Iterator[Observation]:
-        """As `Workers.observe_many`; LaneStopped when this is the time to."""
-        with closing(super().observe_many(target, tests, fresh=fresh, repeat=repeat)) as answers:  # type: ignore[type-var]
-            for answer in answers:
-                if self._stop.is_set():
-                    raise LaneStopped
-                yield answer
+from opsieve.triage.store.store import Campaign, FinishedTest, Store
 
 
 def new_campaign(seed: int, targets: Sequence[ResolvedTarget], plan: CampaignPlan) -> Campaign:
@@ -72,33 +25,6 @@ def new_campaign(seed: int, targets: Sequence[ResolvedTarget], plan: CampaignPla
     names = tuple(dict.fromkeys(target.display for target in targets))
     text = json.dumps([plan.generator, seed, names])
     return Campaign(hashlib.sha256(text.encode()).hexdigest()[:10], plan.generator, seed, names)
-
-
-@dataclass(slots=True)
-class _Chunks:
-    """Tests that a lane does at a time; `size` is how many the next chunk should have, for all lanes."""
-
-    campaign: Campaign
-    programs: Programs
-    end: float  # of the campaign, in seconds of the monotonic clock
-    idle: SimpleQueue[ObservationCache]  # those of the lanes that wait for work
-    metamorphic: bool
-    size: int = 1  # until it is known how long a test takes
-
-    def do(self, cases: dict[int, Case]) -> list[FinishedTest]:
-        """Do one chunk, on a lane that is idle; LaneStopped when it would begin after the end."""
-        lab, started = self.idle.get(), time.monotonic()
-        try:
-            if started > self.end:
-                raise LaneStopped
-            lowered_only = {number for number in cases if self.programs.lowered_only(number)}
-            done = do_tests(self.campaign, cases, lab, lowered_only, self.metamorphic)
-            taken = time.monotonic() - started + 1e-9
-            self.size = max(1, min(CHUNK, 2 * len(cases), int(SLICE * len(cases) / taken)))
-            return done
-        finally:
-            lab.forget()
-            self.idle.put(lab)
 
 
 def run(
@@ -115,182 +41,38 @@ def run(
 ) -> Generator[int, None, None]:
     """Go on with a campaign until `tests` of it are done in all, or `seconds` of wall time are over (0: no end).
 
-    No chunk is begun after that, and those under way that do not end soon are dropped: a resumed campaign does them again.
+    No tests are begun after that, and those under way that do not end soon are dropped: a resumed campaign does them again.
 
     `programs` are those of the plan unless others are given (triage/campaign/guidance.py); with `coverage` what the targets'
     native code was reached of is recorded by it, and given to `programs`.
 
-    Yields how many tests are done, each time some were recorded. Each of the `lanes` is a thread with workers of its own. When
-    the generator is closed, or is interrupted, all workers end; what was recorded stays, nothing else does. BadInput from the store.
+    Yields how many tests are done, each time some were recorded. When the generator is closed, or is interrupted, all lanes and
+    workers end; what was recorded stays, nothing else does. BadInput from the store, or when lanes die again and again.
     """
-    programs = programs or Planned(plan, campaign.seed)
-    stop = threading.Event()
+    if coverage is not None or (programs is not None and type(programs) is not Planned):
+        programs = programs or Planned(plan, campaign.seed)
+        yield from run_guided(
+            store, campaign, limits, lanes=lanes, tests=tests, seconds=seconds, programs=programs, coverage=coverage,
+            metamorphic=plan.metamorphic,
+        )  # fmt: skip
+        return
     end = time.monotonic() + seconds if seconds else float("inf")
-    first = begun = store.done(campaign)
-    with ExitStack() as stack:
-        idle: SimpleQueue[ObservationCache] = SimpleQueue()
-        for _ in range(lanes):
-            idle.put(ObservationCache(stack.enter_context(LaneWorkers(limits, stop, coverage))))
-        pool = stack.enter_context(ThreadPoolExecutor(lanes, "lane"))
-        stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-        stack.callback(stop.set)  # called first, before the pool waits for its threads
-        waiting: deque[Future[list[FinishedTest]]] = deque()
-        chunks = _Chunks(campaign, programs, end, idle, plan.metamorphic)
-
-        while True:
-            while len(waiting) <= lanes and time.monotonic() < end and (tests is None or begun < tests):
-                numbers = range(begun, begun + chunks.size if tests is None else min(begun + chunks.size, tests))
-                # Made here, in order: strategies that are guided by what came before need no second go.
-                waiting.append(pool.submit(chunks.do, {number: programs.case(number) for number in numbers}))
-                begun = numbers.stop
-            if not waiting:
+    recorded = store.done(campaign)
+    arrived: dict[int, FinishedTest] = {}
+    with LanePool(campaign, plan, limits, lanes, recorded, tests) as pool:
+        while tests is None or recorded < tests:
+            now = time.monotonic()
+            if now >= end:
+                pool.stop()
+            if pool.idle or now >= end + GRACE:
                 return
-            left = None if end == float("inf") else max(0.0, end + GRACE - time.monotonic())
-            if not wait([waiting[0]], left).done:
-                return
-            try:
-                done = waiting.popleft().result()
-            except LaneStopped:  # it was to begin after the end
-                return
-            store.record(campaign, done)
-            for test in done:
-                failed = any(verdict != "pass" for verdict, _ in test.answers.values())
-                programs.learn(test.number, test.case, bool(test.reached), failed)
-            first += len(done)
-            yield first
-
-
-def do_tests(
-    campaign: Campaign,
-    cases: Mapping[int, Case],
-    lab: ObservationCache,
-    lowered_only: Collection[int] = (),
-    metamorphic: bool = False,
-) -> list[FinishedTest]:
-    """Tests by number, done: run on every target, judged. Of some it is enough that they are lowered.
-
-    With `metamorphic`, a target that passes is asked again for a program that means the same.
-    """
-    targets = {name: resolve(name) for name in campaign.targets}
-    tests = {number: Test(case.program, case.inputs) for number, case in cases.items()}
-    unoptimised = [base for target in targets.values() if (base := target.baseline) is not None]
-    builds = list(dict.fromkeys([*targets.values(), *unoptimised]))
-    quick = lowering(targets.values(), {number: tests[number] for number in lowered_only}, lab)
-    whole = {number: case for number, case in cases.items() if number not in quick}
-    lab.prefetch([(build, [tests[number] for number in whole]) for build in builds])
-    # Builds that agree on a program that was made to be wrong are no sign that all is well.
-    passed = {
-        number: set() if case.program.fault else agreeing(tests[number], builds, lab) for number, case in whole.items()
-    }
-    in_doubt = [
-        number
-        for number in whole
-        if number % SAMPLE == 0
-        or any(
-            target not in passed[number] and _seen(target, tests[number], lab).outcome == "ok"
-            for target in targets.values()
-        )
-    ]
-    if in_doubt:
-        lab.prefetch([(FLOAT64, [tests[number] for number in in_doubt])])
-    done = [FinishedTest(number, cases[number], *quick[number]) for number in quick]
-    for number, case in whole.items():
-        answers: dict[str, tuple[str, float]] = {}
-        findings: list[FoundFailure] = []
-        non_bugs: list[NonBug] = []
-        for name, target in targets.items():
-            seconds = _seen(target, tests[number], lab).total_seconds
-            if target in passed[number] and number % SAMPLE:
-                answers[name] = ("pass", seconds)
-                continue
-            judged = _judged(case, target, builds, lab)
-            word = judged.verdict.verdict
-            answers[name] = (word, seconds)
-            if word in ("fail", "flaky"):
-                findings.append(_finding(case, name, judged))
-            elif word in ("unsupported", "environment"):
-                non_bugs.append(_non_bug(name, judged))
-        if metamorphic and case.program.fault is None:
-            passing = [target for name, target in targets.items() if answers[name][0] == "pass"]
-            findings += contradictions(number, case, passing, builds, lab)
-        reached = sum(len(_seen(build, tests[number], lab).reached or ()) for build in builds)
-        kept = with_script(case, lab.workers) if findings else case
-        done.append(FinishedTest(number, kept, answers, findings, non_bugs, reached))
-    return sorted(done, key=lambda test: test.number)
-
-
-def contradictions(
-    number: int, case: Case, targets: Iterable[ResolvedTarget], builds: Sequence[ResolvedTarget], lab: ObservationCache
-) -> list[FoundFailure]:
-    """Failures of targets on a program that means the same; which rewrite makes it, the number of the test says."""
-    relation = relation_of(case.program.form, number)
-    if not relation or rewritten(case.program, case.inputs, relation) is None:
-        return []
-    found = []
-    test, dtypes = Test(case.program, case.inputs), case.program.output_dtypes()
-    for target in targets:
-        changed = target.with_options(rewrite=relation)
-        outputs = _seen(changed, test, lab).outputs
-        if outputs is not None and compare(outputs, _seen(target, test, lab).outputs or {}, dtypes).agrees:
-            continue
-        judged = _judged(case, changed, builds, lab)
-        if judged.verdict.verdict in ("fail", "flaky"):
-            found.append(_finding(case, changed.display, judged))
-    return found
-
-
-def lowering(
-    targets: Iterable[ResolvedTarget], tests: Mapping[int, Test], lab: ObservationCache
-) -> dict[int, tuple[dict[str, tuple[str, float]], tuple[()], tuple[()], int]]:
-    """Of the programs that every target lowers without generating code: the verdicts, no findings, and what was reached.
-
-    The others, and those of targets that cannot stop there, are to be asked in full.
-    """
-    if not tests:
-        return {}
-    stopping = {target: target.with_options(stop="lower") for target in targets if "stop" in target.options}
-    lab.prefetch([(target, list(tests.values())) for target in stopping.values()])
-    found = {}
-    for number, test in tests.items():
-        seen = {target.display: _seen(stop, test, lab) for target, stop in stopping.items()}
-        if seen and all(answer.outcome == "ok" for answer in seen.values()):
-            reached = sum(len(answer.reached or ()) for answer in seen.values())
-            found[number] = ({name: ("pass", answer.total_seconds) for name, answer in seen.items()}, (), (), reached)
-    return found
-
-
-def _judged(case: Case, target: ResolvedTarget, builds: Sequence[ResolvedTarget], lab: ObservationCache) -> Judged:
-    oracles = [oracle for oracle in dict.fromkeys([*builds, *SECOND_ORACLES]) if oracle != target]
-    return judge(case.program, case.inputs, target, lab, oracles=oracles)
-
-
-def _finding(case: Case, name: str, judged: Judged) -> FoundFailure:
-    operators = sorted(set(case.program.operators()))
-    evidence = Evidence(valid=case.program.fault is None)
-    print_ = fingerprint(judged.verdict, judged.observations[0], operators, evidence, program_names(case.program))
-    return FoundFailure(name, judged.verdict, print_, judged.observations)
-
-
-def _non_bug(name: str, judged: Judged) -> NonBug:
-    """What a target lacks, so worded that equal lacks are one entry."""
-    message = judged.verdict.message or judged.verdict.reason
-    blamed = operator_blamed(message)
-    template = normalise(message)
-    what = f"{blamed}: {template}" if blamed and blamed not in template else template or "no message"
-    return NonBug(name, judged.verdict.verdict, what, message)
-
-
-def _seen(target: ResolvedTarget, test: Test, lab: ObservationCache) -> Observation:
-    return lab.observe(target, test.program, test.inputs)
-
-
-def agreeing(test: Test, builds: Sequence[ResolvedTarget], lab: ObservationCache) -> set[ResolvedTarget]:
-    """The builds that give the same outputs as one that shares no optimiser with them: two levels of one compiler are one witness."""
-    given = [(build, outputs) for build in builds if (outputs := _seen(build, test, lab).outputs) is not None]
-    dtypes = test.program.output_dtypes()
-    found: set[ResolvedTarget] = set()
-    for place, (build, outputs) in enumerate(given):
-        for other, others in given[place + 1 :]:
-            if not {build, other} <= found and confirms(build, other) and compare(outputs, others, dtypes).agrees:
-                found |= {build, other}
-    return found
+            for test in pool.wait((end if now < end else end + GRACE) - now):
+                arrived[test.number] = test
+            ready = []
+            while recorded in arrived:
+                ready.append(arrived.pop(recorded))
+                recorded += 1
+            if ready:
+                store.record(campaign, ready)
+                pool.recorded(recorded)
+                yield recorded

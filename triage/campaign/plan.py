@@ -63,6 +63,11 @@ def seed_of(campaign_seed: int, number: int) -> int:
     return (int.from_bytes(digest[:5], "little") << 21) + number
 
 
+def read_plan(generator: str, supports: tuple[Support, ...]) -> CampaignPlan:
+    """The plan that a campaign's `generator` tells, with its tables."""
+    return replace(planned(generator)[0], supports=supports)
+
+
 def planned(generator: str) -> tuple[CampaignPlan, bool]:
     """The plan that a campaign's `generator` tells, without its tables, and whether it had some.
 

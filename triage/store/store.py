@@ -90,15 +90,28 @@ class NonBug:
 class FinishedTest:
     """A test that was done: a verdict and the wall seconds by target, what was found, and what is no bug.
 
-    `reached` is how many probes of the targets' native code it was the first to reach, 0 without coverage.
+    `reached` is how many probes of the targets' native code it was the first to reach, 0 without coverage. The case may be left out
+    (None) where nothing was found, with the `digest` of its program in its place.
     """
 
     number: int
-    case: Case
+    case: Case | None
     answers: dict[str, tuple[str, float]]
     findings: Sequence[FoundFailure]
     non_bugs: Sequence[NonBug] = ()
     reached: int = 0
+    program_digest: str = ""
+
+    @property
+    def digest(self) -> str:
+        """The digest of its program."""
+        return self.program_digest or case_of(self).program.digest
+
+
+def case_of(test: FinishedTest) -> Case:
+    """The case of a test that has one."""
+    assert test.case is not None
+    return test.case
 
 
 class Store:
@@ -180,14 +193,14 @@ class Store:
                         if kept < (KEPT_VAGUE if needs_reduction(finding.fingerprint.components) else KEPT):
                             known[record.fingerprint] = (record.number, kept + 1)
                             place = self._free(record.fingerprint, rows)
-                            self._stage(record, test.case, finding, now)
+                            self._stage(record, case_of(test), finding, now)
                         rows.append((record, place))
                 self._campaigns.add_tests(
                     campaign.id,
                     [
                         (
                             test.number,
-                            test.case.program.digest,
+                            test.digest,
                             {target: verdict for target, (verdict, _) in test.answers.items()},
                         )
                         for test in tests
@@ -375,7 +388,7 @@ class Store:
 def _failure_record(campaign: Campaign, test: FinishedTest, finding: FoundFailure) -> FailureRecord:
     verdict, key = finding.verdict, finding.fingerprint.key
     first = finding.observations[0]
-    operators = test.case.program.operators()
+    operators = case_of(test).program.operators()
     mismatch = verdict.mismatch
     output = (first.outputs or {}).get(mismatch.output) if mismatch else None
     return FailureRecord(
@@ -395,7 +408,7 @@ def _failure_record(campaign: Campaign, test: FinishedTest, finding: FoundFailur
         reason=bounded(verdict.reason),
         blame=verdict.blame,
         version=first.version,
-        digest=test.case.program.digest,
+        digest=test.digest,
         components=components_json(finding.fingerprint),
         operators=sorted({bounded(name[:100]) for name in operators}),
         nodes=len(operators),

@@ -1,0 +1,220 @@
+"""Lanes: what travels to them and back, that every test comes once and in order whatever they do, and that one may be killed."""
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from test_campaign import FAKE, contents, fuzz, plan
+
+from opsieve.backends.observation import Frame, Observation
+from opsieve.backends.registry import resolve
+from opsieve.backends.verdict import Mismatch, Verdict
+from opsieve.backends.workers.zygote import Limits
+from opsieve.gen.case.case import Case, Origin
+from opsieve.gen.forms.tvm_program import TirProgram
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.program import OnnxProgram
+from opsieve.triage.campaign import lane_messages
+from opsieve.triage.campaign.campaign import new_campaign, run
+from opsieve.triage.campaign.lane_messages import Begin, Finished, Numbers, Stop, done_tests, finished, receive, send
+from opsieve.triage.campaign.lane_pool import LanePool
+from opsieve.triage.campaign.plan import CampaignPlan
+from opsieve.triage.fingerprint.component import Component, ComponentName
+from opsieve.triage.fingerprint.fingerprint import Fingerprint
+from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, NonBug, Store
+
+CAMPAIGN = Campaign("c0ffee", "isra", 3, ("fake",))
+
+
+def travelled(tests: list[FinishedTest]) -> list[FinishedTest]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        send(ours, finished(tests, 1, 2.5, False))
+        message = receive(theirs)
+    assert isinstance(message, Finished)
+    return list(done_tests(message))
+
+
+@pytest.mark.parametrize(
+    "program", [OnnxProgram(b"model", "name"), TirProgram(b"{}", ("a.pass:1",), "name", "script", True)]
+)
+def test_a_failure_travels_whole(program: OnnxProgram | TirProgram) -> None:
+    inputs = {
+        "x": np.array([1, np.nan, np.inf], ml_dtypes.bfloat16),
+        "texts": np.array([["a", "\ud800"]], dtype=object),
+        "items": [np.zeros((0, 3), np.int8), np.array(True)],
+        "absent": None,
+    }
+    verdict = Verdict("fail", "differs", "mismatch", "run", mismatch=Mismatch("y", "nan", max_abs=float("nan")))
+    seen = Observation("fake", "1", "ok", outputs={"y": np.arange(3.0)}, frames=(Frame("python", "f", "a.py", 3),))
+    died = Observation("fake", "1", "crash", signal=11, reached=(1, 2))
+    print_ = Fingerprint(5, "fake-mismatch-1", (Component(ComponentName.KIND, ("mismatch",), True, "why"),))
+    case = Case(
+        program, inputs, {"y": np.ones(2)}, Origin("isra", 7, {"onnx": "1"}, "generated", {"nodes": "6"}), {"a": "b"}
+    )
+    (came,) = travelled(
+        [FinishedTest(0, case, {"fake": ("fail", 0.25)}, [FoundFailure("fake", verdict, print_, (seen, died))])]
+    )
+    assert came.case is not None
+    assert (came.case.program, came.case.program.name, came.digest) == (program, "name", program.digest)
+    assert (came.case.origin, came.case.parameters, came.answers) == (case.origin, {"a": "b"}, {"fake": ("fail", 0.25)})
+    assert came.case.inputs["x"].dtype == ml_dtypes.bfloat16  # type: ignore[union-attr]
+    assert came.case.inputs["absent"] is None
+    assert came.case.inputs["x"].tobytes() == inputs["x"].tobytes()  # type: ignore[union-attr]
+    assert came.case.inputs["texts"].tolist() == [["a", "\ud800"]]  # type: ignore[union-attr]
+    assert [item.shape for item in came.case.inputs["items"]] == [(0, 3), ()]  # type: ignore[union-attr]
+    (finding,) = came.findings
+    assert finding.fingerprint == print_
+    assert repr(finding.verdict) == repr(verdict)  # NaN is not itself
+    assert finding.observations[1] == died
+    np.testing.assert_array_equal((finding.observations[0].outputs or {})["y"], np.arange(3.0))
+
+
+def test_of_a_test_that_found_nothing_the_digest_travels_and_half_a_character_does_no_harm() -> None:
+    program = OnnxProgram(b"model")
+    lack = NonBug("fake", "unsupported", "no \ud800", "no")
+    (came,) = travelled([FinishedTest(4, Case(program, {}), {"fake": ("unsupported", 0.0)}, (), [lack])])
+    assert came.case is None
+    assert (came.number, came.digest) == (4, program.digest)
+    assert came.non_bugs[0].what == "no ?"
+
+
+@given(st.binary(max_size=40))
+def test_what_is_no_message_counts_as_an_end(data: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendall(lane_messages._LENGTH.pack(len(data)) + data)
+        ours.close()
+        with contextlib.suppress(EOFError):
+            assert isinstance(receive(theirs), (Begin, Numbers, Stop, Finished, lane_messages.Failed))
+
+
+@dataclass
+class ThreadLane:
+    """A lane that does nothing for its tests, in pieces of a size, and dies after so many of them (0: never)."""
+
+    connection: socket.socket
+    piece: int
+    pieces: int
+    thread: threading.Thread | None = None
+
+    def serve(self) -> None:
+        try:
+            assert isinstance(receive(self.connection), Begin)
+            while True:
+                asked = receive(self.connection)
+                if isinstance(asked, Numbers) and not self.answer(asked):
+                    return
+        except (EOFError, OSError):
+            return
+        finally:
+            self.connection.close()
+
+    def answer(self, asked: Numbers) -> bool:
+        at = asked.start
+        while at < asked.stop:
+            upto = min(asked.stop, at + self.piece)
+            done = [FinishedTest(number, None, {}, (), program_digest=str(number)) for number in range(at, upto)]
+            send(self.connection, finished(done, upto, 1000.0, False))
+            at = upto
+            self.pieces -= 1
+            if not self.pieces:
+                return False
+        return True
+
+    def kill(self) -> None:
+        pass
+
+    def wait(self) -> int:
+        assert self.thread is not None
+        self.thread.join()
+        return 0
+
+
+@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # threads shrink badly
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(0, 6)), min_size=1, max_size=12),
+    st.integers(1, 4),
+    st.integers(0, 300),
+    st.integers(1, 700),
+)
+def test_every_test_comes_once_whatever_lanes_do(
+    habits: list[tuple[int, int]], lanes: int, first: int, many: int
+) -> None:
+    """Lanes of any speed that die at any piece: all numbers arrive, each once, and nothing is begun too far ahead."""
+    coming = iter(habits)
+
+    def spawn() -> tuple[ThreadLane, socket.socket]:
+        ours, theirs = socket.socketpair()
+        lane = ThreadLane(theirs, *next(coming, (32, 0)))
+        lane.thread = threading.Thread(target=lane.serve, daemon=True)
+        lane.thread.start()
+        return lane, ours
+
+    got: list[int] = []
+    with LanePool(CAMPAIGN, CampaignPlan(), Limits(), lanes, first, first + many, spawn) as pool:
+        recorded = first
+        while recorded < first + many:
+            assert not pool.idle
+            got += [test.number for test in pool.wait(float("inf"))]
+            there = set(got)
+            while recorded in there:
+                recorded += 1
+            pool.recorded(recorded)
+    assert sorted(got) == list(range(first, first + many))
+
+
+def test_a_lane_that_dies_again_and_again_is_told() -> None:
+    def spawn() -> tuple[ThreadLane, socket.socket]:
+        ours, theirs = socket.socketpair()
+        lane = ThreadLane(theirs, 1, 1, threading.Thread())
+        lane.thread = threading.Thread(target=theirs.close, daemon=True)
+        lane.thread.start()
+        return lane, ours
+
+    def last(pool: LanePool) -> None:
+        for _ in range(9):
+            list(pool.wait(float("inf")))
+
+    with (
+        LanePool(CAMPAIGN, CampaignPlan(), Limits(), 1, 5, 9, spawn) as pool,
+        pytest.raises(BadInput, match="tests from 5 on ended 3 times"),
+    ):
+        last(pool)
+
+
+def lanes_below(pid: int) -> list[int]:
+    """The lane processes that a process has started."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = stat.read_text().rpartition(")")[2].split()[1]
+            if parent == str(pid) and b"lane_process" in (stat.parent / "cmdline").read_bytes():
+                found.append(int(stat.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_lane_that_is_killed_is_replaced_and_the_store_is_the_same(tmp_path: Path) -> None:
+    fuzz(tmp_path / "whole", 24)
+    with Store(tmp_path / "killed") as store:
+        campaign = new_campaign(3, [resolve(FAKE), resolve("onnxruntime")], plan())
+        store.begin(campaign)
+        killed = 0
+        for done in run(store, campaign, plan(), Limits(seconds=20), tests=24):
+            for lane in lanes_below(os.getpid()) if done < 24 and killed < 2 else ():
+                os.kill(lane, signal.SIGKILL)
+                killed += 1
+    assert killed
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+    assert not lanes_below(os.getpid())

@@ -1,0 +1,232 @@
+"""What travels between the main process and a lane: frames of MessagePack, values of tensors as backends/workers/wire.py packs them.
+
+Nothing is pickled. Of a test that found nothing only what the index keeps of it travels, of one that failed the case and its observations.
+"""
+
+import json
+import socket
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from opsieve.backends.observation import Observation
+from opsieve.backends.probing.operator_support import Support
+from opsieve.backends.verdict import Verdict
+from opsieve.backends.workers import wire
+from opsieve.backends.workers.zygote import Limits
+from opsieve.gen.case.case import Case, Origin
+from opsieve.gen.forms.tvm_program import RelaxProgram, TirProgram, TvmProgram
+from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.triage.fingerprint.fingerprint import Fingerprint
+from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, NonBug
+
+_LENGTH = struct.Struct(">Q")
+_MOST = 4 << 30  # bytes of a message
+_TVM: Mapping[str, type[TvmProgram]] = {"relax": RelaxProgram, "tir": TirProgram}
+
+
+class Begin(msgspec.Struct, tag=True):
+    """To a lane, first: whose tests it will do."""
+
+    campaign: Campaign
+    supports: tuple[Support, ...]
+    limits: Limits
+
+
+class Numbers(msgspec.Struct, tag=True):
+    """To a lane: do the tests from `start` on, up to `stop`."""
+
+    start: int
+    stop: int
+
+
+class Stop(msgspec.Struct, tag=True):
+    """To a lane: end with the piece that you are at."""
+
+
+class SentProgram(msgspec.Struct):
+    """A program of any form."""
+
+    form: str
+    data: bytes
+    passes: tuple[str, ...]
+    name: str
+    script: str = ""
+    exact: bool = False
+
+
+class SentCase(msgspec.Struct):
+    """A case; values are frames of `wire`."""
+
+    program: SentProgram
+    inputs: bytes
+    expected: bytes | None
+    origin: Origin
+    parameters: dict[str, str]
+
+
+class SentObservation(msgspec.Struct):
+    """An observation, its outputs apart."""
+
+    rest: Observation
+    outputs: bytes | None
+
+
+class SentFailure(msgspec.Struct):
+    """A failure that was found."""
+
+    target: str
+    verdict: Verdict
+    fingerprint: Fingerprint
+    observations: list[SentObservation]
+
+
+class SentTest(msgspec.Struct):
+    """A test that was done; a case where something was found."""
+
+    number: int
+    digest: str
+    answers: dict[str, tuple[str, float]]
+    findings: list[SentFailure]
+    non_bugs: list[NonBug]
+    reached: int
+    case: SentCase | None
+
+
+class Finished(msgspec.Struct, tag=True):
+    """From a lane: these tests are done, all of its numbers below `upto`; `stopped` when it leaves the others."""
+
+    tests: list[SentTest]
+    upto: int
+    tests_per_second: float
+    stopped: bool = False
+
+
+class Failed(msgspec.Struct, tag=True):
+    """From a lane: it cannot go on, and why."""
+
+    sentence: str
+
+
+Message = Begin | Numbers | Stop | Finished | Failed
+_DECODER = msgspec.msgpack.Decoder(Message)
+
+
+def send(connection: socket.socket, message: Message) -> None:
+    """Send a message whole; OSError when the other side is gone."""
+    try:
+        data = msgspec.msgpack.encode(message, enc_hook=_mapping)
+    except UnicodeEncodeError:  # a compiler printed half of a character
+        plain = msgspec.to_builtins(message, builtin_types=(bytes,), enc_hook=_mapping)
+        data = msgspec.msgpack.encode(_whole(plain))
+    connection.sendall(_LENGTH.pack(len(data)) + data)
+
+
+def receive(connection: socket.socket) -> Message:
+    """The next message; EOFError when the other side is gone, or sends something else."""
+    (length,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
+    if length > _MOST:
+        raise EOFError("no message")
+    try:
+        message: Message = _DECODER.decode(_exactly(connection, length))
+    except msgspec.MsgspecError as error:
+        raise EOFError(str(error)) from None
+    return message
+
+
+def finished(tests: Sequence[FinishedTest], upto: int, tests_per_second: float, stopped: bool) -> Finished:
+    """The message of tests that were done."""
+    return Finished([_sent(test) for test in tests], upto, tests_per_second, stopped)
+
+
+def done_tests(message: Finished) -> Iterator[FinishedTest]:
+    """The tests that a lane has done."""
+    for test in message.tests:
+        found = [
+            FoundFailure(item.target, item.verdict, item.fingerprint, tuple(map(_observation, item.observations)))
+            for item in test.findings
+        ]
+        case = None if test.case is None else _case(test.case)
+        yield FinishedTest(test.number, case, test.answers, found, test.non_bugs, test.reached, test.digest)
+
+
+def _sent(test: FinishedTest) -> SentTest:
+    findings = [
+        SentFailure(item.target, item.verdict, item.fingerprint, list(map(_sent_observation, item.observations)))
+        for item in test.findings
+    ]
+    case = _sent_case(test.case) if test.case is not None and findings else None
+    non_bugs = list(test.non_bugs)
+    return SentTest(test.number, test.digest, dict(test.answers), findings, non_bugs, test.reached, case)
+
+
+def _sent_case(case: Case) -> SentCase:
+    program = case.program
+    sent = SentProgram(program.form, program.data, tuple(program.passes), program.name)
+    if isinstance(program, TvmProgram):
+        sent.script, sent.exact = program.script, program.script_is_exact
+    expected = None if case.expected is None else _packed(case.expected)
+    return SentCase(sent, _packed(case.inputs), expected, case.origin, dict(case.parameters))
+
+
+def _case(sent: SentCase) -> Case:
+    expected = None if sent.expected is None else _unpacked(sent.expected)
+    return Case(_program(sent.program), _unpacked(sent.inputs), expected, sent.origin, sent.parameters)
+
+
+def _program(sent: SentProgram) -> Program:
+    if sent.form in _TVM:
+        return _TVM[sent.form](sent.data, sent.passes, sent.name, sent.script, sent.exact)
+    return OnnxProgram(sent.data, sent.name)
+
+
+def _sent_observation(observation: Observation) -> SentObservation:
+    outputs = None if observation.outputs is None else _packed(observation.outputs)
+    return SentObservation(replace(observation, outputs=None), outputs)
+
+
+def _observation(sent: SentObservation) -> Observation:
+    return sent.rest if sent.outputs is None else replace(sent.rest, outputs=_unpacked(sent.outputs))
+
+
+def _packed(values: Mapping[str, Any]) -> bytes:
+    chunks: list[Any] = []
+    described = wire.pack_values(dict(values), chunks)
+    return wire.encode(described, chunks)
+
+
+def _unpacked(data: bytes) -> dict[str, Any]:
+    header, size = wire.frame_size(data[: wire.HEAD.size], len(data))
+    body = memoryview(data)[wire.HEAD.size + header :]
+    described = json.loads(data[wire.HEAD.size : wire.HEAD.size + header].decode("utf-8", "surrogatepass"))
+    return wire.unpack_values(described, body[:size], 0)[0]
+
+
+def _mapping(item: object) -> object:
+    """A mapping that is no dict as one."""
+    if isinstance(item, Mapping):
+        return dict(item)
+    raise NotImplementedError(f"{type(item).__name__} does not travel")
+
+
+def _whole(item: Any) -> Any:
+    """The same with halves of characters replaced."""
+    if isinstance(item, str):
+        return item.encode("utf-8", "replace").decode()
+    if isinstance(item, dict):
+        return {_whole(key): _whole(value) for key, value in item.items()}
+    return [_whole(value) for value in item] if isinstance(item, (list, tuple)) else item
+
+
+def _exactly(connection: socket.socket, size: int) -> bytearray:
+    buffer = bytearray(size)
+    view = memoryview(buffer)
+    while view:
+        got = connection.recv_into(view)
+        if not got:
+            raise EOFError("the other side is gone")
+        view = view[got:]
+    return buffer

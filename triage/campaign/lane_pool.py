@@ -1,0 +1,181 @@
+"""The main process's side of lanes: which numbers each does, what comes back, and a new lane for one that died.
+
+A lane does batches of `mix.BATCH` seeds, since programs are guided by those before them in their batch; of targets that are slow it has
+part of one. It answers piece by piece. Lanes are given work only so far ahead of what is recorded, so that what waits here is bounded.
+"""
+
+import selectors
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from opsieve.backends.workers.zygote import Limits
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.strategies.mix import BATCH
+from opsieve.triage.campaign import lane_messages
+from opsieve.triage.campaign.lane_messages import Begin, Failed, Finished, Numbers, Stop
+from opsieve.triage.campaign.plan import CampaignPlan
+from opsieve.triage.store.store import Campaign, FinishedTest
+
+AHEAD = 2  # batches for each lane that may be begun beyond what is recorded
+SLICE = 4.0  # seconds of work that a lane is given
+DEATHS = 3  # lanes that die one after another on the same test
+
+
+class LaneProcess(Protocol):
+    """What a pool asks of a lane's process; `subprocess.Popen` has it."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+    def wait(self) -> int:
+        """Wait for its end; its status."""
+
+
+Spawn = Callable[[], tuple[LaneProcess, socket.socket]]
+
+
+def spawn() -> tuple[LaneProcess, socket.socket]:
+    """A new lane process, and the socket by which it is spoken to."""
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-m", "opsieve.triage.campaign.lane_process", str(theirs.fileno())]
+    process = subprocess.Popen(
+        command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    theirs.close()
+    return process, ours
+
+
+@dataclass(eq=False)
+class _Lane:
+    """A lane process, the numbers that it has yet to answer, and whether it was told to stop."""
+
+    process: LaneProcess
+    connection: socket.socket
+    left: range = field(default_factory=lambda: range(0))
+    stopped: bool = False
+
+
+class LanePool:
+    """Lanes that do the tests of a campaign from `first` on, up to `tests`; use it as a context manager."""
+
+    def __init__(
+        self,
+        campaign: Campaign,
+        plan: CampaignPlan,
+        limits: Limits,
+        lanes: int,
+        first: int,
+        tests: int | None,
+        spawn: Spawn = spawn,
+    ) -> None:
+        self._spawn = spawn
+        self._begin = Begin(campaign, plan.supports, limits)
+        self._next, self._recorded = first, first
+        self._tests = tests
+        self._returned: list[range] = []  # numbers of lanes that died
+        self._rate = 0.0  # tests a second of one lane
+        self._deaths: dict[int, int] = {}  # by the first number that was not answered
+        self._stopping = False
+        self._selector = selectors.DefaultSelector()
+        self._lanes: set[_Lane] = set()
+        for _ in range(lanes):
+            self._start()
+
+    def __enter__(self) -> "LanePool":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for lane in self._lanes:
+            lane.connection.close()
+            lane.process.kill()  # its workers see that it is gone, and end
+        for lane in self._lanes:
+            lane.process.wait()
+        self._selector.close()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody does anything, or will."""
+        return not any(lane.left for lane in self._lanes)
+
+    def stop(self) -> None:
+        """Have lanes end with the piece that they are at."""
+        self._stopping = True
+        for lane in self._lanes:
+            if lane.left and not lane.stopped:
+                lane.stopped = True
+                with suppress(OSError):  # it is dead: that is seen when it is waited for
+                    lane_messages.send(lane.connection, Stop())
+
+    def recorded(self, upto: int) -> None:
+        """Tests with numbers below are recorded; lanes may go on as far beyond."""
+        self._recorded = upto
+        for lane in self._lanes:
+            self._give(lane)
+
+    def wait(self, seconds: float) -> Iterator[FinishedTest]:
+        """What lanes have done, as soon as one of them answers; nothing after `seconds`. BadInput when a lane cannot go on."""
+        for key, _ in self._selector.select(None if seconds == float("inf") else max(0.0, seconds)):
+            lane: _Lane = key.data
+            try:
+                message = lane_messages.receive(lane.connection)
+            except (EOFError, OSError):
+                self._bury(lane)
+                continue
+            if isinstance(message, Failed):
+                raise BadInput(message.sentence)
+            assert isinstance(message, Finished)
+            yield from lane_messages.done_tests(message)
+            lane.left = range(message.upto, lane.left.stop)
+            self._rate = message.tests_per_second
+            if message.stopped:
+                lane.left = range(0)
+            if not lane.left:
+                self._give(lane)
+
+    def _start(self) -> None:
+        process, ours = self._spawn()
+        lane = _Lane(process, ours)
+        self._lanes.add(lane)
+        self._selector.register(ours, selectors.EVENT_READ, lane)
+        with suppress(OSError):
+            lane_messages.send(ours, self._begin)
+        self._give(lane)
+
+    def _give(self, lane: _Lane) -> None:
+        """Give a lane that has nothing to do the next numbers, unless that is too far ahead."""
+        if lane.left or self._stopping:
+            return
+        if self._returned:
+            lane.left = self._returned.pop(0)
+        else:
+            most = max(1, min(BATCH, int(SLICE * self._rate))) if self._rate else 1
+            stop = min(self._next + most, self._next - self._next % BATCH + BATCH)
+            stop = stop if self._tests is None else min(stop, self._tests)
+            if stop <= self._next or self._next - self._recorded > AHEAD * BATCH * len(self._lanes):
+                return
+            lane.left, self._next = range(self._next, stop), stop
+        with suppress(OSError):
+            lane_messages.send(lane.connection, Numbers(lane.left.start, lane.left.stop))
+
+    def _bury(self, lane: _Lane) -> None:
+        """What a dead lane has not answered goes to a new one."""
+        self._selector.unregister(lane.connection)
+        lane.connection.close()
+        lane.process.kill()
+        status = lane.process.wait()
+        self._lanes.discard(lane)
+        if lane.left:
+            self._returned.append(lane.left)
+        times = self._deaths[lane.left.start] = self._deaths.get(lane.left.start, 0) + 1
+        if times >= DEATHS:
+            raise BadInput(
+                f"the process that does the tests from {lane.left.start} on ended {times} times (status {status}); what was"
+                f" recorded is kept, {shown('--resume')} goes on with it"
+            )
+        if not self._stopping:
+            self._start()

@@ -1,0 +1,162 @@
+"""Tests of a campaign: programs run on every target, compared, and judged where that leaves a doubt.
+
+The cheap question comes first: where a target and an independent build (its own unoptimised one, another compiler) give the same
+outputs, the target passes and nobody else is asked. The judge, with the float64 reference and fresh forks, is for the rest, and for one
+test in 16, since all builds of a compiler can share a fault.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from opsieve.backends.compare import compare
+from opsieve.backends.judge.judge import Judged, judge
+from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES, confirms
+from opsieve.backends.observation import Observation
+from opsieve.backends.registry import ResolvedTarget, resolve
+from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.program_text import with_script
+from opsieve.backends.workers.workers import Test
+from opsieve.gen.case.case import Case
+from opsieve.gen.metamorphic.relation import relation_of, rewritten
+from opsieve.triage.fingerprint.evidence import Evidence
+from opsieve.triage.fingerprint.fingerprint import fingerprint
+from opsieve.triage.fingerprint.normalise import normalise, operator_blamed
+from opsieve.triage.fingerprint.program_names import program_names
+from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, NonBug
+
+SAMPLE = 16  # one test in so many is judged in full
+
+
+def do_tests(
+    campaign: Campaign,
+    cases: Mapping[int, Case],
+    lab: ObservationCache,
+    lowered_only: Collection[int] = (),
+    metamorphic: bool = False,
+) -> list[FinishedTest]:
+    """Tests by number, done: run on every target, judged. Of some it is enough that they are lowered.
+
+    With `metamorphic`, a target that passes is asked again for a program that means the same.
+    """
+    targets = {name: resolve(name) for name in campaign.targets}
+    tests = {number: Test(case.program, case.inputs) for number, case in cases.items()}
+    unoptimised = [base for target in targets.values() if (base := target.baseline) is not None]
+    builds = list(dict.fromkeys([*targets.values(), *unoptimised]))
+    quick = lowering(targets.values(), {number: tests[number] for number in lowered_only}, lab)
+    whole = {number: case for number, case in cases.items() if number not in quick}
+    lab.prefetch([(build, [tests[number] for number in whole]) for build in builds])
+    # Builds that agree on a program that was made to be wrong are no sign that all is well.
+    passed = {
+        number: set() if case.program.fault else agreeing(tests[number], builds, lab) for number, case in whole.items()
+    }
+    in_doubt = [
+        number
+        for number in whole
+        if number % SAMPLE == 0
+        or any(
+            target not in passed[number] and _seen(target, tests[number], lab).outcome == "ok"
+            for target in targets.values()
+        )
+    ]
+    if in_doubt:
+        lab.prefetch([(FLOAT64, [tests[number] for number in in_doubt])])
+    done = [FinishedTest(number, cases[number], *quick[number]) for number in quick]
+    for number, case in whole.items():
+        answers: dict[str, tuple[str, float]] = {}
+        findings: list[FoundFailure] = []
+        non_bugs: list[NonBug] = []
+        for name, target in targets.items():
+            seconds = _seen(target, tests[number], lab).total_seconds
+            if target in passed[number] and number % SAMPLE:
+                answers[name] = ("pass", seconds)
+                continue
+            judged = _judged(case, target, builds, lab)
+            word = judged.verdict.verdict
+            answers[name] = (word, seconds)
+            if word in ("fail", "flaky"):
+                findings.append(_finding(case, name, judged))
+            elif word in ("unsupported", "environment"):
+                non_bugs.append(_non_bug(name, judged))
+        if metamorphic and case.program.fault is None:
+            passing = [target for name, target in targets.items() if answers[name][0] == "pass"]
+            findings += contradictions(number, case, passing, builds, lab)
+        reached = sum(len(_seen(build, tests[number], lab).reached or ()) for build in builds)
+        kept = with_script(case, lab.workers) if findings else case
+        done.append(FinishedTest(number, kept, answers, findings, non_bugs, reached))
+    return sorted(done, key=lambda test: test.number)
+
+
+def contradictions(
+    number: int, case: Case, targets: Iterable[ResolvedTarget], builds: Sequence[ResolvedTarget], lab: ObservationCache
+) -> list[FoundFailure]:
+    """Failures of targets on a program that means the same; which rewrite makes it, the number of the test says."""
+    relation = relation_of(case.program.form, number)
+    if not relation or rewritten(case.program, case.inputs, relation) is None:
+        return []
+    found = []
+    test, dtypes = Test(case.program, case.inputs), case.program.output_dtypes()
+    for target in targets:
+        changed = target.with_options(rewrite=relation)
+        outputs = _seen(changed, test, lab).outputs
+        if outputs is not None and compare(outputs, _seen(target, test, lab).outputs or {}, dtypes).agrees:
+            continue
+        judged = _judged(case, changed, builds, lab)
+        if judged.verdict.verdict in ("fail", "flaky"):
+            found.append(_finding(case, changed.display, judged))
+    return found
+
+
+def lowering(
+    targets: Iterable[ResolvedTarget], tests: Mapping[int, Test], lab: ObservationCache
+) -> dict[int, tuple[dict[str, tuple[str, float]], tuple[()], tuple[()], int]]:
+    """Of the programs that every target lowers without generating code: the verdicts, no findings, and what was reached.
+
+    The others, and those of targets that cannot stop there, are to be asked in full.
+    """
+    if not tests:
+        return {}
+    stopping = {target: target.with_options(stop="lower") for target in targets if "stop" in target.options}
+    lab.prefetch([(target, list(tests.values())) for target in stopping.values()])
+    found = {}
+    for number, test in tests.items():
+        seen = {target.display: _seen(stop, test, lab) for target, stop in stopping.items()}
+        if seen and all(answer.outcome == "ok" for answer in seen.values()):
+            reached = sum(len(answer.reached or ()) for answer in seen.values())
+            found[number] = ({name: ("pass", answer.total_seconds) for name, answer in seen.items()}, (), (), reached)
+    return found
+
+
+def _judged(case: Case, target: ResolvedTarget, builds: Sequence[ResolvedTarget], lab: ObservationCache) -> Judged:
+    oracles = [oracle for oracle in dict.fromkeys([*builds, *SECOND_ORACLES]) if oracle != target]
+    return judge(case.program, case.inputs, target, lab, oracles=oracles)
+
+
+def _finding(case: Case, name: str, judged: Judged) -> FoundFailure:
+    operators = sorted(set(case.program.operators()))
+    evidence = Evidence(valid=case.program.fault is None)
+    print_ = fingerprint(judged.verdict, judged.observations[0], operators, evidence, program_names(case.program))
+    return FoundFailure(name, judged.verdict, print_, judged.observations)
+
+
+def _non_bug(name: str, judged: Judged) -> NonBug:
+    """What a target lacks, so worded that equal lacks are one entry."""
+    message = judged.verdict.message or judged.verdict.reason
+    blamed = operator_blamed(message)
+    template = normalise(message)
+    what = f"{blamed}: {template}" if blamed and blamed not in template else template or "no message"
+    return NonBug(name, judged.verdict.verdict, what, message)
+
+
+def _seen(target: ResolvedTarget, test: Test, lab: ObservationCache) -> Observation:
+    return lab.observe(target, test.program, test.inputs)
+
+
+def agreeing(test: Test, builds: Sequence[ResolvedTarget], lab: ObservationCache) -> set[ResolvedTarget]:
+    """The builds that give the same outputs as one that shares no optimiser with them: two levels of one compiler are one witness."""
+    given = [(build, outputs) for build in builds if (outputs := _seen(build, test, lab).outputs) is not None]
+    dtypes = test.program.output_dtypes()
+    found: set[ResolvedTarget] = set()
+    for place, (build, outputs) in enumerate(given):
+        for other, others in given[place + 1 :]:
+            if not {build, other} <= found and confirms(build, other) and compare(outputs, others, dtypes).agrees:
+                found |= {build, other}
+    return found
