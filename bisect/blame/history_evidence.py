@@ -6,25 +6,27 @@ itself, for its lines are in both.
 """
 
 import re
-from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from opsieve.bisect.blame.built_sources import built_folders
+from opsieve.bisect.blame.commit_range import Between
 from opsieve.bisect.blame.ranking import Clue
 
 if TYPE_CHECKING:
     from git import Repo
 
-_MOST_COMMITS = 20_000
 _MOST_FILES = 12  # that hold the name of a pass, or are named like an operator
 _MOST_HUNKS = 200
+_RARE = 5  # files that hold a text
 _LARGE = 40  # files of a commit
 _CODE = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".py", ".rs", ".td"])
 _DOCUMENTS = frozenset([".md", ".rst", ".txt", ".ipynb", ".yml", ".yaml"])
 _HUNK = re.compile(r"^@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@", re.M)
 _FILE = re.compile(r"[\w./\\-]*?([\w-]+(?:/[\w-]+)*\.(?:cc|cpp|cu|h|hpp|py|rs))\b")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
-_PULL = re.compile(r"\(#(\d{1,9})\)")
 _WORDS = re.compile(r"[A-Za-z][a-z]+|[A-Z]+(?![a-z])")
 _SHORTEST = 16  # characters of a text that is looked for in the history
 
@@ -38,40 +40,11 @@ class Clues:
     message: str = ""
 
 
-@dataclass(slots=True)
-class Between:
-    """The commits that the newer release has and the older has not, oldest first, with subject and files."""
-
-    old: str
-    new: str
-    commits: list[str] = field(default_factory=list)
-    subjects: dict[str, str] = field(default_factory=dict)
-    files: dict[str, list[str]] = field(default_factory=dict)
-    dropped: int = 0  # that were cherry-picked into the older release
-
-
-def read_between(repository: "Repo", old: str, new: str) -> Between:
-    """The range. Commits of a pull request that a commit of the older release's own branch carries as well are left out."""
-    found = Between(old, new)
-    own = repository.git.log("--format=%s", "--no-merges", f"--max-count={_MOST_COMMITS}", old, f"^{new}").splitlines()
-    picked = {number for subject in own for number in _PULL.findall(subject)}
-    options = ("--no-merges", "--reverse", "--topo-order", "--name-only", "--format=%x00%H%x01%s")
-    text = repository.git.log(*options, new, f"^{old}")
-    for entry in text.split("\0")[1:][-_MOST_COMMITS:]:
-        head, _, names = entry.partition("\n")
-        sha, _, subject = head.partition("\x01")
-        if picked & set(_PULL.findall(subject)):
-            found.dropped += 1
-            continue
-        found.commits.append(sha)
-        found.subjects[sha] = subject
-        found.files[sha] = [name for name in names.splitlines() if name]
-    return found
-
-
-def gather(repository: "Repo", between: Between, clues: Clues) -> dict[str, dict[Clue, str]]:
-    """The evidence for each commit of a range, by kind, with what it is about."""
-    reader = _HistoryReader(repository, between)
+def gather(
+    repository: "Repo", between: Between, clues: Clues, release: Sequence[Path] = ()
+) -> dict[str, dict[Clue, str]]:
+    """The evidence for each commit of a range, by kind, with what it is about; `release` is where the newer one is unpacked."""
+    reader = _HistoryReader(repository, between, release)
     for name in clues.passes:
         reader.pass_named(name)
     for path in dict.fromkeys(_FILE.findall(clues.message)):
@@ -80,6 +53,7 @@ def gather(repository: "Repo", between: Between, clues: Clues) -> dict[str, dict
         reader.text(text)
     for name in clues.operators:
         reader.operator(name)
+    reader.lines_that_name(clues)
     reader.shape()
     return reader.found
 
@@ -94,86 +68,129 @@ def constant_texts(message: str) -> list[str]:
 class _HistoryReader:
     """Collects evidence; each method is one kind of clue."""
 
-    def __init__(self, repository: "Repo", between: Between):
+    def __init__(self, repository: "Repo", between: Between, release: Sequence[Path]):
         self._git, self._between = repository.git, between
-        self._tree: list[str] | None = None
+        self._files = self._git.ls_tree("-r", "--name-only", between.new).splitlines()
+        self._built = built_folders(release, self._files)
         self.found: dict[str, dict[Clue, str]] = {sha: {} for sha in between.commits}
 
     def pass_named(self, name: str) -> None:
-        """Files that hold the name in quotes, their changed lines, and subjects that have its words."""
-        lines = self._git.grep("-l", "-F", "-e", f'"{name}"', self._between.new, "--", with_exceptions=False)
-        files = [line.partition(":")[2] for line in lines.splitlines()]
-        for file in [file for file in files if PurePosixPath(file).suffix in _CODE and not _is_test(file)][
-            :_MOST_FILES
-        ]:
+        """The files of the pass, their changed lines, and subjects that have its words."""
+        for file in self._homes(name):
             self._touches(file, Clue.PASS_FILE)
             self._lines(file)
         words = {word.lower() for word in _WORDS.findall(name)} - _COMMON
-        for sha, subject in self._between.subjects.items():
+        for sha, subject in self._subjects():
             said = {word.lower() for word in _WORDS.findall(subject)}
             if name.lower() in re.sub(r"[\s_-]", "", subject.lower()) or (len(words) > 1 and words <= said):
                 self._add(sha, Clue.PASS_WORD, name)
 
+    def _homes(self, name: str) -> list[str]:
+        """The files that hold the name in quotes, with the sources of headers; those named like the pass alone where there are any."""
+        lines = self._git.grep("-l", "-F", "-e", f'"{name}"', self._between.new, "--", with_exceptions=False)
+        quoted = [line.partition(":")[2] for line in lines.splitlines()]
+        code = [file for file in quoted if PurePosixPath(file).suffix in _CODE and not _is_test(file)]
+        plain = re.sub(r"[_-]", "", name.lower())
+        homes = [file for file in code if _stem(file) in plain or plain in _stem(file)] or code
+        stems = {_bare(file) for file in homes[:_MOST_FILES]}
+        return [file for file in self._files if PurePosixPath(file).suffix in _CODE and _bare(file) in stems]
+
     def file_named(self, path: str) -> None:
         """A file that the message names, by the end of its path."""
-        for file in [file for file in self._files() if f"/{file}".endswith(f"/{path}")][:_MOST_FILES]:
+        for file in [file for file in self._files if f"/{file}".endswith(f"/{path}")][:_MOST_FILES]:
             self._touches(file, Clue.NAMED_FILE)
             self._lines(file)
 
     def text(self, text: str) -> None:
-        """Commits that changed how often a text occurs (git's pickaxe)."""
+        """Commits that changed how often a text occurs (git's pickaxe); a text that stands in many files says nothing."""
+        ends = [
+            self._git.grep("-l", "-F", "-e", text, end, with_exceptions=False).splitlines()
+            for end in (self._between.old, self._between.new)
+        ]
+        if max(map(len, ends)) > _RARE:
+            return
         for sha in self._git.log("--format=%H", f"-S{text}", self._between.new, f"^{self._between.old}").splitlines():
-            self._add(sha, Clue.MESSAGE, f'"{text[:80]}"')
+            parts = self._between.parts.get(sha, ())
+            held = self._git.log("--no-walk", "--format=%H", f"-S{text}", *parts).split() if parts else [sha]
+            for one in held:
+                self._add(one, Clue.MESSAGE, f'"{text[:80]}"')
 
     def operator(self, name: str) -> None:
         """Files named like an operator, and subjects that name it."""
         plain = name.lower()
-        for sha, files in self._between.files.items():
+        for sha, files in self._changed():
             near = [file for file in files if plain in _stem(file) and PurePosixPath(file).suffix in _CODE]
             kernels, tests = [f for f in near if not _is_test(f)], [f for f in near if _is_test(f)]
-            if kernels:
-                self._add(sha, Clue.KERNEL, kernels[0])
+            built = [file for file in kernels if self._is_built(file)]
+            if built:
+                self._add(sha, Clue.KERNEL, built[0])
+            elif kernels:
+                self._add(sha, Clue.NOT_BUILT, kernels[0])
             if tests:
                 self._add(sha, Clue.TEST, name)
-            if plain in {word.lower() for word in re.findall(r"[A-Za-z]\w+", self._between.subjects[sha])}:
+            if plain in {word.lower() for word in re.findall(r"[A-Za-z]\w+", self._between.entries[sha].subject)}:
                 self._add(sha, Clue.OPERATOR_WORD, name)
+
+    def lines_that_name(self, clues: Clues) -> None:
+        """Of the commits that wrote lines of the suspected files, those whose lines name an operator that the pass's name does not."""
+        passes = re.sub(r"[_-]", "", "".join(clues.passes).lower())
+        names = [name for name in clues.operators if name.lower() not in passes]
+        for sha, kinds in self.found.items():
+            if names and Clue.LINES in kinds:
+                patch = self._git.show("--format=", "-U0", sha, "--", kinds[Clue.LINES])
+                changed = "\n".join(line for line in patch.splitlines() if line[:1] in ("+", "-"))
+                named = [name for name in names if re.search(rf"(?<![A-Za-z]){re.escape(name)}(?![a-z])", changed)]
+                if named:
+                    self._add(sha, Clue.LINE_OPERATOR, " and ".join(named))
 
     def shape(self) -> None:
         """Size, documents and reverts."""
-        for sha, files in self._between.files.items():
+        for sha, files in self._changed():
             if len(files) > _LARGE:
                 self._add(sha, Clue.LARGE, str(len(files)))
             if files and all(PurePosixPath(file).suffix in _DOCUMENTS for file in files):
                 self._add(sha, Clue.DOCUMENTS, "")
-            if self.found[sha] and self._between.subjects[sha].lower().startswith("revert"):
+            if self.found[sha] and self._between.entries[sha].subject.lower().startswith("revert"):
                 self._add(sha, Clue.REVERT, "")
 
-    def _files(self) -> list[str]:
-        if self._tree is None:
-            self._tree = self._git.ls_tree("-r", "--name-only", self._between.new).splitlines()
-        return self._tree
+    def _subjects(self) -> list[tuple[str, str]]:
+        return [(sha, entry.subject) for sha, entry in self._between.entries.items()]
+
+    def _changed(self) -> list[tuple[str, tuple[str, ...]]]:
+        return [(sha, entry.files) for sha, entry in self._between.entries.items()]
+
+    def _is_built(self, file: str) -> bool:
+        return self._built is None or str(PurePosixPath(file).parent) in self._built
 
     def _touches(self, file: str, kind: Clue) -> None:
         """The commits that touch a file, under its earlier names too."""
         shas = self._git.log("--follow", "--format=%H", f"{self._between.old}..{self._between.new}", "--", file)
         for sha in shas.splitlines():
-            self._add(sha, kind, file)
+            self._add_for_file(sha, kind, file)
 
     def _lines(self, file: str) -> None:
         """Who wrote the lines that differ: those that are new by blame, those that are gone by who took them out."""
         old, new = self._between.old, self._between.new
         diff = self._git.diff("-U0", "--find-renames", old, new, "--", file)
-        for start, count in _HUNK.findall(diff)[:_MOST_HUNKS]:
-            size = int(count) if count else 1
-            if size:
-                where = f"-L{start},+{size}"
-                blamed = self._git.blame("-l", "-s", where, new, "--", file, with_exceptions=False)
-                for line in blamed.splitlines():
-                    self._add(line.split(" ", 1)[0].lstrip("^"), Clue.LINES, file)
+        new_lines = [(start, count or "1") for start, count in _HUNK.findall(diff)[:_MOST_HUNKS] if count != "0"]
+        if new_lines:
+            where = [f"-L{start},+{count}" for start, count in new_lines]
+            blamed = self._git.blame("-l", "-s", *where, f"{old}..{new}", "--", file, with_exceptions=False)
+            for line in blamed.splitlines():  # a line that is older than the range begins with ^
+                self._add_for_file(line.split(" ", 1)[0], Clue.LINES, file)
         gone = {line[1:].strip() for line in diff.splitlines() if line.startswith("-") and not line.startswith("---")}
         for text in sorted((text for text in gone if len(text) >= _SHORTEST), key=len, reverse=True)[:3]:
             for sha in self._git.log("--format=%H", f"-S{text}", f"{old}..{new}", "--", file).splitlines():
-                self._add(sha, Clue.LINES, file)
+                self._add_for_file(sha, Clue.LINES, file)
+
+    def _add_for_file(self, sha: str, kind: Clue, file: str) -> None:
+        """A clue about a file, given to those commits of a copy that change it."""
+        parts = [part for part in self._between.parts.get(sha, ()) if self._holds(part, file)]
+        for one in parts or [sha]:
+            self._add(one, kind, file)
+
+    def _holds(self, sha: str, file: str) -> bool:
+        return sha in self._between.entries and file in self._between.entries[sha].files
 
     def _add(self, sha: str, kind: Clue, about: str) -> None:
         if sha in self.found:
@@ -187,6 +204,10 @@ _COMMON = frozenset(
 
 def _is_test(file: str) -> bool:
     return any("test" in part.lower() for part in PurePosixPath(file).parts)
+
+
+def _bare(file: str) -> str:
+    return str(PurePosixPath(file).with_suffix(""))
 
 
 def _stem(file: str) -> str:

@@ -17,9 +17,11 @@ class Clue(Enum):
 
     LINES = "changed lines that differ between the releases in {}"
     MESSAGE = "added or removed the text {}"
+    LINE_OPERATOR = "those lines name the operator {}"
     PASS_FILE = "touches {}, which names the guilty pass"
     NAMED_FILE = "touches {}, which the message names"
     KERNEL = "touches {}, named like an operator of the case"
+    NOT_BUILT = "touches {}, named like an operator of the case, in a folder that is not in the release"
     PASS_WORD = "its subject names the pass {}"
     OPERATOR_WORD = "its subject names the operator {}"
     TEST = "changes a test of {}"
@@ -31,9 +33,11 @@ class Clue(Enum):
 WEIGHTS: Mapping[Clue, float] = {
     Clue.LINES: 4.0,
     Clue.MESSAGE: 3.5,
+    Clue.LINE_OPERATOR: 1.0,
     Clue.PASS_FILE: 2.5,
     Clue.NAMED_FILE: 2.0,
     Clue.KERNEL: 1.5,
+    Clue.NOT_BUILT: 0.3,
     Clue.PASS_WORD: 1.5,
     Clue.OPERATOR_WORD: 1.0,
     Clue.TEST: 0.5,

@@ -1,13 +1,23 @@
-"""The commit that a release was built from: what its files say, else a tag of the repository. Nothing is imported or run."""
+"""The commit that a release was built from. Nothing is imported or run.
+
+What the release's files say comes first, then a tag of the repository; a clone that lacks both (a fork, a mirror of the default branch
+alone) may still hold the commit at which the version's number went up: the last one before it is near the place where the release
+was cut.
+"""
 
 import mmap
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from opsieve.bisect.blame.commit_range import default_branch
 from opsieve.bisect.sources.git_history import commit_named, open_repository, tag_of
 from opsieve.gen.model.bad_input import BadInput
+
+if TYPE_CHECKING:
+    from git import Repo
 
 # onnxruntime writes `git-commit-id=<hash>` into its shared library (1.17 and later); others a line of Python.
 _BINARY = re.compile(rb"git-commit-id=([0-9a-f]{7,40})")
@@ -18,14 +28,19 @@ _PYTHON = re.compile(
 _NAMES = frozenset(["_version.py", "version.py", "build_and_package_info.py", "_build_info.py", "git_version.py"])
 _MOST_FILES = 20_000
 _MOST_TEXT = 1 << 16
+_VERSION_FILES = ("VERSION", "VERSION_NUMBER", "VERSION.txt", "version.txt", "pyproject.toml", "setup.py", ":(glob)*/version.py")
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseCommit:
-    """A commit of the repository, and where it was read: the name of a file of the release, or of a tag."""
+    """A commit of the repository, and where it was read: the name of a file of the release, of a tag, or of a version's file.
+
+    One that is not `exact` is near the place where the release left the default branch.
+    """
 
     sha: str
     source: str
+    exact: bool = True
 
 
 def release_commit(repository: Path, release: str, folders: Sequence[Path]) -> ReleaseCommit:
@@ -36,8 +51,29 @@ def release_commit(repository: Path, release: str, folders: Sequence[Path]) -> R
                 return ReleaseCommit(commit_named(found, written), name)
             except BadInput:
                 continue  # a commit that this clone does not have: a tag may be there all the same
-        tag = tag_of(repository, release)
+        try:
+            tag = tag_of(repository, release)
+        except BadInput as error:
+            near = _cut(found, release)
+            if near is None:
+                raise BadInput(f"{error}, and no version file that names it") from None
+            return near
         return ReleaseCommit(commit_named(found, tag), tag)
+
+
+def _cut(repository: "Repo", release: str) -> ReleaseCommit | None:
+    """The last commit of the default branch whose version is `release`; of a patch release, that of the release it mends."""
+    trunk = default_branch(repository)
+    parts = release.split(".")
+    wanted = [release] + [".".join([*parts[:-1], "0"])] * (len(parts) > 2 and parts[-1] != "0")
+    for number in wanted:
+        changed = repository.git.log("--format=%H", "-1", f"-S{number}", trunk, "--", *_VERSION_FILES)
+        if not changed:
+            continue
+        held = repository.git.grep("-l", "-F", "-e", number, changed, "--", *_VERSION_FILES, with_exceptions=False)
+        last = trunk if held else repository.git.rev_parse("--verify", f"{changed}^")
+        return ReleaseCommit(str(last), f"the last commit of version {number}", exact=False)
+    return None
 
 
 def _written(folders: Sequence[Path]) -> Iterable[tuple[str, str]]:

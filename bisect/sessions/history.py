@@ -6,7 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from opsieve.bisect.blame.history_evidence import Clues, gather, read_between
+from opsieve.bisect.blame.commit_range import read_between
+from opsieve.bisect.blame.history_evidence import Clues, gather
 from opsieve.bisect.blame.ranking import rank
 from opsieve.bisect.blame.release_commit import release_commit
 from opsieve.bisect.sources.git_history import describe, merge_base, open_repository
@@ -28,7 +29,7 @@ def rank_commits(
     with open_repository(repository) as opened:
         base = merge_base(opened, old, new)
         between = read_between(opened, old, new)
-        ranking = rank(between.commits, gather(opened, between, clues))
+        ranking = rank(between.commits, gather(opened, between, clues, folders[1]))
         suspects = [
             {
                 **asdict(describe(opened, suspect.sha)),
@@ -39,8 +40,8 @@ def rank_commits(
         ]
     return {
         "repository": str(repository),
-        "good": {"release": change[0], "commit": old, "source": ends[0].source},
-        "bad": {"release": change[1], "commit": new, "source": ends[1].source},
+        "good": {"release": change[0], "commit": old, "source": ends[0].source, "exact": ends[0].exact},
+        "bad": {"release": change[1], "commit": new, "source": ends[1].source, "exact": ends[1].exact},
         "branched": base != old,
         "commits": len(between.commits),
         "cherry_picked": between.dropped,

@@ -1,0 +1,44 @@
+"""Which folders of a repository went into a release: its binaries name their source files in assertions and logs.
+
+A build for one kind of machine leaves out the code for the others; commits that change only what is not in the release cannot have
+changed its behaviour. Nothing is imported or run.
+"""
+
+import mmap
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
+
+_SOURCE = re.compile(rb"[\w.+-]+(?:/[\w.+-]+){1,20}\.(?:cc|cpp|cxx|c|hpp|h|inc)\b")
+_FEWEST = 50  # files named; fewer say nothing about what is not named
+_MOST_FILES = 20_000
+_MOST_BYTES = 2 << 30
+
+
+def built_folders(folders: Sequence[Path], tree: Iterable[str]) -> frozenset[str] | None:
+    """The folders of `tree` (paths of a repository) that hold a source file which a binary in `folders` names.
+
+    None when the binaries name too few to tell, as do stripped builds and packages of pure Python.
+    """
+    named: set[str] = set()
+    for file in _binaries(folders):
+        with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            named.update(match.decode("ascii", "ignore") for match in _SOURCE.findall(data))
+    paths = set(tree)
+    found = {path for name in named if (path := _in_tree(name, paths))}
+    return frozenset(str(PurePosixPath(path).parent) for path in found) if len(found) >= _FEWEST else None
+
+
+def _binaries(folders: Sequence[Path]) -> Iterable[Path]:
+    for folder in folders:
+        for file in sorted(folder.rglob("*"))[:_MOST_FILES]:
+            if ".so" in file.suffixes and file.is_file() and not file.is_symlink():
+                if 0 < file.stat().st_size < _MOST_BYTES:
+                    yield file
+
+
+def _in_tree(name: str, paths: set[str]) -> str:
+    """The path of the repository that a path of the build machine ends with, '' for none."""
+    parts = name.split("/")
+    ends = ("/".join(parts[place:]) for place in range(len(parts) - 1))
+    return next((end for end in ends if end in paths), "")

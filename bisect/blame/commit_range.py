@@ -1,0 +1,156 @@
+"""The commits that a newer release has and an older one has not, read from a local clone: nothing is checked out or written.
+
+Releases are cut on branches of their own, into which commits of the default branch are copied, singly (cherry-picked) or many in one
+(squashed). A copy hides who made the change, so that each is traced back to the commits of the default branch that it carries: by the
+number of the pull request, else by the lines. What the older release carries already is no suspect.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from git import Repo
+
+_MOST_COMMITS = 20_000
+_MOST_COPIES = 60  # commits of a release branch that are traced back
+_MOST_PATCH = 32 << 20  # characters
+_CARRIED = 0.9  # of the lines of a change stand in the copy
+_LATER = 86_400  # seconds by which a change may be younger than its copy: clocks differ, and a copy keeps its first date
+_PULL = re.compile(r"\(#(\d{1,9})\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A commit as `git log` lists it; `time` is when it was committed, in seconds since 1970."""
+
+    sha: str
+    subject: str
+    time: int
+    files: tuple[str, ...]
+
+    @property
+    def pulls(self) -> frozenset[str]:
+        """Numbers of pull requests in the subject."""
+        return frozenset(_PULL.findall(self.subject))
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """The suspects between `old` and `new`, oldest first.
+
+    `parts` are copies on the newer release's branch, each with the commits that it carries, which are suspects in its place.
+    """
+
+    old: str
+    new: str
+    entries: Mapping[str, Entry]
+    parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    dropped: int = 0  # that the older release carries already
+
+    @property
+    def commits(self) -> list[str]:
+        return list(self.entries)
+
+
+def read_between(repository: "Repo", old: str, new: str) -> Between:
+    """The range of two commits, with copies on the branch of either release traced back to what they carry."""
+    trunk = default_branch(repository)
+    entries = _log(repository, new, f"^{old}")
+    own = _log(repository, old, f"^{new}")
+    here, there = _Copies(repository, trunk, new), _Copies(repository, trunk, old)
+    branched = [sha for sha in _log(repository, new, f"^{old}", f"^{trunk}")][-_MOST_COPIES:]
+    parts = {sha: carried for sha in branched if (carried := here.carried(entries[sha]))}
+    picked = {number for entry in own.values() for number in entry.pulls}
+    had = {entry.sha for sha in list(own)[-_MOST_COPIES:] for entry in there.carried(own[sha])}
+    suspects: dict[str, Entry] = {}
+    for sha, entry in entries.items():
+        for carried in parts.get(sha, ()):
+            suspects.setdefault(carried.sha, carried)
+        if sha not in parts or not here.explained(entry, parts[sha]):
+            suspects.setdefault(sha, entry)
+    kept = {sha: entry for sha, entry in suspects.items() if sha not in had and not picked & entry.pulls}
+    names = {sha: tuple(entry.sha for entry in found) for sha, found in parts.items()}
+    return Between(old, new, kept, names, len(suspects) - len(kept))
+
+
+def default_branch(repository: "Repo") -> str:
+    """What the clone's origin calls its main line, else what is checked out."""
+    try:
+        return str(repository.git.rev_parse("--verify", "--quiet", "refs/remotes/origin/HEAD"))
+    except _failures():
+        return str(repository.git.rev_parse("HEAD"))
+
+
+def _log(repository: "Repo", *revisions: str) -> dict[str, Entry]:
+    """Commits but merges, parents first, the newest if there are too many."""
+    options = ("--no-merges", "--reverse", "--topo-order", "--name-only", "--format=%x00%H%x01%ct%x01%s")
+    found = {}
+    for text in repository.git.log(*options, *revisions).split("\0")[1:][-_MOST_COMMITS:]:
+        head, _, names = text.partition("\n")
+        sha, time, subject = head.split("\x01", 2)
+        found[sha] = Entry(sha, subject, int(time), tuple(name for name in names.splitlines() if name))
+    return found
+
+
+class _Copies:
+    """Traces the commits of a release's branch back to those of the default branch made since it was cut."""
+
+    def __init__(self, repository: "Repo", trunk: str, branch: str):
+        self._git = repository.git
+        bases = self._git.merge_base(branch, trunk, with_exceptions=False).split()
+        self._later = list(_log(repository, trunk, f"^{bases[0]}").values()) if bases else []
+        self._lines: dict[str, Counter[tuple[str, str]]] = {}
+
+    def carried(self, copy: Entry) -> tuple[Entry, ...]:
+        """The commits that `copy` carries, () when it is a change of its own."""
+        same = tuple(entry for entry in self._later if entry.pulls & copy.pulls)
+        if same or not copy.files:
+            return same
+        files, until = set(copy.files), copy.time + _LATER
+        near = [
+            entry for entry in self._later if entry.files and entry.time <= until and files.issuperset(entry.files)
+        ]
+        return tuple(entry for entry in near if _share(self.lines(entry), self.lines(copy)) >= _CARRIED)
+
+    def explained(self, copy: Entry, parts: tuple[Entry, ...]) -> bool:
+        """Whether a copy changes hardly a line that its parts do not."""
+        if copy.pulls & frozenset[str]().union(*(entry.pulls for entry in parts)):
+            return True
+        changed: Counter[tuple[str, str]] = Counter()
+        for entry in parts:
+            changed += self.lines(entry)
+        return _share(self.lines(copy), changed) >= _CARRIED
+
+    def lines(self, entry: Entry) -> Counter[tuple[str, str]]:
+        """The lines that a commit adds and removes, as (file, line with its sign), without blank ones."""
+        if entry.sha not in self._lines:
+            patch = self._git.show("--format=", "-U0", "--no-renames", entry.sha)[:_MOST_PATCH]
+            self._lines[entry.sha] = _changed_lines(patch)
+        return self._lines[entry.sha]
+
+
+def _changed_lines(patch: str) -> Counter[tuple[str, str]]:
+    found: Counter[tuple[str, str]] = Counter()
+    file, head = "", True
+    for line in patch.splitlines():
+        if line.startswith("diff --git "):
+            file, head = line.rpartition(" b/")[2], True
+        elif line.startswith("@@"):
+            head = False
+        elif not head and line[:1] in ("+", "-") and line[1:].strip():
+            found[file, line[0] + line[1:].strip()] += 1
+    return found
+
+
+def _share(part: Counter[tuple[str, str]], whole: Counter[tuple[str, str]]) -> float:
+    """How much of `part` stands in `whole`, 0 for nothing."""
+    return (part & whole).total() / part.total() if part else 0.0
+
+
+def _failures() -> type[Exception]:
+    import git
+
+    return git.GitCommandError
