@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
-_SOURCE = re.compile(rb"[\w.+-]+(?:/[\w.+-]+){1,20}\.(?:cc|cpp|cxx|c|hpp|h|inc)\b")
+_PATH = re.compile(rb"[\w.+/-]{6,400}+")  # possessive: linear in the size of the binary
+_SUFFIXES = (b".cc", b".cpp", b".cxx", b".c", b".hpp", b".h", b".inc")
 _FEWEST = 50  # files named; fewer say nothing about what is not named
 _MOST_FILES = 20_000
 _MOST_BYTES = 2 << 30
@@ -23,18 +24,19 @@ def built_folders(folders: Sequence[Path], tree: Iterable[str]) -> frozenset[str
     named: set[str] = set()
     for file in _binaries(folders):
         with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            named.update(match.decode("ascii", "ignore") for match in _SOURCE.findall(data))
-    paths = set(tree)
-    found = {path for name in named if (path := _in_tree(name, paths))}
+            paths = (match[0] for match in _PATH.finditer(data))
+            named.update(path.decode() for path in paths if path.endswith(_SUFFIXES) and b"/" in path)
+    known = set(tree)
+    found = {path for name in named if (path := _in_tree(name, known))}
     return frozenset(str(PurePosixPath(path).parent) for path in found) if len(found) >= _FEWEST else None
 
 
 def _binaries(folders: Sequence[Path]) -> Iterable[Path]:
     for folder in folders:
         for file in sorted(folder.rglob("*"))[:_MOST_FILES]:
-            if ".so" in file.suffixes and file.is_file() and not file.is_symlink():
-                if 0 < file.stat().st_size < _MOST_BYTES:
-                    yield file
+            plain = ".so" in file.suffixes and file.is_file() and not file.is_symlink()
+            if plain and 0 < file.stat().st_size < _MOST_BYTES:
+                yield file
 
 
 def _in_tree(name: str, paths: set[str]) -> str:

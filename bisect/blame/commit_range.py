@@ -7,7 +7,7 @@ number of the pull request, else by the lines. What the older release carries al
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,9 @@ _MOST_COMMITS = 20_000
 _MOST_COPIES = 60  # commits of a release branch that are traced back
 _MOST_PATCH = 32 << 20  # characters
 _CARRIED = 0.9  # of the lines of a change stand in the copy
-_LATER = 86_400  # seconds by which a change may be younger than its copy: clocks differ, and a copy keeps its first date
+_LATER = (
+    86_400  # seconds by which a change may be younger than its copy: clocks differ, and a copy keeps its first date
+)
 _PULL = re.compile(r"\(#(\d{1,9})\)")
 
 
@@ -52,6 +54,7 @@ class Between:
 
     @property
     def commits(self) -> list[str]:
+        """The hashes of the suspects."""
         return list(self.entries)
 
 
@@ -61,14 +64,14 @@ def read_between(repository: "Repo", old: str, new: str) -> Between:
     entries = _log(repository, new, f"^{old}")
     own = _log(repository, old, f"^{new}")
     here, there = _Copies(repository, trunk, new), _Copies(repository, trunk, old)
-    branched = [sha for sha in _log(repository, new, f"^{old}", f"^{trunk}")][-_MOST_COPIES:]
+    branched = list(_log(repository, new, f"^{old}", f"^{trunk}"))[-_MOST_COPIES:]
     parts = {sha: carried for sha in branched if (carried := here.carried(entries[sha]))}
     picked = {number for entry in own.values() for number in entry.pulls}
     had = {entry.sha for sha in list(own)[-_MOST_COPIES:] for entry in there.carried(own[sha])}
     suspects: dict[str, Entry] = {}
     for sha, entry in entries.items():
-        for carried in parts.get(sha, ()):
-            suspects.setdefault(carried.sha, carried)
+        for part in parts.get(sha, ()):
+            suspects.setdefault(part.sha, part)
         if sha not in parts or not here.explained(entry, parts[sha]):
             suspects.setdefault(sha, entry)
     kept = {sha: entry for sha, entry in suspects.items() if sha not in had and not picked & entry.pulls}
@@ -110,9 +113,8 @@ class _Copies:
         if same or not copy.files:
             return same
         files, until = set(copy.files), copy.time + _LATER
-        near = [
-            entry for entry in self._later if entry.files and entry.time <= until and files.issuperset(entry.files)
-        ]
+        near = [entry for entry in self._later if entry.files and entry.time <= until and files.issuperset(entry.files)]
+        self._read([copy, *near] if near else [])
         return tuple(entry for entry in near if _share(self.lines(entry), self.lines(copy)) >= _CARRIED)
 
     def explained(self, copy: Entry, parts: tuple[Entry, ...]) -> bool:
@@ -126,10 +128,19 @@ class _Copies:
 
     def lines(self, entry: Entry) -> Counter[tuple[str, str]]:
         """The lines that a commit adds and removes, as (file, line with its sign), without blank ones."""
-        if entry.sha not in self._lines:
-            patch = self._git.show("--format=", "-U0", "--no-renames", entry.sha)[:_MOST_PATCH]
-            self._lines[entry.sha] = _changed_lines(patch)
+        self._read([entry])
         return self._lines[entry.sha]
+
+    def _read(self, entries: Sequence[Entry]) -> None:
+        """The lines of many commits by one call of git."""
+        missing = [entry.sha for entry in entries if entry.sha not in self._lines]
+        if missing:
+            shown = self._git.show("--format=%x00%H", "-U0", "--no-renames", *missing, with_exceptions=False)
+            for text in shown.split("\0")[1:]:
+                sha, _, patch = text.partition("\n")
+                self._lines[sha] = _changed_lines(patch[:_MOST_PATCH])
+            for sha in missing:  # contents that a partial clone lacks
+                self._lines.setdefault(sha, Counter())
 
 
 def _changed_lines(patch: str) -> Counter[tuple[str, str]]:

@@ -33,11 +33,18 @@ _SHORTEST = 16  # characters of a text that is looked for in the history
 
 @dataclass(frozen=True, slots=True)
 class Clues:
-    """What is known of a failure: guilty passes, operators of the reduced case, what the compiler said."""
+    """What is known of a failure: guilty passes, operators of the reduced case, what the compiler said, and what one sees (`crash at run`)."""
 
     passes: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()
     message: str = ""
+    symptom: str = ""
+
+    @property
+    def telling(self) -> tuple[str, ...]:
+        """The operators that the name of no guilty pass holds: what is in it says nothing more about a change of the pass."""
+        passes = re.sub(r"[_-]", "", "".join(self.passes).lower())
+        return tuple(name for name in self.operators if name.lower() not in passes)
 
 
 def gather(
@@ -52,8 +59,9 @@ def gather(
     for text in constant_texts(clues.message):
         reader.text(text)
     for name in clues.operators:
-        reader.operator(name)
-    reader.lines_that_name(clues)
+        reader.operator(name, telling=name in clues.telling)
+    reader.symptom(clues.symptom)
+    reader.lines_that_name(clues.telling)
     reader.shape()
     return reader.found
 
@@ -87,7 +95,7 @@ class _HistoryReader:
 
     def _homes(self, name: str) -> list[str]:
         """The files that hold the name in quotes, with the sources of headers; those named like the pass alone where there are any."""
-        lines = self._git.grep("-l", "-F", "-e", f'"{name}"', self._between.new, "--", with_exceptions=False)
+        lines = self._read("grep", "-l", "-F", "-e", f'"{name}"', self._between.new, "--")
         quoted = [line.partition(":")[2] for line in lines.splitlines()]
         code = [file for file in quoted if PurePosixPath(file).suffix in _CODE and not _is_test(file)]
         plain = re.sub(r"[_-]", "", name.lower())
@@ -96,52 +104,65 @@ class _HistoryReader:
         return [file for file in self._files if PurePosixPath(file).suffix in _CODE and _bare(file) in stems]
 
     def file_named(self, path: str) -> None:
-        """A file that the message names, by the end of its path."""
-        for file in [file for file in self._files if f"/{file}".endswith(f"/{path}")][:_MOST_FILES]:
+        """A file that the message names: where it was built it may stand below another folder."""
+        parts = path.split("/")
+        ends = (["/".join(parts[place:])] for place in range(len(parts)))
+        found = next(
+            (files for end in ends if (files := [f for f in self._files if f"/{f}".endswith(f"/{end[0]}")])), []
+        )
+        for file in found if len(found) <= _RARE else []:
             self._touches(file, Clue.NAMED_FILE)
             self._lines(file)
 
     def text(self, text: str) -> None:
         """Commits that changed how often a text occurs (git's pickaxe); a text that stands in many files says nothing."""
-        ends = [
-            self._git.grep("-l", "-F", "-e", text, end, with_exceptions=False).splitlines()
-            for end in (self._between.old, self._between.new)
-        ]
-        if max(map(len, ends)) > _RARE:
+        old, new = self._between.old, self._between.new
+        found = [self._read("grep", "-l", "-F", "-e", text, end).splitlines() for end in (old, new)]
+        files = {line.partition(":")[2] for lines in found for line in lines}
+        if not files or max(map(len, found)) > _RARE:
             return
-        for sha in self._git.log("--format=%H", f"-S{text}", self._between.new, f"^{self._between.old}").splitlines():
+        for sha in self._read("log", "--format=%H", f"-S{text}", new, f"^{old}", "--", *sorted(files)).splitlines():
             parts = self._between.parts.get(sha, ())
-            held = self._git.log("--no-walk", "--format=%H", f"-S{text}", *parts).split() if parts else [sha]
+            held = self._read("log", "--no-walk", "--format=%H", f"-S{text}", *parts).split() if parts else [sha]
             for one in held:
                 self._add(one, Clue.MESSAGE, f'"{text[:80]}"')
 
-    def operator(self, name: str) -> None:
-        """Files named like an operator, and subjects that name it."""
+    def operator(self, name: str, telling: bool) -> None:
+        """Files named like an operator, and subjects that name a `telling` one."""
         plain = name.lower()
         for sha, files in self._changed():
             near = [file for file in files if plain in _stem(file) and PurePosixPath(file).suffix in _CODE]
             kernels, tests = [f for f in near if not _is_test(f)], [f for f in near if _is_test(f)]
             built = [file for file in kernels if self._is_built(file)]
-            if built:
-                self._add(sha, Clue.KERNEL, built[0])
+            own = [file for file in built if _stem(file) == plain]
+            if own:
+                self._add(sha, Clue.KERNEL, own[0])
+            elif built:
+                self._add(sha, Clue.NEAR_KERNEL, built[0])
             elif kernels:
                 self._add(sha, Clue.NOT_BUILT, kernels[0])
             if tests:
                 self._add(sha, Clue.TEST, name)
-            if plain in {word.lower() for word in re.findall(r"[A-Za-z]\w+", self._between.entries[sha].subject)}:
+            if telling and _names_operator(self._between.entries[sha].subject, name):
                 self._add(sha, Clue.OPERATOR_WORD, name)
 
-    def lines_that_name(self, clues: Clues) -> None:
-        """Of the commits that wrote lines of the suspected files, those whose lines name an operator that the pass's name does not."""
-        passes = re.sub(r"[_-]", "", "".join(clues.passes).lower())
-        names = [name for name in clues.operators if name.lower() not in passes]
+    def lines_that_name(self, names: Sequence[str]) -> None:
+        """Of the commits that wrote lines of the suspected files, those whose lines name one of these operators."""
         for sha, kinds in self.found.items():
             if names and Clue.LINES in kinds:
-                patch = self._git.show("--format=", "-U0", sha, "--", kinds[Clue.LINES])
+                patch = self._read("show", "--format=", "-U0", sha, "--", kinds[Clue.LINES])
                 changed = "\n".join(line for line in patch.splitlines() if line[:1] in ("+", "-"))
                 named = [name for name in names if re.search(rf"(?<![A-Za-z]){re.escape(name)}(?![a-z])", changed)]
                 if named:
                     self._add(sha, Clue.LINE_OPERATOR, " and ".join(named))
+
+    def symptom(self, symptom: str) -> None:
+        """Subjects that speak of what one sees: a crash, an infinity, a shape."""
+        words = frozenset().union(*(_SYMPTOMS.get(word, frozenset()) for word in symptom.split()))
+        for sha, subject in self._subjects():
+            spoken = [word for word in re.findall(r"[a-z]+", subject.lower()) if word in words]
+            if spoken:
+                self._add(sha, Clue.SYMPTOM_WORD, spoken[0])
 
     def shape(self) -> None:
         """Size, documents and reverts."""
@@ -159,28 +180,32 @@ class _HistoryReader:
     def _changed(self) -> list[tuple[str, tuple[str, ...]]]:
         return [(sha, entry.files) for sha, entry in self._between.entries.items()]
 
+    def _read(self, command: str, *arguments: str) -> str:
+        """What git prints; as far as it came where the clone lacks contents (a partial clone that cannot ask for them now)."""
+        return str(getattr(self._git, command)(*arguments, with_exceptions=False))
+
     def _is_built(self, file: str) -> bool:
         return self._built is None or str(PurePosixPath(file).parent) in self._built
 
     def _touches(self, file: str, kind: Clue) -> None:
         """The commits that touch a file, under its earlier names too."""
-        shas = self._git.log("--follow", "--format=%H", f"{self._between.old}..{self._between.new}", "--", file)
+        shas = self._read("log", "--follow", "--format=%H", f"{self._between.old}..{self._between.new}", "--", file)
         for sha in shas.splitlines():
             self._add_for_file(sha, kind, file)
 
     def _lines(self, file: str) -> None:
         """Who wrote the lines that differ: those that are new by blame, those that are gone by who took them out."""
         old, new = self._between.old, self._between.new
-        diff = self._git.diff("-U0", "--find-renames", old, new, "--", file)
+        diff = self._read("diff", "-U0", "--find-renames", old, new, "--", file)
         new_lines = [(start, count or "1") for start, count in _HUNK.findall(diff)[:_MOST_HUNKS] if count != "0"]
         if new_lines:
             where = [f"-L{start},+{count}" for start, count in new_lines]
-            blamed = self._git.blame("-l", "-s", *where, f"{old}..{new}", "--", file, with_exceptions=False)
+            blamed = self._read("blame", "-l", "-s", *where, f"{old}..{new}", "--", file)
             for line in blamed.splitlines():  # a line that is older than the range begins with ^
                 self._add_for_file(line.split(" ", 1)[0], Clue.LINES, file)
         gone = {line[1:].strip() for line in diff.splitlines() if line.startswith("-") and not line.startswith("---")}
         for text in sorted((text for text in gone if len(text) >= _SHORTEST), key=len, reverse=True)[:3]:
-            for sha in self._git.log("--format=%H", f"-S{text}", f"{old}..{new}", "--", file).splitlines():
+            for sha in self._read("log", "--format=%H", f"-S{text}", f"{old}..{new}", "--", file).splitlines():
                 self._add_for_file(sha, Clue.LINES, file)
 
     def _add_for_file(self, sha: str, kind: Clue, file: str) -> None:
@@ -200,6 +225,24 @@ class _HistoryReader:
 _COMMON = frozenset(
     ["fusion", "pass", "fuse", "op", "ops", "transformer", "elimination", "rule", "rewrite", "optimizer"]
 )
+
+
+# What subjects of commits say of what one sees.
+_SYMPTOMS: dict[str, frozenset[str]] = {
+    "crash": frozenset(["crash", "crashes", "crashing", "segfault", "segv", "sigsegv", "overflow", "bounds", "abort"]),
+    "hang": frozenset(["hang", "hangs", "deadlock", "loop", "infinite"]),
+    "out-of-memory": frozenset(["memory", "leak", "oom"]),
+    "inf": frozenset(["inf", "infinity", "infinite", "nan", "overflow"]),
+    "nan": frozenset(["nan", "nans", "inf", "infinity", "division"]),
+    "shape": frozenset(["shape", "shapes", "rank", "dim", "dims", "dimension", "dimensions"]),
+    "dtype": frozenset(["type", "types", "dtype"]),
+}
+
+
+def _names_operator(subject: str, name: str) -> bool:
+    """Whether a subject has the name as a word; not as its first, where "Add" and "Split" are what the commit does."""
+    words = re.findall(r"[A-Za-z]\w*", re.sub(r"^\s*(?:\[[^\]]*\]|\w+:)\s*", "", subject))
+    return name in words[1:] or (bool(re.search(r"[a-z][A-Z]", name)) and name.lower() in map(str.lower, words))
 
 
 def _is_test(file: str) -> bool:

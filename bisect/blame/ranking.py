@@ -20,10 +20,12 @@ class Clue(Enum):
     LINE_OPERATOR = "those lines name the operator {}"
     PASS_FILE = "touches {}, which names the guilty pass"
     NAMED_FILE = "touches {}, which the message names"
-    KERNEL = "touches {}, named like an operator of the case"
-    NOT_BUILT = "touches {}, named like an operator of the case, in a folder that is not in the release"
+    KERNEL = "touches {}, named as an operator of the case"
+    NEAR_KERNEL = "touches {}, whose name holds that of an operator of the case"
+    NOT_BUILT = "touches {}, named like an operator of the case, but not in the release"
     PASS_WORD = "its subject names the pass {}"
     OPERATOR_WORD = "its subject names the operator {}"
+    SYMPTOM_WORD = "its subject speaks of {}"
     TEST = "changes a test of {}"
     LARGE = "changes {} files"
     REVERT = "is a revert"
@@ -32,14 +34,16 @@ class Clue(Enum):
 
 WEIGHTS: Mapping[Clue, float] = {
     Clue.LINES: 4.0,
-    Clue.MESSAGE: 3.5,
+    Clue.MESSAGE: 4.5,
     Clue.LINE_OPERATOR: 1.0,
     Clue.PASS_FILE: 2.5,
     Clue.NAMED_FILE: 2.0,
     Clue.KERNEL: 1.5,
-    Clue.NOT_BUILT: 0.3,
+    Clue.NEAR_KERNEL: 0.8,
+    Clue.NOT_BUILT: 0.2,
     Clue.PASS_WORD: 1.5,
     Clue.OPERATOR_WORD: 1.0,
+    Clue.SYMPTOM_WORD: 1.5,
     Clue.TEST: 0.5,
     Clue.LARGE: -0.7,
     Clue.REVERT: 0.3,

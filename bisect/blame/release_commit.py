@@ -1,8 +1,8 @@
 """The commit that a release was built from. Nothing is imported or run.
 
-What the release's files say comes first, then a tag of the repository; a clone that lacks both (a fork, a mirror of the default branch
-alone) may still hold the commit at which the version's number went up: the last one before it is near the place where the release
-was cut.
+What the release's files say comes first, then a tag of the repository. A clone that lacks both (a fork, a mirror) may have a branch of the
+release, or still hold the commit at which the version's number went up on the default branch: the last one before it is near the
+place where the release was cut.
 """
 
 import mmap
@@ -28,7 +28,15 @@ _PYTHON = re.compile(
 _NAMES = frozenset(["_version.py", "version.py", "build_and_package_info.py", "_build_info.py", "git_version.py"])
 _MOST_FILES = 20_000
 _MOST_TEXT = 1 << 16
-_VERSION_FILES = ("VERSION", "VERSION_NUMBER", "VERSION.txt", "version.txt", "pyproject.toml", "setup.py", ":(glob)*/version.py")
+_VERSION_FILES = (
+    "VERSION",
+    "VERSION_NUMBER",
+    "VERSION.txt",
+    "version.txt",
+    "pyproject.toml",
+    "setup.py",
+    ":(glob)*/version.py",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +70,16 @@ def release_commit(repository: Path, release: str, folders: Sequence[Path]) -> R
 
 
 def _cut(repository: "Repo", release: str) -> ReleaseCommit | None:
-    """The last commit of the default branch whose version is `release`; of a patch release, that of the release it mends."""
-    trunk = default_branch(repository)
+    """Near a release that has no tag: the tip of its branch, else the last commit of its version; of a patch release, those of what it mends."""
     parts = release.split(".")
     wanted = [release] + [".".join([*parts[:-1], "0"])] * (len(parts) > 2 and parts[-1] != "0")
+    refs = repository.git.for_each_ref("--format=%(refname)", "refs/heads", "refs/remotes").splitlines()
+    for number in (*wanted, ".".join(parts[:2])):
+        pattern = re.compile(rf"/(?:rel|release|releases)[-/_]v?{re.escape(number)}$")
+        branch = next((ref for ref in refs if pattern.search(ref)), "")
+        if branch:
+            return ReleaseCommit(commit_named(repository, branch), branch.removeprefix("refs/"), exact=False)
+    trunk = default_branch(repository)
     for number in wanted:
         changed = repository.git.log("--format=%H", "-1", f"-S{number}", trunk, "--", *_VERSION_FILES)
         if not changed:

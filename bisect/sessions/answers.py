@@ -53,7 +53,9 @@ def _evidence(timeline: Timeline, followed: list[Transition]) -> list[dict[str, 
     beside = dict.fromkeys(version for change in followed for version in (change.last_before, change.first_after))
     seen = [(version, seen_at[version]) for version in beside]
     return [
-        {"version": version, "symptom": item.symptom, "text": item.text} for version, item in seen if item is not None
+        {"version": version, "symptom": item.symptom, "text": item.text, "message": item.message}
+        for version, item in seen
+        if item is not None
     ]
 
 
@@ -79,6 +81,12 @@ def _version_sentence(
     sentences = [f"{release} is not what --good or --bad says" for release in wrong]
     if outcome is not None and outcome.ends.trouble == "untestable":
         sentences.append("no release could be tested")
+    if outcome is not None and outcome.ends.trouble == "always":
+        old, new = (timeline.versions[place] for place in (outcome.ends.old, outcome.ends.new))
+        between = abs(outcome.ends.new - outcome.ends.old) - 1
+        sentences.append(
+            f"it fails in {old} and in {new}; --good names a release without it, --sweep tests the {between} between"
+        )
     if outcome is not None and outcome.suspects is not None and not outcome.exact:
         names = ", ".join(timeline.versions[place] for place in outcome.first)
         sentences.append(f"one of {names}: the versions between cannot be tested")

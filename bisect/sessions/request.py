@@ -16,7 +16,7 @@ class BisectRequest:
     `sweep` tests every version. `repro_rate` is the probability that a bad version fails in one run, `auto` to estimate it, None when
     it always does. `build`, `check`, `sparse`, `paths` and `first_parent` are for commits; `then_commits` is a repository in which to
     go on between the tags of two releases. `history` is a clone in which the commits between two releases
-    are ranked. `limits` are those of a check; `fresh` reads no probe of an earlier call. `tolerance` is (relative, absolute) in place of the policy.
+    are ranked; with `fixed` it is the repair that is asked for, not the origin. `limits` are those of a check; `fresh` reads no probe of an earlier call. `tolerance` is (relative, absolute) in place of the policy.
     """
 
     case: Path | None
@@ -31,6 +31,7 @@ class BisectRequest:
     first_parent: bool = False
     then_commits: Path | None = None
     history: Path | None = None
+    fixed: bool = False
     limits: CheckLimits = LIMITS
     fresh: bool = False
     repro_rate: Given = None

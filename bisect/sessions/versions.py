@@ -18,7 +18,7 @@ from opsieve.bisect.sessions.history import rank_commits
 from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.bisect.sources.git_history import open_repository, tag_of
 from opsieve.bisect.sources.journal import ProbeJournal, case_digest, default_root
-from opsieve.bisect.sources.release_source import Releases, backend_of, releases_of
+from opsieve.bisect.sources.release_source import Releases, backend_of, is_pure, releases_of
 from opsieve.bisect.sources.version_sequence import Timeline, VersionSequence, place_of
 from opsieve.bisect.sources.version_source import opener
 from opsieve.gen.case.case import Case
@@ -54,17 +54,18 @@ def bisect_releases(request: BisectRequest, package: str, say: Say) -> dict[str,
         facts = version_facts(timeline, package)
         if request.offline:  # releases that are not installed may stand between any two
             facts["transitions"] = [{**change, "exact": False} for change in facts["transitions"]]
-        if request.attribute and facts["first_bad"]:
-            facts |= _guilty_passes(case, source, workers, facts["first_bad"], request, say)
+        change = _followed(facts, request.fixed)
+        if request.attribute and change is not None:
+            facts |= _guilty_passes(case, source, workers, _bad_end(change), request, say)
     facts |= _effort(timeline, started, source.target)
     if request.then_commits is not None and facts["first_bad"]:
         try:
-            facts["next"] = _next(request.then_commits, facts)
+            facts["next"] = _next(request.then_commits, facts, source.target)
         except BadInput as error:  # no such tags: report the releases all the same
             say(str(error))
     if request.history is not None:
         try:
-            facts |= _ranked(case, source.target, request.history, facts)
+            facts |= _ranked(case, source.target, request.history, facts, change)
         except BadInput as error:  # no such commits: report the releases all the same
             say(str(error))
     if request.case is not None:
@@ -72,17 +73,32 @@ def bisect_releases(request: BisectRequest, package: str, say: Say) -> dict[str,
     return facts
 
 
-def _ranked(case: Case, target: ResolvedTarget, repository: Path, facts: dict[str, Any]) -> dict[str, Any]:
-    """The commits between the two releases of the answer, ranked; {} where no change was found."""
-    first = facts["first_bad"] or facts["first_good"]
-    change = next((item for item in facts["transitions"] if item["first_after"] == first), None) if first else None
+def _followed(facts: dict[str, Any], fixed: bool) -> dict[str, Any] | None:
+    """The change that is asked about, of `transitions`: what brought the failure, or with `fixed`, or where nothing did, what ended it."""
+    first = facts["first_good"] if fixed or not facts["first_bad"] else facts["first_bad"]
+    return next((item for item in facts["transitions"] if item["first_after"] == first), None) if first else None
+
+
+def _bad_end(change: dict[str, Any]) -> str:
+    return str(change["last_before"] if change["kind"] == "fix" else change["first_after"])
+
+
+def _ranked(
+    case: Case, target: ResolvedTarget, repository: Path, facts: dict[str, Any], change: dict[str, Any] | None
+) -> dict[str, Any]:
+    """The commits between the two releases of the change, ranked; {} where none was found."""
     if change is None:
         return {}
     ends = change["last_before"], change["first_after"]
-    store, backend = ReleaseStore(), target.backend
-    folders = tuple(store.environment(backend, release, offline=True).path for release in ends)
-    said = "\n".join(item["text"] for item in facts["evidence"])
-    clues = Clues(tuple(facts.get("guilty_passes", ())), tuple(sorted(set(case.program.operators()))), said)
+    store = ReleaseStore()
+    folders = tuple(store.environment(target.backend, release, offline=True).path for release in ends)
+    seen: dict[str, str] = next((item for item in facts["evidence"] if item["version"] == _bad_end(change)), {})
+    clues = Clues(
+        tuple(facts.get("guilty_passes", ())),
+        tuple(sorted(set(case.program.operators()))),
+        seen.get("message", ""),
+        seen.get("symptom", ""),
+    )
     return {"history": rank_commits(repository, ends, (folders[0], folders[1]), clues)}
 
 
@@ -142,8 +158,8 @@ def _timeline(source: VersionSequence, versions: list[str], ends: Ends, request:
         ),
     )
     assert found.outcome is not None
-    if found.outcome.ends.trouble in ("always", "never"):
-        say("both ends behave alike: testing every version")
+    if found.outcome.ends.trouble == "never":  # somewhere it does fail, or nobody would ask
+        say("neither end fails: testing every version")
         return source.sweep(versions, request.jobs)
     return found
 
@@ -168,11 +184,12 @@ def _guilty_passes(
     return answer
 
 
-def _next(repository: Path, facts: dict[str, Any]) -> dict[str, str]:
-    """The ends in the repository that the answer names: tags of the two releases."""
+def _next(repository: Path, facts: dict[str, Any], target: ResolvedTarget) -> dict[str, Any]:
+    """The ends in the repository that the answer names, tags of the two releases; `importable` tells that nothing need be built."""
     change = next(item for item in facts["transitions"] if item["first_after"] == facts["first_bad"])
     good, bad = (tag_of(repository, change[name]) for name in ("last_before", "first_after"))
-    return {"repository": str(repository), "good": good, "bad": bad}
+    folders = ReleaseStore().environment(target.backend, change["first_after"], offline=True).path
+    return {"repository": str(repository), "good": good, "bad": bad, "importable": is_pure(folders, facts["package"])}
 
 
 def _preview(source: VersionSequence, versions: list[str], ends: Ends, request: BisectRequest) -> dict[str, Any]:

@@ -15,12 +15,15 @@ from opsieve.triage.fingerprint.evidence import NOTHING
 from opsieve.triage.fingerprint.fingerprint import fingerprint
 from opsieve.triage.fingerprint.program_names import program_names
 from opsieve.triage.fingerprint.sameness import trait
+from opsieve.triage.fingerprint.stack import read
 
 State = Literal["good", "bad", "skip"]
 _STATES: dict[str, State] = {"pass": "good", "fail": "bad", "flaky": "bad"}
 # How far a failing version got: what fails early hides what would have failed later.
 _PROGRESS = ("import", "compile", "run")
 _TEXT = 500
+_MESSAGE = 4_000
+_FRAMES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class VersionOutcome:
 
     `trait` is what of the failure survives from one release to another: line numbers, status codes and offsets into a
     binary do not. `stage` says how far the version got; a wrong result has the stage `done`. `flaky`: it failed in some of its
-    runs only.
+    runs only. `message` is what the compiler said, whole as far as it is kept, with the functions on its stack.
     """
 
     state: State
@@ -39,6 +42,7 @@ class VersionOutcome:
     stage: str = ""
     text: str = ""
     flaky: bool = False
+    message: str = ""
 
 
 def evaluate(case: Case, target: ResolvedTarget, lab: Lab, policy: Policy = POLICY) -> VersionOutcome:
@@ -70,7 +74,8 @@ def _failing(case: Case, verdict: Verdict, observation: Observation, text: str) 
     kind = verdict.kind or "error"
     stage = "done" if kind in WRONG_OUTPUTS else verdict.stage or observation.stage
     what = f"{verdict.mismatch.what} mismatch" if verdict.mismatch else f"{kind} at {stage}"
-    return VersionOutcome("bad", found.key, trait(found), what, stage, text, verdict.verdict == "flaky")
+    message = "\n".join([observation.message[:_MESSAGE], *read(observation.frames, _FRAMES).names])
+    return VersionOutcome("bad", found.key, trait(found), what, stage, text, verdict.verdict == "flaky", message)
 
 
 def result_for(seen: VersionOutcome, wanted: VersionOutcome | None) -> TestResult:

@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -62,6 +64,16 @@ def backend_of(package: str) -> str:
     if package not in there:
         raise BadInput(f"no backend runs the package {shown(package)}; there are {', '.join(sorted(there))}")
     return there[package]
+
+
+def is_pure(folders: Sequence[Path], package: str) -> bool:
+    """Whether a package that is unpacked in one of the folders holds no compiled code, as its wheel says: its source tree can be imported."""
+    name = re.sub(r"[-_.]+", "_", package)
+    for folder in folders:
+        for wheel in folder.glob("*.dist-info/WHEEL"):
+            if re.sub(r"[-_.]+", "_", wheel.parent.name).startswith(f"{name}_"):
+                return "root-is-purelib: true" in wheel.read_text("utf-8", "replace").lower()
+    return False
 
 
 def releases_of(package: str, offline: bool, store: ReleaseStore | None = None, root: Path | None = None) -> list[str]:

@@ -14,6 +14,7 @@ from opsieve.bisect.blame.history_evidence import Clues, constant_texts
 from opsieve.bisect.blame.ranking import WEIGHTS, Clue, rank
 from opsieve.bisect.blame.release_commit import release_commit
 from opsieve.bisect.sessions.history import rank_commits
+from opsieve.bisect.sources.release_source import is_pure
 from opsieve.gen.model.bad_input import BadInput
 
 FUSION = """bool PadFusion::Apply(Graph& graph) {
@@ -153,3 +154,121 @@ def test_a_message_is_searched_by_what_a_source_can_hold() -> None:
     said = "[ShapeInferenceError] (op_type:Resize, node name: r): Either `sizes` or `scales` must be provided, but not both of them at /a/b.cc:123"
     assert any("must be provided, but not both of them" in text for text in constant_texts(said))
     assert constant_texts("x = 1") == []
+
+
+def squashed(folder: Path) -> History:
+    """A default branch whose changes are squashed into one commit of the branch of the newer release, with no number in the message."""
+    made, files = History(folder), dict(FILES)
+    made.commit([], "x", files=files, subject="start")
+    one = files | GUILTY[1]
+    made.commit([0], "x", files=one, subject=GUILTY[0], plain=True)
+    two = one | {"core/resize.cc": REWORDED}
+    made.commit([1], "x", files=two, subject="Resize: words (#8)", plain=True)
+    three = two | {"core/other.cc": "int other;\n"}
+    made.commit([2], "x", files=three, subject="Not in the release (#9)", plain=True)
+    made.commit([0], "x", files=two, subject="Round 1", plain=True)  # the branch
+    made.commit([3], "x", files=three | {"core/last.cc": "int last;\n"}, subject="Later (#10)", plain=True)
+    return made.write()
+
+
+def test_a_squash_on_the_release_branch_is_opened(tmp_path: Path) -> None:
+    made = squashed(tmp_path / "r")
+    found = ranked(made, Clues(passes=("Pad_Fusion",), operators=("Resize",)), old=0, new=4)
+    shas = [item["sha"] for item in found["ranked"]]
+    assert shas == [made.shas[1], made.shas[2]]
+    assert found["ranked"][0]["pull_request"] == "777"
+
+
+def test_what_a_squash_of_the_older_release_carries_is_no_suspect(tmp_path: Path) -> None:
+    made = squashed(tmp_path / "r")
+    found = ranked(made, Clues(passes=("Pad_Fusion",), operators=("Resize",)), old=4, new=5)
+    assert found["cherry_picked"] == 2
+    assert found["ranked"] == []
+
+
+def test_the_source_of_the_header_that_names_the_pass_counts(tmp_path: Path) -> None:
+    header = {"core/pad_fusion.h": 'struct PadFusion { const char* name = "Pad_Fusion"; };\n'}
+    source = {"core/pad_fusion.cc": FUSION.replace("Pad_Fusion", "x")}
+    changed = {"core/pad_fusion.cc": GUARD.replace("Pad_Fusion", "x")}
+    table = {"core/all_passes.cc": 'const char* all[] = {"Pad_Fusion"};\n'}
+    longer = {"core/all_passes.cc": 'const char* all[] = {"Pad_Fusion", "Other"};\n'}
+    changes = [("Split", header | source | table), ("Register (#4)", longer), ("Simplify (#5)", changed)]
+    found = ranked(history(tmp_path / "r", changes), Clues(passes=("Pad_Fusion",)), old=1)
+    assert [item["subject"] for item in found["ranked"]] == ["Simplify (#5)"]
+
+
+def test_of_two_changes_of_a_pass_the_one_that_names_the_operator_leads(tmp_path: Path) -> None:
+    cast = {"core/pad_fusion.cc": FUSION.replace("Fuse(graph)", 'Fuse(graph, "Cast")')}
+    pool = {
+        "core/pad_fusion.cc": cast["core/pad_fusion.cc"].replace("SatisfiesPadding", 'Is(graph, "AveragePool") && S')
+    }
+    changes = [("Look through more nodes (#4)", pool), ("Clean up (#5)", cast | pool), *noise(3)]
+    found = ranked(history(tmp_path / "r", changes), Clues(passes=("Pad_Fusion",), operators=("Pad", "AveragePool")))
+    assert found["ranked"][0]["subject"] == "Look through more nodes (#4)"
+    assert "those lines name the operator AveragePool" in found["ranked"][0]["reasons"]
+
+
+def test_code_that_is_not_in_the_release_counts_little(tmp_path: Path) -> None:
+    """The binary names the source files it was built of; a kernel in another folder is for another machine."""
+    files = [f"core/cpu/k{place}.cc" for place in range(60)]
+    start = dict.fromkeys(files, "int k;\n") | {"core/cpu/resize.cc": KERNEL, "core/gpu/resize.cc": KERNEL}
+    here = ("Rewrite (#1)", {"core/cpu/resize.cc": REWORDED})
+    there = ("Rewrite too (#2)", {"core/gpu/resize.cc": REWORDED})
+    made = history(tmp_path / "r", [("more", start), here, there])
+    wheel = tmp_path / "wheel"
+    wheel.mkdir()
+    names = b"\0".join(f"/build/src/{file}".encode() for file in files)
+    (wheel / "lib.so").write_bytes(b"\x7fELF" + bytes(100) + names + b"\0" + b"a/" * 500_000)
+    for name, number in (("v1.0", 1), ("v2.0", -1)):
+        subprocess.run(["git", "-C", str(made.folder), "tag", name, made.shas[number]], check=True)
+    found = rank_commits(made.folder, ("1.0", "2.0"), ((), (wheel,)), Clues(operators=("Resize",)))
+    assert [item["subject"] for item in found["ranked"]] == [here[0], there[0]]
+    assert found["ranked"][0]["probability"] > 2 * found["ranked"][1]["probability"]
+    assert "not in the release" in found["ranked"][1]["reasons"][0]
+
+
+def test_a_release_without_a_tag_is_near_its_branch_or_the_end_of_its_version(tmp_path: Path) -> None:
+    bumps = [("Begin 1.1", {"VERSION": "1.1.0\n"}), *noise(2), ("Begin 1.2", {"VERSION": "1.2.0\n"}), *noise(4)[2:]]
+    made = history(tmp_path / "r", bumps)
+    found = release_commit(made.folder, "1.1.0", [])
+    assert (found.sha, found.exact) == (made.shas[3], False)
+    assert release_commit(made.folder, "1.1.3", []).sha == made.shas[3]
+    assert release_commit(made.folder, "1.2.0", []).sha == made.shas[-1]
+    subprocess.run(["git", "-C", str(made.folder), "branch", "rel-1.1.0", made.shas[2]], check=True)
+    found = release_commit(made.folder, "1.1.3", [])
+    assert (found.sha, found.source) == (made.shas[2], "heads/rel-1.1.0")
+
+
+def test_a_file_of_the_message_is_found_where_the_repository_has_it(tmp_path: Path) -> None:
+    made = history(tmp_path / "r", [*noise(3), ("Tidy (#9)", {"core/resize.cc": REWORDED}), *noise(5)[3:]])
+    found = ranked(made, Clues(message="/build_src/core/resize.cc:35 Status::Resize() x > 0 was false"))
+    assert found["ranked"][0]["subject"] == "Tidy (#9)"
+
+
+def test_an_operator_that_the_pass_names_says_nothing_more() -> None:
+    assert Clues(passes=("Pad_Fusion",), operators=("Pad", "AveragePool")).telling == ("AveragePool",)
+
+
+@pytest.mark.parametrize(
+    ("subject", "operator", "named"),
+    [
+        ("Add support for Pad", "Add", False),
+        ("[CPU] Split the file", "Split", False),
+        ("Fix the type of Add", "Add", True),
+        ("fix averagepool with padding", "AveragePool", True),
+    ],
+)
+def test_a_verb_at_the_head_of_a_subject_is_no_operator(
+    subject: str, operator: str, named: bool, tmp_path: Path
+) -> None:
+    made = history(tmp_path / "r", [(subject, {"core/x.cc": "int x;\n"})])
+    assert bool(ranked(made, Clues(operators=(operator,)))["ranked"]) is named
+
+
+def test_a_wheel_says_whether_its_sources_can_be_imported(tmp_path: Path) -> None:
+    for name, pure in (("onnxscript-0.3.2", "true"), ("onnx_extra-1.0", "false")):
+        (tmp_path / f"{name}.dist-info").mkdir()
+        (tmp_path / f"{name}.dist-info" / "WHEEL").write_text(f"Wheel-Version: 1.0\nRoot-Is-Purelib: {pure}\n")
+    assert is_pure([tmp_path], "onnxscript")
+    assert not is_pure([tmp_path], "onnx-extra")
+    assert not is_pure([tmp_path], "onnx")

@@ -83,3 +83,12 @@ def test_versions_that_are_no_release_numbers_are_named(plugin: dict[str, str], 
 def test_a_source_that_is_not_there_is_told() -> None:
     with pytest.raises(BadInput, match="there is no source of versions 'moon'"):
         opener("moon")
+
+
+def test_two_failing_ends_are_a_sentence_and_not_a_sweep(plugin: dict[str, str], case: Path) -> None:
+    answer = json.loads(bisect(case, plugin, "--source", "nightlies:2025", "--json").stdout)
+    assert answer["probes"] == 2
+    assert answer["answer"] == (
+        "it fails in 2026-01-01 and in 2026-01-28; --good names a release without it, --sweep tests the 26 between"
+    )
+    assert (answer["first_bad"], answer["ends_verified"]) == ("", False)

@@ -57,6 +57,9 @@ _MOST_SUSPECTS = 5
     help="After --releases, rank the commits between the two releases in this clone; nothing is built or checked out.",
 )
 @click.option(
+    "--fixed", is_flag=True, help="Releases: ask for the one that repaired the failure, and rank its commits."
+)
+@click.option(
     "--repro-rate",
     "repro_rate",
     help="Probability that a bad version fails in one run; auto: estimate it at the bad end.  [default: 1; auto for flaky failures]",
@@ -107,7 +110,7 @@ def command(as_json: bool, package: str | None, source: str | None, repository: 
     if not as_json:
         _print(facts)
     step = facts.get("next")
-    if step and request.then_commits is not None and (request.build or request.check):
+    if step and request.then_commits is not None and (request.build or request.check or step["importable"]):
         ends = replace(request, good=step["good"], bad=step["bad"], target=facts["target"])
         commits = bisect_commits(ends, request.then_commits, say)
         facts = {**facts, "commits_search": commits}
@@ -192,6 +195,9 @@ def _history_lines(history: dict[str, Any]) -> Iterator[str]:
         f"{counted(history['commits'], 'commit')} between {history['good']['release']} ({history['good']['commit'][:12]}) and "
         f"{history['bad']['release']} ({history['bad']['commit'][:12]}); likeliest by what they changed:"
     )
+    for end in (history["good"], history["bad"]):
+        if not end["exact"]:
+            yield f"  {end['commit'][:12]} is near {end['release']}, not exact: {end['source']}"
     for commit in history["ranked"][:_MOST_SUSPECTS]:
         pull = f" (pull request {commit['pull_request']})" if commit["pull_request"] else ""
         yield f"  {commit['probability']:>6.1%}  {commit['sha'][:12]} {commit['subject']}{pull}"
