@@ -89,7 +89,15 @@ def default_branch(repository: "Repo") -> str:
 
 def _log(repository: "Repo", *revisions: str) -> dict[str, Entry]:
     """Commits but merges, parents first, the newest if there are too many."""
-    options = ("--no-merges", "--reverse", "--topo-order", "--name-only", "--format=%x00%H%x01%ct%x01%s")
+    # Without looking for renames no contents are read: a partial clone need not ask for any.
+    options = (
+        "--no-merges",
+        "--reverse",
+        "--topo-order",
+        "--name-only",
+        "--no-renames",
+        "--format=%x00%H%x01%ct%x01%s",
+    )
     found = {}
     for text in repository.git.log(*options, *revisions).split("\0")[1:][-_MOST_COMMITS:]:
         head, _, names = text.partition("\n")

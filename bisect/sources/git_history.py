@@ -155,7 +155,9 @@ def describe(repository: "Repo", sha: str) -> Commit:
     # What a merge brought is what differs from its first parent: diff-tree of a merge alone prints one list for each parent.
     ends = (commit.parents[0].hexsha, sha) if commit.parents else ("--root", "--no-commit-id", sha)
     files = repository.git.diff_tree("-r", "--name-only", *ends).splitlines()
-    stat = repository.git.diff_tree("-r", "--shortstat", *ends).strip()
+    stat = repository.git.diff_tree(
+        "-r", "--shortstat", *ends, with_exceptions=False
+    ).strip()  # a partial clone may lack contents
     origin = next((remote.url for remote in repository.remotes if remote.name == "origin"), "")
     page = _GITHUB.fullmatch(origin)
     return Commit(
