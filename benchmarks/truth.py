@@ -36,9 +36,12 @@ def main() -> None:
             if asked.only not in each.kind_of_truth:
                 continue
             target = resolve(each.target)
-            oracles = [oracle for oracle in map(resolve, SECOND_ORACLES) if oracle != target]
+            oracles = [oracle for oracle in SECOND_ORACLES if oracle != target]
             verdict = judge(each.program, each.inputs, target, lab, oracles=oracles).verdict
             lab.forget()
+            if verdict.verdict == "environment":
+                print(f"{each.name}: left out, {verdict.reason[:200]}")
+                continue
             good = verdict.verdict == each.verdict and (not each.kind or verdict.kind == each.kind)
             total[each.kind_of_truth] += 1
             right[each.kind_of_truth] += good

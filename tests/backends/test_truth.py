@@ -15,7 +15,7 @@ FIRST = {each.kind_of_truth: each for each in reversed(known())}
 @pytest.mark.parametrize("case", FIRST.values(), ids=FIRST.keys())
 def test_a_known_verdict(workers: Workers, case: Known) -> None:
     target = resolve(case.target)
-    oracles = [oracle for oracle in map(resolve, SECOND_ORACLES) if oracle not in (target, resolve("tvm"))]
+    oracles = [oracle for oracle in SECOND_ORACLES if oracle not in (target, resolve("tvm"))]
     verdict = judge(case.program, case.inputs, target, ObservationCache(workers), oracles=oracles).verdict
     if case.kind_of_truth != "unoptimised-bug":  # one that only TVM or torch confirm
         assert verdict.verdict == case.verdict, verdict.reason
