@@ -35,7 +35,7 @@ Values = dict[str, Any]
 # Observes a model: "candidate", "native" (the reference in the model's own types) or "float64", the model and its feeds.
 Ask = Callable[[str, ModelProto, Values], Observation]
 
-MADE, _SHIFT = "__made", "__shift"
+MADE, SHIFT = "__made", "__shift"
 _RANDOM_SHIFTS = 16  # two values near a tie move apart in one of four: missed in one of 100 cases
 _MAX_POINTS = 64
 # Of the screen: how far the value that a fused kernel used can lie from the one it stores when it is asked to.
@@ -174,12 +174,12 @@ def shifted(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> 
         for made in node.output:
             if made.endswith(MADE) and made.removesuffix(MADE) in names:
                 name = made.removesuffix(MADE)
-                nodes.append(helper.make_node("Add", [made, name + _SHIFT], [name]))
+                nodes.append(helper.make_node("Add", [made, name + SHIFT], [name]))
     copies = [_copy_node(node) for node in nodes]
     del graph.node[:]
     graph.node.extend(copies)
     for name in names:
-        graph.input.append(helper.make_tensor_value_info(name + _SHIFT, TensorProto.DOUBLE, None))
+        graph.input.append(helper.make_tensor_value_info(name + SHIFT, TensorProto.DOUBLE, None))
     _keep_outputs(graph, outputs, names)
     return copy
 
@@ -320,7 +320,7 @@ def _reach(
     """
     made = [name for name in steps if name not in given]
     changed = shifted(model, made, wrong)
-    still = {name + _SHIFT: np.zeros((), types.get(name, np.float64)) for name in made}
+    still = {name + SHIFT: np.zeros((), types.get(name, np.float64)) for name in made}
     centre = ask("float64", changed, {**inputs, **still})
     if centre.outputs is None:
         return ()
@@ -336,7 +336,7 @@ def _reach(
         for name, value in values.items():
             signs = (1.0, -1.0)[turn] if turn < 2 else random.choice((-1.0, 1.0), value.shape)
             moved_to = signs * sizes[name] + (np.zeros(value.shape) if name in made else value)
-            feeds[name + _SHIFT if name in made else name] = np.asarray(moved_to, types.get(name, np.float64))
+            feeds[name + SHIFT if name in made else name] = np.asarray(moved_to, types.get(name, np.float64))
         moved = ask("float64", changed, feeds)
         if moved.outputs is not None:
             runs.append(moved.outputs)

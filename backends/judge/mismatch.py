@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from onnx import ModelProto
 
 from opsieve.backends.compare import Comparison, compare, error
-from opsieve.backends.judge.discontinuities import excuses, points
+from opsieve.backends.judge.discontinuities import Ask, excuses, points
 from opsieve.backends.judge.judging_session import JudgingSession, open_rules, sum_lengths
 from opsieve.backends.judge.localise import Dispute, Finding, settle
 from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, Values
+from opsieve.backends.judge.perturbation import magnified
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.registry import ResolvedTarget
@@ -55,6 +56,8 @@ class MismatchJudge:
             self.drop_shared()
         if self.left:
             self.drop_discontinuities()
+        if self.left and not self.depth:
+            self.drop_magnified()
         if not self.left:
             return self.excused(found.worst)
         worst = Comparison(self.left).worst
@@ -205,12 +208,7 @@ class MismatchJudge:
         session = self.session
         # Where values decide how many there are (NonZero, Unique), the shape is a matter of rounding too.
         wrong = [name for name, mismatch in self.left.items() if mismatch.what not in STRUCTURE - {"shape"}]
-        targets = {"candidate": session.target, "native": NATIVE, "float64": self.arbiter}
-
-        def ask(who: str, model: ModelProto, feeds: Values) -> Observation:
-            program = OnnxProgram(model.SerializeToString(), session.program.name)
-            return session.lab.observe(targets[who], program, feeds)
-
+        ask = self.observer()
         if not wrong or not isinstance(session.program, OnnxProgram):
             return
         found = excuses(
@@ -220,6 +218,33 @@ class MismatchJudge:
         for name in found:
             self.rules.append("jump")
             del self.left[name]
+
+    def drop_magnified(self) -> None:
+        """Leave out what a unit in the last place of the results on the way explains."""
+        session = self.session
+        wrong = [name for name, mismatch in self.left.items() if mismatch.what == "value"]
+        if (
+            not isinstance(session.program, OnnxProgram)
+            or self.arbiter != FLOAT64
+            or session.policy.tolerance is not None
+        ):
+            return
+        for name in magnified(
+            session.program.proto, session.inputs, self.outputs, wrong, session.policy, self.observer()
+        ):
+            self.rules.append("rounding-magnified")
+            del self.left[name]
+
+    def observer(self) -> Ask:
+        """What asks the target and both references about changed models."""
+        session = self.session
+        targets = {"candidate": session.target, "native": NATIVE, "float64": self.arbiter}
+
+        def ask(who: str, model: ModelProto, feeds: Values) -> Observation:
+            program = OnnxProgram(model.SerializeToString(), session.program.name)
+            return session.lab.observe(targets[who], program, feeds)
+
+        return ask
 
     def excused(self, worst: Mismatch | None) -> Verdict:
         """The verdict when nothing is left."""

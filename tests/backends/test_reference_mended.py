@@ -237,3 +237,11 @@ def test_unique_along_any_axis_in_either_order(
     node = helper.make_node("Unique", ["x"], outputs, sorted=in_order, **along)
     kinds = {name: (F if name == "y" else I64, None) for name in outputs}
     same_as_onnxruntime(workers, model([node], {"x": (F, (3, 3))}, kinds, 13), feeds)
+
+
+def test_a_negative_power_of_an_integer_is_an_open_result_and_no_error() -> None:
+    node = helper.make_node("Pow", ["x", "z"], ["y"])
+    proto = model([node], {"x": (I32, (3,)), "z": (I32, (3,))}, {"y": (I32, (3,))}, 15)
+    outputs, request = run(proto, {"x": np.int32([2, 1, 0]), "z": np.int32([3, -1, -1])})
+    assert outputs["y"].tolist()[:2] == [8, 1]
+    assert "negative-integer-power" in [hazard["rule"] for hazard in request.hazards]

@@ -1,0 +1,55 @@
+"""What rounding can do to an output, and what it cannot."""
+
+from typing import Any
+
+import numpy as np
+from in_process import InProcessLab
+from onnx import ModelProto, TensorProto, helper
+
+from opsieve.backends.compare import POLICY
+from opsieve.backends.judge.perturbation import magnified
+from opsieve.backends.observation import Observation
+from opsieve.backends.registry import resolve
+from opsieve.gen.model.program import OnnxProgram
+
+H = TensorProto.FLOAT16
+X = {"x": np.float16([3.1, 400.0, 0.7])}
+
+
+def model(*nodes: tuple[str, str, str]) -> ModelProto:
+    made = [helper.make_node(operator, inputs.split(), [output]) for operator, inputs, output in nodes]
+    ends = [helper.make_tensor_value_info(name, H, [3]) for name in ("x", "y")]
+    return helper.make_model(
+        helper.make_graph(made, "g", ends[:1], ends[1:]), opset_imports=[helper.make_opsetid("", 21)], ir_version=10
+    )
+
+
+def explained(proto: ModelProto, got: list[float]) -> bool:
+    lab = InProcessLab()
+
+    def ask(who: str, asked: ModelProto, feeds: dict[str, Any]) -> Observation:
+        target = resolve({"native": "reference", "float64": "reference:float64"}[who])
+        return lab.observe(target, OnnxProgram(asked.SerializeToString()), feeds)
+
+    return magnified(proto, X, {"y": np.float16(got)}, ["y"], POLICY, ask) == ("y",)
+
+
+# The root of a square less itself by another way: 0 where both are rounded alike.
+CANCELLING = model(("Mul", "x x", "s"), ("Sqrt", "s", "a"), ("Abs", "x", "b"), ("Sub", "a b", "y"))
+PLAIN = model(("Mul", "x x", "s"), ("Sqrt", "s", "a"), ("Neg", "a", "y"))
+
+
+def test_a_remainder_of_what_should_cancel_is_rounding() -> None:
+    assert explained(CANCELLING, [0.002, 0.25, 0])
+
+
+def test_more_than_rounding_can_leave_is_not() -> None:
+    assert not explained(CANCELLING, [0.002, 40, 0])
+
+
+def test_each_element_is_looked_at_by_itself() -> None:
+    assert not explained(CANCELLING, [0.25, 0, 0])  # what 400 may leave, 3.1 may not
+
+
+def test_a_well_conditioned_program_excuses_nothing() -> None:
+    assert not explained(PLAIN, [-3.3, -400, -0.7])
