@@ -100,8 +100,7 @@ class MismatchJudge:
         if session.target.rewrite or not isinstance(session.program, OnnxProgram):
             return otherwise
         for name, mismatch in self.left.items():
-            jumps = points(session.program.proto, (name,))
-            if jumps.names or jumps.scales:
+            if self.jumps(name):
                 continue  # another order of the same steps can fall to the other side, and be no less honest
             for rewrite in names_for(session.program.form):
                 other = session.target.with_options(rewrite=rewrite)
@@ -220,20 +219,21 @@ class MismatchJudge:
             del self.left[name]
 
     def drop_magnified(self) -> None:
-        """Leave out what a unit in the last place of the results on the way explains."""
+        """Leave out what a unit in the last place of the results on the way explains, with no discontinuity behind them."""
         session = self.session
-        wrong = [name for name, mismatch in self.left.items() if mismatch.what == "value"]
-        if (
-            not isinstance(session.program, OnnxProgram)
-            or self.arbiter != FLOAT64
-            or session.policy.tolerance is not None
-        ):
+        program, policy = session.program, session.policy
+        if not isinstance(program, OnnxProgram) or self.arbiter != FLOAT64 or policy.tolerance is not None:
             return
-        for name in magnified(
-            session.program.proto, session.inputs, self.outputs, wrong, session.policy, self.observer()
-        ):
+        wrong = [name for name, mismatch in self.left.items() if mismatch.what == "value" and not self.jumps(name)]
+        for name in magnified(program.proto, session.inputs, self.outputs, wrong, policy, self.observer()):
             self.rules.append("rounding-magnified")
             del self.left[name]
+
+    def jumps(self, name: str) -> bool:
+        """Whether a discontinuity lies on the way to an output of an ONNX model."""
+        assert isinstance(self.session.program, OnnxProgram)
+        found = points(self.session.program.proto, (name,))
+        return bool(found.names or found.scales)
 
     def observer(self) -> Ask:
         """What asks the target and both references about changed models."""

@@ -47,7 +47,7 @@ def magnified(
         }
         run = ask("float64", changed, {**inputs, **feeds}).outputs or {}
         for name, seen in moved.items():
-            if np.shape(run.get(name)) == seen.shape:
+            if name in run and np.shape(run[name]) == seen.shape:
                 np.maximum(seen, _off(run[name], centre[name]), out=seen)
     return tuple(name for name, seen in moved.items() if _explained(got[name], centre[name], seen, policy))
 
