@@ -15,7 +15,7 @@ from opsieve.backends.judge.judging_session import JudgingSession, sum_lengths
 from opsieve.backends.judge.metamorphic import against_itself
 from opsieve.backends.judge.mismatch import MismatchJudge
 from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, Lab, Values
-from opsieve.backends.judge.program_forms import beyond_rounding, other_builds
+from opsieve.backends.judge.program_forms import beyond_rounding, can_be_undefined, other_builds
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
@@ -115,6 +115,8 @@ def _without_reference(session: JudgingSession, outputs: Values) -> Verdict:
         if found.agrees:
             return verdict("pass", because(Cause.AGREES_UNREFERENCED, oracle=oracle), rules=found.rules)
         changed = session.repeats(outputs, tuple(found.mismatches))
+        if changed is not None and can_be_undefined(session.program):
+            return replace(changed, verdict="undecided")
         if changed is not None:
             return changed
         wrong = beyond_rounding(found, session.dtypes)

@@ -23,6 +23,11 @@ def checked_by(program: Program, ending: Observation) -> str:
     return _CHECKED.get(program.form, "") if ending.stage != "import" and ending.outcome == "error" else ""
 
 
+def can_be_undefined(program: Program) -> bool:
+    """Whether well-formed programs of this form can read memory that nobody wrote: then other values in a second run are no fault yet."""
+    return program.form == "tir"
+
+
 def other_builds(program: Program, target: ResolvedTarget, baseline: ResolvedTarget | None) -> list[ResolvedTarget]:
     """Builds of the target's compiler that optimise otherwise than the target and its baseline do; none for an ONNX model."""
     if target.name != "tvm":

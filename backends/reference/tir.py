@@ -17,7 +17,7 @@ from opsieve.gen.tir import nodes as N
 from opsieve.gen.tir.form import arguments
 from opsieve.gen.tvm_ir.nodes import ObjectNode, Value
 
-STEPS = 200_000  # statements and expressions, at most
+STEPS = 1_000_000  # statements and expressions, at most: a few seconds, asked for where results differ
 _INDEPENDENT = frozenset((N.PARALLEL, N.VECTORIZED, N.THREAD))
 _LIMITS = {f"int{bits}": (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32, 64)}
 _LIMITS |= {f"uint{bits}": (0, (1 << bits) - 1) for bits in (8, 16, 32, 64)} | {"bool": (0, 1)}

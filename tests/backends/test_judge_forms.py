@@ -1,5 +1,6 @@
 """Judging of modules of TVM, which no other compiler takes: by its own check, and by builds that agree against the target."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ def ends(outcome: Outcome, stage: Stage = "compile") -> Observation:
     return Observation("", "1", outcome, stage, message="Check failed: it broke")
 
 
-def verdict(*answers: Observation, program: Any = None) -> Verdict:
+def verdict(*answers: Observation | Callable[[int], Observation], program: Any = None) -> Verdict:
     """On answers of the target, its baseline and another pipeline; the reference takes no modules."""
     refuses = {f"reference:precision={name}": ends(NOTHING) for name in ("float64", "native")}
     others = {str(resolve(f"tvm:opt=0,pipeline={name}")): answers[-1] for name in ("zero", "target")}
@@ -63,3 +64,12 @@ def test_one_other_build_alone_is_not_enough() -> None:
 
 def test_builds_that_agree_pass() -> None:
     assert verdict(gives(1, 2), gives(1, 2), gives(7)).verdict == "pass"
+
+
+@pytest.mark.parametrize(("program", "expected"), [(None, "fail"), (tir_program(), "undecided")], ids=["relax", "tir"])
+def test_other_values_in_a_second_run_are_a_fault_only_where_memory_is_always_written(
+    program: Any, expected: str
+) -> None:
+    """A well-formed TIR function can read what nobody wrote; without the reference nobody knows whether this one does."""
+    found = verdict(lambda turn: gives(1, 2 + turn), gives(7, 7), gives(7, 7), program=program)
+    assert (found.verdict, found.kind) == (expected, "nondeterminism")
