@@ -21,7 +21,6 @@ from benchmarks.tzer_ablation import Clock
 from opsieve.backends.coverage.coverage import Coverage, Probes
 from opsieve.backends.coverage.elf import Library
 from opsieve.backends.coverage.sources import Names
-from opsieve.backends.probing.generation import supported
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Limits
@@ -57,9 +56,9 @@ class Folder:
         """Nothing."""
 
 
-def ways(target: ResolvedTarget, workers: Workers, nnsmith: Path | None) -> dict[str, Programs]:
+def ways(target: ResolvedTarget, nnsmith: Path | None) -> dict[str, Programs]:
     """Where programs come from, by the name of the record."""
-    mix = CampaignPlan("mix", supports=tuple(supported(workers, [target], None, lambda name, done, wanted: None)))
+    mix = CampaignPlan("mix")
     if target.name == "tvm":
         return {
             "onnx": GuidedModels(mix, 1),
@@ -76,7 +75,7 @@ def run(
     """One way for that much CPU time."""
     probes.forget()
     workers.end_workers()
-    clock, tests, now = Clock(), 0, 0.0
+    clock, tests, now, refused = Clock(), 0, 0.0, 0
     growth = [(0.0, 0, 0)]
     while now < seconds:
         cases = {number: programs.case(number) for number in range(tests, tests + BATCH)}
@@ -84,8 +83,10 @@ def run(
             asked = target.with_options(stop="lower") if programs.lowered_only(number) else target
             answer = workers.observe(asked, case.program, case.inputs)
             programs.learn(number, case, bool(answer.reached), answer.outcome != "ok")
+            refused += answer.outcome != "ok"
         tests, now = tests + BATCH, clock.read()
         growth.append((round(now, 2), tests, probes.count))
+    print(f"{tests} tests, {refused} of them not valid", flush=True)
     libraries = [
         ReachedLibrary(str(item.library), item.build_id, item.probes, item.addresses) for item in probes.reached()
     ]
@@ -162,7 +163,7 @@ def main() -> None:
         with Workers(LIMITS, coverage=coverage) as workers:
             workers.version(target)
             probes = next(item for item in coverage.maps().values() if isinstance(item, Probes))
-            for name, programs in ways(target, workers, given.nnsmith).items():
+            for name, programs in ways(target, given.nnsmith).items():
                 if (kept / f"{target.name}-{name}.json").exists():
                     continue
                 calibrate(workers, coverage, [target], [programs.case(number) for number in range(PROGRAMS)])
