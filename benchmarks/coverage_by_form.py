@@ -21,6 +21,7 @@ from benchmarks.tzer_ablation import Clock
 from opsieve.backends.coverage.coverage import Coverage, Probes
 from opsieve.backends.coverage.elf import Library
 from opsieve.backends.coverage.sources import Names
+from opsieve.backends.probing.generation import supported
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Limits
@@ -56,15 +57,16 @@ class Folder:
         """Nothing."""
 
 
-def ways(target: ResolvedTarget, nnsmith: Path | None) -> dict[str, Programs]:
+def ways(target: ResolvedTarget, workers: Workers, nnsmith: Path | None) -> dict[str, Programs]:
     """Where programs come from, by the name of the record."""
-    mix = CampaignPlan("mix")
     if target.name == "tvm":
+        mix = CampaignPlan("mix")
         return {
             "onnx": GuidedModels(mix, 1),
             "relax": Planned(CampaignPlan("relax"), 1),
             "tir": GuidedFunctions([*basic(), *lowered_seeds(1, LIMITS)], 1),
         }
+    mix = CampaignPlan("mix", supports=tuple(supported(workers, [target], None, lambda name, done, wanted: None)))
     found: dict[str, Programs] = {"unguided": Planned(mix, 1), "guided": GuidedModels(mix, 1)}
     return found if nnsmith is None else {**found, "nnsmith": Folder(nnsmith)}
 
@@ -163,7 +165,7 @@ def main() -> None:
         with Workers(LIMITS, coverage=coverage) as workers:
             workers.version(target)
             probes = next(item for item in coverage.maps().values() if isinstance(item, Probes))
-            for name, programs in ways(target, given.nnsmith).items():
+            for name, programs in ways(target, workers, given.nnsmith).items():
                 if (kept / f"{target.name}-{name}.json").exists():
                     continue
                 calibrate(workers, coverage, [target], [programs.case(number) for number in range(PROGRAMS)])

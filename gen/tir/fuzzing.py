@@ -17,25 +17,28 @@ from opsieve.gen.tvm_ir.nodes import ObjectNode
 PATIENCE = 4  # N_max: the best value of the paper's figure 8
 LARGEST = 400  # nodes of a function that is kept; the paper finds small ones to be quicker (section 5.3)
 TRIES = 8
+MEMORY = 50  # candidates over which it is judged what paid lately
+LEAST = 0.1  # of the new functions go either way
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What is on: the paper's ablation (figure 6) turns these off one by one.
 
-    `joint` is `evolving` (Algorithm 1), `random` (each new function with a new random sequence) or `none` (one sequence for ever).
+    `joint` is `none` (no passes), `random` (each new function with a new random sequence), `evolving` (Algorithm 1) or `adaptive`: Algorithm 1,
+    in which a new function goes with a new sequence as often as that has lately paid more than going with its seed's own.
     """
 
     coverage: bool = True
     domain: bool = True
-    joint: str = "evolving"
+    joint: str = "adaptive"
     programs: bool = True  # functions are mutated at all
     patience: int = PATIENCE
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A function and a sequence to try, what was changed ("function" or "passes") and the seed it came from."""
+    """A function and a sequence to try, what was changed ("function", "passes" or "both") and the seed it came from."""
 
     function: ObjectNode
     sequence: tuple[str, ...]
@@ -61,6 +64,7 @@ class SeedPool:
         self.pool = [_Seed(item, passes.drawn(self._rng) if start is None else start) for item in seeds]
         self._untried = list(range(len(self.pool)))
         self.valuable = 0  # candidates that were valid and reached something new
+        self._paid = {"function": 1.0, "both": 1.0}  # lately, the share of such candidates that were valuable
 
     def next(self) -> Mutant:
         """What to try: first every seed as it is, then lines 5 to 18 of the algorithm."""
@@ -70,19 +74,30 @@ class SeedPool:
             return Mutant(self.pool[at].function, self.pool[at].sequence, "", at, "seed")
         at = rng.below(len(self.pool))
         seed = self.pool[at]
-        evolving = self.settings.joint == "evolving"
+        evolving = self.settings.joint in ("evolving", "adaptive")
         if not self.settings.programs or (evolving and seed.failed >= self.settings.patience):
             other = self.pool[rng.below(len(self.pool))].sequence
             return Mutant(seed.function, passes.mutated(rng, seed.sequence, other), "passes", at, "passes")
         function, how = mutated(rng, seed.function, self.settings.domain)
-        sequence = passes.drawn(rng) if self.settings.joint == "random" else seed.sequence
-        return Mutant(function, sequence, "function", at, how)
+        if self.settings.joint == "random":
+            return Mutant(function, passes.drawn(rng), "function", at, how)
+        if self.settings.joint == "adaptive" and rng.chance(self._share()):
+            return Mutant(function, passes.drawn(rng), "both", at, how)
+        return Mutant(function, seed.sequence, "function", at, how)
+
+    def _share(self) -> float:
+        """How many of the new functions go with a new sequence: by what either has lately paid, and never none."""
+        both, function = self._paid["both"], self._paid["function"]
+        return min(max(both / (both + function + 1e-9), LEAST), 1 - LEAST)
 
     def learn(self, candidate: Mutant, failed: bool, new: bool) -> None:
         """Lines 9 to 26: what fails was reported by whoever ran it; what reached something new becomes a seed."""
         seed = self.pool[candidate.seed]
         if new and not failed:
             self.valuable += 1
+        if candidate.changed in self._paid:
+            paid = float(new and not failed)
+            self._paid[candidate.changed] += (paid - self._paid[candidate.changed]) / MEMORY
         keep = new or not self.settings.coverage
         if not candidate.changed:  # a seed as it is: one whose sequence does not fit it gets another
             if failed and seed.failed < TRIES:
@@ -95,17 +110,24 @@ class SeedPool:
             if not failed and keep:
                 seed.sequence = candidate.sequence
             seed.failed = 0
+        elif candidate.changed == "both":
+            if keep and not failed:
+                self._add(candidate)
+                seed.failed = 0
         elif candidate.changed == "function":
             if failed:
                 # The paper's line 20 reports and lets the counter be; its program counts, and else a sequence that suits no
                 # mutant of its function would never be exchanged.
                 seed.failed += 1
             elif keep:
-                if size(candidate.function) <= LARGEST:
-                    self.pool.append(_Seed(candidate.function, candidate.sequence))
+                self._add(candidate)
                 seed.failed = 0
             else:
                 seed.failed += 1
+
+    def _add(self, candidate: Mutant) -> None:
+        if size(candidate.function) <= LARGEST:
+            self.pool.append(_Seed(candidate.function, candidate.sequence))
 
 
 def mutated(rng: Rng, function: ObjectNode, domain: bool = True) -> tuple[ObjectNode, str]:

@@ -7,7 +7,8 @@ from functools import lru_cache, partial
 from opsieve.gen.forms.tvm_program import TirProgram
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.tir import nodes as N
-from opsieve.gen.tvm_ir.nodes import ObjectNode, encode
+from opsieve.gen.tir.scope import holes
+from opsieve.gen.tvm_ir.nodes import ObjectNode, Pairs, encode
 from opsieve.reducer.engine.edit import Edit
 from opsieve.reducer.tvm.subject import TvmEdit, TvmSubject
 
@@ -35,23 +36,40 @@ class Statements:
                 yield _edit("take a branch", node, _then)
 
 
+class Structure:
+    """What stands around statements: attributes, blocks, the kind, the extent and the annotations of loops."""
+
+    name = "structure"
+
+    def edits(self, subject: TvmSubject) -> Iterator[TvmEdit]:
+        """The outer ones first. A loop of fewer iterations stays inside every buffer."""
+        function = _function(subject.program.data)
+        for node in N.walk(function) if function is not None else ():
+            for label, change in _AROUND.get(node.type, ()):
+                if change(node) is not None:
+                    yield _edit(label, node, change)
+
+
 class Expressions:
-    """Values that are stored: one of their operands, or a constant."""
+    """Values: one of their operands, or a constant."""
 
     name = "expressions"
 
     def edits(self, subject: TvmSubject) -> Iterator[TvmEdit]:
-        """For each store, the last first."""
+        """Every place of an expression, the outer ones first. An index gives way to 0 alone, which is inside every buffer."""
         function = _function(subject.program.data)
-        stores = [node for node in N.walk(function) if node.type == "tirx.BufferStore"] if function is not None else []
-        for store in reversed(stores):
-            value = store["value"]
-            if not isinstance(value, ObjectNode) or value.type in ("ir.IntImm", "ir.FloatImm"):
+        for hole in holes(function) if function is not None else ():
+            node, kind = hole.node, N.dtype(hole.node)
+            if hole.role in ("statement", "extent", "bound") or node.type in ("ir.IntImm", "ir.FloatImm"):
                 continue
-            yield _edit("store a constant", store, _stored_constant)
-            for place, operand in enumerate(N.children(value)):
-                if N.dtype(operand) == N.dtype(value):
-                    yield _edit(f"store operand {place}", store, partial(_stored_operand, place))
+            if _has_constants(kind):
+                inside = hole.role in ("index", "part")
+                yield _edit("a constant instead", node, partial(_constant, 0 if inside else 1))
+            if hole.role in ("index", "part"):
+                continue
+            for place, operand in enumerate(N.children(node)):
+                if N.dtype(operand) == kind and not N.is_buffer(operand):
+                    yield _edit(f"operand {place} instead", node, partial(_operand, place))
 
 
 class Buffers:
@@ -136,16 +154,96 @@ def _then(branch: ObjectNode) -> ObjectNode | None:
     return then if isinstance(then, ObjectNode) else None
 
 
-def _stored_constant(store: ObjectNode) -> ObjectNode | None:
-    value = store["value"]
-    kind = N.dtype(value)
+def _else(branch: ObjectNode) -> ObjectNode | None:
+    other = branch.get("else_case")
+    return other if isinstance(other, ObjectNode) else None
+
+
+def _body(node: ObjectNode) -> ObjectNode | None:
+    body = node["body"]
+    return body if isinstance(body, ObjectNode) else None
+
+
+def _serial(loop: ObjectNode) -> ObjectNode | None:
+    return N.with_fields(loop, kind=N.SERIAL, thread_binding=None) if loop["kind"] != N.SERIAL else None
+
+
+def _plain(node: ObjectNode) -> ObjectNode | None:
+    said = node.get("annotations")
+    return N.with_fields(node, annotations=Pairs()) if isinstance(said, Pairs) and said.items else None
+
+
+def _shorter(extent: int, loop: ObjectNode) -> ObjectNode | None:
+    now = N.number(loop["extent"])
+    kind = N.dtype(loop["loop_var"])
+    return N.with_fields(loop, extent=N.integer(extent, kind)) if now is None or now > extent else None
+
+
+def _unblocked(realize: ObjectNode) -> ObjectNode | None:
+    """What a block does, with the values of its iteration variables; None for one that has memory or a beginning of its own."""
+    block, given = realize["block"], realize["iter_values"]
+    if (
+        not isinstance(block, ObjectNode)
+        or block.get("init") is not None
+        or block["alloc_buffers"]
+        or block["match_buffers"]
+    ):
+        return None
+    body, variables = block["body"], block["iter_vars"]
+    if not isinstance(body, ObjectNode) or not isinstance(variables, tuple) or not isinstance(given, tuple):
+        return None
+    for item, value in zip(variables, given, strict=True):
+        var = item["var"] if isinstance(item, ObjectNode) else None
+        if isinstance(var, ObjectNode) and isinstance(value, ObjectNode):
+            body = N.replaced(body, var, value)
+    return body
+
+
+def _without_memory(block: ObjectNode) -> ObjectNode | None:
+    """A block without the buffers that nobody uses in it."""
+    allocated, body, init = block["alloc_buffers"], block["body"], block.get("init")
+    if not isinstance(allocated, tuple) or not isinstance(body, ObjectNode):
+        return None
+    used = {*N.walk(body), *(N.walk(init) if isinstance(init, ObjectNode) else ())}
+    kept = tuple(item for item in allocated if item in used)
+    return N.with_fields(block, alloc_buffers=kept) if len(kept) < len(allocated) else None
+
+
+def _without_init(block: ObjectNode) -> ObjectNode | None:
+    return N.with_fields(block, init=None) if block.get("init") is not None else None
+
+
+_AROUND: dict[str, tuple[tuple[str, Change], ...]] = {
+    "tirx.AttrStmt": (("drop an attribute", _body),),
+    "tirx.While": (("go once through a while", _body),),
+    "tirx.IfThenElse": (("take the other branch", _else),),
+    "tirx.For": (
+        ("two iterations", partial(_shorter, 2)),
+        ("one iteration", partial(_shorter, 1)),
+        ("a serial loop", _serial),
+        ("drop the annotations of a loop", _plain),
+    ),
+    "s_tir.SBlockRealize": (("a block's body alone", _unblocked),),
+    "s_tir.SBlock": (
+        ("drop unused memory of a block", _without_memory),
+        ("drop the beginning of a block", _without_init),
+        ("drop the annotations of a block", _plain),
+    ),
+}
+
+
+def _has_constants(kind: str) -> bool:
     known = kind in ("bool", "float16", "float32", "float64") or kind.startswith(("int", "uint"))
-    return N.with_fields(store, value=N.constant(1, kind)) if known and "x" not in kind else None
+    return known and "x" not in kind
 
 
-def _stored_operand(place: int, store: ObjectNode) -> ObjectNode | None:
-    operands = list(N.children(store["value"]))
-    return N.with_fields(store, value=operands[place]) if place < len(operands) else None
+def _constant(value: int, node: ObjectNode) -> ObjectNode:
+    return N.constant(value, N.dtype(node))
+
+
+def _operand(place: int, node: ObjectNode) -> ObjectNode | None:
+    operands = list(N.children(node))
+    return operands[place] if place < len(operands) else None
 
 
 def _without_buffer(name: str, subject: TvmSubject) -> TvmSubject | None:

@@ -139,7 +139,7 @@ def test_sequences_keep_the_order_that_packing_needs(seed: int) -> None:
 
 
 def test_a_seed_that_brings_nothing_new_has_its_passes_mutated_once_in_a_while() -> None:
-    loop = SeedPool([START], "key", Settings(patience=3))
+    loop = SeedPool([START], "key", Settings(patience=3, joint="evolving"))
     changed = []
     for _ in range(30):
         candidate = loop.next()
@@ -148,6 +148,29 @@ def test_a_seed_that_brings_nothing_new_has_its_passes_mutated_once_in_a_while()
     assert changed[0] == ""
     assert changed[1:] == (["function"] * 3 + ["passes"]) * 7 + ["function"]
     assert len(loop.pool) == 1
+
+
+@pytest.mark.parametrize("paying", ["both", "function"])
+def test_new_sequences_are_drawn_as_often_as_they_pay(paying: str) -> None:
+    loop = SeedPool([START], "key", Settings(coverage=True))
+    tried: Counter[str] = Counter()
+    for number in range(400):
+        candidate = loop.next()
+        if number >= 200:
+            tried[candidate.changed] += 1
+        loop.learn(candidate, failed=False, new=candidate.changed == paying and number % 3 == 0)
+    other = {"both": "function", "function": "both"}[paying]
+    assert tried[paying] > 2 * tried[other] > 0
+
+
+def test_a_function_that_fails_counts_as_one_that_brings_nothing() -> None:
+    loop = SeedPool([START], "key", Settings(patience=2, joint="evolving"))
+    changed = []
+    for _ in range(7):
+        candidate = loop.next()
+        changed.append(candidate.changed)
+        loop.learn(candidate, failed=candidate.changed == "function", new=False)
+    assert changed == ["", "function", "function", "passes", "function", "function", "passes"]
 
 
 def test_what_is_new_becomes_a_seed_and_what_fails_does_not() -> None:
