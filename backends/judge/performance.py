@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any
 
 from opsieve.backends.judge.oracles import Lab
+from opsieve.backends.judge.program_forms import timed_repeats
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Verdict
@@ -71,7 +72,7 @@ def measure_slowdown(
     Every round is a fresh process of each, so nothing is remembered. `undecided` when there is no unoptimised build or a run
     does not end well.
     """
-    times = _turns(program, inputs, target, lab, rounds)
+    times = _turns(program, inputs, target, lab, rounds, timed_repeats(program))
     if isinstance(times, Verdict):
         return times
     runs = [[observation.seconds.get("run", 0.0) for observation in side] for side in times]
@@ -94,7 +95,9 @@ def measure_memory(
     return memory(peaks[0], peaks[1], margin)
 
 
-def _turns(program: Program, inputs: dict[str, Any], target: ResolvedTarget, lab: Lab, rounds: int) -> Any:
+def _turns(
+    program: Program, inputs: dict[str, Any], target: ResolvedTarget, lab: Lab, rounds: int, repeat: int = 0
+) -> Any:
     baseline = target.baseline
     if baseline is None or baseline == target:
         return verdict("undecided", because(Cause.NO_BASELINE, target=target))
@@ -103,7 +106,8 @@ def _turns(program: Program, inputs: dict[str, Any], target: ResolvedTarget, lab
         # Who goes first alternates: the second of a pair may find warmer caches.
         order = ((target, sides[0]), (baseline, sides[1]))
         for who, side in order if turn % 2 == 0 else reversed(order):
-            observation = lab.observe(who, program, inputs, fresh=True)
+            more = {"repeat": repeat} if repeat else {}
+            observation = lab.observe(who, program, inputs, fresh=True, **more)
             if observation.outcome != "ok":
                 return verdict("undecided", because(Cause.NOT_MEASURED, target=who, outcome=observation.outcome))
             side.append(observation)

@@ -28,6 +28,12 @@ def can_be_undefined(program: Program) -> bool:
     return program.form == "tir"
 
 
+def timed_repeats(program: Program) -> int:
+    """How many further runs the time of a program is taken from (0: the one run). A TIR function runs for microseconds; its worker tells
+    the time of a thousand calls when it is asked for more than one run."""
+    return 1 if program.form == "tir" else 0
+
+
 def other_builds(program: Program, target: ResolvedTarget, baseline: ResolvedTarget | None) -> list[ResolvedTarget]:
     """Builds of the target's compiler that optimise otherwise than the target and its baseline do; none for an ONNX model."""
     if target.name != "tvm":

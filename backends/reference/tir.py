@@ -329,6 +329,8 @@ class _Machine:
         if act is None:
             raise Unknown(f"an intrinsic {name}")
         if name in ("prim.clz", "tirx.popcount"):
+            if name == "prim.clz" and not given[0]:
+                raise Undefined("leading zeros of zero")  # tvm.tirx.clz: "undefined if the input is 0"
             bits = int("".join(filter(str.isdigit, N.dtype(args[0]))) or 32)
             return act(int(given[0]) & ((1 << bits) - 1), bits)
         try:

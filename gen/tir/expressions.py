@@ -79,6 +79,8 @@ def _guarded(rng: Rng, form: IntrinsicSignature, args: list[ObjectNode], kind: s
         if rng.chance(0.2):
             last = N.binary("Max", args[-1], N.integer(1, kind))
         return [*args[:-1], last]
+    if form.guard == "positive":
+        return [N.binary("Max", args[0], N.integer(1, kind))]
     if form.guard == "shift":
         if rng.chance(0.7):
             return [*args[:-1], N.integer(rng.below(min(8, _BITS[kind])), kind)]

@@ -51,7 +51,7 @@ INTRINSICS: tuple[IntrinsicSignature, ...] = (
     IntrinsicSignature("tirx.ldexp", ("float32", "int32"), "float32"),
     IntrinsicSignature("tirx.isnan", ("T",), "bool", ("float32", "float64")),
     IntrinsicSignature("tirx.popcount", ("T",), "T", ("int32", "int64", "uint32")),
-    IntrinsicSignature("prim.clz", ("T",), "int32", ("int32", "int64")),
+    IntrinsicSignature("prim.clz", ("T",), "int32", ("int32", "int64"), "positive"),
     IntrinsicSignature("prim.likely", ("bool",), "bool"),
     IntrinsicSignature("prim.if_then_else", ("bool", "T", "T"), "T", TYPES),
     IntrinsicSignature("tirx.q_multiply_shift", ("int32", "int32", "int32", "int32"), "int32", (), "q"),

@@ -8,7 +8,7 @@ from opsieve.gen.forms.tvm_program import TirProgram
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.tir import nodes as N
 from opsieve.gen.tir.scope import holes
-from opsieve.gen.tvm_ir.nodes import ObjectNode, Pairs, encode
+from opsieve.gen.tvm_ir.nodes import ObjectNode, Pairs, Value, encode
 from opsieve.reducer.engine.edit import Edit
 from opsieve.reducer.tvm.subject import TvmEdit, TvmSubject
 
@@ -37,7 +37,7 @@ class Statements:
 
 
 class Structure:
-    """What stands around statements: attributes, blocks, the kind, the extent and the annotations of loops."""
+    """What stands around statements and expressions: attributes, blocks, stores, branches; kinds, extents and annotations of loops."""
 
     name = "structure"
 
@@ -48,6 +48,8 @@ class Structure:
             for label, change in _AROUND.get(node.type, ()):
                 if change(node) is not None:
                     yield _edit(label, node, change)
+            for place in range(len(_parts(node)) if node.type in N.STATEMENTS else 0):
+                yield _edit(f"evaluate part {place} alone", node, partial(_alone, place))
 
 
 class Expressions:
@@ -114,7 +116,13 @@ def _edit(label: str, node: ObjectNode, change: Change) -> TvmEdit:
         new = None if found is None else change(found)
         return None if found is None or new is None else _with(subject, N.replaced(function, found, new))
 
-    return Edit(label, frozenset([wanted]), apply)
+    # What lies inside is touched as well: two edits of which one is inside the other do not go together.
+    return Edit(f"{label} {wanted[:8]}", frozenset(map(_content, _inside(node))), apply)
+
+
+def _inside(node: ObjectNode) -> Iterator[ObjectNode]:
+    """The node, and the statements and expressions in it."""
+    return (item for item in N.walk(node) if item is node or item.type in N.STATEMENTS or N.dtype(item))
 
 
 def _with(subject: TvmSubject, function: ObjectNode) -> TvmSubject | None:
@@ -211,6 +219,27 @@ def _without_memory(block: ObjectNode) -> ObjectNode | None:
 
 def _without_init(block: ObjectNode) -> ObjectNode | None:
     return N.with_fields(block, init=None) if block.get("init") is not None else None
+
+
+def _parts(statement: ObjectNode) -> list[ObjectNode]:
+    """The expressions of a statement that could be evaluated alone, so that what they stand in can go."""
+    if statement.type == "tirx.Evaluate":
+        whole = statement["value"]
+        found: list[Value] = list(N.children(whole)) if isinstance(whole, ObjectNode) else []
+    elif statement.type == "tirx.BufferStore":
+        indices = statement["indices"]
+        found = [statement["value"], *(indices if isinstance(indices, tuple) else ())]
+    elif statement.type in ("tirx.IfThenElse", "tirx.While", "tirx.AssertStmt"):
+        found = [statement["condition"]]
+    else:
+        return []
+    parts = [item for item in found if isinstance(item, ObjectNode) and N.dtype(item) and not N.is_buffer(item)]
+    return [item for item in parts if item.type not in ("ir.IntImm", "ir.FloatImm", "ir.Var")]
+
+
+def _alone(place: int, statement: ObjectNode) -> ObjectNode | None:
+    parts = _parts(statement)
+    return N.evaluate(parts[place]) if place < len(parts) else None
 
 
 _AROUND: dict[str, tuple[tuple[str, Change], ...]] = {

@@ -46,6 +46,7 @@ def test_a_product_and_a_gather_are_what_numpy_says() -> None:
         (loop(N.store(B, N.call("tirx.log", "float32", N.load(A, I)), I)), "tirx.log"),
         (loop(N.store(B, N.cast(N.binary("Mul", I, N.integer(1 << 30)), "float32"), I)), "overflows"),
         (N.function([A, B], N.sequence(N.allocate(c := N.buffer("C", (1,))), N.store(B, N.load(c, ZERO), ZERO))), "nobody wrote"),
+        (loop(N.store(B, N.cast(N.call("prim.clz", "int32", I), "float32"), I)), "leading zeros"),
         (loop(N.evaluate(N.call("tirx.assume", "bool", N.binary("LT", I, N.integer(2))))), "assumption"),
     ],
 )  # fmt: skip
@@ -96,3 +97,11 @@ def test_a_function_without_a_meaning_is_invalid_whatever_tvm_makes_of_it(worker
     made = program(loop(N.store(B, N.load(A, N.binary("Add", I, N.integer(1))), I)))
     found = judge(made, FED, resolve("tvm"), ObservationCache(workers)).verdict
     assert found.verdict in ("invalid", "pass"), found.reason
+
+
+def test_a_function_tells_the_time_of_many_calls_of_it_alone(workers: Workers) -> None:
+    """Feeding it takes longer than it runs: what is told is its own time, and the same for wall and CPU."""
+    made = program(loop(N.store(B, N.real(1.0), I)))
+    seen = workers.observe(resolve("tvm"), made, values(made.entry, 1), repeat=1)
+    assert seen.outcome == "ok"
+    assert 0 < seen.seconds["run"] == seen.cpu_seconds

@@ -4,7 +4,8 @@
 unoptimised build (`opt=0`) leaves it out, as it leaves out the passes that belong to a program.
 
     PATTERN     `relax.exp` an operator; `relax.exp>relax.add` an operator that reads another's result; `FoldConstant>FuseOps` two passes of
-                the program's sequence, in this order, whatever stands between them
+                the program's sequence, in this order, whatever stands between them. Of a TIR function `tirx.exp` an intrinsic, `prim.Max` a
+                kind of node, `tirx.exp>prim.Max` one that has another as an argument, `pass:tirx.UnrollLoop>s_tir.LoopPartition` two passes
     KIND        `value` one more than it should be, `error` an exception, `crash` SIGSEGV
 """
 
@@ -48,7 +49,7 @@ class PlantedTvm(_tvm_relax.TvmRelax):  # type: ignore[misc, name-defined]
 
     name = NAME
     options: ClassVar[dict[str, tuple[str, ...]]] = {**_tvm_relax.TvmRelax.options, "fault": ()}
-    forms = ("relax",)
+    forms = ("relax", "tir")
 
     def from_relax(self, request: "Request") -> "Run":
         """A Relax module, its faulty pass first."""
@@ -68,6 +69,53 @@ class PlantedTvm(_tvm_relax.TvmRelax):  # type: ignore[misc, name-defined]
         if kind != "value":
             fail(kind, pattern)
         return lambda values: {name: value + value.dtype.type(1) for name, value in run(values).items()}
+
+    def from_tir(self, request: "Request") -> "Run":
+        """A TIR function that goes wrong when it holds the pattern, or has the guilty passes."""
+        import tvm
+
+        kind, _, pattern = request.options["fault"].partition("/")
+        function = _tvm_relax.beside("tvm_tir.py").plain(tvm, _tvm_relax.module_of(tvm, request))
+        by_passes, names = pattern.startswith("pass:"), pattern.removeprefix("pass:").split(">")
+        shows = in_order(names, request.passes) if by_passes else holds(function, names)
+        run: Run = super().from_tir(request)
+        if not shows or request.options["opt"] == "0":
+            return run
+        if kind != "value":
+            fail(kind, pattern)
+        return lambda values: {name: wrong(value) for name, value in run(values).items()}
+
+
+def holds(function: Any, names: list[str]) -> bool:
+    """Whether a TIR function has a node of that name, or one with another below it as an argument."""
+    import tvm_ffi
+
+    found: list[bool] = []
+
+    def visit(node: Any) -> None:
+        if named_node(node) == names[-1]:
+            inner = [
+                getattr(node, name, None) for name in ("a", "b", "value", "condition", "true_value", "false_value")
+            ]
+            inner += list(getattr(node, "args", ()))
+            found.append(len(names) == 1 or any(named_node(item) == names[0] for item in inner if item is not None))
+
+    tvm_ffi.structural_walk(function.body, visit, order="pre")
+    return any(found)
+
+
+def named_node(node: Any) -> str:
+    """`tirx.exp` of a call, `prim.Max` or `tirx.For` of any other node, as gen/tir names them."""
+    op = getattr(node, "op", None)
+    if op is not None and hasattr(op, "name"):
+        return str(op.name)
+    key = getattr(type(node), "__tvm_ffi_type_info__", None)
+    return str(key.type_key) if key is not None else type(node).__name__
+
+
+def wrong(value: Any) -> Any:
+    """One more than it should be."""
+    return ~value if value.dtype == bool else value + value.dtype.type(1)
 
 
 def in_order(guilty: list[str], passes: Any) -> bool:
