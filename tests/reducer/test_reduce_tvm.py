@@ -98,7 +98,7 @@ def test_a_tir_function_ends_in_the_operator_that_fails() -> None:
     program = TirProgram(encode(tir.module(tir.function([a, b, c], whole))).encode())
     best = reduced(subject(program), TirReduction().passes(), lambda now: "tirx.sqrt" in now.program.operators())
     assert sorted(best.program.operators()) == ["tirx.Evaluate", "tirx.sqrt"]
-    assert list(best.inputs) == ["a", "b"]
+    assert len(best.inputs) == 1
 
 
 class ReadableReduction(TirReduction):
