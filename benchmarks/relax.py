@@ -1,7 +1,7 @@
 """Relax modules: how many are well-formed, which build and run, what sequences of passes do, how planted faults are reduced.
 
     python -m benchmarks.relax modules [--models 5000]       well-formed and type-checked; forms and operators; modules a CPU second
-    python -m benchmarks.relax builds [--models 60]          of each policy so many: built and run by the pipeline `target`
+    python -m benchmarks.relax builds [--models 60]          of each policy so many: built and run by the default pipeline
     python -m benchmarks.relax faults [--models 30]          a fault of our own in real TVM (tests/support/planted_tvm.py), reduced
     python -m benchmarks.relax sequences [--models 10]       twelve passes of which two are guilty, reduced
 
@@ -126,7 +126,7 @@ class ModuleCounts:
 def builds(count: int, seed: int, workers: Workers) -> None:
     """The share of each policy's modules that TVM builds and runs."""
     solutions = Solutions(Draw(random.Random(seed)))
-    target = resolve("tvm:target,target=llvm-O0")
+    target = resolve("tvm:target=llvm-O0")
     print(
         "| policy | modules | build and run | lacks that TVM states | share but for these | the others |\n|---|---|---|---|---|---|"
     )

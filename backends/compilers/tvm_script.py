@@ -63,6 +63,10 @@ def run(model, inputs):
     built["main"](*tensors)
     return {name: tensor.numpy() for name, tensor in zip(inputs, tensors)}
 """
+APPLIED = """\
+        module = relax.transform.%s(module)
+        relax.analysis.well_formed(module)  # what a pass leaves has to be
+"""
 PACKED = """
     @tvm.register_global_func("opsieve.copy_into", override=True)
     def copy_into(source, target):
@@ -160,7 +164,7 @@ def source(
     chosen = passes if settings["opt"] else ()
     if form == "relax":
         calls = [relax_call(item, keywords) for item in chosen]
-        lines = "".join("        module = relax.transform.%s(module)\n" % call for call in calls)
+        lines = "".join(APPLIED % call for call in calls)
         return RELAX % dict(settings, read=read, passes=lines, packed=PACKED)
     calls = [tir_call(item) for item in chosen if not item.startswith("=")]
     lines = "".join("        module = %s(module)\n" % call for call in calls)
