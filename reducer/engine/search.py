@@ -14,6 +14,7 @@ Test = Callable[[Places], bool]
 Prefetch = Callable[[Iterator[Places]], None]
 _LARGE = 8  # items: smaller sets are searched as they are, beyond them sizes grow faster
 _STEEP = 4
+_NEIGHBOURS = 4  # items before one that was found far away: what else is needed is first looked for among them
 _FEW = 3  # items
 _DENSE = 3  # items left for each that was found
 
@@ -103,16 +104,25 @@ def quickxplain(fixed: Places, rest: Places, test: Test, prefetch: Prefetch = no
 
     `fixed` is known to fail alone, unless `rest` is empty, and to pass with all of `rest`. The item that is found is the last one of
     the shortest prefix of `rest` that passes: at most log2(rest) tests an item, and one to see whether it was the last. `rest` may
-    stand in any order; where what is needed lies near what is fixed, near items first make it cheap, for the prefix grows. Where
+    stand in any order; where what is needed lies near what is fixed, near items first make it cheap, for the prefix grows. Where an item was
+    found far away, the few before it are asked for first: patterns stand together, also at the end of the order. Where
     what was found stands densely, what is left of `rest` is sooner left out one by one, and comes back whole.
     """
     fixed, rest = list(fixed), list(rest)
+    far = False
     while rest:
         if len(fixed) > _FEW and len(rest) <= _DENSE * len(fixed):
             return fixed + rest
         grown, more = _WithFixed(fixed, test), _PrefetchWithFixed(fixed, prefetch)
-        known, failing = passing_prefix(rest, grown, [size for size in prefix_sizes(len(rest)) if size >= _LARGE], more)
+        if far:
+            shorter = len(rest) - min(_NEIGHBOURS, len(rest) // 2)
+            more(iter([rest[:shorter], rest[: shorter // 2]]))
+            known, failing = (shorter, 0) if grown(rest[:shorter]) else (len(rest), shorter)
+        else:
+            sizes = [size for size in prefix_sizes(len(rest)) if size >= _LARGE]
+            known, failing = passing_prefix(rest, grown, sizes, more)
         size = minimal_prefix(rest, grown, more, known=known, failing=failing)
+        far = size > _LARGE  # what else is needed lies as likely beside it as near the beginning
         fixed = [*fixed, rest[size - 1]]
         rest = rest[: size - 1]
         if rest and test(fixed):

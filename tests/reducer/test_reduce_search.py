@@ -54,6 +54,12 @@ def test_what_lies_near_is_found_by_growing() -> None:
     assert test.count <= 12  # bisections of the whole order take 29
 
 
+def test_what_lies_together_far_away_is_found_once() -> None:
+    test = Asked([393, 394, 396, 397, 398, 399, 400])
+    assert set(quickxplain([400], list(range(400)), test)) >= {393, 394, 396, 397, 398, 399}
+    assert test.count <= 40  # with a fresh bisection for each it was 78
+
+
 @given(sets)
 def test_one_minimal_leaves_only_what_is_needed(case: tuple[int, set[int]]) -> None:
     total, needed = case
