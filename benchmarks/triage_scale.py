@@ -117,7 +117,7 @@ def enter(store: Store, count: int, bugs: int, seed: int, first: int = 0) -> Non
 def places(folder: Path) -> dict[int, int]:
     """The cluster of every failure, by test."""
     with Store(folder) as store:
-        rows = store._connection.execute(
+        rows = store._db.execute(
             "SELECT f.test, p.cluster FROM failures f JOIN fingerprints p ON p.key = f.fingerprint"
         ).fetchall()
     return dict(rows)
@@ -126,9 +126,9 @@ def places(folder: Path) -> dict[int, int]:
 def multiplied(folder: Path, count: int, clusters: int) -> None:
     """Counted failures and clusters beside those that are there, as rows: what a store of that size holds without its folders."""
     with Store(folder) as store:
-        connection = store._connection
+        connection = store._db.conn
         keys = [row[0] for row in connection.execute("SELECT key FROM fingerprints ORDER BY number").fetchall()]
-        with writing(connection):
+        with writing(store._db):
             number = connection.execute("SELECT max(number) FROM fingerprints").fetchone()[0]
             columns = "version, kind, components, count, kept, apart, title, stage, message, targets, guilty_pass, first_bad, first_seen, last_seen"
             for at in range(len(keys), clusters):

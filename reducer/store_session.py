@@ -55,8 +55,8 @@ class ReducedCase:
 def cases_to_reduce(request: StoreReductionRequest) -> list[Candidate]:
     """The cases of a store that wait for reduction, the most telling first. BadInput when the store cannot be used."""
     review(request.store)  # the order in which to reduce
-    with joined(request.store) as connection:
-        return candidates(IndexReader(connection), request.members)
+    with joined(request.store) as database:
+        return candidates(IndexReader(database), request.members)
 
 
 def reduce_cases(request: StoreReductionRequest, wanted: Sequence[Candidate]) -> Iterator[ReducedCase]:

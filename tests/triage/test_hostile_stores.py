@@ -92,7 +92,7 @@ def test_a_staged_case_goes_nowhere_but_to_its_place(store: Path, mine: Path, pl
     record = json.loads((case / NAME).read_text())
     shutil.copytree(case, store / "staging" / "x")
     (store / "staging" / "x" / NAME).write_text(json.dumps({**record, "test": 77}))
-    with joined(store) as connection, connection:
+    with joined(store) as database, database.conn as connection:
         connection.execute(
             "INSERT INTO failures (campaign, test, target, verdict, kind, fingerprint, folder) VALUES (?, 77, ?, 'fail', 'error', ?, ?)",
             [record["campaign"], record["target"], record["fingerprint"], place],

@@ -256,8 +256,8 @@ def test_what_is_told_by_its_graph_is_reduced_first(tmp_path: Path, capsys: pyte
     ]
     store = filled(tmp_path / "s", tests)
     asked(capsys, store, "triage")
-    with joined(store) as connection:
-        first = candidates(IndexReader(connection))
+    with joined(store) as database:
+        first = candidates(IndexReader(database))
     assert [one.target for one in first if "mismatch" in one.fingerprint] == [one.target for one in first[:2]]
     assert first[2].fingerprint.startswith("fake-crash")
     assert {one.cluster for one in first} == {"c1", "c2", "c3", "c4"}

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = ("onnx", "numpy", "z3", "onnx_ir", "git")
+HEAVY = ("onnx", "numpy", "sqlite_utils", "z3", "onnx_ir", "git")
 
 
 def loaded(source: str) -> set[str]:
@@ -31,7 +31,7 @@ def test_nothing_else_imports_textual(source: str) -> None:
 
 
 def test_the_app_imports_nothing_that_only_a_compiler_needs() -> None:
-    assert loaded("import opsieve.tui.app.app") & set(HEAVY) <= {"numpy"}
+    assert loaded("import opsieve.tui.app.app") & set(HEAVY) <= {"sqlite_utils", "numpy"}
 
 
 def test_without_a_terminal_it_is_refused_in_one_sentence() -> None:

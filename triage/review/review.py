@@ -34,8 +34,8 @@ class TriageRound:
 def review(folder: Path) -> TriageRound:
     """Take up evidence, match rules, rank. BadInput when the store cannot be used."""
     rules, problems = read_rules(folder / FOLDER)
-    with joined(folder) as connection:
-        index = Index(connection)
+    with joined(folder) as database:
+        index = Index(database)
         places, unread = take_evidence(index, folder)
         with index.changing():
             explained = match_rules(index, rules)

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sqlite_utils import Database
+
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.triage.store.failure_record import read_observations
 from opsieve.triage.store.ids import name_of
@@ -50,7 +52,7 @@ class Queries:
         self.folder = folder
         self._threads = threading.local()
         self._lock = threading.Lock()
-        self._open: list[sqlite3.Connection] = []
+        self._open: list[Database] = []
         bring_up(folder)
 
     def __enter__(self) -> "Queries":
@@ -62,8 +64,8 @@ class Queries:
     def close(self) -> None:
         """End every connection; no thread may be asking."""
         with self._lock:
-            for connection in self._open:
-                connection.close()
+            for database in self._open:
+                database.close()
             self._open.clear()
             self._threads = threading.local()
 
@@ -163,14 +165,14 @@ class Queries:
     def _asking(self) -> Iterator[IndexReader]:
         """The index over this thread's connection; what SQLite says becomes one sentence."""
         try:
-            connection = getattr(self._threads, "connection", None)
-            if connection is None:
-                connection = looking(self.folder / INDEX)
+            database: Database | None = getattr(self._threads, "database", None)
+            if database is None:
+                database = looking(self.folder / INDEX)
                 with self._lock:
-                    self._open.append(connection)
-                self._threads.connection = connection
-            with bounded(connection):
-                yield IndexReader(connection)
+                    self._open.append(database)
+                self._threads.database = database
+            with bounded(database.conn):
+                yield IndexReader(database)
         except sqlite3.Error as error:
             raise BadInput(sentence(self.folder, error)) from None
 

@@ -127,8 +127,8 @@ class Store:
         self._lock = locked(folder)
         try:
             with self._guard():
-                self._connection = opened(folder / INDEX)
-                self.index, self._campaigns = Index(self._connection), CampaignIndex(self._connection)
+                self._db = opened(folder / INDEX)
+                self.index, self._campaigns = Index(self._db), CampaignIndex(self._db)
                 with self.index.changing():
                     self.index.place_new()  # those of an index that an older opsieve wrote
                 self._settle()
@@ -147,7 +147,7 @@ class Store:
         try:
             with self._guard():
                 self._settle()
-                self._connection.close()
+                self._db.close()
         finally:
             os.close(self._lock)
 

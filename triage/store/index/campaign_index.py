@@ -4,9 +4,10 @@ All changes expect to be inside a transaction (`index_file.writing`).
 """
 
 import json
-import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from sqlite_utils import Database
 
 _FAILED = "FROM failures WHERE campaign = ? AND verdict = 'fail'"
 
@@ -14,8 +15,8 @@ _FAILED = "FROM failures WHERE campaign = ? AND verdict = 'fail'"
 class CampaignIndex:
     """The campaigns of an open index, by their ids."""
 
-    def __init__(self, connection: sqlite3.Connection):
-        self._connection = connection
+    def __init__(self, database: Database):
+        self._db, self._connection = database, database.conn
 
     def _value(self, sql: str, *values: object) -> Any:
         return self._connection.execute(sql, values).fetchone()[0]
@@ -24,8 +25,8 @@ class CampaignIndex:
 
     def rows(self) -> list[tuple[str, str, int, tuple[str, ...]]]:
         """Id, generator, seed and targets of every campaign, in the order in which they were begun."""
-        rows = self._connection.execute("SELECT id, generator, seed, targets FROM campaigns ORDER BY rowid")
-        return [(id_, generator, seed, tuple(json.loads(targets))) for id_, generator, seed, targets in rows]
+        rows = self._db.table("campaigns").rows_where(order_by="rowid")
+        return [(row["id"], row["generator"], row["seed"], tuple(json.loads(row["targets"]))) for row in rows]
 
     def versions(self, campaign: str) -> dict[str, str]:
         """The versions that its targets had when it began; {} where nobody knows."""
@@ -44,8 +45,8 @@ class CampaignIndex:
 
     def totals(self, campaign: str) -> list[tuple[str, str, int, float]]:
         """Target, verdict, how many tests, and the wall seconds that these took."""
-        sql = "SELECT target, verdict, count, seconds FROM totals WHERE campaign = ? ORDER BY verdict"
-        return self._connection.execute(sql, [campaign]).fetchall()
+        rows = self._db.table("totals").rows_where("campaign = ?", [campaign], order_by="verdict")
+        return [(row["target"], row["verdict"], row["count"], row["seconds"]) for row in rows]
 
     def kinds(self, campaign: str) -> dict[str, int]:
         """Confirmed failures counted, by kind."""
@@ -67,16 +68,14 @@ class CampaignIndex:
         self, campaign: str, generator: str, seed: int, targets: Sequence[str], versions: Mapping[str, str]
     ) -> None:
         """Enter a campaign; one that is there stays as it is."""
-        self._connection.execute(
-            "INSERT OR IGNORE INTO campaigns (id, generator, seed, targets, versions) VALUES (?, ?, ?, ?, ?)",
-            [campaign, generator, seed, json.dumps(targets), json.dumps(versions)],
-        )
+        row = {"id": campaign, "generator": generator, "seed": seed, "targets": json.dumps(targets)}
+        self._db.table("campaigns").insert({**row, "versions": json.dumps(versions)}, ignore=True)
 
     def add_tests(self, campaign: str, tests: Iterable[tuple[int, str, Mapping[str, str]]]) -> None:
         """Enter tests as done: number, digest of the program, verdicts by target."""
-        self._connection.executemany(
-            "INSERT INTO tests (campaign, number, digest, verdicts) VALUES (?, ?, ?, ?)",
-            [(campaign, number, digest, json.dumps(verdicts)) for number, digest, verdicts in tests],
+        self._db.table("tests").insert_all(
+            {"campaign": campaign, "number": number, "digest": digest, "verdicts": json.dumps(verdicts)}
+            for number, digest, verdicts in tests
         )
 
     def add_totals(self, campaign: str, totals: Iterable[tuple[str, str, int, float]]) -> None:

@@ -31,20 +31,14 @@ class Index(IndexReader):
     @contextmanager
     def changing(self) -> Iterator[None]:
         """A transaction: all changes inside are made, or none."""
-        with writing(self._connection):
+        with writing(self._db):
             yield
 
     @contextmanager
     def step(self) -> Iterator[None]:
         """A part of a transaction: where it fails, the rest of the transaction stays."""
-        self._connection.execute("SAVEPOINT step")
-        try:
+        with self._db.atomic():
             yield
-        except BaseException:
-            self._connection.execute("ROLLBACK TO step")
-            raise
-        finally:
-            self._connection.execute("RELEASE step")
 
     # -- questions
 
@@ -67,17 +61,16 @@ class Index(IndexReader):
 
     def counts_by_key(self) -> dict[str, int]:
         """How many failures each fingerprint has."""
-        return dict(self._rows("SELECT key, count FROM fingerprints"))
+        rows = self._db.table("fingerprints").rows_where(select="key, count")
+        return {row["key"]: row["count"] for row in rows}
 
     def failures(self) -> list[dict[str, Any]]:
         """Every failure, by campaign, test and target: its columns by name."""
-        found = self._connection.execute("SELECT * FROM failures ORDER BY campaign, test, target")
-        names = [column[0] for column in found.description]
-        return [dict(zip(names, row, strict=True)) for row in found]
+        return list(self._db.table("failures").rows_where(order_by="campaign, test, target"))
 
     def kept(self, key: str) -> int:
         """How many of them have a case."""
-        return int(self._value("SELECT count(*) FROM failures WHERE fingerprint = ? AND folder != ''", key))
+        return int(self._db.table("failures").count_where("fingerprint = ? AND folder != ''", [key]))
 
     def number_and_kept(self, key: str) -> tuple[int, int] | None:
         """The number of a fingerprint and how many of its cases are kept; None for one that is not there."""
@@ -97,7 +90,8 @@ class Index(IndexReader):
 
     def fingerprints_in(self, cluster: int) -> list[tuple[str, int]]:
         """Key and number of the fingerprints of a cluster, oldest first."""
-        return self._rows("SELECT key, number FROM fingerprints WHERE cluster = ? ORDER BY number", cluster)
+        rows = self._db.table("fingerprints").rows_where("cluster = ?", [cluster], order_by="number")
+        return [(row["key"], row["number"]) for row in rows]
 
     def free_number(self) -> int:
         """The next number that neither a fingerprint nor a cluster has."""
@@ -184,13 +178,13 @@ class Index(IndexReader):
         totals: Counter[str] = Counter()
         for (name, _), many in counted.items():
             totals[name] += many
-        self._connection.execute("DELETE FROM explained")
-        self._connection.execute("DELETE FROM rules")
-        self._connection.executemany(
-            "INSERT INTO explained VALUES (?, ?, ?)", [(*pair, many) for pair, many in counted.items()]
+        self._db.table("explained").delete_where()
+        self._db.table("rules").delete_where()
+        self._db.table("explained").insert_all(
+            {"rule": rule, "number": number, "count": many} for (rule, number), many in counted.items()
         )
-        self._connection.executemany(
-            "INSERT INTO rules VALUES (?, ?, ?, ?)", [(*rule, totals[rule[0]]) for rule in rules]
+        self._db.table("rules").insert_all(
+            {"name": name, "title": title, "issue": issue, "count": totals[name]} for name, title, issue in rules
         )
         self._connection.execute(
             "UPDATE clusters SET rule = coalesce((SELECT e.rule FROM explained e JOIN fingerprints f ON f.number = e.number"
@@ -207,7 +201,7 @@ class Index(IndexReader):
 
     def has(self, key: str) -> bool:
         """Whether there is a row for a fingerprint."""
-        return self._connection.execute("SELECT 1 FROM fingerprints WHERE key = ?", [key]).fetchone() is not None
+        return bool(self._db.table("fingerprints").count_where("key = ?", [key]))
 
     def rename_fingerprint(self, key: str, new: str, now: Fingerprint, cluster: int | None) -> None:
         """Let a fingerprint's row go on as another's, with its number; its titles are made anew by `place_new`."""
@@ -262,7 +256,7 @@ class Index(IndexReader):
 
     def has_decisions(self) -> bool:
         """Whether anything was decided."""
-        return self._row("SELECT 1 FROM decisions LIMIT 1") is not None
+        return bool(self._db.table("decisions").count)
 
     def next_decision(self) -> int:
         """The number that the next decision gets."""
@@ -291,11 +285,11 @@ class Index(IndexReader):
 
     def set_patch(self, number: int, patch: str) -> None:
         """Replace the patch of a decision."""
-        self._connection.execute("UPDATE decisions SET patch = ? WHERE id = ?", [patch, number])
+        self._db.table("decisions").update(number, {"patch": patch})
 
     def set_state(self, number: int, state: str) -> None:
         """Mark a decision as done or undone."""
-        self._connection.execute("UPDATE decisions SET state = ? WHERE id = ?", [state, number])
+        self._db.table("decisions").update(number, {"state": state})
 
     def drop_undone(self) -> None:
         """What was undone cannot be done again."""
@@ -303,10 +297,8 @@ class Index(IndexReader):
 
     def add_decision(self, number: int, at: float, born: int, action: str, text: str, patch: str) -> None:
         """Enter a decision as done."""
-        self._connection.execute(
-            "INSERT INTO decisions (id, at, born, action, text, patch) VALUES (?, ?, ?, ?, ?, ?)",
-            [number, at, born, action, text, patch],
-        )
+        row = {"id": number, "at": at, "born": born, "action": action, "text": text, "patch": patch}
+        self._db.table("decisions").insert(row)
 
     def set_cluster(self, key: str, cluster: int) -> None:
         """Move a fingerprint to a cluster; `refresh` both."""
@@ -318,8 +310,7 @@ class Index(IndexReader):
 
     def set_cluster_field(self, cluster: int, field: ClusterField, value: object) -> None:
         """Enter what a person decided of a cluster."""
-        self._connection.execute("INSERT OR IGNORE INTO clusters (id) VALUES (?)", [cluster])
-        self._connection.execute(f"UPDATE clusters SET {field} = ? WHERE id = ?", [value, cluster])
+        self._db.table("clusters").upsert({"id": cluster, field: value}, pk="id")
 
     def move_member(self, member: tuple[str, int, str], key: str, own: str, number: int, *, forwards: bool) -> set[int]:
         """Give a failure of the fingerprint `key` a row of its own (`own`, `number`), or take that back; the clusters that changed."""

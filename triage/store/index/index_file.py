@@ -7,6 +7,8 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from sqlite_utils import Database
+
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import reason
 from opsieve.triage.store.index.schema import MIGRATIONS, SCHEMA, bounded, distrust, problem_of
@@ -39,32 +41,37 @@ def locked(folder: Path) -> int:
     return lock
 
 
-def opened(path: Path) -> sqlite3.Connection:
+def opened(path: Path) -> Database:
     """The index, made or brought up to this version."""
     connection = sqlite3.connect(path, timeout=_BUSY)
     try:
         distrust(connection, reading=False)
         _check(connection, path.parent)
-        connection.execute("PRAGMA journal_mode = WAL")
+        database = _database(connection)
+        database.enable_wal()
         connection.execute("PRAGMA synchronous = FULL")  # what was decided or recorded outlives a power cut
         found = int(connection.execute("PRAGMA user_version").fetchone()[0])
         for version in range(found, SCHEMA):
             steps = [step for step in MIGRATIONS[version].split(";") if step.strip()]
-            with writing(connection):
+            with writing(database):
                 for step in steps:
                     connection.execute(step)
                 connection.execute(f"PRAGMA user_version = {version + 1}")
     except BaseException:
         connection.close()
         raise
-    return connection
+    return database
 
 
-def looking(path: Path) -> sqlite3.Connection:
-    """A connection that only reads, for any thread."""
+def looking(path: Path) -> Database:
+    """The index to read only, for any thread."""
     connection = sqlite3.connect(_read_only(path), uri=True, timeout=_BUSY, check_same_thread=False)
     distrust(connection, reading=True)
-    return connection
+    return _database(connection)
+
+
+def _database(connection: sqlite3.Connection) -> Database:
+    return Database(connection, recursive_triggers=False, execute_plugins=False)
 
 
 def version_of(path: Path) -> int:
@@ -91,14 +98,14 @@ def _check(connection: sqlite3.Connection, folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def writing(connection: sqlite3.Connection) -> Iterator[None]:
+def writing(database: Database) -> Iterator[None]:
     """A transaction that may write from its start, so that of two processes one waits for the other; all of it is done or nothing."""
-    connection.execute("BEGIN IMMEDIATE")
+    database.conn.execute("BEGIN IMMEDIATE")
     try:
         yield
-        connection.execute("COMMIT")
+        database.conn.execute("COMMIT")
     except BaseException:
-        connection.rollback()
+        database.rollback()
         raise
 
 
@@ -146,7 +153,7 @@ def set_aside(folder: Path) -> Path | None:
 
 
 @contextlib.contextmanager
-def joined(folder: Path) -> Iterator[sqlite3.Connection]:
+def joined(folder: Path) -> Iterator[Database]:
     """The index of a store that another process may be writing, for short transactions (`writing`) without its lock.
 
     BadInput, one sentence, when there is no store, its schema is not this opsieve's, or SQLite says something.
@@ -163,7 +170,7 @@ def joined(folder: Path) -> Iterator[sqlite3.Connection]:
             found = int(connection.execute("PRAGMA user_version").fetchone()[0])
             if found != SCHEMA:
                 raise BadInput(_other_schema(folder, found))
-            yield connection
+            yield _database(connection)
         finally:
             connection.close()
     except sqlite3.Error as error:

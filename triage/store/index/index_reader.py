@@ -5,11 +5,12 @@ One connection, one thread. What SQLite says is the caller's to put in words (`i
 
 import json
 import re
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args
+
+from sqlite_utils import Database
 
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.triage.fingerprint.component import Component
@@ -54,8 +55,8 @@ _MEMBER = (
 class IndexReader:
     """An open index to look at."""
 
-    def __init__(self, connection: sqlite3.Connection):
-        self._connection = connection
+    def __init__(self, database: Database):
+        self._db, self._connection = database, database.conn
 
     def _rows(self, sql: str, *values: object) -> list[Any]:
         return self._connection.execute(sql, values).fetchall()
@@ -152,7 +153,7 @@ class IndexReader:
 
     def titles(self) -> dict[int, str]:
         """The title of every cluster."""
-        return dict(self._rows("SELECT id, title FROM clusters"))
+        return {row["id"]: row["title"] for row in self._db.table("clusters").rows_where(select="id, title")}
 
     def fingerprint_rows(self, cluster: int) -> tuple[FingerprintRow, ...]:
         """The fingerprints of a cluster, oldest first."""
@@ -275,7 +276,7 @@ class IndexReader:
 
     def rules(self) -> tuple[RuleRow, ...]:
         """The rules of known bugs as they were read last."""
-        return tuple(RuleRow(*row) for row in self._rows("SELECT name, title, issue, count FROM rules ORDER BY name"))
+        return tuple(RuleRow(**row) for row in self._db.table("rules").rows_where(order_by="name"))
 
     def campaigns(self) -> tuple[CampaignRow, ...]:
         """The campaigns as they were begun, each with its tests done."""
