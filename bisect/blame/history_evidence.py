@@ -94,8 +94,11 @@ class _HistoryReader:
                 self._add(sha, Clue.PASS_WORD, name)
 
     def _homes(self, name: str) -> list[str]:
-        """The files that hold the name in quotes, with the sources of headers; those named like the pass alone where there are any."""
-        lines = self._read("grep", "-l", "-F", "-e", f'"{name}"', self._between.new, "--")
+        """The files that define the name or hold it in quotes, with the sources of headers; those named like the pass alone where there are any."""
+        exact = re.sub(r"[^\w]", ".", name)  # in a regular expression of any dialect
+        lines = self._read(
+            "grep", "-l", "-E", "-e", f'"{exact}"|(class|struct|def) +{exact}([^A-Za-z0-9_]|$)', self._between.new, "--"
+        )
         quoted = [line.partition(":")[2] for line in lines.splitlines()]
         code = [file for file in quoted if PurePosixPath(file).suffix in _CODE and not _is_test(file)]
         plain = re.sub(r"[_-]", "", name.lower())

@@ -61,12 +61,12 @@ def release_commit(repository: Path, release: str, folders: Sequence[Path]) -> R
                 continue  # a commit that this clone does not have: a tag may be there all the same
         try:
             tag = tag_of(repository, release)
-        except BadInput as error:
+            return ReleaseCommit(commit_named(found, tag), tag)
+        except BadInput as error:  # no such tag, or one whose commit this clone lacks
             near = _cut(found, release)
             if near is None:
-                raise BadInput(f"{error}, and no version file that names it") from None
+                raise BadInput(f"{error}, and no branch or version file names it") from None
             return near
-        return ReleaseCommit(commit_named(found, tag), tag)
 
 
 def _cut(repository: "Repo", release: str) -> ReleaseCommit | None:

@@ -11,11 +11,25 @@ from opsieve.bisect.blame.history_evidence import Clues, gather
 from opsieve.bisect.blame.ranking import rank
 from opsieve.bisect.blame.release_commit import release_commit
 from opsieve.bisect.sources.git_history import describe, merge_base, open_repository
+from opsieve.gen.model.bad_input import BadInput, shown
 
 _MOST = 20  # ranked commits that are kept
 
 
 def rank_commits(
+    repository: Path, change: tuple[str, str], folders: tuple[Sequence[Path], Sequence[Path]], clues: Clues
+) -> dict[str, Any]:
+    """As `_rank`; BadInput with git's own words where it fails on the repository."""
+    import git
+
+    try:
+        return _rank(repository, change, folders, clues)
+    except git.GitCommandError as error:
+        said = " ".join(str(error.stderr).split())[:200]
+        raise BadInput(f"git cannot read {shown(repository, 200)}: {said}") from None
+
+
+def _rank(
     repository: Path, change: tuple[str, str], folders: tuple[Sequence[Path], Sequence[Path]], clues: Clues
 ) -> dict[str, Any]:
     """The key `history` of the answer: commits between the two releases of `change`, the likeliest first, with reasons.

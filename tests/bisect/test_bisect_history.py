@@ -272,3 +272,22 @@ def test_a_wheel_says_whether_its_sources_can_be_imported(tmp_path: Path) -> Non
     assert is_pure([tmp_path], "onnxscript")
     assert not is_pure([tmp_path], "onnx-extra")
     assert not is_pure([tmp_path], "onnx")
+
+
+def test_a_pass_that_is_a_class_is_found_where_it_is_defined(tmp_path: Path) -> None:
+    rule = {"rules/relus.py": "class FuseReluClip(Rule):\n    pass\n"}
+    broken = {"rules/relus.py": "class FuseReluClip(Rule):\n    def check(self): return True\n"}
+    changes = [("Rules", rule), ("Simplify (#3)", broken), *noise(2)]
+    found = ranked(history(tmp_path / "r", changes), Clues(passes=("FuseReluClip",)), old=1)
+    assert [item["subject"] for item in found["ranked"]] == ["Simplify (#3)"]
+
+
+def test_a_repository_that_git_cannot_read_is_a_sentence(tmp_path: Path) -> None:
+    made = history(tmp_path / "r", noise(3))
+    for name, number in (("v1.0", 0), ("v2.0", -1)):
+        subprocess.run(["git", "-C", str(made.folder), "tag", name, made.shas[number]], check=True)
+    for file in [*made.folder.glob(".git/objects/??/*"), *made.folder.glob(".git/objects/pack/*.pack")]:
+        file.chmod(0o644)
+        file.write_bytes(b"broken")
+    with pytest.raises(BadInput, match="git cannot read|no commit|no tag"):
+        rank_commits(made.folder, ("1.0", "2.0"), ((), ()), Clues(operators=("Resize",)))
