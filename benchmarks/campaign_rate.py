@@ -60,8 +60,8 @@ while True:
                 ran += 1
             except Exception:
                 pass
-    told = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu, "ran": ran}
-    connection.sendall(wire.encode(told, []))
+    answered = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu, "ran": ran}
+    connection.sendall(wire.encode(answered, []))
 """
 
 
@@ -179,13 +179,13 @@ class Bare:
             chunks.append(model)
             header.append({"model": len(model), "inputs": wire.pack_values(case.inputs, chunks)})
         self._ours.sendall(wire.encode(header, chunks))
-        told: dict[str, float] = wire.receive(self._ours)[0]
-        return told
+        answered: dict[str, float] = wire.receive(self._ours)[0]
+        return answered
 
     def spend(self, cases: Sequence[Case], spent: Spent) -> None:
         """Ask, and add up."""
-        told = self.ask(cases)
-        spent.bare_wall, spent.bare_cpu = spent.bare_wall + told["wall"], spent.bare_cpu + told["cpu"]
+        answered = self.ask(cases)
+        spent.bare_wall, spent.bare_cpu = spent.bare_wall + answered["wall"], spent.bare_cpu + answered["cpu"]
         spent.bare += len(cases)
 
     def close(self) -> None:

@@ -25,7 +25,16 @@ from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.triage.campaign import lane_messages
 from opsieve.triage.campaign.campaign import new_campaign, run
-from opsieve.triage.campaign.lane_messages import Begin, Finished, Numbers, Stop, done_tests, finished, receive, send
+from opsieve.triage.campaign.lane_messages import (
+    Begin,
+    Finished,
+    NumberRange,
+    Stop,
+    done_tests,
+    finished,
+    receive,
+    send,
+)
 from opsieve.triage.campaign.lane_pool import LanePool
 from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.fingerprint.component import Component, ComponentName
@@ -95,7 +104,7 @@ def test_what_is_no_message_counts_as_an_end(data: bytes) -> None:
         ours.sendall(lane_messages._LENGTH.pack(len(data)) + data)
         ours.close()
         with contextlib.suppress(EOFError):
-            assert isinstance(receive(theirs), (Begin, Numbers, Stop, Finished, lane_messages.Failed))
+            assert isinstance(receive(theirs), (Begin, NumberRange, Stop, Finished, lane_messages.Failed))
 
 
 @dataclass
@@ -112,14 +121,14 @@ class ThreadLane:
             assert isinstance(receive(self.connection), Begin)
             while True:
                 asked = receive(self.connection)
-                if isinstance(asked, Numbers) and not self.answer(asked):
+                if isinstance(asked, NumberRange) and not self.answer(asked):
                     return
         except (EOFError, OSError):
             return
         finally:
             self.connection.close()
 
-    def answer(self, asked: Numbers) -> bool:
+    def answer(self, asked: NumberRange) -> bool:
         at = asked.start
         while at < asked.stop:
             upto = min(asked.stop, at + self.piece)

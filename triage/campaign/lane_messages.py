@@ -36,7 +36,7 @@ class Begin(msgspec.Struct, tag=True):
     limits: Limits
 
 
-class Numbers(msgspec.Struct, tag=True):
+class NumberRange(msgspec.Struct, tag=True):
     """To a lane: do the tests from `start` on, up to `stop`."""
 
     start: int
@@ -111,7 +111,7 @@ class Failed(msgspec.Struct, tag=True):
     sentence: str
 
 
-Message = Begin | Numbers | Stop | Finished | Failed
+Message = Begin | NumberRange | Stop | Finished | Failed
 _DECODER = msgspec.msgpack.Decoder(Message)
 
 

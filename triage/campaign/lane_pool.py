@@ -17,7 +17,7 @@ from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.strategies.mix import BATCH
 from opsieve.triage.campaign import lane_messages
-from opsieve.triage.campaign.lane_messages import Begin, Failed, Finished, Numbers, Stop
+from opsieve.triage.campaign.lane_messages import Begin, Failed, Finished, NumberRange, Stop
 from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.store.store import Campaign, FinishedTest
 
@@ -52,7 +52,7 @@ def spawn() -> tuple[LaneProcess, socket.socket]:
 
 @dataclass(eq=False)
 class _Lane:
-    """A lane process, the numbers that it has yet to answer, and whether it was told to stop."""
+    """A lane process, the numbers that it has yet to answer, and whether it was asked to stop."""
 
     process: LaneProcess
     connection: socket.socket
@@ -160,7 +160,7 @@ class LanePool:
                 return
             lane.left, self._next = range(self._next, stop), stop
         with suppress(OSError):
-            lane_messages.send(lane.connection, Numbers(lane.left.start, lane.left.stop))
+            lane_messages.send(lane.connection, NumberRange(lane.left.start, lane.left.stop))
 
     def _bury(self, lane: _Lane) -> None:
         """What a dead lane has not answered goes to a new one."""

@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.triage.campaign.lane_messages import Begin, Failed, Message, Numbers, Stop, finished, receive, send
+from opsieve.triage.campaign.lane_messages import Begin, Failed, Message, NumberRange, Stop, finished, receive, send
 from opsieve.triage.campaign.plan import CampaignPlan, read_plan
 from opsieve.triage.campaign.testing import do_tests
 from opsieve.triage.store.store import Campaign
@@ -31,7 +31,7 @@ class Lane:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._given: SimpleQueue[Numbers] = SimpleQueue()
+        self._given: SimpleQueue[NumberRange] = SimpleQueue()
         self._stop = threading.Event()
         self._rate = 0.0  # tests a second, of the latest pieces
 
@@ -46,7 +46,7 @@ class Lane:
             while True:
                 self._do(self._given.get(), campaign, plan, lab)
 
-    def _do(self, numbers: Numbers, campaign: Campaign, plan: CampaignPlan, lab: ObservationCache) -> None:
+    def _do(self, numbers: NumberRange, campaign: Campaign, plan: CampaignPlan, lab: ObservationCache) -> None:
         """Tests of a row of numbers, answered piece by piece."""
         at = numbers.start
         while at < numbers.stop:
@@ -71,7 +71,7 @@ class Lane:
                 os._exit(0)
             if isinstance(message, Stop):
                 self._stop.set()
-            elif isinstance(message, Numbers):
+            elif isinstance(message, NumberRange):
                 self._given.put(message)
 
 

@@ -29,6 +29,7 @@ from opsieve.triage.campaign.campaign import new_campaign
 from opsieve.triage.campaign.guidance import GuidedFunctions, GuidedModels, MutatedModules, Planned, Programs
 from opsieve.triage.campaign.lowered_seeds import imported_modules, lowered_seeds
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan, planned
+from opsieve.triage.store.ids import name_of
 from opsieve.triage.store.store import Campaign, Store
 
 _LIMITS = Limits(seconds=20.0)
@@ -246,6 +247,10 @@ def campaign_facts(store: Store, campaign: Campaign, done_now: int, seconds: flo
         "failures": store.kinds(campaign),
         "clusters": store.clusters(campaign),
         "fingerprints": store.different(campaign),
+        "new_clusters": [
+            {"cluster": name_of(number), "title": title, "members": members}
+            for number, title, members in store.new_clusters(campaign)
+        ],
         "unsupported": with_verdict("unsupported"),
         "environment": with_verdict("environment"),
         "flaky": with_verdict("flaky"),

@@ -238,6 +238,11 @@ class Store:
         with self._guard():
             return self._campaigns.clusters(campaign.id)
 
+    def new_clusters(self, campaign: Campaign, most: int = 20) -> list[tuple[int, str, int]]:
+        """Number, title and members of clusters that no other campaign has met, at most so many."""
+        with self._guard():
+            return self._campaigns.new_clusters(campaign.id, most)
+
     def different(self, campaign: Campaign) -> int:
         """Distinct fingerprints of its confirmed failures."""
         with self._guard():

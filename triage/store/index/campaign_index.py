@@ -58,6 +58,17 @@ class CampaignIndex:
         keys = f"SELECT DISTINCT fingerprint {_FAILED}"
         return int(self._value(f"SELECT count(DISTINCT cluster) FROM fingerprints WHERE key IN ({keys})", campaign))
 
+    def new_clusters(self, campaign: str, most: int) -> list[tuple[int, str, int]]:
+        """Clusters of its confirmed failures that no other campaign has met: number, title, members; those with most members first."""
+        met = "SELECT f.cluster FROM failures x JOIN fingerprints f ON f.key = x.fingerprint WHERE x.campaign {} ? AND x.verdict = 'fail'"
+        sql = (
+            f"SELECT id, title, members FROM clusters WHERE id IN ({met.format('=')}) AND id NOT IN ({met.format('!=')})"
+            " ORDER BY members DESC, id LIMIT ?"
+        )
+        return [
+            (int(row[0]), str(row[1]), int(row[2])) for row in self._connection.execute(sql, [campaign, campaign, most])
+        ]
+
     def different(self, campaign: str) -> int:
         """Distinct fingerprints of its confirmed failures."""
         return int(self._value(f"SELECT count(DISTINCT fingerprint) {_FAILED}", campaign))

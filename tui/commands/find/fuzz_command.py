@@ -3,14 +3,20 @@
 import json
 import shlex
 import time
+from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from opsieve.tui.commands import options
-from opsieve.tui.commands.progress import counting_bar, probing_bar
-from opsieve.tui.commands.text import counted, say
+from opsieve.tui.commands.progress import Pulse, counting_bar, probing_bar
+from opsieve.tui.commands.text import counted, plain, say
+
+if TYPE_CHECKING:
+    from opsieve.triage.campaign.coverage_session import CoverageSession
+
+SHOWN = 5  # new clusters in the summary for a person
 
 
 @click.command()
@@ -56,6 +62,8 @@ from opsieve.tui.commands.text import counted, say
 @options.seconds(20.0)
 @options.memory()
 @options.JSON
+@click.option("--json-lines", is_flag=True, help="Print JSON objects as it goes, one a line: begun, progress, ended.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress.")
 def command(
     folder: Path,
     jobs: int,
@@ -64,6 +72,8 @@ def command(
     oracles: tuple[str, ...],
     oracle_file: Path | None,
     as_json: bool,
+    json_lines: bool,
+    quiet: bool,
     **given: Any,
 ) -> int:
     """Generate programs, run them on every target, and store each distinct failure.
@@ -86,33 +96,68 @@ def command(
     with Store(checked_store(request)) as store:
         with probing_bar() as probing:
             campaign, plan = open_campaign(store, request, probing, say)
-        before = done = store.done(campaign)
+        before = store.done(campaign)
         session = CoverageSession(request, plan, campaign, folder)
+        events = _Events(json_lines)
+        events.say("begun", seed=campaign.seed, strategy=plan.strategy, targets=campaign.targets)
         started = time.monotonic()
         left = max(1e-3, begun + 60 * request.minutes - started) if request.minutes else 0.0
         going = run(
             store, campaign, plan, limits, lanes=jobs, tests=request.tests, seconds=left,
             programs=session.programs, coverage=session.coverage,
         )  # fmt: skip
-        interrupted = False
-        try:
-            with counting_bar(request.tests) as show:
-                for done in going:
-                    session.note(done)
-                    rate = (done - before) / (time.monotonic() - started)
-                    show(done, _progress(rate, store.kinds(campaign), store.clusters(campaign)))
-        except KeyboardInterrupt:
-            interrupted = True
-        finally:
-            going.close()
-            session.finish(done)
+        with counting_bar(request.tests, "tests", quiet) as show:
+
+            def shown(done: int) -> None:
+                rate = (done - before) / (time.monotonic() - started)
+                kinds, clusters = store.kinds(campaign), store.clusters(campaign)
+                show(done, _progress(rate, kinds, clusters))
+                events.now_and_then("progress", tests=done, tests_per_second=rate, failures=kinds, clusters=clusters)
+
+            done, interrupted = _until_the_end(going, session, before, shown)
         facts = campaign_facts(store, campaign, done - before, time.monotonic() - started, folder)
         facts |= session.facts()
-        click.echo(json.dumps(facts) if as_json else _text(facts))
+        events.say("ended", **facts)
+        if not json_lines:
+            click.echo(json.dumps(facts) if as_json else _text(facts))
     if interrupted:
         say(f"interrupted; continue with: opsieve fuzz --store {shlex.quote(str(folder))} --resume")
         return 130
     return 1 if facts["failures"] else 0
+
+
+def _until_the_end(
+    going: Generator[int, None, None], session: "CoverageSession", done: int, shown: Callable[[int], None]
+) -> tuple[int, bool]:
+    """Let a campaign go on; how many tests are done, and whether it was interrupted."""
+    try:
+        for done in going:
+            session.note(done)
+            shown(done)
+    except KeyboardInterrupt:
+        return done, True
+    finally:
+        going.close()
+        session.finish(done)
+    return done, False
+
+
+class _Events:
+    """The lines of `--json-lines`; none unless `on`."""
+
+    def __init__(self, on: bool):
+        self._on = on
+        self._pulse = Pulse(first=1.0, every=5.0)
+
+    def say(self, event: str, **facts: Any) -> None:
+        """Print one."""
+        if self._on:
+            click.echo(json.dumps({"event": event, **facts}))
+
+    def now_and_then(self, event: str, **facts: Any) -> None:
+        """Print one unless the last was a moment ago."""
+        if self._pulse.beats():
+            self.say(event, **facts)
 
 
 def _progress(rate: float, kinds: dict[str, int], clusters: int) -> str:
@@ -133,6 +178,11 @@ def _text(facts: dict[str, Any]) -> str:
     found = ", ".join(f"{count} {kind}" for kind, count in facts["failures"].items()) or "none"
     distinct = f"{counted(facts['fingerprints'], 'fingerprint')} in {counted(facts['clusters'], 'cluster')}"
     lines.append(f"failures: {found}; {distinct}; store: {facts['store']}")
+    new = facts["new_clusters"][:SHOWN]
+    lines += [f"  new: {item['cluster']}  {plain(item['title'])} ({item['members']})" for item in new]
+    more = len(facts["new_clusters"]) - SHOWN
+    if more > 0:
+        lines.append(f"  and {more} more that no other campaign has met")
     for name, reached in facts.get("coverage", {}).items():
         lines.append(f"  {name}: {reached['reached']:,} of {reached['probes']:,} {reached['kind']} reached")
     return "\n".join(lines)
