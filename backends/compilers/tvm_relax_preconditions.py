@@ -28,7 +28,7 @@ PRECONDITIONS: Mapping[str, tuple[tuple[str, str], ...]] = {
     ),
     "SplitLayoutRewritePreproc": (
         (
-            r"There should be a compute block if there is only one subtree",
+            r"There should be a compute block if there is only one subtree|body of the primfunc should be a root block",
             'it splits what a layout rewrite made, "after meta_schedule tuning"',
         ),
     ),
