@@ -127,7 +127,8 @@ def _culprit(place: Path) -> dict[str, Any]:
                 known |= {"regression": f"Fails since {after} (last good: {before}).", "first_bad": str(after)}
             elif change.get("kind") == "fix":
                 known["fixed"] = f"Fixed in {after} (last bad: {before})."
-    return {**known, "passes": case_artifacts(case).guilty_passes}
+    left = case_artifacts(case)
+    return {**known, "passes": left.guilty_passes, "commits": left.commits}
 
 
 def _beside(place: Path, name: str) -> dict[str, Any]:

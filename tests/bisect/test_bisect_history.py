@@ -289,5 +289,5 @@ def test_a_repository_that_git_cannot_read_is_a_sentence(tmp_path: Path) -> None
     for file in [*made.folder.glob(".git/objects/??/*"), *made.folder.glob(".git/objects/pack/*.pack")]:
         file.chmod(0o644)
         file.write_bytes(b"broken")
-    with pytest.raises(BadInput, match="git cannot read|no commit|no tag"):
+    with pytest.raises(BadInput, match=r"git cannot read|no commit|no tag"):
         rank_commits(made.folder, ("1.0", "2.0"), ((), ()), Clues(operators=("Resize",)))

@@ -30,6 +30,7 @@ from opsieve.triage.export.issue import fenced, issue, visible
 from opsieve.triage.export.script import requirements, script
 from opsieve.triage.export.short_script import short_script
 from opsieve.triage.export.text import ModelText, model_text
+from opsieve.triage.store.artifacts import BlamedCommit, case_artifacts
 
 NOTHING = ModelText("", False)
 printed = cache(model_text)  # a process each time
@@ -355,3 +356,29 @@ def test_an_issue_speaks_to_people_without_opsieve() -> None:
     for word in ("reference:float64", "stage", "cannot be asked", "base64"):
         assert word not in text
     assert text.count("it is wrong") == 2  # expected and actual, each once
+
+
+@pytest.mark.parametrize(("share", "head", "tail"), [(1.0, "Commit:", ""), (0.713, "Likely commits", ", 71%")])
+def test_an_issue_names_the_commits_behind_it(share: float, head: str, tail: str) -> None:
+    commit = BlamedCommit("1637f22d39ab", "Extend Pad Fusion for AveragePool (#21556) @all <b>", share)
+    made = replace(exported(), regression="Fails since 1.19.0 (last good: 1.18.1).", commits=(commit,))
+    text = issue(made, ModelText("the graph", False))
+    assert head in text
+    assert f"- 1637f22d39ab Extend Pad Fusion for AveragePool (pull request 21556) ?all ?b?{tail}\n" in text
+
+
+def test_the_commits_of_a_search_or_of_a_ranking_are_read_from_beside_the_case(tmp_path: Path) -> None:
+    ranked = [
+        {"sha": "a" * 40, "subject": "One (#1)", "probability": 0.7},
+        {"sha": "b" * 40, "subject": "Two", "probability": 0.1},
+    ]
+    facts = {"releases": {"history": {"ranked": [*ranked, "x", {"probability": "high"}]}}}
+    (tmp_path / "culprit.json").write_text(json.dumps(facts))
+    assert case_artifacts(tmp_path).commits == (BlamedCommit("a" * 12, "One (#1)", 0.7),)
+    facts["commits"] = {"culprits": [{"sha": "c" * 40, "subject": "Three"}]}
+    (tmp_path / "culprit.json").write_text(json.dumps(facts))
+    assert case_artifacts(tmp_path).commits == (BlamedCommit("c" * 12, "Three", 1.0),)
+    (tmp_path / "culprit.json").write_text(
+        '{"releases": {"history": {"ranked": {"0": 1}}}, "commits": {"culprits": [3]}}'
+    )
+    assert case_artifacts(tmp_path).commits == ()

@@ -17,6 +17,7 @@ from opsieve.gen.metamorphic.relation import rewritten
 from opsieve.gen.model.lowering import lower_ir, lower_opset
 from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.model.tensors import Value
+from opsieve.triage.store.artifacts import BlamedCommit
 
 ORACLES = (FLOAT64, NATIVE)  # who is asked what is right
 
@@ -38,7 +39,7 @@ class ExportedFailure:
     `expected` holds outputs whose values are known, {} when nobody knows them. `source` says whose they are. `shows` is how often
     a failure that shows sometimes was seen, in how many runs, None for one that always does; `runs` in how many it is looked for. `seconds` and `memory` (bytes) limit a run of it.
     `passes` are guilty passes of the optimiser, `regression` and `fixed` say between which releases it came and went,
-    `first_bad` is the first release or commit with it, "" where unknown.
+    `first_bad` is the first release or commit with it, "" where unknown. `commits` are those that caused it or are suspected.
     """
 
     case: Case
@@ -55,6 +56,7 @@ class ExportedFailure:
     regression: str = ""
     fixed: str = ""
     first_bad: str = ""
+    commits: tuple[BlamedCommit, ...] = ()
 
     @property
     def model(self) -> bytes:

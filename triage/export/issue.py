@@ -107,6 +107,20 @@ def fenced(text: str, language: str = "text") -> str:
     return f"{fence}{language}\n{text}\n{fence}"
 
 
+def _regression(exported: ExportedFailure) -> str:
+    """Between which releases it came and went, and the commits behind it as far as they are known."""
+    said = " ".join(_sentence(line) for line in (exported.regression, exported.fixed) if line)
+    if not exported.commits:
+        return said
+    sure = exported.commits[0].share == 1
+    head = "Commit:" if sure else "Likely commits, by what they changed between the two releases (nothing was built):"
+    lines = []
+    for one in exported.commits[:3]:
+        subject = re.sub("#([0-9]+)", r"pull request \1", one.subject)  # a number alone would link to another project's
+        lines.append(f"- {_word(one.sha, 12)} {_sentence(subject)}" + ("" if sure else f", {one.share:.0%}"))
+    return "\n".join([said, "", head, "", *lines]).strip()
+
+
 def _answers(exported: ExportedFailure, text: ModelText) -> dict[str, str]:
     verdict = exported.verdict
     seen = f"{_name(exported)}: {_WORDS.get(verdict.kind or '', 'a failure').lower()}"
@@ -120,7 +134,7 @@ def _answers(exported: ExportedFailure, text: ModelText) -> dict[str, str]:
         "summary": f"{seen}{stage}. {blame}{often}".strip() + reason,
         "expected": _expected(exported),
         "actual": _actual(exported),
-        "regression": " ".join(_sentence(line) for line in (exported.regression, exported.fixed) if line),
+        "regression": _regression(exported),
         "passes": f"Skipping {_listed(exported.passes)} makes the failure go away." if exported.passes else "",
         "graph": _graph(exported, text),
         "reproducer": _reproducer(exported, text),

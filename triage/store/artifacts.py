@@ -17,18 +17,31 @@ from opsieve.gen.model.files import read_file
 REDUCED = "reduced"
 _MAX_JSON = 64 << 20
 _MOST = 20  # passes of a set
+_SUBJECT = 100  # characters
+_LIKELY = 0.2  # of a ranked commit to be worth a line
+
+
+@dataclass(frozen=True, slots=True)
+class BlamedCommit:
+    """A commit that a search found (`share` 1), or that is suspected with that probability; `subject` is as its author wrote it."""
+
+    sha: str
+    subject: str
+    share: float
 
 
 @dataclass(frozen=True, slots=True)
 class CaseArtifacts:
     """`nodes` and operators of the reduced program, bodies included (None: not reduced to the same failure); the guilty passes; the
-    level of optimisation that cures it; the first bad release, else commit."""
+    level of optimisation that cures it; the first bad release, else commit; the commits that were found or are suspected, the
+    likeliest first."""
 
     nodes: int | None = None
     operators: tuple[str, ...] = ()
     guilty_passes: tuple[str, ...] = ()
     cure: tuple[str, ...] = ()
     first_bad: str = ""
+    commits: tuple[BlamedCommit, ...] = ()
 
 
 def case_artifacts(case: Path) -> CaseArtifacts:
@@ -47,7 +60,25 @@ def case_artifacts(case: Path) -> CaseArtifacts:
             operators = tuple(sorted(set(map(_word, load_case_program(case / REDUCED).operators()))))
         except BadInput:
             counted = None
-    return CaseArtifacts(counted, operators, passes, cure, _word(bad) if isinstance(bad, str) else "")
+    first = _word(bad) if isinstance(bad, str) else ""
+    return CaseArtifacts(counted, operators, passes, cure, first, _commits(releases, commits))
+
+
+def _commits(releases: dict[str, Any], commits: dict[str, Any]) -> tuple[BlamedCommit, ...]:
+    """The commit that a search found, else those that a ranking holds for likely."""
+    found, ranked = commits.get("culprits"), _facts(releases.get("history")).get("ranked")
+    if isinstance(found, list) and len(found) == 1 and isinstance(found[0], dict):
+        return (_commit(found[0], 1.0),)
+    likely = [one for one in ranked[:_MOST] if isinstance(one, dict)] if isinstance(ranked, list) else []
+    shares = [(one, one.get("probability")) for one in likely]
+    return tuple(
+        _commit(one, min(share, 0.999)) for one, share in shares if isinstance(share, float) and share >= _LIKELY
+    )
+
+
+def _commit(facts: dict[str, Any], share: float) -> BlamedCommit:
+    subject = "".join(c for c in str(facts.get("subject", ""))[:_SUBJECT] if c.isprintable())
+    return BlamedCommit(_word(str(facts.get("sha", "")))[:12], subject, share)
 
 
 def culprit_of(case: Path) -> dict[str, Any]:
