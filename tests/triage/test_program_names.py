@@ -118,3 +118,10 @@ def test_the_reducer_knows_a_failure_again_after_renaming() -> None:
     failure = Failure(verdict, fingerprint(verdict, seen, ["Relu"], NOTHING, given_names(whole.model)))
     assert failure.shown_by(*failing(small), ["Relu"], "fingerprint", given_names(small.model))
     assert not failure.shown_by(*failing(whole), ["Relu"], "fingerprint")
+
+
+def test_a_name_that_the_compiler_made_of_one_of_the_program_s_is_a_name() -> None:
+    message = "Node ({}_q) Op (QuantizeLinear) [TypeInferenceError] output_dtype INT8 does not match"
+    assert normalise(message.format("v29"), {"v29"}) == normalise(message.format("v57"), {"v57"})
+    assert "output_dtype" in normalise(message.format("v29"), {"v29", "output"})
+    assert "v30_q" in normalise("v30_q is bad", {"v29"})

@@ -134,9 +134,16 @@ def _named(match: re.Match[str], names: Collection[str]) -> str:
         quoted = _quoted(match)
         return _NAME if _CAMEL.fullmatch(quoted) and quoted in names else quoted
     bare = word.rstrip(_ENDS)
-    if bare in names:
+    if bare in names or _is_made_of(bare, names):
         return _NAME + word[len(bare) :]
     return ":".join(_NAME if part in names else part for part in word.split(":")) if ":" in bare else word
+
+
+def _is_made_of(word: str, names: Collection[str]) -> bool:
+    """Whether a compiler made a name of one of the program's by putting something behind it (`v29_q`); of names with a digit only, for
+    an author may write `data_type`."""
+    stem, sign, _ = word.partition("_")
+    return bool(sign) and len(stem) > 1 and not stem.isalpha() and stem in names
 
 
 def _quoted(match: re.Match[str]) -> str:
