@@ -39,8 +39,8 @@ def find(case: Case, targets: Sequence[ResolvedTarget], against: ResolvedTarget 
         premise, said = _failure_on(case, target, against, workers, bool(targets))
         if premise is not None:
             return premise
-        tried.append(f"{target.display} ({said})")
-    raise NotReproduced(f"nothing fails: tried {', '.join(tried) or 'nothing, no compiler is installed'}")
+        tried.append(f"{target.display}: {said}")
+    raise NotReproduced("\n  ".join(["nothing fails; a line for each compiler that was asked:", *tried]))
 
 
 def installed() -> list[ResolvedTarget]:

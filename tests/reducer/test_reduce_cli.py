@@ -10,7 +10,9 @@ import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner
+from commands import opsieve
 from failing import host
+from models import program
 from waiting import wait_until
 
 from opsieve.backends.judge.judge import judge
@@ -247,3 +249,15 @@ def test_a_second_bug_of_another_kind_is_said(workers: Workers, second: str) -> 
     )
     assert result.rest_fails == "other"
     assert "rest" in result.slippage
+
+
+def test_a_model_that_passes_ends_with_3_and_a_line_for_each_compiler(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "sound.onnx"
+    path.write_bytes(program("g (float[2] x) => (float[2] y) { y = Relu (x) }", 18, 9).data)
+    targets = ("-t", "fake:crash@Exp", "-t", "onnxruntime", "-t", "onnxoptimizer")
+    code, out, err = opsieve("reduce", path, *targets, "-o", tmp_path / "reduced", capsys=capsys)
+    lines = [line.strip().partition(": '")[0] for line in err.splitlines() if line.startswith("  ")]
+    assert (code, out, lines) == (3, "", ["fake:crash@Exp", "onnxruntime", "onnxoptimizer"])
+    assert not (tmp_path / "reduced").exists()

@@ -11,7 +11,7 @@ import click
 
 from opsieve.tui.commands import completions
 from opsieve.tui.commands.options import EXPECTED, INPUTS, JSON, OFFLINE, PATH, SEED, memory, seconds
-from opsieve.tui.commands.text import counted, say
+from opsieve.tui.commands.text import counted, plain, say
 
 if TYPE_CHECKING:
     from opsieve.reducer.engine.certificate import CertificateLine
@@ -83,7 +83,10 @@ def command(case: Path, store: Path, memory: int, offline: bool, verify: bool, a
                 return _verified(session, as_json)
             reduced = session.reduce()
     if reduced.reduction is None:
-        say(reduced.facts["message"])
+        first, *rest = reduced.facts["message"].split("\n")  # a line for each compiler
+        say(first)
+        for line in rest:
+            click.echo(plain(line), err=True)
         if as_json:
             click.echo(json.dumps(reduced.facts))
         return NOTHING_FAILS
