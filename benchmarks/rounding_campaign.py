@@ -64,7 +64,7 @@ def ended(case: Case, operator: str) -> Case:
 
 def naive(case: Case, lab: ObservationCache) -> str:
     """What one tolerance and no questions make of a test: a bug, or ""."""
-    seen, right = (lab.observe(resolve(place), case.program, case.inputs) for place in (TARGET, FLOAT64))
+    seen, right = (lab.observe(place, case.program, case.inputs) for place in (resolve(TARGET), FLOAT64))
     if seen.outputs is None:
         return f"exception: {seen.message[:90]}"
     for name, value in (right.outputs or {}).items():

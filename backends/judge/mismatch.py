@@ -12,7 +12,7 @@ from opsieve.backends.compare import Comparison, compare, error
 from opsieve.backends.judge.discontinuities import Ask, excuses, points
 from opsieve.backends.judge.judging_session import JudgingSession, open_rules, sum_lengths
 from opsieve.backends.judge.localise import Dispute, Finding, settle
-from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, Values
+from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, Values, independent
 from opsieve.backends.judge.perturbation import magnified
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Hazard, Observation
@@ -22,6 +22,7 @@ from opsieve.gen.metamorphic.relation import names_for
 from opsieve.gen.model.program import OnnxProgram, Program
 
 _PEER_FACTOR = 10.0
+_OUTVOTING = 2  # independent compilers beside the target
 _PEER_FLOOR = 1e-2  # of the screen: what every compiler of a type may be off by
 
 
@@ -92,7 +93,22 @@ class MismatchJudge:
             Dispute(session, session.program.proto, self.arbiter, self.outputs, tuple(self.left)), self.judge_piece
         )
         found = plain if finding is None else self.settled(finding, facts, rules, worst or shown)
-        return self.contradicted(found) if found.verdict == "undecided" else found
+        if found.verdict != "undecided":
+            return found
+        return self.outvoted(facts) or self.contradicted(found)
+
+    def outvoted(self, facts: Mapping[str, object]) -> Verdict | None:
+        """The pass where two compilers that share nothing with the target or each other give what it gives, against the arbiter."""
+        session = self.session
+        agree = [
+            each
+            for each in session.oracles
+            if independent(session.target, each) and session.agrees(each, self.outputs, tuple(self.left))
+        ]
+        if len({each.family for each in agree}) < _OUTVOTING:
+            return None
+        reason = because(Cause.OUTVOTED, **{**facts, "operator": "the program", "oracles": agree})
+        return verdict("pass", reason, rules=(*self.rules, "reference-outvoted"))
 
     def contradicted(self, otherwise: Verdict) -> Verdict:
         """The failure where the target itself gives the arbiter's value of an output once the program is rewritten (gen/metamorphic)."""

@@ -82,6 +82,19 @@ def test_a_target_that_only_the_reference_accuses_is_asked_about_programs_that_m
     assert alone.verdict == "undecided"
 
 
+@pytest.mark.parametrize(
+    ("others", "verdict"), [(("torch", "openvino"), "pass"), (("torch",), "undecided"), ((), "undecided")]
+)
+def test_a_reference_that_stands_alone_against_three_compilers_is_outvoted(
+    others: tuple[str, ...], verdict: str
+) -> None:
+    answers = {PLAIN: gives(2), REF: gives(1), NATIVE: gives(1), **{other: gives(2) for other in others}}
+    lab = TableLab({**answers})
+    oracles = [resolve(other) for other in ("torch", "openvino")]
+    found = judge(program("Relu", "Neg"), {"x": np.float32([1])}, resolve(PLAIN), lab, oracles=oracles).verdict
+    assert (found.verdict, "reference-outvoted" in found.rules) == (verdict, verdict == "pass")
+
+
 def test_workers_give_the_compiler_the_rewritten_program(workers: Workers) -> None:
     plain, target = resolve("fake:wrong@Identity>Relu"), resolve("fake:wrong@Identity>Relu,rewrite=insert-identities")
     seen = [workers.observe(each, program("Relu"), X) for each in (plain, target)]
