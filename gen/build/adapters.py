@@ -1,76 +1,214 @@
-"""Making an existing tensor fit where none does: an Unsqueeze or a Reshape to the wanted rank, a Cast to a wanted dtype."""
+"""Making an existing tensor fit where none does: at most a few nodes that change its dtype, rank, sizes or range.
 
-import functools
+What optimisers rewrite are chains, so a program should hang together (docs/benchmarks/generator.md, "Structure"): where a sampler asks for a
+tensor that is not there, one that is there is brought into the wanted shape by the operators that people use for it. All are added by
+their declarations, so they are valid and inside the budget; where one of them cannot be, those before it are taken back.
+"""
+
 import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, NUMBER, USUAL, is_float
-from opsieve.gen.spec.schema import form
+from opsieve.gen.build.graph import Shape
+from opsieve.gen.spec.builder import FREE
+from opsieve.gen.spec.catalogue import first_dtypes, operators
+from opsieve.gen.spec.domains import ANY, Domain
+from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, NUMBER, USUAL, is_float, leaf_range
 from opsieve.gen.spec.tensor import Attributes, Tensor
 
 if TYPE_CHECKING:
     from opsieve.gen.build.graph_builder import GraphBuilder
     from opsieve.gen.spec.catalogue import OpChoice
 
+ADAPTERS = ("Cast", "Clip", "Expand", "Pad", "Reshape", "Slice", "Squeeze", "Unsqueeze")
+_LARGEST_USEFUL = 1e4  # results of a larger size soon leave their type: they are brought back first
+_EDGES = ("constant", "constant", "edge", "reflect")
 
-def adapt(builder: "GraphBuilder", choice: "OpChoice") -> Tensor | None:
-    """A tensor that nobody reads yet, as a first input of an operator; None when it cannot be made one."""
-    if not builder.scope.loose:
+
+def adapt_first(builder: "GraphBuilder", tensor: Tensor, choice: "OpChoice") -> Tensor | None:
+    """A tensor as the first input of an operator; None when it cannot be made one."""
+
+    def steps(tensor: Tensor) -> Tensor | None:
+        made: Tensor | None = tensor
+        if not choice.low <= len(tensor.shape) <= choice.high:
+            made = _ranked(builder, tensor, choice.low, choice.high)
+        if made is not None and made.dtype not in choice.dtypes:
+            made = _cast(builder, made, _preferred(builder, choice))
+        return None if made is None else _ranged(builder, made, choice.safe)
+
+    return _all_or_nothing(builder, tensor, steps)
+
+
+def adapt_to(builder: "GraphBuilder", tensor: Tensor, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor | None:
+    """A tensor in a dtype and shape (where a size is FREE anything goes) and inside a domain; None when it cannot be made so."""
+
+    def steps(tensor: Tensor) -> Tensor | None:
+        made: Tensor | None = tensor if tensor.dtype == dtype else _cast(builder, tensor, (dtype,))
+        if made is not None:
+            made = _shaped(builder, made, shape)
+        return None if made is None else _ranged(builder, made, domain)
+
+    return _all_or_nothing(builder, tensor, steps)
+
+
+def steps_first(tensor: Tensor, choice: "OpChoice", ranged: bool) -> int:
+    """About how many nodes it takes to make a tensor the first input of an operator."""
+    return (
+        (tensor.dtype not in choice.dtypes)
+        + (not choice.low <= len(tensor.shape) <= choice.high)
+        + (ranged and not tensor.within(choice.safe))
+    )
+
+
+def steps_to(tensor: Tensor, dtype: str, shape: Shape, domain: Domain, ranged: bool) -> int:
+    """About how many nodes it takes to bring a tensor into a dtype and shape, and inside a domain."""
+    return (
+        (tensor.dtype != dtype)
+        + (not _fits(tensor.shape, shape))
+        + (len(tensor.shape) > len(shape))
+        + (ranged and not tensor.within(domain))
+    )
+
+
+def _all_or_nothing(builder: "GraphBuilder", tensor: Tensor, steps: Callable[[Tensor], Tensor | None]) -> Tensor | None:
+    mark = len(builder.nodes)
+    made = steps(tensor)
+    if made is None:
+        builder.undo(mark)
+    return made
+
+
+def _added(builder: "GraphBuilder", name: str, ins: Sequence[Tensor | None], attrs: Attributes) -> Tensor | None:
+    """The result of one more node; None where the opset, the budget, the request or the compilers do not have it."""
+    program, operator, x = builder.program, operators()[name], ins[0]
+    assert x is not None
+    if program.only is not None and name not in program.only:
         return None
-    tensor = builder.rng.choice(builder.scope.loose)
-    if tensor.dtype not in _taken(builder.opset):
+    if x.dtype not in first_dtypes(operator, builder.opset):
         return None
-    if not choice.low <= len(tensor.shape) <= choice.high:
-        ranked = _ranked(builder, tensor, choice.low, choice.high)
-        if ranked is None:
-            return None
-        tensor = ranked
-    if tensor.dtype not in choice.dtypes:
-        cast = _cast(builder, tensor, choice)
-        if cast is None:
-            return None
-        tensor = cast
-    return tensor if not builder.style.ranged or tensor.within(choice.safe) else None
+    made = builder.add(operator, ins, attrs)
+    return None if made is None else made[0]
 
 
-@functools.cache
-def _taken(opset: int) -> frozenset[str]:
-    """The dtypes that all three operators take."""
-    taken = frozenset(LARGEST) - {"string"}
-    for name, variable in (("Reshape", "T"), ("Unsqueeze", "T"), ("Cast", "T1")):
-        had = form(name, opset)
-        taken &= had.types[variable] if had is not None else frozenset()
-    return taken
+# Dtypes
+
+
+def _preferred(builder: "GraphBuilder", choice: "OpChoice") -> Sequence[str]:
+    """The dtypes that an operator takes: those of the palette, else usual ones."""
+    targets = [dtype for dtype in choice.leaves if dtype in builder.style.palette]
+    return targets or [dtype for dtype in choice.leaves if dtype in USUAL and dtype != "string"]
+
+
+def _cast(builder: "GraphBuilder", tensor: Tensor, targets: Sequence[str]) -> Tensor | None:
+    """The tensor in one of some dtypes that holds all its values."""
+    if not targets:
+        return None
+    dtype = builder.rng.choice(targets)
+    if dtype not in LARGEST or dtype == "string" or "Cast" not in operators():
+        return None
+    low, high = tensor.low, tensor.high
+    if dtype != "bool" and (low < LEAST[dtype] or high > LARGEST[dtype]):
+        low, high = USUAL.get(dtype, (0.0, 0.0))
+        clipped = _ranged(builder, tensor, Domain(low, high)) if builder.style.ranged else None
+        if clipped is None:
+            return None
+        tensor = clipped
+    return _added(builder, "Cast", [tensor], {"to": NUMBER[dtype]})
+
+
+# Ranks and sizes
 
 
 def _ranked(builder: "GraphBuilder", tensor: Tensor, low: int, high: int) -> Tensor | None:
     """The tensor with `low` dimensions where it has fewer, `high` where it has more."""
-    if len(tensor.shape) < low:
-        axes = list(range(low - len(tensor.shape)))
-        op, sides, second = "Unsqueeze", (*(1 for _ in axes), *tensor.shape), builder.ints(axes)
-    elif high:
-        op, sides = "Reshape", (*tensor.shape[: high - 1], math.prod(tensor.shape[high - 1 :]))
-        second = builder.ints(sides)
-    else:
+    rank = len(tensor.shape)
+    if rank < low:
+        return _added(builder, "Unsqueeze", [tensor, builder.ints(list(range(low - rank)))], {})
+    ones = [axis for axis, side in enumerate(tensor.shape) if side == 1]
+    if len(ones) >= rank - high:
+        return _added(builder, "Squeeze", [tensor, builder.ints(ones[: rank - high])], {})
+    if not high:
         return None
-    if not builder.has(op, [tensor, second], {}):
-        return None
-    return builder.emit(op, "", [tensor, second], {}, [(tensor.dtype, sides)], (tensor.low, tensor.high))[0]
+    sides = (*tensor.shape[: high - 1], math.prod(tensor.shape[high - 1 :]))
+    return _added(builder, "Reshape", [tensor, builder.ints(sides)], {})
 
 
-def _cast(builder: "GraphBuilder", tensor: Tensor, choice: "OpChoice") -> Tensor | None:
-    """The tensor in a dtype that holds all its values, one of the palette rather than another."""
-    targets = [dtype for dtype in choice.leaves if dtype in builder.style.palette]
-    targets = targets or [dtype for dtype in choice.leaves if dtype in USUAL and dtype != "string"]
-    if not targets:
+def _shaped(builder: "GraphBuilder", tensor: Tensor, shape: Shape) -> Tensor | None:
+    """The tensor with these sizes: reshaped or expanded where that does it, else of the same rank, then cut and padded."""
+    if _fits(tensor.shape, shape):
+        return tensor
+    if FREE not in shape:
+        if math.prod(shape) == math.prod(tensor.shape):
+            return _added(builder, "Reshape", [tensor, builder.ints(shape)], {})
+        if _spreads(tensor.shape, shape):
+            return _added(builder, "Expand", [tensor, builder.ints(shape)], {})
+    if len(tensor.shape) != len(shape):
+        ranked = _ranked(builder, tensor, len(shape), len(shape)) if shape else None
+        if ranked is None:
+            return None
+        tensor = ranked
+    if any(side > wanted != FREE for side, wanted in zip(tensor.shape, shape, strict=True)):
+        cut = _cut(builder, tensor, shape)
+        if cut is None:
+            return None
+        tensor = cut
+    if _fits(tensor.shape, shape):
+        return tensor
+    sides = tuple(side if wanted == FREE else wanted for side, wanted in zip(tensor.shape, shape, strict=True))
+    if _spreads(tensor.shape, sides):
+        return _added(builder, "Expand", [tensor, builder.ints(sides)], {})
+    return _padded(builder, tensor, sides)
+
+
+def _fits(shape: Shape, wanted: Shape) -> bool:
+    return len(shape) == len(wanted) and all(b in (FREE, a) for a, b in zip(shape, wanted, strict=True))
+
+
+def _spreads(shape: Shape, wanted: Shape) -> bool:
+    """Whether a shape broadcasts to another."""
+    tail = wanted[len(wanted) - len(shape) :]
+    return len(shape) <= len(wanted) and all(a in (1, b) for a, b in zip(shape, tail, strict=True))
+
+
+def _cut(builder: "GraphBuilder", tensor: Tensor, shape: Shape) -> Tensor | None:
+    """The tensor without what it has too much of, at the front or the back."""
+    rng = builder.rng
+    axes = [axis for axis, (side, wanted) in enumerate(zip(tensor.shape, shape, strict=True)) if side > wanted != FREE]
+    starts = [rng.between(0, tensor.shape[axis] - shape[axis]) for axis in axes]
+    ends = [start + shape[axis] for start, axis in zip(starts, axes, strict=True)]
+    return _added(builder, "Slice", [tensor, builder.ints(starts), builder.ints(ends), builder.ints(axes)], {})
+
+
+def _padded(builder: "GraphBuilder", tensor: Tensor, shape: Shape) -> Tensor | None:
+    """The tensor with more at its borders."""
+    rng = builder.rng
+    missing = [wanted - side for side, wanted in zip(tensor.shape, shape, strict=True)]
+    before = [rng.between(0, more) for more in missing]
+    after = [more - first for more, first in zip(missing, before, strict=True)]
+    mode = rng.choice(_EDGES)
+    if mode == "reflect" and any(max(pair) >= side for side, *pair in zip(tensor.shape, before, after, strict=True)):
+        mode = "edge"
+    attrs: Attributes = {} if mode == "constant" else {"mode": mode}
+    return _added(builder, "Pad", [tensor, builder.ints([*before, *after])], attrs)
+
+
+# Values
+
+
+def _ranged(builder: "GraphBuilder", tensor: Tensor, domain: Domain) -> Tensor | None:
+    """The tensor inside a domain: as it is, or what is outside brought to its ends."""
+    if not builder.style.ranged:
+        return tensor
+    if tensor.within(domain) and (domain is not ANY or tensor.size <= _LARGEST_USEFUL or not is_float(tensor.dtype)):
+        return tensor
+    if tensor.dtype == "bool":
         return None
-    dtype = builder.rng.choice(targets)
-    low, high = tensor.low, tensor.high
-    if dtype == "bool":
-        low, high = 0.0, 1.0
-    elif not is_float(dtype) and math.isfinite(high - low):
-        low, high = math.floor(low), math.ceil(high)
-    attrs: Attributes = {"to": NUMBER[dtype]}
-    if low < LEAST[dtype] or high > LARGEST[dtype] or not builder.has("Cast", [tensor], attrs):
+    low, high = leaf_range(tensor.dtype, domain)
+    if not low < high:
         return None
-    return builder.emit("Cast", "", [tensor], attrs, [(dtype, tensor.shape)], (low, high))[0]
+    if not is_float(tensor.dtype):
+        low, high = math.ceil(low), math.floor(high)
+    made = _added(
+        builder, "Clip", [tensor, builder.ints([low], tensor.dtype, ()), builder.ints([high], tensor.dtype, ())], {}
+    )
+    return made if made is not None and made.within(domain) else None

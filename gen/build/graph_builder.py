@@ -9,10 +9,10 @@ import functools
 import math
 from collections.abc import Sequence
 
-from opsieve.gen.build.adapters import adapt
-from opsieve.gen.build.graph import Node, Shape
+from opsieve.gen.build.adapters import adapt_first, adapt_to, steps_first, steps_to
+from opsieve.gen.build.graph import BodyGraph, Node, Shape
 from opsieve.gen.build.program_state import ProgramState
-from opsieve.gen.build.scope import TensorScope
+from opsieve.gen.build.scope import TensorScope, is_numeric_result
 from opsieve.gen.spec.builder import FREE
 from opsieve.gen.spec.catalogue import OpChoice
 from opsieve.gen.spec.declaration import Operator
@@ -22,9 +22,19 @@ from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.symbolic_arith import broadcast
 from opsieve.gen.spec.tensor import Attributes, Bounds, Tensor, Typed
 
-_RANKS = (0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5)
 _TRIES = 3
 _LONGEST, _LONGEST_OF_MANY = 12, 8  # sides of a new shape; of one with four dimensions or more
+_NEAR = 2  # results that count as recent where a node goes on
+_SELDOM = (
+    "text",
+    "signal",
+    "control",
+    "recurrent",
+    "source",
+    "image",
+    "quantised",
+)  # families that would starve if what does not fit were drawn again
+_JOINING = 3  # nodes that join two pieces: two that adapt, one that reads both
 _LONGEST_FREE = 9  # a side that nothing hangs on
 
 
@@ -43,12 +53,20 @@ class GraphBuilder:
         self.scope = TensorScope(program.rng, program.style.ranged, outer)
         self.nodes: list[Node] = []
         self._held: list[Tensor] | None = None  # leaves of instances that may not be taken
+        self._first: Tensor | None = None  # what the instance that is drawn stands on
+        self._guests: list[Tensor] = []  # results of other pieces, one of which it is to read, too
 
     def child(self) -> "GraphBuilder":
         """A builder for a body: it may use what is known here, and its nodes are its own."""
         made = GraphBuilder(self.program, self.scope)
         made.style = self.style
         return made
+
+    @property
+    def size(self) -> int:
+        """How many nodes the program has or needs: those in bodies too, and what it takes to join its pieces."""
+        program = self.program
+        return len(self.nodes) + program.inner + _JOINING * max(0, program.pieces.count - 1)
 
     # Leaves
 
@@ -119,22 +137,90 @@ class GraphBuilder:
 
     # Finding tensors
 
-    def first(self, choice: OpChoice) -> Tensor:
-        """A first input for an operator: an existing tensor at the picking rate, adapted to fit if need be, else a leaf."""
-        if self.rng.random() < self.style.pick:
-            found = self.pick(choice.dtypes, choice.low, choice.high, choice.safe)
-            if found is not None:
-                return found
-            if self.rng.random() < self.style.adapt:
-                found = adapt(self, choice)
-                if found is not None:
-                    return found
+    def draw(self, from_all: Sequence[OpChoice]) -> OpChoice:
+        """One of some operators: now and then another where one would need adapters."""
+        choice, recent = self.rng.choice(from_all), self.scope.recent
+        if not recent or choice.op.family in _SELDOM or self.rng.random() >= self.style.suited:
+            return choice
+        return choice if not steps_first(recent[-1], choice, self.style.ranged) else self.rng.choice(from_all)
+
+    def first(self, choice: OpChoice, guests: Sequence[Tensor] = ()) -> Tensor:
+        """A first input for an operator: an existing tensor at the picking rate, adapted to fit if need be, else a leaf.
+
+        One of the `guests` is to be read by the same node.
+        """
+        found = self._existing(choice) if self.rng.random() < self.style.pick else None
+        self._first, self._guests = found, [*guests]
+        if found is not None:
+            if not guests and self.rng.random() < self.style.meet:
+                self._guests = self.strangers(found)
+            if self._guests and choice.op.pairs:
+                self._first = found = self._met(found, choice)
+            return found
         return self.leaf(
             self.leaf_dtype(choice),
             self.shape(choice.low, choice.high),
             choice.safe,
             ("input", "input", "input", "initializer"),
         )
+
+    def _met(self, x: Tensor, choice: OpChoice) -> Tensor:
+        """The first input in the type of a guest, so that they go together and the longer chain grows; as it is where that fails."""
+        ranged = self.style.ranged
+        fit = [guest for guest in self._guests if steps_first(guest, choice, False) == 0]
+        if not fit:
+            return x
+        guest = min(fit, key=lambda other: steps_to(x, other.dtype, other.shape, choice.safe, ranged))
+        if steps_to(x, guest.dtype, guest.shape, choice.safe, ranged) > 1 and self.rng.random() < self.style.frugal:
+            return x
+        found = adapt_to(self, x, guest.dtype, guest.shape, choice.safe)
+        if found is None:
+            return x
+        self._guests = [guest]
+        return found
+
+    def _existing(self, choice: OpChoice) -> Tensor | None:
+        """A recent result, the newest rather than others, or another tensor; None where none is, or can be made, what the operator takes."""
+        random, scope, ranged = self.rng.random, self.scope, self.style.ranged
+        if scope.recent and random() < self.style.chain:
+            recent = scope.recent[: -_NEAR - 1 : -1]
+            near = min(recent, key=lambda tensor: steps_first(tensor, choice, ranged))
+            found = adapt_first(self, near, choice)
+            if found is not None:
+                return found
+        found = scope.pick(choice.dtypes, choice.low, choice.high, choice.safe, random() < self.style.unread)
+        if found is None and scope.loose and random() < self.style.adapt:
+            other = self.rng.choice(scope.loose)
+            found = adapt_first(self, other, choice) if is_numeric_result(other) else None
+        return found
+
+    def strangers(self, first: Tensor) -> list[Tensor]:
+        """Some results that nobody reads yet and that hang together with nothing that a tensor rests on."""
+        pieces, loose = self.program.pieces, self.scope.loose
+        if pieces.count < 2 or first.leaf or not loose:
+            return []
+        home = pieces.root(first.name)
+        drawn = (loose[int(self.rng.random() * len(loose))] for _ in range(2 * _TRIES))
+        return [other for other in drawn if is_numeric_result(other) and pieces.root(other.name) != home]
+
+    def _adapted(self, dtype: str, shape: Shape, domain: Domain) -> Tensor | None:
+        """A result made to fit as a further input: one of another piece rather than any; None where that fails, or is not drawn."""
+        if dtype not in LARGEST or dtype == "string":
+            return None
+        guests, self._guests = self._guests, []
+        if not guests:
+            if self.rng.random() >= self.style.fit:
+                return None
+            loose = self.scope.recent if self.rng.random() < self.style.diamond else self.scope.loose
+            drawn = (loose[int(self.rng.random() * len(loose))] for _ in range(_TRIES if loose else 0))
+            guests = [other for other in drawn if is_numeric_result(other) and other is not self._first]
+        if not guests:
+            return None
+        steps = {id(guest): steps_to(guest, dtype, shape, domain, self.style.ranged) for guest in guests}
+        near = min(guests, key=lambda guest: steps[id(guest)])
+        if steps[id(near)] > 1 and self.rng.random() < self.style.frugal:
+            return None
+        return adapt_to(self, near, dtype, shape, domain)
 
     def pick(self, dtypes: frozenset[str], low: int, high: int, safe: Domain = ANY) -> Tensor | None:
         """An existing tensor of one of the dtypes and `low` to `high` dimensions, inside a domain; None when none is met."""
@@ -159,9 +245,11 @@ class GraphBuilder:
 
     def match(self, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor:
         """A tensor of this dtype and shape inside the domain; where a size is FREE anything goes. Existing or new."""
-        found = self.scope.match(dtype, shape, domain) if self.rng.random() < self.style.pick else None
-        if found is not None:
-            return found
+        if self.rng.random() < self.style.pick:
+            found = self._adapted(dtype, shape, domain) if self._guests else None
+            found = found or self.scope.match(dtype, shape, domain) or self._adapted(dtype, shape, domain)
+            if found is not None:
+                return found
         sides = tuple(self.side() if side == FREE else side for side in shape)
         return self.weight(dtype, sides, domain)
 
@@ -170,6 +258,15 @@ class GraphBuilder:
         random, style, shape = self.rng.random, self.style, x.shape
         dtype = dtype or x.dtype
         if random() < style.pick:
+            if self._guests:
+                met = self._adapted(dtype, shape, domain)
+                if met is not None:
+                    return met
+            if random() < style.diamond:
+                for other in self.scope.recent:
+                    near = other is not x and other.dtype == dtype and (not style.ranged or other.within(domain))
+                    if near and self.fits(shape, other.shape, oneway):
+                        return other
             if random() < style.same_shape:
                 same = self.scope.match(dtype, shape, domain)
                 if same is not None and (same is not x or random() < style.itself):
@@ -181,10 +278,19 @@ class GraphBuilder:
                 other = pool[int(random() * len(pool))]
                 if (not style.ranged or other.within(domain)) and self.fits(shape, other.shape, oneway):
                     return other
+            met = self._adapted(dtype, self._beside(shape), domain)
+            if met is not None:
+                return met
         kept = shape[int(random() * (len(shape) + 1)) :] if random() < style.suffix else shape
         if kept and random() < style.stretched:
             kept = tuple(1 if random() < style.ones else side for side in kept)
         return self.weight(dtype, kept, domain)
+
+    def _beside(self, shape: Shape) -> Shape:
+        """A shape that broadcasts to another: all of it or its last axes."""
+        return (
+            shape[int(self.rng.random() * (len(shape) + 1)) :] if self.rng.random() < self.style.suffix / 2 else shape
+        )
 
     def fits(self, shape: Shape, other: Shape, oneway: bool) -> bool:
         """Whether two shapes broadcast to something that is not too large; to the first of them if `oneway`."""
@@ -220,7 +326,7 @@ class GraphBuilder:
                 shape = rng.choice(pool).shape
                 if low <= len(shape) <= high:
                     return shape
-        rank = rng.choice(_RANKS)
+        rank = rng.choice(self.style.ranks)
         rank = low if rank < low else high if rank > high else rank
         sides: list[int] = []
         room = self.budget.tensor // 4
@@ -262,6 +368,7 @@ class GraphBuilder:
             if tensor is not None:
                 tensor.reads += 1
         self.nodes.append(Node(op, domain, ins, outs, attrs, program.named("n")))
+        self._connect(ins, outs, attrs)
         if self.scope.outer is not None:
             program.inner += 1
         return outs
@@ -271,6 +378,53 @@ class GraphBuilder:
         for tensor in ins:
             tensor.reads += 1
         self.nodes.append(Node(op, "", ins, [made], attrs, self.program.named("n")))
+        self._connect(ins, [made], attrs)
+
+    def _connect(self, ins: Sequence[Tensor | None], outs: Sequence[Tensor], attrs: Attributes) -> None:
+        """Note that a node makes what it reads, what it gives and what is in its bodies hang together."""
+        names = [tensor.name for tensor in (*ins, *outs) if tensor is not None and tensor.name and not tensor.leaf]
+        for value in attrs.values():
+            if isinstance(value, BodyGraph):
+                names += [out.name for node in value.nodes for out in node.outs if out.name]
+        self.program.pieces.connect(names, self.scope.outer is None)
+
+    def undo(self, start: int) -> list[Node]:
+        """Take back the nodes from a place on, and give them."""
+        taken = self.nodes[start:]
+        for node in reversed(taken):
+            self._count(node, -1)
+            for tensor in node.outs:
+                if tensor.name:
+                    self.scope.forget(tensor)
+        del self.nodes[start:]
+        return taken
+
+    def redo(self, taken: Sequence[Node]) -> None:
+        """Add nodes again that were taken back."""
+        for node in taken:
+            self._count(node, 1)
+            for tensor in node.outs:
+                if tensor.name:
+                    self.scope.enter(tensor)
+            self.nodes.append(node)
+
+    def _count(self, node: Node, change: int) -> None:
+        for tensor in node.ins:
+            if tensor is not None:
+                tensor.reads += change
+        self.program.elements += change * sum(
+            math.prod(out.shape) for out in node.outs if str not in map(type, out.shape)
+        )
+        if self.scope.outer is not None:
+            self.program.inner += change
+
+    def prune(self, start: int, kept: Sequence[Tensor | None] = ()) -> None:
+        """Take back the nodes from a place on that were put in for an instance that does not read them."""
+        wanted = {id(tensor) for tensor in kept if tensor is not None}
+        while len(self.nodes) > start and not any(
+            tensor.reads or id(tensor) in wanted for tensor in self.nodes[-1].outs
+        ):
+            self.undo(len(self.nodes) - 1)
 
     def add(
         self,
@@ -317,12 +471,18 @@ class GraphBuilder:
                 count += size
         return count
 
-    def grow(self, choice: OpChoice) -> list[Tensor] | None:
-        """Draw an instance of an operator and add it; None when this draw did not fit (rare, and cheap)."""
-        inner = self.program.inner
-        made = choice.op.instance(self, self.first(choice))
+    def grow(self, choice: OpChoice, guests: Sequence[Tensor] = ()) -> list[Tensor] | None:
+        """Draw an instance of an operator and add it; None when this draw did not fit (rare, and cheap).
+
+        It reads one of the `guests` beside its first input, if that can be.
+        """
+        inner, start = self.program.inner, len(self.nodes)
+        made = choice.op.instance(self, self.first(choice, guests))
+        if made is not None:
+            self.prune(start, made.inputs)
         added = None if made is None else self.add(choice.op, made.inputs, made.attributes, made.outputs)
         if added is None:
+            self.prune(start)
             self.program.inner = inner  # bodies that nobody has do not count
         return added
 

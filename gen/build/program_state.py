@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from opsieve.gen.build.graph import Shape
+from opsieve.gen.build.pieces import Pieces
 from opsieve.gen.spec.builder import Budget, Style
 from opsieve.gen.spec.catalogue import OpChoice
 from opsieve.gen.spec.declaration import Operator
@@ -36,6 +37,7 @@ class ProgramState:
         self.inner = 0
         self.elements = 0
         self.work = 0
+        self.pieces = Pieces()
 
     def named(self, kind: str) -> str:
         """A new name."""

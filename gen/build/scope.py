@@ -7,16 +7,18 @@ from collections import defaultdict
 from opsieve.gen.build.graph import Shape
 from opsieve.gen.spec.builder import FREE
 from opsieve.gen.spec.domains import ANY, Domain
+from opsieve.gen.spec.dtype_facts import LARGEST
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.tensor import Tensor
 
 _TRIES = 3
+_RECENT = 8
 
 
 class TensorScope:
     """Existing tensors. With `ranged` one outside of the domain that is asked for is passed over.
 
-    `loose` are those that no node reads yet; some have been read since they were entered.
+    `loose` are those that no node reads yet; some have been read since they were entered. `recent` are the last results of numbers.
     """
 
     def __init__(self, rng: Rng, ranged: bool, outer: TensorScope | None = None) -> None:
@@ -24,6 +26,7 @@ class TensorScope:
         self.ranged = ranged
         self.outer = outer
         self.loose: list[Tensor] = []
+        self.recent: list[Tensor] = []
         self.pools: defaultdict[tuple[str, int], list[Tensor]] = defaultdict(list)
         self.shapes: defaultdict[tuple[str, Shape], list[Tensor]] = defaultdict(list)
 
@@ -38,19 +41,32 @@ class TensorScope:
         self.pools[dtype, len(shape)].append(tensor)
         self.shapes[dtype, shape].append(tensor)
         self.loose.append(tensor)
+        if is_numeric_result(tensor):
+            self.recent.append(tensor)
+            if len(self.recent) > 2 * _RECENT:
+                del self.recent[:_RECENT]
 
-    def pick(self, dtypes: frozenset[str], low: int, high: int, safe: Domain = ANY) -> Tensor | None:
+    def forget(self, tensor: Tensor) -> None:
+        """Take back a result, whose node is taken back."""
+        pools = self.pools[tensor.dtype, tensor.rank], self.shapes[tensor.dtype, tensor.shape]
+        for known in (*pools, self.loose, self.recent):
+            if tensor in known:
+                known.remove(tensor)
+
+    def pick(
+        self, dtypes: frozenset[str], low: int, high: int, safe: Domain = ANY, unread: bool = True
+    ) -> Tensor | None:
         """A tensor of one of the dtypes and `low` to `high` dimensions, inside a domain; None when none is met.
 
-        One that nobody reads yet is preferred: graphs hang together so.
+        With `unread` one that nobody reads yet is preferred: graphs hang together so.
         """
         ranged = self.ranged and safe is not ANY
-        found = self._pick_loose(dtypes, low, high, safe if ranged else None)
+        found = self._pick_loose(dtypes, low, high, safe if ranged else None) if unread else None
         if found is not None:
             return found
         pools = [pool for (dtype, rank), pool in self.pools.items() if pool and dtype in dtypes and low <= rank <= high]
         if not pools:
-            return self.outer.pick(dtypes, low, high, safe) if self.outer else None
+            return self.outer.pick(dtypes, low, high, safe, unread) if self.outer else None
         random = self.rng.random
         for _ in range(_TRIES):
             pool = pools[int(random() * len(pools))]
@@ -75,20 +91,28 @@ class TensorScope:
         return None
 
     def match(self, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor | None:
-        """A tensor of this dtype and shape (FREE sizes fit anything) inside the domain; None when none is met."""
+        """A tensor of this dtype and shape (FREE sizes fit anything) inside the domain, a result rather than a leaf; None when none is met."""
         ranged = self.ranged and domain is not ANY
         free = FREE in shape
         pool = self.pools.get((dtype, len(shape))) if free else self.shapes.get((dtype, shape))
         if not pool:
             return self.outer.match(dtype, shape, domain) if self.outer else None
+        leaf = None
         for _ in range(_TRIES):
             tensor = pool[int(self.rng.random() * len(pool))]
             if ranged and not tensor.within(domain):
                 continue
             if not free or all(a in (FREE, b) for a, b in zip(shape, tensor.shape, strict=True)):
-                return tensor
-        return None
+                if not tensor.leaf:
+                    return tensor
+                leaf = tensor
+        return leaf
 
     def of_rank(self, dtype: str, rank: int) -> list[Tensor]:
         """The tensors of a dtype and rank in this graph."""
         return self.pools.get((dtype, rank), [])
+
+
+def is_numeric_result(tensor: Tensor) -> bool:
+    """Whether it is a result of numbers, which can be made fit for most operators."""
+    return not tensor.leaf and tensor.dtype in LARGEST and tensor.dtype != "string"

@@ -3,14 +3,16 @@
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 import onnx
 
 from opsieve import __version__
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.build.program_state import ProgramState, Supports
+from opsieve.gen.build.scope import is_numeric_result
 from opsieve.gen.build.writing import serialize
 from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.generation.symbolic import open_sizes
@@ -20,7 +22,7 @@ from opsieve.gen.spec.builder import Budget, Style
 from opsieve.gen.spec.catalogue import OpChoice, choices, first_dtypes, operators
 from opsieve.gen.spec.dtype_facts import NUMBER
 from opsieve.gen.spec.rng import Rng
-from opsieve.gen.spec.schema import OLDEST
+from opsieve.gen.spec.schema import OLDEST, form
 from opsieve.gen.spec.tensor import Tensor
 
 SUPPORTED = 26  # the newest opset that a released onnxruntime takes
@@ -41,6 +43,21 @@ _PALETTES = (
 
 _NEWEST_SHARE = 0.5  # of programs at the newest opset: operators that came late would be seldom met otherwise
 _MOST_COPIES = 4
+_CLOSED_SHARE = 1 / 7  # of programs keep sequences and optionals closed
+_RANKS = ((1, 2, 3, 4), (1, 2, 2, 3), (0, 1, 2), (2, 3, 3), (3, 4, 4), (2, 4, 4), (0, 1, 2, 3, 4, 5), (1, 3, 5))
+# How programs hang together, by name: what a strategy may ask for, else drawn.
+TOPOLOGIES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "long": {},
+        "wide": {"chain": 0.3, "unread": 0.2, "diamond": 0.2, "fit": 0.2},
+        "diamonds": {"diamond": 0.9, "fit": 0.8, "frugal": 0.5},
+        "many outputs": {"chain": 0.8, "middle": 0.3},
+    }
+)
+_LONG_SHARE = 0.85
+_JOIN_TRIES = 4
+_TRIES_A_NODE = 8
+_MEASURES = ("Equal", "Shape", "Size")  # of texts
 
 _OPENERS = {"sequence": ("SequenceAt", "SequenceLength"), "optional": ("OptionalGetElement", "OptionalHasElement")}
 
@@ -77,8 +94,9 @@ def start(
     pick: float = 0.95,
     ranged: bool = True,
     palettes: Sequence[tuple[str, ...]] = _PALETTES,
+    topology: str = "",
 ) -> GraphBuilder:
-    """An empty builder for a seed: its opset and palette are drawn."""
+    """An empty builder for a seed: its opset, its palettes of dtypes and ranks, and its topology unless one is asked for, are drawn."""
     rng = Rng(f"{name} {seed}", request.bins)
     opset = request.opset or (SUPPORTED if rng.random() < _NEWEST_SHARE else rng.between(OLDEST, SUPPORTED))
     if not choices(opset, request.only, request.dtypes):
@@ -92,7 +110,9 @@ def start(
     palette = rng.choice(palettes)
     if request.dtypes is not None:
         palette = tuple(dtype for dtype in palette if dtype in request.dtypes) or tuple(sorted(request.dtypes))
-    style = Style(pick, ranged and request.values != "search", palette=palette)
+    topology = topology or ("long" if rng.random() < _LONG_SHARE else rng.choice(tuple(TOPOLOGIES)[1:]))
+    style = Style(pick, ranged and request.values != "search", palette=palette, ranks=rng.choice(_RANKS))
+    style = replace(style, **TOPOLOGIES[topology])
     builder = GraphBuilder(ProgramState(rng, opset, style, request.budget))
     builder.program.supports = request.supports
     builder.program.only = request.only
@@ -129,10 +149,66 @@ def fill(builder: GraphBuilder, request: GenRequest) -> None:
     """
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     from_all = weighted_choices(builder.opset, request.only, request.dtypes, not request.opset)
-    rng = builder.rng
-    nodes = builder.nodes
-    while len(nodes) + builder.program.inner < request.nodes and builder.program.elements < request.budget.elements:
-        builder.grow(from_all[int(rng.random() * len(from_all))])
+    while builder.size < request.nodes and builder.program.elements < request.budget.elements:
+        builder.grow(builder.draw(from_all))
+
+
+def join(builder: GraphBuilder) -> None:
+    """Nodes that read results of two pieces each, until the program hangs together: as far as that can be, and at the rate of its style."""
+    style, program = builder.style, builder.program
+    joiners: dict[str, list[OpChoice]] = {}
+    for choice in program.choices:
+        if choice.op.pairs:
+            joiners.setdefault(choice.op.family, []).append(choice)
+    if not joiners or builder.rng.random() >= style.joined:
+        return
+    _measure_texts(builder)
+    builder.style = replace(style, pick=1.0, chain=1.0, frugal=0.0)
+    for _ in range(_JOIN_TRIES * max(0, program.pieces.count - 1)):
+        apart = _apart(builder)
+        if not apart or program.elements >= builder.budget.elements:
+            break
+        builder.grow(builder.rng.choice(builder.rng.choice(tuple(joiners.values()))), apart)
+    builder.style = style
+
+
+def _top_up(builder: GraphBuilder, request: GenRequest) -> None:
+    """Add what is missing: nodes that were kept to join pieces may not have been needed."""
+    program = builder.program
+    missing = request.nodes - len(builder.nodes) - program.inner
+    for _ in range(_TRIES_A_NODE * missing if program.choices else 0):
+        if len(builder.nodes) + program.inner >= request.nodes or program.elements >= builder.budget.elements:
+            break
+        builder.grow(builder.draw(program.choices))
+
+
+def _apart(builder: GraphBuilder) -> list[Tensor]:
+    """Results of numbers that hang together with nothing that the newest rests on."""
+    pieces, recent = builder.program.pieces, builder.scope.recent
+    if pieces.count < 2 or not recent:
+        return []
+    home = pieces.root(recent[-1].name)
+    made = [out for node in builder.nodes for out in node.outs if out.name and is_numeric_result(out)]
+    return [out for out in made if str not in map(type, out.shape) and pieces.root(out.name) != home]
+
+
+def _measure_texts(builder: GraphBuilder) -> None:
+    """Make numbers of the texts that nobody reads: only numbers join pieces."""
+    only, opset = builder.program.only, builder.opset
+    made = [out for node in builder.nodes for out in node.outs if out.dtype == "string" and not out.reads]
+    for text in [out for out in made if str not in map(type, out.shape)]:
+        names = [
+            name
+            for name in _MEASURES
+            if (had := form(name, opset)) is not None
+            and "string" in had.dtypes(0)
+            and (only is None or name in only)
+            and (text.shape or name != "Shape")
+        ]
+        if names and builder.program.pieces.count > 1:
+            operator = operators()[builder.rng.choice(names)]
+            others = [builder.match("string", text.shape)] if operator.parts else []
+            builder.add(operator, [text, *others], {})
 
 
 def outputs(builder: GraphBuilder) -> list[Tensor]:
@@ -142,9 +218,9 @@ def outputs(builder: GraphBuilder) -> list[Tensor]:
         tensor
         for node in builder.nodes
         for tensor in node.outs
-        if tensor.name and (not tensor.reads or rng.random() < 0.04 or tensor.name in exposed)
+        if tensor.name and (not tensor.reads or rng.random() < builder.style.middle or tensor.name in exposed)
     ]
-    if len(given) > 1 and rng.random() < 0.1:
+    if len(given) > 1 and rng.random() < builder.style.dead:
         given.pop(rng.below(len(given)))  # a dead branch
     # A body that was drawn and not taken can have read the last of them: a program gives something.
     return given or [tensor for node in builder.nodes[-1:] for tensor in node.outs if tensor.name][:1]
@@ -155,7 +231,7 @@ def open_containers(builder: GraphBuilder) -> None:
 
     Compilers that fail on a container at the border fail on each such program, which hides all else that is in it.
     """
-    if not builder.program.choices or builder.rng.random() < 1 / 7:
+    if not builder.program.choices or builder.rng.random() < _CLOSED_SHARE:
         return
     for node in list(builder.nodes):
         for tensor in node.outs:
@@ -174,6 +250,8 @@ def open_containers(builder: GraphBuilder) -> None:
 def finish(builder: GraphBuilder, request: GenRequest, generator: str, seed: int) -> Case:
     """The finished builder as a case: a program and values for its inputs."""
     open_containers(builder)
+    join(builder)
+    _top_up(builder, request)
     given = outputs(builder)
     free = open_sizes(builder, builder.rng) if request.dynamic and builder.rng.random() < request.dynamic else {}
     model, inputs = serialize(builder, given, generator, request.types, free)

@@ -31,7 +31,8 @@ class Operation:
     `inputs` and `outputs` are types; an input left out counts as one of its own kind, an output left out does not appear.
     `attributes` are equal for equal attributes, in whatever order they were written. `consumers` are the places in the list
     of the operations that read an output, one for each reading; `out_degree` counts those too, but an output that nobody
-    reads as one (Isra's output degree).
+    reads as one (Isra's output degree). `holder` is the place of the operation in whose body it stands, or which first calls the function that it
+    stands in; -1 in the main graph.
     """
 
     operator: str
@@ -40,6 +41,7 @@ class Operation:
     attributes: tuple[bytes, ...]
     consumers: list[int]
     out_degree: int = 0
+    holder: int = -1
 
 
 def operations(model: onnx.ModelProto) -> list[Operation]:
@@ -113,11 +115,16 @@ class _GraphKeys:
     def __init__(self) -> None:
         self._operations: list[Operation] = []
         self._made: list[list[_Value]] = []  # the outputs of each operation
+        self._holder = -1
+        self._functions: dict[str, list[Operation]] = {}  # the operations of each, but those in bodies
 
     def finished(self) -> list[Operation]:
         """The list, its output degrees filled in."""
         for operation, made in zip(self._operations, self._made, strict=True):
             operation.out_degree = sum(max(1, value.readings) for value in made)
+        for place, caller in enumerate(self._operations):
+            for operation in self._functions.pop(caller.operator, ()):
+                operation.holder = place
         return self._operations
 
     def graph(self, graph: onnx.GraphProto, around: _Scopes) -> None:
@@ -140,7 +147,10 @@ class _GraphKeys:
         """Read a local function's body, of whose inputs nothing is known unless it says."""
         types = {info.name: _type(info.type) for info in function.value_info}
         scope = {name: _Value(types.get(name, UNKNOWN), -1) for name in function.input}
+        first = len(self._operations)
         self._nodes(function.node, (scope,), types)
+        name = f"{function.domain}::{function.name}"
+        self._functions[name] = [made for made in self._operations[first:] if made.holder < 0]
 
     def _nodes(self, nodes: Iterable[onnx.NodeProto], scopes: _Scopes, types: dict[str, Type]) -> None:
         for node in nodes:
@@ -157,10 +167,14 @@ class _GraphKeys:
                     self._operations[value.maker].consumers.append(place)
             made = [(name, _Value(types.get(name, UNKNOWN), place)) for name in node.output if name]
             outputs = tuple(value.type for _, value in made)
-            self._operations.append(Operation(operator_name(node), tuple(inputs), outputs, _attributes(node), []))
+            self._operations.append(
+                Operation(operator_name(node), tuple(inputs), outputs, _attributes(node), [], holder=self._holder)
+            )
             self._made.append([value for _, value in made])
+            around, self._holder = self._holder, place
             for body in bodies(node):
                 self.graph(body, scopes)
+            self._holder = around
             scopes[0].update(made)
 
 

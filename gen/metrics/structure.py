@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from opsieve.gen.metrics.graph import Operation
@@ -11,7 +12,10 @@ _MOST = 4096  # chains that begin at one operation: a model can have more than a
 
 
 class Structure:
-    """Figures over the models added so far. Edges run from an operation to those that read it; what a body reads from around it counts."""
+    """Figures over the models added so far. Edges run from an operation to those that read it; what a body reads from around it counts.
+
+    A Constant is a stored value and no operation; what stands in a body or a function hangs together with the node that has it.
+    """
 
     def __init__(self) -> None:
         self._models = 0
@@ -24,6 +28,7 @@ class Structure:
 
     def add(self, nodes: Sequence[Operation]) -> None:
         """Count in the operations of a model."""
+        nodes = without_constants(nodes)
         if not nodes:
             return
         sizes = component_sizes(nodes)
@@ -49,6 +54,19 @@ class Structure:
         }
 
 
+def without_constants(nodes: Sequence[Operation]) -> list[Operation]:
+    """The operations that compute something, with the places of each other."""
+    places = {old: new for new, old in enumerate(n for n, node in enumerate(nodes) if node.operator != "Constant")}
+    return [
+        replace(
+            nodes[old],
+            consumers=[places[reader] for reader in nodes[old].consumers],
+            holder=places.get(nodes[old].holder, -1),
+        )
+        for old in places
+    ]
+
+
 def component_sizes(nodes: Sequence[Operation]) -> list[int]:
     """How many operations each weakly connected piece has."""
     parent = list(range(len(nodes)))
@@ -60,8 +78,8 @@ def component_sizes(nodes: Sequence[Operation]) -> list[int]:
         return place
 
     for place, node in enumerate(nodes):
-        for reader in node.consumers:
-            parent[root(place)] = root(reader)
+        for other in (*node.consumers, *((node.holder,) if node.holder >= 0 else ())):
+            parent[root(place)] = root(other)
     sizes: dict[int, int] = {}
     for place in range(len(nodes)):
         sizes[root(place)] = sizes.get(root(place), 0) + 1

@@ -31,17 +31,34 @@ class Style:
     """How programs of a strategy look: rates between 0 and 1, and the dtypes they prefer.
 
     `pick`: a first input is an existing tensor (Isra's picking rate), and so is any other. `ranged`: whether intervals of values are
-    respected (else a value search has to find inputs). `adapt`: a Cast or Reshape makes an existing tensor fit where none does.
+    respected (else a value search has to find inputs).
+
+    How they hang together. `suited`: an operator whose first input would need adapters is drawn once more. `chain`: a first input is a recent
+    result, made to fit; `unread`: else it is a tensor that no node reads yet, as far as there is one; `adapt`: else any that is made to fit.
+    `fit`: a further input is an existing tensor that is made to fit where none does; `diamond`: it is a recent result; `meet`: it is one of
+    another piece of the program; `frugal`: none that takes several nodes to fit. `joined`: pieces that are left at the end are joined.
+    `middle`: a result that is read is an output, too; `dead`: one result that nobody reads is no output.
+
     `palette`: the dtypes of leaves, more likely ones more often; those that an operator cannot take are passed over. `loyal`: a dtype is
     one of the palette where one can be. `same_shape`: a partner has the very shape of its operand; `itself`: it may then be that operand.
     `suffix`: a new partner has only some of the last axes; `stretched`: sizes of it may be 1, and `ones` of them are. `known_shape`: a new
-    leaf has the shape of an existing tensor. `shared`: a constant is the one that holds the same numbers already; `folded`: a new
-    constant is a Constant node rather than an initializer.
+    leaf has the shape of an existing tensor; `ranks`: its rank is else one of these. `shared`: a constant is the one that holds the same
+    numbers already; `folded`: a new constant is a Constant node rather than an initializer.
     """
 
     pick: float = 0.95
     ranged: bool = True
-    adapt: float = 0.3
+    suited: float = 0.8
+    chain: float = 1.0
+    unread: float = 0.6
+    adapt: float = 0.6
+    fit: float = 0.1
+    diamond: float = 0.1
+    meet: float = 0.9
+    frugal: float = 0.95
+    joined: float = 0.97
+    middle: float = 0.04
+    dead: float = 0.1
     palette: tuple[str, ...] = ("float32",)
     loyal: float = 0.9
     same_shape: float = 0.6
@@ -50,6 +67,7 @@ class Style:
     stretched: float = 0.4
     ones: float = 0.4
     known_shape: float = 0.4
+    ranks: tuple[int, ...] = (0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5)
     shared: float = 0.5
     folded: float = 0.25
 

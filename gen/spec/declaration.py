@@ -30,7 +30,7 @@ from typing import Any
 from opsieve.gen.spec.builder import Builder, OpenBuilder
 from opsieve.gen.spec.domains import ANY, Domain, Rule, Site
 from opsieve.gen.spec.dtype_facts import USUAL, leaf_range
-from opsieve.gen.spec.instance import Draft, Instance, Part
+from opsieve.gen.spec.instance import Draft, Instance, Part, Partner
 from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import Truth
 from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
@@ -147,6 +147,11 @@ class Operator:
     def keeps_shape(self) -> bool:
         """Whether the first output has the shape of the first input, whatever the attributes."""
         return not self.excluded and (self.same_shape or self.infer is elementwise)
+
+    @property
+    def pairs(self) -> bool:
+        """Whether it has a further input that broadcasts with the first."""
+        return any(isinstance(part, Partner) for part in self.parts)
 
     def open_instance(self, builder: OpenBuilder, x: Tensor) -> Instance | None:
         """An instance whose sizes are open; None when this draw gave none."""

@@ -67,7 +67,7 @@ def _grown(request: GenRequest, seed: int, tried: _Attempts) -> tuple[GraphBuild
         if chosen is not None:
             break
         # No operator so far has rules that can be broken here.
-        fill(builder, replace(request, nodes=len(builder.nodes) + builder.program.inner + 1))
+        fill(builder, replace(request, nodes=builder.size + 1))
         chosen = _chosen(builder, tried)
     return builder, chosen
 

@@ -4,8 +4,6 @@ OperatorCoverage is HirFuzz's: pairs of operator and dtype, operator and shape, 
 before it in its batch of 256 seeds.
 """
 
-from dataclasses import replace
-
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.batches import Batches
@@ -30,22 +28,19 @@ def _guided(request: GenRequest, seed: int, coverage: OperatorCoverage) -> Graph
     builder = start(request, seed, NAME)
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     from_all = weighted_choices(builder.opset, request.only, request.dtypes, not request.opset)
-    rng, makers = builder.rng, dict[str, str]()
-    adapting, plain = builder.style, replace(builder.style, adapt=0.0)
-    while (
-        len(builder.nodes) + builder.program.inner < request.nodes
-        and builder.program.elements < request.budget.elements
-    ):
+    makers = dict[str, str]()
+    while builder.size < request.nodes and builder.program.elements < request.budget.elements:
         best, most = None, -1
         builder.hold()
-        for number in range(_CANDIDATES):
-            builder.style = plain if number else adapting  # adapters of what is not taken would be left lying about
-            choice = rng.choice(from_all)
+        for _ in range(_CANDIDATES):
+            choice = builder.draw(from_all)
             operator = choice.op
             if best is not None and operator.family in _SEPARATE:
                 continue
-            inner = builder.program.inner
+            inner, first = builder.program.inner, len(builder.nodes)
             made = operator.instance(builder, builder.first(choice))
+            builder.prune(first, made.inputs if made is not None else ())
+            adapters = builder.undo(first)  # until it is taken
             held, builder.program.inner = (
                 builder.program.inner - inner,
                 inner,
@@ -54,16 +49,21 @@ def _guided(request: GenRequest, seed: int, coverage: OperatorCoverage) -> Graph
                 continue
             types = operator.infer(made.inputs, made.attributes)[: made.outputs]  # type: ignore[arg-type]
             outs = [typed for typed in types if typed is not None]
+            makers.update((out.name, node.op) for node in adapters for out in node.outs)
             producers = [makers[tensor.name] for tensor in made.inputs if tensor is not None and tensor.name in makers]
-            new = coverage.novelty(operator.name, outs, producers)
+            new = coverage.novelty(operator.name, outs, producers) - len(adapters)  # which nobody asked for
             if new > most:
-                best, most = (operator, made, types, outs, producers, held), new
+                best, most = (operator, made, types, outs, producers, held, adapters), new
                 if producers and new > len(producers):
                     break  # a new shape and new edges: others are hardly better
-        builder.style, added = adapting, None
+        added = None
         if best is not None:
-            operator, made, types, outs, producers, held = best
+            operator, made, types, outs, producers, held, adapters = best
+            before = len(builder.nodes)
+            builder.redo(adapters)
             added = builder.add(operator, made.inputs, made.attributes, types=types)
+            if added is None:
+                builder.undo(before)
         forgotten = builder.settle()
         if added is not None:  # else what is forgotten counts: operators that never fit come to an end so
             builder.program.elements -= forgotten

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from program_bytes import digest
 from repository import ROOT, SUPPORT
 
+from opsieve.gen.build.adapters import ADAPTERS
 from opsieve.gen.case.case import load, save
 from opsieve.gen.generation.random_graph import GenRequest, to_record
 from opsieve.gen.generation.request import from_record, named_dtypes, named_operators, nodes
@@ -69,7 +71,7 @@ def test_guidance_covers_more_and_a_program_is_the_same_alone_and_in_order() -> 
     for name in ("isra", "hirfuzz"):
         coverage = OperatorCoverage()
         for seed in range(120):
-            coverage.add(generate(name, seed, request).program.proto)
+            coverage.add(generate(name, seed, replace(request, nodes=16)).program.proto)
         met[name] = coverage.hirfuzz
     assert met["hirfuzz"]["operator-edge"] > 1.1 * met["isra"]["operator-edge"]
     assert met["hirfuzz"]["operator-dtype"] > met["isra"]["operator-dtype"]
@@ -96,7 +98,7 @@ def test_no_operator_starves_and_none_drowns_the_others() -> None:
         met.update(node.op_type for node in all_nodes(model.graph.node))
     families: dict[str, list[int]] = {}
     for name, operator in operators().items():
-        if not operator.domain and operator.since <= 26 and met[name]:
+        if not operator.domain and operator.since <= 26 and met[name] and name not in ADAPTERS:
             families.setdefault(operator.family, []).append(met[name])
     means = sorted(sum(counts) / len(counts) for counts in families.values())
     assert means[-1] <= 5 * means[0]

@@ -40,6 +40,7 @@ LENIENT = {
     "MaxPool": "the same",
     "MeanVarianceNormalization": "onnxruntime looks at the number of axes only",
     "NegativeLogLikelihoodLoss": "onnxruntime reads only the weights that labels ask for",
+    "PRelu": "onnxruntime broadcasts the slope in both directions",
     "SoftmaxCrossEntropyLoss": "the same",
 }
 

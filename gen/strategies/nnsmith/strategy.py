@@ -3,8 +3,8 @@
 Nodes are inserted forwards (they read existing tensors) and backwards (they take the place of a placeholder) as often; each insertion
 is kept when z3 finds that its relations can hold together with those of all others (Algorithm 1). Then sizes and attributes are spread
 over bins (Algorithm 2), and the program is emitted once more with numbers through the core, which knows intervals of values: where an
-edge would carry values that its reader can make no sense of (a logarithm of a negative number), the edge is cut and the reader gets a
-leaf of the same type. So programs need no search for inputs. Long programs are solved in rounds, each on top of what is finished.
+edge would carry values that its reader can make no sense of (a logarithm of a negative number), they are clipped, and where that cannot be
+the edge is cut and the reader gets a leaf of the same type. So programs need no search for inputs. Long programs are solved in rounds, each on top of what is finished.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from typing import Any
 
 import z3
 
+from opsieve.gen.build.adapters import adapt_to
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start, weighted_choices
 from opsieve.gen.spec.catalogue import OpChoice, choices
@@ -23,8 +24,8 @@ from opsieve.gen.spec.tensor import Tensor
 from opsieve.gen.strategies.nnsmith.symbolic_builder import Insertion, SymbolicBuilder
 
 NAME = "nnsmith"
+_DRAFTED = 0.7  # of the nodes that are missing: writing them adds some that clip, and some that join
 _ROUND = 16  # nodes that are solved together: z3's time grows faster than their number
-_CARRIED = 12  # finished tensors that a round may read
 
 
 def nnsmith(request: GenRequest, seed: int) -> Case:
@@ -36,10 +37,10 @@ def nnsmith(request: GenRequest, seed: int) -> Case:
         for choice in weighted_choices(builder.opset, request.only, request.dtypes, not request.opset)
         if not choice.op.domain and choice.op.symbolic
     ]
-    while open_ and len(builder.nodes) < request.nodes and builder.program.elements < request.budget.elements:
+    while open_ and builder.size < request.nodes and builder.program.elements < request.budget.elements:
         before = len(builder.nodes)
         symbolic = SymbolicBuilder(builder)
-        _draft(symbolic, open_, min(_ROUND, request.nodes - before))
+        _draft(symbolic, open_, min(_ROUND, max(1, round(_DRAFTED * (request.nodes - builder.size)))))
         symbolic.constraints.spread(builder.rng)
         _Emission(symbolic, request.nodes).all()
         if len(builder.nodes) == before:
@@ -51,8 +52,8 @@ def nnsmith(request: GenRequest, seed: int) -> Case:
 def _draft(symbolic: SymbolicBuilder, open_: Sequence[OpChoice], nodes: int) -> None:
     """Insert nodes until there are as many as asked for, or too many insertions were refused."""
     rng, builder = symbolic.rng, symbolic.builder
-    for tensor in builder.scope.loose[-_CARRIED:]:
-        if not tensor.reads and tensor.dtype in LARGEST:
+    for tensor in builder.scope.loose:
+        if not tensor.reads and tensor.dtype in LARGEST and tensor.name not in symbolic.finished:
             symbolic.enter(tensor)
             symbolic.finished[tensor.name] = tensor
     tries = 8 * nodes
@@ -212,6 +213,10 @@ class _Emission:
             known = self.symbolic.finished.get(tensor.name)  # what samplers hand back may be a copy
         if known is not None and not cut and (domain is ANY or known.within(domain)):
             return known
+        if known is not None and not cut:
+            brought = adapt_to(self.builder, known, known.dtype, known.shape, domain)
+            if brought is not None:
+                return brought
         if cut:
             domain = _both(domain, Domain(0, 1))
         new = self.builder.leaf if tensor.leaf == "input" else self.builder.weight

@@ -29,10 +29,7 @@ def planted(request: GenRequest, seed: int) -> GraphBuilder:
     builder = start(request, seed, NAME, palettes=_PALETTES)
     from_all = builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     rng = builder.rng
-    while (
-        len(builder.nodes) + builder.program.inner < request.nodes
-        and builder.program.elements < request.budget.elements
-    ):
+    while builder.size < request.nodes and builder.program.elements < request.budget.elements:
         if not builder.nodes or rng.random() < 0.4:
             try:
                 rng.choice(_ALL)(PatternBuilder(builder, rng.random() < 0.4))

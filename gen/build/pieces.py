@@ -1,0 +1,35 @@
+"""Which results of a program hang together while it grows: union-find over their names (Tarjan, JACM 22, 1975)."""
+
+from collections.abc import Iterable
+
+
+class Pieces:
+    """Sets of results that nodes connect. `count` is how many of them hold a node of the main graph."""
+
+    def __init__(self) -> None:
+        self._parent: dict[str, str] = {}
+        self._main: set[str] = set()
+        self.count = 0
+
+    def root(self, name: str) -> str:
+        """The result that stands for the piece of another."""
+        parent = self._parent
+        top = parent.setdefault(name, name)
+        while top != parent[top]:
+            parent[top] = parent[parent[top]]
+            top = parent[top]
+        parent[name] = top
+        return top
+
+    def connect(self, names: Iterable[str], main: bool) -> None:
+        """These results hang together; with `main` a node of the main graph is among those that make or read them."""
+        top, *others = dict.fromkeys(map(self.root, names)) or [""]
+        if not top:
+            return
+        held = sum(root in self._main for root in (top, *others))
+        for other in others:
+            self._parent[other] = top
+        self._main.difference_update(others)
+        if held or main:
+            self._main.add(top)
+            self.count += 1 - held

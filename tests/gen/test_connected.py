@@ -1,0 +1,113 @@
+"""Generated programs hang together, and what makes a tensor fit is right or leaves no trace."""
+
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opsieve.gen.build.adapters import adapt_to, steps_to
+from opsieve.gen.build.graph_builder import GraphBuilder
+from opsieve.gen.build.pieces import Pieces
+from opsieve.gen.generation.random_graph import TOPOLOGIES, GenRequest, fill, finish, start
+from opsieve.gen.metrics.graph import operations
+from opsieve.gen.metrics.structure import Structure
+from opsieve.gen.model.tensors import DTYPES
+from opsieve.gen.spec.builder import FREE
+from opsieve.gen.spec.domains import ANY, Domain
+from opsieve.gen.strategies.registry import generate
+
+SHAPES = st.lists(st.integers(1, 6), max_size=4).map(tuple)
+KINDS = ("float32", "float16", "int64", "int8", "bool")
+
+
+def structure(models: list[bytes]) -> dict[str, float]:
+    found = Structure()
+    for model in models:
+        found.add(operations(onnx.load_model_from_string(model)))
+    return found.figures()
+
+
+@pytest.mark.parametrize("name", ["isra", "hirfuzz", "pattern", "mutate"])
+def test_programs_are_in_one_piece_and_mostly_one_chain(name: str) -> None:
+    found = structure([generate(name, seed, GenRequest(nodes=16)).program.model for seed in range(40)])
+    assert found["components"] < 1.5
+    assert found["longest_path"] > 9
+    assert found["fan_out"] > 0.07
+
+
+def grown(topology: str, seed: int) -> bytes:
+    request = GenRequest(nodes=20)
+    builder = start(request, seed, "isra", topology=topology)
+    fill(builder, request)
+    return finish(builder, request, "isra", seed).program.model
+
+
+def test_a_topology_that_is_asked_for_shows() -> None:
+    models = {name: [grown(name, seed) for seed in range(30)] for name in TOPOLOGIES}
+    found = {name: structure(made) for name, made in models.items()}
+    assert found["long"]["longest_path"] > found["wide"]["longest_path"] + 1
+    assert found["diamonds"]["fan_out"] > found["long"]["fan_out"]
+    outputs = {
+        name: sum(len(onnx.load_model_from_string(model).graph.output) for model in made)
+        for name, made in models.items()
+    }
+    assert outputs["many outputs"] > 1.5 * outputs["long"]
+
+
+def result(builder: GraphBuilder, dtype: str, shape: tuple[int, ...]) -> None:
+    x = builder.leaf(dtype, shape)
+    builder.emit("Identity", "", [x], {}, [(dtype, shape)], (x.low, x.high))
+
+
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from(KINDS),
+    SHAPES,
+    st.sampled_from(KINDS),
+    st.lists(st.sampled_from([1, 2, 3, 5, FREE]), max_size=4).map(tuple),
+    st.sampled_from([ANY, Domain(0, 1), Domain(0.5, 4)]),
+)
+@settings(max_examples=150, deadline=None)
+def test_what_is_made_fit_fits_or_leaves_no_trace(
+    seed: int, dtype: str, shape: tuple[int, ...], wanted: str, sides: tuple[int, ...], domain: Domain
+) -> None:
+    builder = start(GenRequest(opset=18), seed, "isra")
+    result(builder, dtype, shape)
+    tensor = builder.nodes[0].outs[0]
+    made = adapt_to(builder, tensor, wanted, sides, domain)
+    if made is None:
+        assert len(builder.nodes) == 1
+        assert tensor.reads == 0
+        assert builder.scope.recent == [tensor]
+        return
+    assert steps_to(made, wanted, sides, domain, True) == 0
+    model = finish(builder, GenRequest(nodes=1), "isra", seed).program.model
+    onnx.checker.check_model(model, full_check=True)
+    typed = {info.name: info.type.tensor_type for info in onnx.load_model_from_string(model).graph.output}
+    if made.name in typed:
+        assert DTYPES[typed[made.name].elem_type] == wanted
+
+
+def test_taking_back_and_adding_again_changes_nothing() -> None:
+    builder = start(GenRequest(opset=18), 3, "isra")
+    fill(builder, GenRequest(nodes=9))
+    nodes, reads = [node.name for node in builder.nodes], [t.reads for node in builder.nodes for t in node.outs]
+    elements = builder.program.elements
+    builder.redo(builder.undo(4))
+    assert [node.name for node in builder.nodes] == nodes
+    assert [t.reads for node in builder.nodes for t in node.outs] == reads
+    assert builder.program.elements == elements
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.booleans()), max_size=20))
+def test_pieces_are_the_connected_components(edges: list[tuple[int, int, bool]]) -> None:
+    pieces, sets = Pieces(), list[set[int]]()
+    main = set[int]()
+    for a, b, held in edges:
+        pieces.connect([str(a), str(b)], held)
+        main |= {a} if held else set()
+        joined = {a, b}.union(*(each for each in sets if each & {a, b}))
+        sets = [each for each in sets if not each & joined] + [joined]
+    assert pieces.count == sum(bool(each & main) for each in sets)
+    for each in sets:
+        assert len({pieces.root(str(item)) for item in each}) == 1
