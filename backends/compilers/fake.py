@@ -22,6 +22,7 @@ import random
 import re
 import signal
 import sys
+import time
 import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -44,8 +45,8 @@ PROCESS_FAULTS = (
     "fpe",  # SIGFPE, as an integer division by zero
     "overflow",  # of the C stack
     "exit",  # the process ends as if all were well
-    "hang",  # in Python
-    "spin",  # in C, where no Python signal handler runs
+    "hang",  # in Python, asleep
+    "spin",  # at work in C, where no Python signal handler runs
     "ignore-term",  # hangs and ignores SIGTERM and SIGINT
     "memory",  # takes 16 GB
     "leak",  # 64 MB more each time, never given back
@@ -383,8 +384,8 @@ def misbehave(kind: str) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         misbehave("hang")
     elif kind == "hang":
-        while True:
-            pass
+        while True:  # it waits for what never comes, and leaves the processor to others; `spin` does not
+            time.sleep(0.1)
     elif kind == "spin":
         deque(itertools.repeat(None), maxlen=0)
     elif kind == "memory":

@@ -141,7 +141,7 @@ def test_when_the_time_is_up_slow_tests_are_not_waited_for_and_are_done_by_the_n
     with Store(tmp_path / "s") as store:
         campaign = new_campaign(3, [slow], PLAN)
         store.begin(campaign)
-        limits = Limits(seconds=0.3)  # a hang takes that much of the processor, each time it is asked
+        limits = Limits(seconds=0.3)
         for _ in run(store, campaign, PLAN, limits, lanes=2, seconds=0.2):
             pass
         first = store.done(campaign)
