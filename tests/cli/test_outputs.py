@@ -69,9 +69,10 @@ def test_commands_on_a_store(folder: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_commands_on_a_case(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save(Case(chain("Relu", "Tanh", "Neg"), dict(X)), folder / "case")
-    assert_golden("outputs/case.txt", normalised(transcript(ON_A_CASE, capsys), FOLDER=folder))
+    told = normalised(transcript(ON_A_CASE, capsys), FOLDER=folder)
+    assert_golden("outputs/case.txt", re.sub(r"seen in \d+ of \d+ runs", "seen in N of N runs", told))
 
 
 def test_commands_that_generate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = normalised(transcript(GENERATED, capsys), FOLDER=folder)
+    told = re.sub(r"(?<=  new: ).*", "CLUSTER", normalised(transcript(GENERATED, capsys), FOLDER=folder))
     assert_golden("outputs/generated.txt", re.sub(r"(?<=[ (])\d[\d.]*(?=[ %,)\n])", "N", told))
