@@ -30,7 +30,8 @@ from opsieve.triage.export.issue import fenced, issue, visible
 from opsieve.triage.export.script import requirements, script
 from opsieve.triage.export.short_script import short_script
 from opsieve.triage.export.text import ModelText, model_text
-from opsieve.triage.store.artifacts import BlamedCommit, case_artifacts
+from opsieve.triage.store.artifacts import case_artifacts
+from opsieve.triage.store.rows import BlamedCommit
 
 NOTHING = ModelText("", False)
 printed = cache(model_text)  # a process each time

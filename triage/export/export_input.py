@@ -17,7 +17,7 @@ from opsieve.gen.metamorphic.relation import rewritten
 from opsieve.gen.model.lowering import lower_ir, lower_opset
 from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.model.tensors import Value
-from opsieve.triage.store.artifacts import BlamedCommit
+from opsieve.triage.store.rows import BlamedCommit
 
 ORACLES = (FLOAT64, NATIVE)  # who is asked what is right
 

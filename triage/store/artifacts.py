@@ -13,21 +13,13 @@ from typing import Any
 from opsieve.gen.case.case import load_case_program
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.files import read_file
+from opsieve.triage.store.rows import BlamedCommit
 
 REDUCED = "reduced"
 _MAX_JSON = 64 << 20
 _MOST = 20  # passes of a set
 _SUBJECT = 100  # characters
 _LIKELY = 0.2  # of a ranked commit to be worth a line
-
-
-@dataclass(frozen=True, slots=True)
-class BlamedCommit:
-    """A commit that a search found (`share` 1), or that is suspected with that probability; `subject` is as its author wrote it."""
-
-    sha: str
-    subject: str
-    share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +53,16 @@ def case_artifacts(case: Path) -> CaseArtifacts:
         except BadInput:
             counted = None
     first = _word(bad) if isinstance(bad, str) else ""
-    return CaseArtifacts(counted, operators, passes, cure, first, _commits(releases, commits))
+    return CaseArtifacts(counted, operators, passes, cure, first, _commits(culprit))
 
 
-def _commits(releases: dict[str, Any], commits: dict[str, Any]) -> tuple[BlamedCommit, ...]:
-    """The commit that a search found, else those that a ranking holds for likely."""
+def blamed_commits(case: Path) -> tuple[BlamedCommit, ...]:
+    """The commit that a search found for a case, else those that a ranking of the history holds for likely."""
+    return _commits(culprit_of(case))
+
+
+def _commits(culprit: dict[str, Any]) -> tuple[BlamedCommit, ...]:
+    releases, commits = _facts(culprit.get("releases")), _facts(culprit.get("commits"))
     found, ranked = commits.get("culprits"), _facts(releases.get("history")).get("ranked")
     if isinstance(found, list) and len(found) == 1 and isinstance(found[0], dict):
         return (_commit(found[0], 1.0),)

@@ -112,7 +112,10 @@ class Queries:
         )
         reduced = folder / "reduced" if folder and member.reduced is not None else None
         of = "" if cluster is None else name_of(cluster)
-        return CaseDetails(member, of, folder, reduced, components, observations, problem)
+        from opsieve.triage.store.artifacts import blamed_commits  # not at the start of the terminal app
+
+        commits = blamed_commits(folder) if folder else ()
+        return CaseDetails(member, of, folder, reduced, components, observations, problem, commits)
 
     def related(self, name: str, most: int = 10) -> tuple[RelatedRow, ...]:
         """Clusters that look like this one, with the reason: suggestions, nothing is joined by them."""

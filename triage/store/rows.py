@@ -106,10 +106,23 @@ class FingerprintRow:
 
 
 @dataclass(frozen=True, slots=True)
+class BlamedCommit:
+    """A commit that a search found (`share` 1), or that is suspected with that probability; `subject` is as its author wrote it."""
+
+    sha: str
+    subject: str
+    share: float
+
+    def __str__(self) -> str:
+        return f"{self.sha} {self.subject}" + ("" if self.share == 1 else f" ({self.share:.0%})")
+
+
+@dataclass(frozen=True, slots=True)
 class CaseDetails:
     """A failure with what lies on disk. `folder` and `reduced` are case folders to load (`opsieve.gen.case.case.load`), None when not there.
 
     `observations` are as they were written (outputs left out), that of the target blamed first; `problem` says why there are none.
+    `commits` caused it, or are suspected.
     """
 
     member: MemberRow
@@ -119,6 +132,7 @@ class CaseDetails:
     components: tuple[Component, ...]
     observations: tuple[Observation, ...]
     problem: str
+    commits: tuple[BlamedCommit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ def overview(case: CaseDetails) -> list[Line]:
             ("fingerprint", member.fingerprint),
             ("size", size),
             ("operators", " ".join(member.operators)),
+            ("commits", "; ".join(map(str, case.commits))),
             ("seen", moment(member.seen)),
             ("case", str(case.folder or "")),
             ("reduced", str(case.reduced or "")),

@@ -90,6 +90,7 @@ def _case_facts(details: "CaseDetails") -> dict[str, Any]:
         "reduced_case": str(details.reduced or ""),
         "components": [component_json(part) for part in details.components],
         "problem": details.problem,
+        "commits": [asdict(commit) for commit in details.commits],
     }
 
 
@@ -144,6 +145,7 @@ def _print_case(details: "CaseDetails", why: bool) -> None:
         ("fingerprint", member.fingerprint),
         ("nodes", str(member.nodes) if member.reduced is None else f"{member.reduced} of {member.nodes}"),
         ("operators", " ".join(member.operators)),
+        ("commits", "; ".join(map(str, details.commits))),
         ("seen", day(member.seen)),
         ("case", str(details.folder or "")),
         ("reduced", str(details.reduced or "")),
