@@ -99,8 +99,11 @@ def open_campaign(
             say(f"calibrated: {aside} blocks more come and go between equal runs and do not count")
     tables = campaign_tables.load(found.id, request.store) if found is not None else []
     if limited and not tables and plan.strategy not in strategies.OF_TVM:
-        with Workers() as workers:
-            tables = _tables(workers, targets, request.probe, probing, say)
+        try:
+            with Workers() as workers:
+                tables = _tables(workers, targets, request.probe, probing, say)
+        except Unavailable as error:  # it was there a moment ago
+            raise BadInput(f"{error}; leave that target out, or try again") from None
     plan = replace(plan, supports=tuple(map(campaign_tables.support, tables)))
     if found is not None:
         _checked_resumption(store, found, plan, versions, say)
