@@ -90,6 +90,8 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
         "unsupported",
         r"NOT_IMPLEMENTED|Could not find an implementation|NotImplemented|not implemented|not yet supported",
     ),
+    # Of the Python binding: texts cannot be fed beside types that numpy lacks.
+    ("unsupported", r"Creation of OrtValues is currently only supported from non-string"),
     # What a kernel says of itself once it runs.
     ("unsupported", r"does not support \w{1,20} yet|Dilation not supported for AutoPadType"),
     # ONNX allows up to the dilation, too; onnxruntime says that it does not.
