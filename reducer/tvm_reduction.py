@@ -13,7 +13,7 @@ from opsieve.reducer.engine.form import Validator
 from opsieve.reducer.relax.passes import PASSES, AsTvm
 from opsieve.reducer.tvm.pass_sequence import PassSequence
 from opsieve.reducer.tvm.subject import TvmForm, TvmPass, TvmSubject, TvmValidator
-from opsieve.reducer.tvm.tir_edits import Buffers, Expressions, Statements, Structure
+from opsieve.reducer.tvm.tir_edits import Buffers, Enclosing, Expressions, Statements
 
 
 class TvmReduction(TvmForm):
@@ -62,4 +62,4 @@ class RelaxReduction(TvmReduction):
 class TirReduction(TvmReduction):
     """TIR functions."""
 
-    dimensions = (Statements(), Structure(), Expressions(), Buffers())
+    dimensions = (Statements(), Enclosing(), Expressions(), Buffers())

@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from opsieve.backends.protocol import Request, Run
 
-CALLS = 1000  # of a function: their time is what is told
+CALLS = 1000  # of a function: their time is what is reported
 UNOPTIMISED = {"tirx.disable_vectorize": True, "tirx.disable_storage_rewrite": True, "tirx.disable_cse_tir": True}
 # Left out of the default lowering for the unoptimised build; what is not here is needed, or only makes the code legal.
 OPTIMISING = ["s_tir.LoopPartition", "s_tir.HoistIfThenElse", "s_tir.RenormalizeSplitPattern", "tirx.RemoveNoOp"]
@@ -98,7 +98,7 @@ def prepare(request: "Request", found: Any, passes: Callable[..., Any]) -> "Run"
 
 
 def runner(tvm: Any, built: Any, names: List[str]) -> "Run":
-    """Runs the function of a built module. It times itself: calls take microseconds, less than feeding does, so the time of many is told."""
+    """Runs the function of a built module. It times itself: calls take microseconds, less than feeding does, so the time of many is reported."""
     main = built["main"]
 
     def fed(values: Dict[str, Any]) -> List[Any]:

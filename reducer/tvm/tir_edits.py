@@ -36,7 +36,7 @@ class Statements:
                 yield _edit("take a branch", node, _then)
 
 
-class Structure:
+class Enclosing:
     """What stands around statements and expressions: attributes, blocks, stores, branches; kinds, extents and annotations of loops."""
 
     name = "structure"
