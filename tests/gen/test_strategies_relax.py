@@ -1,0 +1,52 @@
+"""The strategies of Relax modules beside `relax` itself, and what the generator leaves out."""
+
+import pytest
+from models import program as onnx_program
+
+from opsieve.gen.forms.tvm_program import RelaxProgram
+from opsieve.gen.generation.random_graph import GenRequest
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.relax import passes
+from opsieve.gen.relax.generator import generate as module_of
+from opsieve.gen.relax.known_faults import patterns
+from opsieve.gen.relax.policies import POLICIES
+from opsieve.gen.strategies.registry import generate
+
+
+def test_every_program_of_relax_passes_has_a_legal_sequence_and_none_is_made_wrong() -> None:
+    for seed in range(20):
+        case = generate("relax-passes", seed, GenRequest(nodes=5))
+        assert case.program.passes
+        assert passes.is_legal(case.program.passes)
+        assert case.program.fault is None
+        assert set(case.inputs) == set(case.program.inputs())
+
+
+def test_relax_mutate_changes_modules_of_the_corpus() -> None:
+    first = generate("relax-passes", 3, GenRequest(nodes=6)).program
+    assert isinstance(first, RelaxProgram)
+    corpus = (RelaxProgram(first.module),)
+    made = [generate("relax-mutate", seed, GenRequest(nodes=6, corpus=corpus)) for seed in range(6)]
+    assert any(case.program.data != first.data for case in made)
+    assert all(case.program.inputs().keys() == first.inputs().keys() for case in made)
+    again = generate("relax-mutate", 0, GenRequest(nodes=6, corpus=corpus))
+    assert again.program.data == made[0].program.data
+
+
+def test_a_corpus_without_a_relax_module_is_refused() -> None:
+    with pytest.raises(BadInput, match="is a Relax module that can be mutated"):
+        generate(
+            "relax-mutate", 0, GenRequest(corpus=(onnx_program("g (float[2] x) => (float[2] y) { y = Relu(x) }"),))
+        )
+
+
+@pytest.mark.parametrize("policy", sorted(set(POLICIES) - {"known-faults"}))
+def test_the_generator_makes_no_capturing_closure_that_is_passed_on(policy: str) -> None:
+    for seed in range(15):
+        found = patterns(module_of(seed, POLICIES[policy]()).module)
+        assert not found & {"closure-passed", "closure-in-closure", "empty-result"}
+
+
+def test_the_policy_of_known_faults_makes_them() -> None:
+    found = {name for seed in range(40) for name in patterns(module_of(seed, POLICIES["known-faults"]()).module)}
+    assert {"closure-passed", "constant-condition", "constant-cast"} <= found
