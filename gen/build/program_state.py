@@ -18,7 +18,7 @@ class ProgramState:
 
     `supports` tells whether the compilers under test have an instance, `only` are the operators that were asked for (None: all),
     `choices` what bodies are grown from. `inner` counts the nodes inside bodies, `exposed` are tensors that are to be outputs although
-    they are read. `leaves` are inputs, initializers and constants; `numbers` those of them that hold known numbers.
+    they are read. `opened` says that sizes are to be left open. `leaves` are inputs, initializers and constants; `numbers` those of them that hold known numbers.
     """
 
     def __init__(self, rng: Rng, opset: int, style: Style, budget: Budget) -> None:
@@ -33,6 +33,7 @@ class ProgramState:
         self.numbers: dict[tuple[str, Shape, tuple[float, ...]], Tensor] = {}
         self.exposed: list[Tensor] = []
         self.has_input = False
+        self.opened = False
         self.count = 0
         self.inner = 0
         self.elements = 0

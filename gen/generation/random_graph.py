@@ -55,6 +55,8 @@ TOPOLOGIES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     }
 )
 _LONG_SHARE = 0.85
+# Where sizes are to be left open nothing is cut, padded or reshaped to numbers for the sake of connections.
+_SIZES_LEFT: Mapping[str, Any] = MappingProxyType({"adapt": 0.0, "fit": 0.0, "meet": 0.0, "joined": 0.0, "chain": 0.3})
 _JOIN_TRIES = 4
 _TRIES_A_NODE = 8
 _MEASURES = ("Equal", "Shape", "Size")  # of texts
@@ -113,7 +115,11 @@ def start(
     topology = topology or ("long" if rng.random() < _LONG_SHARE else rng.choice(tuple(TOPOLOGIES)[1:]))
     style = Style(pick, ranged and request.values != "search", palette=palette, ranks=rng.choice(_RANKS))
     style = replace(style, **TOPOLOGIES[topology])
+    opened = bool(request.dynamic) and rng.random() < request.dynamic
+    if opened:
+        style = replace(style, **_SIZES_LEFT)
     builder = GraphBuilder(ProgramState(rng, opset, style, request.budget))
+    builder.program.opened = opened
     builder.program.supports = request.supports
     builder.program.only = request.only
     return builder
@@ -253,7 +259,7 @@ def finish(builder: GraphBuilder, request: GenRequest, generator: str, seed: int
     join(builder)
     _top_up(builder, request)
     given = outputs(builder)
-    free = open_sizes(builder, builder.rng) if request.dynamic and builder.rng.random() < request.dynamic else {}
+    free = open_sizes(builder, builder.rng) if builder.program.opened else {}
     model, inputs = serialize(builder, given, generator, request.types, free)
     origin = Origin(generator, seed, _VERSIONS, "generated", to_record(request))
     return Case(OnnxProgram(model, f"{generator}-{seed}"), inputs, None, origin)
