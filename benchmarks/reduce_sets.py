@@ -12,6 +12,7 @@
 import argparse
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -62,8 +63,8 @@ def _two_bugs(cases: Path | None, most: int) -> None:
 
 
 def _nested(most: int, seed: int) -> None:
-    with Workers() as workers:
-        results = []
+    results = []
+    with suppress(KeyboardInterrupt), Workers() as workers:  # the figures are of what was done by then
         for result in nested.reduce_all(most, seed, workers):
             results.append(result)
             if not result.is_minimum:
