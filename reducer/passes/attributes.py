@@ -131,7 +131,8 @@ def _omissions(
         return
     optional = onnx.defs.OpSchema.FormalParameterOption.Optional
     for index, parameter in enumerate(schema.inputs[: len(node.input)]):
-        if parameter.option == optional and node.input[index]:
+        endless = node.op_type == "Loop" and parameter.name == "M"  # a Loop without a trip count runs for ever
+        if parameter.option == optional and node.input[index] and not endless:
             yield _omission(path, node, index, parameter.name)
     if len(schema.inputs) and schema.inputs[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic:
         for index in range(len(node.input) - 1, max(len(schema.inputs) - 1, schema.min_input) - 1, -1):
