@@ -32,7 +32,7 @@ from opsieve.gen.tir import passes
 from opsieve.gen.tir.form import program, values
 from opsieve.gen.tir.fuzzing import mutated
 from opsieve.gen.tir.seeds import basic
-from opsieve.gen.tvm_ir.nodes import ObjectNode
+from opsieve.gen.tvm_ir.nodes import ObjectNode, encode
 from opsieve.reducer.engine.journal import Journal
 from opsieve.reducer.oracle.discover import NotReproduced, find
 from opsieve.reducer.reduction import Listeners, reduce_failure
@@ -40,7 +40,8 @@ from opsieve.reducer.tvm.subject import TvmSubject
 from opsieve.reducer.tvm_reduction import TirReduction
 
 KINDS = ("value", "error", "crash")
-STEPS = 16  # mutations of a basic function
+STEPS = 12  # mutations of a basic function
+KNOWN = ("double_buffer_scope", "tirx.q_multiply_shift")  # what TVM 0.27 fails at by itself (docs/benchmarks/tir.md)
 PLAIN = ("tirx.StmtSimplify", "tirx.RemoveNoOp", "tirx.UnrollLoop", "tirx.ConvertSSA", "tirx.SkipAssert", "tirx.RemoveAssume",
          "s_tir.StmtSimplify", "s_tir.CanonicalizeLoop", "s_tir.HoistIfThenElse", "s_tir.RenormalizeSplitPattern",
          "s_tir.RewriteUnsafeSelect", "s_tir.AnnotateIrregularLoop", "s_tir.RemoveStoreUndef", "s_tir.LowerInitBlock",
@@ -61,11 +62,13 @@ class Run:
 
 
 def function_of(seed: int) -> ObjectNode:
-    """A basic function, mutated."""
+    """A basic function, mutated; without what TVM itself is known to fail at, which would hide the fault."""
     rng = Rng(f"benchmark {seed}", 0)
     made = rng.choice(basic())
     for _ in range(STEPS):
-        made, _ = mutated(rng, made)
+        other, _ = mutated(rng, made)
+        text = encode(other)
+        made = made if any(word in text for word in KNOWN) else other
     return made
 
 
@@ -177,7 +180,7 @@ def main() -> None:
     parser.add_argument("--functions", type=int)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    planted_tvm.install(registry._entries)
+    registry._entries()[planted_tvm.NAME] = planted_tvm.ENTRY
     with Workers() as workers:
         if options.what == "faults":
             faults(options.functions or 20, options.seed, workers)

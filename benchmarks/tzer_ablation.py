@@ -140,7 +140,8 @@ def report(rows: list[dict[str, Any]], out: Path) -> None:
         mine = sorted((row for row in rows if row["variant"] == name), key=lambda row: row["reached"])
         if not mine:
             continue
-        lines[words] = [(float(x), float(y)) for x, _, y in mine[len(mine) // 2]["growth"]]
+        if name.isdigit():  # the figure's own curves
+            lines[words] = [(float(x), float(y)) for x, _, y in mine[len(mine) // 2]["growth"]]
         every = ", ".join(f"{row['reached']:,}" for row in mine)
         middle = {key: statistics.median(row[key] for row in mine) for key in mine[0] if isinstance(mine[0][key], int)}
         print(

@@ -1,0 +1,12 @@
+# TVM's printing of module.json, for people; opsieve reads module.json alone and never runs this file.
+# from tvm.script import ir as I
+# from tvm.script import tirx as T
+# from tvm.tirx.layout import Axis
+
+@I.ir_module
+class Module:
+    @T.prim_func
+    def main(pool_avg: T.Buffer((T.int64(1), T.int64(3), T.int64(1)), "float32", layout=None)):
+        for ax2 in range(T.int64(1)):
+            t255 = T.int64()
+            x363: T.let[T.int32] = T.Let(5, where={t255: ax2})
