@@ -74,5 +74,8 @@ def test_commands_on_a_case(folder: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_commands_that_generate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = re.sub(r"(?<=  new: ).*", "CLUSTER", normalised(transcript(GENERATED, capsys), FOLDER=folder))
-    assert_golden("outputs/generated.txt", re.sub(r"(?<=[ (])\d[\d.]*(?=[ %,)\n])", "N", told))
+    told = normalised(transcript(GENERATED, capsys), FOLDER=folder)
+    told = re.sub(r"(?<=[ (])\d[\d.]*(?=[ %,)\n])", "N", told)
+    told = re.sub(r"(  new: .*\n)+", "  new: CLUSTERS\n", told)  # what a seed finds is another matter
+    told = re.sub(r"(?<=: )N \w+(, N \w+)*(?= \()", "VERDICTS", told)
+    assert_golden("outputs/generated.txt", re.sub(r"(?<=failures: ).*(?=; store)", "KINDS", told))
