@@ -43,6 +43,7 @@ from opsieve.reducer.script import Printer, script
 from opsieve.triage.export.script import KINDS
 from opsieve.triage.fingerprint.sameness import Level
 
+_SCRIPTED = (*KINDS, "metamorphic")  # what is shown on a rewritten program is a mismatch there
 _SAVE_EVERY = 1.0  # seconds between two savings of the best so far
 
 
@@ -141,7 +142,7 @@ class Session:
         facts = facts_of(form, result, premise, self.request.level, time.monotonic() - since)
         facts |= {
             "output": str(folder / model_name(result.best.program)),
-            "script": str(folder / SCRIPT) if premise is not None and premise.failure.verdict.kind in KINDS else "",
+            "script": str(folder / SCRIPT) if premise is not None and premise.failure.verdict.kind in _SCRIPTED else "",
         }
         text = script(result.best, premise, self.pool[0], texts) if premise and facts["script"] else ""
         save_reduction(result, folder, self.request.path.name, origin, facts, journal, text)
