@@ -1,9 +1,9 @@
 """From evidence to a ranking: which of the commits between two releases changed a behaviour. Pure.
 
 Each kind of evidence adds a weight in nats (a log-likelihood ratio) to a commit, once; a commit's probability is its share of the
-exponentials, with a share for "none of these" beside it. The weights are expert priors in the order of what worked on eight changes of
-onnxruntime that were found by hand (changed lines of the pass's file, the message's text, the kernel's files, the graph's); they
-were not fitted, so a probability here says how the evidence compares, not a frequency that was measured.
+exponentials, with a share for "none of these" beside it. Their order was set by hand, from what led to the commit in changes of onnxruntime that were read;
+their scale, `NONE` and `NOTHING` were fitted to 16 changes whose commit is known (`benchmarks/blame.py`; docs/benchmarks/bisect.md has what that is
+worth). Sixteen are few: a probability here says how the evidence compares more than how often it is right.
 """
 
 import math
@@ -33,23 +33,24 @@ class Clue(Enum):
 
 
 WEIGHTS: Mapping[Clue, float] = {
-    Clue.LINES: 4.0,
-    Clue.MESSAGE: 4.5,
-    Clue.LINE_OPERATOR: 1.0,
-    Clue.PASS_FILE: 2.5,
-    Clue.NAMED_FILE: 2.0,
-    Clue.KERNEL: 1.5,
-    Clue.NEAR_KERNEL: 0.8,
-    Clue.NOT_BUILT: 0.2,
-    Clue.PASS_WORD: 1.5,
-    Clue.OPERATOR_WORD: 1.0,
-    Clue.SYMPTOM_WORD: 1.5,
-    Clue.TEST: 0.5,
-    Clue.LARGE: -0.7,
-    Clue.REVERT: 0.3,
-    Clue.DOCUMENTS: -3.0,
+    Clue.LINES: 6.4,
+    Clue.MESSAGE: 7.2,
+    Clue.LINE_OPERATOR: 1.6,
+    Clue.PASS_FILE: 4.0,
+    Clue.NAMED_FILE: 3.2,
+    Clue.KERNEL: 2.4,
+    Clue.NEAR_KERNEL: 1.3,
+    Clue.NOT_BUILT: 0.3,
+    Clue.PASS_WORD: 2.4,
+    Clue.OPERATOR_WORD: 1.6,
+    Clue.SYMPTOM_WORD: 2.4,
+    Clue.TEST: 0.8,
+    Clue.LARGE: -1.1,
+    Clue.REVERT: 0.5,
+    Clue.DOCUMENTS: -4.8,
 }
-NONE = 3.0  # nats of "none of these": a commit needs a strong piece of evidence, or two weak ones, to be likelier
+NONE = 4.0  # nats of "none of these": a commit needs a strong piece of evidence, or some weak ones, to be likelier
+NOTHING = -3.0  # nats of a commit that nothing speaks for or against
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Ranking:
 
 def rank(commits: Sequence[str], found: Mapping[str, Mapping[Clue, str]]) -> Ranking:
     """Rank `commits` (the newest last) by the evidence found for each: what it is about, by kind. Equal ones: the newest first."""
-    scores = {sha: sum(WEIGHTS[kind] for kind in found.get(sha, {})) for sha in commits}
+    scores = {sha: sum(WEIGHTS[kind] for kind in kinds) if (kinds := found.get(sha)) else NOTHING for sha in commits}
     top = max([NONE, *scores.values()])
     shares = {sha: math.exp(score - top) for sha, score in scores.items()}
     total = math.exp(NONE - top) + sum(shares.values())

@@ -81,7 +81,7 @@ def _version_sentence(
     sentences = [f"{release} is not what --good or --bad says" for release in wrong]
     if outcome is not None and outcome.ends.trouble == "untestable":
         sentences.append("no release could be tested")
-    if outcome is not None and outcome.ends.trouble == "always":
+    if outcome is not None and outcome.ends.trouble == "always" and outcome.ends.old != outcome.ends.new:
         old, new = (timeline.versions[place] for place in (outcome.ends.old, outcome.ends.new))
         between = abs(outcome.ends.new - outcome.ends.old) - 1
         sentences.append(
