@@ -80,8 +80,8 @@ def rank(commits: Sequence[str], found: Mapping[str, Mapping[Clue, str]]) -> Ran
     suspects = []
     for place in order:
         sha = commits[place]
-        kinds = sorted(found.get(sha, {}), key=lambda kind: -abs(WEIGHTS[kind]))
-        if kinds and scores[sha] > 0:
-            reasons = tuple(kind.value.format(found[sha][kind]) for kind in kinds)
+        clues = sorted(found.get(sha, {}), key=lambda kind: -abs(WEIGHTS[kind]))
+        if clues and scores[sha] > 0:
+            reasons = tuple(kind.value.format(found[sha][kind]) for kind in clues)
             suspects.append(Suspect(sha, shares[sha] / total, reasons))
     return Ranking(tuple(suspects), math.exp(NONE - top) / total)
