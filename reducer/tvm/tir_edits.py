@@ -231,6 +231,10 @@ def _parts(statement: ObjectNode) -> list[ObjectNode]:
         found = [statement["value"], *(indices if isinstance(indices, tuple) else ())]
     elif statement.type in ("tirx.IfThenElse", "tirx.While", "tirx.AssertStmt"):
         found = [statement["condition"]]
+    elif statement.type in ("tirx.AttrStmt", "tirx.Bind"):
+        found = [statement["value"]]
+    elif statement.type == "tirx.For":
+        found = [statement["min"], statement["extent"]]
     else:
         return []
     parts = [item for item in found if isinstance(item, ObjectNode) and N.dtype(item) and not N.is_buffer(item)]

@@ -125,17 +125,19 @@ def test_a_script_decides_what_is_interesting_of_a_module(workers: Workers, tmp_
     assert said == ["held fixed: that the check exits with 0; seen in 6 of 6 runs"]
 
 
-@pytest.mark.parametrize("place", ["condition", "index", "other type", "own memory", "inside a block"])
+@pytest.mark.parametrize("place", ["condition", "index", "other type", "own memory", "attribute", "extent"])
 def test_a_guilty_operator_is_left_alone_wherever_it_stands(place: str) -> None:
     """One statement and the operator; the certificate says so too."""
-    a, b, i = tir.buffer("a", (8,)), tir.buffer("b", (8,), "int32"), tir.variable("i")
+    a, b = tir.buffer("a", (8,)), tir.buffer("b", (8,), "int32")
+    i, j = tir.variable("i"), tir.variable("j")
     guilty = tir.binary("FloorMod", tir.binary("Add", i, tir.integer(3)), tir.integer(8))
     bodies = {
         "condition": tir.branch(tir.binary("LT", guilty, tir.integer(2)), tir.store(a, tir.real(1.0), i)),
         "index": tir.store(a, tir.real(2.0), guilty),
         "other type": tir.store(a, tir.call("tirx.exp", "float32", tir.cast(guilty, "float32")), i),
         "own memory": tir.sequence(tir.allocate(c := tir.buffer("c", (8,), "int32")), tir.store(c, guilty, i)),
-        "inside a block": tir.attribute("pragma_scope_hint", tir.integer(1), tir.store(b, guilty, i), tir.integer(0)),
+        "attribute": tir.attribute("pragma_scope_hint", guilty, tir.store(b, i, i), tir.integer(0)),
+        "extent": tir.loop(j, guilty, tir.store(b, j, i)),
     }
     whole = tir.function([a, b], tir.loop(i, tir.integer(8), bodies[place], tir.PARALLEL))
     start = subject(TirProgram(encode(tir.module(whole)).encode()))
