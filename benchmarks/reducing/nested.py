@@ -154,11 +154,13 @@ class _Maker:
             helper.make_tensor_value_info(goes, TensorProto.BOOL, []),
             helper.make_tensor_value_info(end, TensorProto.FLOAT, shape),
         ]
-        count, result = self.name(), self.name()
+        count, begin, result = self.name(), self.name(), self.name()
         turns = numpy_helper.from_array(np.array(self.draw.randint(1, 3), np.int64))
         body = helper.make_graph(nodes, "loop", ins, outs)
-        loop = helper.make_node("Loop", [count, "", value], [result], body=body)
-        return [helper.make_node("Constant", [], [count], value=turns), loop], result
+        loop = helper.make_node("Loop", [count, begin, value], [result], body=body)
+        # With a condition: without one onnx's evaluator, which `fake` runs, is wrong by itself, and that is another bug.
+        flag = helper.make_node("Constant", [], [begin], value=numpy_helper.from_array(np.array(True)))
+        return [helper.make_node("Constant", [], [count], value=turns), flag, loop], result
 
     def _scan(self, inside, value: str, shape: tuple[int, ...]) -> tuple[Nodes, str]:  # type: ignore[no-untyped-def]
         row, result = self.name(), self.name()
