@@ -57,7 +57,9 @@ TOPOLOGIES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 _LONG_SHARE = 0.85
 # Where sizes are to be left open nothing is cut, padded or reshaped to numbers for the sake of connections.
 _SIZES_LEFT: Mapping[str, Any] = MappingProxyType({"adapt": 0.0, "fit": 0.0, "meet": 0.0, "joined": 0.0, "chain": 0.3})
-_JOIN_TRIES = 4
+_JOIN_TRIES = 8
+_COMMON = "binary"  # the family that patterns are full of already: others join pieces rather
+_COMMON_SHARE = 0.1  # of its operators may join the pieces of a program, drawn for each
 _TRIES_A_NODE = 8
 _MEASURES = ("Equal", "Shape", "Size")  # of texts
 
@@ -164,7 +166,9 @@ def join(builder: GraphBuilder) -> None:
     style, program = builder.style, builder.program
     joiners: dict[str, list[OpChoice]] = {}
     for choice in program.choices:
-        if choice.op.pairs:
+        if choice.op.pairs and (
+            choice.op.family != _COMMON or program.only is not None or builder.rng.random() < _COMMON_SHARE
+        ):
             joiners.setdefault(choice.op.family, []).append(choice)
     if not joiners or builder.rng.random() >= style.joined:
         return
