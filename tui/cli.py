@@ -100,7 +100,7 @@ def opsieve() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run `opsieve` and exit: 0 fine, 1 failures found, 2 bad usage or input, 130 interrupted."""
+    """Run `opsieve` and exit: 0 fine, 1 failures found, 2 bad usage or input, 70 a fault of opsieve, 130 interrupted."""
     run(opsieve, "opsieve", arguments)
 
 
@@ -110,7 +110,8 @@ def run(command: click.Command, name: str, arguments: Sequence[str] | None) -> N
 
     try:
         code = command.main(arguments, prog_name=name, standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by who called
+            sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         code = 2
@@ -129,7 +130,33 @@ def run(command: click.Command, name: str, arguments: Sequence[str] | None) -> N
         code = 0
     except OSError as error:
         code = complain(f"{error.strerror or error}: {error.filename or 'input or output'}.", name)
+    except Exception as error:  # noqa: BLE001  what no handler expected must not read as "failures found"
+        code = report_fault(error, name, sys.argv[1:] if arguments is None else arguments)
     sys.exit(code or 0)
+
+
+def report_fault(error: Exception, name: str, arguments: Sequence[str]) -> int:
+    """Write a report of an exception that no handler expected and tell where it is; the exit code for it.
+
+    Where no report can be written it goes to stderr.
+    """
+    from opsieve.tui import fault_report
+
+    kind = type(error).__name__
+    command = [name, *arguments]
+    try:
+        place = f"a report is in {fault_report.write_report(error, command)}"
+        rest = ""
+    except OSError as trouble:
+        place = f"no report could be written ({trouble.strerror}), so it follows"
+        rest = fault_report.report_text(error, command)
+    complain(
+        f"this is a fault of opsieve ({kind}); {place}. Please attach it to an issue at {fault_report.issues_page()}.",
+        name,
+    )
+    if rest:
+        click.echo(rest, err=True)
+    return fault_report.EXIT_CODE
 
 
 def complain(sentence: str, name: str = "opsieve") -> int:

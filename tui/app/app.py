@@ -84,6 +84,7 @@ class OpsieveApp(App[None]):
         self.actions = Actions(self)
         self.trouble = ""
         self.faults: list[str] = []
+        self.fatal: Exception | None = None  # the fault that ended the app
         self._demo, self.now = demo, clock
         self._queries: Queries | None = None
         self._watch: Watch | None = None
@@ -185,14 +186,20 @@ class OpsieveApp(App[None]):
             self._handle_exception(error)
 
     def _handle_exception(self, error: Exception) -> None:
-        """Show a fault and go on. One before anything can be seen, or one after so many others, ends the app with its traceback."""
+        """Show a fault and go on. One before anything can be seen, or one after so many others, ends the app."""
         if self._closing or not self.screen_stack:
             return
         self.faults.append(f"{type(error).__name__}: {one_line(str(error), 300)}")
         if len(self.faults) > _MOST_FAULTS or not self.screen.is_mounted:
+            self.fatal = self.fatal or error
             super()._handle_exception(error)
         else:
             self.show_notice(f"something went wrong, and was left undone: {self.faults[-1]}", "error")
+
+    def _fatal_error(self) -> None:
+        """End without printing a traceback: who runs the app finds what ended it in `fatal`."""
+        self.bell()
+        self._close_messages_no_wait()
 
     # -- keys as they come
 

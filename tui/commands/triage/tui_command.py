@@ -43,4 +43,6 @@ def command(place: Path | None, folder: Path, demo: bool, theme: str, offline: b
         chosen = demo_store() if demo else place or folder
         app = OpsieveApp(chosen, theme=theme or DARK, offline=offline, demo=demo_store)
         app.run()
+    if app.fatal is not None:
+        raise app.fatal
     return app.return_code or 0
