@@ -33,6 +33,7 @@ def command(as_json: bool, probe: bool, targets: tuple[str, ...], tables: Path |
     from opsieve.backends.releases.interpreters import find_interpreters
     from opsieve.backends.releases.releases import ReleaseStore
     from opsieve.backends.workers import native
+    from opsieve.backends.workers.isolation import isolation
     from opsieve.backends.workers.probe_backend import examine
     from opsieve.backends.workers.workers import Workers
 
@@ -42,7 +43,7 @@ def command(as_json: bool, probe: bool, targets: tuple[str, ...], tables: Path |
             backends.append(examination)
             show(len(backends), f"{examination.name} {examination.version or 'missing'}")
     pythons = [".".join(map(str, found.version)) for found in find_interpreters()]
-    shim = native.shim()
+    shim, isolated = native.shim(), isolation()
     facts = {
         "opsieve": __version__,
         "python": platform.python_version(),
@@ -51,6 +52,7 @@ def command(as_json: bool, probe: bool, targets: tuple[str, ...], tables: Path |
         "pythons_for_releases": pythons,
         "release_store": str(ReleaseStore().root),
         "native_frames": shim is not None,
+        "isolation": asdict(isolated),
     }
     if as_json:
         click.echo(json.dumps({**facts, "backends": [asdict(item) for item in backends]}))
@@ -77,6 +79,7 @@ def command(as_json: bool, probe: bool, targets: tuple[str, ...], tables: Path |
     )
     frames = "whole, by a small C shim" if shim else f"partly: {native.reason()}"
     console.print(f"Native frames of a crash: {escape(frames)}.")
+    console.print(f"Isolation: {escape(isolated.sentence())}.", soft_wrap=True)
     if not facts["supported_platform"]:
         console.print("This platform is not supported: workers need Linux, releases and native frames Linux on x86-64.")
 

@@ -1,0 +1,57 @@
+"""What this system offers to shut a worker in: looked at, not used yet.
+
+User namespaces are tried in a process of their own, since a kernel that has them may be told to refuse them (sysctl, AppArmor, the seccomp filter of
+a container). Landlock's version is asked as landlock_create_ruleset(2) says.
+"""
+
+import ctypes
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+
+_TRY = "import ctypes, sys; sys.exit(ctypes.CDLL(None, use_errno=True).unshare({flags}) and ctypes.get_errno())"
+_CLONE_NEWUSER, _CLONE_NEWNET, _CLONE_NEWNS = 0x10000000, 0x40000000, 0x00020000
+_LANDLOCK_CREATE_RULESET = 444  # the number is the same on all architectures
+_RULESET_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """Whether this process may make user, mount and network namespaces, Landlock's version (0: none), and where bubblewrap is ("": nowhere)."""
+
+    namespaces: bool
+    landlock: int
+    bubblewrap: str
+
+    def sentence(self) -> str:
+        """One sentence for a person."""
+        parts = (
+            f"user namespaces {'allowed' if self.namespaces else 'refused'}",
+            f"Landlock version {self.landlock}" if self.landlock else "no Landlock",
+            f"bubblewrap {self.bubblewrap}" if self.bubblewrap else "no bubblewrap",
+        )
+        return f"{', '.join(parts)}; none of them is used yet: workers are limited, not shut in"
+
+
+def isolation() -> Isolation:
+    """Look at this system; about 20 ms."""
+    return Isolation(_namespaces(), _landlock(), shutil.which("bwrap") or "")
+
+
+def _namespaces() -> bool:
+    code = _TRY.format(flags=_CLONE_NEWUSER | _CLONE_NEWNET | _CLONE_NEWNS)
+    try:
+        done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _landlock() -> int:
+    if not sys.platform.startswith("linux"):
+        return 0
+    version = ctypes.CDLL(None).syscall(
+        _LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(_RULESET_VERSION)
+    )
+    return max(0, int(version))
