@@ -2,6 +2,7 @@
 
 import hashlib
 import signal
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -111,7 +112,8 @@ class Session:
         self._best: _Best | None = None
 
     def __enter__(self) -> "Session":
-        self._stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _interrupt))
+        if threading.current_thread() is threading.main_thread():  # no other may set what a signal does
+            self._stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _interrupt))
         return self
 
     def __exit__(

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from opsieve.gen.case.case import DATA, Case, Origin, is_case, load
+from opsieve.gen.case.case import DATA, Case, Origin, is_case, load, load_case_program
 from opsieve.gen.data.data_set import read_folder, read_npz
 from opsieve.gen.forms.registry import form_in, make_inputs, read_program
 from opsieve.gen.model.bad_input import BadInput, shown
@@ -34,19 +34,24 @@ def open_case(path: Path, inputs: Path | None = None, expected: Path | None = No
     return case
 
 
+def program_at(path: Path) -> Program:
+    """The program that `path` names as `open_case` reads it, without values; BadInput likewise."""
+    if not is_folder(path):
+        return read_program(path)
+    if is_case(path):
+        return load_case_program(path)
+    form = form_in(path)
+    if form is None:
+        raise BadInput(f"the folder {shown(path, 200)} has neither case.json nor model.onnx nor module.json")
+    return form.read(path / form.files[0])
+
+
 def _found(path: Path, seed: int, given: bool) -> Case:
     """The case of `path` by itself; when inputs are `given`, those it has are not looked for."""
-    if is_folder(path):
-        if is_case(path):
-            return load(path)
-        form = form_in(path)
-        if form is None:
-            raise BadInput(f"the folder {shown(path, 200)} has neither case.json nor model.onnx nor module.json")
-        program = form.read(path / form.files[0])
-        folder = path
-    else:
-        program = read_program(path)
-        folder = path.parent
+    if is_case(path):
+        return load(path)
+    program = program_at(path)
+    folder = path if is_folder(path) else path.parent
     values: Values | None = None
     outputs: Values | None = None
     source = ""

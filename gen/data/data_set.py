@@ -42,9 +42,7 @@ def read_npz(path: Path, types: Mapping[str, ValueType], role: Role) -> dict[str
     return fitted(_arrays(path), types, role, shown(path, 120))
 
 
-def fitted(
-    arrays: Mapping[str, np.ndarray[Any, Any]], types: Mapping[str, ValueType], role: Role, where: str
-) -> dict[str, Value]:
+def fitted(arrays: Mapping[str, Value], types: Mapping[str, ValueType], role: Role, where: str) -> dict[str, Value]:
     """The values that these arrays, which lay at `where`, are for the inputs or outputs of these types, in their order.
 
     Arrays are found by name or, when no name is one of the model's, by position (`i0`, `o0`, `arr_0`, ...). An optional
@@ -124,7 +122,9 @@ def _by_name(arrays: Mapping[str, Any], types: Mapping[str, ValueType], role: Ro
     return arrays
 
 
-def _reinterpreted(array: np.ndarray[Any, Any], type_: ValueType) -> Value:
+def _reinterpreted(array: Value, type_: ValueType) -> Value:
+    if not isinstance(array, np.ndarray):  # a sequence, or an optional that is absent: not from a file of arrays
+        return array
     while isinstance(type_, OptionalType):
         type_ = type_.element
     if isinstance(type_, TensorType) and array.dtype.kind == "V" and type_.dtype in NUMBERS and type_.dtype != "string":

@@ -1,7 +1,7 @@
 """`opsieve attribute`: which optimiser pass causes a failure."""
 
 import json
-import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -26,52 +26,28 @@ def command(
     CASE is an .onnx file, a case directory, or a directory with model.onnx and its data. The answer may be that no
     optimiser pass causes the failure.
     """
-    from opsieve.backends.registry import resolve
-    from opsieve.backends.workers.observation_cache import ObservationCache
-    from opsieve.backends.workers.workers import Workers
-    from opsieve.bisect.culprit import keep_culprit
-    from opsieve.bisect.passes.pass_source import blame_passes
-    from opsieve.gen.case.open_case import open_case
+    from opsieve.bisect.sessions.passes import attribute_passes
+    from opsieve.bisect.sessions.request import BisectRequest
 
-    opened = open_case(case, inputs, expected, seed)
-    place = resolve(target or opened.parameters.get("target", "onnxruntime"))
-    started = time.process_time()
-    with Workers(offline=offline, say=say) as workers:
-        blamed = blame_passes(opened, place, ObservationCache(workers))
-    found, wanted = blamed.attribution, blamed.wanted
-    spent = children_seconds() + time.process_time() - started
-    answer = {
-        "target": place.display,
-        "answer": found.answer,
-        "passes": list(found.passes),
-        "alone": list(found.alone),
-        "kept": list(found.kept),
-        "applications": {name: list(which) for name, which in found.applications.items()},
-        "levels": found.levels,
-        "probes": found.probes,
-        "seconds_cpu": round(spent, 3),
-        "fingerprint": wanted.key,
-        "beneath": blamed.beneath.symptom if blamed.beneath else "",
-    }
-    keep_culprit(case, "passes", answer)
+    request = BisectRequest(case, target=target or "", inputs=inputs, expected=expected, seed=seed, offline=offline)
+    facts = attribute_passes(request, say)
     if as_json:
-        click.echo(json.dumps(answer))
-    else:
-        click.echo(sentence(found.answer, found.passes, found.alone, len(found.levels)))
-        for name, which in found.applications.items():
-            click.echo(f"{name}: application {' or '.join(map(str, which))}")
-        if blamed.beneath:
-            click.echo(f"with all optimisations off a different failure remains: {blamed.beneath.symptom}")
-        if found.kept:
-            click.echo(f"passes that had to stay enabled: {', '.join(found.kept)}")
-        click.echo(
-            f"{place.display}: {wanted.symptom}; levels: {', '.join(f'{k} {v}' for k, v in found.levels.items())}"
-        )
-        say(f"{counted(found.probes, 'probe')}, {spent:.1f} s of CPU")
+        click.echo(json.dumps(facts))
+        return 0
+    click.echo(sentence(facts["answer"], facts["passes"], facts["alone"], len(facts["levels"])))
+    for name, which in facts["applications"].items():
+        click.echo(f"{name}: application {' or '.join(map(str, which))}")
+    if facts["beneath"]:
+        click.echo(f"with all optimisations off a different failure remains: {facts['beneath']}")
+    if facts["kept"]:
+        click.echo(f"passes that had to stay enabled: {', '.join(facts['kept'])}")
+    levels = ", ".join(f"{name} {answer}" for name, answer in facts["levels"].items())
+    click.echo(f"{facts['target']}: {facts['symptom']}; levels: {levels}")
+    say(f"{counted(facts['probes'], 'probe')}, {facts['seconds_cpu']:.1f} s of CPU")
     return 0
 
 
-def sentence(answer: str, passes: tuple[str, ...], alone: tuple[str, ...], levels: int) -> str:
+def sentence(answer: str, passes: Sequence[str], alone: Sequence[str], levels: int) -> str:
     """The answer for a person; a compiler with one level has no unoptimised build to compare with."""
     names = " and ".join(passes)
     if answer == "pass":
@@ -87,11 +63,3 @@ def sentence(answer: str, passes: tuple[str, ...], alone: tuple[str, ...], level
     if answer == "unnamed":
         return "an optimisation that cannot be switched off by name: it fails with every named pass off"
     return "it does not fail at any level"
-
-
-def children_seconds() -> float:
-    """CPU seconds of the processes that were started and have ended."""
-    import resource
-
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime

@@ -1,0 +1,52 @@
+"""One call of `opsieve attribute`: the optimiser passes that cause a failure."""
+
+import resource
+import time
+from collections.abc import Callable
+from typing import Any
+
+from opsieve.backends.registry import resolve
+from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.workers import Workers
+from opsieve.bisect.culprit import keep_culprit
+from opsieve.bisect.passes.pass_source import blame_passes
+from opsieve.bisect.sessions.request import BisectRequest
+from opsieve.gen.case.open_case import open_case
+from opsieve.gen.model.bad_input import BadInput
+
+
+def attribute_passes(request: BisectRequest, say: Callable[[str], None]) -> dict[str, Any]:
+    """The facts that `opsieve attribute --json` prints, also kept beside the case; of the request, its case, target and values count.
+
+    BadInput when the case does not fail on the target, or when the target's passes cannot be switched off.
+    """
+    if request.case is None:
+        raise BadInput("name the CASE that fails")
+    opened = open_case(request.case, request.inputs, request.expected, request.seed)
+    target = resolve(request.target or opened.parameters.get("target", "onnxruntime"))
+    started = time.process_time()
+    with Workers(offline=request.offline, say=say) as workers:
+        blamed = blame_passes(opened, target, ObservationCache(workers), request.policy)
+    found, wanted = blamed.attribution, blamed.wanted
+    facts = {
+        "target": target.display,
+        "answer": found.answer,
+        "passes": list(found.passes),
+        "alone": list(found.alone),
+        "kept": list(found.kept),
+        "applications": {name: list(which) for name, which in found.applications.items()},
+        "levels": found.levels,
+        "probes": found.probes,
+        "seconds_cpu": round(_children_seconds() + time.process_time() - started, 3),
+        "fingerprint": wanted.key,
+        "symptom": wanted.symptom,
+        "beneath": blamed.beneath.symptom if blamed.beneath else "",
+    }
+    keep_culprit(request.case, "passes", facts)
+    return facts
+
+
+def _children_seconds() -> float:
+    """CPU seconds of the processes that were started and have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

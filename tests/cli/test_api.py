@@ -1,0 +1,147 @@
+"""The Python API: what the commands do, for models and arrays in memory; the examples of its page are run."""
+
+import doctest
+import inspect
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from models import X, chain
+from repository import ROOT
+
+import opsieve
+from opsieve.gen.case.case import Case, save
+
+PAGE = ROOT / "docs" / "reference" / "api.md"
+CRASH = "fake:crash@Relu>Clip"
+MODEL = onnx.load_model_from_string(chain("Exp", "Relu", "Clip", "Tanh").data)
+
+
+@pytest.fixture(autouse=True)
+def temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where results go that nobody gave a place."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def test_the_examples_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    flags = doctest.ELLIPSIS
+    test = doctest.DocTestParser().get_doctest("".join(blocks), {}, "api.md", str(PAGE), 0)
+    assert len(test.examples) > 20
+    failed = doctest.DocTestRunner(optionflags=flags).run(test).failed
+    assert failed == 0, capsys.readouterr().out
+
+
+def test_the_page_names_every_function() -> None:
+    assert [name for name in opsieve.__all__ if name not in PAGE.read_text()] == []
+    assert all(inspect.getdoc(getattr(opsieve, name)) for name in opsieve.__all__)
+    assert set(opsieve.__all__) <= set(dir(opsieve))
+
+
+def test_the_import_is_light() -> None:
+    code = (
+        "import sys, opsieve\n"
+        "heavy = {'torch', 'tvm', 'onnxruntime', 'textual', 'onnx', 'numpy', 'z3', 'rich', 'sqlite_utils', 'git', 'click'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+        "opsieve.run\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["[]", "[]"]
+
+
+def test_a_name_that_is_not_there() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'reuse'"):
+        opsieve.reuse  # type: ignore[attr-defined] # noqa: B018
+
+
+class Exported:
+    """As torch.onnx.export returns it."""
+
+    model_proto = MODEL
+
+
+@pytest.mark.parametrize("model", [MODEL, MODEL.SerializeToString(), Exported()], ids=["proto", "bytes", "exported"])
+def test_a_model_in_memory_is_the_model_in_a_file(model: Any, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(MODEL.SerializeToString())
+    case, there = opsieve.open_case(model, X), opsieve.open_case(path, X)
+    assert case.program.operators() == there.program.operators() == ["Exp", "Relu", "Clip", "Tanh"]
+    assert np.array_equal(case.inputs["x"], X["x"])
+    assert np.array_equal(there.inputs["x"], X["x"])
+
+
+def test_values_that_are_given_replace_those_of_a_case(tmp_path: Path) -> None:
+    save(Case(chain("Relu"), X, {"y": np.maximum(X["x"], 0)}), tmp_path / "case")
+    assert opsieve.open_case(tmp_path / "case").expected is not None
+    case = opsieve.open_case(tmp_path / "case", {"x": X["x"] + 1}, expected={"y": X["x"]})
+    assert np.array_equal(case.inputs["x"], X["x"] + 1)
+    assert case.expected is not None
+    assert np.array_equal(case.expected["y"], X["x"])
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "sentence"),
+    [
+        (3, X, "a model is a path, an onnx.ModelProto or its bytes, not a int"),
+        (b"", X, "is empty"),
+        (MODEL, {"z": X["x"]}, "which is no input of the model"),
+        (MODEL, {"x": X["x"].astype("float64")}, "the value of the input 'x'"),
+        (MODEL, {"x": [X["x"]]}, "the value of the input 'x'"),
+        ("nowhere.onnx", X, "nowhere.onnx"),
+    ],
+)
+def test_what_cannot_be_used_is_one_sentence(model: Any, inputs: Any, sentence: str) -> None:
+    with pytest.raises(opsieve.BadInput, match=re.escape(sentence)) as found:
+        opsieve.run(model, inputs)
+    assert "\n" not in str(found.value)
+
+
+def test_one_target_is_a_list_of_one() -> None:
+    with pytest.raises(opsieve.BadInput, match=r"targets=\['onnxruntime'\]"):
+        opsieve.run(MODEL, X, "onnxruntime")
+
+
+def test_a_model_that_the_checker_refuses_is_called_by_its_name() -> None:
+    broken = onnx.ModelProto()
+    broken.CopyFrom(MODEL)
+    broken.graph.node[0].op_type = "Relux"
+    with pytest.raises(opsieve.BadInput, match=r"^g is not a valid ONNX model"):
+        opsieve.run(broken, X, ["fake"])
+
+
+def test_results_are_where_they_are_wanted_and_nothing_else_is_left(tmp_path: Path, temporary_files: Path) -> None:
+    given = opsieve.reduce(MODEL, X, [CRASH], output=tmp_path / "results")
+    assert Path(given.facts["script"]) == tmp_path / "results" / "repro.py"
+    assert opsieve.reduce(MODEL, X, ["fake"]).reduction is None
+    assert [*temporary_files.glob("opsieve-reduced-*"), *temporary_files.glob("opsieve-question-*")] == []
+    assert Path(opsieve.reduce(MODEL, X, [CRASH]).facts["output"]).parent.parent == temporary_files
+
+
+class Cancelled(Exception):
+    """What a caller raises."""
+
+
+def test_what_a_callback_raises_ends_the_reduction_and_keeps_the_best(tmp_path: Path) -> None:
+    def stop(at: Any) -> None:
+        if at.nodes < 4:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        opsieve.reduce(MODEL, X, [CRASH], output=tmp_path / "results", progress=stop)
+    assert 2 <= len(opsieve.open_case(tmp_path / "results").program.operators()) < 4
+    assert opsieve.reduce(MODEL, X, [CRASH], output=tmp_path / "results").facts["nodes_after"] == 2
+
+
+def test_a_target_that_cannot_be_asked_is_no_agreement() -> None:
+    with pytest.raises(AssertionError, match=r"fake:unsupported@Relu: unsupported: "):
+        opsieve.assert_agrees(MODEL, X, ["fake:unsupported@Relu"])

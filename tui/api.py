@@ -1,0 +1,393 @@
+"""What `import opsieve` offers: the sessions of the commands for Python, from models and arrays in memory or from files.
+
+Every function takes a `model` (a path as the commands take it, an `onnx.ModelProto`, its bytes, or what `torch.onnx.export` returns) and
+`inputs`: None, an `.npz` file or a data set, or values by name (numpy arrays, or what has `__array__`). Inputs that nobody gave are
+seeded. `say` hears one sentence at a time of what takes long. BadInput, one sentence, for whatever cannot be used.
+
+Compilers run in processes of their own, never in the caller's. docs/reference/api.md has the examples, which are run as tests.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from opsieve.gen.model.bad_input import BadInput as BadInput  # part of this interface
+
+if TYPE_CHECKING:
+    import onnx
+
+    from opsieve.backends.compare import Comparison
+    from opsieve.backends.workers.zygote import Limits
+    from opsieve.gen.case.case import Case
+    from opsieve.reducer.engine.form import Progress
+    from opsieve.reducer.session import Reduced
+    from opsieve.triage.judging import JudgeResult
+    from opsieve.triage.store.queries import Queries
+
+Model: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | Any"
+Values: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | None"
+Say: TypeAlias = Callable[[str], None]
+
+
+def _silent(sentence: str) -> None:
+    """Nobody listens."""
+
+
+def open_case(model: Model, inputs: Values = None, expected: Values = None, seed: int = 0) -> "Case":
+    """The case that a model is with its inputs and expected outputs: `case.program`, `case.inputs`, `case.expected`."""
+    from opsieve.gen.case.open_case import open_case as opened
+
+    with _files(model, inputs, expected) as files:
+        return opened(files.model, files.inputs, files.expected, seed)
+
+
+def run(
+    model: Model,
+    inputs: Values = None,
+    targets: Sequence[str] = ("onnxruntime",),
+    *,
+    expected: Values = None,
+    seed: int = 0,
+    tolerance: tuple[float, float] | None = None,
+    check: bool = True,
+    seconds: float = 60.0,
+    memory: int = 0,
+    offline: bool = False,
+    say: Say = _silent,
+) -> "list[JudgeResult]":
+    """Run a model on compilers and judge what each gives: `opsieve run`. A result for each target, in order.
+
+    `result.judged.verdict` tells; `result.judged.observations[0].outputs` are the arrays of the target (None where it gave none);
+    `result.facts()` are the keys of `--json`. `tolerance` is (relative, absolute) in place of the measured policy. `seconds` and
+    `memory` (bytes, 0 for the usual limit) bound one run. BadInput for a model that ONNX's checker refuses, unless not to `check`.
+    """
+    from opsieve.triage.judging import JudgeRequest, JudgeResult, judge_models
+
+    results = []
+    with _files(model, inputs, expected) as files:
+        request = JudgeRequest(
+            targets=_names(targets),
+            inputs=files.inputs,
+            expected=files.expected,
+            seed=seed,
+            tolerance=tolerance,
+            check=check,
+            limits=_limits(seconds, memory),
+            offline=offline,
+        )
+        for found in judge_models([files.model], request, say):
+            if not isinstance(found, JudgeResult):
+                raise BadInput(found.reason.replace(str(files.model), files.name))
+            results.append(replace(found, model=files.name))
+    return results
+
+
+def compare(
+    got: Mapping[str, Any], expected: Mapping[str, Any], tolerance: tuple[float, float] | None = None
+) -> "Comparison":
+    """Compare outputs by name, by the policy of the judge: `comparison.agrees`, `.mismatches` by output, `.worst`.
+
+    The error of an output is its largest absolute difference over the largest magnitude expected. `tolerance` is
+    (relative, absolute) for each element in its place. Both are arrays of the dtypes that the model declares.
+    """
+    from opsieve.backends.compare import POLICY
+    from opsieve.backends.compare import compare as compared
+
+    wanted = {name: _value(value) for name, value in expected.items()}
+    given = {name: _value(value) for name, value in got.items()}
+    return compared(given, wanted, {}, replace(POLICY, tolerance=tolerance))
+
+
+def reduce(
+    model: Model,
+    inputs: Values = None,
+    targets: Sequence[str] = (),
+    *,
+    against: str | None = None,
+    same: str = "fingerprint",
+    check: str | os.PathLike[str] | None = None,
+    expected: Values = None,
+    output: str | os.PathLike[str] | None = None,
+    jobs: int = 1,
+    seed: int = 0,
+    seconds: float = 30.0,
+    memory: int = 0,
+    offline: bool = False,
+    say: Say = _silent,
+    progress: "Callable[[Progress], None] | None" = None,
+) -> "Reduced":
+    """Reduce a failing model to the smallest one that fails the same way: `opsieve reduce`.
+
+    `reduced.facts` are the keys of `--json`, `reduced.text` the reduced model for people, `reduced.reduction.best` the program and
+    its inputs; `reduction` is None where nothing fails. The results are written to `output`, by default a new folder under the
+    system's folder of temporary files (`facts["output"]` and `facts["script"]` lie there); the same `output` again resumes.
+
+    `targets` are asked in order, all installed compilers when there are none. `same` is `loose`, `fingerprint` or `cure`; `check` is a
+    script that decides instead. `progress` hears where the reduction stands. What a callback raises, KeyboardInterrupt say, ends the
+    reduction; the best model so far is in `output`.
+    """
+    from opsieve.reducer.oracle.sameness import LEVELS
+    from opsieve.reducer.session import ReductionRequest, Session
+    from opsieve.reducer.worker_pool import WorkerPool
+
+    if same not in LEVELS:
+        raise BadInput(f"same is one of {', '.join(LEVELS)}")
+    if not 1 <= jobs <= 64:
+        raise BadInput("jobs is a number from 1 to 64")
+    names = _names(targets)
+    limits = _limits(seconds, memory)
+    with (
+        _results(output) as folder,
+        _files(model, inputs, expected) as files,
+        WorkerPool(limits, jobs, offline, names, say) as pool,
+    ):
+        request = ReductionRequest(
+            files.model,
+            inputs=files.inputs,
+            expected=files.expected,
+            targets=names,
+            against=against,
+            level=same,
+            script=None if check is None else Path(check),
+            output=folder,
+            jobs=jobs,
+            seed=seed,
+            seconds=seconds,
+        )
+        with Session(request, pool, _Listener(say, progress)) as session:
+            return session.reduce()
+
+
+@contextmanager
+def _results(output: str | os.PathLike[str] | None) -> Iterator[Path]:
+    """The folder of results that is named, or a new one, which goes again where nothing was written."""
+    if output is not None:
+        yield Path(output)
+        return
+    folder = Path(tempfile.mkdtemp(prefix="opsieve-reduced-"))
+    try:
+        yield folder
+    finally:
+        with suppress(OSError):  # it is not empty: there are results
+            folder.rmdir()
+
+
+def attribute(
+    model: Model,
+    inputs: Values = None,
+    target: str = "",
+    *,
+    expected: Values = None,
+    seed: int = 0,
+    offline: bool = False,
+    say: Say = _silent,
+) -> dict[str, Any]:
+    """The optimiser passes that cause a failure, as `opsieve attribute --json` prints them: `answer`, `passes`, `levels` and more."""
+    from opsieve.bisect.sessions.passes import attribute_passes
+    from opsieve.bisect.sessions.request import BisectRequest
+
+    with _files(model, inputs, expected) as files:
+        request = BisectRequest(
+            files.model, target=target, inputs=files.inputs, expected=files.expected, seed=seed, offline=offline
+        )
+        return attribute_passes(request, say)
+
+
+def bisect_releases(
+    model: Model, inputs: Values = None, package: str = "onnxruntime", *, say: Say = _silent, **options: Any
+) -> dict[str, Any]:
+    """The release that brought a failure or ended it, as `opsieve bisect --releases PACKAGE --json` prints it.
+
+    `options` are fields of `BisectRequest` (opsieve/bisect/sessions/request.py): `good`, `bad`, `target`, `sweep`, `history`, `jobs`,
+    `expected`, `seed`, `offline`, `dry_run` and more. Releases are installed on demand.
+    """
+    from opsieve.bisect.sessions.versions import bisect_releases as searched
+
+    with _bisected(model, inputs, options) as request:
+        return searched(request, package, say)
+
+
+def bisect_commits(
+    model: Model,
+    inputs: Values = None,
+    repository: str | os.PathLike[str] = ".",
+    *,
+    good: str,
+    bad: str,
+    say: Say = _silent,
+    **options: Any,
+) -> dict[str, Any]:
+    """The commit between `good` and `bad` of a local git repository that brought a failure, as `opsieve bisect --commits --json` prints it.
+
+    `options` are fields of `BisectRequest`: `build` (a script that is run in each work tree), `target`, `paths`, `jobs` and more.
+    """
+    from opsieve.bisect.sessions.commits import bisect_commits as searched
+
+    with _bisected(model, inputs, {**options, "good": good, "bad": bad}) as request:
+        return searched(request, Path(repository), say)
+
+
+def open_store(folder: str | os.PathLike[str]) -> "Queries":
+    """A store of `opsieve fuzz` or `import` to read, as a context manager: `clusters()`, `members(name)`, `case(name)`, `counts()` and more."""
+    from opsieve.triage.store.queries import Queries
+
+    return Queries(Path(folder))
+
+
+def assert_agrees(
+    model: Model,
+    inputs: Values = None,
+    targets: Sequence[str] = ("onnxruntime",),
+    *,
+    expected: Values = None,
+    tolerance: tuple[float, float] | None = None,
+    seed: int = 0,
+    seconds: float = 60.0,
+    reduced: bool = True,
+    output: str | os.PathLike[str] | None = None,
+) -> None:
+    """AssertionError unless every target gives what the model means, with a line for each that does not.
+
+    A first failure is reduced into `output` (as `reduce` does), and the message says where the model and its script lie. Only the
+    verdict `pass` is agreement: a target that could not be asked or lacks an operator does not agree, nor one whose verdict is undecided.
+    """
+    __tracebackhide__ = True
+    with _files(model, inputs, expected) as files:
+        given: dict[str, Any] = {"expected": files.expected, "seed": seed, "seconds": seconds}
+        results = run(files.model, files.inputs, targets, tolerance=tolerance, **given)
+        wrong = [result for result in results if result.judged.verdict.verdict != "pass"]
+        if not wrong:
+            return
+        lines = [f"{files.name} does not agree with what it means on {len(wrong)} of {len(results)} targets:"]
+        for result in wrong:
+            verdict = result.judged.verdict
+            what = f"{verdict.verdict} ({verdict.kind} at {verdict.stage})" if verdict.kind else verdict.verdict
+            lines.append(f"  {result.target.display}: {what}: {verdict.reason}")
+        failed = next((result for result in wrong if result.judged.verdict.verdict == "fail"), None)
+        if reduced and failed is not None:
+            found = reduce(files.model, files.inputs, [failed.target.display], output=output, **given)
+            lines += _reduction_lines(found)
+    raise AssertionError("\n".join(lines))
+
+
+def _reduction_lines(found: "Reduced") -> list[str]:
+    """Where a reduction lies, and what it is."""
+    facts = found.facts
+    if found.reduction is None:
+        return [f"  not reduced: {facts['message']}"]
+    size = f"{facts['nodes_before']} to {facts['nodes_after']} nodes"
+    lines = [f"  reduced from {size}: {facts['output']}"]
+    return [*lines, f"  script: {facts['script']}"] if facts["script"] else lines
+
+
+@dataclass(frozen=True, slots=True)
+class _Listener:
+    """The callbacks of a caller as the listener of a session."""
+
+    heard: Say
+    moved: "Callable[[Progress], None] | None"
+
+    def say(self, sentence: str) -> None:
+        self.heard(sentence)
+
+    def progress(self, at: "Progress") -> None:
+        if self.moved is not None:
+            self.moved(at)
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """A question as files, which is what sessions take; `name` is what a person calls the model."""
+
+    model: Path
+    inputs: Path | None
+    expected: Path | None
+    name: str
+
+
+@contextmanager
+def _files(model: Model, inputs: Values, expected: Values) -> Iterator[_Files]:
+    """What is in memory written to a folder that lasts as long as the question; a path stays where it is."""
+    with tempfile.TemporaryDirectory(prefix="opsieve-question-") as scratch:
+        if isinstance(model, (str, os.PathLike)):
+            path, name = Path(model), str(model)
+        else:
+            data, name = _serialised(model)
+            path = Path(scratch) / "model" / "model.onnx"
+            path.parent.mkdir()
+            path.write_bytes(data)
+        yield _Files(path, _written(inputs, path, scratch, "input"), _written(expected, path, scratch, "output"), name)
+
+
+def _serialised(model: Any) -> tuple[bytes, str]:
+    """A model in memory as bytes, and its name; BadInput for what is none."""
+    from onnx import ModelProto
+
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        return bytes(model), "model"
+    proto = getattr(model, "model_proto", model)  # of torch.onnx.ONNXProgram
+    if not isinstance(proto, ModelProto):
+        raise BadInput(f"a model is a path, an onnx.ModelProto or its bytes, not a {type(model).__name__}")
+    if proto.ByteSize() > 1 << 31:
+        raise BadInput(
+            "a model over 2 GB cannot be held in one ModelProto; save it with external data and pass its path"
+        )
+    return proto.SerializeToString(deterministic=True), proto.graph.name or "model"
+
+
+def _written(values: Values, model: Path, scratch: str, role: Any) -> Path | None:
+    """Values of the inputs or outputs as a data set; a path stays as it is."""
+    if values is None or isinstance(values, (str, os.PathLike)):
+        return None if values is None else Path(values)
+    from opsieve.gen.case.open_case import program_at
+    from opsieve.gen.data.data_set import fitted, write_folder
+
+    program = program_at(model)
+    types = program.inputs() if role == "input" else program.outputs()
+    arrays = {name: _value(value) for name, value in values.items()}
+    folder = Path(scratch) / f"given {role}s"
+    folder.mkdir()
+    write_folder(folder, fitted(arrays, types, role, f"the {role}s given"), types, role)
+    return folder
+
+
+def _value(value: Any) -> Any:
+    """A value as the judge takes it: arrays as numpy's; sequences and what is absent stay."""
+    import numpy as np
+
+    if isinstance(value, (list, tuple)):
+        return [_value(item) for item in value]
+    return value if value is None or isinstance(value, np.ndarray) else np.asarray(value)
+
+
+@contextmanager
+def _bisected(model: Model, inputs: Values, options: Mapping[str, Any]) -> Iterator[Any]:
+    """The request of a search; BadInput for an option that it does not have."""
+    from dataclasses import fields
+
+    from opsieve.bisect.sessions.request import BisectRequest
+
+    known = {field.name for field in fields(BisectRequest)} - {"case", "inputs"}
+    if unknown := sorted(options.keys() - known):
+        raise BadInput(f"there is no option {unknown[0]}; there are {', '.join(sorted(known))}")
+    with _files(model, inputs, options.get("expected")) as files:
+        yield BisectRequest(files.model, inputs=files.inputs, **{**options, "expected": files.expected})
+
+
+def _limits(seconds: float, memory: int) -> "Limits":
+    from opsieve.backends.workers.zygote import Limits
+
+    if not seconds > 0 or memory < 0:
+        raise BadInput("seconds is a number above 0, memory a number of bytes")
+    return Limits(seconds=seconds, memory=memory) if memory else Limits(seconds=seconds)
+
+
+def _names(targets: Iterable[str]) -> tuple[str, ...]:
+    """Targets as a tuple; BadInput for the single string that is meant as a list of one."""
+    if isinstance(targets, str):
+        raise BadInput(f"targets is a list: targets=[{targets!r}]")
+    return tuple(targets)
