@@ -202,9 +202,12 @@ def _ruled(
         return (), ()
     try:
         types = operator.infer(ins, attrs)  # type: ignore[arg-type]
-        bounds = operator.bounds(ins, attrs)  # type: ignore[arg-type]
     except Exception:  # noqa: BLE001 rules are written for what the generator draws; a foreign node may be anything
         return (), ()
+    try:
+        bounds = operator.bounds(ins, attrs)  # type: ignore[arg-type]
+    except Exception:  # noqa: BLE001 the same; the hyperbolic sine of a wide interval overflows
+        bounds = []
     if any(typed is not None and not all(type(side) in (int, str) for side in typed[1]) for typed in types):
         return (), ()
     return types, bounds if isinstance(bounds, list) else [bounds] * len(types)

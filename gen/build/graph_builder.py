@@ -38,6 +38,11 @@ _JOINING = 3  # nodes that join two pieces: two that adapt, one that reads both
 _LONGEST_FREE = 9  # a side that nothing hangs on
 
 
+def _can_be_read(op: str, shape: Shape) -> bool:
+    """Whether others may read what a node gives: of an unknown size nothing can be built, and an empty sequence has no element."""
+    return str not in map(type, shape) and op != "SequenceEmpty"
+
+
 class GraphBuilder:
     """The graph of a program, or a body of it, under construction: a `Builder` whose sizes are numbers.
 
@@ -360,8 +365,7 @@ class GraphBuilder:
             low, high = bounds[place] if several else bounds  # type: ignore[misc]  # mypy does not know what `several` tells
             made = Tensor(program.named("v"), dtype, shape, low, high)  # type: ignore[arg-type]  # nor that a pair has two numbers
             outs.append(made)
-            # Of an unknown size nothing can be built, and an empty sequence has no element to be read.
-            if str not in map(type, shape) and op != "SequenceEmpty":
+            if _can_be_read(op, shape):
                 self.scope.enter(made)
                 program.elements += math.prod(shape)
         for tensor in ins:
@@ -404,7 +408,7 @@ class GraphBuilder:
         for node in taken:
             self._count(node, 1)
             for tensor in node.outs:
-                if tensor.name:
+                if tensor.name and _can_be_read(node.op, tensor.shape):
                     self.scope.enter(tensor)
             self.nodes.append(node)
 

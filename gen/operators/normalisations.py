@@ -155,6 +155,11 @@ def _open_group_norm(builder: OpenBuilder, x: Tensor) -> Instance:
     return Instance([x, scale, builder.match(x.dtype, parameters)], {"num_groups": groups})
 
 
+def _one_type_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    """ONNX gives the scale, and the result, a type of their own; its inference gives the result that of the input, so that only one type passes."""
+    return [*_scale_fits(ins, attrs), ins[0].dtype == ins[1].dtype]
+
+
 def _wide_scale(ins: Ins, attrs: Mapping[str, Any]) -> bool:
     """A scale of more dimensions than are normalised broadcasts all the same."""
     axis = attrs.get("axis", -1)
@@ -205,12 +210,12 @@ OPERATORS = (
     norm(
         "RMSNormalization",
         parts=(_EPSILON, AxisAttr(-1), Input(from_axis, _SCALE)),
-        requires=_scale_fits,
+        requires=_one_type_fits,
         bounds=lambda ins, attrs: normal(ins, math.prod(ins[0].shape[attrs.get("axis", -1) :])),
         ranks=(1, 5),
         undefined=(long_sum(normalised_size),),
         symbolic=True,
-        unmodelled=_wide_scale,
+        unmodelled=lambda ins, attrs: _wide_scale(ins, attrs) or ins[0].dtype != ins[1].dtype,
     ),
     norm(
         "LRN",

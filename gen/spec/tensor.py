@@ -1,5 +1,6 @@
 """A value of a program as rules read it, and the types that rules give and take."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,13 @@ Typed = tuple[str, tuple[Size, ...]]  # a size may also be a name: one that only
 Bounds = tuple[float, float]
 # As good as zero: ends of intervals are rounded (a sine of 0 is none), and float16 has nothing below 6e-8.
 _TINY = 1e-6
+# Relative steps of the types that generated programs compute in.
+_STEPS = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7, "float64": 2.0**-52}
+
+
+def _is_rounded(value: float, end: float, dtype: str) -> bool:
+    """Whether a value is the end of a domain, as its type rounds it."""
+    return abs(value - end) <= _STEPS.get(dtype, 0.0) * abs(end) < math.inf
 
 
 class Tensor:
@@ -53,10 +61,10 @@ class Tensor:
         return max(-self.low, self.high)
 
     def within(self, domain: Domain) -> bool:
-        """Whether every element lies in a domain."""
+        """Whether every element lies in a domain, whose ends are rounded as the type rounds them."""
         return (
-            domain.low <= self.low
-            and self.high <= domain.high
+            (domain.low <= self.low or _is_rounded(self.low, domain.low, self.dtype))
+            and (self.high <= domain.high or _is_rounded(self.high, domain.high, self.dtype))
             and not (domain.nonzero and self.low < _TINY and self.high > -_TINY)
         )
 

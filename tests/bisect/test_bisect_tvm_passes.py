@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from onnx import parser
 
+from opsieve.backends import registry
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
@@ -64,7 +65,7 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[s
     pytest.importorskip("tvm")
 
     def install(names: list[str]) -> Blamed:
-        name = "-".join(["planted", *names])  # a plug-in is looked up once in a process
+        name = "-".join(["planted", *names])
         module = name.replace("-", "_")
         (tmp_path / f"{module}.py").write_text(f"NAME, NAMES = {name!r}, {names!r}\n{PLANTED}")
         info = tmp_path / "planted-1.0.dist-info"
@@ -72,6 +73,7 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[s
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: planted\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text(f"[opsieve.backends]\n{name} = {module}:BACKEND\n")
         monkeypatch.syspath_prepend(tmp_path)
+        registry._entries.cache_clear()  # looked up once in a process, and another test may have done so
         model = parser.parse_model(
             '<ir_version: 8, opset_import: ["": 17]> g (float[3] x) => (float[3] y) { a = Relu(x) y = Add(a, x) }'
         )

@@ -67,7 +67,9 @@ def test_programs_run(workers: Workers) -> None:
         cases, workers.observe_many(PLAIN, [Test(case.program, case.inputs) for case in cases]), strict=True
     ):
         seen[answer.outcome] += 1
-        assert answer.outcome in ("ok", "unsupported", "environment"), (case.program.name, answer.message)
+        # Before opset 16 onnxruntime writes a Clip of bfloat16 as a Where, which has no bfloat16 there.
+        inlined = "of operator (Where)" in answer.message and "Where" not in case.program.operators()
+        assert inlined or answer.outcome in ("ok", "unsupported", "environment"), (case.program.name, answer.message)
         values = [value for value in (answer.outputs or {}).values() if isinstance(value, np.ndarray)]
         seen["finite"] += all(np.isfinite(value).all() for value in values if value.dtype.kind == "f")
     assert seen["ok"] > 50, seen

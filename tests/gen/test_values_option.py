@@ -142,7 +142,7 @@ def test_a_campaign_knows_its_values(tmp_path: Path, capsys: pytest.CaptureFixtu
     )
     assert json.loads(out)["tests"] == 5
     code, _, err = opsieve("fuzz", "--store", tmp_path / "s", "--resume", "--values", "special", capsys=capsys)
-    assert (code, "cannot change --strategy, --nodes or --values" in err) == (2, True)
+    assert (code, "cannot change --strategy, --nodes, --values" in err) == (2, True)
 
 
 def test_words() -> None:
