@@ -1,6 +1,6 @@
 """What `import opsieve` offers: the sessions of the commands for Python, from models and arrays in memory or from files.
 
-Every function takes a `model` (a path as the commands take it, an `onnx.ModelProto`, its bytes, or what `torch.onnx.export` returns) and
+Every function takes a `model` (a path as the commands take it, an `onnx.ModelProto`, its bytes, what `torch.onnx.export` returns, or a Case) and
 `inputs`: None, an `.npz` file or a data set, or values by name (numpy arrays, or what has `__array__`). Inputs that nobody gave are
 seeded. `say` hears one sentence at a time of what takes long. BadInput, one sentence, for whatever cannot be used.
 
@@ -247,6 +247,7 @@ def assert_agrees(
     tolerance: tuple[float, float] | None = None,
     seed: int = 0,
     seconds: float = 60.0,
+    offline: bool = False,
     reduced: bool = True,
     output: str | os.PathLike[str] | None = None,
 ) -> None:
@@ -257,7 +258,7 @@ def assert_agrees(
     """
     __tracebackhide__ = True
     with _files(model, inputs, expected) as files:
-        given: dict[str, Any] = {"expected": files.expected, "seed": seed, "seconds": seconds}
+        given: dict[str, Any] = {"expected": files.expected, "seed": seed, "seconds": seconds, "offline": offline}
         results = run(files.model, files.inputs, targets, tolerance=tolerance, **given)
         wrong = [result for result in results if result.judged.verdict.verdict != "pass"]
         if not wrong:
@@ -313,14 +314,24 @@ class _Files:
 def _files(model: Model, inputs: Values, expected: Values) -> Iterator[_Files]:
     """What is in memory written to a folder that lasts as long as the question; a path stays where it is."""
     with tempfile.TemporaryDirectory(prefix="opsieve-question-") as scratch:
-        if isinstance(model, (str, os.PathLike)):
-            path, name = Path(model), str(model)
-        else:
-            data, name = _serialised(model)
-            path = Path(scratch) / "model" / "model.onnx"
-            path.parent.mkdir()
-            path.write_bytes(data)
+        path, name = _placed(model, Path(scratch) / "model")
         yield _Files(path, _written(inputs, path, scratch, "input"), _written(expected, path, scratch, "output"), name)
+
+
+def _placed(model: Any, folder: Path) -> tuple[Path, str]:
+    """Where a model lies, in `folder` when it was in memory, and its name."""
+    if isinstance(model, (str, os.PathLike)):
+        return Path(model), str(model)
+    from opsieve.gen.case.case import Case, save
+
+    if isinstance(model, Case):
+        save(model, folder)
+        return folder, model.program.name or "the case"
+    data, name = _serialised(model)
+    folder.mkdir()
+    path = folder / "model.onnx"
+    path.write_bytes(data)
+    return path, name
 
 
 def _serialised(model: Any) -> tuple[bytes, str]:
@@ -331,7 +342,7 @@ def _serialised(model: Any) -> tuple[bytes, str]:
         return bytes(model), "model"
     proto = getattr(model, "model_proto", model)  # of torch.onnx.ONNXProgram
     if not isinstance(proto, ModelProto):
-        raise BadInput(f"a model is a path, an onnx.ModelProto or its bytes, not a {type(model).__name__}")
+        raise BadInput(f"a model is a path, an onnx.ModelProto, its bytes or a Case, not a {type(model).__name__}")
     if proto.ByteSize() > 1 << 31:
         raise BadInput(
             "a model over 2 GB cannot be held in one ModelProto; save it with external data and pass its path"

@@ -14,9 +14,11 @@ import onnx
 import pytest
 from models import X, chain
 from repository import ROOT
+from tui_driving import store_at
 
 import opsieve
 from opsieve.gen.case.case import Case, save
+from opsieve.tui.samples import SAMPLES
 
 PAGE = ROOT / "docs" / "reference" / "api.md"
 CRASH = "fake:crash@Relu>Clip"
@@ -92,7 +94,7 @@ def test_values_that_are_given_replace_those_of_a_case(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "inputs", "sentence"),
     [
-        (3, X, "a model is a path, an onnx.ModelProto or its bytes, not a int"),
+        (3, X, "a model is a path, an onnx.ModelProto, its bytes or a Case, not a int"),
         (b"", X, "is empty"),
         (MODEL, {"z": X["x"]}, "which is no input of the model"),
         (MODEL, {"x": X["x"].astype("float64")}, "the value of the input 'x'"),
@@ -145,3 +147,15 @@ def test_what_a_callback_raises_ends_the_reduction_and_keeps_the_best(tmp_path: 
 def test_a_target_that_cannot_be_asked_is_no_agreement() -> None:
     with pytest.raises(AssertionError, match=r"fake:unsupported@Relu: unsupported: "):
         opsieve.assert_agrees(MODEL, X, ["fake:unsupported@Relu"])
+
+
+def test_the_other_sessions_are_asked_as_the_commands_ask_them(tmp_path: Path) -> None:
+    case = opsieve.open_case(SAMPLES / "pad-maxpool-wrong-value")
+    assert opsieve.attribute(case, target="onnxruntime")["passes"] == ["Pad_Fusion"]
+    with pytest.raises(opsieve.BadInput, match="passes of fake cannot be switched off"):
+        opsieve.attribute(MODEL, X, CRASH)
+    options: dict[str, Any] = {"good": "a", "bad": "b", "target": CRASH, "dry_run": True}
+    with pytest.raises(opsieve.BadInput, match="no git repository"):
+        opsieve.bisect_commits(MODEL, X, tmp_path, **options)
+    with opsieve.open_store(store_at(tmp_path / "store")) as store:
+        assert store.counts().clusters == len(store.clusters().rows)

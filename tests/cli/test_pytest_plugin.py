@@ -1,0 +1,79 @@
+"""The pytest plug-in: the test file that its page shows, run by pytest in a folder of its own."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from models import X, chain
+from repository import ROOT
+
+from opsieve.gen.case.case import Case, save
+
+PAGE = ROOT / "docs" / "reference" / "api.md"
+PLUGIN = "opsieve.tui.pytest_plugin"
+
+
+def replayed(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """pytest on a folder with nothing but the plug-in loaded."""
+    command = [sys.executable, "-m", "pytest", "-p", PLUGIN, "-p", "no:cacheprovider", "-rA", *arguments, str(folder)]
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "", "COLUMNS": "300"}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    """The test file of the page, and beside it two cases and a model."""
+    (block,) = re.findall(r"```python\n(import pytest\n.*?)```", PAGE.read_text(), re.DOTALL)
+    (tmp_path / "test_cases.py").write_text(block.replace('"onnxruntime"', '"fake:crash@Relu>Clip"'))
+    save(Case(chain("Exp", "Relu", "Clip"), X), tmp_path / "cases" / "clips" / "1")
+    save(Case(chain("Relu"), X), tmp_path / "cases" / "clips" / "1" / "reduced")  # belongs to the case
+    save(Case(chain("Relu", "Exp"), X), tmp_path / "cases" / "exp")
+    (tmp_path / "cases" / "tanh.onnx").write_bytes(chain("Tanh").data)
+    return tmp_path
+
+
+def test_a_folder_of_cases_is_a_test_for_each(suite: Path) -> None:
+    done = replayed(suite)
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = re.findall(r"^(PASSED|FAILED) test_cases\.py::test_case\[([^\]]+)\]", done.stdout, re.MULTILINE)
+    assert sorted(found) == [("FAILED", "clips/1"), ("PASSED", "exp"), ("PASSED", "tanh.onnx")]
+    assert "fake:crash@Relu>Clip: fail (crash at compile)" in done.stdout
+    script = re.search(r"script: (\S+repro\.py)", done.stdout)
+    assert script is not None
+    assert Path(script[1]).is_file()
+    assert "tui/api.py" not in done.stdout  # the reader's own line is shown, not ours
+
+
+def test_the_command_line_names_another_compiler(suite: Path) -> None:
+    done = replayed(suite, "--opsieve-target", "fake:error@Exp", "--opsieve-target", "fake", "-k", "exp or tanh")
+    assert "1 failed, 1 passed" in done.stdout
+    assert "fake:error@Exp: fail (error at" in done.stdout
+    assert "on 1 of 2 targets" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("marker", "sentence"),
+    [
+        ("", "opsieve_case needs the marker"),
+        ("@pytest.mark.opsieve_cases('nowhere')\n", "holds no case"),
+        ("@pytest.mark.opsieve_cases('.', targets='onnxruntime')\n", "targets is a list"),
+    ],
+)
+def test_what_would_test_nothing_is_an_error(tmp_path: Path, marker: str, sentence: str) -> None:
+    (tmp_path / "test_it.py").write_text(f"import pytest\n{marker}def test_it(opsieve_case): pass\n")
+    done = replayed(tmp_path)
+    assert done.returncode == 2
+    assert sentence in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+def test_a_package_brings_the_plug_in_and_loading_it_is_light() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {"opsieve": PLUGIN}
+    code = f"import sys, {PLUGIN}\nprint(sorted({{'onnx', 'numpy', 'click', 'rich'}} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,105 @@
+"""The pytest plug-in (entry point `pytest11`): a folder of cases replayed as tests.
+
+    @pytest.mark.opsieve_cases("cases", targets=["onnxruntime"])
+    def test_case(opsieve_case):
+        opsieve_case.assert_agrees()
+
+It loads with every pytest of an environment that has opsieve, so it imports nothing but pytest until a test asks for a case.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_MARKERS = frozenset(["case.json", "model.onnx", "module.json"])  # of a folder that is a case
+_OPTION = "opsieve_targets"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedCase:
+    """A case of the folder that a test is marked with: a model or a case folder, the targets to ask, where a reduction goes.
+
+    `targets` are those of `--opsieve-target`, or else of the marker, or else the one that the case failed on.
+    """
+
+    path: Path
+    targets: tuple[str, ...]
+    output: Path
+
+    def assert_agrees(self, **options: Any) -> None:
+        """`opsieve.assert_agrees` on the case, with its options."""
+        __tracebackhide__ = True
+        from opsieve.tui.api import assert_agrees, open_case
+
+        targets = self.targets or (open_case(self.path).parameters.get("target", "onnxruntime"),)
+        assert_agrees(self.path, targets=targets, **{"output": self.output, **options})
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--opsieve-target`, to replay on another compiler than the tests say."""
+    parser.getgroup("opsieve").addoption(
+        "--opsieve-target",
+        dest=_OPTION,
+        action="append",
+        default=[],
+        metavar="TARGET",
+        help="Compiler that opsieve's cases are replayed on, in place of those that the tests name; repeatable.",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line(
+        "markers",
+        "opsieve_cases(folder, targets=()): run the test with the fixture opsieve_case for every case below folder.",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test for each case of the folder; a folder without any is an error, for a test that tests nothing passes."""
+    if "opsieve_case" not in metafunc.fixturenames:
+        return
+    marker = metafunc.definition.get_closest_marker("opsieve_cases")
+    if marker is None or len(marker.args) != 1 or marker.kwargs.keys() - {"targets"}:
+        pytest.fail('opsieve_case needs the marker opsieve_cases("folder", targets=[...])', pytrace=False)
+    targets = marker.kwargs.get("targets", ())
+    if isinstance(targets, str):
+        pytest.fail(f"targets is a list: targets=[{targets!r}]", pytrace=False)
+    folder = metafunc.definition.path.parent / marker.args[0]
+    paths = sorted(_cases(folder))
+    if not paths:
+        pytest.fail(f"{folder} holds no case: no folder with case.json or model.onnx, no .onnx file", pytrace=False)
+    targets = tuple(metafunc.config.getoption(_OPTION)) or tuple(targets)
+    names = [path.relative_to(folder).as_posix() for path in paths]
+    metafunc.parametrize("opsieve_case", [(path, targets) for path in paths], indirect=True, ids=names)
+
+
+@pytest.fixture(scope="session")
+def opsieve_compilers() -> Iterator[None]:
+    """Compilers that a test has started serve the tests after it, too."""
+    from opsieve.backends.workers.shared_zygotes import ZYGOTES
+
+    ZYGOTES.keep(8, ignored=["PYTEST_CURRENT_TEST"])
+    yield
+    ZYGOTES.keep(0)
+
+
+@pytest.fixture
+def opsieve_case(request: pytest.FixtureRequest, tmp_path: Path, opsieve_compilers: None) -> ReplayedCase:
+    """The case of a test that is marked with `opsieve_cases`."""
+    path, targets = request.param
+    return ReplayedCase(path, targets, tmp_path / "reduced")
+
+
+def _cases(folder: Path) -> Iterator[Path]:
+    """Case folders, what lies in them left alone, and the .onnx files beside them."""
+    for root, folders, files in os.walk(folder):
+        if _MARKERS & set(files):
+            folders.clear()
+            yield Path(root)
+            continue
+        yield from (Path(root) / name for name in files if name.endswith(".onnx"))
