@@ -61,6 +61,7 @@ class Releases(VersionSequence):
 def backend_of(package: str) -> str:
     """The backend whose releases are those of a package; BadInput when none is."""
     there = {plugin(name).backend.package: name for name in names() if plugin(name).backend.package}
+    there |= {name: name for name in names() if plugin(name).backend.package == name}  # not another tool of its wheel
     if package not in there:
         raise BadInput(f"no backend runs the package {shown(package)}; there are {', '.join(sorted(there))}")
     return there[package]

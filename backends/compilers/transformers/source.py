@@ -105,7 +105,23 @@ def _onnxslim(options: Mapping[str, str]) -> Lines:
     return imports, [*lines, f"after = onnxslim.slim({', '.join(words)})"]
 
 
+def _version_converter(options: Mapping[str, str]) -> Lines:
+    goal = f"after = version_converter.convert_version(onnx.load_model_from_string(model), {int(options['opset'])})"
+    return ["from onnx import version_converter"], [goal]
+
+
+def _inliner(options: Mapping[str, str]) -> Lines:
+    read = "after = onnx.load_model_from_string(model)"
+    call = f"inline_local_functions(after, convert_version={options['convert'] == 'on'})"
+    if options["functions"] == "schema":
+        read = "after = shape_inference.infer_shapes(onnx.load_model_from_string(model))"
+        call = "inline_selected_functions(after, [], exclude=True, inline_schema_functions=True)"
+    return ["from onnx import inliner, shape_inference"], [read, f"after = inliner.{call}"]
+
+
 _TRANSFORMS = {
+    "onnx-version-converter": _version_converter,
+    "onnx-inliner": _inliner,
     "onnxoptimizer": _onnxoptimizer,
     "onnxsim": _onnxsim,
     "onnxscript": _onnxscript,

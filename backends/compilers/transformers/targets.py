@@ -1,8 +1,8 @@
 """Transformers of ONNX graphs as compilers: what they make of a model is run by onnxruntime with its own optimiser off.
 
-Four of them: onnxoptimizer (https://github.com/onnx/optimizer), onnxsim (https://github.com/onnxsim/onnxsim), onnxscript's
-optimizer (https://microsoft.github.io/onnxscript/) and onnxslim (https://github.com/inisis/OnnxSlim). Each is an object of this
-file, so that all find what they share when a worker loads the file by its path.
+Four stand here: onnxoptimizer (https://github.com/onnx/optimizer), onnxsim (https://github.com/onnxsim/onnxsim), onnxscript's
+optimizer (https://microsoft.github.io/onnxscript/) and onnxslim (https://github.com/inisis/OnnxSlim). Those that come in the wheels of
+onnx and onnxruntime have files beside it, which load this one by its path, as a worker does.
 
 The transformed model is asked nothing that the original could not answer: a failure counts against the transformer only when
 onnxruntime takes the original (and the checker, when it is the checker that complains). The original is asked after a failure
@@ -13,7 +13,7 @@ operator which the transformer brought in, and a bug of onnxruntime's from one o
 
 import functools
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from opsieve.backends.compilers.worker_common import (
     CLASSES,
@@ -44,7 +44,11 @@ class Transformed:
     """A backend that transforms a model and runs the result on onnxruntime unoptimised.
 
     `transform` maps a ModelProto, which it may alter, and the options to a ModelProto; `imports` imports what that needs;
-    `libraries` are the requirements of the package beside numpy and onnxruntime.
+    `libraries` are the requirements of the package beside numpy and onnxruntime. `package` is given where the distribution is
+    called otherwise than the target and comes with opsieve. `patterns` are meanings of messages, as `meaning_of` takes them.
+    `may_lack`: what onnxruntime has no kernel for in the result is onnxruntime's lack, since a user asked for these operators; there is
+    then no baseline either, beside which a lack of the result would be a fault. `checked`: onnx's checker must accept the result; not
+    what onnxruntime makes for itself, with operators of its own in ONNX's domain (SimplifiedLayerNormalization).
     """
 
     runs_on = "onnxruntime:level=disable_all"
@@ -58,18 +62,22 @@ class Transformed:
         imports: Callable[[], None],
         transform: Callable[[Any, Options], Any],
         environment: Optional[Mapping[str, str]] = None,
+        package: str = "",
+        patterns: Sequence[Tuple[str, str]] = (),
+        may_lack: bool = False,
+        checked: bool = True,
     ) -> None:
-        self.name = self.package = self.extra = name
-        self.family = "onnxoptimizer" if name == "onnxsim" else name  # onnxsim calls its passes
+        self.name, self.package, self.extra = name, package or name, "" if package else name
+        self.family = "onnxoptimizer" if name == "onnxsim" else package or name  # onnxsim calls its passes
         self.options: Mapping[str, Tuple[str, ...]] = dict([("optimise", SWITCH)], **options)
         self.main_option = main_option
         # All options, so that a model has one baseline whatever part of the transformer is asked.
-        self.baseline: Mapping[str, str] = dict(
-            {option: legal[0] if legal else "" for option, legal in options.items()}, optimise="off"
-        )
+        defaults = {option: legal[0] if legal else "" for option, legal in options.items()}
+        self.baseline: Mapping[str, str] = {} if may_lack else dict(defaults, optimise="off")
         self.environment: Mapping[str, str] = dict(ORT.environment, OPENBLAS_NUM_THREADS="1", **(environment or {}))
         self.lacks: Tuple[str, ...] = ("what onnxruntime lacks, which runs the result",)
         self.libraries, self.imports, self.transform = libraries, imports, transform
+        self.patterns, self.may_lack, self.checked = patterns, may_lack, checked
 
     def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
         """What the package and the run of its result need; the newest onnxruntime, whatever the release."""
@@ -105,8 +113,8 @@ class Transformed:
         request.stage("compile")
         try:
             result = self.transform(model, request.options)
-            inspect(before, result, request)
-            run_result = load_result(result.SerializeToString(), request.inputs)
+            inspect(before, result, request, self.checked)
+            run_result = load_result(result.SerializeToString(), request.inputs, self.may_lack)
         except Exception:
             original(request, request.stage)  # raises NotRun where onnxruntime lacks what the model needs
             raise
@@ -127,7 +135,7 @@ class Transformed:
         kind = exception.rpartition(".")[2]
         if kind == "NotRun":
             return meaning_of_host(ORT.classify(stage, exception, message))
-        patterns = [("environment", NO_SWITCH)] if kind == "TypeError" else []
+        patterns = [*([("environment", NO_SWITCH)] if kind == "TypeError" else []), *self.patterns]
         unread = "rejected" if stage == "import" else "error"
         classes = {**CLASSES, "UnknownName": "environment", "DecodeError": unread}
         return meaning_of(exception, message[:4000], patterns, classes, MEMORY)
@@ -162,11 +170,13 @@ def session(model: bytes, inputs: Mapping[str, Any], stage: Callable[[str], None
     return ORT.prepare(Unoptimised(model, inputs, stage))
 
 
-def load_result(model: bytes, inputs: Mapping[str, Any]) -> Any:
-    """The function that runs a transformed model; BrokenModel when onnxruntime does not load it."""
+def load_result(model: bytes, inputs: Mapping[str, Any], may_lack: bool) -> Any:
+    """The function that runs a transformed model; BrokenModel when onnxruntime does not load it, NotRun for a lack that it may have."""
     try:
         return session(model, inputs, unstaged)
     except Exception as error:
+        if may_lack and ORT.classify("compile", type(error).__name__, str(error)) in ("unsupported", "environment"):
+            raise NotRun("for the transformed model: %s" % error) from error
         raise BrokenModel("onnxruntime loads the original and not the transformed model: %s" % error) from error
 
 
@@ -186,7 +196,7 @@ def original(request: "Request", stage: Callable[[str], None]) -> "Run":
     return run
 
 
-def inspect(before: Any, after: Any, request: "Request") -> None:
+def inspect(before: Any, after: Any, request: "Request", checked: bool = True) -> None:
     """BrokenModel for a result that cannot be asked what the original can, or that onnx's checker refuses; notes what is lost."""
     after_inputs = {item.name: item for item in after.graph.input}
     after_outputs = {item.name: item for item in after.graph.output}
@@ -197,7 +207,11 @@ def inspect(before: Any, after: Any, request: "Request") -> None:
     lost = {item.name for item in before.graph.output} - set(after_outputs)
     if lost:
         raise BrokenModel("the transformed model has lost the outputs %s" % PASSES.listed(lost))
-    problem = complaint(after)
+    gone = {(one.domain, one.name) for one in before.functions} - {(one.domain, one.name) for one in after.functions}
+    called = sorted("%s:%s" % each for each in gone & calls(after.graph)) if gone else []
+    if called:
+        raise BrokenModel("the transformed model calls functions that it has lost: %s" % PASSES.listed(called))
+    problem = complaint(after) if checked else ""
     if problem:
         if not complaint(before):
             raise BrokenModel("onnx.checker accepts the original and refuses the transformed model: %s" % problem)
@@ -213,6 +227,17 @@ def inspect(before: Any, after: Any, request: "Request") -> None:
         elif len(now) != len(was) or any(a and b and a != b for a, b in zip(was, now)):
             shapes = "%s where the original has %s" % (listed_shape(now), listed_shape(was))
             raise BrokenModel("the transformed model declares %s as %s" % (PASSES.listed([item.name]), shapes))
+
+
+def calls(graph: Any) -> Set[Tuple[str, str]]:
+    """The domain and type of every node of a GraphProto and of the graphs within its nodes."""
+    found, waiting = set(), [graph]
+    while waiting:
+        for node in waiting.pop().node:
+            found.add((node.domain, node.op_type))
+            for attribute in node.attribute:
+                waiting += [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
+    return found
 
 
 def complaint(model: Any) -> str:

@@ -1,0 +1,44 @@
+"""onnx.inliner as a compiler: the model without calls of its functions, run by onnxruntime with its optimiser off.
+
+https://onnx.ai/onnx/api/inliner.html; `functions=schema` also inlines every operator that ONNX defines by a function body, for which
+`==release` wants onnx 1.19 or later. Kernels that onnxruntime lacks for the operators of such a body are its lack.
+"""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from opsieve.backends.compilers.worker_common import load_neighbour
+
+TARGETS = functools.partial(load_neighbour, __file__, "transformers")("targets.py")
+MEANINGS = (("environment", r"unexpected keyword argument '(?:inline_schema_functions|convert_version)'"),)
+
+
+def import_inliner() -> None:
+    """Import onnx.inliner."""
+    import onnx.inliner  # noqa: F401
+
+
+def inline(model: Any, options: Mapping[str, str]) -> Any:
+    """The model with the functions of the model, or with those of the schemas too, inlined."""
+    from onnx import inliner, shape_inference
+
+    if options["functions"] == "schema":
+        typed = shape_inference.infer_shapes(
+            model
+        )  # a body can depend on types, and the inliner asserts that it knows them
+        return inliner.inline_selected_functions(typed, [], exclude=True, inline_schema_functions=True)
+    return inliner.inline_local_functions(model, convert_version=options["convert"] == "on")
+
+
+BACKEND = TARGETS.Transformed(
+    "onnx-inliner",
+    {"functions": ("local", "schema"), "convert": ("off", "on")},
+    "functions",
+    ("protobuf", "ml_dtypes", "typing_extensions"),
+    import_inliner,
+    inline,
+    package="onnx",
+    patterns=MEANINGS,
+    may_lack=True,
+)
