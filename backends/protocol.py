@@ -65,6 +65,12 @@ class Backend(Protocol):
         """What an exception means: `rejected`, `unsupported`, `environment`, `out-of-memory` or `error`."""
 
 
+class ImportedUnderAnotherName(Protocol):
+    """What a backend has besides when its package is imported under another name than its distribution's."""
+
+    module: str
+
+
 class RunsElsewhere(Protocol):
     """What a backend has besides when another compiler runs its result."""
 

@@ -6,6 +6,7 @@ Text becomes a `ResolvedTarget` once, where it enters (an option, a case, a stor
 import importlib
 import importlib.metadata
 import inspect
+import os
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -76,8 +77,13 @@ class ResolvedTarget:
 
     @property
     def release(self) -> str:
-        """The release, "" for what is installed beside opsieve."""
+        """The release, "" for what is installed beside opsieve and for a build."""
         return self.target.release
+
+    @property
+    def build(self) -> str:
+        """The absolute path of a build, "" for none."""
+        return self.target.build
 
     @property
     def options(self) -> dict[str, str]:
@@ -120,8 +126,9 @@ class ResolvedTarget:
 
     @property
     def zygote(self) -> tuple[str, str]:
-        """What serves the target: its backend, or the one that shares its zygote (`protocol.SharesZygote`), and the release."""
-        return (getattr(self.backend, "shares_zygote_of", "") or self.name, self.release)
+        """What serves the target: its backend, or the one that shares its zygote (`protocol.SharesZygote`), and the release or `@` and the build."""
+        version = f"@{self.build}" if self.build else self.release
+        return (getattr(self.backend, "shares_zygote_of", "") or self.name, version)
 
     @property
     def display(self) -> str:
@@ -136,7 +143,7 @@ class ResolvedTarget:
 
     def with_release(self, release: str) -> "ResolvedTarget":
         """The same compiler and options in another release."""
-        return replace(self, target=replace(self.target, release=release))
+        return replace(self, target=replace(self.target, release=release, build=""))
 
     def __str__(self) -> str:
         return str(self.target)
@@ -146,11 +153,18 @@ def resolve(text: str | Target) -> ResolvedTarget:
     """The target with its bare word named and every option that differs from the default checked; BadTarget otherwise.
 
     Equal compilers give equal targets: `onnxruntime:all` and `onnxruntime:level=all` are the same as `onnxruntime`.
+    The path of a build becomes absolute; whether there is one is not looked at (`releases.builds`).
     """
     target = Target.parse(text) if isinstance(text, str) else text
     found = plugin(target.backend)
     if target.release and not found.backend.package:
         raise BadTarget(f"{found.backend.name} has no releases: write {found.backend.name} without =={target.release}")
+    if target.build:
+        if not found.backend.package:
+            raise BadTarget(
+                f"{found.backend.name} has no builds: write {found.backend.name} without @{target.build[:80]}"
+            )
+        target = replace(target, build=os.path.abspath(os.path.expanduser(target.build)))
     return ResolvedTarget(_normal(target, found.backend), found)
 
 

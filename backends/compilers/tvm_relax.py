@@ -106,6 +106,7 @@ class TvmRelax:
 
     name = "tvm"
     package = "apache-tvm"
+    module = "tvm"
     extra = "tvm"
     options: Mapping[str, Tuple[str, ...]] = {
         "pipeline": ("default", "zero", "target"),

@@ -56,8 +56,8 @@ def distance(one: str, other: str) -> tuple[int, ...]:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """The first four numbers of a version: `0.27.dev3` has 0, 27, 3 and 0."""
-    found = [int(part[:9]) for part in re.findall(r"\d+", version)[:4]]
+    """The first four numbers of a version without its local part: `0.27.dev3+build.12` has 0, 27, 3 and 0."""
+    found = [int(part[:9]) for part in re.findall(r"\d+", version.partition("+")[0])[:4]]
     return tuple(found + [0] * (4 - len(found)))
 
 

@@ -38,24 +38,31 @@ _MARKER = "opsieve.json"  # the last file written into an entry: without it an e
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Where a release runs: a Python, the folders to put first on its `sys.path`, and the version of that Python."""
+    """Where a release or a build runs: a Python, the folders to put first on its `sys.path`, and the version of that Python.
+
+    `state` is "" for a release, which never changes; of a build it tells one state of its files from another.
+    """
 
     python: Path
     path: tuple[Path, ...]
     release: str
     python_version: tuple[int, int, int]
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Recipe:
-    """What is installed for one release; `stem` names it in the store for all Pythons."""
+    """What is installed for one release; `stem` names it in the store for all Pythons. `wheel` identifies a wheel of the user's own."""
 
     package: str
     release: str
     requirements: tuple[str, ...]
+    wheel: str = ""
 
     @property
     def stem(self) -> str:
+        if self.wheel:
+            return f"wheel-{self.package}-{self.wheel}"
         suffix = f"-{_digest(self.requirements)}" if len(self.requirements) > 1 else ""
         return f"{self.package}-{self.release}{suffix}"
 
@@ -71,7 +78,7 @@ class ReleaseStore:
     def __init__(
         self, root: Path | None = None, interpreters: Callable[[], Sequence[Interpreter]] = find_interpreters
     ) -> None:
-        self.root = (root or _default_root()).absolute()
+        self.root = (root or default_root()).absolute()
         self._interpreters = interpreters
 
     def environment(
@@ -83,7 +90,17 @@ class ReleaseStore:
         else the closest newer; the choice is remembered, so that a release that is there costs no process and no network.
         With `offline` only the store and uv's cache are asked. BadInput when the release cannot be had.
         """
-        recipe = _recipe(backend, release)
+        return self._had(backend, _recipe(backend, release), offline, say)
+
+    def wheel_environment(
+        self, backend: Backend, wheel: Path, release: str, state: str, offline: bool, say: Say
+    ) -> Environment:
+        """As `environment`, of a wheel's file, which holds `release`; `state` tells it from what the file held before."""
+        requirements = (str(wheel), *backend.companions(release))
+        return self._had(backend, _Recipe(backend.package, release, requirements, state), offline, say)
+
+    def _had(self, backend: Backend, recipe: _Recipe, offline: bool, say: Say) -> Environment:
+        """The recipe's environment, made unless it is there."""
         try:
             chosen = self._chosen(recipe)
             found = self._ready(backend, recipe, chosen) if chosen else None
@@ -155,7 +172,8 @@ class ReleaseStore:
             command = ["pip", "install", "--no-build", *place, *recipe.requirements]
             install(command, offline, self.root, lock, recipe.package)
 
-        facts = {"package": recipe.package, "release": recipe.release, "python": interpreter.version}
+        package, release = ("", "0") if recipe.wheel else (recipe.package, recipe.release)
+        facts = {"package": package, "release": release, "python": interpreter.version}
         self._make(_entry(recipe, interpreter.minor), facts, build, say)
 
     def _install_base(self, backend: Backend, interpreter: Interpreter, offline: bool, say: Say) -> None:
@@ -262,7 +280,8 @@ def _recipe(backend: Backend, release: str) -> _Recipe:
     return _Recipe(backend.package, release, (f"{backend.package}=={release}", *backend.companions(release)))
 
 
-def _default_root() -> Path:
+def default_root() -> Path:
+    """Where releases are kept unless something else is said."""
     if named := os.environ.get("OPSIEVE_STORE"):
         return Path(named).expanduser()
     from platformdirs import user_cache_path

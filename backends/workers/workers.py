@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from opsieve.backends.observation import Observation
 from opsieve.backends.protocol import Backend
 from opsieve.backends.registry import Plugin, ResolvedTarget, plugin
+from opsieve.backends.releases.builds import build_environment, stated_version
 from opsieve.backends.releases.releases import Environment, ReleaseStore
 from opsieve.backends.workers import native
 from opsieve.backends.workers.observe import KNOBS, from_death, from_reply, killed_from_outside
@@ -332,26 +333,31 @@ class Workers:
         facts, shim = (source.file, source.attribute), native.shim()
         traced = self._coverage is not None and self._coverage.traces(source.backend.name)
         try:
-            if not target.release:
+            if not target.release and not target.build:
                 # Of probes there is one set for each recorder, so that a traced one has no other user; its scratch lies where it began.
                 what = object() if traced else (*facts, shim, tempfile.gettempdir())
                 here = Path(sys.executable)
                 return self._shared.take(
                     what, environment, lambda: Zygote(*facts, here, [], environment, shim, traced=traced)
                 )
-            home = self._store.environment(source.backend, target.release, offline=self._offline, say=self._say)
+            if target.build:
+                home = build_environment(source.backend, target.build, self._offline, self._say)
+            else:
+                home = self._store.environment(source.backend, target.release, offline=self._offline, say=self._say)
             template = self._template(source, home.python, environment)
             path = [str(entry) for entry in home.path]
-            return self._shared.take(
+            made = self._shared.take(
                 object(),  # it ends with the template process, which is of these workers alone
                 environment,
                 lambda: Zygote(*facts, home.python, path, environment, shim, template, traced=traced),
             )
+            made.version = stated_version(made.version, home.state)
+            return made
         except Unavailable as error:
-            name = f"{source.backend.name} {target.release}".strip()
+            name = f"{source.backend.name} {target.release or target.build}".strip()
             hint = (
                 f" (pip install 'opsieve[{source.backend.extra}]')"
-                if source.backend.extra and not target.release
+                if source.backend.extra and not (target.release or target.build)
                 else ""
             )
             raise type(error)(f"{name} cannot be imported here: {error}{hint}") from None

@@ -17,7 +17,7 @@ from opsieve.backends.observation import Observation
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.export.export_input import ExportedFailure
 from opsieve.triage.export.literals import literal
-from opsieve.triage.export.script import packages, script
+from opsieve.triage.export.script import build_note, packages, script
 from opsieve.triage.export.short_script import short_script
 from opsieve.triage.export.text import ModelText
 
@@ -225,7 +225,10 @@ def _environment(exported: ExportedFailure) -> list[str]:
                 lines.append(f"{name} {metadata.version(name)}")
             except metadata.PackageNotFoundError:
                 continue
-    lines.append(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {exported.target}")
+    # Of a build the last part of the path is enough: the rest tells only where its owner keeps things.
+    target = exported.target.with_release("") if exported.target.build else exported.target
+    lines += [build_note(exported)] if exported.target.build else []
+    lines.append(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {target}")
     return [visible(line) for line in lines]
 
 

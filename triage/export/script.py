@@ -9,8 +9,10 @@ import re
 import textwrap
 from collections.abc import Mapping
 from importlib import metadata
+from pathlib import PurePath
 
 from opsieve import __version__
+from opsieve.backends.releases.builds import unstated_version
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.tensors import Value
 from opsieve.triage.export import template
@@ -62,11 +64,17 @@ def requirements(exported: ExportedFailure) -> list[str]:
     """What pip has to install for the script, the compiler in the version that shows the failure."""
     backend = exported.target.backend
     version = exported.target.release or _public(exported.observation.version)
+    built = bool(exported.target.build)  # pip does not have it: `build_note` says which one it is
     if not run_source(exported):  # opsieve installs a release itself
-        own = [f"{backend.package}=={version}"] if backend.package and version and not exported.target.release else []
+        own = (
+            [f"{backend.package}=={version}"]
+            if backend.package and version and not (exported.target.release or built)
+            else []
+        )
         return [f"opsieve=={__version__}", *own]
     major, minor, _ = platform.python_version_tuple()
-    wanted = [f"{backend.package}=={version}" if version else backend.package, *backend.companions(version)]
+    pinned = f"{backend.package}=={version}" if version else backend.package
+    wanted = [] if built else [pinned, *backend.companions(version)]
     # Of what the base environments hold only what pip would not find by itself: pins, and what runs the result.
     needed = [
         line
@@ -78,8 +86,9 @@ def requirements(exported: ExportedFailure) -> list[str]:
 
 
 def packages(exported: ExportedFailure) -> list[str]:
-    """The names of what `requirements` asks for."""
-    return list(dict.fromkeys(re.split(r"[<>=!~]", line)[0] for line in requirements(exported)))
+    """The names of what `requirements` asks for, and of a compiler that was built."""
+    own = [exported.target.backend.package] if exported.target.build else []
+    return list(dict.fromkeys([*own, *(re.split(r"[<>=!~]", line)[0] for line in requirements(exported))]))
 
 
 def plain(text: object, limit: int = 600) -> str:
@@ -87,6 +96,15 @@ def plain(text: object, limit: int = 600) -> str:
     line = " ".join(str(text)[: 4 * limit].split())
     line = "".join(c if " " <= c <= "~" and c not in '\\"' else {'"': "'"}.get(c, "?") for c in line)
     return line if len(line) <= limit else f"{line[: limit - 3]}..."
+
+
+def build_note(exported: ExportedFailure) -> str:
+    """Which build of the compiler failed, "" for a released one: its version, the state of its files and the last part of its path."""
+    if not exported.target.build:
+        return ""
+    version = _public(exported.observation.version)
+    name = PurePath(exported.target.build).name
+    return f"Seen with a build of {exported.target.name} of one's own: {name} ({version or 'no version'}). pip cannot install it: use such a build."
 
 
 def test_name(exported: ExportedFailure) -> str:
@@ -107,7 +125,7 @@ def _head(exported: ExportedFailure, test: bool) -> str:
     ways = "python -m pytest {}" if test else "python {}"
     lines = [
         plain(
-            f"{exported.target.with_release('').display} {_public(exported.observation.version)}: {verdict.kind}",
+            f"{exported.target.with_release('').display} {_public(unstated_version(exported.observation.version))}: {verdict.kind}",
             100,
         ),
         "",
@@ -115,6 +133,7 @@ def _head(exported: ExportedFailure, test: bool) -> str:
     lines += textwrap.wrap(plain(verdict.reason or verdict.message), WIDTH)
     often = f"It does not always show, so it is looked for in up to {exported.runs} runs." if exported.runs > 1 else ""
     facts = [
+        build_note(exported),
         f"Optimiser pass: {', '.join(exported.passes)}." if exported.passes else "",
         exported.regression,
         exported.fixed,

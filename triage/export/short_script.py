@@ -9,7 +9,7 @@ from opsieve.gen.model.program import OnnxProgram
 from opsieve.triage.export.export_input import ExportedFailure
 from opsieve.triage.export.literals import literal, quoted
 from opsieve.triage.export.program_source import run_source
-from opsieve.triage.export.script import requirements
+from opsieve.triage.export.script import build_note, requirements
 from opsieve.triage.export.text import ModelText
 
 _MOST_TEXT = 2_000  # characters of the model's text
@@ -36,6 +36,7 @@ def short_script(exported: ExportedFailure, text: ModelText) -> str:
     environment = dict(exported.target.backend.environment)
     parts = [
         f"# pip install {' '.join(quoted(item) for item in requirements(exported))}",
+        *([f"# {build_note(exported)}"] if exported.target.build else []),
         *(["import os", ""] if environment else []),
         *(["import numpy as np"] if "np." in body else []),
         "import onnx.parser",

@@ -141,7 +141,16 @@ class Actions:
         def found(case: "CaseDetails") -> None:
             place = _kept(case)
             output = place / "reduced"
-            command = (*REDUCE, str(place), "-t", case.member.target, "-o", str(output), "--json", *self._offline())
+            command = (
+                *REDUCE,
+                str(place),
+                "-t",
+                _trusted(case.member.target),
+                "-o",
+                str(output),
+                "--json",
+                *self._offline(),
+            )
             self._app.run_job("reduce", subject.cluster.id, command, self._take_up(), watched=output / "attempts.jsonl")
 
         self._with_case(subject, found)
@@ -150,7 +159,8 @@ class Actions:
         """Find the guilty pass, then take it up."""
 
         def found(case: "CaseDetails") -> None:
-            command = (*OPSIEVE, "attribute", str(_kept(case)), "-t", case.member.target, "--json", *self._offline())
+            target = _trusted(case.member.target)
+            command = (*OPSIEVE, "attribute", str(_kept(case)), "-t", target, "--json", *self._offline())
             self._app.run_job("attribute", subject.cluster.id, command, self._take_up())
 
         self._with_case(subject, found)
@@ -159,7 +169,7 @@ class Actions:
         """Find the first bad release, then take it up."""
 
         def found(case: "CaseDetails") -> None:
-            backend = case.member.target.partition("==")[0].partition(":")[0]
+            backend = case.member.target.partition("==")[0].partition("@")[0].partition(":")[0]
             if backend not in BACKENDS_WITH_RELEASES:
                 raise BadInput(
                     f"releases of {one_line(backend, 60)} cannot be searched; use opsieve bisect --commits on a repository"
@@ -224,6 +234,18 @@ def equivalents(subject: ActionSubject, folder: Path) -> list[str]:
         f"reduce {name} --store {store}",
         f"opsieve export {name} --store {store} --as script",
     ]
+
+
+def _trusted(target: str) -> str:
+    """The target of a case, to go behind `-t`; BadInput for a build that only the store has named: stores may come from strangers."""
+    from opsieve.backends.registry import resolve
+    from opsieve.backends.releases.builds import is_allowed
+
+    if "@" in target and not is_allowed(resolve(target)):
+        raise BadInput(
+            f"the store names the build {one_line(target, 200)}: to trust it, name it with -t of opsieve run once"
+        )
+    return target
 
 
 def _kept(case: "CaseDetails") -> Path:

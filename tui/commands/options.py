@@ -11,6 +11,18 @@ from opsieve.tui.commands import completions
 F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 
+
+def named_builds(_context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
+    """A callback of options of targets: a build that is named is looked at, and may run from now on."""
+    for text in (value,) if isinstance(value, str) else value or ():
+        if "@" in text:
+            from opsieve.backends.registry import resolve
+            from opsieve.backends.releases.builds import allow
+
+            allow(resolve(text))
+    return value
+
+
 INPUTS = click.option(
     "--inputs", type=PATH, help="Input values: an .npz file, an ONNX test data set, or a directory that holds one."
 )
@@ -20,8 +32,9 @@ TARGET = click.option(
     "--target",
     metavar="TARGET",
     shell_complete=completions.targets,
+    callback=named_builds,
     default="",
-    help="Compiler to test: backend[==release][:option,...].  [default: the target recorded in the case, else onnxruntime]",
+    help="Compiler to test: backend[==release | @path][:option,...].  [default: the target recorded in the case, else onnxruntime]",
 )
 TARGETS = click.option(
     "-t",
@@ -29,8 +42,9 @@ TARGETS = click.option(
     "targets",
     metavar="TARGET",
     shell_complete=completions.targets,
+    callback=named_builds,
     multiple=True,
-    help="Compiler to test: backend[==release][:option,...]; repeatable.  [default: onnxruntime]",
+    help="Compiler to test: backend[==release | @path][:option,...]; repeatable.  [default: onnxruntime]",
 )
 SEED = click.option("--seed", default=0, show_default=True, help="Random seed for inputs that were not supplied.")
 RTOL = click.option(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from opsieve.tui.commands import completions
-from opsieve.tui.commands.options import EXPECTED, INPUTS, JSON, OFFLINE, PATH, SEED, memory, seconds
+from opsieve.tui.commands.options import EXPECTED, INPUTS, JSON, OFFLINE, PATH, SEED, memory, named_builds, seconds
 from opsieve.tui.commands.text import counted, plain, say
 
 if TYPE_CHECKING:
@@ -32,10 +32,16 @@ NOTHING_FAILS = 3
     "targets",
     metavar="TARGET",
     shell_complete=completions.targets,
+    callback=named_builds,
     multiple=True,
-    help="Compiler to test: backend[==release][:option,...]; repeatable.  [default: all installed]",
+    help="Compiler to test: backend[==release | @path][:option,...]; repeatable.  [default: all installed]",
 )
-@click.option("--against", metavar="TARGET", help="Trusted target to compare with.  [default: chosen automatically]")
+@click.option(
+    "--against",
+    metavar="TARGET",
+    callback=named_builds,
+    help="Trusted target to compare with.  [default: chosen automatically]",
+)
 @click.option(
     "--same",
     "level",

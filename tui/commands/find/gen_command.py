@@ -62,6 +62,7 @@ _MOST_REFUSED = 20
     "--target",
     "targets",
     metavar="TARGET",
+    callback=options.named_builds,
     multiple=True,
     help="Use only operators this compiler supports (probed once); repeatable.",
 )

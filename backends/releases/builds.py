@@ -1,0 +1,231 @@
+"""Builds as targets: a compiler that the user built or installed somewhere, named by its path (`onnxruntime@PATH`).
+
+The path is one of
+
+- a virtual or conda environment, or its Python: that Python runs, with the packages that it has;
+- a folder that holds the package, by itself or where build trees have it (`src`, `python`, `build/lib*`): the running Python imports
+  the package from there, and the rest from beside opsieve;
+- a wheel, which is installed into the store of releases as a release is.
+
+A target stands in cases and stores, too, and those may come from strangers: of them only such paths are run as somebody has named on the
+command line on this machine (`allow`).
+"""
+
+import hashlib
+import importlib.machinery
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+from opsieve.backends.protocol import Backend
+from opsieve.backends.registry import ResolvedTarget
+from opsieve.backends.releases.interpreters import OLDEST, find_interpreters
+from opsieve.backends.releases.releases import Environment, ReleaseStore, Say, default_root
+from opsieve.gen.model.bad_input import BadInput, shown
+
+_FOLDERS = ("", "site-packages", "src", "python", "build/lib*")  # where a folder may hold a package, the first first
+_LIBRARIES = ("*.so*", "build/*.so*", "lib/*.so*", "build/lib/*.so*")  # what build trees load from beside the package
+_MOST_FILES = 100_000  # whose sizes and times are looked at
+_PATIENCE = 60.0  # seconds for a Python to find a package
+_ASK = """
+import importlib.util, json, sys
+spec = importlib.util.find_spec(sys.argv[1])
+places = list(spec.submodule_search_locations or ()) or [spec.origin] if spec else []
+print(json.dumps([sys.implementation.name, list(sys.version_info[:3]), [place for place in places if place]]))
+"""
+_EXTENSION = re.compile(r"\.cpython-3(\d{1,3})-")
+_WHEEL = re.compile(r"(?P<name>\w+)-(?P<version>[\w.!+]+)(?:-\d\w*)?-(?P<python>[\w.]+)-(?P<abi>[\w.]+)-[\w.]+\.whl")
+_EXACT = re.compile(r"cp3(\d{1,3})")
+
+
+def allow(target: ResolvedTarget) -> None:
+    """Remember that the build of `target`, if it is one, may run: the user named it. BadInput when it is no build of the compiler."""
+    if not target.build:
+        return
+    _check(target.backend, Path(target.build))
+    mark = _mark(target.build)
+    try:
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+    except OSError as error:
+        raise BadInput(f"the store of releases cannot be written ({error.strerror}): set OPSIEVE_STORE") from None
+
+
+def is_allowed(target: ResolvedTarget) -> bool:
+    """Whether the target is no build, or one that was named on the command line once."""
+    return not target.build or _mark(target.build).exists()
+
+
+def build_environment(backend: Backend, path: str, offline: bool, say: Say) -> Environment:
+    """The environment that runs the build at an absolute path. BadInput when it is none, or nobody named it (`allow`)."""
+    if not _mark(path).exists():
+        raise BadInput(
+            f"the build {shown(path)} is named by a file and was never named on the command line here: "
+            "to trust it, name it with -t"
+        )
+    place = Path(path)
+    _check(backend, place)
+    if place.suffix == ".whl":
+        return _of_wheel(backend, place, offline, say)
+    python = _python_of(place)
+    if python is not None:
+        version, places = _asked(python, module_of(backend), place)
+        return Environment(python, (), path, version, _state([Path(each) for each in places]))
+    folder = _holding(backend, place)
+    packages = [*_packages(folder, module_of(backend)), *(found for name in _LIBRARIES for found in place.glob(name))]
+    return Environment(Path(sys.executable), (folder,), path, sys.version_info[:3], _state(packages))
+
+
+def stated_version(version: str, state: str) -> str:
+    """A version with the state of a build's files as its local part: what is kept by version is not kept for a rebuilt tree."""
+    return f"{version}{'.' if '+' in version else '+'}build.{state}" if state else version
+
+
+def unstated_version(version: str) -> str:
+    """The version that a build says itself."""
+    return re.sub(r"[+.]build\.[0-9a-f]{10}$", "", version)
+
+
+def module_of(backend: Backend) -> str:
+    """The name under which a backend's package is imported."""
+    return str(getattr(backend, "module", backend.package.replace("-", "_")))
+
+
+def _mark(path: str) -> Path:
+    return default_root() / ".builds" / hashlib.sha256(os.fsencode(path)).hexdigest()
+
+
+def _check(backend: Backend, place: Path) -> None:
+    """BadInput unless there is a build of the compiler at `place`."""
+    if not place.exists():
+        raise BadInput(f"there is no build of {backend.name} at {shown(str(place))}: nothing is there")
+    if place.suffix == ".whl" and place.is_file():
+        _wheel_parts(backend, place)
+        return
+    python = _python_of(place)
+    if python is not None:
+        _asked(python, module_of(backend), place)
+    elif place.is_dir():
+        _check_extensions(backend, place, _packages(_holding(backend, place), module_of(backend)))
+    else:
+        raise BadInput(f"{shown(str(place))} is no build of {backend.name}: name an environment, a folder or a wheel")
+
+
+def _python_of(place: Path) -> Path | None:
+    """The Python of an environment, None for what is none."""
+    if place.is_file():
+        return place if re.fullmatch(r"python[0-9.]*", place.name) and os.access(place, os.X_OK) else None
+    if not ((place / "pyvenv.cfg").exists() or (place / "conda-meta").is_dir()):
+        return None
+    python = place / "bin" / "python"
+    if not os.access(python, os.X_OK):
+        raise BadInput(f"the environment {shown(str(place))} has no Python that runs: make it anew")
+    return python
+
+
+def _asked(python: Path, module: str, place: Path) -> tuple[tuple[int, int, int], list[str]]:
+    """A Python's version and where it has a package; BadInput unless both will do."""
+    try:
+        done = subprocess.run(
+            [str(python), "-I", "-c", _ASK, module],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_PATIENCE,
+            cwd="/",
+        )
+        name, (major, minor, micro), places = json.loads(done.stdout.decode("utf-8", "replace").splitlines()[-1])
+    except (OSError, subprocess.SubprocessError, ValueError, TypeError, IndexError):
+        raise BadInput(f"the Python of {shown(str(place))} does not run: make the environment anew") from None
+    if name != "cpython" or (major, minor) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise BadInput(
+            f"the Python of {shown(str(place))} is {name} {major}.{minor}: opsieve needs CPython {oldest} or newer"
+        )
+    if not places:
+        raise BadInput(f"the environment {shown(str(place))} has no package {module}: install it there")
+    return (int(major), int(minor), int(micro)), [str(each) for each in places]
+
+
+def _holding(backend: Backend, place: Path) -> Path:
+    """The folder in or below `place` from which the package is imported; BadInput without one."""
+    module = module_of(backend)
+    for pattern in _FOLDERS:
+        for folder in sorted(place.glob(pattern)) if pattern else [place]:
+            if _packages(folder, module):
+                return folder
+    if place.name == module and (place / "__init__.py").exists():
+        raise BadInput(f"{shown(str(place))} is the package itself: name the folder that holds it")
+    raise BadInput(
+        f"there is no package {module} in {shown(str(place))}, nor in its src, python, site-packages or build/lib*"
+    )
+
+
+def _packages(folder: Path, module: str) -> list[Path]:
+    """What of a folder is imported as `module`: its package, or the file that it is."""
+    package = folder / module
+    if (package / "__init__.py").exists():
+        return [package]
+    files = [folder / f"{module}{suffix}" for suffix in (".py", *importlib.machinery.EXTENSION_SUFFIXES)]
+    return [file for file in files if file.exists()]
+
+
+def _check_extensions(backend: Backend, place: Path, packages: Iterable[Path]) -> None:
+    """BadInput when the package's compiled modules are all of other Pythons than the running one."""
+    found = {int(match[1]) for name, _ in _files(packages) if (match := _EXTENSION.search(name))}
+    if found and sys.version_info[1] not in found:
+        made = ", ".join(f"3.{minor}" for minor in sorted(found))
+        here = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        raise BadInput(
+            f"{backend.name} at {shown(str(place))} is built for Python {made}, and opsieve runs on {here}: "
+            "name an environment of that Python in which it is installed"
+        )
+
+
+def _of_wheel(backend: Backend, wheel: Path, offline: bool, say: Say) -> Environment:
+    release, python = _wheel_parts(backend, wheel)
+    state = _state([wheel])
+    there = [each for each in find_interpreters() if python is None or each.minor == python]
+    if python is not None and not there:
+        raise BadInput(f"{shown(str(wheel))} is for Python 3.{python[1]}, which was not found here: install it")
+    store = ReleaseStore(interpreters=lambda: there)
+    found = store.wheel_environment(backend, wheel, release, state, offline, say)
+    return Environment(found.python, found.path, str(wheel), found.python_version, state)
+
+
+def _wheel_parts(backend: Backend, wheel: Path) -> tuple[str, tuple[int, int] | None]:
+    """The version that a wheel's name states, and the Python that it is for (None: several). BadInput when it is of another package."""
+    match = _WHEEL.fullmatch(wheel.name)
+    if match is None:
+        raise BadInput(f"{shown(wheel.name)} is not the name of a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl")
+    if match["name"].lower() != re.sub(r"[-_.]+", "_", backend.package).lower():
+        raise BadInput(f"{shown(wheel.name)} is a wheel of {match['name']}, not of {backend.package}")
+    exact = _EXACT.fullmatch(match["python"]) if match["abi"] != "abi3" else None
+    return match["version"], (3, int(exact[1])) if exact else None
+
+
+def _state(places: Iterable[Path]) -> str:
+    """Ten hexadecimal digits of the names, sizes and times of change of files and of what is in folders."""
+    digest = hashlib.sha256()
+    for name, facts in islice(_files(places), _MOST_FILES):
+        digest.update(f"{name}\0{facts.st_size}\0{facts.st_mtime_ns}\0".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()[:10]
+
+
+def _files(places: Iterable[Path]) -> Iterator[tuple[str, os.stat_result]]:
+    """Every file of the places, links followed for files only; what Python compiled from them is none of them."""
+    for place in places:
+        if place.is_file():
+            yield str(place), place.stat()
+            continue
+        for folder, below, names in os.walk(place):
+            below[:] = sorted(name for name in below if name != "__pycache__")
+            for name in sorted(names):
+                try:
+                    yield os.path.join(folder, name), os.stat(os.path.join(folder, name))
+                except OSError:  # a link that leads nowhere
+                    continue
