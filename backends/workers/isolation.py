@@ -1,6 +1,6 @@
 """What this system offers to shut a worker in: looked at, not used yet.
 
-User namespaces are tried in a process of their own, since a kernel that has them may be told to refuse them (sysctl, AppArmor, the seccomp filter of
+User namespaces are tried in a process of their own, since a kernel that has them may refuse them (sysctl, AppArmor, the seccomp filter of
 a container). Landlock's version is asked as landlock_create_ruleset(2) says.
 """
 

@@ -69,7 +69,7 @@ def seeded_inputs(model: onnx.ModelProto, seed: int) -> dict[str, Value]:
         if place < len(node.input)
     }
     shapes = {name: _shape(type_, sizes, windows, name in scalars) for name, type_ in tensors.items()}
-    total = sum(math.prod(shape) for shape in shapes.values())
+    total = sum(_elements(types[name], shape) for name, shape in shapes.items())
     if total > MAX_ELEMENTS:
         raise BadInput(
             f"the model's inputs hold {shown(total)} elements, too many to make up (at most {MAX_ELEMENTS}); give --inputs"
@@ -93,7 +93,7 @@ def seeded_values(
     }
     bound = _bind(tensors, False, seed)
     shapes = {name: _shape(type_, bound, False, False) for name, type_ in tensors.items()}
-    total = sum(math.prod(shape) for name, shape in shapes.items() if name not in sizes)
+    total = sum(_elements(types[name], shape) for name, shape in shapes.items() if name not in sizes)
     if total > MAX_ELEMENTS:
         raise BadInput(
             f"the inputs hold {shown(total)} elements, too many to make up (at most {MAX_ELEMENTS}); give --inputs"
@@ -102,6 +102,16 @@ def seeded_values(
         name: np.array(shape, np.int64) if name in sizes else _value(types[name], shape, Domain(), Stream(seed, name))
         for name, shape in shapes.items()
     }
+
+
+def _elements(type_: ValueType, shape: Shape) -> int:
+    """How many elements a value of this type has whose tensors have this shape. Each sequence around them doubles them, and there a small tensor counts 64:
+    it takes as much memory."""
+    count = math.prod(shape) if isinstance(type_, TensorType) else max(64, math.prod(shape))
+    while isinstance(type_, (SequenceType, OptionalType)):
+        count *= _LENGTH if isinstance(type_, SequenceType) else 1
+        type_ = type_.element
+    return count
 
 
 def _tensor(type_: ValueType, name: str) -> TensorType:
@@ -157,7 +167,10 @@ def _value(type_: ValueType, shape: Shape, domain: Domain, stream: Stream) -> Va
     assert isinstance(type_, TensorType)
     count = math.prod(shape)
     flat = _strings(count, domain, stream) if type_.dtype == "string" else _numbers(type_.dtype, count, domain, stream)
-    return flat.reshape(shape)
+    try:
+        return flat.reshape(shape)
+    except ValueError as error:  # more dimensions than numpy has, or empty with sizes beyond what can be addressed
+        raise BadInput(f"no value of shape {shown(shape)} can be made up ({error}); give --inputs") from None
 
 
 def _strings(count: int, domain: Domain, stream: Stream) -> Array:

@@ -258,3 +258,20 @@ def test_functions_that_call_in_fans_take_bounded_time():
 def test_any_seed_and_shape(seed, shape):
     model = model_of([node("Identity", ["x"])], [("x", TensorProto.INT4, shape)])
     assert seeded_inputs(model, seed)["x"].shape == tuple(shape)
+
+
+@pytest.mark.parametrize("shape", [[1] * 70, [0, 2**62], [0, 2**62, 8]], ids=["70 dimensions", "empty", "empty, 3"])
+def test_a_shape_that_no_array_has_is_a_sentence(shape):
+    with pytest.raises(BadInput, match=r"can be made up .*; give --inputs"):
+        seeded_inputs(model_of([node("Identity", ["x"])], [("x", FLOAT, shape)]), 0)
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_sequences_of_sequences_count_by_what_they_come_to(size):
+    type_ = helper.make_tensor_type_proto(FLOAT, [size])
+    for _ in range(28):
+        type_ = helper.make_sequence_type_proto(type_)
+    model = model_of([node("Identity", ["x"])], [])
+    model.graph.input.add(name="x").type.CopyFrom(type_)
+    with pytest.raises(BadInput, match="too many to make up"):
+        seeded_inputs(model, 0)

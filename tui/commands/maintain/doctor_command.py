@@ -3,8 +3,10 @@
 import json
 import platform
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +14,10 @@ from opsieve import __version__
 from opsieve.tui.commands import options
 from opsieve.tui.commands.progress import counting_bar, probing_bar
 from opsieve.tui.commands.text import counted
+
+if TYPE_CHECKING:
+    from opsieve.backends.workers.isolation import Isolation
+    from opsieve.backends.workers.probe_backend import Examination
 
 
 @click.command()
@@ -43,7 +49,7 @@ def command(as_json: bool, probe: bool, targets: tuple[str, ...], tables: Path |
             backends.append(examination)
             show(len(backends), f"{examination.name} {examination.version or 'missing'}")
     pythons = [".".join(map(str, found.version)) for found in find_interpreters()]
-    shim, isolated = native.shim(), isolation()
+    isolated = isolation()
     facts = {
         "opsieve": __version__,
         "python": platform.python_version(),
@@ -51,14 +57,21 @@ def command(as_json: bool, probe: bool, targets: tuple[str, ...], tables: Path |
         "supported_platform": sys.platform == "linux" and platform.machine() == "x86_64",
         "pythons_for_releases": pythons,
         "release_store": str(ReleaseStore().root),
-        "native_frames": shim is not None,
+        "native_frames": native.shim() is not None,
         "isolation": asdict(isolated),
     }
     if as_json:
         click.echo(json.dumps({**facts, "backends": [asdict(item) for item in backends]}))
         return
+    _print(backends, facts, isolated)
+
+
+def _print(backends: "Sequence[Examination]", facts: Mapping[str, Any], isolated: "Isolation") -> None:
+    """The facts as text."""
     from rich.console import Console
     from rich.markup import escape
+
+    from opsieve.backends.workers import native
 
     console = Console(highlight=False)
     for item in backends:
@@ -75,9 +88,9 @@ def command(as_json: bool, probe: bool, targets: tuple[str, ...], tables: Path |
             if item.install:
                 console.print(f"  install it with: {escape(item.install)}", soft_wrap=True)
     console.print(
-        f"\nPythons for old releases: {', '.join(pythons)}. Releases are kept in {escape(str(facts['release_store']))}."
+        f"\nPythons for old releases: {', '.join(facts['pythons_for_releases'])}. Releases are kept in {escape(str(facts['release_store']))}."
     )
-    frames = "whole, by a small C shim" if shim else f"partly: {native.reason()}"
+    frames = "whole, by a small C shim" if facts["native_frames"] else f"partly: {native.reason()}"
     console.print(f"Native frames of a crash: {escape(frames)}.")
     console.print(f"Isolation: {escape(isolated.sentence())}.", soft_wrap=True)
     if not facts["supported_platform"]:

@@ -1,0 +1,216 @@
+"""Whatever a file of a stranger holds, its reader reads it or says in one sentence why not: damage that keeps the structure, drawn anew by each reader.
+
+What was found is kept as an explicit example. `make test-all` draws ten times as many.
+"""
+
+import base64
+import gzip
+import io
+import json
+import pickle
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import damage
+import numpy as np
+import pytest
+import valid_models
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from models import X, chain
+from onnx import numpy_helper
+from stores import done, filled, finding
+from tvm_programs import RELAX
+
+from opsieve.gen.case.case import Case, save
+from opsieve.gen.case.import_folder import Imported, gather
+from opsieve.gen.case.open_case import open_case
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.triage.external.external_logs import read_and_cluster
+from opsieve.triage.review.review import review
+from opsieve.triage.store.decision_log import FILE
+from opsieve.triage.store.decisions import Ledger
+from opsieve.triage.store.index.index_file import INDEX
+from opsieve.triage.store.queries import Queries
+from opsieve.triage.store.store import Store
+
+_ARRAY = np.arange(6, dtype=np.float32).reshape(2, 3)
+_LOG = b"""=== test_one ===
+Traceback (most recent call last):
+  File "/site-packages/tvm/relax/op.py", line 12, in convert
+    raise ValueError("cannot convert")
+ValueError: cannot convert 7 of float32
+____ test_two ____
+[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Non-zero status code returned while running Mul node. Name:'a'
+"""
+_RECORDS = [
+    {"backend": "tvm", "phase": "convert", "exc_type": "ValueError", "message": "no", "traceback": _LOG.decode()},
+    {"backend": "onnxruntime", "message": "failed", "signal": 11, "op": "Relu", "timed_out": False},
+    {"backend": "tvm", "message": "hangs", "timed_out": True, "ops": ["Relu", "Tanh"]},
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A folder with what is sound, the file in it to damage, how, and what reads it."""
+
+    make: Callable[[Path], None]
+    file: str
+    kinds: tuple[damage.Damage, ...]
+    read: Callable[[Path], object]
+
+
+def _model(folder: Path) -> None:
+    model = valid_models.branching()
+    model.graph.initializer.extend(valid_models.plain().graph.initializer)
+    valid_models.file(folder / "model.onnx", model.SerializeToString())
+
+
+def _functions(folder: Path) -> None:
+    valid_models.file(folder / "model.onnx", valid_models.functional().SerializeToString())
+
+
+def _case(folder: Path) -> None:
+    save(Case(chain("Relu", "Tanh"), dict(X)), folder / "case")
+
+
+def _with_npz(folder: Path) -> None:
+    (folder / "model.onnx").write_bytes(chain("Relu").model)
+    np.savez(folder / "inputs.npz", **X)
+
+
+def _with_oracle(folder: Path) -> None:
+    (folder / "model.onnx").write_bytes(chain("Relu").model)
+    (folder / "oracle.pkl").write_bytes(pickle.dumps({"input": X, "output": {"y": _ARRAY}}))
+
+
+def _with_polygraphy(folder: Path) -> None:
+    (folder / "model.onnx").write_bytes(chain("Relu").model)
+    array = io.BytesIO()
+    np.save(array, _ARRAY)
+    packed = {"array": base64.b64encode(array.getvalue()).decode(), "polygraphy_class": "ndarray"}
+    (folder / "feeds.json").write_text(json.dumps([{"x": packed}]))
+
+
+def _data_set(folder: Path) -> None:
+    (folder / "model.onnx").write_bytes(chain("Relu").model)
+    (folder / "test_data_set_0").mkdir()
+    (folder / "test_data_set_0" / "input_0.pb").write_bytes(numpy_helper.from_array(_ARRAY, "x").SerializeToString())
+
+
+def _module(folder: Path) -> None:
+    shutil.copy(RELAX, folder / "module.json")
+
+
+def _records(folder: Path) -> None:
+    (folder / "log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in _RECORDS))
+    (folder / "log.gz").write_bytes(gzip.compress((folder / "log.jsonl").read_bytes(), 1))
+    (folder / "log.txt").write_bytes(_LOG)
+
+
+def _store(folder: Path) -> None:
+    filled(folder / "s", [done(at, finding(f"no {word}")) for at, word in enumerate(["room", "air"])])
+    with Ledger(folder / "s") as ledger:
+        ledger.mark("c1", "known")
+        ledger.note("c1", "seen")
+        ledger.merge("c1", "c2")
+
+
+def _opened(folder: Path) -> object:
+    return open_case(next(path for path in (folder / "case", folder / "module.json", folder) if path.exists()))
+
+
+def _gathered(folder: Path) -> list[str]:
+    return [item.kind for item in gather(folder) if isinstance(item, Imported)]
+
+
+def _rebuilt(folder: Path) -> int:
+    (folder / "s" / INDEX).unlink(missing_ok=True)
+    with Store(folder / "s") as store:
+        added, problems = store.adopt()
+    assert all(problem.isprintable() for problem in problems)
+    _looked(folder)
+    return added
+
+
+def _looked(folder: Path) -> None:
+    with Queries(folder / "s") as queries:
+        for row in queries.clusters().rows:
+            queries.fingerprints(row.id)
+            for member in queries.members(row.id).rows:
+                queries.case(f"{member.campaign}:{member.test}:{member.target}")
+        queries.history()
+    review(folder / "s")
+
+
+READERS = {
+    "model": Reader(_model, "model.onnx", (damage.model, damage.model, damage.raw), _opened),
+    "functions": Reader(_functions, "model.onnx", (damage.model,), _opened),
+    "case.json": Reader(_case, "case/case.json", (damage.json_values, damage.raw), _opened),
+    "npz": Reader(_with_npz, "inputs.npz", (damage.archive, damage.raw), _opened),
+    "pb": Reader(_data_set, "test_data_set_0/input_0.pb", (damage.tensor, damage.raw), _opened),
+    "oracle.pkl": Reader(_with_oracle, "oracle.pkl", (damage.raw,), _gathered),
+    "polygraphy": Reader(_with_polygraphy, "feeds.json", (damage.json_values, damage.raw), _gathered),
+    "module.json": Reader(_module, "module.json", (damage.json_values, damage.raw), _opened),
+    "log.jsonl": Reader(_records, "log.jsonl", (damage.json_lines,), lambda at: read_and_cluster(at / "log.jsonl")),
+    "log.gz": Reader(
+        _records, "log.gz", (damage.gzipped(damage.json_lines), damage.raw), lambda at: read_and_cluster(at / "log.gz")
+    ),
+    "log.txt": Reader(_records, "log.txt", (damage.raw,), lambda at: read_and_cluster(at / "log.txt")),
+    "decisions": Reader(_store, f"s/{FILE}", (damage.json_lines,), _rebuilt),
+    "failure.json": Reader(_store, "s/cases/*/1/failure.json", (damage.json_values, damage.raw), _rebuilt),
+    "index": Reader(_store, f"s/{INDEX}", (damage.raw,), _looked),
+}
+
+STORES = ("decisions", "failure.json", "index")
+SHARED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folders with what is sound, one for each reader."""
+    folder = tmp_path_factory.mktemp("sound")
+    for name, reader in READERS.items():
+        (folder / name).mkdir()
+        reader.make(folder / name)
+    return folder
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_what_is_sound_is_read(name: str, sound: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(sound / name, tmp_path / "copy")
+    found = READERS[name].read(Path(folder))
+    assert found or found is None
+
+
+@pytest.mark.parametrize("name", [name for name in READERS if name not in STORES])
+@settings(suppress_health_check=SHARED)
+@given(data=st.data())
+def test_what_is_damaged_is_read_or_refused_in_a_sentence(name: str, sound: Path, data: st.DataObject) -> None:
+    check(READERS[name], sound / name, data)
+
+
+@pytest.mark.parametrize("name", STORES)
+@settings(suppress_health_check=SHARED, max_examples=settings.default.max_examples // 5)  # each takes 50 ms
+@given(data=st.data())
+def test_a_damaged_store_is_read_or_refused_in_a_sentence(name: str, sound: Path, data: st.DataObject) -> None:
+    check(READERS[name], sound / name, data)
+
+
+def check(reader: Reader, sound: Path, data: st.DataObject) -> None:
+    """Nothing but BadInput, its message a printable line, may come out of a reader."""
+    place = min(sound.glob(reader.file)).relative_to(sound)
+    kind = data.draw(st.sampled_from(reader.kinds))
+    content = data.draw(st.composite(lambda draw: kind(draw, (sound / place).read_bytes()))())
+    with tempfile.TemporaryDirectory(prefix="readers-") as scratch:
+        folder = Path(shutil.copytree(sound, Path(scratch) / "copy"))
+        (folder / place).write_bytes(content)
+        try:
+            reader.read(folder)
+        except BadInput as error:
+            said = str(error)
+            assert said.isprintable()
+            assert 0 < len(said) < 600
