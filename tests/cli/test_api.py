@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,11 @@ def test_results_are_where_they_are_wanted_and_nothing_else_is_left(tmp_path: Pa
     assert opsieve.reduce(MODEL, X, ["fake"]).reduction is None
     assert [*temporary_files.glob("opsieve-reduced-*"), *temporary_files.glob("opsieve-question-*")] == []
     assert Path(opsieve.reduce(MODEL, X, [CRASH]).facts["output"]).parent.parent == temporary_files
+
+
+def test_a_thread_reduces_as_the_main_thread_does() -> None:
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(opsieve.reduce, MODEL, X, [CRASH]).result().facts["nodes_after"] == 2
 
 
 class Cancelled(Exception):
