@@ -249,7 +249,7 @@ SCRIPTED = (
     "onnxruntime:basic", "onnxruntime:disabled_optimizers=ConstantFolding+Pad_Fusion", "tvm", "tvm:zero", "tvm:target",
     "onnxoptimizer", "onnxoptimizer:eliminate_identity", "onnxsim", "onnxsim:passes=off,folding=off", "onnxscript", "onnxscript:fold",
     "onnxscript:rewrite", "onnxscript:inline=off", "onnxslim", "onnxslim:skip=constant_folding", "reference",
-    "onnx-version-converter:18", "onnx-inliner", "onnx-inliner:schema",
+    "onnx-version-converter:18", "onnx-inliner", "onnx-inliner:schema", "onnxruntime-transformers", "onnxruntime-saved:extended",
 )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from opsieve.backends.compilers.ort import carriers, run_source
+from opsieve.backends.compilers.ort import LEVELS, carriers, run_source
 
 _CHECKS = """\
 def complaint(model):
@@ -24,6 +24,9 @@ def declared(model):
 def run(model, inputs):
     import onnxruntime as ort
 """
+_CHECKER = _CHECKS[_CHECKS.index("    try:") : _CHECKS.index('    return ""')]
+_UNCHECKED = "    # onnxruntime makes operators that onnx's checker does not know\n"
+_OF_ONNXRUNTIME = ("onnxruntime-transformers", "onnxruntime-saved")
 # What the house's own run of a transformer asks of its result, and in the same order.
 _RUN = """\
     before = onnx.load_model_from_string(model)
@@ -54,7 +57,8 @@ def source(name: str, options: Mapping[str, str], dtypes: Collection[str]) -> st
     imports, lines = _TRANSFORMS[name](options) if options["optimise"] == "on" else off
     lines = [*imports, "import onnxruntime as ort", "", *lines]
     text = "".join(f"    {line}\n" if line else "\n" for line in lines)
-    return carriers(dtypes) + _CHECKS + text + _RUN + run_source("transformed", "inputs", "ORT_DISABLE_ALL", [], dtypes)
+    checks = _CHECKS.replace(_CHECKER, _UNCHECKED) if name in _OF_ONNXRUNTIME else _CHECKS
+    return carriers(dtypes) + checks + text + _RUN + run_source("transformed", "inputs", "ORT_DISABLE_ALL", [], dtypes)
 
 
 Lines = tuple[list[str], list[str]]  # of imports, and of what turns `model` into `after`
@@ -119,7 +123,33 @@ def _inliner(options: Mapping[str, str]) -> Lines:
     return ["from onnx import inliner, shape_inference"], [read, f"after = inliner.{call}"]
 
 
+def _ort_fusion(options: Mapping[str, str]) -> Lines:
+    imports = ["from onnxruntime.transformers import optimizer", "from fusion_options import FusionOptions"]
+    lines = [f"fusions = FusionOptions({options['model']!a})"]
+    lines += [f"setattr(fusions, {'enable_' + name!a}, False)" for name in _split(options["skip"])]
+    words = f"model_type={options['model']!a}, opt_level={int(options['level'])}, optimization_options=fusions"
+    return imports, [
+        *lines,
+        f"after = optimizer.optimize_model(onnx.load_model_from_string(model), {words}).model",
+    ]
+
+
+def _ort_saved(options: Mapping[str, str]) -> Lines:
+    disabled = _split(options["disabled_optimizers"])
+    extra = f", disabled_optimizers={disabled!a}" if disabled else ""
+    return ["import os", "import tempfile"], [
+        "saving = ort.SessionOptions()",
+        f"saving.graph_optimization_level = ort.GraphOptimizationLevel.{LEVELS[options['level']]}",
+        "with tempfile.TemporaryDirectory() as folder:",
+        '    saving.optimized_model_filepath = os.path.join(folder, "saved.onnx")',
+        f'    ort.InferenceSession(model, saving, providers=["CPUExecutionProvider"]{extra})',
+        "    after = onnx.load(saving.optimized_model_filepath)",
+    ]
+
+
 _TRANSFORMS = {
+    "onnxruntime-transformers": _ort_fusion,
+    "onnxruntime-saved": _ort_saved,
     "onnx-version-converter": _version_converter,
     "onnx-inliner": _inliner,
     "onnxoptimizer": _onnxoptimizer,

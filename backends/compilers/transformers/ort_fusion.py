@@ -1,0 +1,55 @@
+"""onnxruntime.transformers.optimizer as a compiler: its fusions written in Python, run by onnxruntime with its optimiser off.
+
+https://github.com/microsoft/onnxruntime/tree/main/onnxruntime/python/tools/transformers; it comes in onnxruntime's wheel. `level` has
+onnxruntime optimise the model first, for which this tool imports torch. `skip` takes the names of fusions as `FusionOptions` has them, without
+`enable_`. A fused operator for which onnxruntime has no kernel on the CPU is its lack: the tool fuses for other devices too.
+"""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from opsieve.backends.compilers.worker_common import load_neighbour
+
+beside = functools.partial(load_neighbour, __file__, "transformers")
+TARGETS = beside("targets.py")
+PASSES = beside("passes.py")
+MODELS = (
+    "bert", "bart", "bert_tf", "bert_keras", "clip", "conformer", "gpt2", "gpt2_tf", "gpt_neox", "phi", "qwen3", "sam2", "swin", "tnlr",
+    "t5", "unet", "vae", "vit", "mmdit",
+)  # fmt: skip
+
+
+def import_optimizer() -> None:
+    """Import onnxruntime.transformers.optimizer, and sympy through it."""
+    import onnxruntime.transformers.optimizer  # noqa: F401
+
+
+def fuse(model: Any, options: Mapping[str, str]) -> Any:
+    """The model after the fusions for a type of model, UnknownName for a type or a fusion that the release lacks."""
+    from fusion_options import FusionOptions  # type: ignore[import-not-found]  # the tool's folder is on sys.path
+    from onnxruntime.transformers import optimizer
+
+    kind = options["model"]
+    PASSES.known("onnxruntime.transformers", [kind], optimizer.MODEL_TYPES)
+    fusions = FusionOptions(kind)
+    switches = [name[len("enable_") :] for name in vars(fusions) if name.startswith("enable_")]
+    for name in PASSES.known("onnxruntime.transformers", PASSES.split(options["skip"]), switches):
+        setattr(fusions, "enable_" + name, False)
+    made = optimizer.optimize_model(
+        model, model_type=kind, opt_level=int(options["level"]), optimization_options=fusions
+    )
+    return made.model
+
+
+BACKEND = TARGETS.Transformed(
+    "onnxruntime-transformers",
+    {"model": MODELS, "level": ("0", "1", "2", "99"), "skip": ()},
+    "model",
+    ("onnx", "protobuf", "flatbuffers", "packaging", "coloredlogs", "sympy", "ml_dtypes"),
+    import_optimizer,
+    fuse,
+    package="onnxruntime",
+    may_lack=True,
+    checked=False,
+)

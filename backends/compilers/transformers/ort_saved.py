@@ -1,0 +1,63 @@
+"""The optimised model that onnxruntime saves, read again and run by onnxruntime with its optimiser off.
+
+https://onnxruntime.ai/docs/performance/model-optimizations/graph-optimizations.html (offline mode): what is saved must load, and mean
+what the model meant. Where onnxruntime fails while it optimises, that is a failure of the target `onnxruntime` at this level, and
+`environment` here.
+"""
+
+import functools
+import os
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+from opsieve.backends.compilers.worker_common import NotRun, UnknownName, load_neighbour
+
+beside = functools.partial(load_neighbour, __file__, "transformers")
+TARGETS = beside("targets.py")
+PASSES = beside("passes.py")
+LEVELS = beside("../ort.py").LEVELS
+refuse_unknown = beside("../ort.py").refuse_unknown
+
+
+def import_onnxruntime() -> None:
+    """Nothing: onnxruntime is imported for the run of the result anyway."""
+
+
+def save_and_read(model: Any, options: Mapping[str, str]) -> Any:
+    """The model that a session of the level saves; NotRun where there is no such session."""
+    import onnx
+    import onnxruntime as ort
+
+    chosen = ort.SessionOptions()
+    chosen.log_severity_level = 4
+    chosen.intra_op_num_threads = chosen.inter_op_num_threads = 1
+    if not hasattr(ort.GraphOptimizationLevel, LEVELS[options["level"]]):
+        raise UnknownName("no level " + options["level"] + " in this release of onnxruntime")
+    chosen.graph_optimization_level = getattr(ort.GraphOptimizationLevel, LEVELS[options["level"]])
+    disabled = PASSES.split(options["disabled_optimizers"])
+    try:
+        refuse_unknown(ort, disabled)
+    except ValueError as error:
+        raise UnknownName(str(error)) from error
+    extra = {"disabled_optimizers": disabled} if disabled else {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "saved.onnx")
+        chosen.optimized_model_filepath = path
+        try:
+            ort.InferenceSession(model.SerializeToString(), chosen, providers=["CPUExecutionProvider"], **extra)
+        except Exception as error:
+            raise NotRun(str(error)) from error
+        return onnx.load(path)
+
+
+BACKEND = TARGETS.Transformed(
+    "onnxruntime-saved",
+    {"level": tuple(LEVELS), "disabled_optimizers": ()},
+    "level",
+    ("onnx", "protobuf", "flatbuffers", "packaging", "coloredlogs", "sympy", "ml_dtypes"),
+    import_onnxruntime,
+    save_and_read,
+    package="onnxruntime",
+    checked=False,
+)
