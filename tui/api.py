@@ -192,7 +192,12 @@ def attribute(
 
     with _files(model, inputs, expected) as files:
         request = BisectRequest(
-            files.model, target=target, inputs=files.inputs, expected=files.expected, seed=seed, offline=offline
+            files.model,
+            target="".join(_names([target])),
+            inputs=files.inputs,
+            expected=files.expected,
+            seed=seed,
+            offline=offline,
         )
         return attribute_passes(request, say)
 
@@ -398,7 +403,14 @@ def _limits(seconds: float, memory: int) -> "Limits":
 
 
 def _names(targets: Iterable[str]) -> tuple[str, ...]:
-    """Targets as a tuple; BadInput for the single string that is meant as a list of one."""
+    """Targets as a tuple, builds among them looked at and from now on allowed; BadInput for the single string that is meant as a list of one."""
     if isinstance(targets, str):
         raise BadInput(f"targets is a list: targets=[{targets!r}]")
-    return tuple(targets)
+    names = tuple(targets)
+    for name in names:
+        if "@" in name:
+            from opsieve.backends.registry import resolve
+            from opsieve.backends.releases.builds import allow
+
+            allow(resolve(name))
+    return names

@@ -23,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 
 from opsieve.backends.protocol import Backend
-from opsieve.backends.registry import ResolvedTarget
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.interpreters import OLDEST, find_interpreters
 from opsieve.backends.releases.releases import Environment, ReleaseStore, Say, default_root
 from opsieve.gen.model.bad_input import BadInput, shown
@@ -61,13 +61,24 @@ def is_allowed(target: ResolvedTarget) -> bool:
     return not target.build or _mark(target.build).exists()
 
 
+def trusted(text: str) -> str:
+    """A target that a store or a case names, as it is; BadInput for a build that nobody named on the command line."""
+    if "@" in text and not is_allowed(target := resolve(text)):
+        raise BadInput(_untrusted(target.build))
+    return text
+
+
+def _untrusted(path: str) -> str:
+    return (
+        f"the build {shown(path)} is named by a file and was never named on the command line here: "
+        "to trust it, name it with -t of opsieve run once"
+    )
+
+
 def build_environment(backend: Backend, path: str, offline: bool, say: Say) -> Environment:
     """The environment that runs the build at an absolute path. BadInput when it is none, or nobody named it (`allow`)."""
     if not _mark(path).exists():
-        raise BadInput(
-            f"the build {shown(path)} is named by a file and was never named on the command line here: "
-            "to trust it, name it with -t"
-        )
+        raise BadInput(_untrusted(path))
     place = Path(path)
     _check(backend, place)
     if place.suffix == ".whl":

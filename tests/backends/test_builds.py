@@ -19,10 +19,18 @@ from models import X, chain
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases import builds
-from opsieve.backends.releases.builds import allow, build_environment, is_allowed, stated_version, unstated_version
+from opsieve.backends.releases.builds import (
+    allow,
+    build_environment,
+    is_allowed,
+    stated_version,
+    trusted,
+    unstated_version,
+)
 from opsieve.backends.target import BadTarget, Target
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.model.bad_input import BadInput
+from opsieve.tui import api
 
 PATHS = st.text(
     st.characters(exclude_characters="\0", exclude_categories=["Cs"]) | st.sampled_from(":=,%@+/ ~\n"), min_size=1, max_size=30
@@ -138,6 +146,11 @@ def test_a_fault_of_a_build_is_found_and_exported(tree: Path, case: Path, capsys
     assert verdicts == {"onnxoptimizer": "pass", written(tree): "fail"}
     code, out, _ = opsieve("export", case, "-t", written(tree), "-o", "-", capsys=capsys)
     assert code == 0
+    target, folder = written(tree), tree.parent / "by-call"
+    folder.mkdir()
+    tree.rename(folder / "moved")  # another path, named in a call
+    assert [run.judged.verdict.verdict for run in api.run(case, targets=[written(folder / "moved")])] == ["fail"]
+    assert is_allowed(resolve(target))
     head = out.partition('"""')[2].partition('"""')[0]
     assert "Seen with a build of onnxoptimizer of one's own" in " ".join(head.split())
     assert "'onnxoptimizer" not in head  # pip would install the release
@@ -167,6 +180,9 @@ def test_a_build_that_only_a_file_names_does_not_run(tree: Path) -> None:
     target = resolve(written(tree))
     (tree / "src" / "onnxoptimizer" / "__init__.py").write_text("open(__file__ + '.ran', 'w')")
     assert not is_allowed(target)
+    assert trusted("onnxoptimizer==0.4.2") == "onnxoptimizer==0.4.2"
+    with pytest.raises(BadInput, match="never named on the command line"):
+        trusted(str(target))
     with Workers() as workers, pytest.raises(BadInput, match="never named on the command line"):
         workers.version(target)
     assert not list(tree.rglob("*.ran"))

@@ -139,13 +139,15 @@ class Actions:
         """Make the case small, then tell failures apart by what is left."""
 
         def found(case: "CaseDetails") -> None:
+            from opsieve.backends.releases.builds import trusted
+
             place = _kept(case)
             output = place / "reduced"
             command = (
                 *REDUCE,
                 str(place),
                 "-t",
-                _trusted(case.member.target),
+                trusted(case.member.target),
                 "-o",
                 str(output),
                 "--json",
@@ -159,7 +161,9 @@ class Actions:
         """Find the guilty pass, then take it up."""
 
         def found(case: "CaseDetails") -> None:
-            target = _trusted(case.member.target)
+            from opsieve.backends.releases.builds import trusted
+
+            target = trusted(case.member.target)
             command = (*OPSIEVE, "attribute", str(_kept(case)), "-t", target, "--json", *self._offline())
             self._app.run_job("attribute", subject.cluster.id, command, self._take_up())
 
@@ -234,18 +238,6 @@ def equivalents(subject: ActionSubject, folder: Path) -> list[str]:
         f"reduce {name} --store {store}",
         f"opsieve export {name} --store {store} --as script",
     ]
-
-
-def _trusted(target: str) -> str:
-    """The target of a case, to go behind `-t`; BadInput for a build that only the store has named: stores may come from strangers."""
-    from opsieve.backends.registry import resolve
-    from opsieve.backends.releases.builds import is_allowed
-
-    if "@" in target and not is_allowed(resolve(target)):
-        raise BadInput(
-            f"the store names the build {one_line(target, 200)}: to trust it, name it with -t of opsieve run once"
-        )
-    return target
 
 
 def _kept(case: "CaseDetails") -> Path:
