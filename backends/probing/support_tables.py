@@ -98,7 +98,16 @@ def unpacked(data: bytes) -> SupportTable:
     """The table that `packed` made; ValueError for anything else."""
     try:
         return _table(json.loads(lzma.LZMADecompressor().decompress(data, _MOST)))
-    except (lzma.LZMAError, ValueError, LookupError, TypeError, RecursionError, AttributeError, EOFError) as error:
+    except (
+        lzma.LZMAError,
+        ValueError,
+        LookupError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+        AttributeError,
+        EOFError,
+    ) as error:
         raise ValueError(f"no table of operators: {error}") from None
 
 

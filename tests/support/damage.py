@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import lzma
 import zipfile
 from collections.abc import Callable
 from typing import Any
@@ -218,3 +219,8 @@ def archive(draw: st.DrawFn, data: bytes) -> bytes:
 def gzipped(inner: Damage) -> Damage:
     """Damage of what is packed."""
     return lambda draw, data: gzip.compress(inner(draw, gzip.decompress(data)), 1)
+
+
+def xz(inner: Damage) -> Damage:
+    """As `gzipped`, of xz."""
+    return lambda draw, data: lzma.compress(inner(draw, lzma.decompress(data)), preset=0)

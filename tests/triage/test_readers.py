@@ -7,6 +7,7 @@ import base64
 import gzip
 import io
 import json
+import lzma
 import pickle
 import shutil
 import tempfile
@@ -25,10 +26,14 @@ from onnx import numpy_helper
 from stores import done, filled, finding
 from tvm_programs import RELAX
 
+from opsieve.backends.probing.operator_support import ProbeAnswer
+from opsieve.backends.probing.support_tables import SupportTable
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.case.import_folder import Imported, gather
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.model.bad_input import BadInput
+from opsieve.triage.campaign import campaign_tables, coverage_record
+from opsieve.triage.campaign.coverage_record import CompilerCoverage, CoverageRecord, ReachedLibrary
 from opsieve.triage.external.external_logs import read_and_cluster
 from opsieve.triage.review.review import review
 from opsieve.triage.store.decision_log import FILE
@@ -119,6 +124,18 @@ def _store(folder: Path) -> None:
         ledger.merge("c1", "c2")
 
 
+def _coverage(folder: Path) -> None:
+    (folder / "coverage").mkdir()
+    library = ReachedLibrary("/lib/libtvm.so", "ab12", 9, np.array([16, 64], np.int64))
+    compiler = CompilerCoverage([(0.5, 1, 2), (1.5, 7, 3)], [library], ["relu"])
+    coverage_record.save(CoverageRecord("c0ffee", "small-1", "functions", {"tvm": compiler}), folder)
+
+
+def _tables(folder: Path) -> None:
+    answers = (ProbeAnswer("Relu", "float32", 2, "ok", ""), ProbeAnswer("Relu", "", -1, "generator", "small-1"))
+    campaign_tables.save([SupportTable("tvm", "0.27", "2026-11-22", ("float32",), answers)], "c0ffee", folder)
+
+
 def _opened(folder: Path) -> object:
     return open_case(next(path for path in (folder / "case", folder / "module.json", folder) if path.exists()))
 
@@ -160,6 +177,13 @@ READERS = {
         _records, "log.gz", (damage.gzipped(damage.json_lines), damage.raw), lambda at: read_and_cluster(at / "log.gz")
     ),
     "log.txt": Reader(_records, "log.txt", (damage.raw,), lambda at: read_and_cluster(at / "log.txt")),
+    "coverage": Reader(_coverage, "coverage/*.json", (damage.json_values, damage.raw), coverage_record.load),
+    "tables": Reader(
+        _tables,
+        "support/*.xz",
+        (damage.xz(damage.json_values), damage.raw),
+        lambda at: campaign_tables.load("c0ffee", at),
+    ),
     "decisions": Reader(_store, f"s/{FILE}", (damage.json_lines,), _rebuilt),
     "failure.json": Reader(_store, "s/cases/*/1/failure.json", (damage.json_values, damage.raw), _rebuilt),
     "index": Reader(_store, f"s/{INDEX}", (damage.raw,), _looked),
@@ -214,3 +238,21 @@ def check(reader: Reader, sound: Path, data: st.DataObject) -> None:
             said = str(error)
             assert said.isprintable()
             assert 0 < len(said) < 600
+
+
+@pytest.mark.parametrize(
+    "number", [b"Infinity", b"-Infinity", b"NaN", b"1e999", b"1" + b"0" * 400], ids=lambda it: it[:9]
+)
+@pytest.mark.parametrize(("name", "field"), [("coverage", b'"probes": 9'), ("tables", b'"float32",2')])
+def test_a_figure_that_is_no_integer(name: str, field: bytes, number: bytes, sound: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(sound / name, tmp_path / "copy"))
+    (place,) = folder.glob(READERS[name].file)
+    text = lzma.decompress(place.read_bytes()) if name == "tables" else place.read_bytes()
+    assert field in text
+    changed = text.replace(field, field[:-1] + number)
+    place.write_bytes(lzma.compress(changed) if name == "tables" else changed)
+    if number.isdigit():
+        READERS[name].read(folder)
+    else:
+        with pytest.raises(BadInput):
+            READERS[name].read(folder)

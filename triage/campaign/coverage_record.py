@@ -111,7 +111,7 @@ def load(path: Path) -> CoverageRecord:
     try:
         data = json.loads(read_file(path, _MOST))
         return _decoded(data)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, zlib.error):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, zlib.error):
         raise BadInput(f"{shown(path, 200)} is no coverage of a campaign") from None
 
 
