@@ -153,13 +153,14 @@ def frame_size(head: bytes, limit: int) -> Tuple[int, int]:
 
 def receive(connection: socket.socket, limit: int = 1 << 40) -> Tuple[Any, memoryview]:
     """The next frame's header and body, blocking; EOFError when the other side is gone."""
-    header, size = frame_size(bytes(_exactly(connection, HEAD.size)), limit)
-    text = _exactly(connection, header)
-    body = _exactly(connection, size)
+    header, size = frame_size(bytes(receive_exactly(connection, HEAD.size)), limit)
+    text = receive_exactly(connection, header)
+    body = receive_exactly(connection, size)
     return json.loads(bytes(text).decode("utf-8", "surrogatepass")), memoryview(body)
 
 
-def _exactly(connection: socket.socket, size: int) -> bytearray:
+def receive_exactly(connection: socket.socket, size: int) -> bytearray:
+    """The next `size` bytes of a connection; EOFError when the other side is gone before them."""
     buffer = bytearray(size)
     view = memoryview(buffer)
     while view:

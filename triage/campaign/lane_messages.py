@@ -127,11 +127,11 @@ def send(connection: socket.socket, message: Message) -> None:
 
 def receive(connection: socket.socket) -> Message:
     """The next message; EOFError when the other side is gone, or sends something else."""
-    (length,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
+    (length,) = _LENGTH.unpack(wire.receive_exactly(connection, _LENGTH.size))
     if length > _MOST:
         raise EOFError("no message")
     try:
-        message: Message = _DECODER.decode(_exactly(connection, length))
+        message: Message = _DECODER.decode(wire.receive_exactly(connection, length))
     except msgspec.MsgspecError as error:
         raise EOFError(str(error)) from None
     return message
@@ -219,14 +219,3 @@ def _whole(item: Any) -> Any:
     if isinstance(item, dict):
         return {_whole(key): _whole(value) for key, value in item.items()}
     return [_whole(value) for value in item] if isinstance(item, (list, tuple)) else item
-
-
-def _exactly(connection: socket.socket, size: int) -> bytearray:
-    buffer = bytearray(size)
-    view = memoryview(buffer)
-    while view:
-        got = connection.recv_into(view)
-        if not got:
-            raise EOFError("the other side is gone")
-        view = view[got:]
-    return buffer
