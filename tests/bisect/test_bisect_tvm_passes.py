@@ -1,6 +1,6 @@
 """Attribution on TVM itself, with passes planted in it that miscompile: required passes, a masking pair, one application of many."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +60,7 @@ BACKEND = Planted()
 
 
 @pytest.fixture
-def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], Blamed]:
+def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[list[str]], Blamed]]:
     """What is said of a plug-in that is TVM with passes of these names that miscompile."""
     pytest.importorskip("tvm")
 
@@ -82,7 +82,9 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[s
         with Workers() as workers:
             return blame_passes(case, resolve(f"{name}:zero"), ObservationCache(workers))
 
-    return install
+    yield install
+    registry._entries.cache_clear()  # no other test is to see the plug-in
+    registry.plugin.cache_clear()
 
 
 def test_a_pass_among_those_that_tvm_cannot_do_without(planted: Callable[[list[str]], Blamed]) -> None:
