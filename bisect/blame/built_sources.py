@@ -22,7 +22,9 @@ def built_folders(folders: Sequence[Path], tree: Iterable[str]) -> frozenset[str
     None when the binaries name too few to tell, as do stripped builds and packages of pure Python.
     """
     named: set[str] = set()
-    for file in _binaries(folders):
+    for file in binaries(files_of(folders)):
+        if file.stat().st_size >= _MOST_BYTES:
+            continue
         with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
             paths = (match[0] for match in _PATH.finditer(data))
             named.update(path.decode() for path in paths if path.endswith(_SUFFIXES) and b"/" in path)
@@ -31,12 +33,14 @@ def built_folders(folders: Sequence[Path], tree: Iterable[str]) -> frozenset[str
     return frozenset(str(PurePosixPath(path).parent) for path in found) if len(found) >= _FEWEST else None
 
 
-def _binaries(folders: Sequence[Path]) -> Iterable[Path]:
-    for folder in folders:
-        for file in sorted(folder.rglob("*"))[:_MOST_FILES]:
-            plain = ".so" in file.suffixes and file.is_file() and not file.is_symlink()
-            if plain and 0 < file.stat().st_size < _MOST_BYTES:
-                yield file
+def files_of(folders: Sequence[Path]) -> list[Path]:
+    """What lies in the folders of a release, links left out; of each folder a bounded number."""
+    return [file for folder in folders for file in sorted(folder.rglob("*"))[:_MOST_FILES] if not file.is_symlink()]
+
+
+def binaries(files: Iterable[Path]) -> Iterable[Path]:
+    """The shared libraries among files, without empty ones, which cannot be mapped."""
+    return (file for file in files if ".so" in file.suffixes and file.is_file() and file.stat().st_size)
 
 
 def _in_tree(name: str, paths: set[str]) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opsieve.bisect.blame.built_sources import binaries, files_of
 from opsieve.bisect.blame.commit_range import default_branch
 from opsieve.bisect.sources.git_history import commit_named, open_repository, tag_of
 from opsieve.gen.model.bad_input import BadInput
@@ -26,7 +27,6 @@ _PYTHON = re.compile(
     re.M,
 )
 _NAMES = frozenset(["_version.py", "version.py", "build_and_package_info.py", "_build_info.py", "git_version.py"])
-_MOST_FILES = 20_000
 _MOST_TEXT = 1 << 16
 _VERSION_FILES = (
     "VERSION",
@@ -92,16 +92,15 @@ def _cut(repository: "Repo", release: str) -> ReleaseCommit | None:
 
 def _written(folders: Sequence[Path]) -> Iterable[tuple[str, str]]:
     """Hashes that files of a release state, texts before binaries."""
-    files = [file for folder in folders for file in sorted(folder.rglob("*"))[:_MOST_FILES] if not file.is_symlink()]
+    files = files_of(folders)
     for file in files:
         if file.name in _NAMES and file.is_file():
             with file.open("rb") as stream:
                 text = stream.read(_MOST_TEXT).decode("utf-8", "replace")
             yield from ((file.name, match) for match in _PYTHON.findall(text))
-    for file in files:
-        if ".so" in file.suffixes and file.is_file() and file.stat().st_size:
-            with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                match = _BINARY.search(data)
-                written = match[1].decode() if match else ""
-            if written:
-                yield file.name, written
+    for file in binaries(files):
+        with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            match = _BINARY.search(data)
+            written = match[1].decode() if match else ""
+        if written:
+            yield file.name, written
