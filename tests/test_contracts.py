@@ -19,7 +19,11 @@ def graph() -> grimp.ImportGraph:
 
 
 def holds(contract: dict[str, Any], graph: grimp.ImportGraph) -> bool:
-    options = {name: value for name, value in contract.items() if name not in ("name", "type")}
+    options = {
+        name: str(value) if isinstance(value, bool) else value  # as import-linter reads them
+        for name, value in contract.items()
+        if name not in ("name", "type")
+    }
     checked: bool = LayersContract(contract["name"], SETTINGS, options).check(graph, verbose=False).kept
     return checked
 
@@ -48,9 +52,12 @@ def with_import(contract: dict[str, Any], graph: grimp.ImportGraph, importer: st
         graph.remove_import(importer=importer, imported=imported)
 
 
-def test_there_is_a_contract_for_every_folder() -> None:
-    containers = {container for contract in CONTRACTS.values() for container in contract.get("containers", [])}
+def test_there_is_a_contract_for_every_folder_and_every_module_stands_on_a_floor() -> None:
+    inside = {name: contract for name, contract in CONTRACTS.items() if "containers" in contract}
+    containers = {container for contract in inside.values() for container in contract["containers"]}
     assert set(SETTINGS["root_packages"]) <= containers
+    assert all(contract.get("exhaustive") is True for contract in inside.values())
+    assert not [name for name, contract in inside.items() if contract.get("exhaustive_ignores")]
 
 
 @pytest.mark.parametrize("name", CONTRACTS)

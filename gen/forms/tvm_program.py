@@ -14,14 +14,13 @@ from functools import cached_property
 from typing import ClassVar
 
 from opsieve.gen.model.bad_input import BadInput, shown
-from opsieve.gen.model.invalid_marker import Broken
+from opsieve.gen.model.invalid_marker import FAULT, Broken
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import NUMBERS, OtherType, TensorType, ValueType
 from opsieve.gen.tvm_ir.nodes import MalformedGraph, ObjectNode, Pairs, Value, decode
 
 PASS = re.compile(r"=?[A-Za-z_][A-Za-z0-9_.]{0,80}(?::[A-Za-z0-9_.+-]{1,80})?", re.ASCII)
 _WORDS = re.compile(r"[\w./:<>@, +-]*", re.ASCII)  # no bracket, quote or end of a line
-FAULT = "opsieve.fault"  # attribute of a module that was made wrong
 _FAULT = re.compile(r"[A-Za-z0-9_.]{1,60} [ -~]{1,80}", re.ASCII)
 LONGEST = 1000  # passes in a sequence
 _NO_OPERATORS = frozenset(("BufferType", "IterVar", "SeqStmt", "BufferRegionType", "TensorMapType"))

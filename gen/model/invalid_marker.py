@@ -1,4 +1,4 @@
-"""What a program with a fault on purpose says of itself: the name of its graph says what is broken (gen/strategies/disruptive.py)."""
+"""What a program with a fault on purpose says of itself: the name of its graph (gen/strategies/disruptive.py), or an attribute of its module."""
 
 import re
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ KINDS = (
     *("relation", "dtype", "mixed-dtypes", "rank", "missing-input", "extra-input", "attribute-value"),
     *("attribute-type", "missing-attribute", "unknown-attribute", "output-dtype", "output-shape"),
 )
+FAULT = "opsieve.fault"  # attribute of a module of TVM that was made wrong
 _MARK = re.compile(r"disruptive ([A-Za-z0-9]{1,60}) ([a-z-]{1,24}): ([ -~]{1,80})", re.ASCII)
 
 

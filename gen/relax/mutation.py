@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from opsieve.gen.forms.tvm_program import FAULT
+from opsieve.gen.model.invalid_marker import FAULT
 from opsieve.gen.relax.body import Body, FreshNames
 from opsieve.gen.relax.catalogue import Solutions
 from opsieve.gen.relax.draw import number
