@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from opsieve.gen.relax.known_faults import settles
 from opsieve.gen.relax.tree import Bind, Binding, BindingBlock, Expr, MatchCast, Seq, Var
 from opsieve.gen.relax.types import Type
 
@@ -27,21 +28,22 @@ class FreshNames:
 @dataclass(slots=True)
 class Body:
     """The sequence being built. `scope` holds the variables that may be read, in order of binding; `symbols` the values of the
-    symbols that shapes may use here; `plain` is true where no branch may stand (in a dataflow block)."""
+    symbols that shapes may use here; `plain` is true where no branch may stand (in a dataflow block); `settled` are the variables
+    that TVM puts a constant in the place of."""
 
     names: FreshNames
     scope: list[Var] = field(default_factory=list)
     symbols: dict[str, int] = field(default_factory=dict)
     plain: bool = False
     depth: int = 0
+    settled: set[str] = field(default_factory=set)
     _blocks: list[BindingBlock] = field(default_factory=list)
     _bindings: list[Binding] = field(default_factory=list)
 
     def bind(self, value: Expr, kind: Type, stem: str = "") -> Var:
         """A new variable for a value."""
         var = Var(self.names.fresh(stem or ("lv" if self.plain else "gv")), kind, self.plain)
-        self._bindings.append(Bind(var, value))
-        self.scope.append(var)
+        self._note(var, value)
         return var
 
     def cast(self, value: Expr, kind: Type) -> Var:
@@ -53,7 +55,7 @@ class Body:
 
     def nested(self) -> "Body":
         """The body of a branch or of a local function: it sees what is in scope here."""
-        return Body(self.names, list(self.scope), dict(self.symbols), False, self.depth + 1)
+        return Body(self.names, list(self.scope), dict(self.symbols), False, self.depth + 1, set(self.settled))
 
     @contextmanager
     def dataflow(self) -> Iterator[None]:
@@ -71,9 +73,14 @@ class Body:
     def export(self, value: Expr, kind: Type) -> Var:
         """A variable of the dataflow block that is open that outlives it."""
         var = Var(self.names.fresh("gv"), kind)
+        self._note(var, value)
+        return var
+
+    def _note(self, var: Var, value: Expr) -> None:
         self._bindings.append(Bind(var, value))
         self.scope.append(var)
-        return var
+        if settles(value, self.settled):
+            self.settled.add(var.name)
 
     def seq(self, result: Expr) -> Seq:
         """All that was bound, and the result."""

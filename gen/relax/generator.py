@@ -14,6 +14,8 @@ from opsieve.gen.relax.catalogue import UNBUILDABLE, Solutions, domain, operator
 from opsieve.gen.relax.declaration import Declared, Given, Solution, Want
 from opsieve.gen.relax.draw import Draw, number, real, whole
 from opsieve.gen.relax.kernels import KINDS, kernel
+from opsieve.gen.relax.known_faults import fault_of, settles
+from opsieve.gen.relax.outlining import with_own_sides
 from opsieve.gen.relax.policies import GenerationPolicy, is_plain
 from opsieve.gen.relax.tree import (
     Call,
@@ -53,7 +55,7 @@ from opsieve.gen.tvm_ir.nodes import ObjectNode
 COPY = "vm.builtin.copy"  # of TVM's runtime: yields its argument
 DPS_COPY = "opsieve.copy_into"  # registered by our workers and scripts: copies the first argument into the last
 _CLIPPED = ("float32", "float64", "float16", "int64", "int32", "int8", "uint8")
-_DERIVED = "tvm.relax.type.infer_by_ty_args"
+_PACKED = FuncType(None, AnyType(), False, "tvm.relax.type.infer_by_ty_args")  # what infers the type of a call
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,8 @@ class Generator:
             target = concrete(target, draw.symbols)
         result = self.expr(target, body, self.policy.fuel)
         main = Function(params, body.seq(result), target, True, (("global_symbol", "main"),))
-        return Generated(Module((*self.functions.items(), ("main", main))), known, dict(self.forms))
+        module = Module((*self.functions.items(), ("main", main)))
+        return Generated(module if self.policy.known_faults else with_own_sides(module), known, dict(self.forms))
 
     def _draw(self, known: Mapping[str, int]) -> Draw:
         return Draw(self.rng, known, self.policy.dtypes, self.policy.symbolic)
@@ -190,10 +193,10 @@ class Generator:
         return self._call(full, full.solve(self._draw(body.symbols), kind), kind, body, 0)
 
     def _computed(self, made: Expr, body: Body) -> Expr:
-        """The value, made by an operator where it is a constant: TVM 0.27 cannot build a `match_cast` of one."""
-        if self.policy.known_faults or not isinstance(made, Constant):
+        """The value, made by an operator where it is a constant, copied where it comes down to one: TVM 0.27 cannot build a `match_cast` of one."""
+        if self.policy.known_faults or not settles(made, body.settled):
             return made
-        return self._full(made.type, body)
+        return self._full(made.type, body) if isinstance(made, Constant) else self._copied(made, made.type, body)
 
     def _tuple(self, kind: TupleType, body: Body, fuel: int) -> Expr:
         return Tuple(tuple(self.expr(field, body, fuel - 1) for field in kind.fields))
@@ -203,14 +206,18 @@ class Generator:
     def operator(self, kind: RelaxTensorType, body: Body, fuel: int) -> Expr | None:
         """The call of an operator that can yield the type, from the cache of solutions or from its solver."""
         cached = self._solutions.of(kind, self.rng) if self._solutions and self.rng.random() < 0.2 else None
-        if cached is not None and self.weight(cached[0].name) > 0.5:
+        if cached is not None and self.weight(cached[0].name) > 0.5 and not self._faulty(*cached, kind):
             return self._call(*cached, kind, body, fuel)
         possible = yielding(kind)
         weights = [self.weight(item.name) for item in possible]
         if not any(weights):
             return None
         chosen = self.rng.choices(possible, weights)[0]
-        return self._call(chosen, chosen.solve(self._draw(body.symbols), kind), kind, body, fuel)
+        solution = chosen.solve(self._draw(body.symbols), kind)
+        return None if self._faulty(chosen, solution, kind) else self._call(chosen, solution, kind, body, fuel)
+
+    def _faulty(self, declared: Declared, solution: Solution, kind: Type) -> bool:
+        return not self.policy.known_faults and fault_of(declared.name, kind, solution.attrs) != ""
 
     def weight(self, operator: str) -> float:
         """How often an operator is chosen: as the policy says, but never what TVM cannot build."""
@@ -328,15 +335,15 @@ class Generator:
         """A packed function of the runtime, in either style."""
         made = self.expr(kind, body, fuel)
         self._left -= 1
-        derived = FuncType(None, AnyType(), False, _DERIVED)
         if self.rng.random() < 0.5:
-            extern = Extern(COPY, derived)
-            return self._bind(
-                Call(RelaxOperator("relax.call_pure_packed"), (extern, made), kind, None, (kind,)), body, kind
-            )
+            return self._copied(made, kind, body)
         call = Call(
-            RelaxOperator("relax.call_dps_packed"), (Extern(DPS_COPY, derived), Tuple((made,))), kind, None, (kind,)
+            RelaxOperator("relax.call_dps_packed"), (Extern(DPS_COPY, _PACKED), Tuple((made,))), kind, None, (kind,)
         )
+        return self._bind(call, body, kind)
+
+    def _copied(self, made: Expr, kind: Type, body: Body) -> Var:
+        call = Call(RelaxOperator("relax.call_pure_packed"), (Extern(COPY, _PACKED), made), kind, None, (kind,))
         return self._bind(call, body, kind)
 
     # ------------------------------------------------------------------ functions

@@ -10,10 +10,14 @@ from dataclasses import dataclass, replace
 
 from opsieve.gen.model.invalid_marker import FAULT
 from opsieve.gen.relax.body import Body, FreshNames
+from opsieve.gen.relax.branch_storage import lending
 from opsieve.gen.relax.catalogue import Solutions
 from opsieve.gen.relax.draw import number
 from opsieve.gen.relax.generator import Generator
+from opsieve.gen.relax.known_faults import settled
+from opsieve.gen.relax.outlining import with_own_sides
 from opsieve.gen.relax.policies import GenerationPolicy
+from opsieve.gen.relax.renaming import all_names
 from opsieve.gen.relax.tree import (
     Bind,
     Binding,
@@ -101,14 +105,19 @@ def mutated(
     kept = {name: sizes[name] for name in place.symbols if name in sizes}
     scope = [var for var in place.scope if _is_known(var.type, place, sizes)]
     generator = Generator(rng, policy, solutions, FreshNames(all_names(module)), dict(module.functions))
-    body = Body(generator.names, scope, kept, place.dataflow, place.depth)
-    made = generator.expr(place.var.type, body, rng.randint(1, policy.fuel))
     function = generator.functions[place.function]
     assert isinstance(function, Function)
+    body = Body(generator.names, scope, kept, place.dataflow, place.depth, settled(function.body))
+    made = generator.expr(place.var.type, body, rng.randint(1, policy.fuel))
     table = generator.functions | {
         place.function: replace(function, body=_splice(function.body, place, body.blocks(), made))
     }
-    return Module(tuple(sorted(table.items(), key=lambda item: item[0] == "main")), module.attrs)
+    changed = Module(tuple(sorted(table.items(), key=lambda item: item[0] == "main")), module.attrs)
+    return (
+        changed
+        if policy.known_faults or any(map(lending, dict(functions(module)).values()))
+        else with_own_sides(changed)
+    )
 
 
 def _is_known(kind: Type, place: Place, sizes: Mapping[str, int]) -> bool:
@@ -151,21 +160,6 @@ def _joined(blocks: list[BindingBlock]) -> tuple[BindingBlock, ...]:
         else:
             done.append(block)
     return tuple(done)
-
-
-def all_names(module: Module) -> set[str]:
-    """Every name in use: of functions, variables and symbols."""
-    found = {name for name, _ in module.functions}
-    for _, function in functions(module):
-        variables = [*function.params, *(binding.var for binding in all_bindings(function.body))]
-        variables += [p for b in all_bindings(function.body) if isinstance(b.value, Function) for p in b.value.params]
-        for var in variables:
-            found.add(var.name)
-            found.update(symbols(var.type))
-        for binding in all_bindings(function.body):
-            if isinstance(binding, MatchCast):
-                found.update(symbols(binding.type))
-    return found
 
 
 def incorrect(module: Module, rng: random.Random) -> tuple[Module, str] | None:

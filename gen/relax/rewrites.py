@@ -10,16 +10,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from opsieve.gen.relax.body import Body, FreshNames
-from opsieve.gen.relax.mutation import all_names
+from opsieve.gen.relax.renaming import all_names, renamed_type
 from opsieve.gen.relax.tree import Call, Function, GlobalVar, Module, Var
 from opsieve.gen.relax.types import (
-    FuncType,
-    RelaxTensorType,
-    ShapeType,
-    Size,
-    SizeOp,
     Sym,
-    TupleType,
     Type,
     symbols,
 )
@@ -110,23 +104,3 @@ def _signature(function: Function, names: FreshNames) -> tuple[tuple[Var, ...], 
     found = {name: Sym(names.fresh(name + "_")) for param in function.params for name in symbols(param.type)}
     params = tuple(Var(names.fresh(param.name + "_"), renamed_type(param.type, found)) for param in function.params)
     return params, lambda kind: renamed_type(kind, found)
-
-
-def renamed_type(kind: Type, by: dict[str, Sym]) -> Type:
-    """A type with symbols replaced."""
-
-    def size(item: Size) -> Size:
-        if isinstance(item, Sym):
-            return by.get(item.name, item)
-        return SizeOp(item.op, size(item.left), size(item.right)) if isinstance(item, SizeOp) else item
-
-    if isinstance(kind, RelaxTensorType) and kind.shape is not None:
-        return RelaxTensorType(kind.dtype, tuple(map(size, kind.shape)))
-    if isinstance(kind, ShapeType) and kind.sizes is not None:
-        return ShapeType(tuple(map(size, kind.sizes)))
-    if isinstance(kind, TupleType):
-        return TupleType(tuple(renamed_type(field, by) for field in kind.fields))
-    if isinstance(kind, FuncType):
-        params = None if kind.params is None else tuple(renamed_type(item, by) for item in kind.params)
-        return FuncType(params, renamed_type(kind.result, by), kind.pure, kind.derive)
-    return kind

@@ -6,7 +6,7 @@ import numpy as np
 
 from opsieve.gen.relax.body import FreshNames
 from opsieve.gen.relax.draw import numbers
-from opsieve.gen.relax.mutation import all_names
+from opsieve.gen.relax.renaming import all_names
 from opsieve.gen.relax.tree import Constant, Expr, Function, Module, Var
 from opsieve.gen.relax.types import RelaxTensorType, is_static
 from opsieve.gen.relax.walk import Rebuild, all_bindings, expressions

@@ -12,8 +12,8 @@ import numpy as np
 
 from opsieve.gen.relax.body import FreshNames
 from opsieve.gen.relax.declaration import attributes
-from opsieve.gen.relax.mutation import all_names
 from opsieve.gen.relax.reading import from_json
+from opsieve.gen.relax.renaming import all_names
 from opsieve.gen.relax.tree import (
     Attributes,
     Bind,

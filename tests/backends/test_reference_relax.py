@@ -1,6 +1,7 @@
 """The evaluator of Relax modules: each rule yields the type that the generator's declaration says, in both precisions."""
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,12 +9,17 @@ import pytest
 from opsieve.backends.reference.relax.evaluator import Mismatched, ModuleEvaluator
 from opsieve.backends.reference.relax.operators import RULES
 from opsieve.gen.relax.body import Body, FreshNames
+from opsieve.gen.relax.branch_storage import lending
 from opsieve.gen.relax.catalogue import operators
 from opsieve.gen.relax.draw import Draw, number, numbers
-from opsieve.gen.relax.generator import Generator, generate
-from opsieve.gen.relax.policies import POLICIES, GenerationPolicy
+from opsieve.gen.relax.generator import Generated, Generator, generate
+from opsieve.gen.relax.outlining import with_own_sides
+from opsieve.gen.relax.policies import POLICIES, ControlFlow, GenerationPolicy
+from opsieve.gen.relax.reading import from_json
 from opsieve.gen.relax.tree import Call, Function, Module, RelaxOperator, Var
 from opsieve.gen.relax.types import RelaxTensorType, Sym, size_value
+from opsieve.gen.relax.walk import functions
+from opsieve.gen.relax.writing import to_json
 
 
 @pytest.mark.parametrize("name", sorted(set(operators()) & set(RULES)))
@@ -35,15 +41,21 @@ def test_a_rule_yields_the_declared_type(name: str) -> None:
             assert value.dtype == ("float64" if wide and kind.dtype.startswith("float") else kind.dtype)
 
 
+def ones(made: Generated) -> dict[str, Any]:
+    """Ones for each parameter of main."""
+    values = {}
+    for param in made.module.main.params:
+        assert isinstance(param.type, RelaxTensorType)
+        shape = [size_value(size, made.symbols) for size in param.type.shape or ()]
+        values[param.name] = np.ones(shape, param.type.dtype)
+    return values
+
+
 def test_whole_modules_are_evaluated_in_both_precisions() -> None:
     done = 0
     for seed in range(60):
         made = generate(seed, POLICIES[list(POLICIES)[seed % len(POLICIES)]]())
-        values = {}
-        for param in made.module.main.params:
-            assert isinstance(param.type, RelaxTensorType)
-            shape = [size_value(size, made.symbols) for size in param.type.shape or ()]
-            values[param.name] = np.ones(shape, param.type.dtype)
+        values = ones(made)
         try:
             native, wide = (ModuleEvaluator(made.module, precision).run(values) for precision in (False, True))
         except NotImplementedError:  # an operator without a rule
@@ -76,3 +88,25 @@ def test_match_cast_binds_symbols_and_refuses() -> None:
     assert value.shape == (2,)
     with pytest.raises(Mismatched):
         evaluator.run({"x": np.ones(3, np.float32)})
+
+
+class Lending(ControlFlow):
+    known_faults = True
+
+
+def test_sides_as_functions_of_their_own_give_the_same() -> None:
+    changed = 0
+    for seed in range(40):
+        made = generate(seed, Lending())
+        own = with_own_sides(made.module)
+        assert not any(lending(function) for _, function in functions(own))
+        assert to_json(from_json(to_json(own))) == to_json(own)
+        values = ones(made)
+        try:
+            before, after = ModuleEvaluator(made.module, True).run(values), ModuleEvaluator(own, True).run(values)
+        except (NotImplementedError, RecursionError):
+            continue
+        changed += own != made.module
+        for one, other in zip(before, after, strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert changed > 5

@@ -41,12 +41,15 @@ def test_a_corpus_without_a_relax_module_is_refused() -> None:
 
 
 @pytest.mark.parametrize("policy", sorted(set(POLICIES) - {"known-faults"}))
-def test_the_generator_makes_no_capturing_closure_that_is_passed_on(policy: str) -> None:
+def test_the_generator_makes_nothing_that_tvm_is_known_to_fail_at(policy: str) -> None:
     for seed in range(15):
-        found = patterns(module_of(seed, POLICIES[policy]()).module)
-        assert not found & {"closure-passed", "closure-in-closure", "empty-result"}
+        assert not patterns(module_of(seed, POLICIES[policy]()).module)
 
 
 def test_the_policy_of_known_faults_makes_them() -> None:
-    found = {name for seed in range(40) for name in patterns(module_of(seed, POLICIES["known-faults"]()).module)}
-    assert {"closure-passed", "constant-condition", "constant-cast"} <= found
+    left = {"closure-passed", "constant-condition", "constant-cast", "branch-storage", "rms-norm-axes"}
+    for seed in range(300):
+        left -= patterns(module_of(seed, POLICIES["known-faults"]()).module)
+        if not left:
+            return
+    pytest.fail(f"{left} in none of 300 modules")

@@ -1,0 +1,93 @@
+"""Names in use in a module, and copies under other names: a variable or symbol belongs to one function."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from opsieve.gen.relax.tree import Expr, Function, MatchCast, Module, Scalar, Seq, ShapeValue, Var
+from opsieve.gen.relax.types import FuncType, RelaxTensorType, ShapeType, Size, SizeOp, Sym, TupleType, Type, symbols
+from opsieve.gen.relax.walk import Rebuild, all_bindings, functions
+
+
+def all_names(module: Module) -> set[str]:
+    """Every name in use: of functions, variables and symbols."""
+    found = {name for name, _ in module.functions}
+    for _, function in functions(module):
+        variables = [*function.params, *(binding.var for binding in all_bindings(function.body))]
+        variables += [p for b in all_bindings(function.body) if isinstance(b.value, Function) for p in b.value.params]
+        for var in variables:
+            found.add(var.name)
+            found.update(symbols(var.type))
+        for binding in all_bindings(function.body):
+            if isinstance(binding, MatchCast):
+                found.update(symbols(binding.type))
+    return found
+
+
+def renamed_size(size: Size, by: Mapping[str, Sym]) -> Size:
+    """A size with symbols replaced."""
+    if isinstance(size, Sym):
+        return by.get(size.name, size)
+    if isinstance(size, SizeOp):
+        return SizeOp(size.op, renamed_size(size.left, by), renamed_size(size.right, by))
+    return size
+
+
+def renamed_type(kind: Type, by: Mapping[str, Sym]) -> Type:
+    """A type with symbols replaced."""
+    if isinstance(kind, RelaxTensorType) and kind.shape is not None:
+        return RelaxTensorType(kind.dtype, tuple(renamed_size(size, by) for size in kind.shape))
+    if isinstance(kind, ShapeType) and kind.sizes is not None:
+        return ShapeType(tuple(renamed_size(size, by) for size in kind.sizes))
+    if isinstance(kind, TupleType):
+        return TupleType(tuple(renamed_type(field, by) for field in kind.fields))
+    if isinstance(kind, FuncType):
+        params = None if kind.params is None else tuple(renamed_type(item, by) for item in kind.params)
+        return FuncType(params, renamed_type(kind.result, by), kind.pure, kind.derive)
+    return kind
+
+
+class Renamed(Rebuild):
+    """Copies in which variables and symbols have other names."""
+
+    def __init__(self, variables: Mapping[str, str], by: Mapping[str, Sym]) -> None:
+        self._variables, self._by = variables, by
+
+    def type(self, kind: Type) -> Type:
+        """A type with its symbols renamed."""
+        return renamed_type(kind, self._by)
+
+    def var(self, var: Var) -> Var:
+        """The variable under its new name."""
+        return replace(var, name=self._variables.get(var.name, var.name), type=self.type(var.type))
+
+    def leaf(self, expr: Expr) -> Expr:
+        """Sizes as values, with their symbols renamed."""
+        if isinstance(expr, ShapeValue):
+            return ShapeValue(tuple(renamed_size(size, self._by) for size in expr.sizes))
+        if isinstance(expr, Scalar) and isinstance(expr.value, Sym | SizeOp):
+            return replace(expr, value=renamed_size(expr.value, self._by))
+        return expr
+
+
+class _Symbols(Rebuild):
+    def __init__(self) -> None:
+        self.found: dict[str, None] = {}
+
+    def type(self, kind: Type) -> Type:
+        self.found.update(dict.fromkeys(symbols(kind)))
+        return kind
+
+    def leaf(self, expr: Expr) -> Expr:
+        sizes = expr.sizes if isinstance(expr, ShapeValue) else (expr.value,) if isinstance(expr, Scalar) else ()
+        self.found.update(dict.fromkeys(symbols(tuple(sizes))))
+        return expr
+
+
+def symbols_in(root: Expr | Seq) -> list[str]:
+    """The symbols that stand anywhere below, in types and as values."""
+    walk = _Symbols()
+    if isinstance(root, Seq):
+        walk.seq(root)
+    else:
+        walk.expr(root)
+    return list(walk.found)
