@@ -6,7 +6,7 @@ import platform
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import platformdirs
 
 from opsieve.backends.coverage.elf import Unreadable
 from opsieve.backends.coverage.points import GRANULARITIES, Points, add_unstable, points_of, unstable
+from opsieve.backends.coverage.sanitizer import NO_PROBE, CounterSection
 from opsieve.gen.model.bad_input import BadInput
 
 EFFECTS = "passes"  # the fallback: which passes changed what, as the compiler itself reports
@@ -48,9 +49,38 @@ class Probes:
         for first, item in zip(self._firsts.tolist(), points, strict=False):
             self._set_aside(unstable(item) + first)
 
-    def libraries(self) -> list[tuple[str, str, int]]:
-        """What `Zygote.trace` takes."""
-        return [(str(item.library), str(item.file), len(item.addresses)) for item in self.points]
+    def libraries(self) -> list[dict[str, Any]]:
+        """What a zygote needs of each library: its path, the file of its points, how many, and where it counts by itself."""
+        return [
+            {
+                "path": str(item.library),
+                "points": str(item.file),
+                "count": len(item.addresses),
+                "counters": astuple(item.counters) if item.counters else None,
+            }
+            for item in self.points
+        ]
+
+    @property
+    def counter_pages(self) -> int:
+        """How many bytes the pages of the libraries' own counters have."""
+        return sum(_pages(item.counters)[1] for item in self.points if item.counters)
+
+    def collect(self, pages: memoryview) -> tuple[int, ...]:
+        """Those that nobody had reached before, by the counters of a worker that is dead, in its pages one library's behind the other's."""
+        found: list[int] = []
+        begin = 0
+        for first, item in zip(self._firsts.tolist(), self.points, strict=False):
+            if item.counters is None:
+                continue
+            offset, length = _pages(item.counters)
+            values = np.frombuffer(pages, np.uint8, item.counters.size, begin + offset)
+            begin += length
+            numbers = item.counted()[np.flatnonzero(values) // item.counters.width]
+            new = np.unique(numbers[numbers != NO_PROBE]).astype(np.int64) + first
+            found += new[self._hits[new] == 0].tolist()
+        self._hits[found] = 1
+        return tuple(found)
 
     @property
     def count(self) -> int:
@@ -104,6 +134,12 @@ class Probes:
     def _set_aside(self, numbers: Numbers) -> None:
         self._stable[numbers] = False
         self._hits[numbers] = 1  # no worker has a probe planted there
+
+
+def _pages(section: CounterSection) -> tuple[int, int]:
+    """Where a section begins in its pages, and how many bytes these have."""
+    offset = section.address % mmap.PAGESIZE
+    return offset, -(-(offset + section.size) // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
 class EffectNumbers:

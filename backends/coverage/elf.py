@@ -16,6 +16,8 @@ Addresses = npt.NDArray[np.int64]
 _DATAREL_SDATA4, _PCREL_SDATA4, _UDATA4 = 0x3B, 0x1B, 0x03
 _SHT_NOTE, _NT_GNU_BUILD_ID = 7, 3
 _STT_FUNC = 2
+_RELATIVE, _WORD = 8, 1  # R_X86_64_RELATIVE, R_X86_64_64
+_ROW = 24  # bytes of a relocation and of a symbol
 
 
 class Unreadable(Exception):
@@ -71,6 +73,33 @@ class Library:
             raise Unreadable(f"{self.path.name} has no section {name}")
         return np.frombuffer(self._data, np.uint8, section.size, section.offset)
 
+    def words(self, name: str) -> npt.NDArray[np.int64]:
+        """The content of a section as words of eight bytes, its addresses as the loader makes them (at a load address of 0)."""
+        content = self.bytes_of(name)
+        words = content[: len(content) // 8 * 8].view("<i8").astype(np.int64)
+        if ".rela.dyn" not in self.sections:
+            return words
+        rows = self._rows(".rela.dyn").view("<i8").reshape(-1, 3)
+        at, kind, symbol, value = (
+            rows[:, 0] - self.sections[name].address,
+            rows[:, 1] & 0xFFFFFFFF,
+            rows[:, 1] >> 32,
+            rows[:, 2],
+        )
+        ours = (at >= 0) & (at < 8 * len(words)) & (at % 8 == 0)
+        relative = ours & (kind == _RELATIVE)
+        words[at[relative] // 8] = value[relative]
+        if ".dynsym" in self.sections:  # what other libraries may define besides, as every function that is exported
+            defined = self._rows(".dynsym").view("<i8").reshape(-1, 3)[:, 1]
+            named = ours & (kind == _WORD) & (symbol < len(defined))
+            words[at[named] // 8] = defined[symbol[named]] + value[named]
+        return words
+
+    def _rows(self, name: str) -> npt.NDArray[np.uint8]:
+        """The content of a table of relocations or symbols, in whole rows."""
+        content = self.bytes_of(name)
+        return content[: len(content) // _ROW * _ROW]
+
     @property
     def text(self) -> Section:
         """The section of its code; Unreadable without one."""
@@ -119,10 +148,10 @@ class Library:
         for table, strings in ((".symtab", ".strtab"), (".dynsym", ".dynstr")):
             if table not in self.sections or strings not in self.sections:
                 continue
-            rows = bytes(self.bytes_of(table))
+            rows = bytes(self._rows(table))
             names = bytes(self.bytes_of(strings))
             found = {}
-            for name, info, _, section, address, _ in struct.iter_unpack("<IBBHQQ", rows[: len(rows) // 24 * 24]):
+            for name, info, _, section, address, _ in struct.iter_unpack("<IBBHQQ", rows):
                 if info & 15 == _STT_FUNC and section and address and name < len(names):
                     found[address] = names[name : names.index(b"\0", name)].decode("utf-8", "replace")
             return found

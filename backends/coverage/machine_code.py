@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("trap.c")
-SECTIONS = ("trap", "plant", "clear")
+SECTIONS = ("trap", "plant", "clear", "collect")
 # No vector registers and no stack protector: the handler may run anywhere, and nothing may be referred to outside a section.
 FLAGS = [
     "-O2",

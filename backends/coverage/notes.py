@@ -1,19 +1,26 @@
 """What a worker notes of the probes that it reached, as the main process reads it."""
 
+import contextlib
 import mmap
 import os
 import struct
+from collections.abc import Iterator
 
 HEAD, NEW = 4096, 0x80000000  # as in tracer.py
 
 
 class Notes:
-    """A file in memory that one worker writes (`tracer.Tracer.watch`) and this process reads, also when the worker is dead."""
+    """A file in memory that one worker writes (`tracer.Tracer.watch`) and this process reads, also when the worker is dead.
 
-    def __init__(self, room: int):
+    Behind the notes of at most `room` probes it has the pages of the counters that libraries bring, so many bytes.
+    """
+
+    def __init__(self, room: int, counter_pages: int = 0):
         self.file = os.memfd_create("opsieve-notes")
-        os.ftruncate(self.file, HEAD + 4 * room)
-        self._memory = mmap.mmap(self.file, HEAD + 4 * room, prot=mmap.PROT_READ)
+        self._pages = -(-(HEAD + 4 * room) // mmap.PAGESIZE) * mmap.PAGESIZE
+        size = self._pages + counter_pages
+        os.ftruncate(self.file, size)
+        self._memory = mmap.mmap(self.file, size, prot=mmap.PROT_READ)
         self._room = room
         self._read = 0
 
@@ -26,6 +33,12 @@ class Notes:
         if begin is None or end is None:
             begin, end = self._read, int(struct.unpack_from("<Q", self._memory)[0])
         return tuple(number & ~NEW for number in self._between(begin, end) if number >= NEW)
+
+    @contextlib.contextmanager
+    def counters(self) -> Iterator[memoryview]:
+        """The pages of the counters."""
+        with memoryview(self._memory) as memory, memory[self._pages :] as pages:
+            yield pages
 
     def _between(self, begin: int, end: int) -> tuple[int, ...]:
         end = min(end, self._room)

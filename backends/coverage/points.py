@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from opsieve.backends.coverage.elf import Addresses, Library, Unreadable
+from opsieve.backends.coverage.sanitizer import CounterSection, counted_points, counter_section
 from opsieve.backends.coverage.sources import source_files
 from opsieve.gen.model.bad_input import BadInput
 
@@ -29,7 +30,8 @@ _TRAP = 0xCC
 class Points:
     """The probes of one library: addresses in it (i64, ascending), and the file that a worker reads them from.
 
-    The file holds the addresses as u32 and then the byte that stands at each.
+    The file holds the addresses as u32 and then the byte that stands at each; where the library counts by itself (`counters`), then for each of
+    its counters which address it is, as u32.
     """
 
     library: Path
@@ -37,6 +39,11 @@ class Points:
     granularity: str
     addresses: Addresses
     file: Path
+    counters: CounterSection | None = None
+
+    def counted(self) -> npt.NDArray[np.uint32]:
+        """For each counter the position of its address; `NO_PROBE` for none."""
+        return np.frombuffer(self.file.read_bytes(), "<u4")[len(self.addresses) :]
 
 
 def points_of(path: Path, granularity: str, cache: Path, root: str = "") -> Points:
@@ -44,23 +51,38 @@ def points_of(path: Path, granularity: str, cache: Path, root: str = "") -> Poin
 
     With `root`, the beginning of its own source files' paths, only the stretch of code between the first and the last function that
     names such a file: what is linked in statically behind it is left out. Unreadable for a library that cannot be traced, BadInput
-    where blocks are asked for without capstone.
+    where blocks are asked for without capstone. A library that was built with SanitizerCoverage has the probes that it brings.
     """
     library = Library(path)
     identity = library.build_id or hashlib.sha256(path.read_bytes()).hexdigest()[:40]
     name = hashlib.sha256(f"{_EDITION} {root}".encode()).hexdigest()[:8]
+    section = counter_section(library)
+    if section is not None:
+        file = cache / f"{identity}-{granularity}-{name}.counters"
+        if not file.exists():
+            addresses, numbers = counted_points(library, granularity)
+            _keep(file, _narrow(path, addresses) + numbers.astype("<u4").tobytes())
+        data = file.read_bytes()
+        count = len(data) // 4 - section.size // section.width
+        addresses = np.frombuffer(data, "<u4", count).astype(np.int64)
+        return Points(path, identity, granularity, addresses, file, section)
     file = cache / f"{identity}-{granularity}-{name}.points"
     if not file.exists():
         starts, sizes = own_functions(library, root)
         found = starts if granularity == "functions" else _blocks(library, starts, sizes)
         stands = library.bytes_of(".text")[found - library.text.address]
         found, stands = found[stands != _TRAP], stands[stands != _TRAP]
-        if len(found) and found[-1] >= 1 << 32:
-            raise Unreadable(f"{path.name} is too large")
-        _keep(file, found.astype("<u4").tobytes() + stands.tobytes())
+        _keep(file, _narrow(path, found) + stands.tobytes())
     data = file.read_bytes()
     addresses = np.frombuffer(data, "<u4", len(data) // 5).astype(np.int64)
     return Points(path, identity, granularity, addresses, file)
+
+
+def _narrow(path: Path, addresses: Addresses) -> bytes:
+    """Ascending addresses as u32."""
+    if len(addresses) and (addresses[0] < 0 or addresses[-1] >= 1 << 32):
+        raise Unreadable(f"{path.name} is too large")
+    return addresses.astype("<u4").tobytes()
 
 
 def own_functions(library: Library, root: str) -> tuple[Addresses, Addresses]:

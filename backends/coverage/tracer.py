@@ -6,6 +6,9 @@ This is coverage-guided tracing (Nagy and Hicks, "Full-speed Fuzzing", S&P 2019)
 goes at the first hit. Where the points are is the main process's business (`points.py`); here they are a file. Two things are shared
 memory, so that what a worker reached is known however it ends: `hits`, one byte a probe for the whole campaign, and a worker's own
 `notes`, the numbers of the probes in the order in which it reached them.
+
+A library that was built with SanitizerCoverage counts by itself: its counters take the place of probes. In a worker their pages are
+memory shared with the main process; they are read, and set to zero, after every test.
 """
 
 import ctypes
@@ -18,6 +21,7 @@ REGIONS = 16  # as in trap.c
 HEAD = 4096  # bytes before the notes: how many there are, traps, foreign traps
 NEW = 0x80000000  # a note's top bit: no worker of the campaign had been there before
 PAGE = 4096
+MAP_FIXED = 0x10
 # Compiled from trap.c: `python -m opsieve.backends.coverage.machine_code` prints these.
 TRAP = bytes.fromhex(
     "41564989d1415541545589fd5349bb8877665544332211488b82a80000004c8d40ff498b4310f04883400801498b134885d2"
@@ -39,6 +43,13 @@ PLANT = bytes.fromhex(
 CLEAR = bytes.fromhex(
     "48833f00744b488d4f304531c00f1f0031c04883791800742b0f1f8000000000488b51208b1482480311803acc750b488b71"
     "280fb634064088324883c001483b411872dc4983c0014883c1384c3b0772bfc3"
+)
+COLLECT = bytes.fromhex(
+    "488b4e084989f84989d131c04885c9747a0f1f8000000000488b164801c2f6c207751d488d78084839f9721448833a000f84"
+    "9a000000662e0f1f840000000000803a00743d488b4e104889c748d3ef488b4e188b0cb9c6020083f9ff7420034e2031ff41"
+    "ba0100000089ca49035008803a00744c4d85c975174084ff7512488b4e084883c0014839c8728dc30f1f4000498b5010bf01"
+    "000000f0480fc13a493b782073da89ca81ca000000804584d20f44ca498b5018890cbaebc30f1f4400004486124584d2400f"
+    "94c7eba80f1f40004889f8ebb1"
 )
 STATE_MARK = bytes.fromhex("8877665544332211")  # where TRAP has the address of its state
 
@@ -68,6 +79,12 @@ class State(ctypes.Structure):
     )
 
 
+class Counted(ctypes.Structure):
+    """`struct counted` of trap.c."""
+
+    _fields_ = [(name, ctypes.c_uint64) for name in ("counters", "size", "shift", "numbers", "index")]
+
+
 class SignalAction(ctypes.Structure):
     """glibc's `struct sigaction` on x86-64."""
 
@@ -87,14 +104,17 @@ class Tracer:
 
     def __init__(self, hits: int, total: int):
         self.total = total
+        self.numbered = 0
+        self.counted: List[Counted] = []
         block = mapped(PAGE, -1, writable=True)
         self.state = State.from_address(block)
         self.state.hits = mapped(max(total, 1), hits, writable=True)
         self.watch(-1)
         code = TRAP.replace(STATE_MARK, block.to_bytes(8, "little"))
-        self.trap, plant, clear = (install(item) for item in (code, PLANT, CLEAR))
+        self.trap, plant, clear, collect = (install(item) for item in (code, PLANT, CLEAR, COLLECT))
         self._plant = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64)(plant)
         self._clear = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(clear)
+        self._collect = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64)(collect)
         self.block = block
         self.arm()
 
@@ -114,36 +134,57 @@ class Tracer:
         if self.state.regions >= REGIONS:
             raise ValueError("more than %d libraries cannot be traced" % REGIONS)
         base = load_address(path)
-        fd = os.open(points, os.O_RDONLY)
-        try:
-            table = mapped(5 * count, fd)
-        finally:
-            os.close(fd)
+        table = mapped_file(points, 5 * count)
         ends = ctypes.c_uint32.from_address(table), ctypes.c_uint32.from_address(table + 4 * (count - 1))
         first, last = (base + end.value for end in ends)
         region = self.state.region[self.state.regions]
         region.base, region.first, region.last, region.count = base, first, last, count
         region.points, region.bytes = table, table + 4 * count
-        region.index = sum(self.state.region[at].count for at in range(self.state.regions))
+        region.index = self.numbered
         begin = first & -PAGE
         if libc.mprotect(begin, (last + PAGE & -PAGE) - begin, mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC):
             raise OSError(ctypes.get_errno(), "this system does not let a program's text be written")
         self.state.regions += 1
+        self.numbered += count
+
+    def count(self, path: str, points: str, count: int, section: Sequence[int]) -> None:
+        """The counters of the loaded library at `path`: address and size of their section, bytes of a counter.
+
+        The file `points` has the `count` probes' offsets and then, for each counter, which probe it is (u32).
+        """
+        address, size, width = section
+        table = mapped_file(points, 4 * (count + size // width)) + 4 * count
+        at = load_address(path) + address
+        self.counted.append(Counted(at, size, width.bit_length() - 1, table, self.numbered))
+        self.numbered += count
 
     def plant(self, unknown_only: bool = True) -> int:
         """Put probes where nobody of the campaign has been, or everywhere; returns how many there are now."""
+        for item in self.counted:
+            ctypes.memset(item.counters, 0, item.size)
         return int(self._plant(self.block, int(unknown_only)))
+
+    def collect(self, every: bool = False) -> None:
+        """Note what the libraries that count by themselves have reached since they were last asked: what is new, or `every` probe."""
+        for item in self.counted:
+            self._collect(self.block, ctypes.addressof(item), int(every))
 
     def clear(self) -> None:
         """Take every probe away."""
         self._clear(self.block)
 
     def watch(self, notes: int) -> None:
-        """Note what is reached in the file of that descriptor (of `HEAD` bytes and 4 a probe); -1: in memory of this process's own."""
+        """Note what is reached in the file of that descriptor (of `HEAD` bytes, 4 a probe, and the pages of the counters, from a page's begin on).
+
+        -1: in memory of this process's own.
+        """
         size = HEAD + 4 * max(self.total, 1)
         at = mapped(size, notes, writable=True)
         self.state.counts, self.state.room, self.state.notes = at, self.total, at + HEAD
         self.counts = (ctypes.c_uint64 * 3).from_address(at)
+        place = size + PAGE - 1 & -PAGE
+        for item in self.counted if notes >= 0 else ():
+            place += share_pages(item.counters, item.size, notes, place)
 
     @property
     def position(self) -> int:
@@ -174,6 +215,26 @@ def mapped(size: int, fd: int, writable: bool = False) -> int:
     if at in (None, 2**64 - 1):
         raise OSError(ctypes.get_errno(), "no memory for the probes")
     return int(at)
+
+
+def mapped_file(path: str, size: int) -> int:
+    """The address of a file's first bytes in memory."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return mapped(size, fd)
+    finally:
+        os.close(fd)
+
+
+def share_pages(address: int, size: int, fd: int, place: int) -> int:
+    """Make the pages around some memory those of a file from `place` on, with what they hold; how many bytes that are."""
+    begin = address & -PAGE
+    length = (address + size + PAGE - 1 & -PAGE) - begin
+    os.pwrite(fd, ctypes.string_at(begin, length), place)
+    flags = mmap.MAP_SHARED | MAP_FIXED
+    if libc.mmap(begin, length, mmap.PROT_READ | mmap.PROT_WRITE, flags, fd, place) != begin:
+        raise OSError(ctypes.get_errno(), "the counters cannot be shared")
+    return length
 
 
 def install(code: bytes) -> int:

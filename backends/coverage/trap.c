@@ -1,6 +1,6 @@
 /* The machine code of tracer.py, which carries it as text so that no compiler is needed where programs run.
 
-   Three functions without calls, globals or relocations, each usable at any address; `python -m opsieve.backends.coverage.machine_code`
+   Four functions without calls, globals or relocations, each usable at any address; `python -m opsieve.backends.coverage.machine_code`
    compiles this file and prints their bytes. x86-64 Linux.
 
    A probe is a byte of a library's text that was replaced by 0xCC (int3). The first thread that gets there traps: `on_trap` puts
@@ -28,6 +28,40 @@ struct state {
     u64 earlier;          /* address of the handler that was there before, 0 for none */
     struct region region[16];
 };
+
+struct counted {        /* SanitizerCoverage counters of a library: what its own instrumentation writes, one for each block */
+    u8 *counters;       /* their section in memory */
+    u64 size;           /* of the section, in bytes */
+    u64 shift;          /* a counter has 1 << shift bytes */
+    const u32 *numbers; /* which probe of this library a counter is, ~0 for none */
+    u64 index;          /* number of the library's first probe among all */
+};
+
+/* Notes the probes whose counters are not zero, all (every) or those that nobody has reached, and sets the counters to zero. */
+__attribute__((section(".collect"))) void collect(struct state *s, struct counted *c, u64 every)
+{
+    for (u64 at = 0; at < c->size;) {
+        u8 *here = c->counters + at;
+        if (!((u64)here & 7) && at + 8 <= c->size && !*(const u64 *)here) {
+            at += 8;
+            continue;
+        }
+        if (*here) {
+            u32 number = c->numbers[at >> c->shift];
+            *here = 0;
+            if (number != 0xFFFFFFFFu) {
+                number += (u32)c->index;
+                u8 seen = s->hits[number] ? 1 : __atomic_exchange_n(&s->hits[number], 1, __ATOMIC_SEQ_CST);
+                if (every || !seen) {
+                    u64 place = __atomic_fetch_add(&s->counts[0], 1, __ATOMIC_SEQ_CST);
+                    if (place < s->room)
+                        s->notes[place] = seen ? number : number | 0x80000000u;
+                }
+            }
+        }
+        at++;
+    }
+}
 
 /* What ctypes calls: every probe, or (unknown_only) those that nobody has reached, is planted; returns how many are. */
 __attribute__((section(".plant"))) u64 plant(struct state *s, u64 unknown_only)

@@ -195,6 +195,7 @@ class TestServer:
             reply["stage"] = current if current != "done" else "run"
             stage("done")
         if self.tracer is not None:
+            self.tracer.collect(bool(test.get("again")))
             reply.update(reached=[since_note, self.tracer.position], again=bool(test.get("again")))
         reply["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         extra = {"notes": request.notes, "hazards": request.hazards, "effects": request.effects, "log": self.printed()}
@@ -261,6 +262,8 @@ class ForkServer:
                 self.wire = load_module("opsieve_wire", self.config["wire"])
                 load_module(COMMON, self.config["common"])
                 self.backend = getattr(load_module("opsieve_backend", self.config["backend"]), self.config["attribute"])
+            if self.config.get("callbacks"):
+                load_module("opsieve_callbacks", self.config["callbacks"]).provide()
             version = "" if self.config["template"] else self.backend.load()
         except BaseException as error:  # noqa: BLE001 -- an import may raise anything, SystemExit too
             self.control.send(json.dumps(dict(describe(error), ready=False)).encode()[:100_000])
@@ -300,8 +303,12 @@ class ForkServer:
         try:
             tracer = load_module("opsieve_tracer", self.config["tracer"])
             self.tracer = tracer.Tracer(fds[0], wanted["total"])
-            for path, points, count in wanted["libraries"]:
-                self.tracer.add(path, points, count)
+            for item in wanted["libraries"]:
+                place = item["path"], item["points"], item["count"]
+                if item["counters"]:
+                    self.tracer.count(*place, item["counters"])
+                else:
+                    self.tracer.add(*place)
             answer: Dict[str, Any] = {"planted": self.tracer.plant()}
         except (OSError, ValueError) as error:
             self.tracer = None

@@ -295,7 +295,7 @@ class Workers:
             if self._coverage is not None and self._coverage.traces(place[0]):
                 try:
                     probes = self._coverage.probes(place, plugin(place[0]).backend, found.modules)
-                    found.trace(probes.file, probes.libraries())
+                    found.trace(probes)
                 except (Unavailable, BadInput):
                     self._shared.give_back([found])
                     raise

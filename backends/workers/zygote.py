@@ -5,25 +5,29 @@ import contextlib
 import fcntl
 import json
 import os
+import platform
 import select
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opsieve.backends.coverage.notes import Notes
 from opsieve.backends.workers.work_clock import WorkClock
 from opsieve.gen.model.scratch import Scratch
 
+if TYPE_CHECKING:  # with numpy, which the process that starts a zygote need not have yet
+    from opsieve.backends.coverage.coverage import Probes
+
 CHILD = Path(__file__).resolve().parent / "child.py"
 WIRE = Path(__file__).resolve().parent / "wire.py"
 COMMON = Path(__file__).resolve().parent.parent / "compilers" / "worker_common.py"
 TRACER = Path(__file__).resolve().parent.parent / "coverage" / "tracer.py"
+CALLBACKS = TRACER.with_name("callbacks.py")
 START_SECONDS = 180.0  # of work (WorkClock): the first import of a large compiler from a cold disk
 LOG_LIMIT = 256 << 10
 
@@ -168,9 +172,10 @@ class Zygote:
             "scratch": str(self._scratch.path),
             "template": template is True,
             "tracer": str(TRACER) if traced else "",
+            "callbacks": str(CALLBACKS) if platform.machine() == "x86_64" else "",
         }
         self.modules: list[str] = []  # the libraries that it has loaded, where it is to be traced
-        self._notes = 0  # how many notes of probes a worker may make
+        self._probes: Probes | None = None
         self._process: subprocess.Popen[bytes] | ChildProcess
         with theirs:
             if isinstance(template, TemplateProcess):
@@ -209,18 +214,14 @@ class Zygote:
         self.modules = [str(path) for path in answer.get("modules", ())]
         return str(answer["version"])
 
-    def trace(self, hits: int, libraries: Sequence[tuple[str, str, int]]) -> int:
-        """Plant probes for all workers forked from now on: (path, file of points, how many) of each library; returns how many stand.
-
-        `hits` is the descriptor of the file in which a byte for each tells that it was reached. Unavailable when none can be planted.
-        """
-        total = sum(count for _, _, count in libraries)
-        self.send({"trace": {"total": total, "libraries": list(libraries)}}, array.array("i", [hits]))
+    def trace(self, probes: "Probes") -> int:
+        """Plant probes for all workers forked from now on; returns how many stand. Unavailable when none can be planted."""
+        self.send({"trace": {"total": probes.total, "libraries": probes.libraries()}}, array.array("i", [probes.file]))
         message = self._control.recv(1 << 16) if wait_readable(self._control.fileno(), START_SECONDS) else b""
         answer: dict[str, Any] = json.loads(message) if message else {"planted": 0, "why": "its process ended"}
         if "why" in answer:
             raise Unavailable(f"coverage cannot be traced: {answer['why']}")
-        self._notes = total
+        self._probes = probes if probes.total else None
         return int(answer["planted"])
 
     def fork(self, limits: Limits, plugin: tuple[Path, str] | None = None) -> "Worker":
@@ -232,7 +233,8 @@ class Zygote:
         if plugin is not None:
             config["plugin"] = [str(plugin[0]), plugin[1]]
         fds = array.array("i", [theirs.fileno(), log, state, status_write])
-        notes = Notes(self._notes) if self._notes else None
+        probes = self._probes
+        notes = Notes(probes.total, probes.counter_pages) if probes else None
         if notes is not None:
             fds.append(notes.file)
         try:
@@ -240,7 +242,7 @@ class Zygote:
         finally:
             theirs.close()
             os.close(status_write)
-        return Worker(ours, log, state, status_read, limits, notes)
+        return Worker(ours, log, state, status_read, limits, notes, probes)
 
     def send(self, request: dict[str, Any], fds: "array.array[int]") -> None:
         """Ask for a fork that gets these descriptors."""
@@ -282,10 +284,17 @@ class Worker:
     """A forked process that answers tests one after the other."""
 
     def __init__(
-        self, connection: socket.socket, log: int, state: int, status: int, limits: Limits, notes: Notes | None = None
+        self,
+        connection: socket.socket,
+        log: int,
+        state: int,
+        status: int,
+        limits: Limits,
+        notes: Notes | None = None,
+        probes: "Probes | None" = None,
     ):
         self._connection, self._log, self._state, self._status = connection, log, state, status
-        self._limits, self.notes = limits, notes
+        self._limits, self._notes, self._probes = limits, notes, probes
         self._unread = b""
         self.tests = 0
         ending = self._line(START_SECONDS)
@@ -316,9 +325,9 @@ class Worker:
             reply = json.loads(bytes(text).decode("utf-8", "surrogatepass"))
             if not isinstance(reply, dict) or not isinstance(reply.get("peak"), int):
                 raise ValueError("not an answer")
-            if self.notes and "reached" in reply:
+            if self._notes and "reached" in reply:
                 begin, end = map(int, reply["reached"])
-                reply["reached"] = self.notes.every(begin, end) if reply.get("again") else self.notes.new(begin, end)
+                reply["reached"] = self._notes.every(begin, end) if reply.get("again") else self._notes.new(begin, end)
             return reply, memoryview(body)
         except TimeoutError:
             self._dump_stack()
@@ -370,10 +379,17 @@ class Worker:
             closed=closed,
             log=read_log(self._log),
             peak=int(ending["peak"]),
-            reached=self.notes.new() if self.notes else None,
+            reached=self._left_noted(),
         )
         self._release()
         return death
+
+    def _left_noted(self) -> tuple[int, ...] | None:
+        """What a dead worker was the first to reach, and had not said."""
+        if self._notes is None or self._probes is None:
+            return None
+        with self._notes.counters() as pages:
+            return self._notes.new() + self._probes.collect(pages)
 
     def close(self) -> None:
         """End the worker; an idle one ends by itself when its channel closes."""
@@ -394,8 +410,8 @@ class Worker:
         self._connection.close()
         for fd in (self._log, self._state, self._status):
             os.close(fd)
-        if self.notes:
-            self.notes.close()
+        if self._notes:
+            self._notes.close()
 
     def _line(self, seconds: float) -> dict[str, Any] | None:
         """The zygote's next word on this worker, None when none comes in time."""

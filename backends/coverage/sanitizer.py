@@ -1,0 +1,59 @@
+"""The counters of a library that was built with SanitizerCoverage, as its file tells them.
+
+clang's `-fsanitize-coverage=inline-8bit-counters,pc-table` (or `inline-bool-flag`, `trace-pc-guard` in its place) gives each block of the
+instrumented code a counter in one section and, at the same position, an address and flags in another. Both sections survive stripping.
+Where they are, these counters are the library's coverage and no probe is planted in it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from opsieve.backends.coverage.elf import Addresses, Library
+
+_TABLE = "__sancov_pcs"
+_COUNTERS = {"__sancov_cntrs": 1, "__sancov_bools": 1, "__sancov_guards": 4}  # bytes of a counter
+_GUARD_CALLED = "__sanitizer_cov_trace_pc_guard"
+_ENTRY = 1  # of a block's flags: it is the entry of its function
+NO_PROBE = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class CounterSection:
+    """Where a library has its counters: address and size in bytes, bytes of one."""
+
+    address: int
+    size: int
+    width: int
+
+
+def counter_section(library: Library) -> CounterSection | None:
+    """The section of its counters; None where it has none with a table of addresses beside it.
+
+    Guards count by what they call, so that a library which brings that function itself (a fuzzer's) has none for us.
+    """
+    table = library.sections.get(_TABLE)
+    for name, width in _COUNTERS.items():
+        found = library.sections.get(name)
+        if found is None or table is None or not found.size or found.size * 16 != table.size * width:
+            continue
+        if width > 1 and _GUARD_CALLED in library.symbols.values():
+            continue
+        return CounterSection(found.address, found.size, width)
+    return None
+
+
+def counted_points(library: Library, granularity: str) -> tuple[Addresses, npt.NDArray[np.uint32]]:
+    """The addresses of its blocks, or of those that are a function's entry (i64, ascending), and for each counter which of them it is.
+
+    Several counters may be one block's; `NO_PROBE` is what counts no wanted one.
+    """
+    rows = library.words(_TABLE).reshape(-1, 2)
+    places, wanted = rows[:, 0], np.ones(len(rows), bool)
+    if granularity == "functions":
+        wanted = rows[:, 1] & _ENTRY != 0
+    addresses, which = np.unique(places[wanted], return_inverse=True)
+    numbers = np.full(len(rows), NO_PROBE, np.uint32)
+    numbers[wanted] = which
+    return addresses, numbers
