@@ -7,15 +7,19 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constr
 unexport PYTHONDONTWRITEBYTECODE
 CODE := gen backends triage reducer bisect tui tests benchmarks samples
 
-.PHONY: demo test test-all bench format check clean
+.PHONY: demo test test-all tests tests-all bench format check clean
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/python samples/demo.py
 
-test: $(VENV)/dev.stamp check
+# Checks and tests side by side: mypy takes a single core.
+test test-all: $(VENV)/dev.stamp
+	@$(MAKE) --no-print-directory -j2 check $(@:test%=tests%)
+
+tests: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -q -rfEs -n auto --dist worksteal
 
-test-all: $(VENV)/dev.stamp check
+tests-all: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "slow or not slow" --hypothesis-profile=thorough
 
 bench: $(VENV)/dev.stamp
