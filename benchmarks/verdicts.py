@@ -1,6 +1,6 @@
 """How often the judge decides: random programs of the mix on one target, every one judged in full.
 
-    python benchmarks/verdicts.py --tests 300 --seed 0 --target onnxruntime [--seconds CPU]
+    python benchmarks/verdicts.py --tests 300 --seed 0 --target onnxruntime [--seconds CPU] [--keep FOLDER]
 
 Prints how many ended in each verdict, and each that is neither `pass` nor `unsupported` with its reason, to be read by hand. A `fail` that is
 no bug is a false alarm; `undecided` is what the judge cannot tell.
@@ -10,6 +10,7 @@ import argparse
 import time
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 from opsieve.backends.judge.judge import judge
 from opsieve.backends.judge.oracles import SECOND_ORACLES
@@ -17,6 +18,7 @@ from opsieve.backends.probing.prober import probed
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
+from opsieve.gen.case.case import save
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
 
 
@@ -30,6 +32,7 @@ def main() -> None:
     parser.add_argument(
         "--seconds", type=float, default=float("inf"), help="CPU seconds of this process and its children"
     )
+    parser.add_argument("--keep", type=Path, help="save each program that is printed in this folder")
     asked = parser.parse_args()
     target = resolve(asked.target)
     least, most = (int(part) for part in asked.nodes.split("-"))
@@ -51,6 +54,8 @@ def main() -> None:
             rules.update(verdict.rules)
             if verdict.verdict not in ("pass", "unsupported"):
                 print(f"{number:5} {verdict.verdict}: {verdict.reason[:500]}", flush=True)
+                if asked.keep is not None:
+                    save(case, asked.keep / f"{asked.seed}-{number}-{verdict.verdict}")
     print(
         f"{sum(counts.values())} programs on {asked.target}: "
         + ", ".join(f"{n} {word}" for word, n in counts.most_common())

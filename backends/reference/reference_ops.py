@@ -12,7 +12,7 @@ from onnx.reference.op_run import OpRun, RuntimeImplementationError
 from onnx.reference.ops.op_conv import _conv_implementation
 
 from opsieve.backends.reference.reference_ops_recurrent import GRU, LSTM, RNN
-from opsieve.backends.reference.reference_ops_sampling import GridSample, RoiAlign
+from opsieve.backends.reference.reference_ops_sampling import DeformConv, GridSample, RoiAlign
 from opsieve.backends.reference.reference_ops_strings import RegexFullMatch, StringNormalizer, StringSplit
 
 
@@ -366,6 +366,7 @@ OPERATORS = (
     QLinearConv,
     QLinearMatMul,
     HannWindow,
+    DeformConv,
     GridSample,
     RoiAlign,
     RegexFullMatch,

@@ -1,7 +1,8 @@
-"""GridSample and RoiAlign done right.
+"""GridSample, DeformConv and RoiAlign done right.
 
 onnx 1.23 shifts the regions of a RoiAlign by half a pixel before opset 16, too, where they are not shifted (and are one pixel at
 least). In GridSample it computes the places in float32 whatever it is given, knows no `bilinear`, drops an empty result, and clamps the places of a cubic kernel with `border`, where torch (which the page follows) and onnxruntime clamp its taps.
+Its DeformConv computes the places in float32 by that GridSample, of images alone, and fails where a side is 1.
 
 https://onnx.ai/onnx/operators/onnx__GridSample.html, over any number of dimensions; the cubic kernel is R. Keys' with -0.75, as there.
 """
@@ -57,14 +58,77 @@ class GridSample(OpRun):
             low, high = (0.0, side - 1.0) if align_corners else (-0.5, side - 0.5)
             place = (grid[..., len(sides) - 1 - axis] + 1) / 2 * (high - low) + low
             taps.append(_taps(place, side, low, high, mode, padding_mode))
-        batch = np.arange(x.shape[0]).reshape(-1, *[1] * (grid.ndim - 2))
-        total: Any = 0.0
-        for chosen in itertools.product(*taps):
-            index = tuple(place for place, _ in chosen)
-            weight = np.prod([share for _, share in chosen], axis=0)
-            values = x[(batch, slice(None), *index)]  # the channels come last
-            total = total + np.where(weight[..., np.newaxis] == 0, 0, values * weight[..., np.newaxis])
-        return (np.moveaxis(total, -1, 1).astype(x.dtype),)
+        return (_read(x, taps).astype(x.dtype),)
+
+
+class DeformConv(OpRun):
+    """DeformConv over any number of dimensions, in the precision of its inputs.
+
+    https://onnx.ai/onnx/operators/onnx__DeformConv.html: a convolution each tap of which is read, linearly between elements and zero
+    outside, at a place moved by `offset` and weighted by `mask`.
+    """
+
+    op_domain = ""
+
+    def _run(  # type: ignore[no-untyped-def]  # the evaluator calls it by inputs and attribute names
+        self,
+        x,
+        w,
+        offset,
+        b=None,
+        mask=None,
+        dilations=None,
+        group=1,
+        kernel_shape=None,
+        offset_group=1,
+        pads=None,
+        strides=None,
+    ):
+        group, shares = group or 1, offset_group or 1
+        (batch, channels, *sides), (out_channels, _, *kernel), made = x.shape, w.shape, offset.shape[2:]
+        rank, taps = len(sides), int(np.prod(kernel))
+        if channels != w.shape[1] * group or out_channels % group or channels % shares:
+            raise ValueError(
+                f"DeformConv of {channels} channels in {group} groups, {shares} offset groups: weights {w.shape}"
+            )
+        if offset.shape[1] != shares * taps * rank:
+            raise ValueError(f"DeformConv with a kernel {kernel} and {shares} offset groups: offsets {offset.shape}")
+        dtype = np.result_type(x.dtype, np.float32)
+        starts, steps, apart = pads or [0] * rank, strides or [1] * rank, dilations or [1] * rank
+        moved = offset.astype(np.float64).reshape(batch * shares, *kernel, rank, *made)
+        read = []
+        for axis, side in enumerate(sides):
+            place = moved.take(axis, axis=rank + 1)
+            place = place + _along(np.arange(kernel[axis]) * apart[axis], 1 + axis, place.ndim)
+            place = place + _along(np.arange(made[axis]) * steps[axis] - starts[axis], 1 + rank + axis, place.ndim)
+            read.append(_taps(place, side, 0.0, side - 1.0, "linear", "zeros"))
+        values = _read(x.astype(dtype).reshape(batch * shares, channels // shares, *sides), read).astype(dtype)
+        if mask is not None:
+            values = values * mask.astype(dtype).reshape(batch * shares, 1, *kernel, *made)
+        weights = w.astype(dtype).reshape(group, out_channels // group, -1)
+        total = np.matmul(weights, values.reshape(batch, group, weights.shape[2], -1)).reshape(
+            batch, out_channels, *made
+        )
+        total = total if b is None else total + _along(b.astype(dtype), 1, total.ndim)
+        return (total.astype(x.dtype),)
+
+
+def _along(values: Array, axis: int, rank: int) -> Array:
+    """A row of values that lies along one of `rank` axes."""
+    return values.reshape([-1 if at == axis else 1 for at in range(rank)])
+
+
+def _read(x: Array, taps: list[list[tuple[Array, Array]]]) -> Array:
+    """The sum of the elements that the taps of all axes name together, for each item of the batch and each channel."""
+    batch = _along(np.arange(x.shape[0]), 0, taps[0][0][0].ndim)
+    total: Any = 0.0
+    for chosen in itertools.product(*taps):
+        index = tuple(place for place, _ in chosen)
+        weight = np.prod([share for _, share in chosen], axis=0)
+        values = x[(batch, slice(None), *index)]  # the channels come last
+        total = total + np.where(weight[..., np.newaxis] == 0, 0, values * weight[..., np.newaxis])
+    moved: Array = np.moveaxis(total, -1, 1)
+    return moved
 
 
 def _taps(place: Array, side: int, low: float, high: float, mode: str, padding: str) -> list[tuple[Array, Array]]:

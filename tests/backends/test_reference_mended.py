@@ -1,15 +1,18 @@
 """Operators that onnx's evaluator gets wrong, held against onnxruntime unoptimised or against their page."""
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 from test_reference import F, model, run, same_as_onnxruntime
 
+from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
+from opsieve.gen.model.program import OnnxProgram
 
 S, U8, I8, I32 = TensorProto.STRING, TensorProto.UINT8, TensorProto.INT8, TensorProto.INT32
 I64 = TensorProto.INT64
@@ -91,6 +94,42 @@ def test_grid_samples_are_those_of_onnxruntime_unoptimised(workers: Workers, dat
     )
     inputs = {name: (F, value.shape) for name, value in feeds.items()}
     same_as_onnxruntime(workers, model([node], inputs, {"y": (F, None)}, 20), feeds)
+
+
+@settings(max_examples=20)
+@given(st.data())
+def test_deformed_convolutions_are_those_of_onnxruntime_unoptimised(workers: Workers, data: st.DataObject) -> None:
+    def two(least: int, most: int) -> list[int]:
+        return [data.draw(st.integers(least, most)) for _ in range(2)]
+
+    (group, shares), kernel, made, sides = two(1, 2), two(1, 3), two(1, 3), two(1, 5)
+    strides, dilations, before = two(1, 2), two(1, 2), two(0, 2)
+    # Pads at the ends that make the output as large as was drawn.
+    after = [
+        (out - 1) * stride + (k - 1) * apart + 1 - side - low
+        for out, stride, k, apart, side, low in zip(made, strides, kernel, dilations, sides, before, strict=True)
+    ]
+    assume(min(after) >= 0)
+    draw = np.random.default_rng(data.draw(st.integers(0, 99)))
+    shapes = {
+        "x": (2, 2 * group * shares, *sides),
+        "w": (2 * group, 2 * shares, *kernel),
+        "offset": (2, 2 * shares * math.prod(kernel), *made),
+        "b": (2 * group,),
+        "mask": (2, shares * math.prod(kernel), *made),
+    }
+    feeds = {name: draw.normal(size=shape) for name, shape in shapes.items()}
+    names = list(shapes)[: data.draw(st.sampled_from([3, 4, 5]))]
+    pads = [*before, *after]
+    node = helper.make_node(
+        "DeformConv", names, ["y"], group=group, offset_group=shares, strides=strides, dilations=dilations, pads=pads
+    )
+    feeds = {name: feeds[name] for name in names}
+    inputs = {name: (TensorProto.DOUBLE, value.shape) for name, value in feeds.items()}
+    proto = model([node], inputs, {"y": (TensorProto.DOUBLE, None)}, 19)
+    answer = workers.observe(resolve("onnxruntime:level=disable_all"), OnnxProgram(proto.SerializeToString()), feeds)
+    assert answer.outputs is not None
+    np.testing.assert_allclose(run(proto, feeds, "float64")[0]["y"], answer.outputs["y"], rtol=1e-12, atol=1e-12)
 
 
 def test_grid_samples_have_the_digits_of_float64() -> None:

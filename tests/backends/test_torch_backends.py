@@ -87,6 +87,20 @@ MEANINGS: dict[str, tuple[str, dict[str, Any]]] = {
         "g (float[1, 2, 3] x, float[2, 1, 2] w, float[1] b) => (float[1, 1, n] y) { y = ConvTranspose<strides = [3], output_padding = [2], pads = [1, 0]>(x, w, b) }",
         {"x": ramp(1, 2, 3), "w": ramp(2, 1, 2), "b": ramp(1)},
     ),
+    "taps at moved places": (
+        "g (double[1, 4, 3, 1] x, double[2, 2, 2, 1] w, double[1, 8, 3, 2] o, double[2] b, double[1, 4, 3, 2] m) => (double[1, 2, 3, 2] y) "
+        "{ y = DeformConv<group = 2, offset_group = 2, pads = [0, 0, 1, 1], dilations = [1, 2]>(x, w, o, b, m) }",
+        {
+            name: np.sin(np.arange(np.prod(shape))).reshape(shape) * 1.5
+            for name, shape in {
+                "x": (1, 4, 3, 1),
+                "w": (2, 2, 2, 1),
+                "o": (1, 8, 3, 2),
+                "b": (2,),
+                "m": (1, 4, 3, 2),
+            }.items()
+        },
+    ),
     "what ceil_mode adds is not counted": (
         "g (float[1, 1, 6] x) => (float[1, 1, n] y, float[1, 1, m] z) { y = AveragePool<kernel_shape = [3], strides = [2], ceil_mode = 1, count_include_pad = 1, pads = [1, 0]>(x) z = MaxPool<kernel_shape = [3], strides = [2], ceil_mode = 1>(x) }",
         {"x": ramp(1, 1, 6)},

@@ -76,6 +76,34 @@ def conv_transpose(n: Any, x: Any, w: Any, bias: Any = None) -> Any:
     return full if bias is None else full + bias.reshape([1, -1] + [1] * rank)
 
 
+def deform_conv(n: Any, x: Any, w: Any, offset: Any, bias: Any = None, mask: Any = None) -> Any:
+    """Each tap read by torch's grid_sample at its moved place, zero outside, then the weighted sum."""
+    if x.dim() != 4:
+        n.refuse("%d dimensions" % x.dim())
+    batch, channels, *size = x.shape
+    kernel, out, shares, groups = w.shape[2:], offset.shape[2:], n("offset_group", 1), n("group", 1)
+    strides, dilations, pads = n("strides", [1, 1]), n("dilations", [1, 1]), n("pads", [0] * 4)
+    wide = x if x.dtype in (torch.float32, torch.float64) else x.float()
+    moved = offset.to(wide.dtype).reshape([batch * shares, *kernel, 2, *out])
+    places = []
+    for at in (1, 0):  # torch gives the column before the row
+        shape = [-1 if axis == at else 1 for axis in range(2)]
+        taps = (torch.arange(kernel[at]) * dilations[at]).reshape([*shape, 1, 1])
+        starts = (torch.arange(out[at]) * strides[at] - pads[at]).reshape(shape)
+        place = moved[:, :, :, at] + (taps + starts).to(wide.dtype)
+        places.append((2 * place + 1) / size[at] - 1)
+    grid = torch.stack(places, -1).reshape([batch * shares, kernel[0] * kernel[1] * out[0], out[1], 2])
+    split = wide.reshape([batch * shares, channels // shares, *size])
+    read = F.grid_sample(split, grid, "bilinear", "zeros", False).reshape([batch, shares, -1, *kernel, *out])
+    if mask is not None:
+        read = read * mask.to(wide.dtype).reshape([batch, shares, 1, *kernel, *out])
+    terms = channels // groups * kernel[0] * kernel[1]
+    weights = w.to(wide.dtype).reshape([groups, -1, terms])
+    y = torch.matmul(weights, read.reshape([batch, groups, terms, -1])).reshape([batch, -1, *out])
+    y = y if bias is None else y + bias.to(wide.dtype).reshape([1, -1, 1, 1])
+    return y.to(x.dtype)
+
+
 def laid_out(n: Any, x: Any, rank: int) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
     """The kernel, strides, dilations and pads of a pool, and what `ceil_mode` adds at the ends."""
     kernel = n("kernel_shape")
@@ -199,6 +227,7 @@ TABLE: dict[str, Callable[..., Any]] = {
     "Conv": conv,
     "ConvTranspose": conv_transpose,
     "ConvInteger": conv_integer,
+    "DeformConv": deform_conv,
     "MaxPool": max_pool,
     "AveragePool": average_pool,
     "LpPool": lp_pool,
