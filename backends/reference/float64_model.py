@@ -7,7 +7,7 @@ A cast to float16 in the middle of a model no longer rounds: the result is the m
 is judged against its peers (docs/explanation/oracles.md).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -39,15 +39,21 @@ _DEFAULT_FLOAT = {
 }
 
 
+_BITS = "BitCast looks at the bits of a float, so the model has no float64 version"
+
+
 class Unpromotable(NotImplementedError):
-    """The model's meaning depends on the width of its floats, so it has no float64 version."""
+    """The meaning of a program depends on the width of its floats, so it has no float64 version."""
 
 
-def promote(model: ModelProto) -> ModelProto:
+def promote(model: ModelProto, *, bits: bool = False) -> ModelProto:
     """A copy of `model` with float64 in place of every float16, bfloat16 and float32.
 
-    Raises Unpromotable for a model that looks at the bits of a float (BitCast).
+    Raises Unpromotable for a model with a BitCast, unless who runs it sees to it that only `bits` of integers are read (`refuse_bits`).
     """
+    functions = (node for function in model.functions for node in function.node)
+    if not bits and "BitCast" in _operators([*model.graph.node, *functions]):
+        raise Unpromotable(_BITS)
     copy = ModelProto()
     copy.CopyFrom(model)
     linked = {(f.domain, f.name): _linked_dtypes(f.node) for f in copy.functions}
@@ -61,6 +67,12 @@ def promote(model: ModelProto) -> ModelProto:
             promote_type(value.type)
     _graph(copy.graph, linked)
     return copy
+
+
+def refuse_bits(value: Any) -> None:
+    """Raise Unpromotable for what a BitCast is given, where that is a float: of integers it reads the same bits."""
+    if value.dtype == np.float64:
+        raise Unpromotable(_BITS)
 
 
 def promote_value(value: Any) -> Any:
@@ -92,6 +104,16 @@ def promote_type(declared: TypeProto) -> None:
         promote_type(declared.map_type.value_type)
 
 
+def _operators(nodes: Iterable[NodeProto]) -> Iterator[str]:
+    """The standard operators of nodes and their bodies."""
+    for node in nodes:
+        if node.domain in ("", "ai.onnx"):
+            yield node.op_type
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _operators(graph.node)
+
+
 def _graph(graph: GraphProto, linked: Mapping[tuple[str, str], frozenset[str]]) -> None:
     for value in (*graph.input, *graph.output, *graph.value_info):
         promote_type(value.type)
@@ -106,7 +128,7 @@ def _graph(graph: GraphProto, linked: Mapping[tuple[str, str], frozenset[str]]) 
 def _node(node: NodeProto, linked: Mapping[tuple[str, str], frozenset[str]]) -> None:
     standard = node.domain in ("", "ai.onnx")
     if standard and node.op_type == "BitCast":
-        raise Unpromotable("BitCast looks at the bits of a value, so the model has no float64 version")
+        return
     dtypes = _DTYPE_ATTRIBUTES if standard else linked.get((node.domain, node.op_type), frozenset())
     for attribute in node.attribute:
         if attribute.type == AttributeProto.INT and attribute.name in dtypes:

@@ -67,7 +67,7 @@ class ReferenceBackend:
             _check(model, request)
         request.stage("compile")
         watch = _Watch(model, wide)
-        evaluator = _evaluator(watch)(promote(model) if wide else model, new_ops=list(OPERATORS))
+        evaluator = _evaluator(watch)(promote(model, bits=True) if wide else model, new_ops=list(OPERATORS))
         known = set(evaluator.input_names)
         names = list(evaluator.output_names)
 
@@ -207,7 +207,7 @@ class _Watched:
         return getattr(self._node, name)
 
     def run(self, *inputs: Any, **context: Any) -> tuple[Any, ...]:
-        from opsieve.backends.reference.float64_model import narrow_value, promote_value
+        from opsieve.backends.reference.float64_model import narrow_value, promote_value, refuse_bits
         from opsieve.backends.reference.hazards import disturbed, leaves_open, open_results
 
         node, watch = self._node, self._watch
@@ -216,6 +216,8 @@ class _Watched:
             fed = inputs
             if watch.wide and node.op_type in _OWN_TYPE:
                 fed = tuple(narrow_value(value) for value in inputs)
+            if watch.wide and node.op_type == "BitCast":
+                refuse_bits(inputs[0])
             outputs = node.run(*fed, **context)
             if watch.wide:
                 # Several implementations, and the function bodies of operators, make float32 whatever they are given.

@@ -11,6 +11,12 @@ from onnx import helper
 from onnx.reference.op_run import OpRun, RuntimeImplementationError
 from onnx.reference.ops.op_conv import _conv_implementation
 
+from opsieve.backends.reference.reference_ops_normalization import (
+    BatchNormalization,
+    LayerNormalization,
+    LpNormalization,
+    RMSNormalization,
+)
 from opsieve.backends.reference.reference_ops_recurrent import GRU, LSTM, RNN
 from opsieve.backends.reference.reference_ops_sampling import DeformConv, GridSample, RoiAlign
 from opsieve.backends.reference.reference_ops_strings import RegexFullMatch, StringNormalizer, StringSplit
@@ -218,17 +224,6 @@ class Optional(OpRun):
         return (x,)
 
 
-class LpNormalization(OpRun):
-    """LpNormalization by sizes, not by signed values: onnx 1.23 adds up x itself when p is 1. A norm of 0 gives 0."""
-
-    op_domain = ""
-
-    def _run(self, x, axis=-1, p=2):  # type: ignore[no-untyped-def]  # as above
-        sizes = np.abs(x)
-        norm = sizes.sum(axis=axis, keepdims=True) if p == 1 else np.sqrt((sizes * sizes).sum(axis=axis, keepdims=True))
-        return (np.where(norm == 0, 0, x / np.where(norm == 0, 1, norm)).astype(x.dtype),)
-
-
 class Erf(OpRun):
     """Erf to the last digit of its type: onnx 1.23 rounds it to float32, in float64 too."""
 
@@ -237,34 +232,6 @@ class Erf(OpRun):
 
     def _run(self, x):  # type: ignore[no-untyped-def]  # as above
         return (np.asarray(self._erf(x)).astype(x.dtype),)
-
-
-class BatchNormalization(OpRun):
-    """BatchNormalization of opset 7 and later, with the statistics of the batch in training only.
-
-    onnx 1.23 uses those of the batch, mixed with the given ones, below opset 14 in test mode too, where one output says that it is one.
-    """
-
-    op_domain = ""
-
-    def _run(  # type: ignore[no-untyped-def]  # as above
-        self, x, scale, bias, mean, var, epsilon=1e-5, momentum=0.9, training_mode=0, spatial=1
-    ):
-        if not spatial:
-            raise RuntimeImplementationError("BatchNormalization by element is not computed")
-        axes = tuple(axis for axis in range(x.ndim) if axis != 1)
-        wide = [-1 if axis == 1 else 1 for axis in range(x.ndim)]
-        batch_mean, batch_var = mean, var
-        training = training_mode or len(self.output) > 1
-        if training:
-            batch_mean, batch_var = x.mean(axis=axes), x.var(axis=axes)
-        normal = (x - batch_mean.reshape(wide)) / np.sqrt(batch_var.reshape(wide) + epsilon)
-        y = (scale.reshape(wide) * normal + bias.reshape(wide)).astype(x.dtype)
-        running = [
-            (given * momentum + own * (1 - momentum)).astype(given.dtype)
-            for given, own in ((mean, batch_mean), (var, batch_var))
-        ]
-        return (y, *running, batch_mean, batch_var)[: len(self.output)]
 
 
 class QLinearConv(OpRun):
@@ -363,6 +330,8 @@ OPERATORS = (
     LRN,
     LpNormalization,
     BatchNormalization,
+    LayerNormalization,
+    RMSNormalization,
     QLinearConv,
     QLinearMatMul,
     HannWindow,

@@ -1,18 +1,21 @@
-"""GridSample, DeformConv and RoiAlign done right.
+"""GridSample, DeformConv, Resize and RoiAlign done right.
 
 onnx 1.23 shifts the regions of a RoiAlign by half a pixel before opset 16, too, where they are not shifted (and are one pixel at
 least). In GridSample it computes the places in float32 whatever it is given, knows no `bilinear`, drops an empty result, and clamps the places of a cubic kernel with `border`, where torch (which the page follows) and onnxruntime clamp its taps.
 Its DeformConv computes the places in float32 by that GridSample, of images alone, and fails where a side is 1.
+Its Resize takes a size before it is rounded down for `length_resized`, and -0.5 for the place of a result of one element by `pytorch_half_pixel`, which is 0 by the page.
 
 https://onnx.ai/onnx/operators/onnx__GridSample.html, over any number of dimensions; the cubic kernel is R. Keys' with -0.75, as there.
 """
 
+import functools
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from onnx.reference.op_run import OpRun
-from onnx.reference.ops import op_roi_align
+from onnx.reference.ops import op_resize, op_roi_align
 
 Array = np.ndarray[Any, Any]
 
@@ -39,6 +42,26 @@ class RoiAlign(op_roi_align.RoiAlign):
             coordinate_transformation_mode = "output_half_pixel"
         aligned: Any = super()
         return aligned._run(x, rois, batch_indices, coordinate_transformation_mode, **attributes)
+
+
+def _resized_places(
+    evaluator: Callable[..., tuple[Array, Array | None]], mode: str, made: Array, *sizes: Any
+) -> tuple[Array, Array | None]:
+    """The places in the input of the elements made, by the page: its `length_resized` is the number of them.
+
+    https://onnx.ai/onnx/operators/onnx__Resize.html, `coordinate_transformation_mode`. `sizes` are the scale, the size of the input, its
+    product with the scale, the number of elements made, and the region of interest.
+    """
+    scale, given, _, count, *region = sizes
+    if mode == "pytorch_half_pixel" and count == 1:
+        return np.zeros(1), None
+    if mode == "half_pixel_symmetric":  # the one that is about what rounding cuts off
+        return evaluator(mode, made, *sizes)
+    return evaluator(mode, made, scale, given, float(count), count, *region)
+
+
+if hasattr(op_resize, "_compute_x_ori"):  # evaluators before onnx 1.22 work it out elsewhere
+    op_resize._compute_x_ori = functools.partial(_resized_places, op_resize._compute_x_ori)
 
 
 class GridSample(OpRun):
@@ -123,7 +146,7 @@ def _read(x: Array, taps: list[list[tuple[Array, Array]]]) -> Array:
     batch = _along(np.arange(x.shape[0]), 0, taps[0][0][0].ndim)
     total: Any = 0.0
     for chosen in itertools.product(*taps):
-        index = tuple(place for place, _ in chosen)
+        index: tuple[Any, ...] = tuple(place for place, _ in chosen)
         weight = np.prod([share for _, share in chosen], axis=0)
         values = x[(batch, slice(None), *index)]  # the channels come last
         total = total + np.where(weight[..., np.newaxis] == 0, 0, values * weight[..., np.newaxis])

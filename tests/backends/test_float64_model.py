@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from opsieve.backends.reference.float64_model import Unpromotable, promote, promote_value
+from opsieve.backends.reference.float64_model import Unpromotable, promote, promote_value, refuse_bits
 
 NARROW = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16}
 
@@ -104,10 +104,15 @@ def test_the_original_is_not_touched_and_epsilon_stays() -> None:
     assert after.graph.node[0] == node
 
 
-def test_a_model_that_looks_at_bits_has_no_float64_version() -> None:
-    node = helper.make_node("BitCast", ["x"], ["y"], to=TensorProto.INT32)
+def test_what_reads_the_bits_of_a_float_has_no_float64_version() -> None:
+    node = helper.make_node("BitCast", ["x"], ["y"], to=TensorProto.FLOAT)
+    reading = model([node], {"x": TensorProto.INT32}, {"y": TensorProto.FLOAT})
+    assert promote(reading, bits=True).graph.node[0] == node
     with pytest.raises(Unpromotable, match="BitCast"):
-        promote(model([node], {"x": TensorProto.FLOAT}, {"y": TensorProto.INT32}))
+        promote(reading)
+    with pytest.raises(Unpromotable, match="BitCast"):
+        refuse_bits(promote_value(np.float32([1])))
+    refuse_bits(np.int32([1]))
 
 
 def test_feeds_are_cast_sequences_too_and_shapes_kept() -> None:

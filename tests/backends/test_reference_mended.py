@@ -284,3 +284,36 @@ def test_a_negative_power_of_an_integer_is_an_open_result_and_no_error() -> None
     outputs, request = run(proto, {"x": np.int32([2, 1, 0]), "z": np.int32([3, -1, -1])})
     assert outputs["y"].tolist()[:2] == [8, 1]
     assert "negative-integer-power" in [hazard["rule"] for hazard in request.hazards]
+
+
+def test_bits_of_integers_are_read_in_float64_too() -> None:
+    nodes = [helper.make_node("BitCast", ["x"], ["y"], to=TensorProto.FLOAT16), helper.make_node("Sqrt", ["y"], ["z"])]
+    proto = model(nodes, {"x": (TensorProto.INT16, (1,))}, {"z": (TensorProto.FLOAT16, None)}, 26)
+    got = run(proto, {"x": np.array([2], np.float16).view(np.int16)}, "float64")[0]["z"]
+    assert got.tolist() == [2**0.5]
+    read = model([helper.make_node("BitCast", ["x"], ["y"], to=I32)], {"x": (F, (1,))}, {"y": (I32, None)}, 26)
+    with pytest.raises(NotImplementedError, match="BitCast"):
+        run(read, {"x": np.float32([2])}, "float64")
+
+
+@pytest.mark.parametrize("operator", ["LayerNormalization", "RMSNormalization"])
+def test_the_first_stage_of_a_normalisation_has_the_type_that_the_node_names(operator: str) -> None:
+    feeds = {"x": np.array([[300, -300, 100, 0]], np.float16), "s": np.ones(4, np.float16)}
+    inputs = {name: (TensorProto.FLOAT16, value.shape) for name, value in feeds.items()}
+    outputs = {"y": (TensorProto.FLOAT16, None)}
+    proto = model([helper.make_node(operator, list(feeds), list(outputs), axis=-1)], inputs, outputs, 23)
+    got = run(proto, feeds)[0]["y"]
+    assert got.dtype == np.float16
+    right = run(proto, feeds, "float64")[0]["y"]
+    np.testing.assert_allclose(got, right, rtol=2e-3)  # their squares are beyond float16
+
+
+@pytest.mark.parametrize(
+    ("how", "scale"), [("pytorch_half_pixel", 0.4), ("align_corners", 0.9), ("align_corners", 0.4)]
+)
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_resize_counts_the_elements_it_makes(workers: Workers, how: str, scale: float, mode: str) -> None:
+    feeds = {"x": np.float32([[[[1, 10, 100]]]]), "s": np.float32([1, 1, 1, scale])}
+    node = helper.make_node("Resize", ["x", "", "s"], ["y"], coordinate_transformation_mode=how, mode=mode)
+    inputs = {name: (F, value.shape) for name, value in feeds.items()}
+    same_as_onnxruntime(workers, model([node], inputs, {"y": (F, None)}, 19), feeds)

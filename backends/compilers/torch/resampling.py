@@ -24,17 +24,17 @@ class Axis:
     def place(self, at: int) -> float:
         """The coordinate of an output element in the input, by the formulas of ONNX's Resize page."""
         size, scale = self.size, self.scale
-        long = scale * size
+        long = self.out  # `length_resized`
         if self.how == "asymmetric":
             return at / scale
         if self.how == "half_pixel":
             return (at + 0.5) / scale - 0.5
         if self.how == "pytorch_half_pixel":
-            return (at + 0.5) / scale - 0.5 if long != 1 else -0.5
+            return (at + 0.5) / scale - 0.5 if long != 1 else 0.0
         if self.how == "align_corners":
             return 0.0 if long == 1 else at * (size - 1) / (long - 1)
         if self.how == "half_pixel_symmetric":
-            return size / 2 * (1 - self.out / long) + (at + 0.5) / scale - 0.5
+            return size / 2 * (1 - self.out / (scale * size)) + (at + 0.5) / scale - 0.5
         if self.how == "tf_crop_and_resize":
             start, end = self.roi
             if long == 1:
