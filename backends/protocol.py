@@ -111,6 +111,14 @@ class TakesForms(Protocol):
     forms: tuple[str, ...]  # `onnx`, `relax`, `tir` (gen/forms/registry.py); a request says which one it is
 
 
+class Costly(Protocol):
+    """What a backend has besides when a test on it does not take about 10 ms, as most do: campaigns share out their time by it."""
+
+    milliseconds: Mapping[
+        str, float
+    ]  # of CPU, by form of program: a usual one of 5 to 30 nodes, compiled and run, its unoptimised build too
+
+
 class ScriptsModules(Protocol):
     """What a backend that takes modules of TVM may have besides, for the same scripts."""
 

@@ -50,7 +50,7 @@ def travelled(tests: list[FinishedTest]) -> list[FinishedTest]:
         send(ours, finished(tests, 1, 2.5, False))
         message = receive(theirs)
     assert isinstance(message, Finished)
-    return list(done_tests(message))
+    return [done.test for done in done_tests(message)]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_every_test_comes_once_whatever_lanes_do(
         recorded = first
         while recorded < first + many:
             assert not pool.idle
-            got += [test.number for test in pool.wait(float("inf"))]
+            got += [done.test.number for done in pool.wait(float("inf"))]
             there = set(got)
             while recorded in there:
                 recorded += 1

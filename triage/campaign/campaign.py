@@ -17,7 +17,9 @@ from opsieve.triage.campaign.guidance import Planned, Programs
 from opsieve.triage.campaign.guided_run import GRACE, run_guided
 from opsieve.triage.campaign.lane_pool import LanePool
 from opsieve.triage.campaign.plan import CampaignPlan
-from opsieve.triage.store.store import Campaign, FinishedTest, Store
+from opsieve.triage.campaign.schedule.schedule import Schedule
+from opsieve.triage.campaign.tests_in_order import TestsInOrder
+from opsieve.triage.store.store import Campaign, Store
 
 
 def new_campaign(seed: int, targets: Sequence[ResolvedTarget], plan: CampaignPlan) -> Campaign:
@@ -58,21 +60,21 @@ def run(
         return
     end = time.monotonic() + seconds if seconds else float("inf")
     recorded = store.done(campaign)
-    arrived: dict[int, FinishedTest] = {}
-    with LanePool(campaign, plan, limits, lanes, recorded, tests) as pool:
-        while tests is None or recorded < tests:
+    schedule = Schedule(campaign, plan, store.learnt(campaign)) if plan.costs else None
+    first = None if schedule is None else schedule.quick
+    order = TestsInOrder(schedule, recorded)
+    with LanePool(campaign, plan, limits, lanes, recorded, tests, first_asked=first) as pool:
+        while tests is None or order.recorded < tests:
             now = time.monotonic()
             if now >= end:
                 pool.stop()
             if pool.idle or now >= end + GRACE:
                 return
-            for test in pool.wait((end if now < end else end + GRACE) - now):
-                arrived[test.number] = test
-            ready = []
-            while recorded in arrived:
-                ready.append(arrived.pop(recorded))
-                recorded += 1
+            for done in pool.wait((end if now < end else end + GRACE) - now):
+                order.arrive(done)
+            pool.ask(order.questions())
+            ready, learnt = order.ready()
             if ready:
-                store.record(campaign, ready)
-                pool.recorded(recorded)
-                yield recorded
+                store.record(campaign, ready, learnt)
+                pool.recorded(order.recorded)
+                yield order.recorded

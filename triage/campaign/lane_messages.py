@@ -7,7 +7,7 @@ import json
 import socket
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -29,11 +29,13 @@ _TVM: Mapping[str, type[TvmProgram]] = {"relax": RelaxProgram, "tir": TirProgram
 
 
 class Begin(msgspec.Struct, tag=True):
-    """To a lane, first: whose tests it will do."""
+    """To a lane, first: whose tests it will do. With `scheduled` it asks the targets `first` alone, and sends what is decided by."""
 
     campaign: Campaign
     supports: tuple[Support, ...]
     limits: Limits
+    scheduled: bool = False
+    first: tuple[str, ...] = ()
 
 
 class NumberRange(msgspec.Struct, tag=True):
@@ -94,6 +96,22 @@ class SentTest(msgspec.Struct):
     non_bugs: list[NonBug]
     reached: int
     case: SentCase | None
+    form: str = "onnx"
+    features: tuple[str, ...] = ()
+
+
+class Further(msgspec.Struct, tag=True):
+    """To a lane: do a test, whose case it is, on these targets."""
+
+    number: int
+    case: SentCase
+    targets: tuple[str, ...]
+
+
+class Answered(msgspec.Struct, tag=True):
+    """From a lane: the test of a `Further` is done."""
+
+    test: SentTest
 
 
 class Finished(msgspec.Struct, tag=True):
@@ -111,7 +129,7 @@ class Failed(msgspec.Struct, tag=True):
     sentence: str
 
 
-Message = Begin | NumberRange | Stop | Finished | Failed
+Message = Begin | NumberRange | Further | Stop | Finished | Answered | Failed
 _DECODER = msgspec.msgpack.Decoder(Message)
 
 
@@ -137,30 +155,46 @@ def receive(connection: socket.socket) -> Message:
     return message
 
 
-def finished(tests: Sequence[FinishedTest], upto: int, tests_per_second: float, stopped: bool) -> Finished:
-    """The message of tests that were done."""
-    return Finished([_sent(test) for test in tests], upto, tests_per_second, stopped)
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A test that a lane has done: on the targets that are asked first, or on `further` ones too. The case as it travelled, if it did."""
+
+    test: FinishedTest
+    case: SentCase | None = None
+    further: bool = False
 
 
-def done_tests(message: Finished) -> Iterator[FinishedTest]:
+def finished(
+    tests: Sequence[FinishedTest], upto: int, tests_per_second: float, stopped: bool, *, cases: bool = False
+) -> Finished:
+    """The message of tests that were done; with `cases`, those of tests that found nothing too."""
+    return Finished([sent_test(test, cases) for test in tests], upto, tests_per_second, stopped)
+
+
+def done_tests(message: Finished | Answered) -> Iterator[Done]:
     """The tests that a lane has done."""
-    for test in message.tests:
+    further = isinstance(message, Answered)
+    for test in (message.test,) if isinstance(message, Answered) else message.tests:
         found = [
             FoundFailure(item.target, item.verdict, item.fingerprint, tuple(map(_observation, item.observations)))
             for item in test.findings
         ]
-        case = None if test.case is None else _case(test.case)
-        yield FinishedTest(test.number, case, test.answers, found, test.non_bugs, test.reached, test.digest)
+        case = read_case(test.case) if test.case is not None and found else None
+        whole = FinishedTest(
+            test.number, case, test.answers, found, test.non_bugs, test.reached, test.digest, test.form, test.features
+        )
+        yield Done(whole, test.case, further)
 
 
-def _sent(test: FinishedTest) -> SentTest:
+def sent_test(test: FinishedTest, with_case: bool = False) -> SentTest:
+    """A test as it travels."""
     findings = [
         SentFailure(item.target, item.verdict, item.fingerprint, list(map(_sent_observation, item.observations)))
         for item in test.findings
     ]
-    case = _sent_case(test.case) if test.case is not None and findings else None
-    non_bugs = list(test.non_bugs)
-    return SentTest(test.number, test.digest, dict(test.answers), findings, non_bugs, test.reached, case)
+    case = _sent_case(test.case) if test.case is not None and (findings or with_case) else None
+    non_bugs, answers = list(test.non_bugs), dict(test.answers)
+    return SentTest(test.number, test.digest, answers, findings, non_bugs, test.reached, case, test.form, test.features)
 
 
 def _sent_case(case: Case) -> SentCase:
@@ -172,7 +206,8 @@ def _sent_case(case: Case) -> SentCase:
     return SentCase(sent, _packed(case.inputs), expected, case.origin, dict(case.parameters))
 
 
-def _case(sent: SentCase) -> Case:
+def read_case(sent: SentCase) -> Case:
+    """The case that travelled."""
     expected = None if sent.expected is None else _unpacked(sent.expected)
     return Case(_program(sent.program), _unpacked(sent.inputs), expected, sent.origin, sent.parameters)
 

@@ -8,7 +8,7 @@ import selectors
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -17,9 +17,9 @@ from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.strategies.mix import BATCH
 from opsieve.triage.campaign import lane_messages
-from opsieve.triage.campaign.lane_messages import Begin, Failed, Finished, NumberRange, Stop
+from opsieve.triage.campaign.lane_messages import Answered, Begin, Done, Failed, Finished, Further, NumberRange, Stop
 from opsieve.triage.campaign.plan import CampaignPlan
-from opsieve.triage.store.store import Campaign, FinishedTest
+from opsieve.triage.store.store import Campaign
 
 AHEAD = 2  # batches for each lane that may be begun beyond what is recorded
 SLICE = 4.0  # seconds of work that a lane is given
@@ -57,7 +57,18 @@ class _Lane:
     process: LaneProcess
     connection: socket.socket
     left: range = field(default_factory=lambda: range(0))
+    further: Further | None = None
     stopped: bool = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether it has yet to answer something."""
+        return bool(self.left) or self.further is not None
+
+    @property
+    def first(self) -> int:
+        """The first number that it has yet to answer."""
+        return self.left.start if self.further is None else self.further.number
 
 
 class LanePool:
@@ -72,12 +83,14 @@ class LanePool:
         first: int,
         tests: int | None,
         spawn: Spawn = spawn,
+        first_asked: tuple[str, ...] | None = None,
     ) -> None:
         self._spawn = spawn
-        self._begin = Begin(campaign, plan.supports, limits)
+        self._begin = Begin(campaign, plan.supports, limits, first_asked is not None, first_asked or ())
         self._next, self._recorded = first, first
         self._tests = tests
         self._returned: list[range] = []  # numbers of lanes that died
+        self._further: list[Further] = []  # asked before anything else is begun
         self._rate = 0.0  # tests a second of one lane
         self._deaths: dict[int, int] = {}  # by the first number that was not answered
         self._stopping = False
@@ -100,13 +113,13 @@ class LanePool:
     @property
     def idle(self) -> bool:
         """Whether nobody does anything, or will."""
-        return not any(lane.left for lane in self._lanes)
+        return not any(lane.busy for lane in self._lanes)
 
     def stop(self) -> None:
         """Have lanes end with the piece that they are at."""
         self._stopping = True
         for lane in self._lanes:
-            if lane.left and not lane.stopped:
+            if lane.busy and not lane.stopped:
                 lane.stopped = True
                 with suppress(OSError):  # it is dead: that is seen when it is waited for
                     lane_messages.send(lane.connection, Stop())
@@ -117,7 +130,13 @@ class LanePool:
         for lane in self._lanes:
             self._give(lane)
 
-    def wait(self, seconds: float) -> Iterator[FinishedTest]:
+    def ask(self, questions: Iterable[Further]) -> None:
+        """Have lanes do these as soon as one is free."""
+        self._further += questions
+        for lane in self._lanes:
+            self._give(lane)
+
+    def wait(self, seconds: float) -> Iterator[Done]:
         """What lanes have done, as soon as one of them answers; nothing after `seconds`. BadInput when a lane cannot go on."""
         for key, _ in self._selector.select(None if seconds == float("inf") else max(0.0, seconds)):
             lane: _Lane = key.data
@@ -128,8 +147,12 @@ class LanePool:
                 continue
             if isinstance(message, Failed):
                 raise BadInput(message.sentence)
-            assert isinstance(message, Finished)
+            assert isinstance(message, (Finished, Answered))
             yield from lane_messages.done_tests(message)
+            if isinstance(message, Answered):
+                lane.further = None
+                self._give(lane)
+                continue
             lane.left = range(message.upto, lane.left.stop)
             self._rate = message.tests_per_second
             if message.stopped:
@@ -148,7 +171,12 @@ class LanePool:
 
     def _give(self, lane: _Lane) -> None:
         """Give a lane that has nothing to do the next numbers, unless that is too far ahead."""
-        if lane.left or self._stopping:
+        if lane.busy or self._stopping:
+            return
+        if self._further:
+            lane.further = self._further.pop(0)
+            with suppress(OSError):
+                lane_messages.send(lane.connection, lane.further)
             return
         if self._returned:
             lane.left = self._returned.pop(0)
@@ -169,12 +197,14 @@ class LanePool:
         lane.process.kill()
         status = lane.process.wait()
         self._lanes.discard(lane)
-        if lane.left:
+        if lane.further is not None:
+            self._further.insert(0, lane.further)
+        elif lane.left:
             self._returned.append(lane.left)
-        times = self._deaths[lane.left.start] = self._deaths.get(lane.left.start, 0) + 1
+        times = self._deaths[lane.first] = self._deaths.get(lane.first, 0) + 1
         if times >= DEATHS:
             raise BadInput(
-                f"the process that does the tests from {lane.left.start} on ended {times} times (status {status}); what was"
+                f"the process that does the tests from {lane.first} on ended {times} times (status {status}); what was"
                 f" recorded is kept, {shown('--resume')} goes on with it"
             )
         if not self._stopping:

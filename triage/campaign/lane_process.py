@@ -12,15 +12,33 @@ import sys
 import threading
 import time
 import traceback
+from dataclasses import replace
 from queue import SimpleQueue
+from typing import Any
 
+from opsieve.backends.registry import resolve
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
+from opsieve.gen.case.case import Case
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.triage.campaign.lane_messages import Begin, Failed, Message, NumberRange, Stop, finished, receive, send
+from opsieve.triage.campaign.lane_messages import (
+    Answered,
+    Begin,
+    Failed,
+    Further,
+    Message,
+    NumberRange,
+    Stop,
+    finished,
+    read_case,
+    receive,
+    send,
+    sent_test,
+)
 from opsieve.triage.campaign.plan import CampaignPlan, read_plan
+from opsieve.triage.campaign.schedule.features import features
 from opsieve.triage.campaign.testing import do_tests
-from opsieve.triage.store.store import Campaign
+from opsieve.triage.store.store import Campaign, case_of
 
 PIECE = 32  # tests between two answers, at most
 SLICE = 2.0  # seconds between two answers, about: of slow targets a piece has fewer tests
@@ -31,7 +49,7 @@ class Lane:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._given: SimpleQueue[NumberRange] = SimpleQueue()
+        self._given: SimpleQueue[NumberRange | Further] = SimpleQueue()
         self._stop = threading.Event()
         self._rate = 0.0  # tests a second, of the latest pieces
 
@@ -40,27 +58,43 @@ class Lane:
         begin = receive(self._connection)
         assert isinstance(begin, Begin)
         threading.Thread(target=self._listen, daemon=True).start()
-        campaign, plan = begin.campaign, read_plan(begin.campaign.generator, begin.supports)
+        plan = read_plan(begin.campaign.generator, begin.supports)
         with Workers(begin.limits) as workers:
             lab = ObservationCache(workers)
             while True:
-                self._do(self._given.get(), campaign, plan, lab)
+                given = self._given.get()
+                if isinstance(given, Further):
+                    self._ask(given, begin, plan, lab)
+                else:
+                    self._do(given, begin, plan, lab)
 
-    def _do(self, numbers: NumberRange, campaign: Campaign, plan: CampaignPlan, lab: ObservationCache) -> None:
+    def _do(self, numbers: NumberRange, begin: Begin, plan: CampaignPlan, lab: ObservationCache) -> None:
         """Tests of a row of numbers, answered piece by piece."""
-        at = numbers.start
+        at, campaign = numbers.start, begin.campaign
         while at < numbers.stop:
             started = time.monotonic()
             upto = min(numbers.stop, at + max(1, min(PIECE, int(SLICE * self._rate))))
             cases = {number: plan.case(campaign.seed, number) for number in range(at, upto)}
-            done = do_tests(campaign, cases, lab, metamorphic=plan.metamorphic)
+            asked = {number: takers(campaign, case, begin.first) for number, case in cases.items()}
+            done = do_tests(
+                campaign, cases, lab, metamorphic=plan.metamorphic, asked=asked if begin.scheduled else None
+            )
+            if begin.scheduled:
+                done = [replace(test, **_decided_by(case_of(test))) for test in done]
             lab.forget()
             self._rate = (upto - at) / (time.monotonic() - started + 1e-9)
             stopped = self._stop.is_set()
-            send(self._connection, finished(done, upto, self._rate, stopped))
+            send(self._connection, finished(done, upto, self._rate, stopped, cases=begin.scheduled))
             if stopped:
                 return
             at = upto
+
+    def _ask(self, given: Further, begin: Begin, plan: CampaignPlan, lab: ObservationCache) -> None:
+        """One test, on targets that were chosen for it."""
+        cases, asked = {given.number: read_case(given.case)}, {given.number: given.targets}
+        (done,) = do_tests(begin.campaign, cases, lab, metamorphic=plan.metamorphic, asked=asked)
+        lab.forget()
+        send(self._connection, Answered(sent_test(done)))
 
     def _listen(self) -> None:
         """Put what is asked for into the queue; end the process when the other side is gone."""
@@ -71,8 +105,20 @@ class Lane:
                 os._exit(0)
             if isinstance(message, Stop):
                 self._stop.set()
-            elif isinstance(message, NumberRange):
+            elif isinstance(message, (NumberRange, Further)):
                 self._given.put(message)
+
+
+def takers(campaign: Campaign, case: Case, first: tuple[str, ...]) -> tuple[str, ...]:
+    """The targets to ask about a program first: of those that are asked first the ones that take it, of the others where none of them does."""
+    form = case.program.form
+    taking = [name for name in campaign.targets if form in resolve(name).forms]
+    return tuple(name for name in taking if name in first) or tuple(taking)
+
+
+def _decided_by(case: Case) -> dict[str, Any]:
+    """What a schedule decides by."""
+    return {"form": case.program.form, "features": features(case.program)}
 
 
 def main() -> None:

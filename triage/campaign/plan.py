@@ -16,6 +16,8 @@ from opsieve.gen.generation.random_graph import GenRequest, to_record
 from opsieve.gen.generation.request import from_record
 from opsieve.gen.strategies.mix import BATCH
 from opsieve.gen.strategies.registry import generate
+from opsieve.triage.campaign.schedule.costs import NONE, Costs
+from opsieve.triage.campaign.schedule.costs import read as read_costs
 
 USUAL = GenRequest(nodes=5, between=(5, 30), dynamic=0.1)
 
@@ -25,7 +27,8 @@ class CampaignPlan:
     """A strategy, a request, and what the targets have (nothing known: anything is tried).
 
     With `metamorphic` each program is rewritten as well, and a target must give the same for both. `edition` is that of the generator with
-    which the campaign began.
+    which the campaign began. With `costs` of the targets each has its share of the time (triage/campaign/schedule), else all are asked about
+    every program.
     """
 
     strategy: str = "mix"
@@ -33,6 +36,7 @@ class CampaignPlan:
     supports: tuple[Support, ...] = ()
     metamorphic: bool = False
     edition: str = field(default_factory=generator_version)
+    costs: Costs = NONE
 
     @property
     def generator(self) -> str:
@@ -42,6 +46,8 @@ class CampaignPlan:
             fields["supports"] = hashlib.sha256(tables(self.supports).encode()).hexdigest()[:12]
         if self.metamorphic:
             fields["metamorphic"] = "yes"
+        if self.costs:
+            fields["costs"] = str(self.costs)
         return " ".join([self.strategy, *(f"{name}={value}" for name, value in fields.items())])
 
     def case(self, campaign_seed: int, number: int) -> Case:
@@ -52,9 +58,19 @@ class CampaignPlan:
     def _request(self, batch: int) -> GenRequest:
         if not self.supports:
             return self.request
-        turn = batch % (len(self.supports) + 1) if len(self.supports) > 1 else 0
-        asked: Sequence[Support] = [self.supports[turn - 1]] if turn else self.supports
+        asked = self._kept_to(batch)
         return replace(self.request, supports=both(asked), target=tables(asked))
+
+    def _kept_to(self, batch: int) -> Sequence[Support]:
+        turn = batch % (len(self.supports) + 1) if len(self.supports) > 1 else 0
+        return [self.supports[turn - 1]] if turn else self.supports
+
+    def unsuited(self, number: int) -> frozenset[str]:
+        """The targets whose tables the program of a test does not keep to."""
+        if not self.supports:
+            return frozenset()
+        kept_to = {support.target for support in self._kept_to(number // BATCH)}
+        return frozenset(support.target for support in self.supports) - kept_to
 
 
 def seed_of(campaign_seed: int, number: int) -> int:
@@ -78,4 +94,5 @@ def planned(generator: str) -> tuple[CampaignPlan, bool]:
     edition = fields.pop("edition", "")
     probed = fields.pop("supports", "") != ""
     metamorphic = fields.pop("metamorphic", "") != ""
-    return CampaignPlan(name, from_record(fields), metamorphic=metamorphic, edition=edition), probed
+    costs = read_costs(fields.pop("costs")) if "costs" in fields else NONE
+    return CampaignPlan(name, from_record(fields), metamorphic=metamorphic, edition=edition, costs=costs), probed

@@ -29,6 +29,7 @@ from opsieve.triage.campaign.campaign import new_campaign
 from opsieve.triage.campaign.guidance import GuidedFunctions, GuidedModels, MutatedModules, Planned, Programs
 from opsieve.triage.campaign.lowered_seeds import imported_modules, lowered_seeds
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan, planned
+from opsieve.triage.campaign.schedule.costs import stated
 from opsieve.triage.store.ids import name_of
 from opsieve.triage.store.store import Campaign, Store
 
@@ -59,6 +60,7 @@ class FuzzRequest:
     oracles: OracleChoice = _NO_CHOICE  # those of them that compare builds, or that a compiler's worker asks
     guide: bool = True  # what reaches something new is built upon
     metamorphic: bool = False  # programs are rewritten too, into others that mean the same
+    adapt: bool = True  # each target has its share of the time; else all are asked about every program
 
 
 def checked_store(request: FuzzRequest) -> Path:
@@ -90,6 +92,8 @@ def open_campaign(
     else:
         plan, limited = _new_plan(request), True
         targets = request.oracles.targets([resolve(text) for text in request.targets or ("onnxruntime",)])
+    if found is None and request.adapt and not guides(request, plan):
+        plan = replace(plan, costs=stated(list({target.display: target for target in targets}.values())))
     coverage = coverage_of(request, plan, targets)  # on a Workers of its own: whether it can be traced is asked first
     with Workers(coverage=coverage) as workers:
         versions = _versions(workers, targets)
@@ -137,6 +141,11 @@ def _tables(
         elif not table.answers:
             say(f"nobody knows which operators {prober.name} has: many tests may be unsupported (--probe asks first)")
     return found
+
+
+def guides(request: FuzzRequest, plan: CampaignPlan) -> bool:
+    """Whether programs hang on what earlier ones reached, or on a corpus: such campaigns ask every target about every program."""
+    return request.coverage is not None or plan.strategy in (TIR, RELAX_MUTATE)
 
 
 def coverage_of(request: FuzzRequest, plan: CampaignPlan, targets: Sequence[ResolvedTarget]) -> Coverage | None:

@@ -32,21 +32,32 @@ def do_tests(
     lab: ObservationCache,
     lowered_only: Collection[int] = (),
     metamorphic: bool = False,
+    asked: Mapping[int, Collection[str]] | None = None,
 ) -> list[FinishedTest]:
-    """Tests by number, done: run on every target, judged. Of some it is enough that they are lowered.
+    """Tests by number, done: run on every target, or on those that are `asked` about them, and judged. Of some it is enough that they
+    are lowered.
 
     With `metamorphic`, a target that passes is asked again for a program that means the same.
     """
-    targets = {name: resolve(name) for name in campaign.targets}
+    everyone = {name: resolve(name) for name in campaign.targets}
+    targets_of = {
+        number: {name: target for name, target in everyone.items() if asked is None or name in asked[number]}
+        for number in cases
+    }
     tests = {number: Test(case.program, case.inputs) for number, case in cases.items()}
-    unoptimised = [base for target in targets.values() if (base := target.baseline) is not None]
-    builds = list(dict.fromkeys([*targets.values(), *unoptimised]))
-    quick = lowering(targets.values(), {number: tests[number] for number in lowered_only}, lab)
+    builds_of = {number: _builds(targets.values()) for number, targets in targets_of.items()}
+    quick = lowering(everyone.values(), {number: tests[number] for number in lowered_only}, lab)
     whole = {number: case for number, case in cases.items() if number not in quick}
-    lab.prefetch([(build, [tests[number] for number in whole]) for build in builds])
+    lab.prefetch(
+        [
+            (build, [tests[number] for number in whole if build in builds_of[number]])
+            for build in _builds(everyone.values())
+        ]
+    )
     # Builds that agree on a program that was made to be wrong are no sign that all is well.
     passed = {
-        number: set() if case.program.fault else agreeing(tests[number], builds, lab) for number, case in whole.items()
+        number: set() if case.program.fault else agreeing(tests[number], builds_of[number], lab)
+        for number, case in whole.items()
     }
     in_doubt = [
         number
@@ -54,35 +65,55 @@ def do_tests(
         if number % SAMPLE == 0
         or any(
             target not in passed[number] and _seen(target, tests[number], lab).outcome == "ok"
-            for target in targets.values()
+            for target in targets_of[number].values()
         )
     ]
     if in_doubt:
         lab.prefetch([(FLOAT64, [tests[number] for number in in_doubt])])
     done = [FinishedTest(number, cases[number], *quick[number]) for number in quick]
     for number, case in whole.items():
-        answers: dict[str, tuple[str, float]] = {}
-        findings: list[FoundFailure] = []
-        non_bugs: list[NonBug] = []
-        for name, target in targets.items():
-            seconds = _seen(target, tests[number], lab).total_seconds
-            if target in passed[number] and number % SAMPLE:
-                answers[name] = ("pass", seconds)
-                continue
-            judged = _judged(case, target, builds, lab)
-            word = judged.verdict.verdict
-            answers[name] = (word, seconds)
-            if word in ("fail", "flaky"):
-                findings.append(_finding(case, name, judged))
-            elif word in ("unsupported", "environment"):
-                non_bugs.append(_non_bug(name, judged))
-        if metamorphic and case.program.fault is None:
-            passing = [target for name, target in targets.items() if answers[name][0] == "pass"]
-            findings += contradictions(number, case, passing, builds, lab)
-        reached = sum(len(_seen(build, tests[number], lab).reached or ()) for build in builds)
-        kept = with_script(case, lab.workers) if findings else case
-        done.append(FinishedTest(number, kept, answers, findings, non_bugs, reached))
+        surely = passed[number] if number % SAMPLE else set()
+        done.append(_judged_test(number, case, targets_of[number], surely, lab, metamorphic))
     return sorted(done, key=lambda test: test.number)
+
+
+def _judged_test(
+    number: int,
+    case: Case,
+    targets: Mapping[str, ResolvedTarget],
+    passed: Collection[ResolvedTarget],
+    lab: ObservationCache,
+    metamorphic: bool,
+) -> FinishedTest:
+    """A test whose targets have answered; those that `passed` need no judge."""
+    answers: dict[str, tuple[str, float]] = {}
+    findings: list[FoundFailure] = []
+    non_bugs: list[NonBug] = []
+    test, builds = Test(case.program, case.inputs), _builds(targets.values())
+    for name, target in targets.items():
+        seconds = _seen(target, test, lab).total_seconds
+        if target in passed:
+            answers[name] = ("pass", seconds)
+            continue
+        judged = _judged(case, target, builds, lab)
+        word = judged.verdict.verdict
+        answers[name] = (word, seconds)
+        if word in ("fail", "flaky"):
+            findings.append(_finding(case, name, judged))
+        elif word in ("unsupported", "environment"):
+            non_bugs.append(_non_bug(name, judged))
+    if metamorphic and case.program.fault is None:
+        passing = [target for name, target in targets.items() if answers[name][0] == "pass"]
+        findings += contradictions(number, case, passing, builds, lab)
+    reached = sum(len(_seen(build, test, lab).reached or ()) for build in builds)
+    kept = with_script(case, lab.workers) if findings else case
+    return FinishedTest(number, kept, answers, findings, non_bugs, reached)
+
+
+def _builds(targets: Iterable[ResolvedTarget]) -> list[ResolvedTarget]:
+    """Targets and the unoptimised builds of them that there are."""
+    given = list(targets)
+    return list(dict.fromkeys([*given, *(base for target in given if (base := target.baseline) is not None)]))
 
 
 def contradictions(

@@ -91,7 +91,8 @@ class FinishedTest:
     """A test that was done: a verdict and the wall seconds by target, what was found, and what is no bug.
 
     `reached` is how many probes of the targets' native code it was the first to reach, 0 without coverage. The case may be left out
-    (None) where nothing was found, with the `digest` of its program in its place.
+    (None) where nothing was found, with the `digest` of its program in its place. The `form` and the `features` of its program are what
+    a campaign decides by (triage/campaign/schedule); they are not stored.
     """
 
     number: int
@@ -101,6 +102,8 @@ class FinishedTest:
     non_bugs: Sequence[NonBug] = ()
     reached: int = 0
     program_digest: str = ""
+    form: str = "onnx"
+    features: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -176,8 +179,16 @@ class Store:
         with self._guard():
             return self._campaigns.digests(campaign.id, most)
 
-    def record(self, campaign: Campaign, tests: Sequence[FinishedTest]) -> None:
-        """Enter tests as done, together with their failures, all or none; keep the first cases of each fingerprint."""
+    def learnt(self, campaign: Campaign) -> dict[str, str]:
+        """What was kept with its tests, by name."""
+        with self._guard():
+            return self._campaigns.learnt(campaign.id)
+
+    def record(
+        self, campaign: Campaign, tests: Sequence[FinishedTest], learnt: Mapping[str, str] | None = None
+    ) -> None:
+        """Enter tests as done, together with their failures and what was `learnt` of them, all or none; keep the first cases of each
+        fingerprint."""
         with self._guard():
             with self.index.changing():
                 now = round(self._clock(), 3)
@@ -207,6 +218,7 @@ class Store:
                     ],
                 )
                 self._add_totals(campaign, tests)
+                self._campaigns.learn(campaign.id, learnt or {})
                 for record, place in rows:
                     self.index.add_failure(record, place, now)
                 self.index.place_new()

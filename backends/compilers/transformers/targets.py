@@ -48,7 +48,7 @@ class Transformed:
     called otherwise than the target and comes with opsieve. `patterns` are meanings of messages, as `meaning_of` takes them.
     `may_lack`: what onnxruntime has no kernel for in the result is onnxruntime's lack, since a user asked for these operators; there is
     then no baseline either, beside which a lack of the result would be a fault. `checked`: onnx's checker must accept the result; not
-    what onnxruntime makes for itself, with operators of its own in ONNX's domain (SimplifiedLayerNormalization).
+    what onnxruntime makes for itself, with operators of its own in ONNX's domain (SimplifiedLayerNormalization). `milliseconds`: `protocol.Costly`.
     """
 
     runs_on = "onnxruntime:level=disable_all"
@@ -66,6 +66,7 @@ class Transformed:
         patterns: Sequence[Tuple[str, str]] = (),
         may_lack: bool = False,
         checked: bool = True,
+        milliseconds: float = 10.0,
     ) -> None:
         self.name, self.package, self.extra = name, package or name, "" if package else name
         self.family = "onnxoptimizer" if name == "onnxsim" else package or name  # onnxsim calls its passes
@@ -78,6 +79,7 @@ class Transformed:
         self.lacks: Tuple[str, ...] = ("what onnxruntime lacks, which runs the result",)
         self.libraries, self.imports, self.transform = libraries, imports, transform
         self.patterns, self.may_lack, self.checked = patterns, may_lack, checked
+        self.milliseconds: Mapping[str, float] = {"onnx": milliseconds}
 
     def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:
         """What the package and the run of its result need; the newest onnxruntime, whatever the release."""
@@ -370,6 +372,7 @@ ONNXSIM = Transformed(
     import_onnxsim,
     run_onnxsim,
     environment={"ONNXSIM_CERTIFY": "0"},  # a proof with z3 after the work, where z3 is installed; it alters nothing
+    milliseconds=29.0,
 )
 ONNXSCRIPT = Transformed(
     "onnxscript",
@@ -378,6 +381,7 @@ ONNXSCRIPT = Transformed(
     ("onnx", "onnx-ir", "ml_dtypes", "packaging", "typing_extensions"),
     import_onnxscript,
     run_onnxscript,
+    milliseconds=44.0,
 )
 ONNXSLIM = Transformed(
     "onnxslim",
@@ -387,4 +391,5 @@ ONNXSLIM = Transformed(
     ("onnx<1.20", "sympy", "packaging", "ml_dtypes", "colorama"),
     import_onnxslim,
     run_onnxslim,
+    milliseconds=59.0,
 )

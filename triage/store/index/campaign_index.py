@@ -73,6 +73,11 @@ class CampaignIndex:
         """Distinct fingerprints of its confirmed failures."""
         return int(self._value(f"SELECT count(DISTINCT fingerprint) {_FAILED}", campaign))
 
+    def learnt(self, campaign: str) -> dict[str, str]:
+        """What was kept with its tests, by name."""
+        sql = "SELECT name, value FROM learnt WHERE campaign = ?"
+        return {str(name): str(value) for name, value in self._connection.execute(sql, [campaign])}
+
     # -- changes
 
     def enter(
@@ -87,6 +92,13 @@ class CampaignIndex:
         self._db.table("tests").insert_all(
             {"campaign": campaign, "number": number, "digest": digest, "verdicts": json.dumps(verdicts)}
             for number, digest, verdicts in tests
+        )
+
+    def learn(self, campaign: str, changes: Mapping[str, str]) -> None:
+        """Keep texts by name; a name that is there has another text from now on."""
+        self._connection.executemany(
+            "INSERT INTO learnt (campaign, name, value) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
+            [(campaign, name, value) for name, value in changes.items()],
         )
 
     def add_totals(self, campaign: str, totals: Iterable[tuple[str, str, int, float]]) -> None:

@@ -78,6 +78,8 @@ MIGRATIONS = (
     "ALTER TABLE campaigns ADD COLUMN versions TEXT NOT NULL DEFAULT '{}'",
     # Fingerprints by the statement of the compiler that failed (`opsieve.triage.clustering.statements`).
     "CREATE TABLE statements (place TEXT, number INTEGER, PRIMARY KEY (place, number)) WITHOUT ROWID",
+    # What a campaign decides by (`opsieve.triage.campaign.schedule`).
+    "CREATE TABLE learnt (campaign TEXT, name TEXT, value TEXT, PRIMARY KEY (campaign, name)) WITHOUT ROWID",
 )
 SCHEMA = len(MIGRATIONS)
 

@@ -56,6 +56,12 @@ SHOWN = 5  # new clusters in the summary for a person
     show_default=True,
     help="With coverage, build new programs upon those that reached something new.",
 )
+@click.option(
+    "--adapt/--no-adapt",
+    default=True,
+    show_default=True,
+    help="Give each target its share of the time: slow ones run the programs that promise most. Else all run every program.",
+)
 @options.ORACLE
 @options.ORACLES
 @options.METAMORPHIC

@@ -1,0 +1,123 @@
+"""What a campaign decides by what was recorded: which programs slow targets are asked about, the same whatever the lanes and interruptions."""
+
+import json
+import random
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_campaign import FAKE, contents, plan
+
+from opsieve.backends.registry import resolve
+from opsieve.backends.workers.zygote import Limits
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.triage.campaign.campaign import new_campaign, run
+from opsieve.triage.campaign.plan import CampaignPlan, planned
+from opsieve.triage.campaign.schedule.costs import Costs, read
+from opsieve.triage.campaign.schedule.pace import FIRST, Pace
+from opsieve.triage.store.store import Store
+
+COSTS = Costs(({"onnx": 10.0}, {"onnx": 100.0}))
+
+
+def paced_plan() -> CampaignPlan:
+    return replace(plan(), costs=COSTS)
+
+
+def fuzz(folder: Path, tests: int, lanes: int = 1) -> None:
+    """A campaign with onnxruntime as the slow target."""
+    with Store(folder) as store:
+        campaign = new_campaign(3, [resolve(FAKE), resolve("onnxruntime")], paced_plan())
+        store.begin(campaign)
+        for _ in run(store, campaign, paced_plan(), Limits(seconds=20), lanes=lanes, tests=tests):
+            pass
+
+
+def asked_about(folder: Path, target: str) -> list[int]:
+    with sqlite3.connect(folder / "index.sqlite") as index:
+        rows = index.execute("SELECT number, verdicts FROM tests ORDER BY number").fetchall()
+    return [number for number, verdicts in rows if target in json.loads(verdicts)]
+
+
+def test_a_slow_target_is_asked_about_some_programs_the_same_whatever_lanes_and_interruptions(tmp_path: Path) -> None:
+    fuzz(tmp_path / "whole", 40)
+    fuzz(tmp_path / "parts", 27, lanes=2)
+    fuzz(tmp_path / "parts", 40)
+    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+    asked = asked_about(tmp_path / "whole", "onnxruntime")
+    assert asked[:FIRST] == list(range(FIRST))
+    assert asked_about(tmp_path / "whole", resolve(FAKE).display) == list(range(40))
+    with sqlite3.connect(tmp_path / "whole" / "index.sqlite") as index:
+        assert index.execute("SELECT count(*) FROM learnt WHERE name LIKE 'met|onnxruntime|%'").fetchone()[0] > 10
+
+
+def simulated(tests: int, seed: int = 1) -> tuple[Pace, list[int], list[set[str]]]:
+    """A slow target beside a quick one, on programs of a thousand features of which some are frequent."""
+    pace, rng = Pace(("quick", "slow"), COSTS, {}), random.Random(seed)
+    asked, programs = [], []
+    for number in range(tests):
+        has = {f"op{min(int(rng.expovariate(0.02)), 999)}" for _ in range(12)}
+        programs.append(has)
+        if pace.decide(number, "onnx", has, ("quick",), (), ())[0]:
+            asked.append(number)
+    return pace, asked, programs
+
+
+def test_a_slow_target_has_its_share_of_time_and_what_is_new_to_it() -> None:
+    tests = 2000
+    _, asked, programs = simulated(tests)
+    spent = len(asked) * COSTS.of(1, "onnx")
+    assert 0.9 < spent / (tests * COSTS.of(0, "onnx")) < 1.1
+    met = set().union(*(programs[number] for number in asked))
+    chosen_blindly = set().union(*(programs[number] for number in range(0, tests, tests // len(asked))))
+    assert len(met) > 1.05 * len(chosen_blindly)
+
+
+def test_what_fails_elsewhere_in_a_new_way_is_asked_as_soon_as_something_is_saved_but_not_for_ever() -> None:
+    pace = Pace(("quick", "slow"), COSTS, {})
+    had = []
+    for number in range(400):
+        failed = ("fake-wrong-1",) if number % 20 == 13 and number > 100 else ()
+        if pace.decide(number, "onnx", {"Relu"}, ("quick",), failed, ())[0] and failed:
+            had.append(number)
+    assert had[0] == 113
+    assert 3 <= len(had) < 8
+
+
+def test_what_is_kept_of_decisions_is_enough_to_go_on() -> None:
+    pace, rng = Pace(("quick", "slow"), COSTS, {}), random.Random(2)
+    learnt: dict[str, str] = {}
+    other = pace
+    for number in range(300):
+        has = {f"op{rng.randrange(60)}" for _ in range(5)}
+        failed = [f"key{rng.randrange(4)}"] if rng.random() < 0.1 else []
+        left_out = ("slow",) if rng.random() < 0.2 else ()
+        asked, changes = pace.decide(number, "onnx", has, ("quick",), failed, left_out)
+        assert (
+            other.decide(number, "onnx", has, ("quick",), failed, left_out)[0] == asked if other is not pace else True
+        )
+        learnt |= changes
+        if number % 50 == 0:
+            other = Pace(("quick", "slow"), COSTS, learnt)
+
+
+def test_a_target_that_alone_takes_a_form_pays_for_it() -> None:
+    costs = Costs(({"onnx": 10.0}, {"onnx": 100.0, "relax": 50.0}))
+    pace = Pace(("quick", "slow"), costs, {})
+    for number in range(FIRST, FIRST + 40):
+        if number % 4 == 0:
+            assert pace.decide(number, "relax", {f"r{number}"}, ("slow",), (), ())[0] == ()
+        else:
+            assert pace.decide(number, "onnx", {f"o{number}"}, ("quick",), (), ())[0] == ()
+
+
+def test_costs_are_text_of_the_plan_and_bad_ones_are_told() -> None:
+    made = paced_plan()
+    assert planned(made.generator)[0].costs == COSTS
+    assert read(str(COSTS)) == COSTS
+    assert (COSTS.quick, COSTS.slow) == ((0,), (1,))
+    assert Costs(({"relax": 9.0}, {"onnx": 5.0})).quick == (1,)
+    for text in ("", "onnx", "onnx:x", "onnx:-1", "onnx:1+"):
+        with pytest.raises(BadInput, match="tells no costs"):
+            read(text)

@@ -1,0 +1,69 @@
+"""What a test costs on a target, in milliseconds that its backend states: counted, not measured, so that equal campaigns decide alike.
+
+A campaign keeps the costs with which it began in its text: `11.5+930/relax:150/tir:40`, a target after the other, what ONNX models
+cost first.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from opsieve.backends.registry import ResolvedTarget
+from opsieve.gen.model.bad_input import BadInput, shown
+
+USUAL = 10.0  # of a backend that states none
+SLOW = 4.0  # times the cheapest target's cost: a target beyond is asked about some programs only
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Milliseconds of a test by target, in the campaign's order, and form of program; a form that is not there is not taken."""
+
+    by_target: tuple[Mapping[str, float], ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.by_target)
+
+    def __str__(self) -> str:
+        return "+".join("/".join(f"{form}:{cost:g}" for form, cost in sorted(each.items())) for each in self.by_target)
+
+    def of(self, place: int, form: str) -> float:
+        """What a program of a form costs on a target; infinity where it does not take the form."""
+        return self.by_target[place].get(form, float("inf"))
+
+    @property
+    def quick(self) -> tuple[int, ...]:
+        """The places of targets that are asked about every program; by ONNX models where there are any, since most programs are such."""
+        form = "onnx" if any("onnx" in each for each in self.by_target) else min(self.by_target[0])
+        least = min(self.of(place, form) for place in range(len(self.by_target)))
+        return tuple(place for place in range(len(self.by_target)) if self.of(place, form) <= SLOW * least)
+
+    @property
+    def slow(self) -> tuple[int, ...]:
+        """The places of all others."""
+        return tuple(place for place in range(len(self.by_target)) if place not in self.quick)
+
+
+NONE = Costs(())
+
+
+def stated(targets: Sequence[ResolvedTarget]) -> Costs:
+    """What the backends of targets state."""
+    found = []
+    for target in targets:
+        costs = getattr(target.backend, "milliseconds", {})
+        found.append({form: float(costs.get(form, USUAL)) for form in target.forms})
+    return Costs(tuple(found))
+
+
+def read(text: str) -> Costs:
+    """The costs of a campaign's text; BadInput when it tells none."""
+    try:
+        found = tuple(
+            {form: float(cost) for form, _, cost in (item.partition(":") for item in target.split("/"))}
+            for target in text.split("+")
+        )
+        if not all(0 < cost < float("inf") for each in found for cost in each.values()):
+            raise ValueError
+    except ValueError:
+        raise BadInput(f"{shown(text)} tells no costs; was the campaign begun by a newer opsieve?") from None
+    return Costs(found)

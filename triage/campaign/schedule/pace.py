@@ -1,0 +1,102 @@
+"""Which programs a slow target is asked about: each target has an equal share of the time, and a slow one the programs that promise most.
+
+While the quick targets are asked about every program, a slow one saves up what each of them took; it is asked once it has something saved
+and the program promises as much as the best of late. What promises: that another target failed on it in a way that is new, operators and
+edges that the slow target has not met. All of it is counted (costs.py), in the order of the tests: what is decided of a test follows from the tests
+before it and from what the quick targets answered.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from opsieve.triage.campaign.schedule.costs import Costs
+from opsieve.triage.campaign.schedule.features import is_operator
+
+FIRST = 8  # tests that every target does, before anything is known
+SAVED = 2.0  # tests for which a target may save
+SAVED_ENOUGH = 1.0  # tests; then it is asked about whatever is new to it
+_FAILURE, _OPERATOR, _EDGE = 100.0, 3.0, 1.0  # what they promise
+_OFTEN = 3  # failures of one fingerprint; further ones promise nothing
+
+
+class Pace:
+    """The slow targets of a campaign, by name, and what each has met; `learnt` is what was kept of it (`changes`)."""
+
+    def __init__(self, names: tuple[str, ...], costs: Costs, learnt: Mapping[str, str]):
+        self._costs = costs
+        self._quick = {names[place]: place for place in costs.quick}
+        self._slow = {names[place]: place for place in costs.slow}
+        self._saved: dict[str, float] = dict.fromkeys(self._slow, 0.0)
+        self._bar: dict[str, float] = dict.fromkeys(self._slow, 0.0)
+        self._met: dict[str, set[str]] = {name: set() for name in self._slow}
+        self._failures: dict[str, int] = {}
+        for key, value in learnt.items():
+            kind, _, rest = key.partition("|")
+            if kind == "pace":
+                state = json.loads(value)
+                self._saved |= state["saved"]
+                self._bar |= state["bar"]
+            elif kind == "met":
+                name, _, feature = rest.partition("|")
+                self._met.setdefault(name, set()).add(feature)
+            elif kind == "failed":
+                self._failures[rest] = int(value)
+
+    @property
+    def quick(self) -> tuple[str, ...]:
+        """The targets that are asked about every program."""
+        return tuple(self._quick)
+
+    @property
+    def slow(self) -> tuple[str, ...]:
+        """The others."""
+        return tuple(self._slow)
+
+    def decide(
+        self, number: int, form: str, has: Collection[str], answered: Collection[str], failed: Iterable[str], left_out: Collection[str]
+    ) -> tuple[tuple[str, ...], dict[str, str]]:  # fmt: skip
+        """The slow targets to ask about a test that some targets `answered`, those that it is `left_out` of aside, and what changed.
+
+        `failed` are the fingerprints of the failures that were found.
+        """
+        changes: dict[str, Any] = {}
+        new = False
+        for key in failed:
+            seen = self._failures[key] = self._failures.get(key, 0) + 1
+            new = new or seen <= _OFTEN
+            if seen <= _OFTEN + 1:
+                changes[f"failed|{key}"] = str(seen)
+        taken = [self._costs.of(place, form) for name, place in self._quick.items() if name in answered]
+        income = sum(taken) / len(taken) if taken else 0.0
+        asked = []
+        for name, place in self._slow.items():
+            cost = self._costs.of(place, form)
+            if name in answered:  # nobody else takes such a program
+                asked_now, wanted = True, False
+            else:
+                wanted = name not in left_out and cost != float("inf")
+                asked_now = wanted and self._promising(name, cost, income, number, has, new)
+            self._saved[name] = min(self._saved[name] + income, SAVED * cost if wanted else float("inf"))
+            if asked_now:
+                self._saved[name] -= cost
+                fresh = sorted(set(has) - self._met[name])
+                self._met[name].update(fresh)
+                changes |= {f"met|{name}|{feature}": "" for feature in fresh}
+            if asked_now and name not in answered:
+                asked.append(name)
+        changes["pace"] = json.dumps({"saved": self._saved, "bar": self._bar})
+        return tuple(asked), changes
+
+    def _promising(self, name: str, cost: float, income: float, number: int, has: Collection[str], new: bool) -> bool:
+        """Whether to ask a slow target now."""
+        met = self._met[name]
+        score = _FAILURE * new + sum(
+            _OPERATOR if is_operator(feature) else _EDGE for feature in has if feature not in met
+        )
+        best = self._bar[name] * (1 - min(1.0, income / cost))  # it fades within the time that one test takes
+        self._bar[name] = max(score, best)
+        if number < FIRST:
+            return True
+        saved = self._saved[name] / cost
+        return saved >= 0 and (score >= best or (saved >= SAVED_ENOUGH and score > 0) or saved >= SAVED)

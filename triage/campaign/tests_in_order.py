@@ -1,0 +1,59 @@
+"""Tests on their way from lanes to the store: in order, and asked of further targets where the schedule decides so."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from opsieve.triage.campaign.lane_messages import Done, Further
+from opsieve.triage.campaign.schedule.schedule import Schedule
+from opsieve.triage.store.store import FinishedTest
+
+
+class TestsInOrder:
+    """The tests of a campaign from number `first` on. Decisions are made in the order of the tests, ahead of what is recorded."""
+
+    __test__ = False  # pytest: not a test class
+
+    def __init__(self, schedule: Schedule | None, first: int):
+        self._schedule = schedule
+        self._decided = self._recorded = first
+        self._arrived: dict[int, Done] = {}
+        self._open: set[int] = set()  # numbers that further targets are asked about
+        self._changes: dict[int, dict[str, str]] = {}  # what was learnt when a test was decided on
+
+    @property
+    def recorded(self) -> int:
+        """Tests below were given out by `ready`."""
+        return self._recorded
+
+    def arrive(self, done: Done) -> None:
+        """A lane has done a test, or asked further targets about it."""
+        number = done.test.number
+        before = self._arrived.get(number)
+        if done.further and before is not None:
+            test = replace(done.test, form=before.test.form, features=before.test.features)
+            done = replace(done, test=test, case=None)
+            self._open.discard(number)
+        self._arrived[number] = done
+
+    def questions(self) -> Iterator[Further]:
+        """What further targets are to be asked, as far as everything before has arrived."""
+        while self._decided in self._arrived:
+            done = self._arrived[self._decided]
+            if self._schedule is not None:
+                asked, self._changes[self._decided] = self._schedule.decide(done.test)
+                if asked and done.case is not None:
+                    self._open.add(self._decided)
+                    names = (*done.test.answers, *asked)
+                    yield Further(self._decided, done.case, names)
+                self._arrived[self._decided] = replace(done, case=None)
+            self._decided += 1
+
+    def ready(self) -> tuple[list[FinishedTest], dict[str, str]]:
+        """The next tests that are wholly done, and what is to be kept with them."""
+        tests: list[FinishedTest] = []
+        learnt: dict[str, str] = {}
+        while self._recorded < self._decided and self._recorded not in self._open:
+            tests.append(self._arrived.pop(self._recorded).test)
+            learnt |= self._changes.pop(self._recorded, {})
+            self._recorded += 1
+        return tests, learnt
