@@ -22,25 +22,37 @@ WEIGHTS = {"isra": 330, "hirfuzz": 380, "pattern": 120, "function-rewrite": 76, 
 
 def mix(request: GenRequest, seed: int) -> Case:
     """The program of a seed, by the strategy that has its place."""
-    batch, place = divmod(seed, BATCH)
-    name, ordinal = _places(batch)[place]
-    own = batch * BATCH + ordinal
+    name, own = placed(seed)
     return strategy(name)(draw_nodes(request, own), own)
 
 
+def placed(seed: int, shares: tuple[tuple[str, float], ...] = ()) -> tuple[str, int]:
+    """The strategy that has the place of a seed in its batch, by the usual `shares` or others, and the seed that is its own."""
+    batch, place = divmod(seed, BATCH)
+    name, ordinal = _places(batch, shares or _usual())[place]
+    return name, batch * BATCH + ordinal
+
+
+@functools.cache
+def _usual() -> tuple[tuple[str, float], ...]:
+    return tuple((name, weight) for name, weight in WEIGHTS.items() if name in names())
+
+
 @functools.lru_cache(maxsize=8)
-def _places(batch: int) -> tuple[tuple[str, int], ...]:
+def _places(batch: int, shares: tuple[tuple[str, float], ...]) -> tuple[tuple[str, int], ...]:
     """For each place of a batch the strategy, and how many places it had before."""
-    there = [name for name in WEIGHTS if name in names()]
-    whole = sum(WEIGHTS[name] for name in there)
-    ends, sofar = [], 0
-    for name in there:
-        sofar += WEIGHTS[name]
-        ends.append(round(BATCH * sofar / whole))
+    whole = sum(share for _, share in shares)
+    # A share of less than a place has one in some batches.
+    drawn = 0.5 if shares == _usual() else Rng(f"shares {batch}").random()
+    ends, sofar = [], 0.0
+    for _, share in shares:
+        sofar += share
+        ends.append(min(BATCH, int(BATCH * sofar / whole + drawn)))
+    ends[-1] = BATCH
     order: list[str] = []
-    for name, end in zip(there, ends, strict=True):
+    for (name, _), end in zip(shares, ends, strict=True):
         order += [name] * (end - len(order))
-    counts = dict.fromkeys(there, -1)
+    counts = {name: -1 for name, _ in shares}
     found = []
     for name in Rng(f"mix {batch}").shuffled(order):
         counts[name] += 1

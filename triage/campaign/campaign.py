@@ -61,9 +61,8 @@ def run(
     end = time.monotonic() + seconds if seconds else float("inf")
     recorded = store.done(campaign)
     schedule = Schedule(campaign, plan, store.learnt(campaign)) if plan.costs else None
-    first = None if schedule is None else schedule.quick
     order = TestsInOrder(schedule, recorded)
-    with LanePool(campaign, plan, limits, lanes, recorded, tests, first_asked=first) as pool:
+    with LanePool(campaign, plan, limits, lanes, recorded, tests, schedule=schedule) as pool:
         while tests is None or order.recorded < tests:
             now = time.monotonic()
             if now >= end:

@@ -20,6 +20,7 @@ from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.forms.tvm_program import RelaxProgram, TirProgram, TvmProgram
 from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.triage.campaign.schedule.batch import BatchDecision
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, NonBug
 
@@ -29,7 +30,8 @@ _TVM: Mapping[str, type[TvmProgram]] = {"relax": RelaxProgram, "tir": TirProgram
 
 
 class Begin(msgspec.Struct, tag=True):
-    """To a lane, first: whose tests it will do. With `scheduled` it asks the targets `first` alone, and sends what is decided by."""
+    """To a lane, first: whose tests it will do. With `scheduled` it asks the targets `first` alone, and sends what is decided by, the cases
+    too where there are other targets."""
 
     campaign: Campaign
     supports: tuple[Support, ...]
@@ -37,12 +39,18 @@ class Begin(msgspec.Struct, tag=True):
     scheduled: bool = False
     first: tuple[str, ...] = ()
 
+    @property
+    def cases_wanted(self) -> bool:
+        """Whether further targets may be asked about a test."""
+        return self.scheduled and set(self.first) != set(self.campaign.targets)
+
 
 class NumberRange(msgspec.Struct, tag=True):
-    """To a lane: do the tests from `start` on, up to `stop`."""
+    """To a lane: do the tests from `start` on, up to `stop`, of one batch that this was decided of."""
 
     start: int
     stop: int
+    decision: BatchDecision | None = None
 
 
 class Stop(msgspec.Struct, tag=True):
@@ -98,6 +106,7 @@ class SentTest(msgspec.Struct):
     case: SentCase | None
     form: str = "onnx"
     features: tuple[str, ...] = ()
+    left_out: dict[str, str] = {}
 
 
 class Further(msgspec.Struct, tag=True):
@@ -180,9 +189,8 @@ def done_tests(message: Finished | Answered) -> Iterator[Done]:
             for item in test.findings
         ]
         case = read_case(test.case) if test.case is not None and found else None
-        whole = FinishedTest(
-            test.number, case, test.answers, found, test.non_bugs, test.reached, test.digest, test.form, test.features
-        )
+        rest = (test.digest, test.form, test.features, test.left_out)
+        whole = FinishedTest(test.number, case, test.answers, found, test.non_bugs, test.reached, *rest)
         yield Done(whole, test.case, further)
 
 
@@ -194,7 +202,8 @@ def sent_test(test: FinishedTest, with_case: bool = False) -> SentTest:
     ]
     case = _sent_case(test.case) if test.case is not None and (findings or with_case) else None
     non_bugs, answers = list(test.non_bugs), dict(test.answers)
-    return SentTest(test.number, test.digest, answers, findings, non_bugs, test.reached, case, test.form, test.features)
+    rest = (test.form, test.features, dict(test.left_out))
+    return SentTest(test.number, test.digest, answers, findings, non_bugs, test.reached, case, *rest)
 
 
 def _sent_case(case: Case) -> SentCase:

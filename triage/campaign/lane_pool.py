@@ -19,9 +19,11 @@ from opsieve.gen.strategies.mix import BATCH
 from opsieve.triage.campaign import lane_messages
 from opsieve.triage.campaign.lane_messages import Answered, Begin, Done, Failed, Finished, Further, NumberRange, Stop
 from opsieve.triage.campaign.plan import CampaignPlan
+from opsieve.triage.campaign.schedule.schedule import Schedule
 from opsieve.triage.store.store import Campaign
 
 AHEAD = 2  # batches for each lane that may be begun beyond what is recorded
+_LEAST = 16  # tests that a fast lane is given, however many lanes there are
 SLICE = 4.0  # seconds of work that a lane is given
 DEATHS = 3  # lanes that die one after another on the same test
 
@@ -83,15 +85,19 @@ class LanePool:
         first: int,
         tests: int | None,
         spawn: Spawn = spawn,
-        first_asked: tuple[str, ...] | None = None,
+        schedule: Schedule | None = None,
     ) -> None:
         self._spawn = spawn
-        self._begin = Begin(campaign, plan.supports, limits, first_asked is not None, first_asked or ())
+        self._schedule = schedule
+        quick = () if schedule is None else schedule.quick
+        self._begin = Begin(campaign, plan.supports, limits, schedule is not None, quick)
         self._next, self._recorded = first, first
         self._tests = tests
         self._returned: list[range] = []  # numbers of lanes that died
         self._further: list[Further] = []  # asked before anything else is begun
         self._rate = 0.0  # tests a second of one lane
+        batches = lanes if schedule is None else schedule.back  # that lanes can be in at once
+        self._most = min(BATCH, max(_LEAST, BATCH * batches // max(1, lanes)))  # tests that a lane is given at a time
         self._deaths: dict[int, int] = {}  # by the first number that was not answered
         self._stopping = False
         self._selector = selectors.DefaultSelector()
@@ -180,15 +186,18 @@ class LanePool:
             return
         if self._returned:
             lane.left = self._returned.pop(0)
+        elif self._schedule is not None and self._schedule.batch(self._next // BATCH) is None:
+            return  # until more is recorded
         else:
-            most = max(1, min(BATCH, int(SLICE * self._rate))) if self._rate else 1
+            most = max(1, min(self._most, int(SLICE * self._rate))) if self._rate else 1
             stop = min(self._next + most, self._next - self._next % BATCH + BATCH)
             stop = stop if self._tests is None else min(stop, self._tests)
             if stop <= self._next or self._next - self._recorded > AHEAD * BATCH * len(self._lanes):
                 return
             lane.left, self._next = range(self._next, stop), stop
         with suppress(OSError):
-            lane_messages.send(lane.connection, NumberRange(lane.left.start, lane.left.stop))
+            decision = None if self._schedule is None else self._schedule.batch(lane.left.start // BATCH)
+            lane_messages.send(lane.connection, NumberRange(lane.left.start, lane.left.stop, decision))
 
     def _bury(self, lane: _Lane) -> None:
         """What a dead lane has not answered goes to a new one."""

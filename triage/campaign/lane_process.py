@@ -14,7 +14,6 @@ import time
 import traceback
 from dataclasses import replace
 from queue import SimpleQueue
-from typing import Any
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.observation_cache import ObservationCache
@@ -36,9 +35,11 @@ from opsieve.triage.campaign.lane_messages import (
     sent_test,
 )
 from opsieve.triage.campaign.plan import CampaignPlan, read_plan
+from opsieve.triage.campaign.schedule.batch import BatchDecision
 from opsieve.triage.campaign.schedule.features import features
+from opsieve.triage.campaign.schedule.known_failures import left_out
 from opsieve.triage.campaign.testing import do_tests
-from opsieve.triage.store.store import Campaign, case_of
+from opsieve.triage.store.store import Campaign, FinishedTest
 
 PIECE = 32  # tests between two answers, at most
 SLICE = 2.0  # seconds between two answers, about: of slow targets a piece has fewer tests
@@ -74,17 +75,16 @@ class Lane:
         while at < numbers.stop:
             started = time.monotonic()
             upto = min(numbers.stop, at + max(1, min(PIECE, int(SLICE * self._rate))))
-            cases = {number: plan.case(campaign.seed, number) for number in range(at, upto)}
-            asked = {number: takers(campaign, case, begin.first) for number, case in cases.items()}
-            done = do_tests(
-                campaign, cases, lab, metamorphic=plan.metamorphic, asked=asked if begin.scheduled else None
-            )
+            decision = numbers.decision or BatchDecision()
+            cases = {number: plan.case(campaign.seed, number, decision.of_strategies) for number in range(at, upto)}
             if begin.scheduled:
-                done = [replace(test, **_decided_by(case_of(test))) for test in done]
+                done = scheduled_tests(begin, cases, decision, lab, plan.metamorphic)
+            else:
+                done = do_tests(campaign, cases, lab, metamorphic=plan.metamorphic)
             lab.forget()
             self._rate = (upto - at) / (time.monotonic() - started + 1e-9)
             stopped = self._stop.is_set()
-            send(self._connection, finished(done, upto, self._rate, stopped, cases=begin.scheduled))
+            send(self._connection, finished(done, upto, self._rate, stopped, cases=begin.cases_wanted))
             if stopped:
                 return
             at = upto
@@ -116,9 +116,26 @@ def takers(campaign: Campaign, case: Case, first: tuple[str, ...]) -> tuple[str,
     return tuple(name for name in taking if name in first) or tuple(taking)
 
 
-def _decided_by(case: Case) -> dict[str, Any]:
-    """What a schedule decides by."""
-    return {"form": case.program.form, "features": features(case.program)}
+def scheduled_tests(
+    begin: Begin, cases: dict[int, Case], decision: BatchDecision, lab: ObservationCache, metamorphic: bool
+) -> list[FinishedTest]:
+    """Tests on the targets that are asked first, but for what these are known to fail at, with what a schedule decides by."""
+    campaign, asked, left = begin.campaign, {}, {}
+    has = {number: features(case.program) for number, case in cases.items()}
+    for number, case in cases.items():
+        names = takers(campaign, case, begin.first)
+        found = {name: left_out(campaign.seed, number, name, has[number], decision.known) for name in names}
+        left[number] = {name: feature for name, feature in found.items() if feature}
+        asked[number] = [name for name in names if name not in left[number]]
+    return [
+        replace(
+            test,
+            form=cases[test.number].program.form,
+            features=has[test.number],
+            left_out=left[test.number],
+        )
+        for test in do_tests(campaign, cases, lab, metamorphic=metamorphic, asked=asked)
+    ]
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from opsieve.gen.case.case import Case
 from opsieve.gen.generation.generator_version import generator_version
 from opsieve.gen.generation.random_graph import GenRequest, to_record
 from opsieve.gen.generation.request import from_record
-from opsieve.gen.strategies.mix import BATCH
+from opsieve.gen.strategies.mix import BATCH, placed
 from opsieve.gen.strategies.registry import generate
 from opsieve.triage.campaign.schedule.costs import NONE, Costs
 from opsieve.triage.campaign.schedule.costs import read as read_costs
@@ -50,10 +50,12 @@ class CampaignPlan:
             fields["costs"] = str(self.costs)
         return " ".join([self.strategy, *(f"{name}={value}" for name, value in fields.items())])
 
-    def case(self, campaign_seed: int, number: int) -> Case:
-        """The case of a test."""
-        seed = seed_of(campaign_seed, number)
-        return generate(self.strategy, seed, self._request(number // BATCH))
+    def case(self, campaign_seed: int, number: int, shares: tuple[tuple[str, float], ...] = ()) -> Case:
+        """The case of a test, by the plan's strategy or one of those that have `shares` of its batch."""
+        seed, strategy = seed_of(campaign_seed, number), self.strategy
+        if shares:
+            strategy, seed = placed(seed, shares)
+        return generate(strategy, seed, self._request(number // BATCH))
 
     def _request(self, batch: int) -> GenRequest:
         if not self.supports:

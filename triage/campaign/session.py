@@ -30,6 +30,8 @@ from opsieve.triage.campaign.guidance import GuidedFunctions, GuidedModels, Muta
 from opsieve.triage.campaign.lowered_seeds import imported_modules, lowered_seeds
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan, planned
 from opsieve.triage.campaign.schedule.costs import stated
+from opsieve.triage.campaign.schedule.resumption import forget_changed, shares_of
+from opsieve.triage.campaign.schedule.schedule import Schedule
 from opsieve.triage.store.ids import name_of
 from opsieve.triage.store.store import Campaign, Store
 
@@ -216,9 +218,14 @@ def _checked_resumption(
     ]
     if changed:
         say(f"{'; '.join(changed)}: new failures are those of the new version")
+    forget_changed(store, campaign, plan, versions)
     if plan.edition != generator_version():
         known = store.digests(campaign, _COMPARED)
-        if any(plan.case(campaign.seed, number).program.digest != digest for number, digest in known.items()):
+        learnt = store.learnt(campaign)
+        if any(
+            plan.case(campaign.seed, number, shares_of(learnt, number)).program.digest != digest
+            for number, digest in known.items()
+        ):
             raise _made_by_another(campaign)
         say(
             f"opsieve's generator changed since the campaign began: {len(known)} of its programs, made anew, are the same"
@@ -251,6 +258,8 @@ def campaign_facts(store: Store, campaign: Campaign, done_now: int, seconds: flo
         }
         for name, counts in totals.items()
     }
+    plan = planned(campaign.generator)[0]
+    decided = Schedule(campaign, plan, store.learnt(campaign)).facts() if plan.costs else {}
     return {
         "tests": store.done(campaign),
         "tests_now": done_now,
@@ -267,6 +276,7 @@ def campaign_facts(store: Store, campaign: Campaign, done_now: int, seconds: flo
         "environment": with_verdict("environment"),
         "flaky": with_verdict("flaky"),
         "targets": by_target,
+        **decided,
         "seed": campaign.seed,
         "store": str(folder),
     }

@@ -30,7 +30,9 @@ class TestsInOrder:
         number = done.test.number
         before = self._arrived.get(number)
         if done.further and before is not None:
-            test = replace(done.test, form=before.test.form, features=before.test.features)
+            test = replace(
+                done.test, form=before.test.form, features=before.test.features, left_out=before.test.left_out
+            )
             done = replace(done, test=test, case=None)
             self._open.discard(number)
         self._arrived[number] = done
@@ -53,7 +55,9 @@ class TestsInOrder:
         tests: list[FinishedTest] = []
         learnt: dict[str, str] = {}
         while self._recorded < self._decided and self._recorded not in self._open:
-            tests.append(self._arrived.pop(self._recorded).test)
-            learnt |= self._changes.pop(self._recorded, {})
+            test = self._arrived.pop(self._recorded).test
+            tests.append(test)
+            if self._schedule is not None:
+                learnt |= self._changes.pop(self._recorded) | self._schedule.note(test)
             self._recorded += 1
         return tests, learnt

@@ -22,7 +22,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +104,7 @@ class FinishedTest:
     program_digest: str = ""
     form: str = "onnx"
     features: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)  # targets that were not asked, and the feature for which
 
     @property
     def digest(self) -> str:
@@ -183,6 +184,11 @@ class Store:
         """What was kept with its tests, by name."""
         with self._guard():
             return self._campaigns.learnt(campaign.id)
+
+    def learn(self, campaign: Campaign, learnt: Mapping[str, str]) -> None:
+        """Keep texts by name, as `record` does with tests."""
+        with self._guard(), self.index.changing():
+            self._campaigns.learn(campaign.id, learnt)
 
     def record(
         self, campaign: Campaign, tests: Sequence[FinishedTest], learnt: Mapping[str, str] | None = None

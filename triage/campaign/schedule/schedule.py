@@ -1,36 +1,128 @@
 """What is decided of a campaign's tests, from what was recorded before and nothing else: a resumed campaign decides as one that went on.
 
-What decisions stand on is kept in the store with the tests (`learnt`, texts by name), in the transaction that records them.
+What decisions stand on, and the decisions of batches, are kept in the store with the tests (`learnt`, texts by name), in the
+transaction that records them.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
-from opsieve.triage.campaign.plan import CampaignPlan
+from opsieve.gen.strategies.mix import BATCH, placed
+from opsieve.triage.campaign.plan import CampaignPlan, seed_of
+from opsieve.triage.campaign.schedule import batch
+from opsieve.triage.campaign.schedule.batch import BatchDecision
+from opsieve.triage.campaign.schedule.known_failures import KnownFailures, left_out
 from opsieve.triage.campaign.schedule.pace import Pace
+from opsieve.triage.campaign.schedule.shares import Shares
 from opsieve.triage.store.store import Campaign, FinishedTest
+
+BACK = 4  # batches from the last one that a decision stands on to the one that it is for: lanes are in those between
+BACK_SLOW = 2  # where tests are slow, lanes share a batch
+_SLOW = 100.0  # milliseconds of a test
 
 
 class Schedule:
     """The decisions of a campaign, whose plan states what its targets cost, beginning with what is `learnt`."""
 
     def __init__(self, campaign: Campaign, plan: CampaignPlan, learnt: Mapping[str, str]):
-        self._plan = plan
+        self._campaign, self._plan = campaign, plan
         self._pace = Pace(campaign.targets, plan.costs, learnt)
+        self._shares = Shares(plan.costs, learnt) if plan.strategy == "mix" else None
+        self._known = KnownFailures(learnt)
+        least = min(plan.costs.of(place, "onnx") for place in range(len(campaign.targets)))
+        self.back = BACK_SLOW if least >= _SLOW else BACK
+        first = BatchDecision(self._shares.usual() if self._shares is not None else {})
+        self._batches = dict.fromkeys(range(self.back), first)
+        self._left_out: dict[str, int] = {}
+        for name, value in learnt.items():
+            kind, _, rest = name.partition("|")
+            if kind == "batch":
+                self._batches[int(rest)] = batch.read(value)
+            elif kind == "left-out":
+                self._left_out[rest] = int(value)
 
     @property
     def quick(self) -> tuple[str, ...]:
         """The targets that are asked about every program that they take."""
         return self._pace.quick
 
-    @property
-    def paced(self) -> bool:
-        """Whether some targets are not."""
-        return bool(self._pace.slow)
+    def batch(self, number: int) -> BatchDecision | None:
+        """What was decided of a batch, None while that is not yet known."""
+        return self._batches.get(number)
 
     def decide(self, test: FinishedTest) -> tuple[tuple[str, ...], dict[str, str]]:
         """Of the next test, which was done on some targets: the others that are to be asked about it, and what was learnt."""
-        if not self.paced:
+        if not self._pace.slow:
             return (), {}
         failed = [item.fingerprint.key for item in test.findings if item.verdict.verdict == "fail"]
-        unsuited = self._plan.unsuited(test.number)
-        return self._pace.decide(test.number, test.form, test.features, test.answers, failed, unsuited)
+        known = self._batches[test.number // BATCH].known
+        known_to_fail = {
+            name
+            for name in self._pace.slow
+            if left_out(self._campaign.seed, test.number, name, test.features, known) and name not in test.answers
+        }
+        aside = self._plan.unsuited(test.number) | known_to_fail
+        return self._pace.decide(test.number, test.form, test.features, test.answers, failed, aside)
+
+    def note(self, test: FinishedTest) -> dict[str, str]:
+        """The next test is wholly done and about to be recorded: what was learnt."""
+        learnt: dict[str, str] = {}
+        if not test.number:
+            learnt = {f"batch|{number}": decided.text() for number, decided in self._batches.items()}
+        keys: dict[str, list[str]] = {name: [] for name in test.answers}
+        for item in test.findings:
+            if item.verdict.verdict == "fail":
+                keys.setdefault(item.target, []).append(item.fingerprint.key)
+        for name in test.answers:
+            learnt |= self._known.note(name, test.features, keys[name])
+        for name, feature in test.left_out.items():
+            place = f"{name}|{feature}"
+            self._left_out[place] = self._left_out.get(place, 0) + 1
+            learnt[f"left-out|{place}"] = str(self._left_out[place])
+        decided = self._batches[test.number // BATCH]
+        if self._shares is not None:
+            strategy, _ = placed(seed_of(self._campaign.seed, test.number), decided.of_strategies)
+            places = {name: place for place, name in enumerate(self._campaign.targets)}
+            cost = sum(self._plan.costs.of(places[name], test.form) for name in test.answers)
+            found = {key for of_target in keys.values() for key in of_target}
+            learnt |= self._shares.note(strategy, cost, found, test.reached > 0)
+        if (test.number + 1) % BATCH == 0:
+            learnt |= self._next(test.number // BATCH + self.back)
+        return learnt
+
+    def _next(self, number: int) -> dict[str, str]:
+        """Decide on a batch."""
+        shares = {} if self._shares is None else self._shares.decide()
+        made = self._batches[number] = BatchDecision(shares, self._known.decide())
+        for old in [each for each in self._batches if each < number - 2 * self.back]:
+            del self._batches[old]
+        kept = {} if self._shares is None else self._shares.kept()
+        return {f"batch|{number}": made.text(), **kept}
+
+    def new_version(self, target: str) -> dict[str, str]:
+        """The target has another version than before: what it was known to fail at is asked again. What changed."""
+        learnt = self._known.forget(target)
+        for number, decided in self._batches.items():
+            if target in decided.known:
+                rest = {name: known for name, known in decided.known.items() if name != target}
+                self._batches[number] = BatchDecision(decided.shares, rest)
+                learnt[f"batch|{number}"] = self._batches[number].text()
+        return learnt
+
+    def facts(self) -> dict[str, Any]:
+        """For who asks: tests and finds by strategy, and what targets are known to fail at."""
+        latest = self._batches[max(self._batches)]
+        known = [
+            {
+                "target": target,
+                "feature": feature,
+                "fingerprint": key,
+                "left_out": self._left_out.get(f"{target}|{feature}", 0),
+            }
+            for target, features in latest.known.items()
+            for feature, key in features.items()
+        ]
+        strategies = {} if self._shares is None else self._shares.facts()
+        for name, facts in strategies.items():
+            facts["share"] = round(latest.shares.get(name, 0.0))
+        return {"strategies": strategies, "known_failures": known}

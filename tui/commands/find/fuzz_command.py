@@ -189,6 +189,9 @@ def _text(facts: dict[str, Any]) -> str:
     more = len(facts["new_clusters"]) - SHOWN
     if more > 0:
         lines.append(f"  and {more} more that no other campaign has met")
+    for known in facts.get("known_failures", ())[:SHOWN]:
+        feature, times = plain(known["feature"]), counted(known["left_out"], "program")
+        lines.append(f"  {known['target']} fails at {feature} again and again: {times} not given to it")
     for name, reached in facts.get("coverage", {}).items():
         lines.append(f"  {name}: {reached['reached']:,} of {reached['probes']:,} {reached['kind']} reached")
     return "\n".join(lines)

@@ -1,0 +1,155 @@
+"""What a campaign decides of its batches: shares of strategies by what they yield, and what targets are known to fail at."""
+
+import json
+import random
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_campaign import PLAN
+from test_schedule import asked_about
+
+from opsieve.backends.registry import resolve
+from opsieve.backends.verdict import Verdict
+from opsieve.backends.workers.zygote import Limits
+from opsieve.gen.strategies.mix import BATCH, WEIGHTS, placed
+from opsieve.triage.campaign.campaign import new_campaign, run
+from opsieve.triage.campaign.plan import CampaignPlan, seed_of
+from opsieve.triage.campaign.schedule.batch import BatchDecision, read
+from opsieve.triage.campaign.schedule.costs import Costs
+from opsieve.triage.campaign.schedule.known_failures import OFTEN, STILL, KnownFailures, left_out
+from opsieve.triage.campaign.schedule.resumption import forget_changed, shares_of
+from opsieve.triage.campaign.schedule.schedule import BACK, Schedule
+from opsieve.triage.campaign.schedule.shares import FLOOR, MOST, Shares
+from opsieve.triage.fingerprint.fingerprint import Fingerprint
+from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, Store
+
+COSTS = Costs(({"onnx": 10.0},))
+CAMPAIGN = Campaign("c0ffee", "mix", 3, ("fake",))
+MIX = CampaignPlan(costs=COSTS)
+
+
+def failed(key: str) -> FoundFailure:
+    return FoundFailure("fake", Verdict("fail", "differs", "mismatch", "run"), Fingerprint(5, key, ()), ())
+
+
+def made_tests(first: int, upto: int, schedule: Schedule) -> Iterator[FinishedTest]:
+    """Tests in which only hirfuzz finds something, each time something new, and all with BitShift fail alike."""
+    for number in range(first, upto):
+        rng = random.Random(number)
+        decided = schedule.batch(number // BATCH)
+        assert decided is not None
+        strategy, _ = placed(seed_of(3, number), decided.of_strategies)
+        has = {"Relu", "out float32", *(rng.choice(("Add", "BitShift", "Cast", "Neg", "Sign")) for _ in range(2))}
+        findings = [failed("fake-shift")] if "BitShift" in has else []
+        if strategy == "hirfuzz" and rng.random() < 0.2:
+            findings.append(failed(f"fake-{number}"))
+        yield FinishedTest(number, None, {"fake": ("pass", 0.1)}, findings, features=tuple(sorted(has)))
+
+
+def test_a_strategy_that_finds_more_has_more_of_the_programs_and_each_keeps_a_part() -> None:
+    schedule, learnt = Schedule(CAMPAIGN, MIX, {}), dict[str, str]()
+    usual = schedule.batch(0)
+    assert usual is not None
+    for test in made_tests(0, 6 * BATCH, schedule):
+        learnt |= schedule.note(test)
+    decided = schedule.batch(5 + BACK)
+    assert decided is not None
+    assert decided.shares["hirfuzz"] > 1.3 * usual.shares["hirfuzz"]
+    for name in WEIGHTS:
+        assert FLOOR * usual.shares[name] <= decided.shares[name] + 0.01 <= MOST * usual.shares[name] + 0.02
+    assert schedule.batch(6 + BACK) is None
+    assert decided.known == {"fake": {"BitShift": "fake-shift"}}
+    assert read(learnt[f"batch|{5 + BACK}"]) == decided
+
+
+@pytest.mark.parametrize("stopped", [1, BATCH - 1, BATCH, 2 * BATCH + 77])
+def test_a_resumed_schedule_decides_as_one_that_went_on(stopped: int) -> None:
+    whole, resumed, learnt = Schedule(CAMPAIGN, MIX, {}), Schedule(CAMPAIGN, MIX, {}), dict[str, str]()
+    for test in made_tests(0, stopped, resumed):
+        learnt |= resumed.note(test)
+    resumed = Schedule(CAMPAIGN, MIX, json.loads(json.dumps(learnt)))
+    for test in made_tests(stopped, 3 * BATCH, resumed):
+        resumed.note(test)
+    for test in made_tests(0, 3 * BATCH, whole):
+        whole.note(test)
+    assert resumed.batch(2 + BACK) == whole.batch(2 + BACK)
+    assert resumed.facts() == whole.facts()
+
+
+def test_other_forms_have_a_share_of_the_time_of_targets_that_take_them() -> None:
+    costs = Costs(({"onnx": 10.0}, {"onnx": 1000.0, "relax": 500.0}))
+    usual = Shares(costs, {}).usual()
+    assert sum(usual.values()) == pytest.approx(1000, abs=0.1)
+    relax = sum(usual[name] for name in ("relax", "relax-passes"))
+    assert 0.1 < relax * 500 / (1000 * 10) < 0.3  # of what the slow target has for the same programs
+    alone = Shares(Costs(({"onnx": 1000.0, "relax": 500.0},)), {}).usual()
+    assert sum(alone[name] for name in ("relax", "relax-passes")) > 200
+    places = [placed(seed_of(3, number), tuple(usual.items()))[0] for number in range(40 * BATCH)]
+    assert places.count("relax") / len(places) == pytest.approx(usual["relax"] / 1000, rel=0.3)
+    assert not {"relax"} & Shares(COSTS, {}).usual().keys()
+
+
+def test_what_fails_alike_is_known_by_what_most_of_it_holds_and_forgotten_when_it_no_longer_fails() -> None:
+    known, rng = KnownFailures({}), random.Random(5)
+
+    def tests(count: int, broken: bool) -> None:
+        for _ in range(count):
+            has = {"Relu", "Add", *(rng.choice("ABCDEFGH") for _ in range(3))}
+            has |= {"A > Relu"} if "A" in has else set()
+            known.note("t", has, ["t-error-1"] if broken and "A" in has else [])
+            known.note("other", has, [])
+
+    tests(OFTEN - 1, broken=True)
+    assert known.decide() == {}
+    tests(60, broken=True)
+    assert known.decide() == {"t": {"A": "t-error-1"}}
+    tests(300, broken=False)
+    assert known.decide() == {}
+
+
+def test_a_failure_of_nearly_every_program_or_of_no_feature_is_not_known() -> None:
+    known, rng = KnownFailures({}), random.Random(5)
+    for _ in range(200):
+        has = {"Relu", *(rng.choice("ABCDEFGH") for _ in range(3))}
+        known.note("t", has, [key for key, share in (("t-all", 0.9), ("t-seldom", 0.2)) if rng.random() < share])
+    assert known.decide() == {}
+
+
+def test_one_program_in_eight_still_goes_there() -> None:
+    known = {"t": {"Add": "key"}}
+    without = [number for number in range(4000) if left_out(1, number, "t", {"Add", "Relu"}, known)]
+    assert len(without) / 4000 == pytest.approx(1 - 1 / STILL, abs=0.02)
+    assert not any(left_out(1, number, "other", {"Add"}, known) for number in range(50))
+    assert not any(left_out(1, number, "t", {"Relu"}, known) for number in range(50))
+
+
+def test_lanes_do_what_was_decided_and_a_new_version_is_asked_again(tmp_path: Path) -> None:
+    plan = replace(PLAN, strategy="mix", costs=Costs(({"onnx": 10.0}, {"onnx": 10.0})))
+    decided = BatchDecision({"isra": 600.0, "pattern": 400.0}, {"fake": {"out float32": "fake-error-1"}})
+    with Store(tmp_path) as store:
+        campaign = new_campaign(3, [resolve("fake"), resolve("onnxruntime")], plan)
+        store.begin(campaign, {"fake": "1", "onnxruntime": "1"})
+        store.learn(campaign, {"batch|0": decided.text()})
+        for _ in run(store, campaign, plan, Limits(seconds=20), tests=24):
+            pass
+        learnt = store.learnt(campaign)
+        assert {json.loads(learnt["yield"])["tests"].keys() <= {"isra", "pattern"}} == {True}
+        digests = store.digests(campaign, 64)
+        assert all(
+            plan.case(3, number, shares_of(learnt, number)).program.digest == digest
+            for number, digest in digests.items()
+        )
+        asked = asked_about(tmp_path, "fake")
+        assert 0 < len(asked) < 20
+        assert asked_about(tmp_path, "onnxruntime") == list(range(24))
+        facts = Schedule(campaign, plan, learnt).facts()
+        assert facts["known_failures"] == []  # decided of the first batch alone
+        assert int(learnt["left-out|fake|out float32"]) == 24 - len(asked)
+        forget_changed(store, campaign, plan, {"fake": "2", "onnxruntime": "1"})
+        assert read(store.learnt(campaign)["batch|0"]).known == {}
+        with sqlite3.connect(tmp_path / "index.sqlite") as index:
+            versions = dict(index.execute("SELECT name, value FROM learnt WHERE name LIKE 'version|%'"))
+        assert versions == {"version|fake": "2"}

@@ -1,0 +1,115 @@
+"""What a target fails at in the same way again and again: programs that hold it seldom go to that target, and to the others as ever.
+
+A failure is suspected of each feature (operators, edges, types at the border) of the first programs that showed it. A feature that
+most programs holding it fail with, and many programs do not hold, is known; one program in eight that holds it still goes to the target, and a
+feature that no longer fails is forgotten.
+"""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from opsieve.gen.spec.rng import Rng
+from opsieve.triage.campaign.schedule.features import is_operator
+
+STILL = 8  # one program in so many that holds what is known goes to the target
+OFTEN = 6  # failures before it is known
+_SURE, _LIKELY = 0.8, 0.5  # shares of the programs with a feature that fail
+_SUSPECTED_BY = 3  # the first programs that showed a failure
+_MORE = 1.5  # times the share of all the target's programs that fail so
+_RARE = 0.5  # of the target's programs that hold a feature, at most
+_MOST = 200  # failures of a target that are looked at
+
+
+@dataclass(slots=True)
+class _Suspicion:
+    """A failure: how often it was seen, the target's tests before it, and of each feature how many programs failed of how many."""
+
+    failures: int = 0
+    before: int = 0
+    features: dict[str, list[int]] = field(default_factory=dict)
+
+    def known(self, tests: int) -> list[str]:
+        """The features that it is known by."""
+        seen = max(1, tests - self.before)
+        least = max(_LIKELY, _MORE * self.failures / seen)
+        likely = {
+            feature: failed / held
+            for feature, (failed, held) in self.features.items()
+            if failed >= OFTEN and failed / held >= least and held <= _RARE * seen
+        }
+        if not likely:
+            return []
+        best = max(likely, key=lambda feature: (likely[feature], is_operator(feature), self.features[feature], feature))
+        sure = {feature for feature, share in likely.items() if share >= _SURE} | {best}
+        operators = {feature for feature in sure if is_operator(feature)}
+        return sorted(feature for feature in sure if feature in operators or not operators & set(feature.split(" ")))
+
+
+class KnownFailures:
+    """What the targets of a campaign fail at; `learnt` is what was kept of it."""
+
+    def __init__(self, learnt: Mapping[str, str]):
+        self._of: dict[str, dict[str, _Suspicion]] = {}
+        self._tests: dict[str, int] = {}
+        for name, value in learnt.items():
+            kind, _, rest = name.partition("|")
+            target, _, key = rest.partition("|")
+            if kind == "known" and value:
+                failures, before, features = json.loads(value)
+                self._of.setdefault(target, {})[key] = _Suspicion(failures, before, features)
+            elif kind == "tests" and value:
+                self._tests[target] = int(value)
+
+    def note(self, target: str, has: Collection[str], failures: Collection[str]) -> dict[str, str]:
+        """A target did a test of a program that `has` features, and failed with these fingerprints. What changed."""
+        tests = self._tests[target] = self._tests.get(target, 0) + 1
+        suspicions = self._of.setdefault(target, {})
+        changed = set()
+        for key in failures:
+            if key not in suspicions and len(suspicions) < _MOST:
+                suspicions[key] = _Suspicion(before=tests - 1)
+            if key in suspicions:
+                suspicions[key].failures += 1
+                changed.add(key)
+                if suspicions[key].failures <= _SUSPECTED_BY:
+                    for feature in has:
+                        suspicions[key].features.setdefault(feature, [0, 0])
+        for key, suspicion in suspicions.items():
+            held = suspicion.features.keys() & has
+            for feature in held:
+                cell = suspicion.features[feature]
+                cell[0], cell[1] = cell[0] + (key in failures), cell[1] + 1
+                if cell[1] >= OFTEN and cell[0] / cell[1] < _LIKELY:
+                    del suspicion.features[feature]
+            if held:
+                changed.add(key)
+        found = {f"known|{target}|{key}": self._text(suspicions[key]) for key in changed}
+        return {**found, f"tests|{target}": str(tests)}
+
+    def decide(self) -> dict[str, dict[str, str]]:
+        """By target the features that it is known to fail at, each with the fingerprint of the failure."""
+        found: dict[str, dict[str, str]] = {}
+        for target, suspicions in sorted(self._of.items()):
+            for key, suspicion in sorted(suspicions.items()):
+                for feature in suspicion.known(self._tests[target]):
+                    found.setdefault(target, {}).setdefault(feature, key)
+        return found
+
+    def forget(self, target: str) -> dict[str, str]:
+        """The target has another version: nothing is known of it. What changed."""
+        changes = {f"known|{target}|{key}": "" for key in self._of.pop(target, {})}
+        self._tests.pop(target, None)
+        return {**changes, f"tests|{target}": ""}
+
+    @staticmethod
+    def _text(suspicion: _Suspicion) -> str:
+        return json.dumps([suspicion.failures, suspicion.before, suspicion.features])
+
+
+def left_out(seed: int, number: int, target: str, has: Collection[str], known: Mapping[str, Mapping[str, str]]) -> str:
+    """The feature for which the target is not asked about a test, "" when it is."""
+    held = sorted(set(known.get(target, ())) & set(has))
+    if not held or Rng(f"known {seed} {number} {target}").chance(1 / STILL):
+        return ""
+    return held[0]

@@ -1,0 +1,102 @@
+"""Which share of the programs each strategy makes: as much as it yields in its time, beside the others, and a part of its usual share always.
+
+A yield is the first failure of a fingerprint in the campaign, and a test that reached what none had before it. Time is what tests cost by
+the statements of backends (costs.py). What is long ago counts less. Shares are decided for a batch of 256 tests, from the batches before it that are
+some way back, so that lanes can work on several batches at once.
+"""
+
+import json
+from collections.abc import Collection, Mapping
+
+from opsieve.gen.strategies.mix import WEIGHTS
+from opsieve.gen.strategies.registry import names as installed
+from opsieve.triage.campaign.schedule.costs import Costs
+
+# Of the time of targets that take other forms than ONNX models, in thousandths: shares of the strategies that make such programs.
+FORMS: Mapping[str, tuple[str, int]] = {"relax": ("relax", 80), "relax-passes": ("relax", 120)}
+FLOOR = 0.25  # of its usual share that a strategy keeps
+MOST = 4.0  # times its usual share that it can have
+_FADES = 0.95  # what a batch counts when the next one is done
+_DOUBT = 3.0  # finds, as many as expected, that are put in front of what was seen: a few finds are luck
+
+
+class Shares:
+    """The strategies of a campaign and what they yielded; `learnt` is what was kept of it."""
+
+    def __init__(self, costs: Costs, learnt: Mapping[str, str]):
+        self._costs = costs
+        taken = {form for each in costs.by_target for form in each}
+        self._form = {name: "onnx" for name in WEIGHTS if name in installed() and "onnx" in taken}
+        self._usual = {name: float(WEIGHTS[name]) for name in self._form}
+        for name, (form, weight) in FORMS.items():
+            if form in taken and name in installed():
+                self._form[name], self._usual[name] = form, float(weight)
+        state = json.loads(learnt.get("yield", "{}"))
+        self._time: dict[str, float] = dict.fromkeys(self._usual, 0.0) | state.get("time", {})
+        self._found: dict[str, float] = dict.fromkeys(self._usual, 0.0) | state.get("found", {})
+        self._tests: dict[str, int] = state.get("tests", {})
+        self._all_found: dict[str, int] = state.get("all_found", {})
+        self._seen = {name.partition("|")[2] for name in learnt if name.startswith("found|")}
+
+    def usual(self) -> dict[str, float]:
+        """The shares of a campaign that has learnt nothing: of programs, in thousandths."""
+        return self._places(self._usual)
+
+    def note(self, strategy: str, cost: float, failures: Collection[str], reached: bool) -> dict[str, str]:
+        """A test of a strategy was done: what it cost, the fingerprints of its failures, whether it reached something. What changed."""
+        new = sorted(set(failures) - self._seen)
+        self._seen.update(new)
+        found = len(new) + reached
+        self._time[strategy] = self._time.get(strategy, 0.0) + cost
+        self._found[strategy] = self._found.get(strategy, 0.0) + found
+        self._tests[strategy] = self._tests.get(strategy, 0) + 1
+        self._all_found[strategy] = self._all_found.get(strategy, 0) + found
+        return {f"found|{key}": strategy for key in new} | {"yield": self._text()}
+
+    def decide(self) -> dict[str, float]:
+        """A batch is done: the shares, of programs in thousandths, for one that comes later. What was before counts less from here on."""
+        whole_time, whole_found = sum(self._time.values()), sum(self._found.values())
+        wanted = {}
+        for name, usual in self._usual.items():
+            expected = whole_found * self._time[name] / whole_time if whole_time else 0.0
+            ratio = (self._found[name] + _DOUBT) / (expected + _DOUBT)
+            wanted[name] = usual * min(MOST, max(FLOOR, ratio))
+        for each in (self._time, self._found):
+            for name in each:
+                each[name] *= _FADES
+        return self._places(_normal(wanted, self._usual))
+
+    def kept(self) -> dict[str, str]:
+        """What is to be kept of it."""
+        return {"yield": self._text()}
+
+    def facts(self) -> dict[str, dict[str, int]]:
+        """By strategy: tests, and what was new."""
+        return {
+            name: {"tests": count, "new": self._all_found.get(name, 0)} for name, count in sorted(self._tests.items())
+        }
+
+    def _places(self, of_time: Mapping[str, float]) -> dict[str, float]:
+        """Shares of programs where those of the time are given: what takes long has fewer programs."""
+        programs = {name: share / self._cost(self._form[name]) for name, share in of_time.items()}
+        whole = sum(programs.values())
+        return {name: round(1000 * share / whole, 3) for name, share in programs.items()}
+
+    def _cost(self, form: str) -> float:
+        """What a program of a form takes of a target's time: of the quick ones that take it, else of all that do."""
+        taking = [place for place in range(len(self._costs.by_target)) if form in self._costs.by_target[place]]
+        asked = [place for place in taking if place in self._costs.quick] or taking
+        return sum(self._costs.of(place, form) for place in asked) / len(asked)
+
+    def _text(self) -> str:
+        state = {"time": self._time, "found": self._found, "tests": self._tests, "all_found": self._all_found}
+        return json.dumps(state)
+
+
+def _normal(wanted: Mapping[str, float], usual: Mapping[str, float]) -> dict[str, float]:
+    """The same with the sum of the usual shares, none below its floor."""
+    floors = {name: FLOOR * share for name, share in usual.items()}
+    spare = sum(usual.values()) - sum(floors.values())
+    above = {name: max(0.0, share - floors[name]) for name, share in wanted.items()}
+    whole = sum(above.values())
+    return {name: floors[name] + (spare * above[name] / whole if whole else 0.0) for name in usual}
