@@ -12,10 +12,11 @@ import argparse
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from opsieve.bisect.search.reproduction_rate import ReproductionRate
 from opsieve.bisect.search.search import Chain, Search, TestResult, capacity
+from opsieve.bisect.search.search_loop import SURE, measure, run_doubting, run_search
 
 Way = Callable[[int, float, float, "Test"], tuple[int, int, float]]
 Test = Callable[[int], bool]  # whether the failure shows in one test of a version
@@ -132,6 +133,61 @@ def learnt(runs: int, count: int) -> None:
         print(f"{chance:>4} bound {math.log2(count) / capacity(chance):5.1f}: {figures}")
 
 
+def unnoticed(runs: int, count: int) -> None:
+    """Nobody says that the test is flaky: what `bisect --check` does without --repro-rate, its runs of the failing end counted."""
+    print(f"\nnobody says that the test is flaky, {runs} runs, {count} commits, 99 % asked for")
+    for chance in (1.0, 0.9, 0.5, 0.3):
+        rng = random.Random(5)
+        wrong = unsure = tests = missed = 0
+        for _ in range(runs):
+            found, used, sure = undeclared(count, chance, rng)
+            tests += used
+            missed += found is None
+            wrong += found is False
+            unsure += found is False and sure < 0.99
+        bound = math.log2(count) / capacity(chance)
+        print(
+            f"{chance:>4} bound {bound:5.1f}: {tests / runs:5.1f} tests ({tests / runs / bound:.2f} x), wrong {wrong} of {runs} "
+            f"({wrong / runs:.1%}), the failing end never failed {missed}"
+        )
+
+
+def undeclared(count: int, chance: float, rng: random.Random) -> tuple[bool | None, int, float]:
+    """One search by a test of an unknown rate: whether the answer is right (None: the failing end showed nothing), tests, confidence stated."""
+    culprit, used = rng.randrange(count), 0
+
+    def test(version: int) -> TestResult:
+        nonlocal used
+        used += 1
+        return TestResult.BAD if version >= culprit and rng.random() < chance else TestResult.GOOD
+
+    measuring = measure(SURE)
+    next(measuring)
+    while True:
+        try:
+            measuring.send(test(count - 1))
+        except StopIteration as stop:
+            rate: ReproductionRate = stop.value
+            break
+    if not rate.failures:
+        return None, used, 0.0
+    search = Search(Chain(count), chance=rate, confidence=0.99)
+    steady = rate.failures == rate.runs
+    steps: Generator[tuple[list[int], object], list[TestResult], object] = (
+        run_doubting(lambda given: Search(Chain(count), chance=given, confidence=0.99), rate)
+        if steady
+        else run_search(search)
+    )
+    try:
+        versions, _ = next(steps)
+        while True:
+            versions, _ = steps.send([test(version) for version in versions])
+    except StopIteration as stop:
+        search = stop.value if isinstance(stop.value, Search) else search
+    assert search.suspects is not None
+    return search.suspects.candidates == (culprit,), used, search.suspects.confidence
+
+
 def unbuildable(runs: int, count: int, share: float) -> None:
     """The right commit, or exactly the smallest set that can be proven, with single commits and with stretches unbuildable."""
     print(f"\n{share:.0%} of {count} commits unbuildable, {runs} runs")
@@ -164,11 +220,17 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     options.add_argument("--runs", type=int, default=500)
     options.add_argument("--commits", type=int, default=1000)
+    options.add_argument("--only", choices=("unnoticed",), help="make this part alone")
     chosen = options.parse_args()
     start = time.process_time()
+    if chosen.only:
+        unnoticed(chosen.runs, chosen.commits)
+        print(f"\n{time.process_time() - start:.0f} s of CPU")
+        return
     noise(chosen.runs, chosen.commits)
     calibration(chosen.runs, chosen.commits)
     learnt(chosen.runs, chosen.commits)
+    unnoticed(chosen.runs, chosen.commits)
     unbuildable(chosen.runs, chosen.commits, 0.3)
     print(f"\n{time.process_time() - start:.0f} s of CPU")
 

@@ -16,13 +16,13 @@ import time
 import tomllib
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.blame.history_evidence import Clues
+from opsieve.bisect.blame.release_commit import Built
 from opsieve.bisect.sessions.history import rank_commits
 from opsieve.bisect.sources.outcome import evaluate
 from opsieve.gen.case.open_case import open_case
@@ -113,23 +113,22 @@ def measure(change: Known, clone: Path, cases: Path, lab: ObservationCache) -> R
     clues = Clues(change.passes, operators, seen.message, seen.symptom)
     started, before = time.perf_counter(), cpu_seconds()
     try:
-        found: dict[str, Any] = rank_commits(clone, (change.old, change.new), (folders[0], folders[1]), clues)
+        old, new = (
+            Built(release, release, folder) for release, folder in zip((change.old, change.new), folders, strict=True)
+        )
+        found = rank_commits(clone, (old, new), clues)
     except BadInput as error:
         return Result(change, 0, 0.0, 0.0, 0, False, 0.0, 0.0, str(error))
     wall, cpu = time.perf_counter() - started, cpu_seconds() - before
-    ranked = found["ranked"]
+    ranked = found.ranked
     place = next(
-        (
-            at
-            for at, item in enumerate(ranked)
-            if change.pull in (item["pull_request"], item["sha"][: len(change.pull)])
-        ),
+        (at for at, item in enumerate(ranked) if change.pull in (item.pull_request, item.sha[: len(change.pull)])),
         -1,
     )
-    share = ranked[place]["probability"] if place >= 0 else 0.0
-    first = ranked[0]["probability"] if ranked else 0.0
-    exact = found["good"]["exact"] and found["bad"]["exact"]
-    return Result(change, place + 1, share, first, found["commits"], exact, wall, cpu)
+    share = ranked[place].probability if place >= 0 else 0.0
+    first = ranked[0].probability if ranked else 0.0
+    exact = found.good.exact and found.bad.exact
+    return Result(change, place + 1, share, first, found.commits, exact, wall, cpu)
 
 
 def show(result: Result) -> None:

@@ -199,7 +199,7 @@ def attribute(
             seed=seed,
             offline=offline,
         )
-        return attribute_passes(request, say)
+        return attribute_passes(request, say).as_json()
 
 
 def bisect_releases(
@@ -213,7 +213,7 @@ def bisect_releases(
     from opsieve.bisect.sessions.versions import bisect_releases as searched
 
     with _bisected(model, inputs, options) as request:
-        return searched(request, package, say)
+        return searched(request, package, say).as_json()
 
 
 def bisect_commits(
@@ -233,7 +233,7 @@ def bisect_commits(
     from opsieve.bisect.sessions.commits import bisect_commits as searched
 
     with _bisected(model, inputs, {**options, "good": good, "bad": bad}) as request:
-        return searched(request, Path(repository), say)
+        return searched(request, Path(repository), say).as_json()
 
 
 def open_store(folder: str | os.PathLike[str]) -> "Queries":

@@ -3,8 +3,8 @@
 The path is one of
 
 - a virtual or conda environment, or its Python: that Python runs, with the packages that it has;
-- a folder that holds the package, by itself or where build trees have it (`src`, `python`, `build/lib*`): the running Python imports
-  the package from there, and the rest from beside opsieve;
+- a folder that holds the package, by itself or where build trees and unpacked conda packages have it (`src`, `python`, `build/lib*`,
+  `lib/python3*/site-packages`): the running Python imports the package from there, and the rest from beside opsieve;
 - a wheel, which is installed into the store of releases as a release is.
 
 A target stands in cases and stores, too, and those may come from strangers: of them only such paths are run as somebody has named on the
@@ -18,6 +18,7 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -28,7 +29,14 @@ from opsieve.backends.releases.interpreters import OLDEST, find_interpreters
 from opsieve.backends.releases.releases import Environment, ReleaseStore, Say, default_root
 from opsieve.gen.model.bad_input import BadInput, shown
 
-_FOLDERS = ("", "site-packages", "src", "python", "build/lib*")  # where a folder may hold a package, the first first
+_FOLDERS = (
+    "",
+    "site-packages",
+    "src",
+    "python",
+    "build/lib*",
+    "lib/python3*/site-packages",
+)  # where a folder may hold a package, the first first
 _LIBRARIES = ("*.so*", "build/*.so*", "lib/*.so*", "build/lib/*.so*")  # what build trees load from beside the package
 _MOST_FILES = 100_000  # whose sizes and times are looked at
 _PATIENCE = 60.0  # seconds for a Python to find a package
@@ -40,6 +48,8 @@ print(json.dumps([sys.implementation.name, list(sys.version_info[:3]), [place fo
 """
 _EXTENSION = re.compile(r"\.cpython-3(\d{1,3})-")
 _WHEEL = re.compile(r"(?P<name>\w+)-(?P<version>[\w.!+]+)(?:-\d\w*)?-(?P<python>[\w.]+)-(?P<abi>[\w.]+)-[\w.]+\.whl")
+_STATED = re.compile(r"""^__version__\s*(?::\s*\w+\s*)?=\s*['"]([\w.!+]{1,100})['"]""", re.M)
+_MOST_TEXT = 1 << 16
 _EXACT = re.compile(r"cp3(\d{1,3})")
 
 
@@ -84,12 +94,48 @@ def build_environment(backend: Backend, path: str, offline: bool, say: Say) -> E
     if place.suffix == ".whl":
         return _of_wheel(backend, place, offline, say)
     python = _python_of(place)
+    state = build_state(backend, path)
     if python is not None:
-        version, places = _asked(python, module_of(backend), place)
-        return Environment(python, (), path, version, _state([Path(each) for each in places]))
-    folder = _holding(backend, place)
-    packages = [*_packages(folder, module_of(backend)), *(found for name in _LIBRARIES for found in place.glob(name))]
-    return Environment(Path(sys.executable), (folder,), path, sys.version_info[:3], _state(packages))
+        return Environment(python, (), path, _asked(python, module_of(backend), place)[0], state)
+    return Environment(Path(sys.executable), (_holding(backend, place),), path, sys.version_info[:3], state)
+
+
+def build_state(backend: Backend, path: str) -> str:
+    """Ten hexadecimal digits that change with the files of a build. BadInput when it is no build."""
+    place = Path(path)
+    if place.suffix == ".whl":
+        return _state([place])
+    libraries = [] if _python_of(place) else [found for name in _LIBRARIES for found in place.glob(name)]
+    return _state([*build_files(backend, path), *libraries])
+
+
+def build_number(backend: Backend, path: str) -> str:
+    """The version that the files of a build state, "" where they state none; nothing is imported. BadInput when it is no build."""
+    place = Path(path)
+    if place.suffix == ".whl":
+        return _wheel_parts(backend, place)[0]
+    for package in build_files(backend, path):
+        for info in sorted(package.parent.glob("*.dist-info/METADATA")):
+            if _same_name(info.parent.name.partition("-")[0], backend.package):
+                found = re.search(r"^Version: (\S+)$", _start(info), re.M)
+                if found:
+                    return found[1]
+        for name in ("__init__.py", "version.py", "_version.py"):
+            found = _STATED.search(_start(package / name)) if (package / name).is_file() else None
+            if found:
+                return found[1]
+    return ""
+
+
+def build_files(backend: Backend, path: str) -> tuple[Path, ...]:
+    """What of a build is imported as the compiler's package: folders or files; () of a wheel. BadInput when it is no build."""
+    place = Path(path)
+    if place.suffix == ".whl":
+        return ()
+    python = _python_of(place)
+    if python is not None:
+        return tuple(map(Path, _asked(python, module_of(backend), place)[1]))
+    return tuple(_packages(_holding(backend, place), module_of(backend)))
 
 
 def stated_version(version: str, state: str) -> str:
@@ -199,7 +245,7 @@ def _check_extensions(backend: Backend, place: Path, packages: Iterable[Path]) -
 
 def _of_wheel(backend: Backend, wheel: Path, offline: bool, say: Say) -> Environment:
     release, python = _wheel_parts(backend, wheel)
-    state = _state([wheel])
+    state = build_state(backend, str(wheel))
     there = [each for each in find_interpreters() if python is None or each.minor == python]
     if python is not None and not there:
         raise BadInput(f"{shown(str(wheel))} is for Python 3.{python[1]}, which was not found here: install it")
@@ -213,10 +259,32 @@ def _wheel_parts(backend: Backend, wheel: Path) -> tuple[str, tuple[int, int] | 
     match = _WHEEL.fullmatch(wheel.name)
     if match is None:
         raise BadInput(f"{shown(wheel.name)} is not the name of a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl")
-    if match["name"].lower() != re.sub(r"[-_.]+", "_", backend.package).lower():
+    if not _same_name(match["name"], backend.package) and not _wheel_holds(wheel, module_of(backend)):
         raise BadInput(f"{shown(wheel.name)} is a wheel of {match['name']}, not of {backend.package}")
     exact = _EXACT.fullmatch(match["python"]) if match["abi"] != "abi3" else None
     return match["version"], (3, int(exact[1])) if exact else None
+
+
+def _wheel_holds(wheel: Path, module: str) -> bool:
+    """Whether a wheel of another name (`onnxruntime_gpu`) brings the module."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            return any(name.startswith((f"{module}/", f"{module}.py")) for name in archive.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def _same_name(name: str, package: str) -> bool:
+    """Whether a wheel's or a folder's name is that of a package."""
+    return re.sub(r"[-_.]+", "_", name).lower() == re.sub(r"[-_.]+", "_", package).lower()
+
+
+def _start(file: Path) -> str:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(_MOST_TEXT).decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def _state(places: Iterable[Path]) -> str:

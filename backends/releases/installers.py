@@ -9,8 +9,10 @@ import os
 import re
 import subprocess
 import sys
+import urllib.parse
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -60,6 +62,41 @@ class InstallFailed(Exception):
     def rules_out(self, minor: Minor) -> bool:
         """Whether it tells that this Python has no wheel either."""
         return bool(self.wheels) and minor not in self.wheels and not (self.or_newer and minor > min(self.wheels))
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Where releases are listed and come from: the URL of a package index, or the path of a folder of wheels; "" for what the user configured."""
+
+    place: str = ""
+
+    @staticmethod
+    def named(text: str) -> "Index":
+        """The index that the user named; BadInput when it is neither a folder nor a URL."""
+        path = Path(text).expanduser()
+        if text and path.is_dir():
+            return Index(str(path.absolute()))
+        parts = urllib.parse.urlsplit(text) if text.isprintable() and not re.search(r"\s", text) else None
+        if parts is None or parts.scheme not in ("http", "https", "file") or not (parts.netloc or parts.path):
+            raise BadInput(f"--index {shown(text)} is neither the URL of a package index nor a folder of wheels")
+        return Index(text)
+
+    @property
+    def public(self) -> str:
+        """The place without the name and password that a URL may hold."""
+        parts = urllib.parse.urlsplit(self.place)
+        return urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+    def options(self, alone: bool = True) -> list[str]:
+        """For pip and for uv: to look here, and nowhere else where `alone`."""
+        if not self.place:
+            return []
+        if "://" not in self.place:
+            return [*["--no-index"] * alone, f"--find-links={self.place}"]
+        return [f"--index-url={self.place}" if alone else f"--extra-index-url={self.place}"]
+
+
+CONFIGURED = Index()
 
 
 def check_package(name: str) -> None:
@@ -135,25 +172,38 @@ def _same(name: str, package: str) -> bool:
     return re.sub(r"[-_.]+", "-", name).lower() == re.sub(r"[-_.]+", "-", package).lower()
 
 
-def list_releases(package: str, minors: Sequence[Minor]) -> list[str]:
-    """The releases of `package` with a wheel for one of the Python versions, oldest first, none yanked or preliminary.
+def list_releases(
+    package: str, minors: Sequence[Minor], index: Index = CONFIGURED, preliminary: bool = False
+) -> list[str]:
+    """The releases of `package` with a wheel for one of the Python versions, oldest first, none yanked, and previews only if `preliminary`.
 
     pip is asked once for each version: about half a second each. BadInput when the index cannot be reached or has none.
     """
     check_package(package)
     pip = _pip()
+    asked = [*index.options(), *["--pre"] * preliminary]
     with ThreadPoolExecutor(max_workers=2) as pool:
-        answers = list(pool.map(lambda minor: _listed(pip, package, minor), minors))
+        answers = list(pool.map(lambda minor: _listed(pip, package, minor, asked), minors))
     releases = {release for listed, _ in answers for release in listed if _RELEASE.fullmatch(release)}
     if not releases:
-        raise BadInput(f"the package index lists no release of {package} for a Python found here: {answers[0][1]}")
+        where = f"the package index {shown(index.public, 200)}" if index.place else "the package index"
+        raise BadInput(f"{where} lists no release of {package} for a Python found here: {answers[0][1]}")
     return sorted(releases, key=release_key)
 
 
-def _listed(pip: Sequence[str], package: str, minor: Minor) -> tuple[list[str], str]:
+def _listed(pip: Sequence[str], package: str, minor: Minor, asked: Sequence[str]) -> tuple[list[str], str]:
     """The releases of `package` with a wheel for one Python version, and the last line that pip said beside it."""
     options = ["--retries", "1", "--timeout", "20", "--no-input", "--disable-pip-version-check", "--no-color"]
-    query = ["index", "versions", package, "--only-binary", ":all:", "--python-version", ".".join(map(str, minor))]
+    query = [
+        "index",
+        "versions",
+        package,
+        "--only-binary",
+        ":all:",
+        "--python-version",
+        ".".join(map(str, minor)),
+        *asked,
+    ]
     try:
         done = subprocess.run(
             [*pip, *options, *query], stdin=subprocess.DEVNULL, capture_output=True, timeout=300.0, cwd="/"

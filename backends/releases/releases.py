@@ -21,6 +21,8 @@ from typing import Any
 
 from opsieve.backends.protocol import Backend
 from opsieve.backends.releases.installers import (
+    CONFIGURED,
+    Index,
     InstallFailed,
     Minor,
     check_package,
@@ -51,6 +53,15 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
+class PackageRelease:
+    """A release of a package, and the index that has it."""
+
+    package: str
+    number: str
+    index: Index = CONFIGURED
+
+
+@dataclass(frozen=True, slots=True)
 class _Recipe:
     """What is installed for one release; `stem` names it in the store for all Pythons. `wheel` identifies a wheel of the user's own."""
 
@@ -58,13 +69,14 @@ class _Recipe:
     release: str
     requirements: tuple[str, ...]
     wheel: str = ""
+    index: Index = CONFIGURED
 
     @property
     def stem(self) -> str:
         if self.wheel:
             return f"wheel-{self.package}-{self.wheel}"
         suffix = f"-{_digest(self.requirements)}" if len(self.requirements) > 1 else ""
-        return f"{self.package}-{self.release}{suffix}"
+        return f"{_listing(self.package, self.index)}-{self.release}{suffix}"
 
 
 class ReleaseStore:
@@ -90,6 +102,12 @@ class ReleaseStore:
         else the closest newer; the choice is remembered, so that a release that is there costs no process and no network.
         With `offline` only the store and uv's cache are asked. BadInput when the release cannot be had.
         """
+        return self.package_environment(backend, PackageRelease(backend.package, release), offline, say)
+
+    def package_environment(
+        self, backend: Backend, release: PackageRelease, offline: bool = False, say: Say = lambda sentence: None
+    ) -> Environment:
+        """As `environment`, of a package that holds the same compiler as the backend's own, or of one from another index."""
         return self._had(backend, _recipe(backend, release), offline, say)
 
     def wheel_environment(
@@ -112,18 +130,19 @@ class ReleaseStore:
                 "set OPSIEVE_STORE to a folder that can be written"
             ) from error
 
-    def installed(self, package: str) -> list[tuple[str, Minor]]:
-        """The releases of `package` in the store, oldest first, each with the Python version it was installed for."""
+    def installed(self, package: str, index: Index = CONFIGURED) -> list[tuple[str, Minor]]:
+        """The releases of `package` from an index in the store, oldest first, each with the Python version it was installed for."""
+        package = _listing(package, index)
         every = [self._facts(folder.name) for folder in self.root.iterdir()] if self.root.is_dir() else []
         there = {(facts["release"], facts["python"][:2]) for facts in every if facts and facts["package"] == package}
         return sorted(there, key=lambda entry: (release_key(entry[0]), entry[1]))
 
-    def available(self, package: str) -> list[str]:
-        """The releases of `package` with a wheel for a Python found here, oldest first, none of them yanked or preliminary.
+    def available(self, package: str, index: Index = CONFIGURED, preliminary: bool = False) -> list[str]:
+        """The releases of `package` with a wheel for a Python found here, oldest first, none of them yanked, and previews only if `preliminary`.
 
         The package index is asked by pip, once for each Python version. BadInput when it cannot be reached or knows none.
         """
-        return list_releases(package, sorted({found.minor for found in self._interpreters()}))
+        return list_releases(package, sorted({found.minor for found in self._interpreters()}), index, preliminary)
 
     def _obtain(self, backend: Backend, recipe: _Recipe, offline: bool, say: Say) -> Environment:
         """Install the recipe for the first Python that has a wheel of it."""
@@ -169,10 +188,12 @@ class ReleaseStore:
         def build(folder: Path, lock: int) -> None:
             say(f"installing {recipe.package} {recipe.release} for Python {version}")
             place = ["--python", str(interpreter.path), "--target", str(folder), "--no-deps"]
-            command = ["pip", "install", "--no-build", *place, *recipe.requirements]
+            where = recipe.index.options(alone=len(recipe.requirements) == 1)
+            command = ["pip", "install", "--no-build", *where, *place, *recipe.requirements]
             install(command, offline, self.root, lock, recipe.package)
 
-        package, release = ("", "0") if recipe.wheel else (recipe.package, recipe.release)
+        listing = _listing(recipe.package, recipe.index)
+        package, release = ("", "0") if recipe.wheel else (listing, recipe.release)
         facts = {"package": package, "release": release, "python": interpreter.version}
         self._make(_entry(recipe, interpreter.minor), facts, build, say)
 
@@ -265,19 +286,25 @@ class ReleaseStore:
         """The sentence for a release that does not exist, with the releases around it where the index can be asked."""
         sentence = f"there is no release {recipe.release} of {recipe.package}"
         try:
-            every = self.available(recipe.package)
+            every = self.available(recipe.package, recipe.index, preliminary=bool(recipe.index.place))
         except BadInput:
             return sentence + " on the package index: check the number"
         at = bisect_left([release_key(release) for release in every], release_key(recipe.release))
         return f"{sentence}: near it are {', '.join(every[max(0, at - 2) : at + 2])}"
 
 
-def _recipe(backend: Backend, release: str) -> _Recipe:
-    if not backend.package:
+def _recipe(backend: Backend, release: PackageRelease) -> _Recipe:
+    if not release.package:
         raise BadInput(f"{backend.name} has no releases: write it without ==")
-    check_package(backend.package)
-    release_key(release)
-    return _Recipe(backend.package, release, (f"{backend.package}=={release}", *backend.companions(release)))
+    check_package(release.package)
+    release_key(release.number)
+    requirements = (f"{release.package}=={release.number}", *backend.companions(release.number))
+    return _Recipe(release.package, release.number, requirements, index=release.index)
+
+
+def _listing(package: str, index: Index) -> str:
+    """Under what the releases of a package from an index stand in the store: another index may have other files of the same number."""
+    return f"{package}@{_digest((index.place,))}" if index.place else package
 
 
 def default_root() -> Path:

@@ -64,8 +64,9 @@ def read_between(repository: "Repo", old: str, new: str) -> Between:
     entries = _log(repository, new, f"^{old}")
     own = _log(repository, old, f"^{new}")
     here, there = _Copies(repository, trunk, new), _Copies(repository, trunk, old)
-    branched = list(_log(repository, new, f"^{old}", f"^{trunk}"))[-_MOST_COPIES:]
-    parts = {sha: carried for sha in branched if (carried := here.carried(entries[sha]))}
+    branched = set(repository.git.rev_list("--no-merges", new, f"^{old}", f"^{trunk}").splitlines())
+    copies = [entry for sha, entry in entries.items() if sha in branched][-_MOST_COPIES:]
+    parts = {entry.sha: carried for entry in copies if (carried := here.carried(entry))}
     picked = {number for entry in own.values() for number in entry.pulls}
     had = {entry.sha for sha in list(own)[-_MOST_COPIES:] for entry in there.carried(own[sha])}
     suspects: dict[str, Entry] = {}

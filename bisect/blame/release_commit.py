@@ -5,6 +5,7 @@ release, or still hold the commit at which the version's number went up on the d
 place where the release was cut.
 """
 
+import contextlib
 import mmap
 import re
 from collections.abc import Iterable, Sequence
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 from opsieve.bisect.blame.built_sources import binaries, files_of
 from opsieve.bisect.blame.commit_range import default_branch
 from opsieve.bisect.sources.git_history import commit_named, open_repository, tag_of
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.bad_input import BadInput, shown
 
 if TYPE_CHECKING:
     from git import Repo
@@ -51,22 +52,55 @@ class ReleaseCommit:
     exact: bool = True
 
 
-def release_commit(repository: Path, release: str, folders: Sequence[Path]) -> ReleaseCommit:
-    """The commit of a release that is unpacked in `folders`; BadInput when neither its files nor a tag of the repository say."""
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What is known of a release or a build: its name, its number ("" for none), the folders where it is unpacked, the commit that its name states."""
+
+    name: str
+    number: str = ""
+    folders: Sequence[Path] = ()
+    commit: str = ""
+
+
+def release_commit(repository: Path, built: Built) -> ReleaseCommit:
+    """The commit that was built; BadInput when neither its name, nor its files, nor a tag of the repository say."""
     with open_repository(repository) as found:
-        for name, written in _written(folders):
+        if built.commit:
+            return ReleaseCommit(commit_named(found, built.commit), built.name)
+        for name, written in _written(built.folders):
             try:
                 return ReleaseCommit(commit_named(found, written), name)
             except BadInput:
                 continue  # a commit that this clone does not have: a tag may be there all the same
+        if not built.number:
+            raise BadInput(f"{shown(built.name, 200)} states no commit: name it by its commit or its version")
+        near = _of_nightly(found, built.number)
+        if near is not None:
+            return near
         try:
-            tag = tag_of(repository, release)
+            tag = tag_of(repository, built.number)
             return ReleaseCommit(commit_named(found, tag), tag)
         except BadInput as error:  # no such tag, or one whose commit this clone lacks
-            near = _cut(found, release)
+            near = _cut(found, built.number)
             if near is None:
                 raise BadInput(f"{error}, and no branch or version file names it") from None
             return near
+
+
+def _of_nightly(repository: "Repo", number: str) -> ReleaseCommit | None:
+    """Of a development version: the commit in its local part (`0.20.dev12+g1a2b3c4`), else the last one of the day that it names."""
+    stated = re.search(r"\+(?:.*\.)?g?([0-9a-f]{7,40})(?:\.|$)", number)
+    if stated and not stated[1].isdigit():
+        with contextlib.suppress(BadInput):
+            return ReleaseCommit(commit_named(repository, stated[1]), number)
+    day = re.search(r"(?:\.dev|^)(20\d\d)([01]\d)([0-3]\d)", number)
+    if day is None:
+        return None
+    date = f"{day[1]}-{day[2]}-{day[3]}"
+    last = repository.git.rev_list(
+        "-1", "--first-parent", f"--before={date}T23:59:59", default_branch(repository), with_exceptions=False
+    )
+    return ReleaseCommit(str(last), f"the last commit of {date}", exact=False) if last else None
 
 
 def _cut(repository: "Repo", release: str) -> ReleaseCommit | None:

@@ -45,6 +45,18 @@ class SearchResult:
         """Whether one version was found, not a set."""
         return len(self.first) == 1
 
+    def moved(self, places: int) -> "SearchResult":
+        """The same in a row that has so many versions more before these."""
+        ends = replace(
+            self.ends,
+            old=self.ends.old + places,
+            new=self.ends.new + places,
+            wrong=tuple((place + places, result) for place, result in self.ends.wrong),
+            answers={place + places: result for place, result in self.ends.answers.items()},
+        )
+        first = tuple(place + places for place in self.first)
+        return replace(self, ends=ends, first=first, last_before=self.last_before + places)
+
 
 SearchProtocol = Generator[tuple[list[int], SearchProgress | None], list[TestResult], SearchResult]
 
@@ -108,7 +120,8 @@ def measure(sure: int = 0) -> Generator[None, TestResult, ReproductionRate]:
         result = yield
         failures += result is TestResult.BAD
         runs += result is not TestResult.SKIP
-        if ReproductionRate(failures, runs).settled or (sure and failures == runs >= sure):
+        steady = failures == runs and runs < sure  # so far: a few failures more tell whether it is
+        if (ReproductionRate(failures, runs).settled and not steady) or (sure and failures == runs >= sure):
             break
         if sure and (result is TestResult.SKIP or (not failures and runs >= NEVER)):
             break

@@ -1,187 +1,190 @@
-"""What a search found, as the keys of `opsieve bisect --json` (docs/reference/json.md), and its answer as a sentence."""
+"""What the searches found: the keys of `opsieve bisect --json` (docs/reference/json.md) as dataclasses."""
 
-from collections import Counter
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
-from opsieve.bisect.sources.commit_source import CommitResult
-from opsieve.bisect.sources.transitions import Transition, monotone, transitions
-from opsieve.bisect.sources.version_sequence import Timeline
+import msgspec
+
+from opsieve.bisect.sources.git_history import Commit
+from opsieve.bisect.sources.outcome import State, VersionOutcome
+from opsieve.bisect.sources.transitions import Transition
 
 
-def version_facts(timeline: Timeline, package: str) -> dict[str, Any]:
-    """Of a search or sweep through the versions of `package`."""
-    changes = transitions(timeline.versions, timeline.seen)
-    outcome = timeline.outcome
-    wanted = timeline.wanted
-    followed = [change for change in changes if change.kind != "symptom"]
-    if outcome is not None and outcome.suspects is not None:
-        first = [timeline.versions[place] for place in outcome.first]
-        followed = [
-            c for c in changes if c.first_after == first[-1] and c.last_before == timeline.versions[outcome.last_before]
-        ]
-    regressions = [change for change in followed if change.kind == "regression" or _appears(change, timeline)]
-    fixes = [change for change in followed if change.kind == "fix"]
-    turned = [change for change in followed if change not in regressions and change.kind == "symptom"]
-    wrong = [] if outcome is None else [timeline.versions[place] for place, _ in outcome.ends.wrong]
-    return {
-        "package": package,
-        "answer": _version_sentence(timeline, regressions, fixes, turned, wrong),
-        "transitions": [asdict(change) for change in changes],
-        "monotone": monotone(changes),
-        "first_bad": regressions[-1].first_after if regressions else "",
-        "first_good": fixes[-1].first_after if fixes else "",
-        "candidates": [] if outcome is None else [timeline.versions[place] for place in outcome.first],
-        "culprit_commit": "",
-        "confidence": _confidence(timeline, changes),
-        "ends_verified": outcome is None or not outcome.ends.trouble,
-        "wrong_ends": wrong,
-        "versions": [
-            {"version": version, "state": item.state, "symptom": item.symptom, "text": item.text}
-            for version, item in zip(timeline.versions, timeline.seen, strict=True)
-            if item is not None
-        ],
-        "evidence": _evidence(timeline, [*regressions, *fixes, *turned]),
-        "fingerprint": wanted.key if wanted else "",
-        "symptom": wanted.symptom if wanted else "",
-    }
+class Answer:
+    """What can be printed as an object of JSON; a field that is None is left out."""
+
+    __slots__ = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The answer in dicts, lists, texts and numbers."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        absent = [field.name for field in fields(self) if getattr(self, field.name) is None]  # type: ignore[arg-type]
+        return {key: value for key, value in plain.items() if key not in absent}
 
 
-def _evidence(timeline: Timeline, followed: list[Transition]) -> list[dict[str, str]]:
-    """The two runs beside each change, each with what was seen."""
-    seen_at = dict(zip(timeline.versions, timeline.seen, strict=True))
-    beside = dict.fromkeys(version for change in followed for version in (change.last_before, change.first_after))
-    seen = [(version, seen_at[version]) for version in beside]
-    return [
-        {"version": version, "symptom": item.symptom, "text": item.text, "message": item.message}
-        for version, item in seen
-        if item is not None
-    ]
+@dataclass(frozen=True, slots=True)
+class SeenVersion:
+    """A version that was tested."""
+
+    version: str
+    state: State
+    symptom: str
+    text: str
 
 
-def _appears(change: Transition, timeline: Timeline) -> bool:
-    """Whether a change of symptom brought the failure that was followed."""
-    return change.kind == "symptom" and timeline.wanted is not None and change.after == timeline.wanted.symptom
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A run beside a change, with what the compiler said."""
+
+    version: str
+    symptom: str
+    text: str
+    message: str
 
 
-def _confidence(timeline: Timeline, changes: list[Transition]) -> float:
-    if timeline.outcome is not None and timeline.outcome.suspects is not None:
-        return timeline.outcome.suspects.confidence
-    return 1.0 if changes else 0.0
+@dataclass(frozen=True, slots=True)
+class EndCommit:
+    """The commit of an end; one that is not `exact` is near it. `source` says where it was read."""
+
+    release: str
+    commit: str
+    source: str
+    exact: bool
 
 
-def _version_sentence(
-    timeline: Timeline,
-    regressions: list[Transition],
-    fixes: list[Transition],
-    turned: list[Transition],
-    wrong: list[str],
-) -> str:
-    outcome = timeline.outcome
-    sentences = [f"{release} is not what --good or --bad says" for release in wrong]
-    if outcome is not None and outcome.ends.trouble == "untestable":
-        sentences.append("no release could be tested")
-    if outcome is not None and outcome.ends.trouble == "always" and outcome.ends.old != outcome.ends.new:
-        old, new = (timeline.versions[place] for place in (outcome.ends.old, outcome.ends.new))
-        between = abs(outcome.ends.new - outcome.ends.old) - 1
-        sentences.append(
-            f"it fails in {old} and in {new}; --good names a release without it, --sweep tests the {between} between"
-        )
-    if outcome is not None and outcome.suspects is not None and not outcome.exact:
-        names = ", ".join(timeline.versions[place] for place in outcome.first)
-        sentences.append(f"one of {names}: the versions between cannot be tested")
-    sentences += [f"first bad release {change.first_after} (last good {change.last_before})" for change in regressions]
-    sentences += [f"first good release {change.first_after} (last bad {change.last_before})" for change in fixes]
-    sentences += [_turn(change, timeline) for change in turned]
-    if not sentences:
-        testable = [item for item in timeline.seen if item is not None and item.state != "skip"]
-        sentences.append(
-            "no release could be tested"
-            if not testable
-            else f"it {'fails in every' if testable[0].state == 'bad' else 'does not fail in any'} testable release"
-        )
-        sentences += _untestable(timeline)
-    return "; ".join(sentences)
+@dataclass(frozen=True, slots=True)
+class RankedCommit(Commit):
+    """A commit that may have made the change."""
+
+    probability: float
+    reasons: tuple[str, ...]
 
 
-def _turn(change: Transition, timeline: Timeline) -> str:
-    """From where to where it fails differently."""
-    later = transitions(timeline.versions, timeline.seen)
-    at = timeline.versions.index(change.first_after)
-    end = next((item for item in later if timeline.versions.index(item.first_after) > at), None)
-    if end is None:
-        return f"since {change.first_after} it fails differently: {change.after}"
-    return f"from {change.first_after} to {end.last_before} it fails differently: {change.after}"
+@dataclass(frozen=True, slots=True)
+class HistoryRanking:
+    """The commits between two versions, the likeliest first; `none` is the probability of none of these."""
+
+    repository: str
+    good: EndCommit
+    bad: EndCommit
+    branched: bool
+    commits: int
+    cherry_picked: int
+    ranked: tuple[RankedCommit, ...]
+    none: float
+    settle: str
+    seconds: float
 
 
-def _untestable(timeline: Timeline) -> list[str]:
-    """How many versions could not be tested, where, and the commonest reason."""
-    skipped = [
-        (version, item)
-        for version, item in zip(timeline.versions, timeline.seen, strict=True)
-        if item is not None and item.state == "skip"
-    ]
-    if not skipped:
-        return []
-    why, count = Counter(item.text or item.symptom for _, item in skipped).most_common(1)[0]
-    stretch = skipped[0][0] if len(skipped) == 1 else f"{skipped[0][0]} to {skipped[-1][0]}"
-    share = f"{len(skipped)} of {len(timeline.versions)}"
-    return [f"{share} could not be tested ({stretch}; {count} of them: {why[:200]})"]
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """Where to go on: the two tags in a repository; `importable` tells that nothing need be built."""
+
+    repository: str
+    good: str
+    bad: str
+    importable: bool
 
 
-def commit_facts(found: CommitResult) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class GuiltyPasses:
+    """What attribution said in the bad version next to the change."""
+
+    attribution: str
+    guilty_passes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionAnswer(Answer):
+    """Of a search or sweep through versions."""
+
+    package: str
+    answer: str
+    transitions: tuple[Transition, ...]
+    monotone: bool
+    first_bad: str
+    first_good: str
+    candidates: tuple[str, ...]
+    culprit_commit: str
+    confidence: float
+    ends_verified: bool
+    wrong_ends: tuple[str, ...]
+    versions: tuple[SeenVersion, ...]
+    evidence: tuple[Evidence, ...]
+    fingerprint: str
+    symptom: str
+    probes: int
+    recalled: int
+    seconds: float = 0.0
+    target: str = ""
+    attribution: str | None = None
+    guilty_passes: tuple[str, ...] | None = None
+    next: NextStep | None = None
+    history: HistoryRanking | None = None
+
+    def change(self, fixed: bool) -> Transition | None:
+        """The change that is asked about: what brought the failure, or with `fixed`, or where nothing did, what ended it."""
+        first = self.first_good if fixed or not self.first_bad else self.first_bad
+        return next((item for item in self.transitions if item.first_after == first), None) if first else None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAnswer(Answer):
     """Of a search through commits."""
-    one = found.culprits[0] if len(found.culprits) == 1 else None
-    change = "regression" if found.direction.value == "regression" else "fix"
-    transitions = []
-    if one:
-        before, after = ("good", "bad") if change == "regression" else ("bad", "good")
-        parent = one.parents[0] if one.parents else ""
-        transitions.append(
-            {
-                "kind": change,
-                "last_before": parent,
-                "first_after": one.sha,
-                "exact": True,
-                "before": before,
-                "after": after,
-            }
-        )
-    return {
-        "package": "",
-        "answer": _commit_sentence(found),
-        "transitions": transitions,
-        "first_bad": one.sha if one and change == "regression" else "",
-        "first_good": one.sha if one and change == "fix" else "",
-        "culprit_commit": one.sha if one else "",
-        "culprits": [asdict(commit) for commit in found.culprits],
-        "confidence": found.confidence,
-        "ends_verified": found.trouble in ("", "elsewhere"),
-        "wrong_ends": [list(item) for item in found.wrong_ends],
-        "commits": found.size,
-        "seen": {sha: asdict(item) for sha, item in found.seen.items()},
-        "probes": found.probed + found.recalled,
-        "recalled": found.recalled,
-    }
+
+    package: str
+    answer: str
+    transitions: tuple[Transition, ...]
+    first_bad: str
+    first_good: str
+    culprit_commit: str
+    culprits: tuple[Commit, ...]
+    confidence: float
+    ends_verified: bool
+    wrong_ends: tuple[tuple[str, str], ...]
+    commits: int
+    seen: Mapping[str, VersionOutcome]
+    probes: int
+    recalled: int
+    seconds: float = 0.0
+    fingerprint: str | None = None
+    symptom: str | None = None
 
 
-def _commit_sentence(found: CommitResult) -> str:
-    sentences = [f"commit {sha[:12]} is {answer}, not what --good or --bad says" for sha, answer in found.wrong_ends]
-    if found.base:
-        sentences.append(
-            f"--good and --bad are on different branches: using their merge base {found.base[:12]} as the good end"
-        )
-    change = "bad" if found.direction.value == "regression" else "good"
-    if found.trouble == "untestable":
-        sentences.append("neither --good nor --bad can be tested")
-    elif found.trouble == "elsewhere":
-        sentences.append("no commit that touches --paths: the change came from elsewhere")
-    elif found.trouble:
-        sentences.append(f"no tested commit is {'good' if found.trouble == 'always' else 'bad'}")
-    elif len(found.culprits) == 1:
-        sentences.append(f"first {change} commit {found.culprits[0].sha}")
-    else:
-        sentences.append(
-            f"the first {change} commit is one of {len(found.culprits)}: the commits between cannot be tested"
-        )
-    return "; ".join(sentences)
+@dataclass(frozen=True, slots=True)
+class PassAnswer(Answer):
+    """Of an attribution."""
+
+    target: str
+    answer: str
+    passes: tuple[str, ...]
+    alone: tuple[str, ...]
+    kept: tuple[str, ...]
+    applications: Mapping[str, tuple[int, ...]]
+    levels: Mapping[str, str]
+    probes: int
+    seconds_cpu: float
+    fingerprint: str
+    symptom: str
+    beneath: str
+
+
+@dataclass(frozen=True, slots=True)
+class VersionPreview(Answer):
+    """Of a dry run: what would be tested, what is known already, and about how many probes it takes."""
+
+    versions: tuple[str, ...]
+    known: tuple[str, ...]
+    first: tuple[str, ...]
+    expected_probes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPreview(Answer):
+    """The same of commits; `known` counts the ends that were tested before."""
+
+    commits: int
+    first: tuple[str, ...]
+    known: int
+    expected_probes: int

@@ -3,14 +3,15 @@
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from opsieve.backends.registry import resolve
 from opsieve.bisect.culprit import keep_culprit
 from opsieve.bisect.search.search import expected_tests
-from opsieve.bisect.sessions.answers import commit_facts
+from opsieve.bisect.sessions.answers import CommitAnswer, CommitPreview
 from opsieve.bisect.sessions.request import BisectRequest
+from opsieve.bisect.sessions.sentences import commit_answer
 from opsieve.bisect.sources.case_check import CaseCheck
 from opsieve.bisect.sources.commit_source import Commits
 from opsieve.bisect.sources.journal import default_root
@@ -19,8 +20,10 @@ from opsieve.gen.case.open_case import open_case
 from opsieve.gen.model.bad_input import BadInput
 
 
-def bisect_commits(request: BisectRequest, repository: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """The facts of the answer, also kept beside the case; of a dry run, what would be probed."""
+def bisect_commits(
+    request: BisectRequest, repository: Path, say: Callable[[str], None]
+) -> CommitAnswer | CommitPreview:
+    """The answer, also kept beside the case; of a dry run, what would be probed."""
     if request.good is None or request.bad is None:
         raise BadInput("name --good and --bad: each a tag, branch, hash or date")
     with ExitStack() as stack:
@@ -53,12 +56,12 @@ def bisect_commits(request: BisectRequest, repository: Path, say: Callable[[str]
                 f"{progress.candidates} commits left, about {progress.expected:.0f} probes to go"
             ),
         )
-        facts = commit_facts(found) | {"seconds": round(time.monotonic() - started, 2)}
+        answer = replace(commit_answer(found), seconds=round(time.monotonic() - started, 2))
     if source.wanted is not None and source.wanted.key:
-        facts |= {"fingerprint": source.wanted.key, "symptom": source.wanted.symptom}
+        answer = replace(answer, fingerprint=source.wanted.key, symptom=source.wanted.symptom)
     if request.case is not None:
-        keep_culprit(request.case, "commits", facts)
-    return facts
+        keep_culprit(request.case, "commits", answer.as_json())
+    return answer
 
 
 def _case_check(request: BisectRequest) -> CaseCheck:
@@ -74,12 +77,14 @@ def _case_check(request: BisectRequest) -> CaseCheck:
     return CaseCheck(opened, resolve(target), request.policy)
 
 
-def _preview(source: Commits, repro_rate: object) -> dict[str, Any]:
+def _preview(source: Commits, repro_rate: object) -> CommitPreview:
     plan = source.plan
     size = len(plan.between.commits)
-    return {
-        "commits": size,
-        "first": [plan.row[plan.good], plan.row[plan.bad]],
-        "known": sum(source.recall(sha) is not None for sha in (plan.row[plan.good], plan.row[plan.bad])),
-        "expected_probes": expected_tests(size, repro_rate if isinstance(repro_rate, float) else 1.0),
-    }
+    ends = (plan.row[plan.good], plan.row[plan.bad])
+    rate = repro_rate if isinstance(repro_rate, float) else 1.0
+    return CommitPreview(
+        commits=size,
+        first=ends,
+        known=sum(source.recall(sha) is not None for sha in ends),
+        expected_probes=expected_tests(size, rate),
+    )

@@ -3,20 +3,20 @@
 import resource
 import time
 from collections.abc import Callable
-from typing import Any
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.culprit import keep_culprit
 from opsieve.bisect.passes.pass_source import blame_passes
+from opsieve.bisect.sessions.answers import PassAnswer
 from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.model.bad_input import BadInput
 
 
-def attribute_passes(request: BisectRequest, say: Callable[[str], None]) -> dict[str, Any]:
-    """The facts that `opsieve attribute --json` prints, also kept beside the case; of the request, its case, target and values count.
+def attribute_passes(request: BisectRequest, say: Callable[[str], None]) -> PassAnswer:
+    """What `opsieve attribute --json` prints, also kept beside the case; of the request, its case, target and values count.
 
     BadInput when the case does not fail on the target, or when the target's passes cannot be switched off.
     """
@@ -28,22 +28,22 @@ def attribute_passes(request: BisectRequest, say: Callable[[str], None]) -> dict
     with Workers(offline=request.offline, say=say) as workers:
         blamed = blame_passes(opened, target, ObservationCache(workers), request.policy)
     found, wanted = blamed.attribution, blamed.wanted
-    facts = {
-        "target": target.display,
-        "answer": found.answer,
-        "passes": list(found.passes),
-        "alone": list(found.alone),
-        "kept": list(found.kept),
-        "applications": {name: list(which) for name, which in found.applications.items()},
-        "levels": found.levels,
-        "probes": found.probes,
-        "seconds_cpu": round(_children_seconds() + time.process_time() - started, 3),
-        "fingerprint": wanted.key,
-        "symptom": wanted.symptom,
-        "beneath": blamed.beneath.symptom if blamed.beneath else "",
-    }
-    keep_culprit(request.case, "passes", facts)
-    return facts
+    answer = PassAnswer(
+        target=target.display,
+        answer=found.answer,
+        passes=found.passes,
+        alone=found.alone,
+        kept=found.kept,
+        applications=found.applications,
+        levels=found.levels,
+        probes=found.probes,
+        seconds_cpu=round(_children_seconds() + time.process_time() - started, 3),
+        fingerprint=wanted.key,
+        symptom=wanted.symptom,
+        beneath=blamed.beneath.symptom if blamed.beneath else "",
+    )
+    keep_culprit(request.case, "passes", answer.as_json())
+    return answer
 
 
 def _children_seconds() -> float:

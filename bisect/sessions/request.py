@@ -13,6 +13,8 @@ class BisectRequest:
     """A failure and where to look for its origin.
 
     `case` is a model or case folder; `good` and `bad` name the ends; `target` is the backend and its options ("": the case's own).
+    `packages` hold the same compiler as the one searched, `indexes` are looked at besides the configured one, with `pre` previews count;
+    `builds` is a folder of builds.
     `sweep` tests every version. `repro_rate` is the probability that a bad version fails in one run, `auto` to estimate it, None when
     it always does. `build`, `check`, `sparse`, `paths` and `first_parent` are for commits; `then_commits` is a repository in which to
     go on between the tags of two releases. `history` is a clone in which the commits between two releases
@@ -23,6 +25,10 @@ class BisectRequest:
     good: str | None = None
     bad: str | None = None
     target: str = ""
+    packages: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
+    pre: bool = False
+    builds: Path | None = None
     sweep: bool = False
     build: Path | None = None
     check: Path | None = None

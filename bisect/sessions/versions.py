@@ -1,9 +1,11 @@
-"""One call of `opsieve bisect --releases` or `--source`: the search through the versions of a package."""
+"""One call of `opsieve bisect --releases`, `--builds` or `--source`: the search through the versions of a compiler."""
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.releases import ReleaseStore
@@ -13,12 +15,16 @@ from opsieve.bisect.blame.history_evidence import Clues
 from opsieve.bisect.culprit import keep_culprit
 from opsieve.bisect.passes.pass_source import attributable, blame_passes
 from opsieve.bisect.search.search import expected_tests
-from opsieve.bisect.sessions.answers import version_facts
+from opsieve.bisect.sessions.answers import GuiltyPasses, HistoryRanking, NextStep, VersionAnswer, VersionPreview
 from opsieve.bisect.sessions.history import rank_commits
 from opsieve.bisect.sessions.request import BisectRequest
+from opsieve.bisect.sessions.sentences import version_answer
+from opsieve.bisect.sessions.version_rows import Row, assemble, between, built
 from opsieve.bisect.sources.git_history import open_repository, tag_of
 from opsieve.bisect.sources.journal import ProbeJournal, case_digest, default_root
-from opsieve.bisect.sources.release_source import Releases, backend_of, is_pure, releases_of
+from opsieve.bisect.sources.release_source import Releases, backend_of, is_pure
+from opsieve.bisect.sources.transitions import Transition
+from opsieve.bisect.sources.version_row import VersionStore
 from opsieve.bisect.sources.version_sequence import Timeline, VersionSequence, place_of
 from opsieve.bisect.sources.version_source import opener
 from opsieve.gen.case.case import Case
@@ -30,79 +36,118 @@ Say = Callable[[str], None]
 Ends = tuple[int | None, int | None]
 
 
-def bisect_releases(request: BisectRequest, package: str, say: Say) -> dict[str, Any]:
-    """The facts of the answer, also kept beside the case; of a dry run, what would be probed.
+def bisect_releases(request: BisectRequest, package: str, say: Say) -> VersionAnswer | VersionPreview:
+    """The answer, also kept beside the case; of a dry run, what would be probed. `package` is "" for builds alone.
 
-    With `then_commits` the key `next` names the ends between which to go on, where the repository has tags of the two releases.
+    With `then_commits` the field `next` names the ends between which to go on, where the repository has tags of the two releases.
     """
     for repository in filter(None, (request.then_commits, request.history)):
         open_repository(repository).close()
-    case, target = _opened(request)
+    case, named = _opened(request)
+    target = _searched(named, package)
+    row = assemble(request, package, target, say)
+    started = time.monotonic()
+    versions = (*row.versions, *row.loose)
+    with Workers(offline=request.offline, say=say, store=VersionStore(versions)) as workers:
+        source = Releases(case, target, workers, default_root(), policy=request.policy, say=say, row=versions)
+        if request.dry_run:
+            return _preview(source, row.names, (row.good, row.bad), request)
+        timeline = _timeline(source, row.names, (row.good, row.bad), request, say)
+        answer = version_answer(timeline, package)
+        change = answer.change(request.fixed)
+        if row.loose and change is not None:
+            timeline = _narrowed(source, timeline, row, change, request, say)
+            answer = version_answer(timeline, package)
+            change = answer.change(request.fixed)
+        if request.offline and package:  # releases that are not installed may stand between any two
+            exact = [replace(item, exact=False) for item in answer.transitions]
+            answer = replace(answer, transitions=tuple(exact))
+        if request.attribute and change is not None:
+            blamed = _guilty_passes(case, source, workers, _bad_end(change), request, say)
+            if blamed is not None:
+                answer = replace(answer, attribution=blamed.attribution, guilty_passes=blamed.guilty_passes)
+    answer = replace(answer, seconds=round(time.monotonic() - started, 2), target=target.display)
+    answer = _continued(answer, case, target, row, change, request, say)
+    if request.case is not None:
+        keep_culprit(request.case, "releases", answer.as_json())
+    return answer
+
+
+def _searched(named: ResolvedTarget | None, package: str) -> ResolvedTarget:
+    """The compiler whose versions are searched; BadInput where the package is another one's."""
+    if not package:
+        if named is None:
+            raise BadInput("name --target, the compiler whose builds these are")
+        return named.with_release(named.release)
     backend = backend_of(package)
-    target = target or resolve(backend)
+    target = named or resolve(backend)
     if target.name != backend:
         raise BadInput(f"--target is {target.display}, but {package} is the package of {backend}")
-    versions = releases_of(package, request.offline, root=default_root())
-    bad = request.bad or (target.release if target.release in versions else None)
-    ends = place_of(request.good, versions, "--good"), place_of(bad, versions, "--bad")
-    started = time.monotonic()
-    with Workers(offline=request.offline, say=say) as workers:
-        source = Releases(case, target, workers, default_root(), policy=request.policy, say=say)
-        if request.dry_run:
-            return _preview(source, versions, ends, request)
-        timeline = _timeline(source, versions, ends, request, say)
-        facts = version_facts(timeline, package)
-        if request.offline:  # releases that are not installed may stand between any two
-            facts["transitions"] = [{**change, "exact": False} for change in facts["transitions"]]
-        change = _followed(facts, request.fixed)
-        if request.attribute and change is not None:
-            facts |= _guilty_passes(case, source, workers, _bad_end(change), request, say)
-    facts |= _effort(timeline, started, source.target)
-    if request.then_commits is not None and facts["first_bad"]:
+    return target
+
+
+def _narrowed(
+    source: Releases, found: Timeline, row: Row, change: Transition, request: BisectRequest, say: Say
+) -> Timeline:
+    """The search on, through the builds that a repository has between the two versions of the change."""
+    if request.history is None:
+        return found
+    try:
+        inner = between(request.history, row, change.last_before, change.first_after, source.target)
+    except BadInput as error:
+        say(f"the builds are left out: {error}")
+        return found
+    if len(inner.versions) == 2:
+        say("no build lies between the two releases")
+        return found
+    last = len(inner.versions) - 1
+    good, bad = (last, 0) if change.kind == "fix" else (0, last)
+    return _timeline(source, inner.names, (good, bad), request, say).within(found)
+
+
+def _continued(
+    answer: VersionAnswer,
+    case: Case,
+    target: ResolvedTarget,
+    row: Row,
+    change: Transition | None,
+    request: BisectRequest,
+    say: Say,
+) -> VersionAnswer:
+    """With what a repository says of the change: the tags between which to go on, the commits that may have made it."""
+    if request.then_commits is not None and answer.first_bad:
         try:
-            facts["next"] = _next(request.then_commits, facts, source.target)
+            answer = replace(answer, next=_next(request.then_commits, answer, target))
         except BadInput as error:  # no such tags: report the releases all the same
             say(str(error))
-    if request.history is not None:
+    if request.history is not None and change is not None:
         try:
-            facts |= _ranked(case, source.target, request.history, facts, change)
+            answer = replace(answer, history=_ranked(case, target, row, request.history, answer, change))
         except BadInput as error:  # no such commits: report the releases all the same
             say(str(error))
-    if request.case is not None:
-        keep_culprit(request.case, "releases", facts)
-    return facts
+    return answer
 
 
-def _followed(facts: dict[str, Any], fixed: bool) -> dict[str, Any] | None:
-    """The change that is asked about, of `transitions`: what brought the failure, or with `fixed`, or where nothing did, what ended it."""
-    first = facts["first_good"] if fixed or not facts["first_bad"] else facts["first_bad"]
-    return next((item for item in facts["transitions"] if item["first_after"] == first), None) if first else None
-
-
-def _bad_end(change: dict[str, Any]) -> str:
-    return str(change["last_before"] if change["kind"] == "fix" else change["first_after"])
+def _bad_end(change: Transition) -> str:
+    return change.last_before if change.kind == "fix" else change.first_after
 
 
 def _ranked(
-    case: Case, target: ResolvedTarget, repository: Path, facts: dict[str, Any], change: dict[str, Any] | None
-) -> dict[str, Any]:
-    """The commits between the two releases of the change, ranked; {} where none was found."""
-    if change is None:
-        return {}
-    ends = change["last_before"], change["first_after"]
-    store = ReleaseStore()
-    folders = tuple(store.environment(target.backend, release, offline=True).path for release in ends)
-    seen: dict[str, str] = next((item for item in facts["evidence"] if item["version"] == _bad_end(change)), {})
+    case: Case, target: ResolvedTarget, row: Row, repository: Path, answer: VersionAnswer, change: Transition
+) -> HistoryRanking:
+    """The commits between the two versions of the change, ranked."""
+    old, new = (built(row.named(name), target) for name in (change.last_before, change.first_after))
+    seen = next((item for item in answer.evidence if item.version == _bad_end(change)), None)
     clues = Clues(
-        tuple(facts.get("guilty_passes", ())),
+        answer.guilty_passes or (),
         tuple(sorted(set(case.program.operators()))),
-        seen.get("message", ""),
-        seen.get("symptom", ""),
+        seen.message if seen else "",
+        seen.symptom if seen else "",
     )
-    return {"history": rank_commits(repository, ends, (folders[0], folders[1]), clues)}
+    return rank_commits(repository, (old, new), clues)
 
 
-def bisect_source(request: BisectRequest, source: str, say: Say) -> dict[str, Any]:
+def bisect_source(request: BisectRequest, source: str, say: Say) -> VersionAnswer | VersionPreview:
     """The same over versions of a plug-in, `NAME` or `NAME:ARGUMENT`."""
     name, _, argument = source.partition(":")
     case, target = _opened(request)
@@ -119,10 +164,11 @@ def bisect_source(request: BisectRequest, source: str, say: Say) -> dict[str, An
         if request.dry_run:
             return _preview(sequence, versions, ends, request)
         timeline = _timeline(sequence, versions, ends, request, say)
-    facts = version_facts(timeline, source) | _effort(timeline, started, target)
+    answer = version_answer(timeline, source)
+    answer = replace(answer, seconds=round(time.monotonic() - started, 2), target=target.display)
     if request.case is not None:
-        keep_culprit(request.case, "releases", facts)
-    return facts
+        keep_culprit(request.case, "releases", answer.as_json())
+    return answer
 
 
 def _opened(request: BisectRequest) -> tuple[Case, ResolvedTarget | None]:
@@ -132,15 +178,6 @@ def _opened(request: BisectRequest) -> tuple[Case, ResolvedTarget | None]:
     case = open_case(request.case, request.inputs, request.expected, request.seed)
     named = request.target or case.parameters.get("target", "")
     return case, resolve(named) if named else None
-
-
-def _effort(timeline: Timeline, started: float, target: ResolvedTarget) -> dict[str, Any]:
-    return {
-        "probes": timeline.probed + timeline.recalled,
-        "recalled": timeline.recalled,
-        "seconds": round(time.monotonic() - started, 2),
-        "target": target.display,
-    }
 
 
 def _timeline(source: VersionSequence, versions: list[str], ends: Ends, request: BisectRequest, say: Say) -> Timeline:
@@ -165,40 +202,43 @@ def _timeline(source: VersionSequence, versions: list[str], ends: Ends, request:
 
 
 def _guilty_passes(
-    case: Case, source: Releases, workers: Workers, release: str, request: BisectRequest, say: Say
-) -> dict[str, Any]:
-    """The pass at fault in the first bad release, where passes can be switched off."""
+    case: Case, source: Releases, workers: Workers, version: str, request: BisectRequest, say: Say
+) -> GuiltyPasses | None:
+    """The pass at fault in a bad version, where passes can be switched off."""
     if source.target.name not in attributable():
-        return {}
-    known = source.journal.conclusion(f"passes-{release}")
+        return None
+    name = f"passes-{source.key(version)}"
+    known = source.journal.conclusion(name)
     if known is not None:
-        return known
-    target = source.target.with_release(release)
+        try:
+            return msgspec.convert(known, GuiltyPasses)
+        except msgspec.ValidationError:
+            pass  # damaged: it is asked again
     try:
-        found = blame_passes(case, target, ObservationCache(workers), request.policy).attribution
+        found = blame_passes(case, source.target_of(version), ObservationCache(workers), request.policy).attribution
     except BadInput as error:
         say(str(error))
-        return {}
-    answer: dict[str, Any] = {"attribution": found.answer, "guilty_passes": list(found.passes)}
-    source.journal.conclude(f"passes-{release}", answer)
-    return answer
+        return None
+    blamed = GuiltyPasses(found.answer, tuple(found.passes))
+    source.journal.conclude(name, msgspec.to_builtins(blamed))
+    return blamed
 
 
-def _next(repository: Path, facts: dict[str, Any], target: ResolvedTarget) -> dict[str, Any]:
-    """The ends in the repository that the answer names, tags of the two releases; `importable` tells that nothing need be built."""
-    change = next(item for item in facts["transitions"] if item["first_after"] == facts["first_bad"])
-    good, bad = (tag_of(repository, change[name]) for name in ("last_before", "first_after"))
-    folders = ReleaseStore().environment(target.backend, change["first_after"], offline=True).path
-    return {"repository": str(repository), "good": good, "bad": bad, "importable": is_pure(folders, facts["package"])}
+def _next(repository: Path, answer: VersionAnswer, target: ResolvedTarget) -> NextStep:
+    """The ends in the repository that the answer names, tags of the two releases."""
+    change = next(item for item in answer.transitions if item.first_after == answer.first_bad)
+    good, bad = (tag_of(repository, name) for name in (change.last_before, change.first_after))
+    folders = ReleaseStore().environment(target.backend, change.first_after, offline=True).path
+    return NextStep(str(repository), good, bad, is_pure(folders, answer.package))
 
 
-def _preview(source: VersionSequence, versions: list[str], ends: Ends, request: BisectRequest) -> dict[str, Any]:
+def _preview(source: VersionSequence, versions: list[str], ends: Ends, request: BisectRequest) -> VersionPreview:
     good, bad = ends
     last = len(versions) - 1 if bad is None else bad
     rate = request.repro_rate if isinstance(request.repro_rate, float) else 1.0
-    return {
-        "versions": versions,
-        "known": [version for version in versions if source.recall(version) is not None],
-        "first": versions if request.sweep else list(dict.fromkeys((versions[good or 0], versions[last]))),
-        "expected_probes": len(versions) if request.sweep else expected_tests(len(versions) - 1, rate),
-    }
+    return VersionPreview(
+        versions=tuple(versions),
+        known=tuple(version for version in versions if source.recall(version) is not None),
+        first=tuple(versions if request.sweep else dict.fromkeys((versions[good or 0], versions[last]))),
+        expected_probes=len(versions) if request.sweep else expected_tests(len(versions) - 1, rate),
+    )

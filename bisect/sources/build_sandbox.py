@@ -3,7 +3,7 @@
 A clone shares the objects of the user's repository and writes nothing into it, not even the record of a work tree, so that a
 search that is killed leaves it as it was. Each commit is checked out into a clean folder. The scripts find in their environment
 OPSIEVE_COMMIT, and OPSIEVE_BUILD, a folder kept for the tree of that commit: what a build leaves there is not built again.
-Submodules are taken from the user's repository where it has them.
+Submodules are taken from the user's repository where it has them; those that its configuration leaves out (`update = none`) are left out.
 """
 
 import contextlib
@@ -227,6 +227,9 @@ def _take_submodules(place: Path, source: Path) -> None:
         if path not in links:  # an entry that nobody removed
             continue
         name = key.removeprefix("submodule.").removesuffix(".path")
+        wanted = ["config", "--file", str(source / "config"), "--get", f"submodule.{name}.update"]
+        if source.is_dir() and _git(wanted, place, absent=1).strip() == "none":  # the user does without it
+            continue
         held = source / "modules" / name
         if ".." in Path(name).parts or not (held / "HEAD").is_file():
             _git(["submodule", "--quiet", "update", "--force", "--", path], place)

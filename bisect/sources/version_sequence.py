@@ -32,6 +32,14 @@ class Timeline:
     probed: int
     recalled: int
 
+    def within(self, around: "Timeline") -> "Timeline":
+        """This row in the place of its two ends in another one, which was searched before; the counts are the later ones."""
+        first, last = around.versions.index(self.versions[0]), around.versions.index(self.versions[-1])
+        versions = (*around.versions[:first], *self.versions, *around.versions[last + 1 :])
+        seen = (*around.seen[:first], *self.seen, *around.seen[last + 1 :])
+        outcome = self.outcome and self.outcome.moved(first)
+        return Timeline(versions, seen, self.wanted or around.wanted, outcome, self.probed, self.recalled)
+
 
 class VersionSequence:
     """Probes of one case in a row of versions: `look` tries a version, the journal keeps what it saw, `name` is for the log."""
@@ -44,19 +52,23 @@ class VersionSequence:
 
     def recall(self, version: str, turn: int = 0) -> VersionOutcome | None:
         """What an earlier probe saw, without making one."""
-        return self.journal.get(version, turn)
+        return self.journal.get(self.key(version), turn)
+
+    def key(self, version: str) -> str:
+        """What the probes of a version are kept by."""
+        return version
 
     def test(self, version: str) -> VersionOutcome:
         """What a version shows. The same version again is a new turn."""
         turn = self._turns[version]
         self._turns[version] += 1
-        known = self.journal.get(version, turn)
+        known = self.journal.get(self.key(version), turn)
         if known is not None:
             self.recalled += 1
             return known
         start = time.monotonic()
         found = self._evaluate(version)
-        self.journal.put(version, found, time.monotonic() - start, turn)
+        self.journal.put(self.key(version), found, time.monotonic() - start, turn)
         self.probed += 1
         self._say(f"{self._name} {version}: {found.symptom}")
         return found

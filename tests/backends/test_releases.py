@@ -1,10 +1,7 @@
-import base64
-import hashlib
 import json
 import multiprocessing
 import subprocess
 import sys
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,11 +11,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from packaging.version import Version
+from wheels import wheel
 
 from opsieve.backends.protocol import Request, Run
-from opsieve.backends.releases.installers import release_key, understand
+from opsieve.backends.releases.installers import CONFIGURED, Index, release_key, understand
 from opsieve.backends.releases.interpreters import Interpreter, find_interpreters
-from opsieve.backends.releases.releases import Environment, ReleaseStore
+from opsieve.backends.releases.releases import Environment, PackageRelease, ReleaseStore
 from opsieve.gen.model.bad_input import BadInput
 
 HERE = f"cp{sys.version_info[0]}{sys.version_info[1]}"
@@ -55,23 +53,6 @@ class Fixture:
 
     def classify(self, stage: str, exception: str, message: str) -> str:
         return "error"
-
-
-def wheel(folder: Path, name: str, version: str, tag: str = "py3-none-any") -> None:
-    """A wheel of one module that holds its version."""
-    stem = f"{name.replace('-', '_')}-{version}"
-    files = {
-        f"{name.replace('-', '_')}.py": f"VERSION = {version!r}\n",
-        f"{stem}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        f"{stem}.dist-info/WHEEL": f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tag}\n",
-    }
-    digests = {path: base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()) for path, text in files.items()}
-    rows = [f"{path},sha256={digest.decode().rstrip('=')},{len(files[path])}\n" for path, digest in digests.items()]
-    files[f"{stem}.dist-info/RECORD"] = "".join([*rows, f"{stem}.dist-info/RECORD,,\n"])
-    folder.mkdir(exist_ok=True)
-    with zipfile.ZipFile(folder / f"{stem}-{tag}.whl", "w") as archive:
-        for path, text in files.items():
-            archive.writestr(path, text)
 
 
 @pytest.fixture
@@ -252,6 +233,40 @@ def test_another_python_of_the_machine_is_taken_and_remembered(
     forbid_processes(monkeypatch)
     find_interpreters.cache_clear()
     assert store.environment(Fixture(), "1.1") == environment
+
+
+def test_another_index_has_versions_of_its_own(store: ReleaseStore, tmp_path: Path) -> None:
+    """A folder of wheels is an index; nightlies are asked for; an equal number of another index is another file."""
+    wheel(tmp_path / "nightly", "opsieve-fixture", "1.1.dev20260102")
+    wheel(tmp_path / "nightly", "opsieve-fixture", "1.0", files={"opsieve_fixture.py": "VERSION = 'the other 1.0'\n"})
+    nightly = Index.named(str(tmp_path / "nightly"))
+    assert store.available("opsieve-fixture", nightly) == ["1.0"]
+    assert store.available("opsieve-fixture", nightly, preliminary=True) == ["1.0", "1.1.dev20260102"]
+    for number, index, said in (
+        ("1.0", CONFIGURED, "1.0"),
+        ("1.0", nightly, "the other 1.0"),
+        ("1.1.dev20260102", nightly, "1.1.dev20260102"),
+    ):
+        release = PackageRelease("opsieve-fixture", number, index)
+        assert version_in(store.package_environment(Fixture(), release)) == said
+    assert [number for number, _ in store.installed("opsieve-fixture")] == ["1.0"]
+    assert [number for number, _ in store.installed("opsieve-fixture", nightly)] == ["1.0", "1.1.dev20260102"]
+
+
+def test_another_package_may_hold_the_same_compiler(store: ReleaseStore, wheels: Path) -> None:
+    wheel(wheels, "opsieve-fixture-gpu", "1.0", files={"opsieve_fixture.py": "VERSION = 'gpu'\n"})
+    found = store.package_environment(Fixture(), PackageRelease("opsieve-fixture-gpu", "1.0"))
+    assert version_in(found) == "gpu"
+
+
+@pytest.mark.parametrize("text", ["ftp://x/simple", "nowhere/at/all", "https://", "http://a b/", "--index-url=x", ""])
+def test_what_is_no_index_is_a_sentence(text: str) -> None:
+    with pytest.raises(BadInput, match="neither the URL of a package index nor a folder"):
+        Index.named(text)
+
+
+def test_the_password_of_an_index_is_not_told() -> None:
+    assert Index.named("https://me:secret@host/simple").public == "https://host/simple"
 
 
 def asked_for(store: ReleaseStore, release: str) -> list[str]:

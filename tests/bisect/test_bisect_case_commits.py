@@ -218,6 +218,12 @@ def test_submodules_are_there_without_a_network(tmp_path: Path) -> None:
         lost = source.search()
     assert (lost.trouble, lost.culprits) == ("untestable", ())
     assert {item.symptom for item in lost.seen.values()} == {"no submodules"}
+    git("config", "submodule.parts/fold.update", "none")  # the user does without it
+    with Commits(
+        outer, shas[0], "main", tmp_path / "check.sh", root=tmp_path / "without", say=lambda t: None
+    ) as source:
+        without = source.search()
+    assert {item.symptom for item in without.seen.values()} == {"bad"}  # the check finds nothing built
 
 
 def test_an_entry_of_a_submodule_that_is_gone_means_nothing(tmp_path: Path) -> None:

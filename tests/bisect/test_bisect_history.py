@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from opsieve.bisect.blame.history_evidence import Clues, constant_texts
 from opsieve.bisect.blame.ranking import WEIGHTS, Clue, rank
-from opsieve.bisect.blame.release_commit import release_commit
+from opsieve.bisect.blame.release_commit import Built, release_commit
+from opsieve.bisect.sessions.answers import HistoryRanking
 from opsieve.bisect.sessions.history import rank_commits
 from opsieve.bisect.sources.release_source import is_pure
 from opsieve.gen.model.bad_input import BadInput
@@ -55,12 +56,12 @@ REWORDED = KERNEL.replace("at least one element in it", "one element or more in 
 GUILTY = ("Allow missing attributes (#777)", {"core/pad_fusion.cc": GUARD})
 
 
-def ranked(made: History, clues: Clues, old: int = 0, new: int = -1) -> dict:  # type: ignore[type-arg]
+def ranked(made: History, clues: Clues, old: int = 0, new: int = -1) -> HistoryRanking:
     for name, number in (("v1.0", old), ("v2.0", new)):
         subprocess.run(
             ["git", "-C", str(made.folder), "tag", "-f", name, made.shas[number]], check=True, capture_output=True
         )
-    return rank_commits(made.folder, ("1.0", "2.0"), ((), ()), clues)
+    return rank_commits(made.folder, (Built("1.0", "1.0"), Built("2.0", "2.0")), clues)
 
 
 def test_the_lines_of_the_pass_that_differ_name_the_commit(tmp_path: Path) -> None:
@@ -74,10 +75,10 @@ def test_the_lines_of_the_pass_that_differ_name_the_commit(tmp_path: Path) -> No
         ["git", "-C", str(made.folder), "status", "--porcelain"], capture_output=True, check=True
     ).stdout
     found = ranked(made, Clues(passes=("Pad_Fusion",)), old=1)
-    assert found["ranked"][0]["sha"] == made.shas[22]
-    assert found["ranked"][0]["pull_request"] == "777"
-    assert found["ranked"][0]["probability"] > 0.9
-    assert found["commits"] == 26
+    assert found.ranked[0].sha == made.shas[22]
+    assert found.ranked[0].pull_request == "777"
+    assert found.ranked[0].probability > 0.9
+    assert found.commits == 26
     assert (
         subprocess.run(["git", "-C", str(made.folder), "status", "--porcelain"], capture_output=True, check=True).stdout
         == before
@@ -88,14 +89,14 @@ def test_the_text_of_the_message_names_the_commit(tmp_path: Path) -> None:
     made = history(tmp_path / "r", [*noise(10), ("Clean up (#9)", {"core/resize.cc": REWORDED}), *noise(14)[10:]])
     said = "Non-zero status code 1 while running 'r': input must have one element or more in it: {0,3}"
     found = ranked(made, Clues(operators=("Relu",), message=said))
-    assert found["ranked"][0]["sha"] == made.shas[11]
-    assert any("one element or more" in reason for reason in found["ranked"][0]["reasons"])
+    assert found.ranked[0].sha == made.shas[11]
+    assert any("one element or more" in reason for reason in found.ranked[0].reasons)
 
 
 def test_without_evidence_it_is_none_of_these(tmp_path: Path) -> None:
     found = ranked(history(tmp_path / "r", noise(8)), Clues(operators=("Softmax",), message="boom"))
-    assert found["ranked"] == []
-    assert found["none"] > 0.5
+    assert found.ranked == ()
+    assert found.none > 0.5
 
 
 def test_what_was_cherry_picked_into_the_older_release_is_no_suspect(tmp_path: Path) -> None:
@@ -108,9 +109,9 @@ def test_what_was_cherry_picked_into_the_older_release_is_no_suspect(tmp_path: P
     )  # release branch
     made.write()
     found = ranked(made, Clues(passes=("Pad_Fusion",), operators=("Resize",)), old=3, new=2)
-    assert found["cherry_picked"] == 1
-    assert found["branched"]
-    assert [item["sha"] for item in found["ranked"]] == [made.shas[2]]
+    assert found.cherry_picked == 1
+    assert found.branched
+    assert [item.sha for item in found.ranked] == [made.shas[2]]
 
 
 def test_files_that_moved_are_followed_and_documents_count_little(tmp_path: Path) -> None:
@@ -118,7 +119,7 @@ def test_files_that_moved_are_followed_and_documents_count_little(tmp_path: Path
     guilty = ("Simplify (#5)", {"core/graph/pad_fusion.cc": GUARD})
     words = ("Document Pad_Fusion (#6)", {"docs/pad_fusion.md": "Pad_Fusion\n"})
     found = ranked(history(tmp_path / "r", [("Move", moved), guilty, words]), Clues(passes=("Pad_Fusion",)))
-    assert found["ranked"][0]["subject"] == guilty[0]
+    assert found.ranked[0].subject == guilty[0]
 
 
 def test_a_release_says_its_commit_itself(tmp_path: Path) -> None:
@@ -127,12 +128,12 @@ def test_a_release_says_its_commit_itself(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     binary = f"\0build type=Release, git-commit-id={made.shas[2][:10]}, c++\0".encode()
     (folder / "state.cpython-311.so").write_bytes(b"\x7fELF" + bytes(5000) + binary)
-    found = release_commit(made.folder, "9.9", [tmp_path / "wheel"])
+    found = release_commit(made.folder, Built("", "9.9", [tmp_path / "wheel"]))
     assert (found.sha, found.source) == (made.shas[2], "state.cpython-311.so")
     (folder / "_version.py").write_text(f"commit_id = 'g{made.shas[1][:9]}'\n")
-    assert release_commit(made.folder, "9.9", [tmp_path / "wheel"]).sha == made.shas[1]
+    assert release_commit(made.folder, Built("", "9.9", [tmp_path / "wheel"])).sha == made.shas[1]
     with pytest.raises(BadInput, match="no tag for release"):
-        release_commit(made.folder, "9.9", [])
+        release_commit(made.folder, Built("", "9.9", []))
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(list(Clue)), st.just("x"), max_size=4), min_size=1, max_size=30))
@@ -174,16 +175,16 @@ def squashed(folder: Path) -> History:
 def test_a_squash_on_the_release_branch_is_opened(tmp_path: Path) -> None:
     made = squashed(tmp_path / "r")
     found = ranked(made, Clues(passes=("Pad_Fusion",), operators=("Resize",)), old=0, new=4)
-    shas = [item["sha"] for item in found["ranked"]]
+    shas = [item.sha for item in found.ranked]
     assert shas == [made.shas[1], made.shas[2]]
-    assert found["ranked"][0]["pull_request"] == "777"
+    assert found.ranked[0].pull_request == "777"
 
 
 def test_what_a_squash_of_the_older_release_carries_is_no_suspect(tmp_path: Path) -> None:
     made = squashed(tmp_path / "r")
     found = ranked(made, Clues(passes=("Pad_Fusion",), operators=("Resize",)), old=4, new=5)
-    assert found["cherry_picked"] == 2
-    assert found["ranked"] == []
+    assert found.cherry_picked == 2
+    assert found.ranked == ()
 
 
 def test_the_source_of_the_header_that_names_the_pass_counts(tmp_path: Path) -> None:
@@ -194,7 +195,7 @@ def test_the_source_of_the_header_that_names_the_pass_counts(tmp_path: Path) -> 
     longer = {"core/all_passes.cc": 'const char* all[] = {"Pad_Fusion", "Other"};\n'}
     changes = [("Split", header | source | table), ("Register (#4)", longer), ("Simplify (#5)", changed)]
     found = ranked(history(tmp_path / "r", changes), Clues(passes=("Pad_Fusion",)), old=1)
-    assert [item["subject"] for item in found["ranked"]] == ["Simplify (#5)"]
+    assert [item.subject for item in found.ranked] == ["Simplify (#5)"]
 
 
 def test_of_two_changes_of_a_pass_the_one_that_names_the_operator_leads(tmp_path: Path) -> None:
@@ -204,8 +205,8 @@ def test_of_two_changes_of_a_pass_the_one_that_names_the_operator_leads(tmp_path
     }
     changes = [("Look through more nodes (#4)", pool), ("Clean up (#5)", cast | pool), *noise(3)]
     found = ranked(history(tmp_path / "r", changes), Clues(passes=("Pad_Fusion",), operators=("Pad", "AveragePool")))
-    assert found["ranked"][0]["subject"] == "Look through more nodes (#4)"
-    assert "those lines name the operator AveragePool" in found["ranked"][0]["reasons"]
+    assert found.ranked[0].subject == "Look through more nodes (#4)"
+    assert "those lines name the operator AveragePool" in found.ranked[0].reasons
 
 
 def test_code_that_is_not_in_the_release_counts_little(tmp_path: Path) -> None:
@@ -221,28 +222,30 @@ def test_code_that_is_not_in_the_release_counts_little(tmp_path: Path) -> None:
     (wheel / "lib.so").write_bytes(b"\x7fELF" + bytes(100) + names + b"\0" + b"a/" * 500_000)
     for name, number in (("v1.0", 1), ("v2.0", -1)):
         subprocess.run(["git", "-C", str(made.folder), "tag", name, made.shas[number]], check=True)
-    found = rank_commits(made.folder, ("1.0", "2.0"), ((), (wheel,)), Clues(operators=("Resize",)))
-    assert [item["subject"] for item in found["ranked"]] == [here[0], there[0]]
-    assert found["ranked"][0]["probability"] > 2 * found["ranked"][1]["probability"]
-    assert "not in the release" in found["ranked"][1]["reasons"][0]
+    found = rank_commits(
+        made.folder, (Built("1.0", "1.0"), Built("2.0", "2.0", (wheel,))), Clues(operators=("Resize",))
+    )
+    assert [item.subject for item in found.ranked] == [here[0], there[0]]
+    assert found.ranked[0].probability > 2 * found.ranked[1].probability
+    assert "not in the release" in found.ranked[1].reasons[0]
 
 
 def test_a_release_without_a_tag_is_near_its_branch_or_the_end_of_its_version(tmp_path: Path) -> None:
     bumps = [("Begin 1.1", {"VERSION": "1.1.0\n"}), *noise(2), ("Begin 1.2", {"VERSION": "1.2.0\n"}), *noise(4)[2:]]
     made = history(tmp_path / "r", bumps)
-    found = release_commit(made.folder, "1.1.0", [])
+    found = release_commit(made.folder, Built("", "1.1.0", []))
     assert (found.sha, found.exact) == (made.shas[3], False)
-    assert release_commit(made.folder, "1.1.3", []).sha == made.shas[3]
-    assert release_commit(made.folder, "1.2.0", []).sha == made.shas[-1]
+    assert release_commit(made.folder, Built("", "1.1.3", [])).sha == made.shas[3]
+    assert release_commit(made.folder, Built("", "1.2.0", [])).sha == made.shas[-1]
     subprocess.run(["git", "-C", str(made.folder), "branch", "rel-1.1.0", made.shas[2]], check=True)
-    found = release_commit(made.folder, "1.1.3", [])
+    found = release_commit(made.folder, Built("", "1.1.3", []))
     assert (found.sha, found.source) == (made.shas[2], "heads/rel-1.1.0")
 
 
 def test_a_file_of_the_message_is_found_where_the_repository_has_it(tmp_path: Path) -> None:
     made = history(tmp_path / "r", [*noise(3), ("Tidy (#9)", {"core/resize.cc": REWORDED}), *noise(5)[3:]])
     found = ranked(made, Clues(message="/build_src/core/resize.cc:35 Status::Resize() x > 0 was false"))
-    assert found["ranked"][0]["subject"] == "Tidy (#9)"
+    assert found.ranked[0].subject == "Tidy (#9)"
 
 
 def test_an_operator_that_the_pass_names_says_nothing_more() -> None:
@@ -262,7 +265,7 @@ def test_a_verb_at_the_head_of_a_subject_is_no_operator(
     subject: str, operator: str, named: bool, tmp_path: Path
 ) -> None:
     made = history(tmp_path / "r", [(subject, {"core/x.cc": "int x;\n"})])
-    assert bool(ranked(made, Clues(operators=(operator,)))["ranked"]) is named
+    assert bool(ranked(made, Clues(operators=(operator,))).ranked) is named
 
 
 def test_a_wheel_says_whether_its_sources_can_be_imported(tmp_path: Path) -> None:
@@ -279,7 +282,7 @@ def test_a_pass_that_is_a_class_is_found_where_it_is_defined(tmp_path: Path) -> 
     broken = {"rules/relus.py": "class FuseReluClip(Rule):\n    def check(self): return True\n"}
     changes = [("Rules", rule), ("Simplify (#3)", broken), *noise(2)]
     found = ranked(history(tmp_path / "r", changes), Clues(passes=("FuseReluClip",)), old=1)
-    assert [item["subject"] for item in found["ranked"]] == ["Simplify (#3)"]
+    assert [item.subject for item in found.ranked] == ["Simplify (#3)"]
 
 
 def test_a_repository_that_git_cannot_read_is_a_sentence(tmp_path: Path) -> None:
@@ -290,4 +293,4 @@ def test_a_repository_that_git_cannot_read_is_a_sentence(tmp_path: Path) -> None
         file.chmod(0o644)
         file.write_bytes(b"broken")
     with pytest.raises(BadInput, match=r"git cannot read|no commit|no tag"):
-        rank_commits(made.folder, ("1.0", "2.0"), ((), ()), Clues(operators=("Resize",)))
+        rank_commits(made.folder, (Built("1.0", "1.0"), Built("2.0", "2.0")), Clues(operators=("Resize",)))

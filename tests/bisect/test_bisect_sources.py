@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from opsieve.backends.registry import resolve
+from opsieve.backends.releases.installers import CONFIGURED, Index
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.search.search import TestResult
@@ -192,18 +193,18 @@ def test_names_of_packages_and_releases() -> None:
         place_of("1.1", ["1.0", "1.2"], "--bad")
 
 
-class Index(ReleaseStore):
+class CountingStore(ReleaseStore):
     """A store that counts how often the index is asked."""
 
     asked = 0
 
-    def available(self, package: str) -> list[str]:
+    def available(self, package: str, index: Index = CONFIGURED, preliminary: bool = False) -> list[str]:
         self.asked += 1
         return ["1.2", "1.10"]
 
 
 def test_what_the_index_said_is_kept_for_an_hour(tmp_path: Path) -> None:
-    store = Index(tmp_path / "store")
+    store = CountingStore(tmp_path / "store")
     kept = tmp_path / "listed" / "thing.json"
     for _ in range(3):
         assert releases_of("thing", False, store, tmp_path) == ["1.2", "1.10"]

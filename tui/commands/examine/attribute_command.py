@@ -30,20 +30,20 @@ def command(
     from opsieve.bisect.sessions.request import BisectRequest
 
     request = BisectRequest(case, target=target or "", inputs=inputs, expected=expected, seed=seed, offline=offline)
-    facts = attribute_passes(request, say)
+    found = attribute_passes(request, say)
     if as_json:
-        click.echo(json.dumps(facts))
+        click.echo(json.dumps(found.as_json()))
         return 0
-    click.echo(sentence(facts["answer"], facts["passes"], facts["alone"], len(facts["levels"])))
-    for name, which in facts["applications"].items():
+    click.echo(sentence(found.answer, found.passes, found.alone, len(found.levels)))
+    for name, which in found.applications.items():
         click.echo(f"{name}: application {' or '.join(map(str, which))}")
-    if facts["beneath"]:
-        click.echo(f"with all optimisations off a different failure remains: {facts['beneath']}")
-    if facts["kept"]:
-        click.echo(f"passes that had to stay enabled: {', '.join(facts['kept'])}")
-    levels = ", ".join(f"{name} {answer}" for name, answer in facts["levels"].items())
-    click.echo(f"{facts['target']}: {facts['symptom']}; levels: {levels}")
-    say(f"{counted(facts['probes'], 'probe')}, {facts['seconds_cpu']:.1f} s of CPU")
+    if found.beneath:
+        click.echo(f"with all optimisations off a different failure remains: {found.beneath}")
+    if found.kept:
+        click.echo(f"passes that had to stay enabled: {', '.join(found.kept)}")
+    levels = ", ".join(f"{name} {answer}" for name, answer in found.levels.items())
+    click.echo(f"{found.target}: {found.symptom}; levels: {levels}")
+    say(f"{counted(found.probes, 'probe')}, {found.seconds_cpu:.1f} s of CPU")
     return 0
 
 

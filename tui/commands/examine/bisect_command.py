@@ -1,7 +1,6 @@
 """`opsieve bisect`: the release or the commit that introduced a failure, or fixed it."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,23 +8,42 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opsieve.tui.commands import options
-from opsieve.tui.commands.text import counted, plain, say
+from opsieve.tui.commands.text import say
 
 if TYPE_CHECKING:
     from opsieve.bisect.sessions.request import BisectRequest
-
-_MOST_CULPRITS = 20
-_MOST_FILES = 10
-_MOST_SUSPECTS = 5
 
 
 @click.command()
 @click.argument("case", type=options.PATH, required=False)
 @click.option("--releases", "package", help="Search the releases of this package, such as onnxruntime.")
+@click.option(
+    "--package",
+    "packages",
+    multiple=True,
+    help="With --releases: another package of the same compiler, such as onnxruntime-gpu; repeatable.",
+)
+@click.option(
+    "--index",
+    "indexes",
+    metavar="URL",
+    multiple=True,
+    help="With --releases: look for versions on this package index (or in this directory of wheels), too; repeatable.",
+)
+@click.option("--pre", is_flag=True, help="With --releases: pre-releases and nightly versions, too.")
+@click.option(
+    "--builds",
+    type=options.PATH,
+    help="Search the builds in this directory: wheels and build trees named by version, commit or date.",
+)
 @click.option("--commits", "repository", type=options.PATH, help="Search the commits of this local git repository.")
 @click.option("--source", help="Search the versions of a plug-in: NAME or NAME:ARGUMENT.")
-@click.option("--good", help="A release, tag, date or commit without the failure.  [default: the oldest release]")
-@click.option("--bad", help="A release, tag, date or commit with the failure.  [default: the newest release]")
+@click.option(
+    "--good", help="A release, tag, date, commit or backend@path without the failure.  [default: the oldest release]"
+)
+@click.option(
+    "--bad", help="A release, tag, date, commit or backend@path with the failure.  [default: the newest release]"
+)
 @options.TARGET
 @click.option("--sweep", is_flag=True, help="Test every release and report every transition.")
 @click.option("--build", type=options.PATH, help="Commits: script run in each work tree before the test.")
@@ -87,38 +105,73 @@ _MOST_SUSPECTS = 5
 def command(as_json: bool, package: str | None, source: str | None, repository: Path | None, **given: Any) -> int:
     """Find the release or commit that introduced the failure of CASE, or fixed it.
 
-    With --releases, CASE (an .onnx file or a case directory) runs on released wheels, installed on demand. With --commits,
+    With --releases, CASE (an .onnx file or a case directory) runs on released wheels, installed on demand; with --builds,
+    on the builds in a directory; with both, on the releases and then on the builds between two of them. With --commits,
     the commits between --good and --bad are built with --build and tested with CASE or --check. Both ends are verified
     first. With --history, the commits between the two releases are ranked by what they changed. Every probe is kept: an interrupted search continues where it was, and a repeated one costs nothing.
     """
+    from opsieve.bisect.sessions.answers import CommitAnswer, CommitPreview, VersionAnswer, VersionPreview
     from opsieve.bisect.sessions.commits import bisect_commits
     from opsieve.bisect.sessions.versions import bisect_releases, bisect_source
-    from opsieve.gen.model.bad_input import BadInput
+    from opsieve.tui.commands.examine.bisect_output import preview, show
 
-    if [package, source, repository].count(None) != 2:
-        raise BadInput("name exactly one of --releases PACKAGE, --commits REPOSITORY and --source NAME")
+    _check_options(package, source, repository, given)
     request = _request(given)
+    found: VersionAnswer | VersionPreview | CommitAnswer | CommitPreview
     if repository is not None:
-        facts = bisect_commits(request, repository, say)
-    elif package is not None:
-        facts = bisect_releases(request, package, say)
+        found = bisect_commits(request, repository, say)
+    elif source is not None:
+        found = bisect_source(request, source, say)
     else:
-        facts = bisect_source(request, source or "", say)
-    if request.dry_run:
-        click.echo(json.dumps(facts) if as_json else _preview(facts))
+        found = bisect_releases(request, package or "", say)
+    facts = found.as_json()
+    if isinstance(found, VersionPreview | CommitPreview):
+        click.echo(json.dumps(facts) if as_json else preview(found))
         return 0
     if not as_json:
-        _print(facts)
-    step = facts.get("next")
-    if step and request.then_commits is not None and (request.build or request.check or step["importable"]):
-        ends = replace(request, good=step["good"], bad=step["bad"], target=facts["target"])
+        show(found)
+    step = found.next if isinstance(found, VersionAnswer) else None
+    if step and request.then_commits is not None and (request.build or request.check or step.importable):
+        ends = replace(request, good=step.good, bad=step.bad, target=facts["target"])
         commits = bisect_commits(ends, request.then_commits, say)
-        facts = {**facts, "commits_search": commits}
-        if not as_json:
-            _print(commits)
+        facts["commits_search"] = commits.as_json()
+        if not as_json and isinstance(commits, CommitAnswer):
+            show(commits)
     if as_json:
         click.echo(json.dumps(facts))
     return 0
+
+
+def _check_options(package: str | None, source: str | None, repository: Path | None, given: dict[str, Any]) -> None:
+    """BadInput unless the options say one thing to search, and nothing that only another search has."""
+    from opsieve.bisect.sources.build_sandbox import LIMITS
+    from opsieve.gen.model.bad_input import BadInput
+
+    named = [
+        name for name, value in (("--releases", package), ("--commits", repository), ("--source", source)) if value
+    ]
+    ends = all(text and "@" in text for text in (given["good"], given["bad"]))
+    if len(named) > 1 or not (named or given["builds"] or ends):
+        raise BadInput(
+            "name exactly one of --releases PACKAGE, --commits REPOSITORY and --source NAME, or --builds FOLDER"
+        )
+    alone = {
+        "--commits": ("build", "check", "paths", "sparse", "first_parent", "fresh", "hang_is_bad"),
+        "--releases": ("packages", "indexes", "pre", "then_commits"),
+        "--releases or --builds": ("history", "fixed", "builds", "sweep"),
+    }
+    here = {"--commits": repository, "--releases": package, "--releases or --builds": not repository and not source}
+    if given["then_commits"] is not None:
+        here["--commits"] = repository or given["then_commits"]
+    if source is not None:
+        alone["--releases or --builds"] = ("history", "fixed", "builds")
+    for owner, names in alone.items():
+        wrong = [name for name in names if given[name]] if not here[owner] else []
+        if wrong:
+            word = {"packages": "package", "indexes": "index"}.get(wrong[0], wrong[0]).replace("_", "-")
+            raise BadInput(f"--{word} goes with {owner}")
+    if given["check_seconds"] != LIMITS.seconds and not here["--commits"]:
+        raise BadInput("--check-seconds goes with --commits")
 
 
 def _request(given: dict[str, Any]) -> "BisectRequest":
@@ -147,73 +200,3 @@ def _rate(text: str | None) -> Any:
     if not 0 < rate <= 1:
         raise BadInput("--repro-rate must be a number above 0 and at most 1, or auto")
     return rate
-
-
-def _preview(facts: dict[str, Any]) -> str:
-    probes = counted(facts["expected_probes"], "probe")
-    if "commits" in facts:
-        return f"{counted(facts['commits'], 'commit')} between the ends; about {probes}, {facts['known']} already known"
-    versions = facts["versions"]
-    known = f"{len(facts['known'])} already tested"
-    return (
-        f"{counted(len(versions), 'version')} from {versions[0]} to {versions[-1]}; {known}\n"
-        f"first: {', '.join(facts['first'])}; about {probes}"
-    )
-
-
-def _print(facts: dict[str, Any]) -> None:
-    """The answer for a person."""
-    for line in _commit_lines(facts) if "culprits" in facts else _version_lines(facts):
-        click.echo(plain(line))
-    recalled = f" ({facts['recalled']} recalled)" if facts["recalled"] else ""
-    say(f"{counted(facts['probes'], 'probe')}{recalled}, {facts['seconds']} s")
-
-
-def _version_lines(facts: dict[str, Any]) -> Iterator[str]:
-    yield facts["answer"][:1].upper() + facts["answer"][1:]
-    if facts.get("guilty_passes"):
-        yield f"Pass {' and '.join(facts['guilty_passes'])}"
-    elif facts.get("attribution") == "not-a-pass":
-        yield "Not an optimiser pass: it also fails with all optimisations off"
-    if facts["fingerprint"]:
-        yield f"Failure {facts['fingerprint']}: {facts['symptom']}"
-    for change in facts["transitions"]:
-        exact = "" if change["exact"] else " (versions between were not needed or cannot be tested)"
-        ends = f"{change['last_before']} -> {change['first_after']}: {change['before']} -> {change['after']}"
-        yield f"  {change['kind']:<10} {ends}{exact}"
-    if not facts["monotone"]:
-        yield "  The failure appeared or disappeared more than once."
-    if "history" in facts:
-        yield from _history_lines(facts["history"])
-    if "next" in facts:
-        step = facts["next"]
-        yield f"Between the releases: --commits {step['repository']} --good {step['good']} --bad {step['bad']}"
-
-
-def _history_lines(history: dict[str, Any]) -> Iterator[str]:
-    yield (
-        f"{counted(history['commits'], 'commit')} between {history['good']['release']} ({history['good']['commit'][:12]}) and "
-        f"{history['bad']['release']} ({history['bad']['commit'][:12]}); likeliest by what they changed:"
-    )
-    for end in (history["good"], history["bad"]):
-        if not end["exact"]:
-            yield f"  {end['commit'][:12]} is near {end['release']}, not exact: {end['source']}"
-    for commit in history["ranked"][:_MOST_SUSPECTS]:
-        pull = f" (pull request {commit['pull_request']})" if commit["pull_request"] else ""
-        yield f"  {commit['probability']:>6.1%}  {commit['sha'][:12]} {commit['subject']}{pull}"
-        yield from (f"          {reason}" for reason in commit["reasons"])
-    yield f"  {history['none']:>6.1%}  none of these"
-    yield f"To settle it: {history['settle']}"
-
-
-def _commit_lines(facts: dict[str, Any]) -> Iterator[str]:
-    yield facts["answer"][:1].upper() + facts["answer"][1:]
-    for commit in facts["culprits"][:_MOST_CULPRITS]:
-        pull = f" (pull request {commit['pull_request']})" if commit["pull_request"] else ""
-        yield f"  {commit['sha'][:12]} {commit['subject']}{pull}"
-        yield f"    {commit['author']}, {commit['date']}; {commit['diffstat']}"
-        yield from (f"    {name}" for name in commit["files"][:_MOST_FILES])
-        if commit["link"]:
-            yield f"    {commit['link']}"
-    if facts["confidence"] < 1 and facts["culprits"]:
-        yield f"  confidence {facts['confidence']:.1%}"

@@ -1,0 +1,175 @@
+"""What a search found, as an answer with a sentence."""
+
+from collections import Counter
+
+from opsieve.bisect.sessions.answers import CommitAnswer, Evidence, SeenVersion, VersionAnswer
+from opsieve.bisect.sources.commit_source import CommitResult
+from opsieve.bisect.sources.transitions import Transition, monotone, transitions
+from opsieve.bisect.sources.version_sequence import Timeline
+
+
+def version_answer(timeline: Timeline, package: str) -> VersionAnswer:
+    """Of a search or sweep through the versions of `package`."""
+    changes = transitions(timeline.versions, timeline.seen)
+    outcome = timeline.outcome
+    wanted = timeline.wanted
+    followed = [change for change in changes if change.kind != "symptom"]
+    if outcome is not None and outcome.suspects is not None:
+        first = [timeline.versions[place] for place in outcome.first]
+        followed = [
+            c for c in changes if c.first_after == first[-1] and c.last_before == timeline.versions[outcome.last_before]
+        ]
+    regressions = [change for change in followed if change.kind == "regression" or _appears(change, timeline)]
+    fixes = [change for change in followed if change.kind == "fix"]
+    turned = [change for change in followed if change not in regressions and change.kind == "symptom"]
+    wrong = [] if outcome is None else [timeline.versions[place] for place, _ in outcome.ends.wrong]
+    return VersionAnswer(
+        package=package,
+        answer=_version_sentence(timeline, regressions, fixes, turned, wrong),
+        transitions=tuple(changes),
+        monotone=monotone(changes),
+        first_bad=regressions[-1].first_after if regressions else "",
+        first_good=fixes[-1].first_after if fixes else "",
+        candidates=() if outcome is None else tuple(timeline.versions[place] for place in outcome.first),
+        culprit_commit="",
+        confidence=_confidence(timeline, changes),
+        ends_verified=outcome is None or not outcome.ends.trouble,
+        wrong_ends=tuple(wrong),
+        versions=tuple(
+            SeenVersion(version, item.state, item.symptom, item.text)
+            for version, item in zip(timeline.versions, timeline.seen, strict=True)
+            if item is not None
+        ),
+        evidence=_evidence(timeline, [*regressions, *fixes, *turned]),
+        fingerprint=wanted.key if wanted else "",
+        symptom=wanted.symptom if wanted else "",
+        probes=timeline.probed + timeline.recalled,
+        recalled=timeline.recalled,
+    )
+
+
+def _evidence(timeline: Timeline, followed: list[Transition]) -> tuple[Evidence, ...]:
+    """The two runs beside each change, each with what was seen."""
+    seen_at = dict(zip(timeline.versions, timeline.seen, strict=True))
+    beside = dict.fromkeys(version for change in followed for version in (change.last_before, change.first_after))
+    seen = [(version, seen_at[version]) for version in beside]
+    return tuple(Evidence(version, item.symptom, item.text, item.message) for version, item in seen if item is not None)
+
+
+def _appears(change: Transition, timeline: Timeline) -> bool:
+    """Whether a change of symptom brought the failure that was followed."""
+    return change.kind == "symptom" and timeline.wanted is not None and change.after == timeline.wanted.symptom
+
+
+def _confidence(timeline: Timeline, changes: list[Transition]) -> float:
+    if timeline.outcome is not None and timeline.outcome.suspects is not None:
+        return timeline.outcome.suspects.confidence
+    return 1.0 if changes else 0.0
+
+
+def _version_sentence(
+    timeline: Timeline,
+    regressions: list[Transition],
+    fixes: list[Transition],
+    turned: list[Transition],
+    wrong: list[str],
+) -> str:
+    outcome = timeline.outcome
+    sentences = [f"{release} is not what --good or --bad says" for release in wrong]
+    if outcome is not None and outcome.ends.trouble == "untestable":
+        sentences.append("no release could be tested")
+    if outcome is not None and outcome.ends.trouble == "always" and outcome.ends.old != outcome.ends.new:
+        old, new = (timeline.versions[place] for place in (outcome.ends.old, outcome.ends.new))
+        between = abs(outcome.ends.new - outcome.ends.old) - 1
+        sentences.append(
+            f"it fails in {old} and in {new}; --good names a release without it, --sweep tests the {between} between"
+        )
+    if outcome is not None and outcome.suspects is not None and not outcome.exact:
+        names = ", ".join(timeline.versions[place] for place in outcome.first)
+        sentences.append(f"one of {names}: the versions between cannot be tested")
+    sentences += [f"first bad release {change.first_after} (last good {change.last_before})" for change in regressions]
+    sentences += [f"first good release {change.first_after} (last bad {change.last_before})" for change in fixes]
+    sentences += [_turn(change, timeline) for change in turned]
+    if not sentences:
+        testable = [item for item in timeline.seen if item is not None and item.state != "skip"]
+        sentences.append(
+            "no release could be tested"
+            if not testable
+            else f"it {'fails in every' if testable[0].state == 'bad' else 'does not fail in any'} testable release"
+        )
+        sentences += _untestable(timeline)
+    return "; ".join(sentences)
+
+
+def _turn(change: Transition, timeline: Timeline) -> str:
+    """From where to where it fails differently."""
+    later = transitions(timeline.versions, timeline.seen)
+    at = timeline.versions.index(change.first_after)
+    end = next((item for item in later if timeline.versions.index(item.first_after) > at), None)
+    if end is None:
+        return f"since {change.first_after} it fails differently: {change.after}"
+    return f"from {change.first_after} to {end.last_before} it fails differently: {change.after}"
+
+
+def _untestable(timeline: Timeline) -> list[str]:
+    """How many versions could not be tested, where, and the commonest reason."""
+    skipped = [
+        (version, item)
+        for version, item in zip(timeline.versions, timeline.seen, strict=True)
+        if item is not None and item.state == "skip"
+    ]
+    if not skipped:
+        return []
+    why, count = Counter(item.text or item.symptom for _, item in skipped).most_common(1)[0]
+    stretch = skipped[0][0] if len(skipped) == 1 else f"{skipped[0][0]} to {skipped[-1][0]}"
+    share = f"{len(skipped)} of {len(timeline.versions)}"
+    return [f"{share} could not be tested ({stretch}; {count} of them: {why[:200]})"]
+
+
+def commit_answer(found: CommitResult) -> CommitAnswer:
+    """Of a search through commits."""
+    one = found.culprits[0] if len(found.culprits) == 1 else None
+    regression = found.direction.value == "regression"
+    transitions: tuple[Transition, ...] = ()
+    if one:
+        before, after = ("good", "bad") if regression else ("bad", "good")
+        parent = one.parents[0] if one.parents else ""
+        transitions = (Transition("regression" if regression else "fix", parent, one.sha, True, before, after),)
+    return CommitAnswer(
+        package="",
+        answer=_commit_sentence(found),
+        transitions=transitions,
+        first_bad=one.sha if one and regression else "",
+        first_good=one.sha if one and not regression else "",
+        culprit_commit=one.sha if one else "",
+        culprits=found.culprits,
+        confidence=found.confidence,
+        ends_verified=found.trouble in ("", "elsewhere"),
+        wrong_ends=found.wrong_ends,
+        commits=found.size,
+        seen=found.seen,
+        probes=found.probed + found.recalled,
+        recalled=found.recalled,
+    )
+
+
+def _commit_sentence(found: CommitResult) -> str:
+    sentences = [f"commit {sha[:12]} is {answer}, not what --good or --bad says" for sha, answer in found.wrong_ends]
+    if found.base:
+        sentences.append(
+            f"--good and --bad are on different branches: using their merge base {found.base[:12]} as the good end"
+        )
+    change = "bad" if found.direction.value == "regression" else "good"
+    if found.trouble == "untestable":
+        sentences.append("neither --good nor --bad can be tested")
+    elif found.trouble == "elsewhere":
+        sentences.append("no commit that touches --paths: the change came from elsewhere")
+    elif found.trouble:
+        sentences.append(f"no tested commit is {'good' if found.trouble == 'always' else 'bad'}")
+    elif len(found.culprits) == 1:
+        sentences.append(f"first {change} commit {found.culprits[0].sha}")
+    else:
+        sentences.append(
+            f"the first {change} commit is one of {len(found.culprits)}: the commits between cannot be tested"
+        )
+    return "; ".join(sentences)

@@ -1,0 +1,203 @@
+"""Builds as versions: a folder of them, at the ends of a search, between two releases; versions of other packages in the row."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import opsieve
+from histories import History
+from test_bisect_case_commits import PARTS, RIGHT, WRONG, compiler_history, negations
+from wheels import wheel
+
+from opsieve.backends.registry import resolve
+from opsieve.bisect.search.search import TestResult
+from opsieve.bisect.search.search_loop import bisection
+from opsieve.bisect.sessions.answers import VersionAnswer
+from opsieve.bisect.sessions.request import BisectRequest
+from opsieve.bisect.sessions.sentences import version_answer
+from opsieve.bisect.sessions.version_rows import Row, assemble, between
+from opsieve.bisect.sessions.versions import bisect_releases
+from opsieve.bisect.sources.outcome import VersionOutcome
+from opsieve.bisect.sources.version_row import Version, build_at, by_number, release_row
+from opsieve.bisect.sources.version_sequence import Timeline
+from opsieve.gen.case.case import save
+from opsieve.gen.model.bad_input import BadInput
+
+SLIM = resolve("onnxslim")
+
+
+@pytest.fixture(autouse=True)
+def _own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPSIEVE_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("OPSIEVE_PROBES", str(tmp_path / "probes"))
+    save(negations(), tmp_path / "case")
+
+
+def build(folder: Path, source: str, version: str = "") -> Path:
+    """A build tree of the compiler."""
+    stated = f'__version__ = "{version}"\n' if version else ""
+    for name, text in {**PARTS, "onnxslim/__init__.py": stated + source}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text.replace("{}", folder.name))
+    return folder
+
+
+def found(tmp_path: Path, said: list[str] | None = None, package: str = "", **options: Any) -> VersionAnswer:
+    request = BisectRequest(tmp_path / "case", target="onnxslim", attribute=False, **options)
+    answer = bisect_releases(request, package, (said if said is not None else []).append)
+    assert isinstance(answer, VersionAnswer)
+    return answer
+
+
+def test_builds_named_by_version_are_searched(tmp_path: Path) -> None:
+    for name, source in (("onnxslim-1.9", RIGHT), ("v1.10", WRONG), ("1.11-debug", WRONG)):
+        build(tmp_path / "builds" / name, source)
+    (tmp_path / "builds" / "notes").mkdir()
+    (tmp_path / "builds" / "README").write_text("mine\n")
+    said: list[str] = []
+    answer = found(tmp_path, said, builds=tmp_path / "builds")
+    assert (answer.transitions[0].last_before, answer.first_bad) == ("onnxslim-1.9", "v1.10")
+    assert answer.symptom == "value mismatch"
+    assert "left out" in said[0]
+    assert "no package onnxslim" in said[0]
+    build(tmp_path / "builds" / "v1.10", RIGHT + "# mended\n")
+    again = found(tmp_path, builds=tmp_path / "builds")
+    assert again.first_bad == "1.11-debug"
+    assert again.recalled == again.probes - 1  # a build that is made anew is another one
+
+
+def commit_builds(tmp_path: Path, history: History, sources: list[str], places: list[int]) -> None:
+    """Builds of some commits, in a folder."""
+    for place in places:
+        name = ("build-" if place % 2 else "") + history.shas[place][: 9 + place]
+        build(tmp_path / "builds" / name, sources[place])
+
+
+def test_builds_named_by_commit_narrow_what_is_ranked(tmp_path: Path) -> None:
+    sources = [RIGHT] * 4 + [WRONG] * 4
+    history = compiler_history(tmp_path / "repository", sources)
+    commit_builds(tmp_path, history, sources, [7, 0, 5, 2])
+    answer = found(tmp_path, builds=tmp_path / "builds", history=history.folder)
+    assert answer.first_bad == history.shas[5][:14].join(["build-", ""])
+    assert answer.history is not None
+    assert (answer.history.good.commit, answer.history.bad.commit) == (history.shas[2], history.shas[5])
+    assert answer.history.commits == 3
+    with pytest.raises(BadInput, match="says no version: name --history"):
+        found(tmp_path, builds=tmp_path / "builds")
+
+
+def test_two_builds_are_the_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = build(tmp_path / "fine", RIGHT)
+    bad = build(tmp_path / "broken", WRONG)
+    ends = ["--good", f"onnxslim@{good}", "--bad", f"onnxslim@{bad}", "--target", "onnxslim", "--no-attribute"]
+    code, out, _ = opsieve("bisect", tmp_path / "case", *ends, "--json", capsys=capsys)
+    answer = json.loads(out)
+    assert (code, answer["first_bad"], answer["probes"]) == (0, f"onnxslim@{bad}", 2)
+    code, out, err = opsieve("bisect", tmp_path / "case", *ends[:2], "--target", "onnxslim", capsys=capsys)
+    assert code == 2
+    assert "name exactly one of" in err
+
+
+def test_a_build_takes_its_place_among_others(tmp_path: Path) -> None:
+    """By the version that it states, else where it was named."""
+    for name in ("1.0", "1.2", "1.4"):
+        build(tmp_path / "builds" / name, RIGHT)
+    stating = build(tmp_path / "mine", WRONG, "1.3.0")
+    silent = build(tmp_path / "other", WRONG)
+
+    def names(**options: Any) -> list[str]:
+        request = BisectRequest(tmp_path / "case", builds=tmp_path / "builds", **options)
+        return [name.rpartition("/")[2] for name in assemble(request, "", SLIM, [].append).names]
+
+    assert names(bad=f"onnxslim@{stating}") == ["1.0", "1.2", "mine", "1.4"]
+    assert names(bad=f"onnxslim@{silent}") == ["1.0", "1.2", "1.4", "other"]
+    assert names(good=f"onnxslim@{silent}") == ["other", "1.0", "1.2", "1.4"]
+    assert names(good=f"onnxslim@{silent}", fixed=True) == ["1.0", "1.2", "1.4", "other"]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"bad": "onnxslim@{}:inference=off"}, "they belong to --target"),
+        ({"bad": "onnxslim@{}/nowhere"}, "nothing is there"),
+        ({"bad": "onnxruntime@{}"}, "is not among the 1 versions"),
+        ({"bad": "1.7"}, "is not among the 1 versions"),
+        ({"packages": ("onnxslim-gpu",)}, "name that, too"),
+    ],
+)
+def test_what_is_no_end_is_a_sentence(tmp_path: Path, options: dict[str, Any], sentence: str) -> None:
+    tree = build(tmp_path / "builds" / "1.0", RIGHT)
+    given = {key: value.format(tree) if isinstance(value, str) else value for key, value in options.items()}
+    with pytest.raises(BadInput, match=sentence):
+        found(tmp_path, builds=tmp_path / "builds", **given)
+
+
+def test_a_folder_without_builds_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"cannot be read: No such file"):
+        found(tmp_path, builds=tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadInput, match="no build of onnxslim lies in"):
+        found(tmp_path, builds=tmp_path / "empty")
+
+
+def test_names_of_builds(tmp_path: Path) -> None:
+    conda = build(tmp_path / "onnxslim-1.2.3-py311h1a2b3c4_0" / "lib" / "python3.11" / "site-packages", RIGHT).parents[
+        2
+    ]
+    described = build(tmp_path / "v1.2-14-gdeadbeef12", RIGHT)
+    dated = build(tmp_path / "2026-03-04", RIGHT)
+    stated = build(tmp_path / "tree", RIGHT, "0.9.1")
+    named = [build_at(path, SLIM, path.name) for path in (conda, described, dated, stated)]
+    assert [(one.number, one.commit) for one in named] == [
+        ("1.2.3", ""),
+        ("", "deadbeef12"),
+        ("20260304", ""),
+        ("0.9.1", ""),
+    ]
+    files = {"onnxslim/__init__.py": RIGHT, **PARTS}
+    other = wheel(tmp_path, "onnxslim-nightly", "1.3.dev20260301+gdeadbeef", files=files)
+    nightly = build_at(other, SLIM, other.name)
+    assert (nightly.number, nightly.commit) == ("1.3.dev20260301+gdeadbeef", "deadbeef")
+    with pytest.raises(BadInput, match="is a wheel of left_pad, not of onnxslim"):
+        build_at(wheel(tmp_path, "left-pad", "1.0"), SLIM, "x")
+
+
+def test_other_packages_fill_the_gaps_between_releases() -> None:
+    main = release_row("onnxslim", ["1.0", "1.1.0", "1.2"], "onnxslim")
+    other = release_row("onnxslim-gpu", ["1.1", "1.1.1", "1.3.dev20260101"], "onnxslim")
+    row = by_number([*main, *other])
+    assert [version.name for version in row] == [
+        "1.0",
+        "1.1.0",
+        "onnxslim-gpu==1.1.1",
+        "1.2",
+        "onnxslim-gpu==1.3.dev20260101",
+    ]
+    assert [str(version.on(SLIM)) for version in row[1:3]] == ["onnxslim==1.1.0", "onnxslim==onnxslim-gpu-1.1.1"]
+
+
+def test_builds_between_two_releases(tmp_path: Path) -> None:
+    """Those of commits that the newer release has and the older one has not, in the order of the history; what was seen around them stays."""
+    history = compiler_history(tmp_path / "repository", [RIGHT] * 8)
+    for tag, place in (("v1.0", 1), ("v2.0", 6)):
+        subprocess.run(["git", "-C", str(history.folder), "tag", tag, history.shas[place]], check=True)
+    loose = tuple(Version(f"build{place}", commit=history.shas[place]) for place in (5, 0, 3, 7, 6, 2))
+    ends = tuple(Version(number, number) for number in ("1.0", "2.0"))
+    row = Row((Version("0.9", "0.9"), *ends), None, None, loose)
+    inner = between(history.folder, row, "1.0", "2.0", SLIM)
+    assert inner.names == ["1.0", "build2", "build3", "build5", "2.0"]
+    good, bad = VersionOutcome("good"), VersionOutcome("bad")
+    steps = bisection(5, 0, 4)
+    places, _ = next(steps)
+    try:
+        while True:
+            places, _ = steps.send([TestResult.BAD if place > 1 else TestResult.GOOD for place in places])
+    except StopIteration as stop:
+        outcome = stop.value
+    around = Timeline(tuple(row.names), (good, good, bad), bad, None, 3, 0)
+    joined = Timeline(tuple(inner.names), (good, good, bad, None, bad), bad, outcome, 5, 2).within(around)
+    assert joined.versions == ("0.9", "1.0", "build2", "build3", "build5", "2.0")
+    answer = version_answer(joined, "onnxslim")
+    assert (answer.first_bad, answer.transitions[0].last_before, answer.candidates) == ("build3", "build2", ("build3",))

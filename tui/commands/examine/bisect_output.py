@@ -1,0 +1,89 @@
+"""The answers of `opsieve bisect` for a person."""
+
+from collections.abc import Iterator
+
+import click
+
+from opsieve.bisect.sessions.answers import (
+    CommitAnswer,
+    CommitPreview,
+    HistoryRanking,
+    VersionAnswer,
+    VersionPreview,
+)
+from opsieve.tui.commands.text import counted, plain, say
+
+_MOST_CULPRITS = 20
+_MOST_FILES = 10
+_MOST_SUSPECTS = 5
+
+
+def preview(found: VersionPreview | CommitPreview) -> str:
+    """What a dry run says."""
+    probes = counted(found.expected_probes, "probe")
+    if isinstance(found, CommitPreview):
+        return f"{counted(found.commits, 'commit')} between the ends; about {probes}, {found.known} already known"
+    versions = found.versions
+    known = f"{len(found.known)} already tested"
+    return (
+        f"{counted(len(versions), 'version')} from {versions[0]} to {versions[-1]}; {known}\n"
+        f"first: {', '.join(found.first)}; about {probes}"
+    )
+
+
+def show(found: VersionAnswer | CommitAnswer) -> None:
+    """The answer, and on stderr what it cost."""
+    for line in _commit_lines(found) if isinstance(found, CommitAnswer) else _version_lines(found):
+        click.echo(plain(line))
+    recalled = f" ({found.recalled} recalled)" if found.recalled else ""
+    say(f"{counted(found.probes, 'probe')}{recalled}, {found.seconds} s")
+
+
+def _version_lines(found: VersionAnswer) -> Iterator[str]:
+    yield found.answer[:1].upper() + found.answer[1:]
+    if found.guilty_passes:
+        yield f"Pass {' and '.join(found.guilty_passes)}"
+    elif found.attribution == "not-a-pass":
+        yield "Not an optimiser pass: it also fails with all optimisations off"
+    if found.fingerprint:
+        yield f"Failure {found.fingerprint}: {found.symptom}"
+    for change in found.transitions:
+        exact = "" if change.exact else " (versions between were not needed or cannot be tested)"
+        ends = f"{change.last_before} -> {change.first_after}: {change.before} -> {change.after}"
+        yield f"  {change.kind:<10} {ends}{exact}"
+    if not found.monotone:
+        yield "  The failure appeared or disappeared more than once."
+    if found.history is not None:
+        yield from _history_lines(found.history)
+    step = found.next
+    if step is not None:
+        yield f"Between the releases: --commits {step.repository} --good {step.good} --bad {step.bad}"
+
+
+def _history_lines(history: HistoryRanking) -> Iterator[str]:
+    yield (
+        f"{counted(history.commits, 'commit')} between {history.good.release} ({history.good.commit[:12]}) and "
+        f"{history.bad.release} ({history.bad.commit[:12]}); likeliest by what they changed:"
+    )
+    for end in (history.good, history.bad):
+        if not end.exact:
+            yield f"  {end.commit[:12]} is near {end.release}, not exact: {end.source}"
+    for commit in history.ranked[:_MOST_SUSPECTS]:
+        pull = f" (pull request {commit.pull_request})" if commit.pull_request else ""
+        yield f"  {commit.probability:>6.1%}  {commit.sha[:12]} {commit.subject}{pull}"
+        yield from (f"          {reason}" for reason in commit.reasons)
+    yield f"  {history.none:>6.1%}  none of these"
+    yield f"To settle it: {history.settle}"
+
+
+def _commit_lines(found: CommitAnswer) -> Iterator[str]:
+    yield found.answer[:1].upper() + found.answer[1:]
+    for commit in found.culprits[:_MOST_CULPRITS]:
+        pull = f" (pull request {commit.pull_request})" if commit.pull_request else ""
+        yield f"  {commit.sha[:12]} {commit.subject}{pull}"
+        yield f"    {commit.author}, {commit.date}; {commit.diffstat}"
+        yield from (f"    {name}" for name in commit.files[:_MOST_FILES])
+        if commit.link:
+            yield f"    {commit.link}"
+    if found.confidence < 1 and found.culprits:
+        yield f"  confidence {found.confidence:.1%}"
