@@ -18,7 +18,7 @@ class Answer:
 
     def as_json(self) -> dict[str, Any]:
         """The answer in dicts, lists, texts and numbers."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
+        plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         absent = [field.name for field in fields(self) if getattr(self, field.name) is None]  # type: ignore[arg-type]
         return {key: value for key, value in plain.items() if key not in absent}
 
