@@ -22,7 +22,7 @@ from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.blame.history_evidence import Clues
-from opsieve.bisect.blame.release_commit import Built
+from opsieve.bisect.blame.release_commit import ReleaseEnd
 from opsieve.bisect.sessions.history import rank_commits
 from opsieve.bisect.sources.outcome import evaluate
 from opsieve.gen.case.open_case import open_case
@@ -114,7 +114,8 @@ def measure(change: Known, clone: Path, cases: Path, lab: ObservationCache) -> R
     started, before = time.perf_counter(), cpu_seconds()
     try:
         old, new = (
-            Built(release, release, folder) for release, folder in zip((change.old, change.new), folders, strict=True)
+            ReleaseEnd(release, release, folder)
+            for release, folder in zip((change.old, change.new), folders, strict=True)
         )
         found = rank_commits(clone, (old, new), clues)
     except BadInput as error:

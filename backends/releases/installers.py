@@ -65,21 +65,21 @@ class InstallFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class PackageIndex:
     """Where releases are listed and come from: the URL of a package index, or the path of a folder of wheels; "" for what the user configured."""
 
     place: str = ""
 
     @staticmethod
-    def named(text: str) -> "Index":
+    def named(text: str) -> "PackageIndex":
         """The index that the user named; BadInput when it is neither a folder nor a URL."""
         path = Path(text).expanduser()
         if text and path.is_dir():
-            return Index(str(path.absolute()))
+            return PackageIndex(str(path.absolute()))
         parts = urllib.parse.urlsplit(text) if text.isprintable() and not re.search(r"\s", text) else None
         if parts is None or parts.scheme not in ("http", "https", "file") or not (parts.netloc or parts.path):
             raise BadInput(f"--index {shown(text)} is neither the URL of a package index nor a folder of wheels")
-        return Index(text)
+        return PackageIndex(text)
 
     @property
     def public(self) -> str:
@@ -96,7 +96,7 @@ class Index:
         return [f"--index-url={self.place}" if alone else f"--extra-index-url={self.place}"]
 
 
-CONFIGURED = Index()
+CONFIGURED = PackageIndex()
 
 
 def check_package(name: str) -> None:
@@ -173,7 +173,7 @@ def _same(name: str, package: str) -> bool:
 
 
 def list_releases(
-    package: str, minors: Sequence[Minor], index: Index = CONFIGURED, preliminary: bool = False
+    package: str, minors: Sequence[Minor], index: PackageIndex = CONFIGURED, preliminary: bool = False
 ) -> list[str]:
     """The releases of `package` with a wheel for one of the Python versions, oldest first, none yanked, and previews only if `preliminary`.
 

@@ -22,9 +22,9 @@ from typing import Any
 from opsieve.backends.protocol import Backend
 from opsieve.backends.releases.installers import (
     CONFIGURED,
-    Index,
     InstallFailed,
     Minor,
+    PackageIndex,
     check_package,
     install,
     list_releases,
@@ -58,7 +58,7 @@ class PackageRelease:
 
     package: str
     number: str
-    index: Index = CONFIGURED
+    index: PackageIndex = CONFIGURED
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class _Recipe:
     release: str
     requirements: tuple[str, ...]
     wheel: str = ""
-    index: Index = CONFIGURED
+    index: PackageIndex = CONFIGURED
 
     @property
     def stem(self) -> str:
@@ -130,14 +130,14 @@ class ReleaseStore:
                 "set OPSIEVE_STORE to a folder that can be written"
             ) from error
 
-    def installed(self, package: str, index: Index = CONFIGURED) -> list[tuple[str, Minor]]:
+    def installed(self, package: str, index: PackageIndex = CONFIGURED) -> list[tuple[str, Minor]]:
         """The releases of `package` from an index in the store, oldest first, each with the Python version it was installed for."""
         package = _listing(package, index)
         every = [self._facts(folder.name) for folder in self.root.iterdir()] if self.root.is_dir() else []
         there = {(facts["release"], facts["python"][:2]) for facts in every if facts and facts["package"] == package}
         return sorted(there, key=lambda entry: (release_key(entry[0]), entry[1]))
 
-    def available(self, package: str, index: Index = CONFIGURED, preliminary: bool = False) -> list[str]:
+    def available(self, package: str, index: PackageIndex = CONFIGURED, preliminary: bool = False) -> list[str]:
         """The releases of `package` with a wheel for a Python found here, oldest first, none of them yanked, and previews only if `preliminary`.
 
         The package index is asked by pip, once for each Python version. BadInput when it cannot be reached or knows none.
@@ -302,7 +302,7 @@ def _recipe(backend: Backend, release: PackageRelease) -> _Recipe:
     return _Recipe(release.package, release.number, requirements, index=release.index)
 
 
-def _listing(package: str, index: Index) -> str:
+def _listing(package: str, index: PackageIndex) -> str:
     """Under what the releases of a package from an index stand in the store: another index may have other files of the same number."""
     return f"{package}@{_digest((index.place,))}" if index.place else package
 

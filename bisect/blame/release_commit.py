@@ -53,7 +53,7 @@ class ReleaseCommit:
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class ReleaseEnd:
     """What is known of a release or a build: its name, its number ("" for none), the folders where it is unpacked, the commit that its name states."""
 
     name: str
@@ -62,7 +62,7 @@ class Built:
     commit: str = ""
 
 
-def release_commit(repository: Path, built: Built) -> ReleaseCommit:
+def release_commit(repository: Path, built: ReleaseEnd) -> ReleaseCommit:
     """The commit that was built; BadInput when neither its name, nor its files, nor a tag of the repository say."""
     with open_repository(repository) as found:
         if built.commit:

@@ -34,7 +34,7 @@ class SeenVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class SeenBeside:
     """A run beside a change, with what the compiler said."""
 
     version: str
@@ -111,7 +111,7 @@ class VersionAnswer(Answer):
     ends_verified: bool
     wrong_ends: tuple[str, ...]
     versions: tuple[SeenVersion, ...]
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[SeenBeside, ...]
     fingerprint: str
     symptom: str
     probes: int

@@ -7,7 +7,7 @@ from pathlib import Path
 from opsieve.bisect.blame.commit_range import read_between
 from opsieve.bisect.blame.history_evidence import Clues, gather
 from opsieve.bisect.blame.ranking import rank
-from opsieve.bisect.blame.release_commit import Built, release_commit
+from opsieve.bisect.blame.release_commit import ReleaseEnd, release_commit
 from opsieve.bisect.sessions.answers import EndCommit, HistoryRanking, RankedCommit
 from opsieve.bisect.sources.git_history import Commit, describe, merge_base, open_repository
 from opsieve.gen.model.bad_input import BadInput, shown
@@ -15,7 +15,7 @@ from opsieve.gen.model.bad_input import BadInput, shown
 _MOST = 20  # ranked commits that are kept
 
 
-def rank_commits(repository: Path, change: tuple[Built, Built], clues: Clues) -> HistoryRanking:
+def rank_commits(repository: Path, change: tuple[ReleaseEnd, ReleaseEnd], clues: Clues) -> HistoryRanking:
     """The commits between the two versions of `change`, the likeliest first, with reasons.
 
     BadInput where the commit of one is not known, and with git's own words where it fails on the repository.
@@ -29,7 +29,7 @@ def rank_commits(repository: Path, change: tuple[Built, Built], clues: Clues) ->
         raise BadInput(f"git cannot read {shown(repository, 200)}: {said}") from None
 
 
-def _rank(repository: Path, change: tuple[Built, Built], clues: Clues) -> HistoryRanking:
+def _rank(repository: Path, change: tuple[ReleaseEnd, ReleaseEnd], clues: Clues) -> HistoryRanking:
     started = time.monotonic()
     ends = [release_commit(repository, built) for built in change]
     old, new = (end.sha for end in ends)

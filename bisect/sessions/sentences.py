@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from opsieve.bisect.sessions.answers import CommitAnswer, Evidence, SeenVersion, VersionAnswer
+from opsieve.bisect.sessions.answers import CommitAnswer, SeenBeside, SeenVersion, VersionAnswer
 from opsieve.bisect.sources.commit_source import CommitResult
 from opsieve.bisect.sources.transitions import Transition, monotone, transitions
 from opsieve.bisect.sources.version_sequence import Timeline
@@ -48,12 +48,14 @@ def version_answer(timeline: Timeline, package: str) -> VersionAnswer:
     )
 
 
-def _evidence(timeline: Timeline, followed: list[Transition]) -> tuple[Evidence, ...]:
+def _evidence(timeline: Timeline, followed: list[Transition]) -> tuple[SeenBeside, ...]:
     """The two runs beside each change, each with what was seen."""
     seen_at = dict(zip(timeline.versions, timeline.seen, strict=True))
     beside = dict.fromkeys(version for change in followed for version in (change.last_before, change.first_after))
     seen = [(version, seen_at[version]) for version in beside]
-    return tuple(Evidence(version, item.symptom, item.text, item.message) for version, item in seen if item is not None)
+    return tuple(
+        SeenBeside(version, item.symptom, item.text, item.message) for version, item in seen if item is not None
+    )
 
 
 def _appears(change: Transition, timeline: Timeline) -> bool:

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.backends.releases.installers import CONFIGURED, Index
+from opsieve.backends.releases.installers import CONFIGURED, PackageIndex
 from opsieve.backends.releases.releases import ReleaseStore, Say
 from opsieve.bisect.blame.build_order import by_history
-from opsieve.bisect.blame.release_commit import Built, release_commit
+from opsieve.bisect.blame.release_commit import ReleaseEnd, release_commit
 from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.bisect.sources.journal import default_root
 from opsieve.bisect.sources.release_source import releases_of
@@ -18,7 +18,7 @@ from opsieve.gen.model.bad_input import BadInput, shown
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class VersionRow:
     """Versions, oldest first, with the places of the ends that the user named; `loose` are builds whose place only a repository tells."""
 
     versions: tuple[Version, ...]
@@ -36,7 +36,7 @@ class Row:
         return next(version for version in (*self.versions, *self.loose) if version.name == name)
 
 
-def assemble(request: BisectRequest, package: str, target: ResolvedTarget, say: Say) -> Row:
+def assemble(request: BisectRequest, package: str, target: ResolvedTarget, say: Say) -> VersionRow:
     """The row that a request asks for; `package` is "" for one of builds alone. BadInput where there is none, or it has no order."""
     releases = _released(request, package, target)
     builds = in_folder(request.builds, target, say) if request.builds else []
@@ -60,7 +60,9 @@ def assemble(request: BisectRequest, package: str, target: ResolvedTarget, say: 
     _check_ends(ends, loose)
     names = [version.name for version in row]
     named = target.release if request.bad is None and target.release in names else request.bad
-    return Row(tuple(row), place_of(request.good, names, "--good"), place_of(named, names, "--bad"), tuple(loose))
+    return VersionRow(
+        tuple(row), place_of(request.good, names, "--good"), place_of(named, names, "--bad"), tuple(loose)
+    )
 
 
 def _released(request: BisectRequest, package: str, target: ResolvedTarget) -> list[Version]:
@@ -71,7 +73,7 @@ def _released(request: BisectRequest, package: str, target: ResolvedTarget) -> l
         return []
     found: dict[str, Version] = {}
     problems: list[BadInput] = []
-    indexes = [CONFIGURED, *map(Index.named, request.indexes)]
+    indexes = [CONFIGURED, *map(PackageIndex.named, request.indexes)]
     for each in dict.fromkeys([package, *request.packages]):
         before = len(found)
         refused = []
@@ -96,7 +98,7 @@ def _ordered(repository: Path, versions: Sequence[Version], target: ResolvedTarg
     return [versions[place] for place in by_history(repository, commits)]
 
 
-def between(repository: Path, row: Row, old: str, new: str, target: ResolvedTarget) -> Row:
+def between(repository: Path, row: VersionRow, old: str, new: str, target: ResolvedTarget) -> VersionRow:
     """The row of two neighbours and what of the loose builds lies between them in the history."""
     first, last = row.named(old), row.named(new)
     ends = [release_commit(repository, built(version, target)).sha for version in (first, last)]
@@ -105,13 +107,13 @@ def between(repository: Path, row: Row, old: str, new: str, target: ResolvedTarg
     return replace(row, versions=(first, *inner, last), loose=())
 
 
-def built(version: Version, target: ResolvedTarget) -> Built:
+def built(version: Version, target: ResolvedTarget) -> ReleaseEnd:
     """What is known of a version's commit; of one whose files are not here, its number."""
     try:
         folders = version.files(target.backend, ReleaseStore())
     except BadInput:
         folders = ()
-    return Built(version.name, version.number, folders, version.commit)
+    return ReleaseEnd(version.name, version.number, folders, version.commit)
 
 
 def _check_ends(ends: Sequence[Version], loose: Sequence[Version]) -> None:

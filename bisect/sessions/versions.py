@@ -19,7 +19,7 @@ from opsieve.bisect.sessions.answers import GuiltyPasses, HistoryRanking, NextSt
 from opsieve.bisect.sessions.history import rank_commits
 from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.bisect.sessions.sentences import version_answer
-from opsieve.bisect.sessions.version_rows import Row, assemble, between, built
+from opsieve.bisect.sessions.version_rows import VersionRow, assemble, between, built
 from opsieve.bisect.sources.git_history import open_repository, tag_of
 from opsieve.bisect.sources.journal import ProbeJournal, case_digest, default_root
 from opsieve.bisect.sources.release_source import Releases, backend_of, is_pure
@@ -87,7 +87,7 @@ def _searched(named: ResolvedTarget | None, package: str) -> ResolvedTarget:
 
 
 def _narrowed(
-    source: Releases, found: Timeline, row: Row, change: Transition, request: BisectRequest, say: Say
+    source: Releases, found: Timeline, row: VersionRow, change: Transition, request: BisectRequest, say: Say
 ) -> Timeline:
     """The search on, through the builds that a repository has between the two versions of the change."""
     if request.history is None:
@@ -109,7 +109,7 @@ def _continued(
     answer: VersionAnswer,
     case: Case,
     target: ResolvedTarget,
-    row: Row,
+    row: VersionRow,
     change: Transition | None,
     request: BisectRequest,
     say: Say,
@@ -133,7 +133,7 @@ def _bad_end(change: Transition) -> str:
 
 
 def _ranked(
-    case: Case, target: ResolvedTarget, row: Row, repository: Path, answer: VersionAnswer, change: Transition
+    case: Case, target: ResolvedTarget, row: VersionRow, repository: Path, answer: VersionAnswer, change: Transition
 ) -> HistoryRanking:
     """The commits between the two versions of the change, ranked."""
     old, new = (built(row.named(name), target) for name in (change.last_before, change.first_after))

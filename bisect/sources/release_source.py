@@ -12,7 +12,7 @@ import msgspec
 
 from opsieve.backends.compare import POLICY, Policy
 from opsieve.backends.registry import ResolvedTarget, names, plugin
-from opsieve.backends.releases.installers import CONFIGURED, Index, release_key
+from opsieve.backends.releases.installers import CONFIGURED, PackageIndex, release_key
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
@@ -96,7 +96,7 @@ def releases_of(
     offline: bool,
     store: ReleaseStore | None = None,
     root: Path | None = None,
-    index: Index = CONFIGURED,
+    index: PackageIndex = CONFIGURED,
     preliminary: bool = False,
 ) -> list[str]:
     """The releases to search, oldest first: those of the index, or those in the store when `offline`; previews only if `preliminary`.
@@ -115,14 +115,14 @@ def releases_of(
     return found
 
 
-def _listing(package: str, index: Index, preliminary: bool) -> str:
+def _listing(package: str, index: PackageIndex, preliminary: bool) -> str:
     """What the releases of a package on an index are called on disk."""
     asked = f"{index.place} {preliminary}"
     plain = index == CONFIGURED and not preliminary
     return package if plain else f"{package}-{hashlib.sha256(asked.encode()).hexdigest()[:10]}"
 
 
-def _listed(package: str, store: ReleaseStore, file: Path | None, index: Index, preliminary: bool) -> list[str]:
+def _listed(package: str, store: ReleaseStore, file: Path | None, index: PackageIndex, preliminary: bool) -> list[str]:
     """The releases on the index, as it said within the last hour where `file` has that; a folder is looked at each time."""
     if index.place and "://" not in index.place:
         file = None

@@ -10,7 +10,7 @@ from pathlib import Path
 from opsieve.backends.protocol import Backend
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.builds import allow, build_environment, build_files, build_number, build_state
-from opsieve.backends.releases.installers import CONFIGURED, Index, release_key
+from opsieve.backends.releases.installers import CONFIGURED, PackageIndex, release_key
 from opsieve.backends.releases.releases import Environment, PackageRelease, ReleaseStore, Say
 from opsieve.gen.model.bad_input import BadInput, shown
 
@@ -75,7 +75,7 @@ class VersionStore:
         return self._store.package_environment(backend, found, offline, say)
 
 
-def release_row(package: str, numbers: Iterable[str], main: str, index: Index = CONFIGURED) -> list[Version]:
+def release_row(package: str, numbers: Iterable[str], main: str, index: PackageIndex = CONFIGURED) -> list[Version]:
     """Releases of a package on an index; those of another package than `main` are called by both names."""
     return [
         Version(number if package == main else f"{package}=={number}", number, PackageRelease(package, number, index))

@@ -14,7 +14,7 @@ from packaging.version import Version
 from wheels import wheel
 
 from opsieve.backends.protocol import Request, Run
-from opsieve.backends.releases.installers import CONFIGURED, Index, release_key, understand
+from opsieve.backends.releases.installers import CONFIGURED, PackageIndex, release_key, understand
 from opsieve.backends.releases.interpreters import Interpreter, find_interpreters
 from opsieve.backends.releases.releases import Environment, PackageRelease, ReleaseStore
 from opsieve.gen.model.bad_input import BadInput
@@ -239,7 +239,7 @@ def test_another_index_has_versions_of_its_own(store: ReleaseStore, tmp_path: Pa
     """A folder of wheels is an index; nightlies are asked for; an equal number of another index is another file."""
     wheel(tmp_path / "nightly", "opsieve-fixture", "1.1.dev20260102")
     wheel(tmp_path / "nightly", "opsieve-fixture", "1.0", files={"opsieve_fixture.py": "VERSION = 'the other 1.0'\n"})
-    nightly = Index.named(str(tmp_path / "nightly"))
+    nightly = PackageIndex.named(str(tmp_path / "nightly"))
     assert store.available("opsieve-fixture", nightly) == ["1.0"]
     assert store.available("opsieve-fixture", nightly, preliminary=True) == ["1.0", "1.1.dev20260102"]
     for number, index, said in (
@@ -262,11 +262,11 @@ def test_another_package_may_hold_the_same_compiler(store: ReleaseStore, wheels:
 @pytest.mark.parametrize("text", ["ftp://x/simple", "nowhere/at/all", "https://", "http://a b/", "--index-url=x", ""])
 def test_what_is_no_index_is_a_sentence(text: str) -> None:
     with pytest.raises(BadInput, match="neither the URL of a package index nor a folder"):
-        Index.named(text)
+        PackageIndex.named(text)
 
 
 def test_the_password_of_an_index_is_not_told() -> None:
-    assert Index.named("https://me:secret@host/simple").public == "https://host/simple"
+    assert PackageIndex.named("https://me:secret@host/simple").public == "https://host/simple"
 
 
 def asked_for(store: ReleaseStore, release: str) -> list[str]:

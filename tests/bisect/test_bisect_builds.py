@@ -17,7 +17,7 @@ from opsieve.bisect.search.search_loop import bisection
 from opsieve.bisect.sessions.answers import VersionAnswer
 from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.bisect.sessions.sentences import version_answer
-from opsieve.bisect.sessions.version_rows import Row, assemble, between
+from opsieve.bisect.sessions.version_rows import VersionRow, assemble, between
 from opsieve.bisect.sessions.versions import bisect_releases
 from opsieve.bisect.sources.outcome import VersionOutcome
 from opsieve.bisect.sources.version_row import Version, build_at, by_number, release_row
@@ -185,7 +185,7 @@ def test_builds_between_two_releases(tmp_path: Path) -> None:
         subprocess.run(["git", "-C", str(history.folder), "tag", tag, history.shas[place]], check=True)
     loose = tuple(Version(f"build{place}", commit=history.shas[place]) for place in (5, 0, 3, 7, 6, 2))
     ends = tuple(Version(number, number) for number in ("1.0", "2.0"))
-    row = Row((Version("0.9", "0.9"), *ends), None, None, loose)
+    row = VersionRow((Version("0.9", "0.9"), *ends), None, None, loose)
     inner = between(history.folder, row, "1.0", "2.0", SLIM)
     assert inner.names == ["1.0", "build2", "build3", "build5", "2.0"]
     good, bad = VersionOutcome("good"), VersionOutcome("bad")

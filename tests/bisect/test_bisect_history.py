@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from opsieve.bisect.blame.history_evidence import Clues, constant_texts
 from opsieve.bisect.blame.ranking import WEIGHTS, Clue, rank
-from opsieve.bisect.blame.release_commit import Built, release_commit
+from opsieve.bisect.blame.release_commit import ReleaseEnd, release_commit
 from opsieve.bisect.sessions.answers import HistoryRanking
 from opsieve.bisect.sessions.history import rank_commits
 from opsieve.bisect.sources.release_source import is_pure
@@ -61,7 +61,7 @@ def ranked(made: History, clues: Clues, old: int = 0, new: int = -1) -> HistoryR
         subprocess.run(
             ["git", "-C", str(made.folder), "tag", "-f", name, made.shas[number]], check=True, capture_output=True
         )
-    return rank_commits(made.folder, (Built("1.0", "1.0"), Built("2.0", "2.0")), clues)
+    return rank_commits(made.folder, (ReleaseEnd("1.0", "1.0"), ReleaseEnd("2.0", "2.0")), clues)
 
 
 def test_the_lines_of_the_pass_that_differ_name_the_commit(tmp_path: Path) -> None:
@@ -128,12 +128,12 @@ def test_a_release_says_its_commit_itself(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     binary = f"\0build type=Release, git-commit-id={made.shas[2][:10]}, c++\0".encode()
     (folder / "state.cpython-311.so").write_bytes(b"\x7fELF" + bytes(5000) + binary)
-    found = release_commit(made.folder, Built("", "9.9", [tmp_path / "wheel"]))
+    found = release_commit(made.folder, ReleaseEnd("", "9.9", [tmp_path / "wheel"]))
     assert (found.sha, found.source) == (made.shas[2], "state.cpython-311.so")
     (folder / "_version.py").write_text(f"commit_id = 'g{made.shas[1][:9]}'\n")
-    assert release_commit(made.folder, Built("", "9.9", [tmp_path / "wheel"])).sha == made.shas[1]
+    assert release_commit(made.folder, ReleaseEnd("", "9.9", [tmp_path / "wheel"])).sha == made.shas[1]
     with pytest.raises(BadInput, match="no tag for release"):
-        release_commit(made.folder, Built("", "9.9", []))
+        release_commit(made.folder, ReleaseEnd("", "9.9", []))
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(list(Clue)), st.just("x"), max_size=4), min_size=1, max_size=30))
@@ -223,7 +223,7 @@ def test_code_that_is_not_in_the_release_counts_little(tmp_path: Path) -> None:
     for name, number in (("v1.0", 1), ("v2.0", -1)):
         subprocess.run(["git", "-C", str(made.folder), "tag", name, made.shas[number]], check=True)
     found = rank_commits(
-        made.folder, (Built("1.0", "1.0"), Built("2.0", "2.0", (wheel,))), Clues(operators=("Resize",))
+        made.folder, (ReleaseEnd("1.0", "1.0"), ReleaseEnd("2.0", "2.0", (wheel,))), Clues(operators=("Resize",))
     )
     assert [item.subject for item in found.ranked] == [here[0], there[0]]
     assert found.ranked[0].probability > 2 * found.ranked[1].probability
@@ -233,12 +233,12 @@ def test_code_that_is_not_in_the_release_counts_little(tmp_path: Path) -> None:
 def test_a_release_without_a_tag_is_near_its_branch_or_the_end_of_its_version(tmp_path: Path) -> None:
     bumps = [("Begin 1.1", {"VERSION": "1.1.0\n"}), *noise(2), ("Begin 1.2", {"VERSION": "1.2.0\n"}), *noise(4)[2:]]
     made = history(tmp_path / "r", bumps)
-    found = release_commit(made.folder, Built("", "1.1.0", []))
+    found = release_commit(made.folder, ReleaseEnd("", "1.1.0", []))
     assert (found.sha, found.exact) == (made.shas[3], False)
-    assert release_commit(made.folder, Built("", "1.1.3", [])).sha == made.shas[3]
-    assert release_commit(made.folder, Built("", "1.2.0", [])).sha == made.shas[-1]
+    assert release_commit(made.folder, ReleaseEnd("", "1.1.3", [])).sha == made.shas[3]
+    assert release_commit(made.folder, ReleaseEnd("", "1.2.0", [])).sha == made.shas[-1]
     subprocess.run(["git", "-C", str(made.folder), "branch", "rel-1.1.0", made.shas[2]], check=True)
-    found = release_commit(made.folder, Built("", "1.1.3", []))
+    found = release_commit(made.folder, ReleaseEnd("", "1.1.3", []))
     assert (found.sha, found.source) == (made.shas[2], "heads/rel-1.1.0")
 
 
@@ -293,4 +293,4 @@ def test_a_repository_that_git_cannot_read_is_a_sentence(tmp_path: Path) -> None
         file.chmod(0o644)
         file.write_bytes(b"broken")
     with pytest.raises(BadInput, match=r"git cannot read|no commit|no tag"):
-        rank_commits(made.folder, (Built("1.0", "1.0"), Built("2.0", "2.0")), Clues(operators=("Resize",)))
+        rank_commits(made.folder, (ReleaseEnd("1.0", "1.0"), ReleaseEnd("2.0", "2.0")), Clues(operators=("Resize",)))

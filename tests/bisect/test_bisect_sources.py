@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from opsieve.backends.registry import resolve
-from opsieve.backends.releases.installers import CONFIGURED, Index
+from opsieve.backends.releases.installers import CONFIGURED, PackageIndex
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.search.search import TestResult
@@ -198,7 +198,7 @@ class CountingStore(ReleaseStore):
 
     asked = 0
 
-    def available(self, package: str, index: Index = CONFIGURED, preliminary: bool = False) -> list[str]:
+    def available(self, package: str, index: PackageIndex = CONFIGURED, preliminary: bool = False) -> list[str]:
         self.asked += 1
         return ["1.2", "1.10"]
 
