@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from opsieve.backends.compare import POLICY
+from opsieve.backends.judge.further_runs import asked_further
 from opsieve.backends.judge.judge import Judged, judge
 from opsieve.backends.judge.oracle_names import OracleChoice
 from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES
-from opsieve.backends.judge.performance import measure_memory, measure_slowdown
 from opsieve.backends.probing.chosen_values import chosen
 from opsieve.backends.record import write_observations
 from opsieve.backends.registry import ResolvedTarget, resolve
-from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.program_checker import checker_of
 from opsieve.backends.workers.program_text import with_script
@@ -165,11 +164,9 @@ def _judged(
             judged = judge(
                 case.program, case.inputs, target, cache, expected=case.expected, oracles=oracles, policy=policy
             )
-            measured = request.oracles.measured if judged.verdict.verdict == "pass" and not target.rewrite else ()
-            for oracle in measured:
-                verdict = _measured(oracle, request.oracles, case, target, cache)
-                if verdict.verdict != "pass":
-                    judged = Judged(verdict, judged.observations)
+            if judged.verdict.verdict == "pass" and not target.rewrite:
+                verdict = asked_further(request.oracles, case.program, case.inputs, target, cache)
+                judged = judged if verdict is None else Judged(verdict, judged.observations)
             if request.save is not None and judged.verdict.verdict == "fail":
                 _save(request.save, name, case, target, judged, cache.workers)
             yield JudgeResult(name, case, target, judged)
@@ -181,14 +178,6 @@ def _askings(target: ResolvedTarget, case: Case, metamorphic: bool) -> Iterator[
     for name in names_for(case.program.form) if metamorphic and not target.rewrite else ():
         if rewritten(case.program, case.inputs, name) is not None:
             yield target.with_options(rewrite=name)
-
-
-def _measured(
-    oracle: str, choice: OracleChoice, case: Case, target: ResolvedTarget, cache: ObservationCache
-) -> Verdict:
-    if oracle == "slowdown":
-        return measure_slowdown(case.program, case.inputs, target, cache, choice.rounds, choice.slowdown_margin)
-    return measure_memory(case.program, case.inputs, target, cache, margin=choice.memory_margin)
 
 
 def _save(folder: Path, model: str, case: Case, target: ResolvedTarget, judged: Judged, workers: Workers) -> None:

@@ -32,7 +32,7 @@ _LONGEST = 1 << 16  # bytes of a configuration file
 @dataclass(frozen=True, slots=True)
 class NamedOracle:
     """An oracle: what it asks, and where it has to be chosen what that adds: an option of targets, values of one option that further
-    targets have, or a measurement."""
+    targets have, or further runs of a build that passes."""
 
     name: str
     asks: str
@@ -61,7 +61,7 @@ ORACLES: tuple[NamedOracle, ...] = (
     ),
     NamedOracle("slowdown", "the optimised build is not slower than the unoptimised one, by a margin", measured=True),
     NamedOracle("accepts-invalid", "a program that was made wrong is refused"),
-    NamedOracle("nondeterminism", "a second run gives the same; asked before any mismatch counts"),
+    NamedOracle("nondeterminism", "a second run gives the same; always asked before a mismatch counts", measured=True),
     NamedOracle("memory", "the optimised build does not need more memory, by a margin", measured=True),
 )
 NAMES: tuple[str, ...] = tuple(oracle.name for oracle in ORACLES)
@@ -79,8 +79,24 @@ class OracleChoice:
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """Those that measure a build that passes."""
+        """Those that ask further runs of a build that passes."""
         return tuple(name for name in self.names if _BY_NAME[name].measured)
+
+    def facts(self) -> dict[str, str]:
+        """What decides of the oracles that take further runs, as words: empty where there is none of them, read again by `from_facts`."""
+        if not self.measured:
+            return {}
+        margins = (self.slowdown_margin, self.rounds, self.memory_margin)
+        return {"measured": ",".join(self.measured), "margins": ",".join(f"{margin:g}" for margin in margins)}
+
+    @staticmethod
+    def from_facts(facts: Mapping[str, str]) -> "OracleChoice":
+        """The choice that `facts` tells."""
+        if "measured" not in facts:
+            return OracleChoice()
+        slowdown_margin, rounds, memory_margin = facts["margins"].split(",")
+        names = tuple(facts["measured"].split(","))
+        return OracleChoice(names, float(slowdown_margin), int(rounds), float(memory_margin))
 
     def targets(self, given: Sequence[ResolvedTarget]) -> list[ResolvedTarget]:
         """The targets with what the oracles add, each once, in order."""

@@ -4,7 +4,7 @@ Both compare a target with the unoptimised build of the same compiler, run turn 
 both. Time is judged by a stated margin and a sign test over the pairs; memory by a stated margin over several runs' least.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import comb
 from statistics import median
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from opsieve.backends.judge.oracles import Lab
 from opsieve.backends.judge.program_forms import timed_repeats
 from opsieve.backends.judge.reasons import Cause, because, verdict
+from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.model.program import Program
@@ -21,6 +22,7 @@ MARGIN = 1.5  # the optimised build may take this many times the time of the uno
 LEVEL = 0.01  # of the sign test
 MEMORY_MARGIN = 2.0
 MEMORY_FLOOR = 64 << 20  # bytes of difference below which memory is not worth telling
+_Sides = tuple[list[Observation], list[Observation]]  # of the target, of its unoptimised build
 
 
 def slowdown(optimised: Sequence[float], unoptimised: Sequence[float], margin: float = MARGIN) -> Verdict:
@@ -69,14 +71,26 @@ def measure_slowdown(
 ) -> Verdict:
     """Run the target and its unoptimised build turn by turn and judge the run times.
 
-    Every round is a fresh process of each, so nothing is remembered. `undecided` when there is no unoptimised build or a run
-    does not end well.
+    Every round is a fresh process of each, so nothing is remembered; no more rounds than it takes to know that it is not slower. `undecided`
+    when there is no unoptimised build or a run does not end well.
     """
-    times = _turns(program, inputs, target, lab, rounds, timed_repeats(program))
-    if isinstance(times, Verdict):
-        return times
-    runs = [[observation.seconds.get("run", 0.0) for observation in side] for side in times]
-    return slowdown(runs[0], runs[1], margin)
+    slow = next((k for k in range(rounds + 1) if sign_test(k, rounds) <= LEVEL), rounds + 1)
+
+    def settled(sides: _Sides) -> bool:
+        return sum(a <= margin * b for a, b in zip(_times(sides[0]), _times(sides[1]), strict=True)) > rounds - slow
+
+    sides = _turns(program, inputs, target, lab, rounds, settled, timed_repeats(program))
+    return sides if isinstance(sides, Verdict) else slowdown(_times(sides[0]), _times(sides[1]), margin)
+
+
+def _times(side: Sequence[Observation]) -> list[float]:
+    return [observation.seconds.get("run", 0.0) for observation in side]
+
+
+def may_be_slower(target: Observation, unoptimised: Observation, margin: float) -> bool:
+    """Whether two runs that were done anyway leave it open: the one took more than the margin allows."""
+    took, usual = _times((target, unoptimised))
+    return bool(took > margin * usual)
 
 
 def measure_memory(
@@ -87,21 +101,33 @@ def measure_memory(
     rounds: int = 3,
     margin: float = MEMORY_MARGIN,
 ) -> Verdict:
-    """Run the target and its unoptimised build turn by turn and judge the peaks of resident memory."""
-    times = _turns(program, inputs, target, lab, rounds)
-    if isinstance(times, Verdict):
-        return times
-    peaks = [[observation.peak_memory for observation in side] for side in times]
-    return memory(peaks[0], peaks[1], margin)
+    """Run the target and its unoptimised build turn by turn and judge the peaks of resident memory; one pair is enough where it is well."""
+
+    def settled(sides: _Sides) -> bool:
+        return memory(_peaks(sides[0]), _peaks(sides[1]), margin).verdict == "pass"
+
+    sides = _turns(program, inputs, target, lab, rounds, settled)
+    return sides if isinstance(sides, Verdict) else memory(_peaks(sides[0]), _peaks(sides[1]), margin)
+
+
+def _peaks(side: Sequence[Observation]) -> list[int]:
+    return [observation.peak_memory for observation in side]
 
 
 def _turns(
-    program: Program, inputs: dict[str, Any], target: ResolvedTarget, lab: Lab, rounds: int, repeat: int = 0
-) -> Any:
+    program: Program,
+    inputs: dict[str, Any],
+    target: ResolvedTarget,
+    lab: Lab,
+    rounds: int,
+    settled: Callable[[_Sides], bool],
+    repeat: int = 0,
+) -> _Sides | Verdict:
+    """Observations of the target and of its unoptimised build, pair by pair, until more of them would change nothing."""
     baseline = target.baseline
     if baseline is None or baseline == target:
         return verdict("undecided", because(Cause.NO_BASELINE, target=target))
-    sides: tuple[list[Any], list[Any]] = ([], [])
+    sides: _Sides = ([], [])
     for turn in range(rounds):
         # Who goes first alternates: the second of a pair may find warmer caches.
         order = ((target, sides[0]), (baseline, sides[1]))
@@ -111,4 +137,6 @@ def _turns(
             if observation.outcome != "ok":
                 return verdict("undecided", because(Cause.NOT_MEASURED, target=who, outcome=observation.outcome))
             side.append(observation)
+        if settled(sides):
+            break
     return sides

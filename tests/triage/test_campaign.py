@@ -14,6 +14,7 @@ import pytest
 from commands import opsieve
 from waiting import wait_until
 
+from opsieve.backends.judge.oracle_names import OracleChoice
 from opsieve.backends.probing.prober import Prober
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
@@ -274,6 +275,7 @@ def test_a_plan_is_read_back_from_its_text() -> None:
         CampaignPlan(),
         PLAN,
         CampaignPlan("isra", GenRequest(nodes=3, dtypes=frozenset({"float32", "int8"}), opset=18)),
+        CampaignPlan(metamorphic=True, further=OracleChoice(("slowdown",), 3.0)),
     ):
         assert planned(plan.generator) == (plan, False)
 

@@ -55,7 +55,7 @@ def run(
         programs = programs or Planned(plan, campaign.seed)
         yield from run_guided(
             store, campaign, limits, lanes=lanes, tests=tests, seconds=seconds, programs=programs, coverage=coverage,
-            metamorphic=plan.metamorphic,
+            metamorphic=plan.metamorphic, further=plan.further,
         )  # fmt: skip
         return
     end = time.monotonic() + seconds if seconds else float("inf")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 
 from opsieve.backends.coverage.coverage import Coverage
+from opsieve.backends.judge.oracle_names import OracleChoice
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.observation_cache import ObservationCache
@@ -20,6 +21,7 @@ from opsieve.triage.campaign.guidance import Programs
 from opsieve.triage.campaign.testing import do_tests
 from opsieve.triage.store.store import Campaign, FinishedTest, Store, case_of
 
+_NO_CHOICE = OracleChoice()
 CHUNK = 16  # tests that a lane does at a time, at most; what is lost when the process is killed is done again
 SLICE = 2.0  # seconds that a lane's chunk should take: slow targets have fewer tests in one
 GRACE = (
@@ -58,6 +60,7 @@ class _Chunks:
     end: float  # of the campaign, in seconds of the monotonic clock
     idle: SimpleQueue[ObservationCache]  # those of the lanes that wait for work
     metamorphic: bool
+    further: OracleChoice
     size: int = 1  # until it is known how long a test takes
 
     def do(self, cases: dict[int, Case]) -> list[FinishedTest]:
@@ -67,7 +70,7 @@ class _Chunks:
             if started > self.end:
                 raise LaneStopped
             lowered_only = {number for number in cases if self.programs.lowered_only(number)}
-            done = do_tests(self.campaign, cases, lab, lowered_only, self.metamorphic)
+            done = do_tests(self.campaign, cases, lab, lowered_only, self.metamorphic, self.further)
             taken = time.monotonic() - started + 1e-9
             self.size = max(1, min(CHUNK, 2 * len(cases), int(SLICE * len(cases) / taken)))
             return done
@@ -87,6 +90,7 @@ def run_guided(
     programs: Programs,
     coverage: Coverage | None = None,
     metamorphic: bool = False,
+    further: OracleChoice = _NO_CHOICE,
 ) -> Generator[int, None, None]:
     """As `campaign.run`, with programs that hang on what was recorded, and `coverage` by which is recorded what was reached.
 
@@ -103,7 +107,7 @@ def run_guided(
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         stack.callback(stop.set)  # called first, before the pool waits for its threads
         waiting: deque[Future[list[FinishedTest]]] = deque()
-        chunks = _Chunks(campaign, programs, end, idle, metamorphic)
+        chunks = _Chunks(campaign, programs, end, idle, metamorphic, further)
 
         while True:
             while len(waiting) <= lanes and time.monotonic() < end and (tests is None or begun < tests):

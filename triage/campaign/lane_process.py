@@ -78,9 +78,9 @@ class Lane:
             decision = numbers.decision or BatchDecision()
             cases = {number: plan.case(campaign.seed, number, decision.of_strategies) for number in range(at, upto)}
             if begin.scheduled:
-                done = scheduled_tests(begin, cases, decision, lab, plan.metamorphic)
+                done = scheduled_tests(begin, plan, cases, decision, lab)
             else:
-                done = do_tests(campaign, cases, lab, metamorphic=plan.metamorphic)
+                done = do_tests(campaign, cases, lab, metamorphic=plan.metamorphic, further=plan.further)
             lab.forget()
             self._rate = (upto - at) / (time.monotonic() - started + 1e-9)
             stopped = self._stop.is_set()
@@ -92,7 +92,7 @@ class Lane:
     def _ask(self, given: Further, begin: Begin, plan: CampaignPlan, lab: ObservationCache) -> None:
         """One test, on targets that were chosen for it."""
         cases, asked = {given.number: read_case(given.case)}, {given.number: given.targets}
-        (done,) = do_tests(begin.campaign, cases, lab, metamorphic=plan.metamorphic, asked=asked)
+        (done,) = do_tests(begin.campaign, cases, lab, metamorphic=plan.metamorphic, further=plan.further, asked=asked)
         lab.forget()
         send(self._connection, Answered(sent_test(done)))
 
@@ -117,7 +117,7 @@ def takers(campaign: Campaign, case: Case, first: tuple[str, ...]) -> tuple[str,
 
 
 def scheduled_tests(
-    begin: Begin, cases: dict[int, Case], decision: BatchDecision, lab: ObservationCache, metamorphic: bool
+    begin: Begin, plan: CampaignPlan, cases: dict[int, Case], decision: BatchDecision, lab: ObservationCache
 ) -> list[FinishedTest]:
     """Tests on the targets that are asked first, but for what these are known to fail at, with what a schedule decides by."""
     campaign, asked, left = begin.campaign, {}, {}
@@ -134,7 +134,7 @@ def scheduled_tests(
             features=has[test.number],
             left_out=left[test.number],
         )
-        for test in do_tests(campaign, cases, lab, metamorphic=metamorphic, asked=asked)
+        for test in do_tests(campaign, cases, lab, metamorphic=plan.metamorphic, further=plan.further, asked=asked)
     ]
 
 

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from opsieve.backends.judge.oracle_names import OracleChoice
 from opsieve.backends.probing.operator_support import Support, both, tables
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.generator_version import generator_version
@@ -19,6 +20,7 @@ from opsieve.gen.strategies.registry import generate
 from opsieve.triage.campaign.schedule.costs import NONE, Costs
 from opsieve.triage.campaign.schedule.costs import read as read_costs
 
+_NO_CHOICE = OracleChoice()
 USUAL = GenRequest(nodes=5, between=(5, 30), dynamic=0.1)
 
 
@@ -26,15 +28,16 @@ USUAL = GenRequest(nodes=5, between=(5, 30), dynamic=0.1)
 class CampaignPlan:
     """A strategy, a request, and what the targets have (nothing known: anything is tried).
 
-    With `metamorphic` each program is rewritten as well, and a target must give the same for both. `edition` is that of the generator with
-    which the campaign began. With `costs` of the targets each has its share of the time (triage/campaign/schedule), else all are asked about
-    every program.
+    With `metamorphic` each program is rewritten as well, and a target must give the same for both; `further` are oracles that run what
+    passes again. `edition` is that of the generator with which the campaign began. With `costs` of the targets each has its share of the
+    time (triage/campaign/schedule), else all are asked about every program.
     """
 
     strategy: str = "mix"
     request: GenRequest = USUAL
     supports: tuple[Support, ...] = ()
     metamorphic: bool = False
+    further: OracleChoice = _NO_CHOICE
     edition: str = field(default_factory=generator_version)
     costs: Costs = NONE
 
@@ -48,6 +51,7 @@ class CampaignPlan:
             fields["metamorphic"] = "yes"
         if self.costs:
             fields["costs"] = str(self.costs)
+        fields |= self.further.facts()
         return " ".join([self.strategy, *(f"{name}={value}" for name, value in fields.items())])
 
     def case(self, campaign_seed: int, number: int, shares: tuple[tuple[str, float], ...] = ()) -> Case:
@@ -97,4 +101,6 @@ def planned(generator: str) -> tuple[CampaignPlan, bool]:
     probed = fields.pop("supports", "") != ""
     metamorphic = fields.pop("metamorphic", "") != ""
     costs = read_costs(fields.pop("costs")) if "costs" in fields else NONE
-    return CampaignPlan(name, from_record(fields), metamorphic=metamorphic, edition=edition, costs=costs), probed
+    further = OracleChoice.from_facts(fields)
+    fields = {key: value for key, value in fields.items() if key not in further.facts()}
+    return CampaignPlan(name, from_record(fields), (), metamorphic, further, edition, costs), probed

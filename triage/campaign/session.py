@@ -59,19 +59,14 @@ class FuzzRequest:
     lanes: int = 1
     limits: Limits = _LIMITS
     coverage: str | None = None  # of functions, blocks or passes
-    oracles: OracleChoice = _NO_CHOICE  # those of them that compare builds, or that a compiler's worker asks
+    oracles: OracleChoice = _NO_CHOICE
     guide: bool = True  # what reaches something new is built upon
     metamorphic: bool = False  # programs are rewritten too, into others that mean the same
     adapt: bool = True  # each target has its share of the time; else all are asked about every program
 
 
 def checked_store(request: FuzzRequest) -> Path:
-    """The store to open; BadInput when a campaign is to be resumed and there is none, so that nothing is created, or when oracles are
-    chosen that measure: they take dozens of runs of one program."""
-    if request.oracles.measured:
-        raise BadInput(
-            f"a campaign does not ask {request.oracles.measured[0]}: ask it of a program, with opsieve run --oracle"
-        )
+    """The store to open; BadInput when a campaign is to be resumed and there is none, so that nothing is created."""
     if request.resume and not (request.store / "index.sqlite").exists():
         raise BadInput(
             f"there is no store {shown(request.store, 200)} to resume; name it with --store, or leave --resume out"
@@ -192,7 +187,8 @@ def _new_plan(request: FuzzRequest) -> CampaignPlan:
         low, high = USUAL.between or (USUAL.nodes, USUAL.nodes)
     values = named_values(request.values or RANGED, (RANGED, SPECIAL))
     program = replace(USUAL, nodes=low, between=(low, high) if low != high else None, values=values)
-    plan = CampaignPlan(request.strategy or "mix", program, metamorphic=request.metamorphic)
+    further = replace(request.oracles, names=request.oracles.measured)
+    plan = CampaignPlan(request.strategy or "mix", program, metamorphic=request.metamorphic, further=further)
     strategies.strategy(plan.strategy)  # an unknown name is refused before anything is probed
     return plan
 

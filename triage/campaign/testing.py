@@ -8,7 +8,9 @@ test in 16, since all builds of a compiler can share a fault.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from opsieve.backends.compare import compare
+from opsieve.backends.judge.further_runs import asked_further
 from opsieve.backends.judge.judge import Judged, judge
+from opsieve.backends.judge.oracle_names import OracleChoice
 from opsieve.backends.judge.oracles import FLOAT64, SECOND_ORACLES, confirms
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
@@ -23,6 +25,7 @@ from opsieve.triage.fingerprint.normalise import normalise, operator_blamed
 from opsieve.triage.fingerprint.program_names import program_names
 from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, NonBug
 
+_NO_CHOICE = OracleChoice()
 SAMPLE = 16  # one test in so many is judged in full
 
 
@@ -32,12 +35,13 @@ def do_tests(
     lab: ObservationCache,
     lowered_only: Collection[int] = (),
     metamorphic: bool = False,
+    further: OracleChoice = _NO_CHOICE,
     asked: Mapping[int, Collection[str]] | None = None,
 ) -> list[FinishedTest]:
     """Tests by number, done: run on every target, or on those that are `asked` about them, and judged. Of some it is enough that they
     are lowered.
 
-    With `metamorphic`, a target that passes is asked again for a program that means the same.
+    With `metamorphic`, a target that passes is asked again for a program that means the same; `further` oracles run it again.
     """
     everyone = {name: resolve(name) for name in campaign.targets}
     targets_of = {
@@ -73,7 +77,7 @@ def do_tests(
     done = [FinishedTest(number, cases[number], *quick[number]) for number in quick]
     for number, case in whole.items():
         surely = passed[number] if number % SAMPLE else set()
-        done.append(_judged_test(number, case, targets_of[number], surely, lab, metamorphic))
+        done.append(_judged_test(number, case, targets_of[number], surely, lab, metamorphic, further))
     return sorted(done, key=lambda test: test.number)
 
 
@@ -84,6 +88,7 @@ def _judged_test(
     passed: Collection[ResolvedTarget],
     lab: ObservationCache,
     metamorphic: bool,
+    further: OracleChoice,
 ) -> FinishedTest:
     """A test whose targets have answered; those that `passed` need no judge."""
     answers: dict[str, tuple[str, float]] = {}
@@ -92,10 +97,12 @@ def _judged_test(
     test, builds = Test(case.program, case.inputs), _builds(targets.values())
     for name, target in targets.items():
         seconds = _seen(target, test, lab).total_seconds
-        if target in passed:
+        judged = None if target in passed else _judged(case, target, builds, lab)
+        if judged is None or judged.verdict.verdict == "pass":
+            judged = _asked_further(case, target, further, lab)
+        if judged is None:
             answers[name] = ("pass", seconds)
             continue
-        judged = _judged(case, target, builds, lab)
         word = judged.verdict.verdict
         answers[name] = (word, seconds)
         if word in ("fail", "flaky"):
@@ -159,6 +166,17 @@ def lowering(
 def _judged(case: Case, target: ResolvedTarget, builds: Sequence[ResolvedTarget], lab: ObservationCache) -> Judged:
     oracles = [oracle for oracle in dict.fromkeys([*builds, *SECOND_ORACLES]) if oracle != target]
     return judge(case.program, case.inputs, target, lab, oracles=oracles)
+
+
+def _asked_further(case: Case, target: ResolvedTarget, further: OracleChoice, lab: ObservationCache) -> Judged | None:
+    """What oracles that run a program again find of a target that passes; None where that is nothing."""
+    found = (
+        asked_further(further, case.program, case.inputs, target, lab, glance=True) if case.expected is None else None
+    )
+    if found is None or found.verdict == "undecided":  # it cannot be measured, and is right all the same
+        return None
+    builds = [build for build in (target, target.baseline) if build is not None]
+    return Judged(found, tuple(lab.observe(build, case.program, case.inputs) for build in builds))
 
 
 def _finding(case: Case, name: str, judged: Judged) -> FoundFailure:

@@ -56,7 +56,7 @@ ORACLE = click.option(
     "oracles",
     metavar="NAME",
     multiple=True,
-    help="Also ask this oracle; repeatable: text-round-trip, json-round-trip, pipelines, execution, slowdown, memory. The others are always asked.",
+    help="Also ask this oracle; repeatable: text-round-trip, json-round-trip, pipelines, execution, slowdown, memory, nondeterminism. The others are always asked.",
 )
 ORACLES = click.option(
     "--oracles", "oracle_file", type=PATH, help="TOML file that chooses oracles and sets their margins."
