@@ -89,7 +89,26 @@ def test_other_forms_have_a_share_of_the_time_of_targets_that_take_them() -> Non
     assert sum(alone[name] for name in ("relax", "relax-passes")) > 200
     places = [placed(seed_of(3, number), tuple(usual.items()))[0] for number in range(40 * BATCH)]
     assert places.count("relax") / len(places) == pytest.approx(usual["relax"] / 1000, rel=0.3)
-    assert not {"relax"} & Shares(COSTS, {}).usual().keys()
+    assert not {"relax", "tir"} & Shares(COSTS, {}).usual().keys()
+
+
+def test_forms_that_yield_get_more_of_the_time_and_those_that_yield_nothing_keep_a_quarter() -> None:
+    shares = Shares(Costs(({"onnx": 1000.0, "relax": 500.0, "tir": 100.0},)), {})
+    usual = shares.usual()
+    for number in range(200):
+        shares.note("relax-passes", 500.0, [f"error-{number}"], reached=False)
+        shares.note("tir", 100.0, [], reached=False)
+        shares.note("isra", 1000.0, ["always-the-same"], reached=False)
+    decided = shares.decide()
+    costs = {"relax": 500.0, "relax-passes": 500.0, "tir": 100.0}
+
+    def time_of(given: dict[str, float], name: str) -> float:
+        return given[name] * costs.get(name, 1000.0) / sum(given[each] * costs.get(each, 1000.0) for each in given)
+
+    assert time_of(decided, "relax-passes") > 2 * time_of(usual, "relax-passes")
+    for name in ("tir", "isra", "relax"):
+        assert time_of(decided, name) >= 0.999 * FLOOR * time_of(usual, name)
+    assert time_of(decided, "tir") < time_of(usual, "tir")
 
 
 def test_what_fails_alike_is_known_by_what_most_of_it_holds_and_forgotten_when_it_no_longer_fails() -> None:

@@ -125,3 +125,21 @@ def test_a_name_that_the_compiler_made_of_one_of_the_program_s_is_a_name() -> No
     assert normalise(message.format("v29"), {"v29"}) == normalise(message.format("v57"), {"v57"})
     assert "output_dtype" in normalise(message.format("v29"), {"v29", "output"})
     assert "v30_q" in normalise("v30_q is bad", {"v29"})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            "Function main_f4already declared in a different kind",
+            "Function sub0_f12already declared in a different kind",
+        ),
+        ("Cannot find ffi::Function main_f4 in either", "Cannot find ffi::Function loop1_f0 in either"),
+        ("Cannot find ffi::Function main_f4_0 in either", "Cannot find ffi::Function f7_q2_1 in either"),
+    ],
+)
+def test_a_name_that_a_compiler_joined_of_names_of_the_program_is_one_placeholder(one: str, other: str) -> None:
+    names = {"f4", "f12", "f0", "f7", "q2", "sub0", "loop1", "main"}
+    assert normalise(one, names) == normalise(other, names)
+    assert "<name>" in normalise(one, names)
+    assert normalise("conv2d_nchw already float32x", {"f4"}) == normalise("conv2d_nchw already float32x")

@@ -86,6 +86,7 @@ _LIST = re.compile(
 )  # of arguments or types: how many there are is the program's matter
 _SPACES = re.compile(r"\s++")
 _QUOTED_OR_TOKEN = re.compile(rf"{_QUOTED.pattern}|([^\s'\"`,;()\[\]{{}}<>=|]++)")
+_GLUED = re.compile(r"(?<=\d)[a-z]{3,}+\Z")
 _ENDS = ".:!?"  # of a sentence, behind a name
 
 
@@ -134,16 +135,19 @@ def _named(match: re.Match[str], names: Collection[str]) -> str:
         quoted = _quoted(match)
         return _NAME if _CAMEL.fullmatch(quoted) and quoted in names else quoted
     bare = word.rstrip(_ENDS)
-    if bare in names or _is_made_of(bare, names):
+    if bare in names:
         return _NAME + word[len(bare) :]
+    found = _GLUED.search(bare)  # the author put no space behind a name: `main_f4already`
+    stem = bare[: found.start()] if found else bare
+    if stem in names or _is_made_of(stem, names):
+        return f"{_NAME}{' ' if found else ''}{word[len(stem) :]}"
     return ":".join(_NAME if part in names else part for part in word.split(":")) if ":" in bare else word
 
 
 def _is_made_of(word: str, names: Collection[str]) -> bool:
-    """Whether a compiler made a name of one of the program's by putting something behind it (`v29_q`); of names with a digit only, for
-    an author may write `data_type`."""
-    stem, sign, _ = word.partition("_")
-    return bool(sign) and len(stem) > 1 and not stem.isalpha() and stem in names
+    """Whether a compiler made a name of one of the program's by joining it to something (`v29_q`, `main_f4`: the function that f4 of
+    main was lifted to); of names with a digit only, for an author may write `data_type`."""
+    return "_" in word and any(len(part) > 1 and not part.isalpha() and part in names for part in word.split("_"))
 
 
 def _quoted(match: re.Match[str]) -> str:

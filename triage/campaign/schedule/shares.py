@@ -13,7 +13,7 @@ from opsieve.gen.strategies.registry import names as installed
 from opsieve.triage.campaign.schedule.costs import Costs
 
 # Of the time of targets that take other forms than ONNX models, in thousandths: shares of the strategies that make such programs.
-FORMS: Mapping[str, tuple[str, int]] = {"relax": ("relax", 80), "relax-passes": ("relax", 120)}
+FORMS: Mapping[str, tuple[str, int]] = {"relax": ("relax", 80), "relax-passes": ("relax", 120), "tir": ("tir", 100)}
 FLOOR = 0.25  # of its usual share that a strategy keeps
 MOST = 4.0  # times its usual share that it can have
 _FADES = 0.95  # what a batch counts when the next one is done
