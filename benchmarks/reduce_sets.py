@@ -3,7 +3,7 @@
     python benchmarks/reduce_sets.py two-bugs [--cases DIR] [--most N]
     python benchmarks/reduce_sets.py nested [--most N] [--seed N]
     python benchmarks/reduce_sets.py kills [--most N] [--seed N]
-    python benchmarks/reduce_sets.py scale [--nodes N] [--shape chain|wide] [--target TARGET]
+    python benchmarks/reduce_sets.py scale [--nodes N] [--shape chain|wide] [--fault crash|error|mismatch]
 
 `two-bugs`: models that hold two bugs of one compiler. `nested`: triggers inside of two of Scan, Loop, If and functions, one in the other.
 `kills`: reductions killed at a random moment, again and again, and resumed. `scale`: a bug among so many nodes.
@@ -30,7 +30,12 @@ def main() -> None:
     parser.add_argument("--cases", type=Path, help="folder of failing models with a manifest.json")
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--shape", choices=("chain", "wide"), default="chain")
-    parser.add_argument("--target", default="fake:crash@Tanh>Exp")
+    parser.add_argument(
+        "--fault",
+        choices=("crash", "error", "mismatch"),
+        default="crash",
+        help="`crash` of `fake`, the others of onnxruntime 1.31",
+    )
     options = parser.parse_args()
     if options.what == "two-bugs":
         _two_bugs(options.cases, options.most or 40)
@@ -39,7 +44,8 @@ def main() -> None:
     elif options.what == "kills":
         killed.report(options.most or 20, options.seed)
     else:
-        scaled.report(options.nodes, options.shape, options.target)
+        target = "fake:crash@Tanh>Exp" if options.fault == "crash" else "onnxruntime"
+        scaled.report(options.nodes, options.shape, target, options.fault)
 
 
 def _two_bugs(cases: Path | None, most: int) -> None:

@@ -32,7 +32,7 @@ from opsieve.reducer.oracle.nondeterminism_test import NondeterminismTest, repla
 from opsieve.reducer.oracle.premise import NotReproduced, Premise
 from opsieve.reducer.oracle.repeats import REPLAYS, SHORT, varying
 from opsieve.reducer.oracle.slowdown_test import SlowdownTest
-from opsieve.reducer.oracle.target_test import Runnable, TargetTest, cure_set, finite
+from opsieve.reducer.oracle.target_test import Runnable, TargetTest, cure_set, fails_anyhow, finite
 from opsieve.triage.fingerprint.normalise import normalise
 from opsieve.triage.fingerprint.sameness import Level
 
@@ -338,13 +338,22 @@ class _Run(Generic[S]):
         rest = self.form.rest(start)
         if rest is None:
             return ""
-        result = self.engine.evaluate(rest, "the rest of the model")
+        test, seen = self.engine.rules.tests[0], []
+        asked = isinstance(test, TargetTest) and test.arbiter is not None
+
+        def look(subject: S) -> CheckResult:
+            assert isinstance(test, TargetTest)
+            seen.append(test.observations(subject))
+            return test.known(subject, *seen[0])
+
+        result = self.engine.evaluate(rest, "the rest of the model", look if asked else None)
         if result.kind == "same":
             self.engine.slippage["rest"] = rest
-        test = self.engine.rules.tests[0]
-        if result.kind == "gone" and isinstance(test, TargetTest) and test.fails_anyhow(rest):
-            self.engine.slippage["rest"] = rest
-            return "other"
+        if result.kind == "gone" and isinstance(test, TargetTest) and asked:
+            seen = seen or [test.observations(rest)]
+            if fails_anyhow(rest, *seen[0]):
+                self.engine.slippage["rest"] = rest
+                return "other"
         return {"same": "same", "slippage": "other"}.get(result.kind, "")
 
 

@@ -304,8 +304,9 @@ def plant(model: Any, planted: list[tuple[Fault, NodeChain]]) -> None:
     behind: dict[tuple[int, str], list[int]] = {}
     for index, (_, chain) in enumerate(planted):
         behind.setdefault((chain.scope, chain.output), []).append(index)
-    if behind:
-        model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+    if not behind:
+        return
+    model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
     # Bodies before the graphs around them: a graph's nodes are copied when they are put back.
     for scope, (graph, _) in reversed(list(enumerate(scopes(model.graph, {})))):
         nodes = []

@@ -9,41 +9,65 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import onnx
 from onnx import TensorProto, helper
 
-_PLAIN = ("Neg", "Abs", "Sigmoid", "Softsign")
-_WIDTH = 200  # how far back a node of a wide graph reads
+_PLAIN = ("Neg", "Abs", "Sigmoid", "Ceil")  # onnxruntime has them for float64 too
+_KEEPING = ("Neg", "Abs")  # a wrong value stays wrong behind them
+_JOINS = ("Add", "Max", "Min")
+_WIDTH = 200  # values of a wide graph that wait to be read
 _AT = 0.6  # where in the order the trigger stands
+_SHAPE = [1, 1, 4, 4]
+# fault -> its nodes: operator, stored inputs, attributes
+_FAULTS: dict[str, list[tuple[str, list[str], dict[str, Any]]]] = {
+    "crash": [("Tanh", [], {}), ("Exp", [], {})],
+    "error": [("Relu", [], {}), ("Clip", ["lowest"], {})],
+    "mismatch": [("Abs", [], {}), ("Neg", [], {}), ("Pad", ["pads"], {}), ("MaxPool", [], {"kernel_shape": [3, 3]})],
+}
 
 
-def model(
-    nodes: int, shape: str, dtype: int = TensorProto.FLOAT, trigger: tuple[str, ...] = ("Tanh", "Exp")
-) -> onnx.ModelProto:
-    """A chain, or a graph in which any of the last 200 values is read next, with the trigger in it; every value is `dtype`[2, 3]."""
+def model(nodes: int, shape: str, fault: str = "crash") -> onnx.ModelProto:
+    """A chain, or a graph in which some 200 values wait to be read at any time, with a trigger in it.
+
+    `crash`: a Tanh and an Exp, for `fake`. `error`, `mismatch`: real bugs of onnxruntime 1.31, a Relu and a Clip of float64 that cannot be
+    fused, and a Pad and a MaxPool whose fusion pads with the lowest number where zeros were asked for.
+    """
     draw = random.Random(0)
-    values = ["x"]
-    made = []
+    plain = _KEEPING if fault == "mismatch" else _PLAIN
+    dtype = TensorProto.DOUBLE if fault == "error" else TensorProto.FLOAT
+    trigger = [helper.make_node(name, stored, [], **attributes) for name, stored, attributes in _FAULTS[fault]]
+    made: list[onnx.NodeProto] = []
+    waiting = ["x"]
     first = int(nodes * _AT)
     for place in range(nodes):
-        inside = first <= place < first + len(trigger)
-        operator = trigger[place - first] if inside else draw.choice(_PLAIN)
-        near = values[-1] if shape == "chain" or (place > first and inside) else draw.choice(values[-_WIDTH:])
-        made.append(helper.make_node(operator, [near], [f"v{place}"], f"n{place}"))
-        values.append(f"v{place}")
-    read = {name for node in made for name in node.input}
-    outputs = [name for name in values[1:] if name not in read]
-    infos = [helper.make_tensor_value_info(name, dtype, [2, 3]) for name in ["x", *outputs]]
+        if first <= place < first + len(trigger):
+            node = trigger[place - first]
+            node.input.insert(0, waiting.pop())
+        elif shape == "chain":
+            node = helper.make_node(draw.choice(plain), [waiting.pop()], [])
+        elif len(waiting) < _WIDTH and place < nodes - 2 * _WIDTH:
+            node = helper.make_node(draw.choice(plain), [draw.choice(waiting)], [])
+        else:
+            read = [waiting.pop(draw.randrange(len(waiting))) for _ in range(min(2, len(waiting)))]
+            node = helper.make_node(draw.choice(_JOINS if len(read) == 2 else plain), read, [])
+        node.name = f"n{place}"
+        node.output.append(f"v{place}")
+        made.append(node)
+        waiting.append(f"v{place}")
+    infos = [helper.make_tensor_value_info(name, dtype, _SHAPE) for name in ("x", *waiting)]
     graph = helper.make_graph(made, "scaled", infos[:1], infos[1:])
+    if fault == "error":
+        graph.initializer.append(helper.make_tensor("lowest", dtype, [], [0.5]))
+    if fault == "mismatch":
+        graph.initializer.append(helper.make_tensor("pads", TensorProto.INT64, [8], [0, 0, 1, 1, 0, 0, 1, 1]))
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
 
 
-def report(nodes: int, shape: str, target: str) -> None:
+def report(nodes: int, shape: str, target: str, fault: str) -> None:
     """Reduce such a model by the command, and print what it took."""
-    real = not target.startswith("fake")
-    # onnxruntime 1.31 cannot fuse Relu and Clip of float64: a real bug.
-    made = model(nodes, shape, TensorProto.DOUBLE, ("Relu", "Clip")) if real else model(nodes, shape)
+    made = model(nodes, shape, fault)
     with tempfile.TemporaryDirectory(prefix="opsieve-scaled-") as folder:
         place = Path(folder)
         onnx.save(made, place / "model.onnx")
@@ -64,7 +88,7 @@ def report(nodes: int, shape: str, target: str) -> None:
         facts = json.loads(printed) if printed else {}
         cpu = after.children_user + after.children_system - before.children_user - before.children_system
         print(
-            f"{shape} of {nodes} nodes, {target}: {facts.get('nodes_after')} left, minimal {facts.get('minimal')}, "
+            f"{shape} of {nodes} nodes, {target}, {fault}: {facts.get('nodes_after')} left, minimal {facts.get('minimal')}, "
             f"{facts.get('checks')} checks ({facts.get('node_checks')} for nodes), {cpu:.1f} s of CPU, "
             f"{time.monotonic() - since:.1f} s by the clock, {peak[0] >> 20} MiB at most in all processes"
         )

@@ -99,6 +99,26 @@ class _PrefetchWithFixed:
         self.prefetch(self.fixed + part for part in likely)
 
 
+def smaller_window(order: Sequence[int], test: Test, prefetch: Prefetch = no_prefetch) -> Places | None:
+    """A run of neighbours in `order` that passes and is at most half as long; None where none is found. All of `order` passes.
+
+    For so many items that a test costs what its list is long: beside a bisection of prefixes, whose lists stay long, each question costs half
+    of the one before it. Where a first half fails the other is taken for the one that passes, and asked about only when three
+    such guesses stand; when they were wrong, what is needed lies across a cut, and the runs around the cuts are asked for.
+    """
+    items = list(order)
+    size = len(items)
+    starts = [0, size // 2, size - size // 4, size - size // 8]
+    guesses = [(low, high) for low, high in zip(starts, [*starts[1:], size], strict=True) if low < high < size]
+    across = [(size // 2, size), (size // 4, size - size // 4)]
+    runs = [*guesses, (starts[-1], size), *across]
+    for place, (low, high) in enumerate(runs):
+        prefetch(items[first:last] for first, last in runs[place:])
+        if test(items[low:high]):
+            return items[low:high]
+    return None
+
+
 def quickxplain(fixed: Places, rest: Places, test: Test, prefetch: Prefetch = no_prefetch) -> Places:
     """The items that are needed beside `fixed`, found one after the other.
 

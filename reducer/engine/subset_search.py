@@ -17,9 +17,11 @@ from opsieve.reducer.engine.search import (
     passing_prefix,
     prefix_sizes,
     quickxplain,
+    smaller_window,
 )
 
 S = TypeVar("S")
+MANY = 1024  # parts, beyond which lists are halved before a prefix is bisected
 
 
 class SubsetSearch(Generic[S]):
@@ -49,13 +51,10 @@ class SubsetSearch(Generic[S]):
             (partial(self.keep, sorted(places)), f"keep {len(places)} {self.what}") for places in likely
         )
 
-    def around(self, focus: int, size: int, among: Iterable[int]) -> Places | None:
-        """The `size` parts nearest to one, where they show the failure."""
-        order = self.nearest([focus], among)[:size]
-        return order if self.test(order) else None
-
     def within(self, region: Places) -> Places:
         """A small part of a region that shows the failure; the whole of it is known to."""
+        while len(region) > MANY and (shorter := smaller_window(region, self.test, self.prefetch)):
+            region = shorter
         size = minimal_prefix(region, self.test, self.prefetch)
         last = region[size - 1]
         order = self.nearest([last], region[:size])

@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterable, Sequence
 
 from opsieve.reducer.engine.engine import Engine
-from opsieve.reducer.engine.search import Places, passing_prefix
-from opsieve.reducer.engine.subset_search import SubsetSearch
+from opsieve.reducer.engine.search import Places, passing_prefix, smaller_window
+from opsieve.reducer.engine.subset_search import MANY, SubsetSearch
 from opsieve.reducer.nodes.localise import foci
-from opsieve.reducer.problem.graph import Graph, cut
+from opsieve.reducer.problem.graph import Graph, cut, want
 from opsieve.reducer.problem.subject import Subject
 
 ENOUGH = 6  # nodes that single edits deal with as cheaply
@@ -31,8 +31,11 @@ class NodePhase:
     def __init__(self, engine: Engine[Subject], text: str):
         self.engine = engine
         self.text = text
-        self.graph = Graph(engine.best)
-        self.search = SubsetSearch(engine, self._kept, self.graph.nearest)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.graph = Graph(self.engine.best)
+        self.search = SubsetSearch(self.engine, self._kept, self.graph.nearest)
 
     def run(self) -> bool:
         """Replace the engine's best by fewer nodes; whether it was."""
@@ -40,7 +43,7 @@ class NodePhase:
         if total <= (ENOUGH if self.engine.best.model.ByteSize() < _HEAVY else 2):
             return False
         self.engine.dimension = "nodes"
-        found = self.search.minimal(self._hinted() or self._searched())
+        found = self.search.minimal(self._hinted() or self._traced() or self._searched())
         return self.engine.improve(self._kept(found), f"keep {len(found)} of {total} nodes")
 
     def _kept(self, places: Sequence[int], tap: Iterable[str] = ()) -> Subject | None:
@@ -50,13 +53,23 @@ class NodePhase:
         """The neighbourhood of a node that the failure points at, when that is enough."""
         everything = range(len(self.graph.nodes))
         tried, exact = foci(self.graph, self.text)
+        if len(everything) > MANY:
+            self._record_around(tried[:_FOCI])
         if exact and len(tried) > 1 and self.search.test(sorted(tried)):
             return sorted(tried)
         for size in _SIZES:
             for focus in tried[:_FOCI]:
-                if found := self.search.around(focus, size, everything):
-                    return found
+                near = self.graph.nearest([focus], everything, size)
+                if self.search.test(near):
+                    return near
         return None
+
+    def _record_around(self, tried: Places) -> None:
+        """Record in one run of the whole model what the neighbourhoods of these nodes read and make."""
+        everything = range(len(self.graph.nodes))
+        near = {place for focus in tried for place in self.graph.nearest([focus], everything, _SIZES[-1])}
+        wanted = {name for place in near for name in (*self.graph.reads[place], *self.graph.results[place])}
+        want(self.graph, [name for name in self.graph.producer if name in wanted])
 
     def _narrowed(self) -> Places | None:
         """A region found by looking at which values differ first, for failures that are mismatches; not yet tried by itself."""
@@ -88,15 +101,30 @@ class NodePhase:
         inside = set(region)
         return sorted((self.graph.ancestors([first]) & inside) - (self.graph.ancestors(good) - {first}))
 
+    def _traced(self) -> Places | None:
+        """The nodes that the first wrong value comes from, for failures that are mismatches, when they show the failure."""
+        region = self._narrowed()
+        if region is None:
+            return None
+        # The first value that is wrong comes from the last node of what computes it wrongly.
+        order = self.graph.nearest(region[-1:], region, _GROWING[-1])
+        sizes = [size for size in _GROWING if size < len(region)]
+        size, failed = passing_prefix(order, self.search.test, sizes)
+        if failed < size < len(region):
+            return order[:size]
+        return self.search.within(region) if self.search.test(region) else None
+
     def _searched(self) -> Places:
         """A small part of the graph that shows the failure."""
-        region = self._narrowed()
-        if region is not None:
-            # The first value that is wrong comes from the last node of what computes it wrongly.
-            order = self.graph.nearest(region[-1:], region)
-            size, _ = passing_prefix(order, self.search.test, [size for size in _GROWING if size < len(order)])
-            if size < len(order):
-                return order[:size]
-        if region is None or not self.search.test(region):
-            region = list(range(len(self.graph.nodes)))
-        return self.search.within(region)
+        while len(self.graph.nodes) > MANY and self._halved():
+            self._begin()
+        return self.search.within(list(range(len(self.graph.nodes))))
+
+    def _halved(self) -> bool:
+        """Replace the engine's best by a run of its nodes, with its values recorded anew: what comes next costs what that is large."""
+        total = len(self.graph.nodes)
+        found = smaller_window(range(total), self.search.test, self.search.prefetch)
+        if found is None or not self.engine.improve(self._kept(found), f"keep {len(found)} of {total} nodes"):
+            return False
+        self.engine.refresh()
+        return True

@@ -18,6 +18,7 @@ from opsieve.reducer.oracle.slowdown_test import SlowdownTest
 SHORT = 6  # replays of every failure before it is reduced
 REPLAYS = 30  # of a failure that shows sometimes
 _HEAVY = 64 << 20  # bytes of a model that is not replayed beyond the one confirmation
+_MANY = 20_000  # operators, likewise: the small result is replayed
 _CONFIRMED = 2  # runs in which the judge has seen what he calls a failure
 _SCREEN = 3  # pairs of runs, all of them slow, before the time of a build is measured in earnest
 
@@ -94,7 +95,7 @@ def replayed_runs(case: Case, target: ResolvedTarget, runs: int, workers: Worker
 
 def is_replayed(case: Case, verdict: Verdict) -> bool:
     """Whether a failure of this kind is replayed before it is reduced: those whose runs are quick."""
-    return verdict.kind in ("error", "crash") and len(case.program.data) <= _HEAVY
+    return verdict.kind in ("error", "crash") and len(case.program.data) <= _HEAVY and case.program.size <= _MANY
 
 
 def sure(case: Case, premise: Premise) -> Premise:

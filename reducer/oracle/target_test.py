@@ -82,15 +82,10 @@ class TargetTest:
         assert self.arbiter is not None
         return self.arbiter
 
-    def fails_anyhow(self, subject: Runnable) -> bool:
-        """Whether the target does not do what the arbiter does: it ends otherwise, a lack that its own optimiser makes included, or its results differ."""
-        if self.arbiter is None:
-            return False
+    def observations(self, subject: Runnable) -> tuple[Observation, Observation]:
+        """What the target and the arbiter make of a subject."""
         got = self.workers.observe(self.target, subject.program, subject.inputs)
-        wanted = self.workers.observe(self.arbiter, subject.program, subject.inputs)
-        if wanted.outputs is None or got.outcome == "environment":
-            return False
-        return got.outputs is None or not compared(subject, got, wanted).agrees
+        return got, self.workers.observe(self._arbiter, subject.program, subject.inputs)
 
     def _ended(self, subject: Runnable, test: Test, got: Observation, wanted: Observation | None) -> CheckResult:
         verdict = ended(got, self.failure.verdict)
@@ -179,6 +174,13 @@ def finite(values: Iterable[Value]) -> bool:
             if not np.isfinite(wide).all():
                 return False
     return True
+
+
+def fails_anyhow(subject: Runnable, got: Observation, wanted: Observation) -> bool:
+    """Whether the target does not do what the arbiter does: it ends otherwise, a lack that its own optimiser makes included, or its results differ."""
+    if wanted.outputs is None or got.outcome == "environment":
+        return False
+    return got.outputs is None or not compared(subject, got, wanted).agrees
 
 
 def compared(subject: Runnable, got: Observation, wanted: Observation) -> Comparison:

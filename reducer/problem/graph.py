@@ -119,12 +119,12 @@ class Graph:
                 left.extend(self.producers[place])
         return found
 
-    def nearest(self, start: Iterable[int], among: Iterable[int]) -> list[int]:
-        """The nodes of `among` by graph distance from `start`; those out of reach last, from behind.
+    def nearest(self, start: Iterable[int], among: Iterable[int], most: int | None = None) -> list[int]:
+        """The nodes of `among` by graph distance from `start`, `most` of them if told; those out of reach last, from behind.
 
         A step to a producer counts one, a step to a consumer three: patterns are matched, and named, from their last node on.
         """
-        inside = set(among)
+        inside = among if isinstance(among, range) else set(among)
         order: list[int] = []
         seen: set[int] = set()
         queue = [(0, -place) for place in start]
@@ -137,12 +137,14 @@ class Graph:
             seen.add(place)
             if place in inside:
                 order.append(place)
+                if len(order) == most:
+                    return order
             for step, nears in ((1, self.producers[place]), (3, self.consumers[place])):
                 for near in nears:
                     if near not in seen and near in inside:
                         heappush(queue, (distance + step, -near))
-        order += sorted(inside.difference(order), reverse=True)
-        return order
+        order += sorted(set(inside).difference(order), reverse=True)
+        return order[:most]
 
     def value(self, name: str) -> Value | None:
         """What is recorded, fed or stored under a name; None when nothing is known."""
@@ -187,7 +189,7 @@ def cut(graph: Graph, keep: Iterable[int], *, closure: bool = False, tap: Iterab
     read = {name for place in places for name in graph.reads[place]}
     results = _results(graph, places, read, set(tap))
     untyped = [name for name in results if _declared(graph, name) is None]
-    _want(graph, [name for name in (*needed, *untyped) if name in graph.producer])
+    want(graph, [name for name in (*needed, *untyped) if name in graph.producer])
     model = shell(graph.subject.model)
     fed: dict[str, Value] = {}
     for name, info in graph.inputs.items():  # the given order of inputs stays, those that are cut come behind
@@ -218,7 +220,7 @@ def cut(graph: Graph, keep: Iterable[int], *, closure: bool = False, tap: Iterab
     return Subject(model, fed, _only(graph.subject.values, wanted))
 
 
-def _want(graph: Graph, names: list[str]) -> None:
+def want(graph: Graph, names: list[str]) -> None:
     """Have values recorded together that will be asked for one by one."""
     if isinstance(graph.subject.values, Recording):
         graph.subject.values.want(names)
@@ -235,7 +237,7 @@ def _constants_needed(graph: Graph, kept: set[int]) -> set[int]:
     found: set[int] = set()
     sources = sorted({source for place in kept for source in graph.producers[place]} - kept)
     sources = [source for source in sources if source in graph.constant]
-    _want(graph, [name for source in sources for name in graph.nodes[source].output if name])
+    want(graph, [name for source in sources for name in graph.nodes[source].output if name])
     for source in sources:
         if source not in found:
             closure = graph.ancestors([source])

@@ -18,6 +18,7 @@ from opsieve.reducer.problem.subject import Recording, Subject
 _FEW = 64  # nodes of a model that is recorded whole at once
 _SMALL_INPUTS = 16 << 10  # bytes of inputs of a model whose values will be small too
 _WHOLE = 32 << 20  # bytes that all values together may be thought to take, for them to be recorded whole
+_MANY = 4096  # results of a model that a compiler gives at once in about the time of a few
 _TELLING = 16  # values recorded one after the other that tell how large the others are
 _ENDED = frozenset(["crash", "hang", "environment"])  # a source that ended so is not asked again
 
@@ -69,6 +70,8 @@ class _Tape:
         """Whether recording everything costs little more than recording what is asked for."""
         if len(self.names) <= _FEW:
             return True
+        if len(self.names) > _MANY:
+            return False
         if len(self._held) < _TELLING:
             return _bytes(self.graph.subject.inputs) <= _SMALL_INPUTS
         return _bytes(self._held) * len(self.names) <= _WHOLE * len(self._held)

@@ -36,7 +36,7 @@ class Recording(Mapping[str, Value]):
     """
 
     def __init__(self, names: Iterable[str], play: Callable[[Collection[str]], Mapping[str, Value]]):
-        self._names = dict.fromkeys(names)
+        self._names = {name: place for place, name in enumerate(dict.fromkeys(names))}
         self._play = play
 
     def __getitem__(self, name: str) -> Value:
@@ -57,4 +57,4 @@ class Recording(Mapping[str, Value]):
 
     def only(self, names: Collection[str]) -> "Recording":
         """The same recording, of these names alone."""
-        return Recording((name for name in self._names if name in names), self._play)
+        return Recording(sorted(self._names.keys() & names, key=self._names.__getitem__), self._play)

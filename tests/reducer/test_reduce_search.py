@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from opsieve.reducer.engine.search import minimal_prefix, one_minimal, passing_prefix, quickxplain
+from opsieve.reducer.engine.search import minimal_prefix, one_minimal, passing_prefix, quickxplain, smaller_window
 
 
 class Asked:
@@ -52,6 +52,32 @@ def test_what_lies_near_is_found_by_growing() -> None:
     nearest_first = list(range(998, -1, -1))
     assert set(quickxplain([999], nearest_first, test)) >= {990, 995, 998}
     assert test.count <= 12  # bisections of the whole order take 29
+
+
+@given(st.integers(2000, 60_000), st.floats(0, 1), st.integers(1, 6))
+def test_many_items_are_halved_at_the_price_of_a_few_looks_at_all(total: int, at: float, width: int) -> None:
+    first = int(at * (total - width))
+    asked = []
+
+    def test(items: Sequence[int]) -> bool:
+        asked.append(len(items))
+        return {first, first + width - 1} <= set(items)
+
+    window: list[int] | None = list(range(total))
+    while window and len(window) > 1024:
+        shorter = smaller_window(window, test)
+        assert shorter is not None
+        assert len(shorter) <= (len(window) + 1) // 2
+        assert {first, first + width - 1} <= set(shorter)
+        window = shorter
+    assert sum(asked) <= 4 * total  # bisecting prefixes looks at up to log2(total) times all
+    assert len(asked) <= 6 * math.ceil(math.log2(total / 1024))
+
+
+def test_what_lies_at_both_ends_has_no_shorter_window() -> None:
+    asked = Asked([0, 9_999])
+    assert smaller_window(range(10_000), asked) is None
+    assert asked.count == 6
 
 
 def test_what_lies_together_far_away_is_found_once() -> None:
