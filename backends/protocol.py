@@ -105,6 +105,14 @@ class Traced(Protocol):
     ]  # how a library's file name begins -> the root of its source files' paths ("": all of it)
 
 
+class ShowsGraph(Protocol):
+    """What a backend may have besides, for hints where a reduction looks first: its optimised graph as an ONNX model."""
+
+    shows_graph: Mapping[
+        str, str
+    ]  # options with which it computes nothing: its only output is `model`, the graph's serialised bytes as uint8
+
+
 class TakesForms(Protocol):
     """What a backend has besides when it takes other programs than ONNX models."""
 

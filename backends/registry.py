@@ -115,6 +115,12 @@ class ResolvedTarget:
         return resolve(text) if text else None
 
     @property
+    def showing_graph(self) -> "ResolvedTarget | None":
+        """The same build, but that it gives its optimised graph and computes nothing (`protocol.ShowsGraph`); None where it cannot."""
+        shows: dict[str, str] = getattr(self.backend, "shows_graph", {})
+        return self.with_options(**shows) if shows else None
+
+    @property
     def forms(self) -> tuple[str, ...]:
         """The forms of program that the target takes (`protocol.TakesForms`)."""
         return getattr(self.backend, "forms", ("onnx",))

@@ -129,7 +129,7 @@ def cured(folder: Path, target: ResolvedTarget, culprit: str) -> bool:
         premise = find(case, [target], None, workers)
         start = Subject(case.program.proto, case.inputs, {})
         for name in culprit.split("|"):  # one pass, as releases have called it
-            without = resolve(target.with_options(disabled_optimizers=name))
+            without = target.with_options(disabled_optimizers=name)
             check = TargetTest(workers, without, premise.failure, premise.arbiter, "loose")
             answer = next(iter(check.evaluate([start])))
             # `gone` alone would also be said of a build that could not be asked.

@@ -1,6 +1,7 @@
 """ONNX models as a form that `opsieve.reducer.reduction` reduces."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Workers
@@ -10,6 +11,8 @@ from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Validator
 from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.nodes.node_phase import ENOUGH, NodePhase
+from opsieve.reducer.nodes.rewrites import optimised_graph
+from opsieve.reducer.oracle.target_test import TargetTest
 from opsieve.reducer.oracle.validator import OnnxValidator
 from opsieve.reducer.passes.bodies import OPENING
 from opsieve.reducer.problem.graph import Graph, cut
@@ -59,7 +62,9 @@ class OnnxReduction(OnnxForm):
 
     def _nodes(self, engine: Engine[Subject], text: str) -> None:
         engine.refresh()
-        NodePhase(engine, text).run()
+        test = engine.rules.tests[0]
+        optimised = partial(optimised_graph, test) if isinstance(test, TargetTest) else lambda _: None
+        NodePhase(engine, text, optimised).run()
         for dimension in (OUTPUTS, NODES, BYPASS):
             # The search leaves next to nothing to single steps, unless what it needed lay far apart.
             engine.sweep(dimension, together=len(engine.best.model.graph.node) > ENOUGH)

@@ -116,7 +116,12 @@ class Onnxruntime:
     name = "onnxruntime"
     package = "onnxruntime"
     extra = ""
-    options: Mapping[str, Tuple[str, ...]] = {"level": tuple(LEVELS), "disabled_optimizers": (), "trace": ("off", "on")}
+    options: Mapping[str, Tuple[str, ...]] = {
+        "level": tuple(LEVELS),
+        "disabled_optimizers": (),
+        "trace": ("off", "on", "graph"),  # `graph`: the optimised graph is all that is given
+    }
+    shows_graph: Mapping[str, str] = {"trace": "graph"}
     main_option = "level"
     native_sources: Mapping[str, str] = {"onnxruntime_pybind11_state": "/onnxruntime_src/"}
     baseline: Mapping[str, str] = {"level": "disable_all", "disabled_optimizers": "", "trace": "off"}
@@ -157,6 +162,8 @@ class Onnxruntime:
             extra["disabled_optimizers"] = disabled
         if trace:
             report_passes(end=False)
+        if request.options["trace"] == "graph":
+            options.optimized_model_filepath = os.path.abspath("optimised.onnx")
         request.stage("compile")
         try:
             session = open_session(ort, request.model, options, extra)
@@ -167,6 +174,10 @@ class Onnxruntime:
         finally:
             if trace:
                 report_passes(end=True)
+        if request.options["trace"] == "graph":
+            optimised = np.fromfile("optimised.onnx", np.uint8)
+            os.remove("optimised.onnx")
+            return lambda values: {"model": optimised}
         outputs = session.get_outputs()
         inputs = {item.name: item.type for item in session.get_inputs()}
         names = [item.name for item in outputs]

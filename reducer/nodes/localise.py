@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from opsieve.reducer.problem.graph import Graph, inner_operators
 
@@ -22,53 +23,75 @@ _SHORT = {
 _PLAIN = frozenset(["if", "loop", "scan", "constant", "shape", "size", "identity", "cast", "not", "and", "or", "where"])
 
 
-def foci(graph: Graph, text: str) -> tuple[list[int], bool]:
-    """Nodes to look at first, the likeliest first, and whether `text` names them (as far as it names any).
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """Where to look first: nodes, the likeliest first, whether the text names them (as far as it names any), and the few that may be enough."""
 
-    Where it names none, they are those that bring the operators it names together. Linear in the graph and the text; the
+    foci: list[int]
+    exact: bool
+    enough: list[int]
+
+
+def hint(graph: Graph, text: str) -> Hint:
+    """What a compiler's words point at.
+
+    Where they name no node, it is those that bring the operators together that they name. Linear in the graph and the text; the
     text is untrusted and only compared.
     """
     text = text[:_MOST_TEXT]
-    named = _named(graph, text)
-    return (named or _by_operators(graph, text))[:_MOST_FOCI], bool(named)
+    own, made = _named(graph, text)
+    named = list(dict.fromkeys((*own, *made)))
+    if named:
+        # What a named node reads goes in; what is named beside comes out, and belongs to it.
+        fed = {source for place in own for source in graph.producers[place]}
+        return Hint(named[:_MOST_FOCI], True, sorted({*own, *(place for place in made if place not in fed)}))
+    operators = _hinted_operators(graph, text)
+    places = _scored(graph, operators)
+    return Hint(places[:_MOST_FOCI], False, _meeting(graph, operators, places[0]) if places else [])
 
 
-def _named(graph: Graph, text: str) -> list[int]:
-    """Nodes whose own name or one of whose results the text has as a word, or as a part of one between slashes."""
+def _named(graph: Graph, text: str) -> tuple[list[int], list[int]]:
+    """Nodes whose own name the text has as a word, or as a part of one between slashes; and those of which it has a result."""
     words: dict[str, None] = {}
     for word in _WORD.findall(text):
         words[word.strip(".:")] = None
         words.update(dict.fromkeys(part for part in word.split("/") if part))
-    places: dict[int, None] = {}
     by_name = {node.name: place for place, node in enumerate(graph.nodes) if node.name}
-    for word in words:
-        if len(word) < 2:
-            continue
-        if word in by_name:
-            places[by_name[word]] = None
-        elif word in graph.producer:
-            places[graph.producer[word]] = None
-    return list(places)
+    long = [word for word in words if len(word) > 1]
+    own = [by_name[word] for word in long if word in by_name]
+    return own, [graph.producer[word] for word in long if word in graph.producer and word not in by_name]
 
 
-def _by_operators(graph: Graph, text: str) -> list[int]:
+def _hinted_operators(graph: Graph, text: str) -> list[dict[str, float]]:
+    """The operators of each node that the text names, and how rare they are."""
     plain = re.sub(r"[^a-z0-9]", "", text.lower())
     parts = {part.lower() for word in re.findall(r"\w+", text) for part in _CAMEL.findall(word)}
-    operators = [inner_operators(node) for node in graph.nodes]
-    counts = Counter(name.lower() for names in operators for name in set(names))
+    operators = [{name.lower() for name in inner_operators(node)} for node in graph.nodes]
+    counts = Counter(name for names in operators for name in names)
     hinted = {name for name in counts if name not in _PLAIN and (name in plain if len(name) > 3 else name in parts)}
     hinted |= {full for short, full in _SHORT.items() if short in parts and full in counts}
-    if not hinted:
-        return []
-    return _scored(graph, operators, {name: 1.0 / counts[name] for name in hinted})
+    return [{name: 1.0 / counts[name] for name in sorted(names & hinted)} for names in operators]
 
 
-def _scored(graph: Graph, operators: Sequence[Sequence[str]], weights: dict[str, float]) -> list[int]:
+def _near(graph: Graph, place: int) -> tuple[int, ...]:
+    return (*graph.producers[place], *graph.consumers[place])
+
+
+def _scored(graph: Graph, operators: Sequence[dict[str, float]]) -> list[int]:
     """Nodes of hinted operators, by how many different ones meet in their neighbourhood, then by how rare their own is."""
-    mine = [{name.lower() for name in names} & weights.keys() for names in operators]
     scores: list[tuple[int, float, int]] = []
-    for place, own in enumerate(mine):
+    for place, own in enumerate(operators):
         if own:
-            around = set(own).union(*(mine[near] for near in (*graph.producers[place], *graph.consumers[place])))
-            scores.append((len(around), sum(weights[name] for name in own), -place))
+            around = set(own).union(*(operators[near] for near in _near(graph, place)))
+            scores.append((len(around), sum(own.values()), -place))
     return [-place for _, _, place in sorted(scores, reverse=True)]
+
+
+def _meeting(graph: Graph, operators: Sequence[dict[str, float]], focus: int) -> list[int]:
+    """A node, and of its neighbours one for each other operator that is hinted at; none where no two meet."""
+    met, found = set(operators[focus]), [focus]
+    for near in _near(graph, focus):
+        if not operators[near].keys() <= met:
+            met |= operators[near].keys()
+            found.append(near)
+    return sorted(found) if len(met) > 1 else []

@@ -1,15 +1,18 @@
 """The node phase: from a whole model to the few nodes that the failure needs.
 
-What the failure says comes first (names in a message, the outputs that differ), then the search of `opsieve.reducer.engine.subset_search`.
+What the failure says comes first (what the optimiser rewrote there, names in a message, the outputs that differ), then the search of `opsieve.reducer.engine.subset_search`.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+
+import onnx
 
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.search import Places, passing_prefix, smaller_window
 from opsieve.reducer.engine.subset_search import MANY, SubsetSearch
-from opsieve.reducer.nodes.localise import foci
+from opsieve.reducer.nodes.localise import hint
+from opsieve.reducer.nodes.rewrites import beside, rewritten
 from opsieve.reducer.problem.graph import Graph, cut, want
 from opsieve.reducer.problem.subject import Subject
 
@@ -22,15 +25,23 @@ _GROWING = (
     4,
     8,
 )  # of the neighbourhood of the last node that is needed; more are sooner searched than left out one by one
+_FUSED = 16  # nodes that an optimiser makes one of
+_SHOWN = 96  # groups of them whose results are shown at once
 _TAPS = 12  # further outputs that a probe has
 
 
 class NodePhase:
-    """One run of the phase on the engine's best subject. `text` is all that the compiler said when it failed."""
+    """One run of the phase on the engine's best subject. `text` is all that the compiler said when it failed; `optimised` asks for its optimised graph."""
 
-    def __init__(self, engine: Engine[Subject], text: str):
+    def __init__(
+        self,
+        engine: Engine[Subject],
+        text: str,
+        optimised: Callable[[Subject], onnx.GraphProto | None] = lambda _: None,
+    ):
         self.engine = engine
         self.text = text
+        self.optimised = optimised
         self._begin()
 
     def _begin(self) -> None:
@@ -43,20 +54,56 @@ class NodePhase:
         if total <= (ENOUGH if self.engine.best.model.ByteSize() < _HEAVY else 2):
             return False
         self.engine.dimension = "nodes"
-        found = self.search.minimal(self._hinted() or self._traced() or self._searched())
+        found = self.search.minimal(self._rewritten() or self._hinted() or self._traced() or self._searched())
         return self.engine.improve(self._kept(found), f"keep {len(found)} of {total} nodes")
 
     def _kept(self, places: Sequence[int], tap: Iterable[str] = ()) -> Subject | None:
         return cut(self.graph, places, closure=True, tap=tap)
 
+    def _rewritten(self) -> Places | None:
+        """What the optimiser made one of, at the place of the failure, when that is enough."""
+        graph = self.optimised(self.engine.best)
+        groups = [] if graph is None else rewritten(self.graph, graph)
+        if not groups:
+            return None
+        if self.engine.result.wrong:
+            found = self._first_wrong(groups)
+        else:
+            named = hint(self.graph, self.text).foci
+            found = next((group for focus in named for group in groups if focus in group), None)
+        for places in () if found is None else (found, beside(self.graph, found, groups)):
+            if len(places) <= _FUSED and self.search.test(places):
+                return places
+        return None
+
+    def _first_wrong(self, groups: Sequence[Places]) -> Places | None:
+        """The first of these groups from which a wrong value comes: what they give is shown, all of it at once."""
+        region = self._above(range(len(self.graph.nodes)), self.engine.result.wrong, ())
+        inside = set(region)
+        groups = [group for group in groups if group[-1] in inside]
+        if len(groups) > 1:
+            stride = math.ceil(len(groups) / _SHOWN)
+            groups = groups[::-1][::stride][::-1]
+            taps = [name for group in groups for name in self.graph.results[group[-1]][:1]]
+            result = self.engine.evaluate(
+                self._kept(region, taps), f"keep {len(region)} nodes and show what was rewritten"
+            )
+            if result.kind != "same":
+                return None
+            wrong = {*result.wrong, *self.engine.result.wrong}
+            groups = [group for group in groups if not wrong.isdisjoint(self.graph.results[group[-1]])] or groups[-1:]
+        return groups[0] if groups else None
+
     def _hinted(self) -> Places | None:
         """The neighbourhood of a node that the failure points at, when that is enough."""
         everything = range(len(self.graph.nodes))
-        tried, exact = foci(self.graph, self.text)
+        found = hint(self.graph, self.text)
+        tried = found.foci
         if len(everything) > MANY:
             self._record_around(tried[:_FOCI])
-        if exact and len(tried) > 1 and self.search.test(sorted(tried)):
-            return sorted(tried)
+        for places in (found.enough, sorted(tried) if found.exact and len(tried) > 1 else []):
+            if places and len(places) <= _FUSED and self.search.test(places):
+                return places
         for size in _SIZES:
             for focus in tried[:_FOCI]:
                 near = self.graph.nearest([focus], everything, size)
@@ -73,7 +120,7 @@ class NodePhase:
 
     def _narrowed(self) -> Places | None:
         """A region found by looking at which values differ first, for failures that are mismatches; not yet tried by itself."""
-        everything = list(range(len(self.graph.nodes)))
+        everything = range(len(self.graph.nodes))
         if not self.engine.result.wrong:
             return None
         region = self._above(everything, self.engine.result.wrong, ())
@@ -92,7 +139,7 @@ class NodePhase:
             region = smaller
         return region
 
-    def _above(self, region: Places, wrong: Iterable[str], taps: Iterable[str]) -> Places:
+    def _above(self, region: Sequence[int], wrong: Iterable[str], taps: Iterable[str]) -> Places:
         """What the first wrong value depends on, without what right values depend on."""
         made = self.graph.producer
         bad = {made[name] for name in wrong if name in made}

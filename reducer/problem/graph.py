@@ -120,7 +120,7 @@ class Graph:
         return found
 
     def nearest(self, start: Iterable[int], among: Iterable[int], most: int | None = None) -> list[int]:
-        """The nodes of `among` by graph distance from `start`, `most` of them if told; those out of reach last, from behind.
+        """The nodes of `among` by graph distance from `start`, at most `most` of them; those out of reach last, from behind.
 
         A step to a producer counts one, a step to a consumer three: patterns are matched, and named, from their last node on.
         """

@@ -12,7 +12,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
 from opsieve.backends.verdict import Kind, Mismatch, Verdict
 from opsieve.backends.workers.workers import Workers
-from opsieve.reducer.nodes.localise import foci
+from opsieve.reducer.nodes.localise import Hint, hint
 from opsieve.reducer.nodes.node_passes import BYPASS, CONSTANTS, NODES, OUTPUTS
 from opsieve.reducer.oracle.sameness import Failure, builds
 from opsieve.reducer.oracle.validator import OnnxValidator
@@ -105,10 +105,12 @@ def test_producers_are_nearer_than_consumers(workers: Workers) -> None:
 
 def test_names_in_a_message_come_before_operators(workers: Workers) -> None:
     graph = Graph(line(workers))
-    assert foci(graph, "Node:'exp/SomeFusion/' failed") == ([2], True)
-    assert foci(graph, 'fused value ("b", "c") is wrong')[1] is False  # one letter is no name
-    assert foci(graph, "error in tanh_exp_fusion.cc TanhExpFusion::Apply")[0][0] in (2, 3)
-    assert foci(graph, "")[0] == []
+    assert hint(graph, "Node:'exp/SomeFusion/' failed") == Hint([2], True, [2])
+    assert hint(graph, 'fused value ("b", "c") is wrong').exact is False  # one letter is no name
+    found = hint(graph, "error in tanh_exp_fusion.cc TanhExpFusion::Apply")
+    assert found.foci[0] in found.enough
+    assert found.enough == [2, 3]
+    assert hint(graph, "") == Hint([], False, [])
 
 
 def test_single_steps_on_nodes(workers: Workers) -> None:

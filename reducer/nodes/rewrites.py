@@ -1,0 +1,67 @@
+"""What the compiler's optimiser rewrote: the places where its optimised graph is another than the model, to be looked at first."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+
+from opsieve.gen.model.tensors import decode
+from opsieve.reducer.engine.search import Places
+from opsieve.reducer.oracle.target_test import TargetTest
+from opsieve.reducer.problem.graph import Graph
+from opsieve.reducer.problem.subject import Subject
+
+_HEAVY = 64 << 20  # bytes of a model whose optimised graph is not asked for
+
+
+def optimised_graph(test: TargetTest, subject: Subject) -> onnx.GraphProto | None:
+    """What the target makes of a model; None where it does not tell, or where it fails before it has made it."""
+    target = test.target.showing_graph
+    if target is None or test.failure.verdict.stage != "run" or len(subject.program.data) > _HEAVY:
+        return None
+    shown = (test.workers.observe(target, subject.program, subject.inputs).outputs or {}).get("model")
+    model = decode(onnx.ModelProto(), shown.tobytes()) if isinstance(shown, np.ndarray) else None
+    return None if model is None else model.graph
+
+
+def rewritten(graph: Graph, optimised: onnx.GraphProto) -> list[Places]:
+    """Groups of nodes that are not in the optimised graph as they were, in the graph's order.
+
+    Two of them belong together when one reads what the other makes and the optimised graph no longer has that value, or has another
+    operator make it of all that the first one read: then it is a result under an old name. Linear in both.
+    """
+    after = {tuple(node.output): (node.op_type, tuple(node.input)) for node in optimised.node}
+    left = {name for node in optimised.node for name in (*node.input, *node.output)}
+    for place, node in enumerate(graph.nodes):
+        another = after.get(tuple(node.output), (node.op_type,))[0] != node.op_type
+        if another and all(name in left or name in graph.initializers for name in graph.reads[place]):
+            left.difference_update(node.output)
+    changed = {
+        place
+        for place, node in enumerate(graph.nodes)
+        if after.get(tuple(node.output)) != (node.op_type, tuple(node.input))
+    }
+    groups: list[Places] = []
+    seen: set[int] = set()
+    for place in sorted(changed):
+        if place in seen:
+            continue
+        group, waiting = [], [place]
+        seen.add(place)
+        while waiting:
+            here = waiting.pop()
+            group.append(here)
+            gone = [name for name in graph.results[here] if name not in left]
+            near = [reader for name in gone for reader in graph.readers.get(name, ())]
+            near += [graph.producer[name] for name in graph.reads[here] if name in graph.producer and name not in left]
+            fresh = [other for other in dict.fromkeys(near) if other in changed and other not in seen]
+            seen.update(fresh)
+            waiting += fresh
+        groups.append(sorted(group))
+    return groups
+
+
+def beside(graph: Graph, group: Places, groups: Sequence[Places]) -> Places:
+    """A group with the groups that it reads from, and the nodes: an optimiser may use the name of a value again for another."""
+    sources = {source for place in group for source in graph.producers[place]}
+    return sorted({*group, *sources, *(place for other in groups if not sources.isdisjoint(other) for place in other)})

@@ -1,0 +1,78 @@
+"""Hints: the compiler's own optimised graph tells where to look first."""
+
+import numpy as np
+from onnx import TensorProto, helper, parser
+
+from opsieve.backends.registry import resolve
+from opsieve.backends.workers.workers import Workers
+from opsieve.gen.case.case import Case
+from opsieve.gen.model.program import OnnxProgram
+from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.nodes.rewrites import beside, rewritten
+from opsieve.reducer.onnx_reduction import OnnxReduction
+from opsieve.reducer.oracle.discover import find
+from opsieve.reducer.problem.graph import Graph
+from opsieve.reducer.problem.subject import Subject
+from opsieve.reducer.reduction import Listeners, reduce_failure
+
+MODEL = """<ir_version: 9, opset_import: ["" : 20]> g (float[4, 4] x, float[4, 4] w) => (float[4, 4] y)
+    { a = Abs (x)  b = MatMul (a, w)  c = Add (b, w)  d = Tanh (c)  e = Transpose (d)  y = Relu (e) }"""
+
+
+def graph_of(text: str) -> Graph:
+    return Graph(Subject(parser.parse_model(text), {}, {}))
+
+
+def test_nodes_whose_values_are_gone_are_one_group() -> None:
+    graph = graph_of(MODEL)
+    fused = graph_of(MODEL.replace("b = MatMul (a, w)  c = Add (b, w)", "c = Gemm (a, w, w)"))
+    assert rewritten(graph, fused.subject.model.graph) == [[1, 2]]
+    assert rewritten(graph, graph.subject.model.graph) == []
+
+
+def test_a_value_that_another_operator_makes_under_its_old_name_joins_what_read_it() -> None:
+    graph = graph_of(MODEL)
+    text = MODEL.replace("b = MatMul (a, w)  c = Add (b, w)", "b = Gemm (a, w, w)").replace("Tanh (c)", "Tanh (b)")
+    found = rewritten(graph, graph_of(text).subject.model.graph)
+    assert found == [[1, 2, 3]]
+    assert beside(graph, [3], [[2], [3]]) == [2, 3]
+
+
+def test_onnxruntime_gives_its_optimised_graph(workers: Workers) -> None:
+    shown = resolve("onnxruntime").showing_graph
+    assert shown is not None
+    assert resolve("tvm").showing_graph is None
+    answer = workers.observe(
+        shown, OnnxProgram.of(parser.parse_model(MODEL)), dict.fromkeys("xw", np.ones((4, 4), np.float32))
+    )
+    assert answer.outcome == "ok", answer.message
+    assert answer.outputs is not None
+    assert answer.outputs.keys() == {"model"}
+    assert answer.outputs["model"].dtype == np.uint8
+
+
+def test_a_wrong_fusion_is_found_where_it_was_made(workers: Workers) -> None:
+    # onnxruntime 1.31 folds a Pad with zeros into a MaxPool, which pads with the lowest number.
+    chain = [("Neg", "Abs")[place % 2] for place in range(61)]
+    names = [f"v{place}" for place in range(len(chain) + 3)]
+    nodes = [
+        helper.make_node(operator, [names[at - 1] if at else "x"], [names[at]])
+        for at, operator in enumerate(chain[:31])
+    ]
+    nodes.append(helper.make_node("Pad", [names[30], "pads"], [names[31]]))
+    nodes.append(helper.make_node("MaxPool", [names[31]], [names[32]], kernel_shape=[3, 3]))
+    nodes += [helper.make_node(operator, [names[at + 32]], [names[at + 33]]) for at, operator in enumerate(chain[31:])]
+    infos = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 1, 4, 4]) for name in ("x", nodes[-1].output[0])
+    ]
+    pads = helper.make_tensor("pads", TensorProto.INT64, [8], [0, 0, 1, 1, 0, 0, 1, 1])
+    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:], [pads])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    case = Case(OnnxProgram.of(model), {"x": np.full((1, 1, 4, 4), 0.5, np.float32)})
+    premise = find(case, [resolve("onnxruntime")], None, workers)
+    start = Subject(case.program.proto, case.inputs, {})
+    result = reduce_failure(
+        OnnxReduction(), start, premise, [workers], "fingerprint", Journal(""), Listeners(), passes=[]
+    )
+    assert [node.op_type for node in result.best.model.graph.node] == ["Pad", "MaxPool"]
+    assert result.node_checks <= 6
