@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from opsieve.triage.store.rows import CampaignRow, ClusterRow, Counts, NonBugRow
 from opsieve.tui.app.protocol import ActionSubject, app_of
@@ -18,6 +18,7 @@ from opsieve.tui.app.services.background import in_background
 from opsieve.tui.app.services.job_board import OPSIEVE
 from opsieve.tui.app.views.rows_shown import CLUSTERS, cluster_cells
 from opsieve.tui.app.widgets.dialogs import LineDialog
+from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.paged_list import PagedList
 from opsieve.tui.app.widgets.visible import Line, one_line
@@ -63,7 +64,7 @@ class CampaignScreen(Screen[None]):
         with Container(id="panes"):
             yield PagedList(CLUSTERS, empty="no clusters yet", id="newest")
             yield LinesView(wrap=True, id="counts")
-        yield Footer(show_command_palette=False)
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         """Look, and look again."""

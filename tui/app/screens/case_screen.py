@@ -7,7 +7,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from opsieve.triage.store.rows import CaseDetails, ClusterRow
 from opsieve.tui.app.protocol import ActionSubject, app_of
@@ -16,6 +16,7 @@ from opsieve.tui.app.services.job_board import OPSIEVE, Job
 from opsieve.tui.app.views import case_pages
 from opsieve.tui.app.views.case_summary import CaseSummary, read_summary
 from opsieve.tui.app.views.replay_lines import replay_lines
+from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.page_bar import PageBar
 from opsieve.tui.app.widgets.visible import Line, one_line
@@ -56,7 +57,7 @@ class CaseScreen(Screen[None]):
         yield Static(id="figures", markup=False)
         yield PageBar(PAGES, id="pages")
         yield LinesView(id="page")
-        yield Footer(show_command_palette=False)
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         """Ask for the case."""

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.rows import ClusterRow, MemberPage, MemberRow, RelatedRow
@@ -25,6 +25,7 @@ from opsieve.tui.app.views.rows_shown import (
     related_lines,
 )
 from opsieve.tui.app.widgets.dialogs import ChoiceDialog
+from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.page_bar import PageBar
 from opsieve.tui.app.widgets.paged_list import PagedList
@@ -71,7 +72,7 @@ class ClusterScreen(Screen[None]):
             with Container(id="beside"):
                 yield PageBar(PAGES, id="pages")
                 yield LinesView(wrap=True, id="page")
-        yield Footer(show_command_palette=False)
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         """Ask for the members."""

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.screen import Screen
-from textual.widgets import Footer, Input, Static
+from textual.widgets import Input, Static
 
 from opsieve.triage.store.queries import GROUPINGS, SORTS, Grouping, Queries, Sort
 from opsieve.triage.store.rows import ClusterPage, ClusterRow, Counts, FingerprintRow
@@ -24,6 +24,7 @@ from opsieve.tui.app.views.rows_shown import (
     group_cells,
 )
 from opsieve.tui.app.widgets.dialogs import ChoiceDialog
+from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.paged_list import PagedList, Row
 from opsieve.tui.app.widgets.visible import one_line
@@ -77,7 +78,7 @@ class ClustersScreen(Screen[None]):
             yield PagedList(CLUSTERS, empty="…", id="clusters")
             yield PagedList(GROUPS, id="groups")
             yield LinesView(wrap=True, id="preview")
-        yield Footer(show_command_palette=False)
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         """Ask for the first page."""

@@ -9,13 +9,14 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import Footer, Input, Static
+from textual.widgets import Input, Static
 
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.tui.app.protocol import ActionSubject, app_of
 from opsieve.tui.app.services.background import in_background
 from opsieve.tui.app.services.job_board import OPSIEVE, Job
 from opsieve.tui.app.widgets.dialogs import ConfirmDialog
+from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.page_bar import PageBar
 from opsieve.tui.app.widgets.visible import Line, lines_of, one_line
@@ -52,7 +53,7 @@ class ExportScreen(Screen[None]):
         yield Input(placeholder="where to write it", id="path", compact=True)
         yield LinesView(id="page")
         yield Static("", id="state", markup=False)
-        yield Footer(show_command_palette=False)
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         """Begin with the script."""

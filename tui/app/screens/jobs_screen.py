@@ -10,10 +10,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from opsieve.tui.app.protocol import app_of
 from opsieve.tui.app.services.job_board import OPSIEVE, REDUCE, Job
+from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.paged_list import Column, PagedList, Row
 from opsieve.tui.app.widgets.visible import Line, lines_of, one_line
@@ -46,7 +47,7 @@ class JobsScreen(Screen[None]):
                 JOBS, empty="no jobs yet: r reduces, a attributes, b bisects the cluster under the cursor", id="jobs"
             )
             yield LinesView(follow=True, wrap=True, id="log")
-        yield Footer(show_command_palette=False)
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         """Show them; the times go on by themselves."""

@@ -7,8 +7,8 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import Footer
 
+from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.visible import Line, one_line
 
@@ -32,7 +32,7 @@ class WelcomeScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """All of it as text."""
         yield LinesView(wrap=True, id="welcome")
-        yield Footer(show_command_palette=False)
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         """Show it."""

@@ -1,0 +1,26 @@
+"""The line of keys at the bottom of a screen."""
+
+from textual.widgets import Footer
+
+
+class KeyFooter(Footer):
+    """Textual's footer, made anew only when it would show other keys than before.
+
+    A screen says that its keys may have changed whenever the focus moves or data arrives; mostly they have not, and a footer
+    is a dozen widgets.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(show_command_palette=False)
+        self._drawn: list[tuple[object, ...]] = []
+
+    async def recompose(self) -> None:
+        """Show the keys that the screen has now."""
+        now: list[tuple[object, ...]] = [
+            (active.binding, active.enabled, active.tooltip)
+            for active in self.screen.active_bindings.values()
+            if active.binding.show
+        ]
+        if now != self._drawn:
+            self._drawn = now
+            await super().recompose()
