@@ -6,6 +6,7 @@ Types and intervals come from the operators' declarations, and what a declaratio
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from opsieve.gen.build.graph import Shape
@@ -21,8 +22,37 @@ class Misfit(Exception):
     """An operator does not take these inputs here, or its result would be too large: the structure is left unfinished."""
 
 
+@dataclass(frozen=True, slots=True)
+class PatternRates:
+    """How often a structure is varied: rates between 0 and 1.
+
+    `planted`: the next thing in a program is a structure; `near_miss`: a twisted one. `existing`: an operand is a tensor that is there. The ways to write a structure: `mostly`, `likely`, `even`, `unlikely`, `rare` ones.
+    `vector`: a number stands as a vector of one. Of twisted structures only: `fed`: a parameter is an input of the program; `other_number`,
+    `other_order`, `other_axis`: not the one that the structure asks for; `tapped`: an inner tensor is read from outside; `twisted_vector`
+    takes the place of `vector`.
+    """
+
+    planted: float = 0.4
+    near_miss: float = 0.4
+    existing: float = 0.8
+    mostly: float = 0.7
+    likely: float = 0.6
+    even: float = 0.5
+    unlikely: float = 0.4
+    rare: float = 0.3
+    vector: float = 0.2
+    fed: float = 0.15
+    other_number: float = 0.2
+    other_order: float = 0.3
+    other_axis: float = 0.3
+    tapped: float = 0.3
+    twisted_vector: float = 0.5
+
+
 class PatternBuilder:
     """Lays operators on a builder. With `twisted` a structure is to come out slightly wrong for who looks for it."""
+
+    rates = PatternRates()
 
     def __init__(self, builder: GraphBuilder, twisted: bool = False) -> None:
         self.builder = builder
@@ -71,7 +101,9 @@ class PatternBuilder:
         """A float tensor (or one of the dtype) of so many dimensions: one that is there rather than a new input."""
         high = low if high is None else high
         wanted = dtype or self.real()
-        found = self.builder.pick(frozenset((wanted,)), low, high, domain) if self.rng.random() < 0.8 else None
+        found = (
+            self.builder.pick(frozenset((wanted,)), low, high, domain) if self.rng.chance(self.rates.existing) else None
+        )
         return found or self.builder.leaf(wanted, self.builder.shape(low, high), domain, ("input",))
 
     def real(self) -> str:
@@ -81,7 +113,11 @@ class PatternBuilder:
 
     def weight(self, dtype: str, shape: Shape, domain: Domain = ANY) -> Tensor:
         """A parameter: a new initializer, now and then not constant at all in a twisted structure."""
-        kinds = ("input",) if self.twisted and self.rng.random() < 0.15 else ("initializer", "initializer", "constant")
+        kinds = (
+            ("input",)
+            if self.twisted and self.rng.chance(self.rates.fed)
+            else ("initializer", "initializer", "constant")
+        )
         return self.builder.leaf(dtype, shape, domain, kinds)
 
     def ints(self, *values: int) -> Tensor:
@@ -90,26 +126,26 @@ class PatternBuilder:
 
     def scalar(self, value: float, dtype: str) -> Tensor:
         """A constant of one element; in a twisted structure perhaps another number, or a vector of one."""
-        if self.twisted and self.rng.random() < 0.2:
+        if self.twisted and self.rng.chance(self.rates.other_number):
             value = value + 1
-        shape = (1,) if self.rng.random() < (0.5 if self.twisted else 0.2) else ()
+        shape = (1,) if self.rng.chance(self.rates.twisted_vector if self.twisted else self.rates.vector) else ()
         return self.builder.ints([value], dtype, shape)
 
     def tap(self, tensor: Tensor) -> Tensor:
         """An inner tensor of a structure: in a twisted one it may be read from outside, or be an output."""
-        if self.twisted and self.rng.random() < 0.3:
+        if self.twisted and self.rng.chance(self.rates.tapped):
             self.builder.program.exposed.append(tensor)
         return tensor
 
     def order(self, *axes: int) -> list[int]:
         """A permutation; in a twisted structure perhaps another."""
-        if self.twisted and self.rng.random() < 0.3:
+        if self.twisted and self.rng.chance(self.rates.other_order):
             return self.rng.shuffled(axes)
         return list(axes)
 
     def axis(self, axis: int, rank: int) -> int:
         """An axis; in a twisted structure perhaps its neighbour."""
-        if self.twisted and rank > 1 and self.rng.random() < 0.3:
+        if self.twisted and rank > 1 and self.rng.chance(self.rates.other_axis):
             return (axis + 1) % rank
         return axis
 

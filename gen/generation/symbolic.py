@@ -20,6 +20,7 @@ from opsieve.gen.spec.tensor import Tensor, Typed
 _Place: TypeAlias = tuple[Tensor, int]  # an input and an axis
 _Sizes: TypeAlias = Mapping[str, tuple[int, ...]]
 _TRIES = 6
+_ALONE = 0.5  # of the names stand for one size
 _MOST = 3
 _NAMES = ("N", "batch", "sequence", "height", "width", "past", "M", "K")
 # Families whose declarations do not say all about the sizes of further inputs: a bias, a scale, a mask.
@@ -54,7 +55,7 @@ def open_sizes(builder: GraphBuilder, rng: Rng) -> dict[str, Named]:
 def _group(free: Sequence[_Place], rng: Rng) -> tuple[_Place, ...]:
     """Dimensions that are to have one name: a single one, or several of the same size."""
     tensor, axis = first = rng.choice(free)
-    if rng.random() < 0.5:
+    if rng.chance(_ALONE):
         return (first,)
     alike = [place for place in free if place[0].shape[place[1]] == tensor.shape[axis] and place != first]
     share = rng.choice((0.5, 1.0))

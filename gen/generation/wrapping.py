@@ -25,6 +25,20 @@ _LIFTED = frozenset(
 )
 _GRAPHS = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 _DEFAULTS_IR, _FUNCTIONS_IR = 9, 8
+
+
+@dataclass(frozen=True, slots=True)
+class WrappingRates:
+    """How often a function gives every result, has names of its own, keeps an attribute as it is, has a default for one, relies on it."""
+
+    all_results: float = 0.1
+    own_names: float = 0.5
+    fixed: float = 0.5
+    default: float = 0.3
+    relied_on: float = 0.5
+
+
+_RATES = WrappingRates()
 _REACH = 40  # places before and after the first node of a part at which others are looked for
 
 
@@ -138,14 +152,14 @@ def composed(taken: Parts, part: Sequence[int], domain: str, rng: Rng) -> NodePr
     inputs = list(dict.fromkeys(name for node in nodes for name in reads(node) if name not in made))
     every = [name for node in nodes for name in node.output if name]
     outputs = [name for name in every if name in outside or name in taken.given]
-    if not outputs or rng.random() < 0.1:
+    if not outputs or rng.chance(_RATES.all_results):
         outputs = every  # results that nobody asks for are results too
     function = FunctionProto(domain=domain, name=taken.new_name(), input=inputs, output=outputs)
     function.node.extend(nodes)
     call = NodeProto(op_type=function.name, domain=domain, name=f"call_{function.name}", input=inputs, output=outputs)
     _lift(taken, function, call, rng)
     _import(taken, function)
-    if rng.random() < 0.5:
+    if rng.chance(_RATES.own_names):
         _rename(function)
     taken.functions[function.name] = function
     _replace(taken, within, call)
@@ -157,7 +171,7 @@ def _lift(taken: Parts, function: FunctionProto, call: NodeProto, rng: Rng) -> N
     named: set[str] = set()
     for node in function.node:
         for attribute in node.attribute:
-            if attribute.type not in _LIFTED or attribute.ref_attr_name or rng.random() < 0.5:
+            if attribute.type not in _LIFTED or attribute.ref_attr_name or rng.chance(_RATES.fixed):
                 continue
             name = attribute.name
             while name in named:
@@ -169,10 +183,10 @@ def _lift(taken: Parts, function: FunctionProto, call: NodeProto, rng: Rng) -> N
             inner, kind = attribute.name, attribute.type
             attribute.Clear()
             attribute.name, attribute.type, attribute.ref_attr_name = inner, kind, name
-            if rng.random() < 0.3:
+            if rng.chance(_RATES.default):
                 function.attribute_proto.append(value)
                 taken.ir = max(taken.ir, _DEFAULTS_IR)
-                if rng.random() < 0.5:
+                if rng.chance(_RATES.relied_on):
                     continue  # the call leaves it to the default
             else:
                 function.attribute.append(name)

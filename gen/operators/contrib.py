@@ -36,15 +36,15 @@ def _soft(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 def _fused_matmul(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     inner = x.shape[-1]
-    if rng.random() < 0.4:
+    if rng.random() < builder.style.rates.transposed:
         attrs["transA"] = 1
         inner = x.shape[-2]
     lead = x.shape[:-2]
     shape = (*lead, inner, FREE)
-    if rng.random() < 0.4:
+    if rng.random() < builder.style.rates.transposed:
         attrs["transB"] = 1
         shape = (*lead, FREE, inner)
-    if rng.random() < 0.5:
+    if rng.random() < builder.style.rates.attribute:
         attrs["alpha"] = rng.choice((0.5, 2.0, -1.0))
     return Instance([x, builder.match(x.dtype, shape)], attrs)
 
@@ -74,8 +74,8 @@ def _skip(builder: Builder, x: Tensor, simple: bool) -> Instance:
     width = x.shape[-1:]
     ins: list[Tensor | None] = [x, builder.match(x.dtype, x.shape), builder.match(x.dtype, width, Domain(0.2, 2))]
     if not simple:
-        ins.append(builder.match(x.dtype, width) if rng.random() < 0.6 else None)
-    if rng.random() < 0.4:
+        ins.append(builder.match(x.dtype, width) if rng.random() < builder.style.rates.likely_input else None)
+    if rng.random() < builder.style.rates.unlikely_input:
         ins.append(builder.match(x.dtype, width))
     while ins[-1] is None:
         ins.pop()
@@ -139,9 +139,9 @@ def _dynamic_matmul(builder: Builder, x: Tensor) -> Instance:
     dtype = rng.choice(_BYTES)
     b = builder.match(dtype, (x.shape[-1], FREE))
     ins: list[Tensor | None] = [x, b, _scales(builder, "float32", ())]
-    if rng.random() < 0.6:
+    if rng.random() < builder.style.rates.likely_input:
         ins.append(_zero_points(builder, dtype, ()))
-        if rng.random() < 0.5:
+        if rng.random() < builder.style.rates.optional_input:
             ins.append(builder.match("float32", (b.shape[1],)))
     return Instance(ins)
 
@@ -157,7 +157,7 @@ def _to_float(builder: Builder, x: Tensor) -> Instance:
     dtype = "int8" if x.dtype == "int8" else rng.choice(_BYTES)
     b = builder.match(dtype, (x.shape[-1], FREE))
     ins: list[Tensor | None] = [x, b, _scales(builder, "float32", ()), _scales(builder, "float32", ())]
-    if rng.random() < 0.6:
+    if rng.random() < builder.style.rates.likely_input:
         ins += [_zero_points(builder, x.dtype, ()), _zero_points(builder, dtype, ())]
     return Instance(ins)
 
@@ -180,7 +180,7 @@ def _heads(builder: Builder, q: Tensor) -> Instance:
         builder.match(q.dtype, (q.shape[0], keys, value)),
     ]
     attrs: Attributes = {"num_heads": heads}
-    if rng.random() < 0.3:
+    if rng.random() < builder.style.rates.rare_attribute:
         attrs["scale"] = 0.5
     return Instance(ins, attrs, 1)
 

@@ -100,11 +100,11 @@ def _if(builder: GraphBuilder, condition: Tensor) -> Instance | None:
     rng = builder.rng
     first, second = builder.child(), builder.child()
     _grow(first)
-    if rng.random() < 0.7:  # else a branch that only hands something on
+    if rng.random() < builder.style.rates.branch_grown:  # else a branch that only hands something on
         _grow(second)
     allowed = builder.takes("If", "V")
     own = [tensor for tensor in _own(first) if tensor.dtype in allowed]
-    chosen = [tensor for tensor in own if rng.random() < 0.5][:3] or own[-1:]
+    chosen = [tensor for tensor in own if rng.random() < builder.style.rates.handed_on][:3] or own[-1:]
     if not chosen:
         chosen = [first.match(rng.choice(("float32", "int64")), builder.shape(0, 3))]
     others = [_given(second, _typed_like(second, tensor.dtype, tensor.shape)) for tensor in chosen]
@@ -168,7 +168,7 @@ def _scanned(body: GraphBuilder, taken: Sequence[Tensor], name: str) -> list[Ten
     used = {id(tensor) for tensor in taken}
     allowed = body.takes(name, "V")
     free = [tensor for tensor in _own(body) if tensor.dtype in allowed and id(tensor) not in used]
-    return [tensor for tensor in free if body.rng.random() < 0.5][:2]
+    return [tensor for tensor in free if body.rng.random() < body.style.rates.handed_on][:2]
 
 
 def _loop(builder: GraphBuilder, x: Tensor) -> Instance | None:
@@ -190,7 +190,7 @@ def _loop(builder: GraphBuilder, x: Tensor) -> Instance | None:
     given = [go_on, *outputs, *collected]
     if not _distinct(given):
         return None
-    condition = builder.ints([1], "bool", ()) if rng.random() < 0.4 else None
+    condition = builder.ints([1], "bool", ()) if rng.random() < builder.style.rates.loop_condition else None
     attrs: Attributes = {"body": BodyGraph((number, going, *inputs), body.nodes, given)}
     return Instance([builder.ints([trips], "int64", rng.choice(((), (1,)))), condition, *starts], attrs)
 
@@ -217,10 +217,10 @@ def _scan(builder: GraphBuilder, x: Tensor) -> Instance | None:
         return None
     rng, body = builder.rng, builder.child()
     starts, states = _carried(builder, body, "Scan")
-    axis = rng.below(x.rank) if rng.random() < 0.5 else 0
+    axis = rng.below(x.rank) if rng.random() < builder.style.rates.other_scan_axis else 0
     length = x.shape[axis]
     apart = [(x, axis)]
-    if rng.random() < 0.3:
+    if rng.random() < builder.style.rates.second_scan:
         apart.append((builder.match(x.dtype, (length, *x.shape[:axis], *x.shape[axis + 1 :])), 0))
     slices = [
         _handed(builder, body, tensor.dtype, (*tensor.shape[:at], *tensor.shape[at + 1 :]), tensor.low, tensor.high)
@@ -239,11 +239,11 @@ def _scan(builder: GraphBuilder, x: Tensor) -> Instance | None:
     attrs: Attributes = {"num_scan_inputs": len(apart), "body": BodyGraph((*states, *slices), body.nodes, given)}
     if axis or len(apart) > 1:
         attrs["scan_input_axes"] = [at for _, at in apart]
-    if rng.random() < 0.4:
+    if rng.random() < builder.style.rates.unlikely_attribute:
         attrs["scan_input_directions"] = [rng.below(2) for _ in apart]
-    if collected and rng.random() < 0.4:
+    if collected and rng.random() < builder.style.rates.unlikely_attribute:
         attrs["scan_output_directions"] = [rng.below(2) for _ in collected]
-    if collected and rng.random() < 0.3:
+    if collected and rng.random() < builder.style.rates.rare_attribute:
         attrs["scan_output_axes"] = [rng.between(0, tensor.rank) for tensor in collected]
     return Instance([*starts, *(tensor for tensor, _ in apart)], attrs)
 

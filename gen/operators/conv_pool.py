@@ -58,15 +58,15 @@ def place_windows(
     """
     rng, count = builder.rng, len(sides)
     dilations = [1] * count
-    if dilates and rng.random() < 0.3:
+    if dilates and rng.random() < builder.style.rates.dilated:
         dilations = [
             rng.between(1, max(1, min(3, (side - 1) // (k - 1) if k > 1 else 3)))
             for side, k in zip(sides, kernel, strict=True)
         ]
         attrs["dilations"] = dilations
-    if rng.random() < 0.6:
+    if rng.random() < builder.style.rates.strided:
         attrs["strides"] = [rng.choice((1, 1, 2, 3)) for _ in sides]
-    if rng.random() < 0.2:
+    if rng.random() < builder.style.rates.auto_pad:
         attrs["auto_pad"] = rng.choice(_AUTO)
         if (
             attrs["auto_pad"] != "VALID" and "strides" in attrs
@@ -75,10 +75,10 @@ def place_windows(
                 min(stride, (k - 1) * d + 1) for stride, k, d in zip(attrs["strides"], kernel, dilations, strict=True)
             ]
         return
-    if rng.random() < 0.5:
+    if rng.random() < builder.style.rates.padded:
         most = [k - 1 if keeps else k for k in kernel]
         attrs["pads"] = [rng.between(0, min(most[axis], 3)) for axis in range(count)] * 2
-        if rng.random() < 0.4:  # uneven ones
+        if rng.random() < builder.style.rates.uneven_pads:  # uneven ones
             attrs["pads"] = [rng.between(0, min(most[axis % count], 3)) for axis in range(2 * count)]
 
 
@@ -97,16 +97,16 @@ def _image(builder: Builder, x: Tensor) -> Tensor:
 def _conv(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     channels, sides = x.shape[1], x.shape[2:]
-    group = rng.choice(divisors(channels)) if rng.random() < 0.4 else 1
+    group = rng.choice(divisors(channels)) if rng.random() < builder.style.rates.grouped else 1
     kernel = kernel_for(builder, sides)
     features = group * rng.between(1, 4 if group < 4 else 1)
     place_windows(builder, sides, kernel, attrs, True)
     if group > 1:
         attrs["group"] = group
     w = builder.match(x.dtype, (features, channels // group, *kernel), Domain(-1, 1))
-    if rng.random() < 0.6:
+    if rng.random() < builder.style.rates.likely_attribute:
         attrs["kernel_shape"] = kernel
-    if rng.random() < 0.5:
+    if rng.random() < builder.style.rates.bias:
         return Instance([x, w, builder.match(x.dtype, (features,))], attrs)
     return Instance([x, w], attrs)
 
@@ -145,27 +145,27 @@ def _transposed(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     channels, sides = x.shape[1], x.shape[2:]
     count = len(sides)
-    group = rng.choice(divisors(channels)) if rng.random() < 0.3 else 1
+    group = rng.choice(divisors(channels)) if rng.random() < builder.style.rates.grouped_transposed else 1
     kernel = [rng.binned(1, 4) for _ in sides]
     strides = [rng.choice((1, 1, 2, 3)) for _ in sides]
     if set(strides) != {1}:
         attrs["strides"] = strides
-    if rng.random() < 0.2:
+    if rng.random() < builder.style.rates.dilated_transposed:
         attrs["dilations"] = [rng.between(1, 2) for _ in sides]
     dilations = spatial(attrs, "dilations", count)
     full = [(side - 1) * s + (k - 1) * d + 1 for side, s, k, d in zip(sides, strides, kernel, dilations, strict=True)]
-    if rng.random() < 0.5:
+    if rng.random() < builder.style.rates.padded:
         most = [min(2, (size - 1) // 2, k - 1) for size, k in zip(full, kernel, strict=True)]
         attrs["pads"] = [rng.between(0, max(0, most[axis % count])) for axis in range(2 * count)]
-    if rng.random() < 0.3:
+    if rng.random() < builder.style.rates.rare_attribute:
         attrs["output_padding"] = [rng.between(0, max(s, d) - 1) for s, d in zip(strides, dilations, strict=True)]
     if group > 1:
         attrs["group"] = group
     each = rng.between(1, 3)
     w = builder.match(x.dtype, (channels, each, *kernel), Domain(-1, 1))
-    if rng.random() < 0.6:
+    if rng.random() < builder.style.rates.likely_attribute:
         attrs["kernel_shape"] = kernel
-    if rng.random() < 0.5:
+    if rng.random() < builder.style.rates.bias:
         return Instance([x, w, builder.match(x.dtype, (each * group,))], attrs)
     return Instance([x, w], attrs)
 
@@ -214,7 +214,7 @@ def _pool(builder: Builder, x: Tensor, dilates: bool, ceils: bool) -> tuple[list
     rng, attrs = builder.rng, Attributes()
     kernel = kernel_for(builder, x.shape[2:])
     place_windows(builder, x.shape[2:], kernel, attrs, dilates, keeps=True)
-    if ceils and rng.random() < 0.3 and "auto_pad" not in attrs:
+    if ceils and rng.random() < builder.style.rates.rare_attribute and "auto_pad" not in attrs:
         # Opsets and compilers differ over a window that would begin in the padding at the end: there is none here.
         strides, pads = spatial(attrs, "strides", len(kernel)), spatial(attrs, "pads", 2 * len(kernel), 0)
         ends = placed(x.shape[2:], kernel, attrs, True)
@@ -230,14 +230,14 @@ def _max_pool(builder: Builder, x: Tensor) -> Instance:
 
 def _average_pool(builder: Builder, x: Tensor) -> Instance:
     _, attrs = _pool(builder, x, builder.opset >= 19, True)
-    if builder.rng.random() < 0.5:
+    if builder.rng.random() < builder.style.rates.attribute:
         attrs["count_include_pad"] = builder.rng.below(2)
     return Instance([x], attrs)
 
 
 def _lp_pool(builder: Builder, x: Tensor) -> Instance:
     _, attrs = _pool(builder, x, builder.opset >= 18, builder.opset >= 18)
-    if builder.rng.random() < 0.5:
+    if builder.rng.random() < builder.style.rates.attribute:
         attrs["p"] = builder.rng.choice((1, 2, 3))
     return Instance([x], attrs)
 
@@ -291,7 +291,7 @@ def _deform(builder: Builder, x: Tensor) -> Instance:
     n, channels, *sides = x.shape
     kernel = [rng.between(1, min(3, side)) for side in sides]
     features = rng.between(1, 3)
-    if rng.random() < 0.5:
+    if rng.random() < builder.style.rates.attribute:
         attrs["strides"] = [rng.choice((1, 2)) for _ in sides]
     attrs["pads"] = [rng.between(0, k - 1) for k in kernel] * 2
     attrs["kernel_shape"] = kernel
@@ -300,9 +300,9 @@ def _deform(builder: Builder, x: Tensor) -> Instance:
     taps = math.prod(kernel)
     offset = builder.match(x.dtype, (n, 2 * taps, *out), Domain(-1.4, 1.4))
     ins: list[Tensor | None] = [x, w, offset]
-    if rng.random() < 0.5:
+    if rng.random() < builder.style.rates.bias:
         ins.append(builder.match(x.dtype, (features,)))
-    if rng.random() < 0.4:
+    if rng.random() < builder.style.rates.unlikely_input:
         if len(ins) == 3:
             ins.append(None)
         ins.append(builder.match(x.dtype, (n, taps, *out), Domain(0, 1)))
@@ -346,16 +346,16 @@ def open_window(builder: OpenBuilder, count: int, keeps: bool, dilates: bool) ->
     """A kernel with strides, dilations and paddings; with `keeps` paddings are smaller than the kernel."""
     rng, attrs = builder.rng, Attributes()
     kernel = [builder.number(1, 7) for _ in range(count)]
-    if dilates and rng.random() < 0.3:
+    if dilates and rng.random() < builder.style.rates.dilated:
         attrs["dilations"] = [rng.binned(1, 3) for _ in range(count)]
-    if rng.random() < 0.6:
+    if rng.random() < builder.style.rates.strided:
         attrs["strides"] = [rng.binned(1, 4) for _ in range(count)]
-    if rng.random() < 0.2:
+    if rng.random() < builder.style.rates.auto_pad:
         attrs["auto_pad"] = rng.choice(("SAME_UPPER", "SAME_LOWER", "VALID"))
         if attrs["auto_pad"] != "VALID":  # a stride beyond the window would ask for a negative padding
             strides, dilations = spatial(attrs, "strides", count), spatial(attrs, "dilations", count)
             builder.relations += [s <= (k - 1) * d + 1 for s, k, d in zip(strides, kernel, dilations, strict=True)]
-    elif rng.random() < 0.6:
+    elif rng.random() < builder.style.rates.open_padded:
         attrs["pads"] = [builder.number(0, 6, (0,)) for _ in range(2 * count)]
         builder.relations += [
             pad < kernel[place % count] if keeps else pad <= kernel[place % count]
@@ -371,20 +371,22 @@ def _open_conv(builder: OpenBuilder, x: Tensor) -> Instance:
     each, features = builder.number(1, 16), group * builder.number(1, 16)
     if group > 1:
         attrs["group"] = group
-        if rng.random() < 0.5:  # depthwise has a bin of its own
+        if rng.random() < builder.style.rates.depthwise:  # depthwise has a bin of its own
             builder.relations.append(channels == group)
     builder.relations.append(channels == each * group)
     w = builder.match(x.dtype, (features, each, *kernel), Domain(-1, 1))
-    if rng.random() < 0.6:
+    if rng.random() < builder.style.rates.likely_attribute:
         attrs["kernel_shape"] = kernel
-    return Instance([x, w, *([builder.match(x.dtype, (features,))] if rng.random() < 0.5 else [])], attrs)
+    return Instance(
+        [x, w, *([builder.match(x.dtype, (features,))] if rng.random() < builder.style.rates.bias else [])], attrs
+    )
 
 
 def _open_conv_transpose(builder: OpenBuilder, x: Tensor) -> Instance:
     rng, count = builder.rng, x.rank - 2
     kernel = [builder.number(1, 5) for _ in range(count)]
     attrs: Attributes = {"strides": [rng.binned(1, 3) for _ in range(count)]}
-    if rng.random() < 0.5:
+    if rng.random() < builder.style.rates.padded:
         attrs["pads"] = [builder.number(0, 4, (0,)) for _ in range(2 * count)]
         builder.relations += [pad < kernel[place % count] for place, pad in enumerate(attrs["pads"])]
     group = rng.choice((1, 1, 1, 2, 3))
@@ -392,13 +394,15 @@ def _open_conv_transpose(builder: OpenBuilder, x: Tensor) -> Instance:
         attrs["group"] = group
     each = builder.number(1, 8)
     w = builder.match(x.dtype, (x.shape[1], each, *kernel), Domain(-1, 1))
-    return Instance([x, w, *([builder.match(x.dtype, (each * group,))] if rng.random() < 0.5 else [])], attrs)
+    return Instance(
+        [x, w, *([builder.match(x.dtype, (each * group,))] if rng.random() < builder.style.rates.bias else [])], attrs
+    )
 
 
 def _open_pool(builder: OpenBuilder, x: Tensor, dilates: bool) -> Instance:
     """With ceil_mode no window may begin in the padding at the end: opsets and compilers differ over that."""
     kernel, attrs = open_window(builder, x.rank - 2, True, dilates)
-    if dilates and builder.rng.random() < 0.3 and "auto_pad" not in attrs:
+    if dilates and builder.rng.random() < builder.style.rates.rare_attribute and "auto_pad" not in attrs:
         strides, pads = spatial(attrs, "strides", len(kernel)), spatial(attrs, "pads", 2 * len(kernel), 0)
         for axis, end in enumerate(placed(x.shape[2:], kernel, attrs, True)):
             builder.relations.append((end - 1) * strides[axis] < x.shape[2 + axis] + pads[axis])
@@ -412,14 +416,14 @@ def _open_max_pool(builder: OpenBuilder, x: Tensor) -> Instance:
 
 def _open_average_pool(builder: OpenBuilder, x: Tensor) -> Instance:
     made = _open_pool(builder, x, builder.opset >= 19)
-    if builder.rng.random() < 0.5:
+    if builder.rng.random() < builder.style.rates.attribute:
         made.attributes["count_include_pad"] = builder.rng.below(2)
     return made
 
 
 def _open_lp_pool(builder: OpenBuilder, x: Tensor) -> Instance:
     made = _open_pool(builder, x, builder.opset >= 18)
-    if builder.rng.random() < 0.5:
+    if builder.rng.random() < builder.style.rates.attribute:
         made.attributes["p"] = builder.rng.choice((1, 2, 3))
     return made
 

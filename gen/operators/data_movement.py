@@ -45,10 +45,10 @@ def sides_for(builder: Builder, count: int) -> list[int]:
 def _reshape(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     count = math.prod(x.shape)
-    asked: list[int] = [] if count == 1 and rng.random() < 0.2 else sides_for(builder, count)
-    if asked and rng.random() < 0.4:
+    asked: list[int] = [] if count == 1 and rng.random() < builder.style.rates.to_scalar else sides_for(builder, count)
+    if asked and rng.random() < builder.style.rates.inferred_size:
         asked[rng.below(len(asked))] = -1
-    if rng.random() < 0.2:  # a zero copies the size of the same axis
+    if rng.random() < builder.style.rates.copied_size:  # a zero copies the size of the same axis
         asked = [0 if place < x.rank and side == x.shape[place] else side for place, side in enumerate(asked)]
     return Instance([x, builder.ints(asked)])
 
@@ -87,7 +87,7 @@ def _flatten_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 
 def _order(draft: Draft) -> None:
-    if draft.rng.random() >= 0.15 and draft.x.rank:
+    if draft.rng.random() >= draft.builder.style.rates.default_order and draft.x.rank:
         draft.attrs["perm"] = draft.rng.shuffled(range(draft.x.rank))
 
 
@@ -106,7 +106,14 @@ def _unsqueeze(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     more = rng.between(1, 2) if x.rank < 4 else 1
     axes = rng.some(range(x.rank + more), more)
-    return Instance([x, builder.ints([axis - x.rank - more if rng.random() < 0.3 else axis for axis in axes])])
+    return Instance(
+        [
+            x,
+            builder.ints(
+                [axis - x.rank - more if rng.random() < builder.style.rates.negative_axis else axis for axis in axes]
+            ),
+        ]
+    )
 
 
 def _unsqueezed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -124,13 +131,20 @@ def _new_axes(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 def _squeeze(builder: Builder, x: Tensor) -> Instance:
     rng, ones = builder.rng, [axis for axis, side in enumerate(x.shape) if side == 1]
-    if rng.random() < 0.2:
+    if rng.random() < builder.style.rates.all_ones:
         return Instance([x])
     if not ones:
         x = builder.match(x.dtype, tuple(1 if axis == x.rank - 1 else -1 for axis in range(x.rank)))
         ones = [axis for axis, side in enumerate(x.shape) if side == 1]
     axes = rng.some(ones, rng.between(1, len(ones)))
-    return Instance([x, builder.ints([axis - x.rank if rng.random() < 0.3 else axis for axis in axes])])
+    return Instance(
+        [
+            x,
+            builder.ints(
+                [axis - x.rank if rng.random() < builder.style.rates.negative_axis else axis for axis in axes]
+            ),
+        ]
+    )
 
 
 def _squeezed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -154,7 +168,7 @@ def _ones(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 def _expand(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     asked = [rng.binned(1, 4) if side == 1 else rng.choice((1, side)) for side in x.shape]
-    if x.rank < 5 and rng.random() < 0.4:
+    if x.rank < 5 and rng.random() < builder.style.rates.new_axis:
         asked.insert(0, rng.between(1, 3))
     return Instance([x, builder.ints(asked)])
 
@@ -190,7 +204,7 @@ def _block(builder: Builder, x: Tensor, deep: bool) -> Instance:
     if not deep and (h % size or w % size):
         x = builder.match(x.dtype, (n, c, size * rng.between(1, 3), size * rng.between(1, 3)))
     attrs: Attributes = {"blocksize": size}
-    if deep and rng.random() < 0.5:
+    if deep and rng.random() < builder.style.rates.attribute:
         attrs["mode"] = rng.choice(("DCR", "CRD"))
     return Instance([x], attrs)
 
@@ -217,9 +231,9 @@ def _shape_range(ins: Ins, attrs: Mapping[str, Any]) -> list[int]:
 
 def _shape(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
-    if builder.opset >= 15 and x.rank and rng.random() < 0.5:
+    if builder.opset >= 15 and x.rank and rng.random() < builder.style.rates.attribute:
         attrs["start"] = rng.between(-x.rank, x.rank - 1)
-        if rng.random() < 0.5:
+        if rng.random() < builder.style.rates.attribute:
             attrs["end"] = rng.between(attrs["start"] % x.rank + 1, x.rank)
     return Instance([x], attrs)
 
@@ -246,7 +260,9 @@ def _reverse(builder: Builder, x: Tensor) -> Instance:
     batch = rng.below(2)
     lengths = [rng.between(1, x.shape[1 - batch]) for _ in range(x.shape[batch])]
     attrs = {"batch_axis": batch, "time_axis": 1 - batch}
-    return Instance([x, builder.ints(lengths)], attrs if batch == 0 or rng.random() < 0.5 else {})
+    return Instance(
+        [x, builder.ints(lengths)], attrs if batch == 0 or rng.random() < builder.style.rates.default else {}
+    )
 
 
 def _lengths_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
@@ -320,9 +336,9 @@ def _open_reshape(builder: OpenBuilder, x: Tensor) -> Instance:
     else:
         asked = list(rng.shuffled(view))
     shape = builder.ints(asked)
-    if asked and rng.random() < 0.4:
+    if asked and rng.random() < builder.style.rates.inferred_size:
         builder.inferred.add((shape.name, rng.below(len(asked))))
-    elif rng.random() < 0.3:
+    elif rng.random() < builder.style.rates.copied_open_size:
         builder.copied |= {(shape.name, place) for place, side in enumerate(asked[: x.rank]) if side is x.shape[place]}
     return Instance([viewed(x, tuple(view)), shape])
 
@@ -358,7 +374,7 @@ def _open_expand(builder: OpenBuilder, x: Tensor) -> Instance:
         if kind == "grow":
             builder.relations.append(side == 1)
         asked.append(1 if kind == "one" else side if kind == "same" else builder.number(1, 16))
-    if x.rank < 5 and rng.random() < 0.4:
+    if x.rank < 5 and rng.random() < builder.style.rates.new_axis:
         asked.insert(0, builder.number(1, 8))
     view = tuple(1 if _open_grows(q, p) else p for p, q in zip(x.shape, asked[len(asked) - x.rank :], strict=True))
     return Instance([viewed(x, view), builder.ints(asked)])
@@ -374,7 +390,7 @@ def _open_tile(builder: OpenBuilder, x: Tensor) -> Instance:
 
 def _open_depth(builder: OpenBuilder, x: Tensor) -> Instance:
     attrs: Attributes = {"blocksize": builder.rng.choice((1, 2, 2, 3))}
-    if builder.rng.random() < 0.5:
+    if builder.rng.random() < builder.style.rates.attribute:
         attrs["mode"] = builder.rng.choice(("DCR", "CRD"))
     return Instance([x], attrs)
 

@@ -246,17 +246,19 @@ def _subtrahend(draft: Draft) -> Domain:
 
 
 def _fmod(draft: Draft) -> None:
-    if is_float(draft.x.dtype) or draft.rng.random() < 0.3:
+    if is_float(draft.x.dtype) or draft.rng.random() < draft.builder.style.rates.rare_attribute:
         draft.attrs["fmod"] = 1
 
 
 def _power(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
-    if rng.random() < 0.5 and x.low >= 0.1 and x.dtype in builder.takes("Pow", "T1"):
+    if rng.random() < builder.style.rates.tensor_exponent and x.low >= 0.1 and x.dtype in builder.takes("Pow", "T1"):
         y = builder.partner(x, Domain(-2, 2))
         return Instance([x, y])
     exponents = (0.5, 1.0, 2.0, -1.0, 1.5) if x.low >= 0.1 and is_float(x.dtype) else (1, 2, 2, 3)
-    dtype = x.dtype if rng.random() < 0.7 else rng.choice(("float32", "int64", "int32"))
+    dtype = (
+        x.dtype if rng.random() < builder.style.rates.own_exponent_dtype else rng.choice(("float32", "int64", "int32"))
+    )
     if dtype not in builder.takes("Pow", "T1"):  # bfloat16 is no exponent
         dtype = "float32"
     exponent = rng.choice(exponents)
@@ -449,7 +451,11 @@ def _where(builder: Builder, condition: Tensor) -> Instance:
 def _cast(builder: Builder, x: Tensor) -> Instance | None:
     rng, had = builder.rng, form("Cast", builder.opset)
     assert had is not None
-    dtype = rng.choice(builder.style.palette) if rng.random() < 0.5 else rng.choice(CAST_TARGETS)
+    dtype = (
+        rng.choice(builder.style.palette)
+        if rng.random() < builder.style.rates.cast_to_palette
+        else rng.choice(CAST_TARGETS)
+    )
     if dtype not in had.types["T2"] or dtype == x.dtype:
         return None
     if dtype != "bool" and not (LEAST[dtype] <= x.low and x.high <= LARGEST[dtype]):

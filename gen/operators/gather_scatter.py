@@ -22,7 +22,7 @@ _PLAIN = (*NUMERIC, "bool")
 
 def index(builder: Builder, shape: Sizes, side: int, dtypes: tuple[str, ...] = ("int64", "int64", "int32")) -> Tensor:
     """A tensor of indices into an axis of size `side`; now and then they count from the back too."""
-    least = -side if builder.rng.random() < 0.3 else 0
+    least = -side if builder.rng.random() < builder.style.rates.negative_index else 0
     return builder.match(builder.rng.choice(dtypes), shape, Domain(least, side - 1))
 
 
@@ -34,7 +34,8 @@ def _gather(builder: Builder, x: Tensor) -> Instance:
     axis = axis_of(builder, x)
     shape = tuple(_side(builder) for _ in range(builder.rng.choice((0, 1, 1, 2))))
     return Instance(
-        [x, index(builder, shape, x.shape[axis])], {"axis": axis} if axis or builder.rng.random() < 0.5 else {}
+        [x, index(builder, shape, x.shape[axis])],
+        {"axis": axis} if axis or builder.rng.random() < builder.style.rates.default else {},
     )
 
 
@@ -64,7 +65,7 @@ def _same_rank(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 def _coordinates(builder: Builder, x: Tensor, depth: int, batch: int, lead: Sizes) -> Tensor:
     """Indices whose last axis holds `depth` coordinates: all inside the smallest of the sides that they go to."""
     side = min(x.shape[batch : batch + depth], default=1)
-    least = -side if builder.rng.random() < 0.2 else 0
+    least = -side if builder.rng.random() < builder.style.rates.negative_coordinate else 0
     return builder.match("int64", (*lead, depth), Domain(least, side - 1))
 
 
@@ -83,7 +84,7 @@ def _elements_fit(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 def _gather_nd(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
-    batch = rng.between(0, x.rank - 1) if rng.random() < 0.3 else 0
+    batch = rng.between(0, x.rank - 1) if rng.random() < builder.style.rates.batched_gather else 0
     depth = rng.between(1, x.rank - batch)
     lead = (*x.shape[:batch], *(_side(builder) for _ in range(rng.choice((0, 1, 1, 2)))))
     return Instance([x, _coordinates(builder, x, depth, batch, lead)], {"batch_dims": batch} if batch else {})
@@ -127,12 +128,12 @@ def _scatter_elements(builder: Builder, x: Tensor) -> Instance:
         rng.choice(("int64", "int32")),
         tuple(sides),
     )
-    if builder.opset >= 16 and x.dtype not in ("bool", "string") and rng.random() < 0.4:
+    if builder.opset >= 16 and x.dtype not in ("bool", "string") and rng.random() < builder.style.rates.reduced_scatter:
         kinds = ("add", "mul") if builder.opset < 18 else ("add", "mul", "max", "min")
         attrs["reduction"] = rng.choice(kinds)
     updates = builder.match(x.dtype, tuple(sides))
-    if axis or rng.random() < 0.5:
-        attrs["axis"] = axis - x.rank if rng.random() < 0.3 else axis
+    if axis or rng.random() < builder.style.rates.default:
+        attrs["axis"] = axis - x.rank if rng.random() < builder.style.rates.negative_axis else axis
     return Instance([x, at, updates], attrs)
 
 
@@ -149,7 +150,7 @@ def _scatter_nd(builder: Builder, x: Tensor) -> Instance:
             place //= side
         rows += row[::-1]
     at = builder.ints(rows, "int64", (count, depth))
-    if builder.opset >= 16 and x.dtype not in ("bool", "string") and rng.random() < 0.4:
+    if builder.opset >= 16 and x.dtype not in ("bool", "string") and rng.random() < builder.style.rates.reduced_scatter:
         kinds = ("add", "mul") if builder.opset < 18 else ("add", "mul", "max", "min")
         attrs["reduction"] = rng.choice(kinds)
     return Instance([x, at, builder.match(x.dtype, (count, *x.shape[depth:]))], attrs)
@@ -170,9 +171,12 @@ def _one_hot(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     depth = rng.between(2, 6)
     pairs = [dtype for dtype in ("float32", "int64", "int32", "float64") if dtype in builder.takes("OneHot", "T3")]
-    values = builder.ints([0, 1] if rng.random() < 0.6 else [rng.between(-2, 0), rng.between(1, 3)], rng.choice(pairs))
+    values = builder.ints(
+        [0, 1] if rng.random() < builder.style.rates.zero_and_one else [rng.between(-2, 0), rng.between(1, 3)],
+        rng.choice(pairs),
+    )
     depth_in = builder.ints([depth], rng.choice(("int64", "int32")), rng.choice(((), (1,))))
-    attrs = {"axis": rng.between(-x.rank - 1, x.rank)} if rng.random() < 0.6 else {}
+    attrs = {"axis": rng.between(-x.rank - 1, x.rank)} if rng.random() < builder.style.rates.likely_attribute else {}
     return Instance([x, depth_in, values], attrs)
 
 
@@ -190,7 +194,7 @@ def _hot_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
 
 def _compress(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
-    axis = axis_of(builder, x) if rng.random() < 0.7 else None
+    axis = axis_of(builder, x) if rng.random() < builder.style.rates.compressed_axis else None
     side = math.prod(x.shape) if axis is None else x.shape[axis]
     length = rng.between(1, min(side, 12))
     kept = [rng.below(2) for _ in range(length)]

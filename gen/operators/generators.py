@@ -28,7 +28,7 @@ def _filled(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     shape = builder.shape(0, 4)
     asked = builder.ints(shape)
-    if rng.random() < 0.2:
+    if rng.random() < builder.style.rates.bare_fill:
         return Instance([asked])
     dtype = rng.choice(("float32", "float16", "float64", "int64", "int32", "uint8", "bool"))
     return Instance([asked], {"value": np.array([rng.between(0, 3)]).astype(dtype)})
@@ -109,7 +109,7 @@ def _nonzero_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 
 def _one_axis(draft: Draft) -> None:
-    if draft.x.rank and draft.rng.random() < 0.5:
+    if draft.x.rank and draft.rng.random() < draft.builder.style.rates.attribute:
         draft.attrs["axis"] = drawn_axis(draft)
 
 
@@ -139,11 +139,11 @@ def _boxes(builder: Builder, x: Tensor) -> Instance:
     boxes = builder.ints([round(value, 3) for value in rows], "float32", (batch, count, 4))
     scores = builder.match("float32", (batch, classes, count))
     ins: list[Tensor | None] = [boxes, scores, builder.ints([rng.between(1, 4)], "int64", rng.choice(((), (1,))))]
-    if rng.random() < 0.6:
+    if rng.random() < builder.style.rates.likely_input:
         ins.append(builder.ints([rng.choice((0.3, 0.5, 0.7))], "float32", ()))
-        if rng.random() < 0.5:
+        if rng.random() < builder.style.rates.optional_input:
             ins.append(builder.ints([rng.choice((-1.0, 0.0, 0.4))], "float32", ()))
-    if rng.random() < 0.3:
+    if rng.random() < builder.style.rates.rare_attribute:
         attrs["center_point_box"] = 1
     return Instance(ins, attrs)
 

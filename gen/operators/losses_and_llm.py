@@ -88,14 +88,16 @@ def _linear_attention(builder: Builder, q: Tensor) -> Instance:
     size, value_size = width // heads, rng.between(1, 3)
     groups = rng.choice(divisors(heads))
     rule = rng.choice(("linear", "gated", "delta", "gated_delta"))
-    if rule != "gated_delta" or rng.random() < 0.5:
+    if rule != "gated_delta" or rng.random() < builder.style.rates.attribute:
         attrs["update_rule"] = rule
     small = Domain(-1, 1)
     ins: list[Tensor | None] = [
         q,
         builder.match(q.dtype, (batch, length, groups * size), small),
         builder.match(q.dtype, (batch, length, groups * value_size), small),
-        builder.match(q.dtype, (batch, groups, size, value_size), small) if rng.random() < 0.5 else None,
+        builder.match(q.dtype, (batch, groups, size, value_size), small)
+        if rng.random() < builder.style.rates.optional_input
+        else None,
         builder.match(q.dtype, (batch, length, groups), Domain(-2, 0)) if rule.startswith("gated") else None,
         builder.match(q.dtype, (batch, length, groups), Domain(0, 1)) if rule.endswith("delta") else None,
     ]
@@ -123,12 +125,18 @@ def _causal(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     batch, channels, _ = x.shape
     kernel = rng.between(2, 4)
-    bias = builder.match(x.dtype, (channels,)) if rng.random() < 0.5 else None
-    past = builder.match(x.dtype, (batch, channels, kernel - 1)) if rng.random() < 0.5 else None
+    bias = builder.match(x.dtype, (channels,)) if rng.random() < builder.style.rates.bias else None
+    past = (
+        builder.match(x.dtype, (batch, channels, kernel - 1))
+        if rng.random() < builder.style.rates.optional_input
+        else None
+    )
     ins = [x, builder.match(x.dtype, (channels, 1, kernel), Domain(-1, 1)), bias, past]
     while ins[-1] is None:
         ins.pop()
-    attrs: Attributes = {"activation": rng.choice(("silu", "swish", "none"))} if rng.random() < 0.5 else {}
+    attrs: Attributes = (
+        {"activation": rng.choice(("silu", "swish", "none"))} if rng.random() < builder.style.rates.attribute else {}
+    )
     return Instance(ins, attrs)
 
 

@@ -26,9 +26,9 @@ def _matmul(builder: Builder, x: Tensor) -> Instance:
     if x.rank == 1:
         shape: Sizes = rng.choice(((x.shape[0],), (x.shape[0], FREE)))
     else:
-        batch = x.shape[:-2][rng.below(x.rank - 1) :] if rng.random() < 0.6 else ()
-        batch = tuple(1 if rng.random() < 0.2 else side for side in batch)
-        shape = (x.shape[-1],) if rng.random() < 0.1 else (*batch, x.shape[-1], FREE)
+        batch = x.shape[:-2][rng.below(x.rank - 1) :] if rng.random() < builder.style.rates.batched_product else ()
+        batch = tuple(1 if rng.random() < builder.style.rates.stretched_batch else side for side in batch)
+        shape = (x.shape[-1],) if rng.random() < builder.style.rates.vector_product else (*batch, x.shape[-1], FREE)
     return Instance([x, builder.match(x.dtype, shape)])
 
 
@@ -55,7 +55,10 @@ def _dot_bounds(a: Tensor, b: Tensor, terms: int) -> Bounds:
 
 def _gemm(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
-    turned_a, turned_b = rng.random() < 0.3, rng.random() < 0.4
+    turned_a, turned_b = (
+        rng.random() < builder.style.rates.transposed_first,
+        rng.random() < builder.style.rates.transposed,
+    )
     if turned_a:
         attrs["transA"] = 1
     if turned_b:
@@ -65,9 +68,9 @@ def _gemm(builder: Builder, x: Tensor) -> Instance:
     columns = b.shape[0] if turned_b else b.shape[1]
     if x.dtype in FLOATS:
         for name in ("alpha", "beta"):
-            if rng.random() < 0.3:
+            if rng.random() < builder.style.rates.rare_attribute:
                 attrs[name] = rng.choice((0.5, 2.0, -1.0))
-    if rng.random() < 0.25:
+    if rng.random() < builder.style.rates.no_bias:
         return Instance([x, b], attrs)
     c = builder.match(x.dtype, rng.choice(((), (columns,), (columns,), (1, columns), (rows, columns), (rows, 1))))
     return Instance([x, b, c], attrs)

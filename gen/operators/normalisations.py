@@ -27,7 +27,11 @@ _EPSILON = Attr("epsilon", (1e-3, 1e-2, 1e-5), 0.4)
 def _batch(builder: Builder, x: Tensor) -> Instance:
     channels = (x.shape[1],) if x.rank > 1 else (1,)
     extra = builder.takes("BatchNormalization", "T1") if builder.opset >= 15 else frozenset()
-    dtype = x.dtype if not extra or builder.rng.random() < 0.9 else builder.liked(extra)
+    dtype = (
+        x.dtype
+        if not extra or builder.rng.random() < builder.style.rates.own_statistics_dtype
+        else builder.liked(extra)
+    )
     stats = x.dtype if builder.opset < 15 else dtype
     ins = [
         x,
@@ -36,7 +40,13 @@ def _batch(builder: Builder, x: Tensor) -> Instance:
         builder.match(stats, channels, Domain(-2, 2)),
         builder.match(stats, channels, _VARIANCE),
     ]
-    return Instance(ins, {"epsilon": builder.rng.choice((1e-3, 1e-2, 1e-5))} if builder.rng.random() < 0.4 else {}, 1)
+    return Instance(
+        ins,
+        {"epsilon": builder.rng.choice((1e-3, 1e-2, 1e-5))}
+        if builder.rng.random() < builder.style.rates.unlikely_attribute
+        else {},
+        1,
+    )
 
 
 def _batch_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
@@ -60,7 +70,7 @@ def normal(ins: Ins, terms: int) -> Bounds:
 
 def _statistics(draft: Draft) -> None:
     """Mean and deviation are seldom asked for, and in float32 alone."""
-    seldom = draft.rng.random() < 0.8 or draft.x.dtype != "float32"
+    seldom = draft.rng.random() < draft.builder.style.rates.no_statistics or draft.x.dtype != "float32"
     draft.outputs = 1 if seldom else draft.rng.between(2, 3)
 
 
@@ -135,11 +145,11 @@ def _dropout(builder: Builder, x: Tensor) -> Instance:
     """In inference: the ratio has no effect."""
     rng = builder.rng
     ins: list[Tensor | None] = [x]
-    if rng.random() < 0.4:
+    if rng.random() < builder.style.rates.unlikely_input:
         ins.append(builder.ints([rng.choice((0.0, 0.5))], "float32", ()))
-        if rng.random() < 0.4:
+        if rng.random() < builder.style.rates.unlikely_input:
             ins.append(builder.ints([0], "bool", ()))
-    return Instance(ins, {}, 1 if rng.random() < 0.7 else 2)
+    return Instance(ins, {}, 1 if rng.random() < builder.style.rates.one_output else 2)
 
 
 def norm(name: str, sample: Sampler | None = None, **more: Any) -> Operator:

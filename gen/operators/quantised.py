@@ -46,13 +46,13 @@ def _scales(builder: Builder, dtype: str, shape: Sizes) -> Tensor:
 def _grain(builder: Builder, x: Tensor) -> tuple[Sizes, Attributes]:
     """The shape of scales: one for the whole tensor, one for each place of an axis, or since opset 21 one for each block of it."""
     rng = builder.rng
-    if not x.rank or rng.random() < 0.5:
+    if not x.rank or rng.random() < builder.style.rates.whole_tensor:
         return (), {}
     axis = rng.below(x.rank)
-    attrs: Attributes = {"axis": axis - x.rank if rng.random() < 0.3 else axis}
-    if axis == 1 and rng.random() < 0.3:
+    attrs: Attributes = {"axis": axis - x.rank if rng.random() < builder.style.rates.negative_axis else axis}
+    if axis == 1 and rng.random() < builder.style.rates.axis_left_out:
         attrs = {}
-    if builder.opset >= 21 and x.rank > 1 and rng.random() < 0.3:
+    if builder.opset >= 21 and x.rank > 1 and rng.random() < builder.style.rates.blocked:
         size = rng.between(1, x.shape[axis])
         blocks = -(-x.shape[axis] // size)
         if -(-x.shape[axis] // blocks) == size:  # the size must be one that this many blocks can have
@@ -67,7 +67,7 @@ def _quantize(builder: Builder, x: Tensor) -> Instance | None:
     dtype = builder.rng.choice(("uint8", "int8", *allowed))
     shape, attrs = _grain(builder, x)
     scale = _scales(builder, x.dtype if x.dtype != "int32" else "float32", shape)
-    if dtype == "uint8" and builder.rng.random() < 0.3:
+    if dtype == "uint8" and builder.rng.random() < builder.style.rates.no_zero_point:
         return Instance([x, scale], attrs)
     return Instance([x, scale, _zero_points(builder, dtype, shape)], attrs)
 
@@ -86,8 +86,12 @@ def _dequantize(builder: Builder, x: Tensor) -> Instance:
     assert had is not None
     shape, attrs = _grain(builder, x)
     floats = had.types[had.inputs[1].type] & {"float32", "float16"}
-    scale = _scales(builder, builder.liked(frozenset(floats)) if builder.rng.random() < 0.3 else "float32", shape)
-    if x.dtype == "int32" or is_float(x.dtype) or builder.rng.random() < 0.3:
+    scale = _scales(
+        builder,
+        builder.liked(frozenset(floats)) if builder.rng.random() < builder.style.rates.other_scale_dtype else "float32",
+        shape,
+    )
+    if x.dtype == "int32" or is_float(x.dtype) or builder.rng.random() < builder.style.rates.no_zero_point:
         return Instance([x, scale], attrs)
     return Instance([x, scale, _zero_points(builder, x.dtype, shape)], attrs)
 
@@ -125,9 +129,9 @@ def _integer_matmul(builder: Builder, x: Tensor) -> Instance:
     assert shaped is not None
     b = builder.match(other, shaped.shape)
     ins: list[Tensor | None] = [x, b]
-    if rng.random() < 0.5:
+    if rng.random() < builder.style.rates.optional_input:
         ins.append(_zero_points(builder, x.dtype, ()))
-        if rng.random() < 0.5:
+        if rng.random() < builder.style.rates.optional_input:
             ins.append(_zero_points(builder, other, ()))
     return Instance(ins)
 
@@ -142,7 +146,7 @@ def _quantised_matmul(builder: Builder, x: Tensor) -> Instance:
     if x.rank == 1:
         x = builder.match(x.dtype, (FREE, FREE))
     b = builder.match(other, (x.shape[-1], FREE))
-    scale = "float32" if builder.opset < 21 or rng.random() < 0.9 else "float16"
+    scale = "float32" if builder.opset < 21 or rng.random() < builder.style.rates.float32_scale else "float16"
     ins: list[Tensor] = []
     for operand in (x, b):
         ins += [operand, _scales(builder, scale, ()), _zero_points(builder, operand.dtype, ())]
@@ -159,9 +163,9 @@ def _convolved(builder: Builder, x: Tensor, other: str) -> tuple[Tensor, Tensor,
 def _integer_conv(builder: Builder, x: Tensor) -> Instance:
     x, w, attrs = _convolved(builder, x, "int8" if x.dtype == "int8" else builder.rng.choice(_BYTES))
     ins = [x, w]
-    if builder.rng.random() < 0.5:
+    if builder.rng.random() < builder.style.rates.optional_input:
         ins.append(_zero_points(builder, x.dtype, ()))
-        if builder.rng.random() < 0.5:
+        if builder.rng.random() < builder.style.rates.optional_input:
             ins.append(_zero_points(builder, w.dtype, ()))
     return Instance(ins, attrs)
 
@@ -174,14 +178,14 @@ def _quantised_conv(builder: Builder, x: Tensor) -> Instance:
     rng = builder.rng
     x, w, attrs = _convolved(builder, x, "int8" if x.dtype == "int8" else rng.choice(_BYTES))
     features = w.shape[0]
-    each: Sizes = (features,) if rng.random() < 0.4 else ()
+    each: Sizes = (features,) if rng.random() < builder.style.rates.per_channel else ()
     zero = builder.ints([0] * features, w.dtype, each) if each else _zero_points(builder, w.dtype, ())
     ins = [
         *(x, _scales(builder, "float32", ()), _zero_points(builder, x.dtype, ())),
         *(w, _scales(builder, "float32", each), zero),
         *(_scales(builder, "float32", ()), _zero_points(builder, x.dtype, ())),
     ]
-    if rng.random() < 0.4:
+    if rng.random() < builder.style.rates.unlikely_input:
         ins.append(builder.ints([rng.between(-100, 100) for _ in range(features)], "int32"))
     return Instance(ins, attrs)
 

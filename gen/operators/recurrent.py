@@ -27,10 +27,12 @@ def _recurrent(name: str) -> Any:
         hidden = rng.between(1, 4)
         attrs["hidden_size"] = hidden
         direction = rng.choice(("forward", "forward", "reverse", "bidirectional"))
-        if direction != "forward" or rng.random() < 0.3:
+        if direction != "forward" or rng.random() < builder.style.rates.rare_attribute:
             attrs["direction"] = direction
         directions = 2 if direction == "bidirectional" else 1
-        layout = rng.below(2) if builder.opset >= 14 and rng.random() < 0.1 else 0  # onnxruntime has only 0
+        layout = (
+            rng.below(2) if builder.opset >= 14 and rng.random() < builder.style.rates.batch_first else 0
+        )  # onnxruntime has only 0
         if layout:
             attrs["layout"] = 1
         if x.shape[2] > 16:
@@ -42,19 +44,31 @@ def _recurrent(name: str) -> Any:
             builder.match(x.dtype, (directions, gates * hidden, hidden), _SMALL),
         ]
         state = (batch, directions, hidden) if layout else (directions, batch, hidden)
-        ins.append(builder.match(x.dtype, (directions, 2 * gates * hidden), _SMALL) if rng.random() < 0.5 else None)
         ins.append(
-            builder.ints([rng.between(1, length) for _ in range(batch)], "int32") if rng.random() < 0.2 else None
+            builder.match(x.dtype, (directions, 2 * gates * hidden), _SMALL)
+            if rng.random() < builder.style.rates.bias
+            else None
         )
-        ins.append(builder.match(x.dtype, state, _SMALL) if rng.random() < 0.4 else None)
+        ins.append(
+            builder.ints([rng.between(1, length) for _ in range(batch)], "int32")
+            if rng.random() < builder.style.rates.sequence_lengths
+            else None
+        )
+        ins.append(builder.match(x.dtype, state, _SMALL) if rng.random() < builder.style.rates.unlikely_input else None)
         if name == "LSTM":
-            ins.append(builder.match(x.dtype, state, _SMALL) if rng.random() < 0.4 else None)
-            ins.append(builder.match(x.dtype, (directions, 3 * hidden), _SMALL) if rng.random() < 0.2 else None)
-            if rng.random() < 0.1:
+            ins.append(
+                builder.match(x.dtype, state, _SMALL) if rng.random() < builder.style.rates.unlikely_input else None
+            )
+            ins.append(
+                builder.match(x.dtype, (directions, 3 * hidden), _SMALL)
+                if rng.random() < builder.style.rates.peepholes
+                else None
+            )
+            if rng.random() < builder.style.rates.coupled_gates:
                 attrs["input_forget"] = 1
-        if name == "GRU" and rng.random() < 0.4:
+        if name == "GRU" and rng.random() < builder.style.rates.unlikely_attribute:
             attrs["linear_before_reset"] = 1
-        if name == "RNN" and rng.random() < 0.4:
+        if name == "RNN" and rng.random() < builder.style.rates.unlikely_attribute:
             attrs["activations"] = [rng.choice(("Relu", "Tanh", "Sigmoid")) for _ in range(directions)]
         while ins[-1] is None:
             ins.pop()
@@ -141,9 +155,9 @@ def _attention(builder: Builder, q: Tensor) -> Instance:
     k = builder.match(q.dtype, (batch, key_heads, keys, size), Domain(-4, 4))
     v = builder.match(q.dtype, (batch, key_heads, keys, value_size))
     ins: list[Tensor | None] = [q, k, v]
-    if rng.random() < 0.3:
+    if rng.random() < builder.style.rates.rare_attribute:
         attrs["is_causal"] = 1
-    elif rng.random() < 0.4:
+    elif rng.random() < builder.style.rates.unlikely_input:
         kind = rng.choice(("bool", q.dtype))
         if kind == "bool":  # no row may be masked out whole: nothing would be left to attend to
             ins.append(
@@ -155,9 +169,9 @@ def _attention(builder: Builder, q: Tensor) -> Instance:
             )
         else:
             ins.append(builder.match(q.dtype, (queries, keys), Domain(-2, 2)))
-    if rng.random() < 0.3:
+    if rng.random() < builder.style.rates.rare_attribute:
         attrs["scale"] = rng.choice((0.5, 1.0, 0.125))
-    if rng.random() < 0.2:
+    if rng.random() < builder.style.rates.softcap:
         attrs["softcap"] = rng.choice((1.0, 5.0))
     return Instance(ins, attrs, 1)
 
@@ -178,12 +192,12 @@ def _rotary(builder: Builder, x: Tensor) -> Instance:
         x = builder.match(x.dtype, (*x.shape[:3], 2 * rng.between(1, 4)))
     batch, _, length, size = x.shape
     turned = size
-    if size >= 4 and rng.random() < 0.3:
+    if size >= 4 and rng.random() < builder.style.rates.rare_attribute:
         turned = 2 * rng.between(1, size // 2)
         attrs["rotary_embedding_dim"] = turned
-    if rng.random() < 0.4:
+    if rng.random() < builder.style.rates.unlikely_attribute:
         attrs["interleaved"] = 1
-    if rng.random() < 0.5:
+    if rng.random() < builder.style.rates.optional_input:
         caches = [builder.match(x.dtype, (batch, length, turned // 2), _SMALL) for _ in range(2)]
         return Instance([x, *caches], attrs)
     rows = length + rng.between(0, 2)
@@ -214,12 +228,12 @@ def _tensor_scatter(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     axis = rng.between(1, x.rank - 1)
     length = rng.between(1, x.shape[axis])
-    if axis != x.rank - 2 or rng.random() < 0.4:
-        attrs["axis"] = axis - x.rank if rng.random() < 0.5 else axis
+    if axis != x.rank - 2 or rng.random() < builder.style.rates.unlikely_attribute:
+        attrs["axis"] = axis - x.rank if rng.random() < builder.style.rates.negative_cache_axis else axis
     update = builder.match(x.dtype, tuple(length if place == axis else side for place, side in enumerate(x.shape)))
-    if rng.random() < 0.3:
+    if rng.random() < builder.style.rates.no_write_index:
         return Instance([x, update], attrs)
-    circular = rng.random() < 0.4
+    circular = rng.random() < builder.style.rates.unlikely_attribute
     if circular:
         attrs["mode"] = "circular"
     last = x.shape[axis] - 1 if circular else x.shape[axis] - length

@@ -13,7 +13,6 @@ from opsieve.gen.spec.declaration import Operator, RankEnds, Sampler
 from opsieve.gen.spec.domains import ANY, ZERO, Domain, Site, every_axis, exact, size_of
 from opsieve.gen.spec.dtype_facts import FLOATS, INTEGERS
 from opsieve.gen.spec.instance import (
-    SIGNED_AXIS,
     Attr,
     Draft,
     Instance,
@@ -53,10 +52,10 @@ def _axes_for(name: str) -> Part:
     def axes(draft: Draft) -> None:
         rng, rank, had = draft.rng, draft.x.rank, form(name, draft.builder.opset)
         assert had is not None
-        if not rank or rng.random() < 0.12:
+        if not rank or rng.random() < draft.builder.style.rates.all_axes:
             return
         drawn = rng.some(range(rank), rng.between(1, rank))
-        drawn = [axis - rank if rng.random() < SIGNED_AXIS else axis for axis in drawn]
+        drawn = [axis - rank if rng.random() < draft.builder.style.rates.negative_axis else axis for axis in drawn]
         if "axes" in had.attributes:
             draft.attrs = {"axes": drawn, **draft.attrs}
         else:
@@ -234,10 +233,10 @@ def _log_share(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 def _top(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     axis = axis_of(builder, x)
-    if axis not in (-1,) or rng.random() < 0.5:
+    if axis not in (-1,) or rng.random() < builder.style.rates.default:
         attrs["axis"] = axis
     count = rng.binned(1, x.shape[attrs.get("axis", -1)])
-    if rng.random() < 0.5:
+    if rng.random() < builder.style.rates.attribute:
         attrs["largest"] = rng.below(2)
     return Instance([x, builder.ints([count])], attrs)
 
@@ -288,7 +287,7 @@ def _top_count(site: Site) -> Domain:
 
 def _open_top(builder: OpenBuilder, x: Tensor) -> Instance:
     attrs: Attributes = {"axis": signed(builder, builder.rng.below(x.rank), x.rank)}
-    if builder.rng.random() < 0.5:
+    if builder.rng.random() < builder.style.rates.attribute:
         attrs["largest"] = builder.rng.below(2)
     return Instance([x, builder.ints([builder.number(1)])], attrs)
 

@@ -30,15 +30,15 @@ def _resize(builder: Builder, x: Tensor) -> Instance:
     if x.rank != 4 and mode == "cubic":
         mode = "nearest"
     attrs["mode"] = mode
-    if rng.random() < 0.6:
+    if rng.random() < builder.style.rates.likely_attribute:
         attrs["coordinate_transformation_mode"] = rng.choice(_PLACES)
-    if mode == "nearest" and rng.random() < 0.5:
+    if mode == "nearest" and rng.random() < builder.style.rates.attribute:
         attrs["nearest_mode"] = rng.choice(("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"))
-    if mode == "cubic" and rng.random() < 0.4:
+    if mode == "cubic" and rng.random() < builder.style.rates.unlikely_attribute:
         attrs["cubic_coeff_a"] = rng.choice((-0.5, -0.75))
-    if mode == "cubic" and rng.random() < 0.3:
+    if mode == "cubic" and rng.random() < builder.style.rates.rare_attribute:
         attrs["exclude_outside"] = 1
-    if rng.random() < 0.5:
+    if rng.random() < builder.style.rates.sizes_not_scales:
         sizes = [side if axis < 2 else rng.between(1, min(2 * side, 12)) for axis, side in enumerate(x.shape)]
         return Instance([x, None, None, builder.ints(sizes)], attrs)
     scales = [1.0 if axis < 2 else rng.choice((0.5, 1.0, 2.0, 1.5, 3.0)) for axis, _ in enumerate(x.shape)]
@@ -99,7 +99,10 @@ def _affine(builder: Builder, x: Tensor) -> Instance:
     count = rng.choice((2, 3))
     theta = builder.match(x.dtype, (rng.between(1, 2), count, count + 1))
     sizes = [theta.shape[0], rng.between(1, 3), *(rng.between(2, 4) for _ in range(count))]
-    return Instance([theta, builder.ints(sizes)], {"align_corners": rng.below(2)} if rng.random() < 0.5 else {})
+    return Instance(
+        [theta, builder.ints(sizes)],
+        {"align_corners": rng.below(2)} if rng.random() < builder.style.rates.attribute else {},
+    )
 
 
 def _affine_type(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -119,11 +122,11 @@ def _rois(builder: Builder, x: Tensor) -> Instance:
     rois = builder.ints([round(value, 3) for value in boxes], x.dtype, (count, 4))
     batch = builder.ints([rng.below(x.shape[0]) for _ in range(count)])
     attrs: Attributes = {"output_height": rng.between(1, 3), "output_width": rng.between(1, 3)}
-    if rng.random() < 0.5:
+    if rng.random() < builder.style.rates.attribute:
         attrs["sampling_ratio"] = rng.between(1, 3)
-    if rng.random() < 0.3:
+    if rng.random() < builder.style.rates.rare_attribute:
         attrs["mode"] = rng.choice(("avg", "max"))
-    if builder.opset >= 16 and rng.random() < 0.5:
+    if builder.opset >= 16 and rng.random() < builder.style.rates.attribute:
         attrs["coordinate_transformation_mode"] = rng.choice(("half_pixel", "output_half_pixel"))
     return Instance([x, rois, batch], attrs)
 
@@ -253,7 +256,7 @@ def _distinct_places(site: Site) -> Domain:
 def _open_resize(builder: OpenBuilder, x: Tensor) -> Instance:
     rng = builder.rng
     attrs: Attributes = {"mode": rng.choice(("nearest", "linear"))}
-    if rng.random() < 0.6:
+    if rng.random() < builder.style.rates.likely_attribute:
         attrs["coordinate_transformation_mode"] = rng.choice(("half_pixel", "asymmetric", "align_corners"))
     sizes = [side if axis < 2 else builder.number(1, 16) for axis, side in enumerate(x.shape)]
     return Instance([x, None, None, builder.ints(sizes)], attrs)

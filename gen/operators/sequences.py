@@ -44,13 +44,13 @@ def _place(builder: Builder, last: int = 0) -> Tensor:
 def _insert(builder: GraphBuilder, x: Tensor) -> Instance:
     rng = builder.rng
     new = builder.match(element(x.dtype), x.shape)
-    if rng.random() < 0.3:
+    if rng.random() < builder.style.rates.into_empty:
         dtype = element(x.dtype)
-        attrs = {} if dtype == "float32" and rng.random() < 0.5 else {"dtype": NUMBER[dtype]}
+        attrs = {} if dtype == "float32" and rng.random() < builder.style.rates.default else {"dtype": NUMBER[dtype]}
         made = Tensor(builder.program.named("v"), x.dtype, x.shape, new.low, new.high)
         builder.emit_as("SequenceEmpty", [], attrs, made)
         return Instance([made, new])
-    return Instance([x, new] if rng.random() < 0.4 else [x, new, _place(builder, -1)])
+    return Instance([x, new] if rng.random() < builder.style.rates.no_position else [x, new, _place(builder, -1)])
 
 
 def _erase(builder: GraphBuilder, x: Tensor) -> Instance:
@@ -58,17 +58,19 @@ def _erase(builder: GraphBuilder, x: Tensor) -> Instance:
     new = builder.match(element(x.dtype), x.shape)
     longer = Tensor(builder.program.named("v"), x.dtype, x.shape, min(x.low, new.low), max(x.high, new.high))
     builder.emit_as("SequenceInsert", [x, new], {}, longer)
-    return Instance([longer] if builder.rng.random() < 0.4 else [longer, _place(builder, -1)])
+    return Instance(
+        [longer] if builder.rng.random() < builder.style.rates.no_position else [longer, _place(builder, -1)]
+    )
 
 
 def _split(builder: Builder, x: Tensor) -> Instance:
     rng, attrs = builder.rng, Attributes()
     axis = axis_of(builder, x)
-    if axis or rng.random() < 0.5:
+    if axis or rng.random() < builder.style.rates.default:
         attrs["axis"] = axis
     side = x.shape[axis]
-    if rng.random() < 0.4:
-        if rng.random() < 0.5:
+    if rng.random() < builder.style.rates.no_split:
+        if rng.random() < builder.style.rates.attribute:
             attrs["keepdims"] = rng.below(2)
         return Instance([x], attrs)
     size = rng.choice([n for n in range(1, side + 1) if side % n == 0])  # all parts alike
@@ -95,7 +97,7 @@ def _joined(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
 
 
 def _join(builder: Builder, x: Tensor) -> Instance:
-    if x.rank and builder.rng.random() < 0.6:
+    if x.rank and builder.rng.random() < builder.style.rates.likely_attribute:
         return Instance([x], {"axis": axis_of(builder, x)})
     return Instance([x], {"axis": builder.rng.between(-x.rank - 1, x.rank), "new_axis": 1})
 

@@ -25,7 +25,7 @@ def _fourier(builder: Builder, x: Tensor) -> Instance:
         x = builder.match(x.dtype, (*x.shape[:-1], rng.between(1, 2)))
     axis = rng.between(1, x.rank - 2) if x.rank > 2 else 0
     length = None
-    if rng.random() < 0.4:
+    if rng.random() < builder.style.rates.unlikely_input:
         length = builder.ints([rng.between(1, x.shape[axis] + 2)], "int64", ())
     kind = rng.choice(("inverse", "onesided", "", ""))
     if kind == "inverse" and x.shape[-1] == 2:
@@ -35,7 +35,14 @@ def _fourier(builder: Builder, x: Tensor) -> Instance:
     if builder.opset < 20:
         attrs["axis"] = axis
         return Instance([x] if length is None else [x, length], attrs)
-    return Instance([x, length, builder.ints([axis - x.rank if rng.random() < 0.3 else axis], "int64", ())], attrs)
+    return Instance(
+        [
+            x,
+            length,
+            builder.ints([axis - x.rank if rng.random() < builder.style.rates.negative_axis else axis], "int64", ()),
+        ],
+        attrs,
+    )
 
 
 def _fourier_axis(ins: Ins, attrs: Mapping[str, Any]) -> int:
@@ -61,7 +68,9 @@ def _short_time(builder: Builder, x: Tensor) -> Instance:
     length = rng.between(4, 16)
     signal = builder.match(x.dtype, (rng.between(1, 2), length, 1))
     frame, step = rng.between(2, length), rng.between(1, 4)
-    taper = builder.match(x.dtype, (frame,), Domain(0, 1)) if rng.random() < 0.5 else None
+    taper = (
+        builder.match(x.dtype, (frame,), Domain(0, 1)) if rng.random() < builder.style.rates.optional_input else None
+    )
     attrs["onesided"] = rng.below(2)  # always given: onnx 1.23 infers the default wrongly
     given = builder.ints([frame], "int64", ())
     return Instance([signal, builder.ints([step], "int64", ()), taper, given], attrs)

@@ -31,19 +31,24 @@ def _slice(builder: Builder, x: Tensor) -> Instance:
         start, end = (low, high + 1) if step > 0 else (high, low - 1)
         if step < 0 and end < 0:
             end = -side - 1 - rng.below(2) * 1000  # before the first: counting from the end has no other way to say so
-        elif rng.random() < 0.25:
+        elif rng.random() < builder.style.rates.end_beyond:
             end = end - side if 0 < end < side else (2**31 - 1 if step > 0 and high == side - 1 else end)
-        if rng.random() < 0.25:
+        if rng.random() < builder.style.rates.negative_start:
             start -= side
         starts.append(start)
         ends.append(end)
         steps.append(step)
     dtype = rng.choice(("int64", "int64", "int32"))
-    given = [axis - x.rank if rng.random() < 0.3 else axis for axis in axes]
+    given = [axis - x.rank if rng.random() < builder.style.rates.negative_axis else axis for axis in axes]
     ins = [x, builder.ints(starts, dtype), builder.ints(ends, dtype)]
-    if axes != list(range(len(axes))) or set(steps) != {1} or rng.random() < 0.5 or min(given) < 0:
+    if (
+        axes != list(range(len(axes)))
+        or set(steps) != {1}
+        or rng.random() < builder.style.rates.optional_input
+        or min(given) < 0
+    ):
         ins.append(builder.ints(given, dtype))
-    if set(steps) != {1} or (len(ins) == 4 and rng.random() < 0.3):
+    if set(steps) != {1} or (len(ins) == 4 and rng.random() < builder.style.rates.rare_input):
         ins.append(builder.ints(steps, dtype))
     return Instance(ins)
 
@@ -87,25 +92,27 @@ def _pad(builder: Builder, x: Tensor) -> Instance:
     modes = ["constant", "constant", "edge", "reflect"] + (["wrap"] if builder.opset >= 19 else [])
     mode = rng.choice(modes)
     axes = list(range(x.rank))
-    if len(had.inputs) > 3 and rng.random() < 0.3:
+    if len(had.inputs) > 3 and rng.random() < builder.style.rates.padded_axes:
         axes = rng.some(axes, rng.between(1, x.rank))
     most = [
         min(3, side - 1) if mode == "reflect" else min(3, side) if mode == "wrap" else 3
         for side in (x.shape[axis] for axis in axes)
     ]
     before, after = ([rng.choice((0, 0, rng.between(0, each))) for each in most] for _ in range(2))
-    if mode == "constant" and rng.random() < 0.2:  # a negative pad removes
+    if mode == "constant" and rng.random() < builder.style.rates.negative_pad:  # a negative pad removes
         place = rng.below(len(axes))
         if x.shape[axes[place]] + after[place] > 1:
             before[place] = -1
     ins: list[Tensor | None] = [x, builder.ints([*before, *after])]
-    if mode == "constant" and rng.random() < 0.6:
+    if mode == "constant" and rng.random() < builder.style.rates.likely_input:
         ins.append(builder.ints([rng.choice((0, 1, 1, 2))], x.dtype, ()))
-    if len(axes) < x.rank or (len(had.inputs) > 3 and rng.random() < 0.2):
+    if len(axes) < x.rank or (len(had.inputs) > 3 and rng.random() < builder.style.rates.all_axes_named):
         while len(ins) < 3:
             ins.append(None)
         ins.append(builder.ints(axes))
-    return Instance(ins, {"mode": mode} if mode != "constant" or rng.random() < 0.3 else {})
+    return Instance(
+        ins, {"mode": mode} if mode != "constant" or rng.random() < builder.style.rates.rare_attribute else {}
+    )
 
 
 def _padded(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
@@ -174,8 +181,8 @@ def _split(builder: Builder, x: Tensor) -> Instance:
     axis = axis_of(builder, x)
     side = x.shape[axis]
     parts = rng.between(1, min(side, 4))
-    attrs: Attributes = {"axis": axis} if axis or rng.random() < 0.5 else {}
-    if builder.opset >= 18 and rng.random() < 0.4:
+    attrs: Attributes = {"axis": axis} if axis or rng.random() < builder.style.rates.default else {}
+    if builder.opset >= 18 and rng.random() < builder.style.rates.unlikely_attribute:
         each = -(-side // parts)
         if each * (parts - 1) < side:  # else the last part would be empty
             return Instance([x], {**attrs, "num_outputs": parts})
@@ -269,13 +276,13 @@ def _open_slice(builder: OpenBuilder, x: Tensor) -> Instance:
         start, end = (low, low + length) if step > 0 else (low + length - 1, low - 1)
         if step < 0:
             builder.relations.append(low >= 1)  # an end before the first cannot be counted from the front
-        elif rng.random() < 0.25:
+        elif rng.random() < builder.style.rates.end_beyond:
             builder.relations.append(low + length == side)
             end = 2**31 - 1
-        elif rng.random() < 0.25:
+        elif rng.random() < builder.style.rates.negative_end:
             builder.relations.append(low + length < side)
             end = end - side
-        starts.append(start - side if rng.random() < 0.25 else start)
+        starts.append(start - side if rng.random() < builder.style.rates.negative_start else start)
         ends.append(end)
         steps.append(step)
     given = [signed(builder, axis, x.rank) for axis in axes]
@@ -289,7 +296,7 @@ def _open_pad(builder: OpenBuilder, x: Tensor) -> Instance:
     plain = mode == "constant"
     pads = [builder.number(-2 if plain else 0, 16, (0, -1, -2) if plain else (0,)) for _ in range(2 * x.rank)]
     ins: list[Tensor | None] = [x, builder.ints(pads)]
-    if plain and rng.random() < 0.6:
+    if plain and rng.random() < builder.style.rates.likely_input:
         ins.append(builder.ints([rng.choice((0, 1, 2))], x.dtype, ()))
     for axis, side in enumerate(x.shape):
         for pad in (pads[axis], pads[axis + x.rank]):

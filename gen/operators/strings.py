@@ -20,9 +20,9 @@ def _normalise(builder: Builder, x: Tensor) -> Instance:
     """Without stop words, which would leave a number of words that only a run tells."""
     rng = builder.rng
     attrs: Attributes = {"locale": "C"}  # the default, en_US, is not on every machine
-    if rng.random() < 0.7:
+    if rng.random() < builder.style.rates.case_change:
         attrs["case_change_action"] = rng.choice(("LOWER", "UPPER", "NONE"))
-    if rng.random() < 0.3:
+    if rng.random() < builder.style.rates.rare_attribute:
         attrs["is_case_sensitive"] = rng.below(2)
     if x.rank == 2 and x.shape[0] != 1:
         x = builder.match("string", (1, x.shape[1]))
@@ -46,7 +46,7 @@ def _vectorize(builder: Builder, x: Tensor) -> Instance:
         attrs["pool_strings"] = [("a", "b", "cat", "Dog", "x y", "zebra")[number] for number in pool]
     else:
         attrs["pool_int64s"] = pool
-    if rng.random() < 0.5:
+    if rng.random() < builder.style.rates.attribute:
         attrs["weights"] = [float(rng.between(1, 3)) for _ in range(singles + pairs)]
     return Instance([x], attrs)
 

@@ -5,10 +5,11 @@ Two classes answer: the one whose sizes are numbers (gen/build/graph_builder.py)
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from opsieve.gen.spec.domains import ANY, Domain
+from opsieve.gen.spec.rates import SamplerRates
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.symbolic_arith import Size, Truth
 from opsieve.gen.spec.tensor import Tensor
@@ -43,7 +44,7 @@ class Style:
     one of the palette where one can be. `same_shape`: a partner has the very shape of its operand; `itself`: it may then be that operand.
     `suffix`: a new partner has only some of the last axes; `stretched`: sizes of it may be 1, and `ones` of them are. `known_shape`: a new
     leaf has the shape of an existing tensor; `ranks`: its rank is else one of these. `shared`: a constant is the one that holds the same
-    numbers already; `folded`: a new constant is a Constant node rather than an initializer.
+    numbers already; `folded`: a new constant is a Constant node rather than an initializer. `rates`: what samplers leave out, and how often.
     """
 
     pick: float = 0.95
@@ -70,6 +71,7 @@ class Style:
     ranks: tuple[int, ...] = (0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5)
     shared: float = 0.5
     folded: float = 0.25
+    rates: SamplerRates = field(default_factory=SamplerRates)
 
 
 class Builder(Protocol):

@@ -19,8 +19,6 @@ from opsieve.gen.spec.builder import Builder, Sizes
 from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.tensor import Attributes, Tensor
 
-SIGNED_AXIS = 0.3  # how often an axis is counted from the back
-
 
 @dataclass(frozen=True, slots=True)
 class Instance:
@@ -100,12 +98,12 @@ def between(low: int, high: int) -> Callable[[Draft], int]:
 def axis_of(builder: Builder, x: Tensor) -> int:
     """An axis of a tensor with at least one, now and then counted from the back."""
     axis = builder.rng.below(x.rank)
-    return axis - x.rank if builder.rng.random() < SIGNED_AXIS else axis
+    return axis - x.rank if builder.rng.random() < builder.style.rates.negative_axis else axis
 
 
 def signed(builder: Builder, axis: int, rank: int) -> int:
     """An axis as it is written: now and then counted from the back."""
-    return axis - rank if builder.rng.random() < SIGNED_AXIS else axis
+    return axis - rank if builder.rng.random() < builder.style.rates.negative_axis else axis
 
 
 def viewed(x: Tensor, shape: Sizes) -> Tensor:

@@ -38,6 +38,20 @@ _PASSED = frozenset((*PLAIN, "string"))
 
 
 @dataclass(frozen=True, slots=True)
+class RewriteRates:
+    """How often an equal node calls the same function, a call is repeated, results are handed on, before the call or behind, a twin is read."""
+
+    shared: float = 0.7
+    repeated: float = 0.25
+    plain_call: float = 0.5
+    handed_before: float = 0.5
+    twin_read: float = 0.5
+
+
+_RATES = RewriteRates()
+
+
+@dataclass(frozen=True, slots=True)
 class RewriteLimits:
     """What may be added: operators of `only` (None: any) that the compilers have by `supports` (None: nobody was asked)."""
 
@@ -88,9 +102,9 @@ def rewritten(program: OnnxProgram, rng: Rng, limits: RewriteLimits = RewriteLim
         if part is None or not all(map(limits.passed, _taken_in(taken, part))):
             continue
         call = composed(taken, part, rng.choice(_DOMAINS), rng)
-        if len(part) == 1 and rng.random() < 0.7:
+        if len(part) == 1 and rng.chance(_RATES.shared):
             _share(taken, taken.functions[call.op_type], call)
-        if rng.random() < 0.25:
+        if rng.chance(_RATES.repeated):
             _repeat(taken, call, rng)
         for rewrite in rng.some(_REWRITES, rng.choice((0, 1, 1, 2))):
             rewrite(taken, taken.functions[call.op_type], rng, limits)
@@ -122,7 +136,7 @@ def _branch(name: str, f: FunctionProto, rng: Rng) -> GraphProto:
     graph = GraphProto(name=name)
     outputs = [f"{name}_{output}" for output in f.output]
     attributes = [*f.attribute, *(value.name for value in f.attribute_proto)]
-    if attributes or rng.random() < 0.5 or set(f.output) & set(f.input):
+    if attributes or rng.chance(_RATES.plain_call) or set(f.output) & set(f.input):
         graph.node.append(_call(f, f.input, outputs))
     else:
         renamed = {made: f"{name}_{made}" for node in f.node for made in node.output if made}
@@ -147,7 +161,7 @@ def _renamed_inside(node: NodeProto, renamed: dict[str, str]) -> None:
 
 
 def _handed(taken: Parts, f: FunctionProto, rng: Rng, limits: RewriteLimits) -> None:
-    before = bool(f.input) and rng.random() < 0.5
+    before = bool(f.input) and rng.chance(_RATES.handed_before)
     calls = [place for place, node in enumerate(taken.nodes) if _calls(node, f)]
     copied = limits.copied(taken.versions[""])
     names = {name for place in calls for name in (taken.nodes[place].input if before else taken.nodes[place].output)}
@@ -273,7 +287,7 @@ def _repeat(taken: Parts, call: NodeProto, rng: Rng) -> None:
     twins = {name: f"{name}_{call.op_type}" for name in call.output if name}
     again.output[:] = [twins.get(name, "") for name in call.output]
     for node in taken.nodes[place + 1 :]:
-        if rng.random() < 0.5:
+        if rng.chance(_RATES.twin_read):
             node.input[:] = [twins.get(name, name) for name in node.input]
     taken.nodes.insert(place + 1, again)
     taken.types.update((twin, taken.types[name]) for name, twin in twins.items() if name in taken.types)

@@ -5,7 +5,7 @@ one is laid before the first, so that subtrees can come from there. Symbolic siz
 """
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from opsieve.gen.analysis.reading import Source, UnreadableModel, read
 from opsieve.gen.build.graph import Shape
@@ -28,6 +28,27 @@ _KINDS = ("inserted", "inserted", "swapped", "swapped", "redrawn", "dropped", "d
 _GROWN = 5  # nodes added to a program of the corpus, at most
 
 
+@dataclass(frozen=True, slots=True)
+class MutationRates:
+    """How often, and how much: rates and shares between 0 and 1.
+
+    `newest`: a program of its own is at the newest opset; it has one of the shares `own` of the nodes wished before it is changed. `crossed`: it
+    is laid on another one, which has the share `donor`; then its own share is one of `beside`. `alike`: with a leaf all of its dtype change;
+    `alone`: with a size no other one changes.
+    """
+
+    newest: float = 0.5
+    own: tuple[float, ...] = (0.5, 0.7, 0.9)
+    crossed: float = 0.3
+    beside: tuple[float, ...] = (0.3, 0.4)
+    donor: float = 0.4
+    alike: float = 0.6
+    alone: float = 0.3
+
+
+_RATES = MutationRates()
+
+
 def mutate(request: GenRequest, seed: int) -> Case:
     """The program of a seed: another one with one to four changes, and new nodes (up to the number wished without a corpus).
 
@@ -45,11 +66,11 @@ def mutate(request: GenRequest, seed: int) -> Case:
         )
         wished = replace(request, opset=source.opset, budget=budget, nodes=len(source.nodes) + rng.between(0, _GROWN))
     else:
-        opset = request.opset or (SUPPORTED if rng.random() < 0.5 else rng.between(OLDEST, SUPPORTED))
+        opset = request.opset or (SUPPORTED if rng.chance(_RATES.newest) else rng.between(OLDEST, SUPPORTED))
         wished = replace(request, opset=opset)
-        crossed = request.nodes > 3 and rng.random() < 0.3
-        source = _made(wished, rng, 2 * seed, rng.choice((0.3, 0.4) if crossed else (0.5, 0.7, 0.9)))
-        donor = _made(wished, rng, 2 * seed + 1, 0.4) if crossed else None
+        crossed = request.nodes > 3 and rng.chance(_RATES.crossed)
+        source = _made(wished, rng, 2 * seed, rng.choice(_RATES.beside if crossed else _RATES.own))
+        donor = _made(wished, rng, 2 * seed + 1, _RATES.donor) if crossed else None
     builder = start(wished, seed, NAME, ranged=not request.corpus)
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     if donor is not None:
@@ -120,7 +141,7 @@ def _other_dtype(source: Source, rng: Rng, request: GenRequest) -> dict[str, tup
     if not leaves or not allowed:
         return {}
     first, dtype = rng.choice(leaves), rng.choice(allowed)
-    changed = [leaf for leaf in leaves if leaf.dtype == first.dtype] if rng.random() < 0.6 else [first]
+    changed = [leaf for leaf in leaves if leaf.dtype == first.dtype] if rng.chance(_RATES.alike) else [first]
     return {leaf.name: (dtype, leaf.shape) for leaf in changed}
 
 
@@ -132,7 +153,7 @@ def _other_shape(source: Source, rng: Rng) -> dict[str, tuple[str, Shape]]:
     first = rng.choice(leaves)
     axis = rng.below(first.rank)
     old, new = first.shape[axis], rng.binned(1, 9)
-    if rng.random() < 0.3:
+    if rng.chance(_RATES.alone):
         return {first.name: (first.dtype, (*first.shape[:axis], new, *first.shape[axis + 1 :]))}
     return {
         leaf.name: (leaf.dtype, tuple(new if side == old else side for side in leaf.shape))

@@ -12,7 +12,7 @@
 import functools
 import random
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from opsieve.gen.case.case import Case, Origin
 from opsieve.gen.data.inputs import seeded_values
@@ -34,6 +34,21 @@ from opsieve.gen.tvm_ir.nodes import MalformedGraph
 
 NAME, PASSES, MUTATE = "relax", "relax-passes", "relax-mutate"
 _BATCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class RelaxRates:
+    """How often a module is mutated, rewritten or made wrong (at most one of them), has passes; how often a sequence is new, or an extended one."""
+
+    mutated: float = 0.15
+    rewritten: float = 0.15
+    wrong: float = 0.1
+    passes: float = 0.33
+    new: float = 0.5
+    extended: float = 0.5
+
+
+_RATES = RelaxRates()
 _USUAL = tuple(name for name in POLICIES if name != KnownFaults.name)
 
 
@@ -43,14 +58,14 @@ def relax(request: GenRequest, seed: int) -> Case:
     made, policy = _generated(request, rng)
     module, wrong = made.module, False
     way = rng.random()
-    if way < 0.15:
+    if way < _RATES.mutated:
         module = mutated(module, rng, policy, made.symbols, _solutions()) or module
-    elif way < 0.30:
+    elif way < _RATES.mutated + _RATES.rewritten:
         module, _ = rewritten(module, rng)
-    elif way < 0.40:
+    elif way < _RATES.mutated + _RATES.rewritten + _RATES.wrong:
         found = incorrect(module, rng)
         module, wrong = (found[0], True) if found else (module, False)
-    steps = () if wrong or rng.random() > 0.33 else _sequence(seed, rng)
+    steps = () if wrong or rng.random() > _RATES.passes else _sequence(seed, rng)
     return _case(NAME, module, steps, made.symbols, seed, request)
 
 
@@ -73,7 +88,7 @@ def relax_mutate(request: GenRequest, seed: int) -> Case:
         module, symbols = _from_corpus(request, rng), {}
     for _ in range(rng.choice((1, 1, 2, 3, 4))):
         module = mutated(module, rng, policy, symbols, _solutions()) or module
-    steps = _sequence(seed, rng) if rng.random() < 0.33 else ()
+    steps = _sequence(seed, rng) if rng.random() < _RATES.passes else ()
     return _case(MUTATE, module, steps, symbols, seed, request)
 
 
@@ -119,10 +134,10 @@ def fitting_inputs(program: RelaxProgram, sizes: Mapping[str, int], seed: int) -
 def _sequence(seed: int, rng: random.Random) -> passes.Steps:
     """A new sequence, or one of a seed before in the batch, extended or crossed with another."""
     first = seed - seed % _BATCH
-    if seed == first or rng.random() < 0.5:
+    if seed == first or rng.random() < _RATES.new:
         return passes.draw(rng, rng.randint(1, 8))
     earlier = [passes.draw(random.Random(rng.randint(first, seed)), rng.randint(1, 8)) for _ in range(2)]
-    if rng.random() < 0.5:
+    if rng.random() < _RATES.extended:
         return passes.extended(earlier[0], rng)
     return passes.crossed(earlier[0], earlier[1], rng)
 

@@ -25,6 +25,8 @@ from opsieve.gen.strategies.nnsmith.symbolic_builder import Insertion, SymbolicB
 
 NAME = "nnsmith"
 _DRAFTED = 0.7  # of the nodes that are missing: writing them adds some that clip, and some that join
+_BACKWARDS = 0.5  # of the nodes take the place of an input
+_OWN_DTYPE = 0.8  # of those keep its dtype
 _ROUND = 16  # nodes that are solved together: z3's time grows faster than their number
 
 
@@ -62,7 +64,7 @@ def _draft(symbolic: SymbolicBuilder, open_: Sequence[OpChoice], nodes: int) -> 
         choice = open_[rng.below(len(open_))]
         inserted = (
             _backwards(symbolic, choice)
-            if rng.random() < 0.5 and symbolic.placeholders
+            if rng.random() < _BACKWARDS and symbolic.placeholders
             else _forwards(symbolic, choice)
         )
         if inserted is not None:
@@ -92,7 +94,9 @@ def _backwards(symbolic: SymbolicBuilder, choice: OpChoice) -> Insertion | None:
     rng, target = symbolic.rng, symbolic.rng.choice(symbolic.placeholders)
     for _ in range(3):
         mark = symbolic.begin(True)
-        dtype = target.dtype if target.dtype in choice.dtypes and rng.random() < 0.8 else rng.choice(choice.leaves)
+        dtype = (
+            target.dtype if target.dtype in choice.dtypes and rng.random() < _OWN_DTYPE else rng.choice(choice.leaves)
+        )
         rank = min(max(target.rank + rng.choice((0, 0, 0, 0, -1, 1)), choice.low), choice.high)
         made = _instance(symbolic, choice.op, symbolic.placeholder(dtype, symbolic.shape(rank, rank), "input"))
         if made is None:

@@ -22,6 +22,9 @@ from opsieve.gen.strategies.nnsmith.solving import Constraints
 
 Sizes = tuple[Size, ...]
 _TRIES = 3
+_MATCHED, _PARTNERED = 0.7, 0.8  # of the rate at which tensors are picked: a further input, one that broadcasts
+_SAME_RANK = 0.7  # of those that broadcast
+_UNREAD = 0.7  # are tensors that no node reads yet, where there is one
 _RANKS = (0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5)
 
 
@@ -124,7 +127,7 @@ class SymbolicBuilder:
 
     def match(self, dtype: str, shape: Sizes, domain: Domain = ANY) -> Tensor:
         """A tensor of this dtype and shape, where FREE sizes may be any: an existing one is asked to have it."""
-        if not self.fresh and self.rng.random() < self.style.pick * 0.7:
+        if not self.fresh and self.rng.random() < self.style.pick * _MATCHED:
             found = self.matching(dtype, shape, domain)
             if found is not None:
                 return found
@@ -144,17 +147,17 @@ class SymbolicBuilder:
     def partner(self, x: Tensor, domain: Domain = ANY, dtype: str = "", oneway: bool = False) -> Tensor:
         """A tensor that is asked to broadcast with `x`; to its very shape if `oneway`."""
         rng, shape, dtype = self.rng, x.shape, dtype or x.dtype
-        if not self.fresh and rng.random() < self.style.pick * 0.8:
-            rank = len(shape) if rng.random() < 0.7 else rng.below(len(shape) + 1 if oneway else 5)
+        if not self.fresh and rng.random() < self.style.pick * _PARTNERED:
+            rank = len(shape) if rng.random() < _SAME_RANK else rng.below(len(shape) + 1 if oneway else 5)
             pool = self.pools.get((dtype, rank))
             if pool:
                 other = rng.choice(pool)
                 for p, q in zip(reversed(shape), reversed(other.shape), strict=False):
                     self.relations.append(either(p == q, q == 1) if oneway else either(p == q, p == 1, q == 1))
                 return self._asked(other, domain)
-        kept = shape[rng.below(len(shape) + 1) :] if rng.random() < 0.6 else shape
-        if kept and rng.random() < 0.4:
-            kept = tuple(1 if rng.random() < 0.4 else side for side in kept)
+        kept = shape[rng.below(len(shape) + 1) :] if rng.random() < self.style.suffix else shape
+        if kept and rng.random() < self.style.stretched:
+            kept = tuple(1 if rng.random() < self.style.ones else side for side in kept)
         return self.weight(dtype, kept, domain)
 
     def fits(self, shape: Sizes, other: Sizes, oneway: bool) -> bool:
@@ -179,7 +182,7 @@ class SymbolicBuilder:
             for tensor in pool
         ]
         loose = [tensor for tensor in fitting if not tensor.reads]
-        pool = loose if loose and self.rng.random() < 0.7 else fitting
+        pool = loose if loose and self.rng.random() < _UNREAD else fitting
         return self.rng.choice(pool) if pool else None
 
     def _sized(self, shape: Sizes) -> Sizes:

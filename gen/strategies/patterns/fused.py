@@ -43,23 +43,23 @@ def matmul_add(w: PatternBuilder) -> Tensor:
     """MatMul and a bias, perhaps activated."""
     y = w.tap(_dense(w, w.x(2, 3)))
     y = w.op("Add", *w.rng.shuffled([y, w.weight(y.dtype, w.rng.choice((y.shape[-1:], (1,), y.shape)))]))
-    return _activation(w, y) if w.rng.chance(0.5) else y
+    return _activation(w, y) if w.rng.chance(w.rates.even) else y
 
 
 def gemm_forms(w: PatternBuilder) -> Tensor:
     """Gemm with transposed operands, a Sum or an activation behind it."""
     x = w.x(2)
-    turned = w.op("Transpose", x, perm=w.order(1, 0)) if w.rng.chance(0.4) else x
+    turned = w.op("Transpose", x, perm=w.order(1, 0)) if w.rng.chance(w.rates.unlikely) else x
     b = w.weight(x.dtype, (turned.shape[1], w.rng.between(1, 5)), Domain(-1, 1))
     y = w.tap(w.op("Gemm", turned, b, alpha=w.rng.choice((None, 0.5)), beta=None))
-    if w.rng.chance(0.5):
+    if w.rng.chance(w.rates.even):
         y = w.op("Sum", y, w.weight(y.dtype, y.shape[1:]))
     return _activation(w, y)
 
 
 def conv_bn(w: PatternBuilder) -> Tensor:
     """Conv and BatchNormalization."""
-    y = w.tap(_conv(w, _image(w), w.rng.chance(0.5)))
+    y = w.tap(_conv(w, _image(w), w.rng.chance(w.rates.even)))
     channels = (y.shape[1],)
     scale, bias, mean = (w.weight(y.dtype, channels, domain) for domain in (_SCALE, Domain(-1, 1), Domain(-1, 1)))
     return w.op("BatchNormalization", y, scale, bias, mean, w.weight(y.dtype, channels, Domain(0.5, 2)))
@@ -67,12 +67,12 @@ def conv_bn(w: PatternBuilder) -> Tensor:
 
 def conv_scaled(w: PatternBuilder) -> Tensor:
     """Conv and an Add or Mul over channels, or by a number."""
-    y = w.tap(_conv(w, _image(w), w.rng.chance(0.7)))
-    if w.rng.chance(0.3):
+    y = w.tap(_conv(w, _image(w), w.rng.chance(w.rates.mostly)))
+    if w.rng.chance(w.rates.rare):
         y = w.op(w.one_of("Add", "Sub", "Mul", "Div"), y, w.scalar(2, y.dtype))
     else:
         y = w.op(w.one_of("Add", "Sub", "Mul"), y, _vector_over_channels(w, y))
-    return _activation(w, y) if w.rng.chance(0.5) else y
+    return _activation(w, y) if w.rng.chance(w.rates.even) else y
 
 
 def conv_add_activation(w: PatternBuilder) -> Tensor:
@@ -96,7 +96,7 @@ def pad_window(w: PatternBuilder) -> Tensor:
     mode = w.rng.choice(("constant", "constant", "reflect", "edge")) if w.twisted else "constant"
     if mode == "reflect" and any(pad >= side for pad, side in zip(spatial, x.shape[2:], strict=True)):
         mode = "edge"
-    value = w.scalar(0, x.dtype) if mode == "constant" and w.rng.chance(0.5) else None
+    value = w.scalar(0, x.dtype) if mode == "constant" and w.rng.chance(w.rates.even) else None
     ins = [x, w.ints(*before, *before), *([value] if value else [])]
     y = w.tap(w.op("Pad", *ins, mode=None if mode == "constant" else mode))
     kind = w.one_of("Conv", "MaxPool", "AveragePool", "Filter")
@@ -113,14 +113,20 @@ def pad_window(w: PatternBuilder) -> Tensor:
 def layer_norm(w: PatternBuilder) -> Tensor:
     """LayerNormalization from primitives, in the two ways that exporters write it."""
     x = w.x(2, 4)
-    last = w.axis(x.rank - 1, x.rank) - (x.rank if w.rng.chance(0.5) else 0)
+    last = w.axis(x.rank - 1, x.rank) - (x.rank if w.rng.chance(w.rates.even) else 0)
     mean = mean_over(w, x, last)
     centred = w.tap(w.op("Sub", x, mean))
-    squared = w.op("Mul", centred, centred) if w.rng.chance(0.5) else w.op("Pow", centred, w.scalar(2, x.dtype))
+    squared = (
+        w.op("Mul", centred, centred) if w.rng.chance(w.rates.even) else w.op("Pow", centred, w.scalar(2, x.dtype))
+    )
     deviation = w.op("Sqrt", w.op("Add", mean_over(w, squared, last), w.builder.ints([0.01], x.dtype, ())))
-    y = w.op("Div", centred, deviation) if w.rng.chance(0.6) else w.op("Mul", centred, w.op("Reciprocal", deviation))
+    y = (
+        w.op("Div", centred, deviation)
+        if w.rng.chance(w.rates.likely)
+        else w.op("Mul", centred, w.op("Reciprocal", deviation))
+    )
     y = w.op("Mul", y, w.weight(x.dtype, x.shape[-1:], _SCALE))
-    return w.op("Add", y, w.weight(x.dtype, x.shape[-1:])) if w.rng.chance(0.7) else y
+    return w.op("Add", y, w.weight(x.dtype, x.shape[-1:])) if w.rng.chance(w.rates.mostly) else y
 
 
 def mean_over(w: PatternBuilder, x: Tensor, axis: int, name: str = "ReduceMean") -> Tensor:
@@ -142,7 +148,7 @@ def skip_norm(w: PatternBuilder) -> Tensor:
     """A residual sum and LayerNormalization."""
     x = w.x(3)
     both = w.tap(w.op("Add", x, w.builder.match(x.dtype, x.shape)))
-    if w.rng.chance(0.4):
+    if w.rng.chance(w.rates.unlikely):
         both = w.op("Add", both, w.weight(x.dtype, x.shape[-1:]))
     return w.op(
         "LayerNormalization",
@@ -156,11 +162,11 @@ def skip_norm(w: PatternBuilder) -> Tensor:
 def gelu_erf(w: PatternBuilder) -> Tensor:
     """GELU by Erf, its factors in any order, perhaps with a bias in front."""
     x = w.x(1, 4)
-    if w.rng.chance(0.4):
+    if w.rng.chance(w.rates.unlikely):
         x = w.op("Add", x, w.weight(x.dtype, x.shape[-1:]))
     inner = w.op("Div", x, w.scalar(math.sqrt(2), x.dtype))
     gate = w.op("Add", w.tap(w.op("Erf", inner)), w.scalar(1, x.dtype))
-    if w.rng.chance(0.5):
+    if w.rng.chance(w.rates.even):
         return w.op("Mul", w.op("Mul", x, gate), w.scalar(0.5, x.dtype))
     return w.op("Mul", w.op("Mul", x, w.scalar(0.5, x.dtype)), gate)
 
@@ -168,7 +174,7 @@ def gelu_erf(w: PatternBuilder) -> Tensor:
 def gelu_tanh(w: PatternBuilder) -> Tensor:
     """GELU by Tanh."""
     x = w.x(1, 4, domain=Domain(-8, 8))
-    cube = w.op("Mul", w.op("Mul", x, x), x) if w.rng.chance(0.5) else w.op("Pow", x, w.scalar(3, x.dtype))
+    cube = w.op("Mul", w.op("Mul", x, x), x) if w.rng.chance(w.rates.even) else w.op("Pow", x, w.scalar(3, x.dtype))
     inner = w.op("Add", x, w.op("Mul", cube, w.scalar(0.044715, x.dtype)))
     gate = w.op("Add", w.op("Tanh", w.op("Mul", inner, w.scalar(0.7978846, x.dtype))), w.scalar(1, x.dtype))
     return w.op("Mul", w.op("Mul", x, w.scalar(0.5, x.dtype)), w.tap(gate))
@@ -183,7 +189,7 @@ def quick_gelu(w: PatternBuilder) -> Tensor:
 def silu(w: PatternBuilder) -> Tensor:
     """x * Sigmoid(x), and x * HardSigmoid(x)."""
     x = w.x(1, 4)
-    gate = w.op("Sigmoid", x) if w.rng.chance(0.5) else w.op("HardSigmoid", x, alpha=1 / 6)
+    gate = w.op("Sigmoid", x) if w.rng.chance(w.rates.even) else w.op("HardSigmoid", x, alpha=1 / 6)
     return w.op("Mul", *w.rng.shuffled([x, w.tap(gate)]))
 
 
@@ -197,7 +203,7 @@ def attention(w: PatternBuilder) -> Tensor:
     k = w.op("Transpose", w.op("Reshape", k, split), perm=w.order(0, 2, 3, 1))
     scores = w.op("MatMul", q, k)
     scores = w.op(w.one_of("Mul", "Div"), scores, w.scalar(2, scores.dtype))
-    if w.rng.chance(0.5):
+    if w.rng.chance(w.rates.even):
         scores = w.op("Add", scores, w.weight(scores.dtype, scores.shape[-2:]))
     y = w.op("MatMul", w.tap(w.op("Softmax", scores, axis=w.axis(-1, 1))), v)
     return w.op("Reshape", w.op("Transpose", y, perm=w.order(0, 2, 1, 3)), w.ints(0, 0, -1))
@@ -207,7 +213,7 @@ def _quantised(w: PatternBuilder, x: Tensor) -> Tensor:
     dtype = w.one_of("uint8", "int8")
     scale, zero = w.builder.ints([w.rng.choice((0.05, 0.1))], x.dtype, ()), w.builder.ints([0], dtype, ())
     q = w.op("QuantizeLinear", x, scale, zero)
-    other = w.builder.ints([0.25], x.dtype, ()) if w.twisted and w.rng.chance(0.4) else scale
+    other = w.builder.ints([0.25], x.dtype, ()) if w.twisted and w.rng.chance(w.rates.unlikely) else scale
     return w.op("DequantizeLinear", w.tap(q), other, zero)
 
 
@@ -238,10 +244,10 @@ def qdq(w: PatternBuilder) -> Tensor:
 def scaled_matmul(w: PatternBuilder) -> Tensor:
     """Mul by a number before or behind a MatMul."""
     x = w.x(2, 4)
-    if w.rng.chance(0.5):
+    if w.rng.chance(w.rates.even):
         x = w.tap(w.op(w.one_of("Mul", "Div"), x, w.scalar(2, x.dtype)))
     y = _dense(w, x)
-    return w.op(w.one_of("Mul", "Div"), y, w.scalar(2, x.dtype)) if w.rng.chance(0.6) else y
+    return w.op(w.one_of("Mul", "Div"), y, w.scalar(2, x.dtype)) if w.rng.chance(w.rates.likely) else y
 
 
 def turned_matmul(w: PatternBuilder) -> Tensor:
@@ -256,7 +262,7 @@ def turned_matmul(w: PatternBuilder) -> Tensor:
 def softmax_by_hand(w: PatternBuilder) -> Tensor:
     """Exp over its own sum."""
     x = w.x(1, 3, domain=Domain(-5, 5))
-    e = w.op("Exp", w.op("Sub", x, mean_over(w, x, -1, "ReduceMax")) if w.rng.chance(0.5) else x)
+    e = w.op("Exp", w.op("Sub", x, mean_over(w, x, -1, "ReduceMax")) if w.rng.chance(w.rates.even) else x)
     total = w.op("ReduceSum", w.tap(e), w.ints(w.axis(-1, 1)))
     return w.op("Div", e, w.op("Add", total, w.builder.ints([0.01], x.dtype, ())))
 
@@ -291,7 +297,7 @@ def dropout_between(w: PatternBuilder) -> Tensor:
 def global_pool(w: PatternBuilder) -> Tensor:
     """A mean over the spatial axes, as a pooling or a reduction, and what follows it in classifiers."""
     x = w.x(4)
-    if w.rng.chance(0.5):
+    if w.rng.chance(w.rates.even):
         y = w.op("GlobalAveragePool", x)
     else:
         y = w.op("ReduceMean", x, w.ints(2, 3)) if w.builder.opset >= 18 else w.op("ReduceMean", x, axes=[2, 3])

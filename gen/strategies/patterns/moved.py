@@ -15,12 +15,12 @@ def transposes(w: PatternBuilder) -> Tensor:
     order = w.rng.shuffled(range(x.rank))
     y = w.tap(w.op("Transpose", x, perm=order))
     y = w.chain(y, [w.one_of("Relu", "Sigmoid", "Neg", "Abs", "Identity") for _ in range(w.rng.below(3))])
-    if w.rng.chance(0.5):
+    if w.rng.chance(w.rates.even):
         y = w.op(w.one_of("Add", "Mul"), y, w.builder.partner(y))
     back = [order.index(axis) for axis in range(x.rank)]
     if y.rank != x.rank:
         raise Misfit
-    return w.op("Transpose", y, perm=w.order(*back) if w.rng.chance(0.7) else w.rng.shuffled(range(x.rank)))
+    return w.op("Transpose", y, perm=w.order(*back) if w.rng.chance(w.rates.mostly) else w.rng.shuffled(range(x.rank)))
 
 
 def transpose_reduced(w: PatternBuilder) -> Tensor:
@@ -45,12 +45,12 @@ def reshapes(w: PatternBuilder) -> Tensor:
     x = w.x(2, 4)
     y = (
         w.tap(w.op("Reshape", x, w.ints(-1)))
-        if w.rng.chance(0.5)
+        if w.rng.chance(w.rates.even)
         else w.op("Flatten", x, axis=w.rng.between(0, x.rank))
     )
-    if y.rank == 2 and w.rng.chance(0.4):
+    if y.rank == 2 and w.rng.chance(w.rates.unlikely):
         y = w.op("Transpose", y, perm=[1, 0])
-    return w.op("Reshape", y, w.ints(*x.shape[::-1] if w.rng.chance(0.5) else x.shape))
+    return w.op("Reshape", y, w.ints(*x.shape[::-1] if w.rng.chance(w.rates.even) else x.shape))
 
 
 def squeezes(w: PatternBuilder) -> Tensor:
@@ -79,7 +79,7 @@ def slices(w: PatternBuilder) -> Tensor:
         side = x.shape[axis]
         start = w.rng.below(side)
         end = w.rng.between(start + 1, side)
-        back = w.rng.chance(0.3)
+        back = w.rng.chance(w.rates.rare)
         ends = (end - 1, start - 1 - (side if start == 0 else 0)) if back else (start, end)
         x = w.tap(w.op("Slice", x, w.ints(ends[0]), w.ints(ends[1]), w.ints(axis), w.ints(-1 if back else 1)))
     return x
@@ -92,7 +92,7 @@ def concat_split(w: PatternBuilder) -> Tensor:
     other = w.builder.match(x.dtype, x.shape)
     y = w.tap(w.op("Concat", x, other, axis=axis))
     side = x.shape[axis]
-    if w.rng.chance(0.5):
+    if w.rng.chance(w.rates.even):
         sizes = (side, side) if not w.twisted or side == 1 else (side - 1, side + 1)
         parts = w.ops("Split", y, w.ints(*sizes), axis=axis)
     else:
@@ -166,7 +166,7 @@ def logic(w: PatternBuilder) -> Tensor:
     x = w.x(1, 3)
     truth = w.op(w.one_of("Less", "Greater", "Equal", "GreaterOrEqual"), x, w.builder.partner(x))
     no = w.tap(w.op("Not", truth))
-    if w.rng.chance(0.5):
+    if w.rng.chance(w.rates.even):
         return w.op("Where", no, x, w.op("Neg", x)) if no.shape == x.shape else w.op("Not", no)
     return w.op("Not", no)
 
@@ -211,7 +211,7 @@ def expanded(w: PatternBuilder) -> Tensor:
     one = w.weight(x.dtype, (1, *x.shape[1:]))
     wide = (
         w.op("Expand", one, w.ints(*x.shape))
-        if w.rng.chance(0.6)
+        if w.rng.chance(w.rates.likely)
         else w.op("Tile", one, w.ints(x.shape[0], *(1 for _ in x.shape[1:])))
     )
     return w.op(w.one_of("Add", "Mul", "Max"), x, w.tap(wide))
@@ -230,7 +230,7 @@ def depth_to_space(w: PatternBuilder) -> Tensor:
     """DepthToSpace from Reshape, Transpose, Reshape."""
     n, c, h, s = w.rng.between(1, 2), w.rng.between(1, 2), w.rng.between(1, 3), 2
     x = w.builder.match(w.real(), (n, c * s * s, h, h))
-    y = w.op("Reshape", x, w.ints(n, c, s, s, h, h) if w.rng.chance(0.5) else w.ints(n, s, s, c, h, h))
+    y = w.op("Reshape", x, w.ints(n, c, s, s, h, h) if w.rng.chance(w.rates.even) else w.ints(n, s, s, c, h, h))
     crd = y.shape[1] == c
     y = w.tap(w.op("Transpose", y, perm=w.order(0, 1, 4, 2, 5, 3) if crd else w.order(0, 3, 4, 1, 5, 2)))
     return w.op("Reshape", y, w.ints(n, c, h * s, h * s))
@@ -275,7 +275,9 @@ def top_k_sliced(w: PatternBuilder) -> Tensor:
     values, places = w.ops("TopK", x, w.ints(x.shape[-1]))
     first = w.op("Slice", values, w.ints(0), w.ints(1), w.ints(-1))
     return w.op(
-        "Add", first, w.op("Cast", w.op("ReduceMax", places) if w.rng.chance(0.5) else places, to=NUMBER[x.dtype])
+        "Add",
+        first,
+        w.op("Cast", w.op("ReduceMax", places) if w.rng.chance(w.rates.even) else places, to=NUMBER[x.dtype]),
     )
 
 

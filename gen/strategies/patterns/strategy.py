@@ -28,11 +28,11 @@ def planted(request: GenRequest, seed: int) -> GraphBuilder:
     """A structure first, then in turn with random nodes others, until there are as many nodes as wished."""
     builder = start(request, seed, NAME, palettes=_PALETTES)
     from_all = builder.program.choices = choices(builder.opset, request.only, request.dtypes)
-    rng = builder.rng
+    rng, rates = builder.rng, PatternBuilder.rates
     while builder.size < request.nodes and builder.program.elements < request.budget.elements:
-        if not builder.nodes or rng.random() < 0.4:
+        if not builder.nodes or rng.chance(rates.planted):
             try:
-                rng.choice(_ALL)(PatternBuilder(builder, rng.random() < 0.4))
+                rng.choice(_ALL)(PatternBuilder(builder, rng.chance(rates.near_miss)))
             except Misfit:
                 continue
         else:
