@@ -14,174 +14,42 @@ values before the jumps alone, with nothing behind them; where they are right, t
 rounding error can be: ten times that of the native reference, a tenth of the screen at least and the screen at most; all up, all down, and
 in random directions. An output within the envelope of these runs could have come from an honest rounding error.
 
-The graph surgery here is pure; `excuses` asks its questions through a function that observes.
+`excuses` asks its questions through a function that observes; where a model jumps stands in discontinuity_points.py.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import ModelProto
 
 from opsieve.backends.compare import Policy, compare, error, identical
-from opsieve.backends.judge.pieces import constants, tapped
+from opsieve.backends.judge.discontinuity_points import (
+    MADE,
+    SHIFT,
+    Values,
+    cut,
+    fed_constants,
+    points,
+    severed,
+    shifted,
+)
+from opsieve.backends.judge.pieces import tapped
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference.float64_model import promote_value
-from opsieve.backends.reference.hazards import inputs_of
 
-Values = dict[str, Any]
 # Observes a model: "candidate", "native" (the reference in the model's own types) or "float64", the model and its feeds.
 Ask = Callable[[str, ModelProto, Values], Observation]
 
-MADE, SHIFT = "__made", "__shift"
 _RANDOM_SHIFTS = 16  # two values near a tie move apart in one of four: missed in one of 100 cases
-_MAX_POINTS = 64
 # Of the screen: how far the value that a fused kernel used can lie from the one it stores when it is asked to.
 _UNSEEN = 0.01
 # Of the screen: how far a value may lie off where the candidate cannot be asked for it and the reference rounds less; and how many
 # times the error of the native reference. Both are those of the rule `peers-share-the-error`.
 _HONEST = 0.1
 _PEER_FACTOR = 10.0
-
-# fmt: off
-_DISCONTINUOUS = frozenset({
-    "Floor", "Ceil", "Round", "Sign", "Cast", "CastLike", "ArgMax", "ArgMin", "TopK", "NonZero", "Unique", "Mod", "Equal",
-    "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "IsInf", "IsNaN", "Hardmax", "NonMaxSuppression", "QuantizeLinear",
-    "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "Resize", "Upsample", "RoiAlign", "MaxRoiPool", "Shrink",
-    "ThresholdedRelu", "GridSample", "DeformConv", "MaxPool", "MaxUnpool", "Range", "OneHot", "Bernoulli", "Multinomial",
-})
-# These compute before they jump, so the value that goes in does not tell on which side it falls.
-_COMPUTES = frozenset({
-    "QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "Mod", "Resize", "Upsample", "RoiAlign",
-    "GridSample", "DeformConv", "NonMaxSuppression",
-})
-# These multiply an integer by a quotient of scales: float32 in a compiler, and x.5 then falls to either side.
-_REQUANTISES = frozenset({"QLinearConv", "QLinearMatMul"})
-# These pass values on without rounding.
-_EXACT = frozenset({
-    "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Gather", "GatherElements", "GatherND",
-    "Concat", "Split", "Expand", "Tile", "Relu", "Max", "Min", "Neg", "Abs", "Where", "Clip", "ReduceMax", "ReduceMin", "Pad",
-    "MaxPool", "GlobalMaxPool", "Floor", "Ceil", "Round", "Sign", "Constant", "ConstantOfShape", "Shape", "Size", "ArgMax",
-    "ArgMin", "TopK", "NonZero", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "And", "Or", "Xor", "IsInf",
-    "IsNaN", "OneHot", "ScatterElements", "ScatterND", "Trilu", "DepthToSpace", "SpaceToDepth", "ReverseSequence", "Compress",
-    "Unique", "Hardmax", "EyeLike",
-})
-# fmt: on
-_FLOATS = frozenset([TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE])
-
-
-@dataclass(frozen=True, slots=True)
-class DiscontinuityInputs:
-    """Tensors that go into jumps on the way to some outputs, in the order in which the graph makes them.
-
-    `decided` tells whether knowing their values tells on which side of each jump the program falls. `scales` are constants by which
-    results are scaled before they are rounded to integers: how their quotients are rounded decides a tie.
-    """
-
-    names: tuple[str, ...]
-    decided: bool
-    scales: tuple[str, ...] = ()
-
-
-def points(model: ModelProto, outputs: Iterable[str]) -> DiscontinuityInputs:
-    """Where the outputs' computation can jump: inputs of jumping nodes that carry a rounding error of their own."""
-    graph = model.graph
-    jumping = {(f.domain, f.name) for f in model.functions if _any_discontinuous(f.node)}
-    exact = {value.name for value in (*graph.input, *graph.initializer)} | {""}
-    needed = _upstream(graph, outputs)
-    found: dict[str, None] = {}
-    decided = True
-    for node in graph.node:
-        read = list(inputs_of(node))
-        if any(name in needed for name in node.output):
-            inside = (node.domain, node.op_type) in jumping or any(
-                _any_discontinuous(body.node)
-                for attribute in node.attribute
-                for body in (attribute.g, *attribute.graphs)
-            )
-            if inside or node.op_type in _COMPUTES:
-                decided = False
-                found.update((name, None) for name in read if name in needed)
-            elif _discontinuous(node):
-                found.update((name, None) for name in read if name not in exact)
-        if node.op_type in _EXACT and all(name in exact for name in read):
-            exact.update(node.output)
-    held = constants(model)
-    made = {value.name for value in graph.input} | {name for node in graph.node for name in node.output}
-    names = [name for name in found if name in made and name not in held]
-    scales = [
-        name
-        for node in graph.node
-        if node.op_type in _REQUANTISES and any(name in needed for name in node.output)
-        for name in node.input
-        if name in held and held[name].data_type in _FLOATS
-    ]
-    return DiscontinuityInputs(
-        tuple(names[:_MAX_POINTS]), decided and len(names) <= _MAX_POINTS, tuple(dict.fromkeys(scales))
-    )
-
-
-def severed(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> ModelProto:
-    """The model with each tensor of `names` fed from outside.
-
-    What the model itself makes of them becomes an output called `<name>__made`, beside the wanted `outputs`.
-    """
-    copy = _copied(model)
-    _rename_made(copy.graph, frozenset(names))
-    _keep_outputs(copy.graph, outputs, names)
-    for name in names:
-        copy.graph.input.append(ValueInfoProto(name=name))
-    return copy
-
-
-def cut(model: ModelProto, names: Sequence[str]) -> ModelProto:
-    """The part of the model that makes the tensors of `names`, which are its outputs."""
-    copy = tapped(model, names)
-    graph = copy.graph
-    needed = _upstream(graph, names)
-    nodes = [_copy_node(node) for node in graph.node if any(name in needed for name in node.output)]
-    outputs = [type(value).FromString(value.SerializeToString()) for value in graph.output if value.name in names]
-    del graph.node[:]
-    graph.node.extend(nodes)
-    del graph.output[:]
-    graph.output.extend(outputs)
-    return copy
-
-
-def fed_constants(model: ModelProto, inputs: Values, names: Sequence[str]) -> tuple[ModelProto, Values]:
-    """The model with the constants of `names` as inputs, and its inputs with their values."""
-    held, copy = constants(model), _copied(model)
-    for name in names:
-        copy.graph.input.append(helper.make_tensor_value_info(name, held[name].data_type, list(held[name].dims)))
-    kept = [_copy_node(node) for node in copy.graph.node if not set(names) & set(node.output)]
-    del copy.graph.node[:]
-    copy.graph.node.extend(kept)
-    for tensor in [tensor for tensor in copy.graph.initializer if tensor.name in names]:
-        copy.graph.initializer.remove(tensor)
-    return copy, {**inputs, **{name: numpy_helper.to_array(held[name]) for name in names}}
-
-
-def shifted(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> ModelProto:
-    """The model with `<name>__shift`, fed from outside, added to each tensor of `names` where it is made."""
-    copy = _copied(model)
-    graph = copy.graph
-    _rename_made(graph, frozenset(names))
-    nodes: list[NodeProto] = []
-    for node in graph.node:
-        nodes.append(node)
-        for made in node.output:
-            if made.endswith(MADE) and made.removesuffix(MADE) in names:
-                name = made.removesuffix(MADE)
-                nodes.append(helper.make_node("Add", [made, name + SHIFT], [name]))
-    copies = [_copy_node(node) for node in nodes]
-    del graph.node[:]
-    graph.node.extend(copies)
-    for name in names:
-        graph.input.append(helper.make_tensor_value_info(name + SHIFT, TensorProto.DOUBLE, None))
-    _keep_outputs(graph, outputs, names)
-    return copy
 
 
 def excuses(
@@ -371,59 +239,3 @@ def _step(value: Any, share: float) -> float:
 
 def _dtype(value: Any) -> str:
     return str(value.dtype.name) if isinstance(value, (np.ndarray, np.generic)) else ""
-
-
-def _discontinuous(node: NodeProto) -> bool:
-    if node.op_type == "Cast":
-        return not any(attribute.name == "to" and attribute.i in _FLOATS for attribute in node.attribute)
-    # The largest value of a window moves smoothly, its place does not.
-    return node.op_type in _DISCONTINUOUS and (node.op_type != "MaxPool" or len(node.output) > 1)
-
-
-def _any_discontinuous(nodes: Iterable[NodeProto]) -> bool:
-    return any(
-        _discontinuous(node)
-        or any(
-            _any_discontinuous(body.node) for attribute in node.attribute for body in (attribute.g, *attribute.graphs)
-        )
-        for node in nodes
-    )
-
-
-def _upstream(graph: GraphProto, outputs: Iterable[str]) -> set[str]:
-    needed = set(outputs)
-    for node in reversed(graph.node):
-        if any(name in needed for name in node.output):
-            needed.update(inputs_of(node))
-    return needed - {""}
-
-
-def _rename_made(graph: GraphProto, names: frozenset[str]) -> None:
-    for node in graph.node:
-        for index, name in enumerate(node.output):
-            if name in names:
-                node.output[index] = name + MADE
-
-
-def _keep_outputs(graph: GraphProto, outputs: Iterable[str], names: Sequence[str]) -> None:
-    wanted = set(outputs)
-    kept = [value for value in graph.output if value.name in wanted]
-    copies = [type(value).FromString(value.SerializeToString()) for value in kept]
-    del graph.output[:]
-    graph.output.extend(copies)
-    graph.output.extend(ValueInfoProto(name=name + MADE) for name in names)
-    for value in list(graph.value_info):
-        if value.name in names:
-            graph.value_info.remove(value)
-
-
-def _copied(model: ModelProto) -> ModelProto:
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    return copy
-
-
-def _copy_node(node: NodeProto) -> NodeProto:
-    copy = NodeProto()
-    copy.CopyFrom(node)
-    return copy

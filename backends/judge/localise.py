@@ -18,7 +18,7 @@ from typing import Any, Literal
 from onnx import ModelProto, NodeProto
 
 from opsieve.backends.compare import compare, identical
-from opsieve.backends.judge.discontinuities import MADE, severed
+from opsieve.backends.judge.discontinuity_points import MADE, severed
 from opsieve.backends.judge.judging_session import JudgingSession
 from opsieve.backends.judge.oracles import Values, independent
 from opsieve.backends.judge.pieces import constants, made_values, operator_program, tapped

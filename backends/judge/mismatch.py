@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from onnx import ModelProto
 
 from opsieve.backends.compare import Comparison, compare, error
-from opsieve.backends.judge.discontinuities import Ask, excuses, points
+from opsieve.backends.judge.discontinuities import Ask, excuses
+from opsieve.backends.judge.discontinuity_points import points
 from opsieve.backends.judge.judging_session import JudgingSession, open_rules, sum_lengths
 from opsieve.backends.judge.localise import Dispute, Finding, settle
 from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, Values, independent

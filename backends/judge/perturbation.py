@@ -13,7 +13,8 @@ import numpy as np
 from onnx import ModelProto
 
 from opsieve.backends.compare import Policy
-from opsieve.backends.judge.discontinuities import SHIFT, Ask, shifted
+from opsieve.backends.judge.discontinuities import Ask
+from opsieve.backends.judge.discontinuity_points import SHIFT, shifted
 from opsieve.backends.judge.localise import MOST_VALUES
 from opsieve.backends.judge.oracles import Values
 from opsieve.backends.judge.pieces import made_values, tapped

@@ -6,8 +6,8 @@ Facts: onnxruntime's schemas and its document of contrib operators, checked by r
 from collections.abc import Mapping
 from typing import Any
 
-from opsieve.gen.operators.conv_pool import _conv, _conv_bounds, _conv_cost, _conv_fits, _conv_type
-from opsieve.gen.operators.data_movement import with_zero
+from opsieve.gen.operators.convolutions import _conv, _conv_bounds, _conv_cost, _conv_fits, _conv_type
+from opsieve.gen.operators.layouts import with_zero
 from opsieve.gen.operators.matmul import _gemm, _gemm_bounds, _gemm_fits, _gemm_type, _matrix_shape
 from opsieve.gen.operators.normalisations import normal
 from opsieve.gen.operators.quantised import SCALES, ZERO_POINTS, _scales, _zero_points, full
@@ -15,6 +15,7 @@ from opsieve.gen.spec.builder import FREE, Builder, Sizes
 from opsieve.gen.spec.declaration import Operator, RankEnds, Sampler
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.instance import Attr, Draft, Input, Instance, Numbers, axis_of, between, drawn_axis, flag, last
+from opsieve.gen.spec.rounding import Rounding
 from opsieve.gen.spec.symbolic_arith import broadcast
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
@@ -289,6 +290,7 @@ OPERATORS = (
         dtypes=("float32", "int64"),
         ranks=(2, 4),
         rank_ends=RankEnds.LEAST,
+        rounding=Rounding.EXACT,
     ),
     contrib(
         "CDist",

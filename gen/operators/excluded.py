@@ -6,6 +6,7 @@ Sources: the ONNX operator pages; those of ai.onnx.ml and ai.onnx.preview.traini
 from opsieve.gen.operators.resize_sampling import resize_scales
 from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.domains import POSITIVE, Domain, axis_index, dim_index
+from opsieve.gen.spec.rounding import Rounding
 from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.undefined import random_numbers, repeated_elements
 
@@ -21,13 +22,20 @@ def random(name: str, **more: object) -> Operator:
 
 
 OPERATORS = (
-    random("Bernoulli", usual={0: Domain(0, 1)}),
-    *map(random, ("Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")),
+    random("Bernoulli", usual={0: Domain(0, 1)}, rounding=Rounding.JUMPS),
+    random("Multinomial", rounding=Rounding.JUMPS),
+    *map(random, ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")),
     Operator("ImageDecoder", excluded="its input is a file format, and compilers differ in the pixels by design"),
-    Operator("Constant", excluded="every leaf may be one (gen/build/graph_builder.py)"),
+    Operator("Constant", excluded="every leaf may be one (gen/build/graph_builder.py)", rounding=Rounding.EXACT),
     Operator("SequenceEmpty", excluded="made where something is put into it at once (gen/operators/sequences.py)"),
     Operator("Scatter", excluded=_REPLACED, usual={1: axis_index(0)}, undefined=(repeated_elements,)),
-    Operator("Upsample", excluded=_REPLACED, usual={1: resize_scales}, size_rule=SizeRule.RESCALED),
+    Operator(
+        "Upsample",
+        excluded=_REPLACED,
+        usual={1: resize_scales},
+        size_rule=SizeRule.RESCALED,
+        rounding=Rounding.COMPUTES,
+    ),
     Operator("ArrayFeatureExtractor", domain="ai.onnx.ml", excluded=_OTHER_DOMAIN, usual={1: dim_index(0, -1)}),
     Operator(
         "QGemm", domain="com.microsoft", excluded="onnxruntime makes it of others while it optimises", scales=(1, 4, 7)

@@ -12,6 +12,7 @@ from opsieve.gen.spec.declaration import Moves, Operator, RankEnds, hull
 from opsieve.gen.spec.domains import Domain, Site, axis_index, below, exact, size_of
 from opsieve.gen.spec.dtype_facts import NUMERIC
 from opsieve.gen.spec.instance import Instance, axis_of, signed
+from opsieve.gen.spec.rounding import Rounding
 from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import Truth
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
@@ -268,6 +269,7 @@ OPERATORS = (
         symbolic=True,
         rank_ends=RankEnds.LEAST,
         size_rule=SizeRule.INDEXED,
+        rounding=Rounding.EXACT,
     ),
     gather(
         "GatherElements",
@@ -279,6 +281,7 @@ OPERATORS = (
         symbolic=_open_gather_elements,
         rank_ends=RankEnds.LEAST,
         sizes_unsaid=True,
+        rounding=Rounding.EXACT,
     ),
     gather(
         "GatherND",
@@ -288,6 +291,7 @@ OPERATORS = (
         usual={1: _coordinate},
         moves=Moves.FIRST,
         rank_ends=RankEnds.LEAST,
+        rounding=Rounding.EXACT,
     ),
     gather(
         "ScatterElements",
@@ -300,6 +304,7 @@ OPERATORS = (
         undefined=(repeated_elements,),
         rank_ends=RankEnds.LEAST,
         sizes_unsaid=True,
+        rounding=Rounding.EXACT,
     ),
     gather(
         "ScatterND",
@@ -310,6 +315,7 @@ OPERATORS = (
         dtypes=_PLAIN,
         usual={1: _coordinate},
         undefined=(repeated_rows,),
+        rounding=Rounding.EXACT,
     ),
     gather(
         "OneHot",
@@ -321,6 +327,7 @@ OPERATORS = (
         dtypes=NUMERIC,
         usual={0: Domain(0, 2), 1: _hot_depth},
         symbolic=True,
+        rounding=Rounding.EXACT | Rounding.JUMPS,
     ),
-    gather("Compress", _compress, _compressed, requires=_compress_fits, moves=Moves.FIRST),
+    gather("Compress", _compress, _compressed, requires=_compress_fits, moves=Moves.FIRST, rounding=Rounding.EXACT),
 )

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from opsieve.gen.model.tensors import DTYPES
-from opsieve.gen.operators.data_movement import values_of
+from opsieve.gen.operators.layouts import values_of
 from opsieve.gen.spec.builder import Builder, OpenBuilder
 from opsieve.gen.spec.declaration import Operator, RankEnds, Sampler
 from opsieve.gen.spec.domains import Domain, Site, exact, like_output, size_of
 from opsieve.gen.spec.dtype_facts import NUMBER, NUMERIC
 from opsieve.gen.spec.instance import Attr, Draft, Instance, Numbers, OutputCount, between, drawn_axis, flag
+from opsieve.gen.spec.rounding import Rounding
 from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import Truth
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
@@ -186,6 +187,7 @@ OPERATORS = (
         size_rule=SizeRule.FILLED,
         shape_input=0,
         per_axis=(0,),
+        rounding=Rounding.EXACT,
     ),
     source(
         "Range",
@@ -196,6 +198,7 @@ OPERATORS = (
         usual={0: _range_ends, 1: _range_ends, 2: _range_ends},
         rank_ends=RankEnds.LARGEST,
         scalars=(0, 1, 2),
+        rounding=Rounding.JUMPS,
     ),
     *map(taper, ("HannWindow", "HammingWindow", "BlackmanWindow")),
     source(
@@ -215,6 +218,7 @@ OPERATORS = (
         ranks=(1, 5),
         dtypes=(*NUMERIC, "bool"),
         undefined=(nan_input,),
+        rounding=Rounding.EXACT | Rounding.JUMPS,
     ),
     source(
         "Unique",
@@ -225,6 +229,7 @@ OPERATORS = (
         ranks=(0, 4),
         dtypes=NUMERIC,
         undefined=(nan_input,),
+        rounding=Rounding.EXACT | Rounding.JUMPS,
     ),
     source(
         "NonMaxSuppression",
@@ -238,5 +243,6 @@ OPERATORS = (
         undefined=(nan_input,),
         rank_ends=RankEnds.BOTH,
         sizes_unsaid=True,
+        rounding=Rounding.COMPUTES,
     ),
 )

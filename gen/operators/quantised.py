@@ -8,13 +8,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.operators.conv_pool import _conv_cost, kernel_for, open_window, place_windows, placed
+from opsieve.gen.operators.convolutions import _conv_cost
 from opsieve.gen.operators.matmul import _inner, _matmul, _matrix_shape
+from opsieve.gen.operators.windows import kernel_for, open_window, place_windows, placed
 from opsieve.gen.spec.builder import FREE, Builder, OpenBuilder, Sizes
 from opsieve.gen.spec.declaration import Operator, RankEnds, Sampler
 from opsieve.gen.spec.domains import POSITIVE
 from opsieve.gen.spec.dtype_facts import LARGEST, LEAST, is_float
 from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.rounding import Rounding
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import Truth
@@ -227,6 +229,7 @@ OPERATORS = (
         unmodelled=_one_for_all,
         converts=True,
         scales=(1,),
+        rounding=Rounding.COMPUTES,
     ),
     quantised(
         "DequantizeLinear",
@@ -249,6 +252,7 @@ OPERATORS = (
         undefined=(nan_input, empty_range),
         symbolic=True,
         converts=True,
+        rounding=Rounding.COMPUTES,
     ),
     quantised(
         "MatMulInteger",
@@ -270,6 +274,7 @@ OPERATORS = (
         dtypes=_BYTES,
         usual={1: POSITIVE, 4: POSITIVE, 6: POSITIVE},
         scales=(1, 4, 6),
+        rounding=Rounding.REQUANTISES,
     ),
     quantised(
         "ConvInteger",
@@ -293,5 +298,6 @@ OPERATORS = (
         usual={1: POSITIVE, 4: POSITIVE, 6: POSITIVE},
         rank_ends=RankEnds.LEAST,
         scales=(1, 4, 6),
+        rounding=Rounding.REQUANTISES,
     ),
 )

@@ -23,6 +23,7 @@ from opsieve.gen.spec.instance import (
     flag,
     signed,
 )
+from opsieve.gen.spec.rounding import Rounding
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.symbolic_arith import Size, Truth, product
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
@@ -148,13 +149,13 @@ REDUCTIONS = (
         dtypes=_LARGE_FLOATS,
         undefined=(long_sum(reduced_size),),
     ),
-    reduction("ReduceMax", lambda low, high, n: (low, high), undefined=(nan_input,)),
+    reduction("ReduceMax", lambda low, high, n: (low, high), undefined=(nan_input,), rounding=Rounding.EXACT),
     reduction(
         "ReduceMean",
         lambda low, high, n: (low, high) if n * _size(low, high) < 3e4 else (low * n, high * n),
         undefined=(long_sum(reduced_size),),
     ),
-    reduction("ReduceMin", lambda low, high, n: (low, high), undefined=(nan_input,)),
+    reduction("ReduceMin", lambda low, high, n: (low, high), undefined=(nan_input,), rounding=Rounding.EXACT),
     reduction("ReduceProd", _multiplied),
     reduction(
         "ReduceSum",
@@ -301,6 +302,7 @@ AXIS = (
         bounds=_place,
         undefined=(nan_input,),
         rank_ends=RankEnds.LEAST,
+        rounding=Rounding.EXACT | Rounding.JUMPS,
     ),
     along(
         "ArgMin",
@@ -310,6 +312,7 @@ AXIS = (
         bounds=_place,
         undefined=(nan_input,),
         rank_ends=RankEnds.LEAST,
+        rounding=Rounding.EXACT | Rounding.JUMPS,
     ),
     along(
         "CumSum",
@@ -347,6 +350,7 @@ AXIS = (
         dtypes=FLOATS,
         undefined=(nan_input,),
         rank_ends=RankEnds.LEAST,
+        rounding=Rounding.EXACT | Rounding.JUMPS,
     ),
     along(
         "LpNormalization",
@@ -371,6 +375,7 @@ AXIS = (
         ),
         symbolic=_open_top,
         rank_ends=RankEnds.LEAST,
+        rounding=Rounding.EXACT | Rounding.JUMPS,
     ),
 )
 

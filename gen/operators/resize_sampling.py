@@ -7,13 +7,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.operators.conv_pool import windowed
-from opsieve.gen.operators.data_movement import values_of, with_zero
+from opsieve.gen.operators.layouts import values_of, with_zero
+from opsieve.gen.operators.windows import windowed
 from opsieve.gen.spec.builder import Builder, OpenBuilder, Sizes
 from opsieve.gen.spec.declaration import RankEnds, given
 from opsieve.gen.spec.domains import ANY, ZERO, Domain, Site, dim_index, exact, like_output, size_of
 from opsieve.gen.spec.dtype_facts import FLOATS
 from opsieve.gen.spec.instance import Attr, Draft, Input, Instance, flag
+from opsieve.gen.spec.rounding import Rounding
 from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import Truth, product, quotient
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
@@ -277,6 +278,7 @@ OPERATORS = (
         size_rule=SizeRule.RESCALED,
         per_axis=(1, 2, 3),
         sizes_unsaid=True,
+        rounding=Rounding.COMPUTES,
     ),
     windowed(
         "GridSample",
@@ -295,6 +297,7 @@ OPERATORS = (
         dtypes=FLOATS,
         usual={1: Domain(-1, 1)},
         symbolic=True,
+        rounding=Rounding.COMPUTES,
     ),
     windowed(
         "Col2Im",
@@ -334,6 +337,7 @@ OPERATORS = (
         usual={1: Domain(0, 4), 2: dim_index(0, 0)},
         undefined=(nan_input,),
         rank_ends=RankEnds.BOTH,
+        rounding=Rounding.COMPUTES,
     ),
     windowed(
         "MaxRoiPool",
@@ -346,6 +350,7 @@ OPERATORS = (
         usual={1: ZERO},
         undefined=(nan_input,),
         rank_ends=RankEnds.BOTH,
+        rounding=Rounding.JUMPS,
     ),
     windowed(
         "MaxUnpool",
@@ -359,5 +364,6 @@ OPERATORS = (
         usual={1: _distinct_places, 2: like_output(ANY)},
         unmodelled=lambda ins, attrs: len(ins) > 2,
         sizes_unsaid=True,
+        rounding=Rounding.JUMPS,
     ),
 )

@@ -11,7 +11,7 @@ from typing import Any
 from opsieve.gen.build.graph import BodyGraph
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.operators.control import in_graph
-from opsieve.gen.operators.data_movement import all_hull, values_of
+from opsieve.gen.operators.layouts import all_hull, values_of
 from opsieve.gen.operators.slice_concat import split_sizes
 from opsieve.gen.spec.builder import Builder
 from opsieve.gen.spec.declaration import Moves, Operator, Sampler

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from opsieve.gen.model.tensors import DTYPES, data_size
-from opsieve.gen.operators.data_movement import values_of
 from opsieve.gen.operators.elementwise import CAST_TARGETS
+from opsieve.gen.operators.layouts import values_of
 from opsieve.gen.spec.builder import Builder
 from opsieve.gen.spec.declaration import Moves, Operator
 from opsieve.gen.spec.domains import Domain, Site, exact, size_of
 from opsieve.gen.spec.dtype_facts import FLOATS, LARGEST, LEAST, NUMBER, is_float
 from opsieve.gen.spec.instance import Attr, Draft, Instance
+from opsieve.gen.spec.rounding import Rounding
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 from opsieve.gen.spec.undefined import cast_of_float, nan_element
 
@@ -180,6 +181,7 @@ OPERATORS = (
         undefined=(cast_of_float,),
         symbolic=True,
         converts=True,
+        rounding=Rounding.JUMPS,
     ),
     Operator(
         "BitCast",
@@ -198,6 +200,7 @@ OPERATORS = (
         dtypes=FLOATS,
         undefined=(nan_element,),
         symbolic=True,
+        rounding=Rounding.JUMPS,
     ),
     Operator(
         "Swish",
@@ -207,6 +210,23 @@ OPERATORS = (
         dtypes=FLOATS,
         symbolic=True,
     ),
-    Operator("IsNaN", infer=_truth, bounds=_unit, family="logic", dtypes=FLOATS, symbolic=True),
-    Operator("IsInf", parts=(_one_sign,), infer=_truth, bounds=_unit, family="logic", dtypes=FLOATS, symbolic=True),
+    Operator(
+        "IsNaN",
+        infer=_truth,
+        bounds=_unit,
+        family="logic",
+        dtypes=FLOATS,
+        symbolic=True,
+        rounding=Rounding.EXACT | Rounding.JUMPS,
+    ),
+    Operator(
+        "IsInf",
+        parts=(_one_sign,),
+        infer=_truth,
+        bounds=_unit,
+        family="logic",
+        dtypes=FLOATS,
+        symbolic=True,
+        rounding=Rounding.EXACT | Rounding.JUMPS,
+    ),
 )

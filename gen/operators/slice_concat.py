@@ -6,12 +6,13 @@ Sources: the ONNX operator pages.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsieve.gen.operators.data_movement import all_hull, layout, values_of, with_zero
+from opsieve.gen.operators.layouts import all_hull, layout, values_of, with_zero
 from opsieve.gen.spec.builder import FREE, Builder, OpenBuilder
 from opsieve.gen.spec.declaration import Moves, RankEnds
 from opsieve.gen.spec.domains import ZERO, Domain, Site, every_axis, exact, like_output, size_of
 from opsieve.gen.spec.dtype_facts import NUMERIC
 from opsieve.gen.spec.instance import Attr, Draft, Instance, Numbers, axis_of, drawn_axis, signed
+from opsieve.gen.spec.rounding import Rounding
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import Size, Truth, ceil_quotient, larger, smaller, where
@@ -326,6 +327,7 @@ OPERATORS = (
         moves=Moves.FIRST,
         symbolic=_open_slice,
         size_rule=SizeRule.CUT,
+        rounding=Rounding.EXACT,
     ),
     layout(
         "Pad",
@@ -339,6 +341,7 @@ OPERATORS = (
         moves=Moves.FIRST,
         symbolic=_open_pad,
         per_axis=(1,),
+        rounding=Rounding.EXACT,
     ),
     layout(
         "Concat",
@@ -352,6 +355,7 @@ OPERATORS = (
         symbolic=True,
         rank_ends=RankEnds.LEAST,
         size_rule=SizeRule.JOINED,
+        rounding=Rounding.EXACT,
     ),
     layout(
         "Split",
@@ -365,6 +369,7 @@ OPERATORS = (
         rank_ends=RankEnds.LEAST,
         size_rule=SizeRule.PARTED,
         sizes_unsaid=True,
+        rounding=Rounding.EXACT,
     ),
     layout(
         "CenterCropPad",

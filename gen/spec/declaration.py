@@ -15,6 +15,7 @@ declaration never repeats it.
     usual                 Domain or rule per input   what is drawn for a graph input that nobody gave (default: the safe window)
     moves                                            which inputs' elements pass on to the outputs as they are
     undefined                                        which results ONNX leaves open, from the values that a run met
+    rounding                                         what becomes of a rounding error in it (gen/spec/rounding.py)
     unmodelled(ins, attrs)-> whether ONNX allows this instance although the declaration does not describe it
     size_rule, shape_input, per_axis                 sizes that values of inputs or attributes repeat (gen/spec/size_rules.py)
 
@@ -31,6 +32,7 @@ from opsieve.gen.spec.builder import Builder, OpenBuilder
 from opsieve.gen.spec.domains import ANY, Domain, Rule, Site
 from opsieve.gen.spec.dtype_facts import USUAL, leaf_range
 from opsieve.gen.spec.instance import Draft, Instance, Part, Partner
+from opsieve.gen.spec.rounding import Rounding, RoundingRule
 from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import Truth
 from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
@@ -133,6 +135,7 @@ class Operator:
     sizes_unsaid: bool = False
     ranks_spelled: bool = False
     random: bool = False
+    rounding: Rounding | RoundingRule = Rounding.NONE
 
     def instance(self, builder: Builder, x: Tensor) -> Instance | None:
         """An instance whose first input is `x` or, where that does not do, another; None when this draw gave none."""

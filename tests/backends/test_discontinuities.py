@@ -10,7 +10,8 @@ from in_process import InProcessLab
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from opsieve.backends.compare import POLICY
-from opsieve.backends.judge.discontinuities import excuses, points, severed, shifted
+from opsieve.backends.judge.discontinuities import excuses
+from opsieve.backends.judge.discontinuity_points import points, severed, shifted
 from opsieve.backends.judge.oracles import FLOAT64, NATIVE
 from opsieve.backends.judge.pieces import tapped
 from opsieve.backends.observation import Observation

@@ -1,0 +1,196 @@
+"""Where a model jumps, and the models that the rule `jump` (discontinuities.py) asks about instead of it.
+
+Which operators jump is declared with them (`Operator.rounding`). What is made here is another model; nothing runs.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+
+from opsieve.backends.judge.pieces import constants, tapped
+from opsieve.backends.reference.hazards import inputs_of
+from opsieve.gen.spec.catalogue import declared
+from opsieve.gen.spec.rounding import Rounding
+
+Values = dict[str, Any]
+MADE, SHIFT = "__made", "__shift"
+_MAX_POINTS = 64
+_FLOATS = frozenset([TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE])
+
+
+@dataclass(frozen=True, slots=True)
+class DiscontinuityInputs:
+    """Tensors that go into jumps on the way to some outputs, in the order in which the graph makes them.
+
+    `decided` tells whether knowing their values tells on which side of each jump the program falls. `scales` are constants by which
+    results are scaled before they are rounded to integers: how their quotients are rounded decides a tie.
+    """
+
+    names: tuple[str, ...]
+    decided: bool
+    scales: tuple[str, ...] = ()
+
+
+def points(model: ModelProto, outputs: Iterable[str]) -> DiscontinuityInputs:
+    """Where the outputs' computation can jump: inputs of jumping nodes that carry a rounding error of their own."""
+    graph = model.graph
+    jumping = {(f.domain, f.name) for f in model.functions if _any_discontinuous(f.node)}
+    exact = {value.name for value in (*graph.input, *graph.initializer)} | {""}
+    needed = _upstream(graph, outputs)
+    found: dict[str, None] = {}
+    decided = True
+    for node in graph.node:
+        read = list(inputs_of(node))
+        if any(name in needed for name in node.output):
+            inside = (node.domain, node.op_type) in jumping or any(
+                _any_discontinuous(body.node)
+                for attribute in node.attribute
+                for body in (attribute.g, *attribute.graphs)
+            )
+            if inside or Rounding.COMPUTES in _rounding(node):
+                decided = False
+                found.update((name, None) for name in read if name in needed)
+            elif _discontinuous(node):
+                found.update((name, None) for name in read if name not in exact)
+        if Rounding.EXACT in _rounding(node) and all(name in exact for name in read):
+            exact.update(node.output)
+    held = constants(model)
+    made = {value.name for value in graph.input} | {name for node in graph.node for name in node.output}
+    names = [name for name in found if name in made and name not in held]
+    scales = [
+        name
+        for node in graph.node
+        if Rounding.REQUANTISES in _rounding(node) and any(name in needed for name in node.output)
+        for name in node.input
+        if name in held and held[name].data_type in _FLOATS
+    ]
+    return DiscontinuityInputs(
+        tuple(names[:_MAX_POINTS]), decided and len(names) <= _MAX_POINTS, tuple(dict.fromkeys(scales))
+    )
+
+
+def severed(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> ModelProto:
+    """The model with each tensor of `names` fed from outside.
+
+    What the model itself makes of them becomes an output called `<name>__made`, beside the wanted `outputs`.
+    """
+    copy = _copied(model)
+    _rename_made(copy.graph, frozenset(names))
+    _keep_outputs(copy.graph, outputs, names)
+    for name in names:
+        copy.graph.input.append(ValueInfoProto(name=name))
+    return copy
+
+
+def cut(model: ModelProto, names: Sequence[str]) -> ModelProto:
+    """The part of the model that makes the tensors of `names`, which are its outputs."""
+    copy = tapped(model, names)
+    graph = copy.graph
+    needed = _upstream(graph, names)
+    nodes = [_copy_node(node) for node in graph.node if any(name in needed for name in node.output)]
+    outputs = [type(value).FromString(value.SerializeToString()) for value in graph.output if value.name in names]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    del graph.output[:]
+    graph.output.extend(outputs)
+    return copy
+
+
+def fed_constants(model: ModelProto, inputs: Values, names: Sequence[str]) -> tuple[ModelProto, Values]:
+    """The model with the constants of `names` as inputs, and its inputs with their values."""
+    held, copy = constants(model), _copied(model)
+    for name in names:
+        copy.graph.input.append(helper.make_tensor_value_info(name, held[name].data_type, list(held[name].dims)))
+    kept = [_copy_node(node) for node in copy.graph.node if not set(names) & set(node.output)]
+    del copy.graph.node[:]
+    copy.graph.node.extend(kept)
+    for tensor in [tensor for tensor in copy.graph.initializer if tensor.name in names]:
+        copy.graph.initializer.remove(tensor)
+    return copy, {**inputs, **{name: numpy_helper.to_array(held[name]) for name in names}}
+
+
+def shifted(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> ModelProto:
+    """The model with `<name>__shift`, fed from outside, added to each tensor of `names` where it is made."""
+    copy = _copied(model)
+    graph = copy.graph
+    _rename_made(graph, frozenset(names))
+    nodes: list[NodeProto] = []
+    for node in graph.node:
+        nodes.append(node)
+        for made in node.output:
+            if made.endswith(MADE) and made.removesuffix(MADE) in names:
+                name = made.removesuffix(MADE)
+                nodes.append(helper.make_node("Add", [made, name + SHIFT], [name]))
+    copies = [_copy_node(node) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(copies)
+    for name in names:
+        graph.input.append(helper.make_tensor_value_info(name + SHIFT, TensorProto.DOUBLE, None))
+    _keep_outputs(graph, outputs, names)
+    return copy
+
+
+def _rounding(node: NodeProto) -> Rounding:
+    """What a node does with a rounding error; an operator of another domain is taken for ONNX's of the same name."""
+    operator = declared(node.domain, node.op_type) or declared("", node.op_type)
+    if operator is None:
+        return Rounding.NONE
+    if isinstance(operator.rounding, Rounding):
+        return operator.rounding
+    attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    return operator.rounding(attributes, len(node.output))
+
+
+def _discontinuous(node: NodeProto) -> bool:
+    return Rounding.JUMPS in _rounding(node)
+
+
+def _any_discontinuous(nodes: Iterable[NodeProto]) -> bool:
+    return any(
+        _discontinuous(node)
+        or any(
+            _any_discontinuous(body.node) for attribute in node.attribute for body in (attribute.g, *attribute.graphs)
+        )
+        for node in nodes
+    )
+
+
+def _upstream(graph: GraphProto, outputs: Iterable[str]) -> set[str]:
+    needed = set(outputs)
+    for node in reversed(graph.node):
+        if any(name in needed for name in node.output):
+            needed.update(inputs_of(node))
+    return needed - {""}
+
+
+def _rename_made(graph: GraphProto, names: frozenset[str]) -> None:
+    for node in graph.node:
+        for index, name in enumerate(node.output):
+            if name in names:
+                node.output[index] = name + MADE
+
+
+def _keep_outputs(graph: GraphProto, outputs: Iterable[str], names: Sequence[str]) -> None:
+    wanted = set(outputs)
+    kept = [value for value in graph.output if value.name in wanted]
+    copies = [type(value).FromString(value.SerializeToString()) for value in kept]
+    del graph.output[:]
+    graph.output.extend(copies)
+    graph.output.extend(ValueInfoProto(name=name + MADE) for name in names)
+    for value in list(graph.value_info):
+        if value.name in names:
+            graph.value_info.remove(value)
+
+
+def _copied(model: ModelProto) -> ModelProto:
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    return copy
+
+
+def _copy_node(node: NodeProto) -> NodeProto:
+    copy = NodeProto()
+    copy.CopyFrom(node)
+    return copy

@@ -1,0 +1,309 @@
+"""Operators that give a tensor another shape: Reshape, Flatten, Squeeze, Unsqueeze, Expand.
+
+Sources: the ONNX operator pages.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opsieve.gen.operators.layouts import layout, sides_for, values_of
+from opsieve.gen.spec.builder import Builder, OpenBuilder
+from opsieve.gen.spec.declaration import Moves
+from opsieve.gen.spec.domains import Domain, Site, every_axis, exact
+from opsieve.gen.spec.instance import Attr, Draft, Instance, signed, viewed
+from opsieve.gen.spec.rounding import Rounding
+from opsieve.gen.spec.size_rules import SizeRule
+from opsieve.gen.spec.symbolic_arith import (
+    Size,
+    Truth,
+    broadcast,
+    broadcasts,
+    product,
+)
+from opsieve.gen.spec.tensor import Ins, Tensor, Typed
+
+
+def _reshape(builder: Builder, x: Tensor) -> Instance:
+    rng = builder.rng
+    count = math.prod(x.shape)
+    asked: list[int] = [] if count == 1 and rng.random() < builder.style.rates.to_scalar else sides_for(builder, count)
+    if asked and rng.random() < builder.style.rates.inferred_size:
+        asked[rng.below(len(asked))] = -1
+    if rng.random() < builder.style.rates.copied_size:  # a zero copies the size of the same axis
+        asked = [0 if place < x.rank and side == x.shape[place] else side for place, side in enumerate(asked)]
+    return Instance([x, builder.ints(asked)])
+
+
+def _reshaped(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    shape = ins[0].shape
+    keeps = not attrs.get("allowzero", 0)
+    asked = [shape[place] if side == 0 and keeps else side for place, side in enumerate(values_of(ins[1]))]
+    if -1 in asked:
+        known = product(side for side in asked if not (isinstance(side, int) and side == -1))
+        rest = product(shape) // known if isinstance(known, int) else product(shape) / known
+        asked = [rest if isinstance(side, int) and side == -1 else side for side in asked]
+    return [(ins[0].dtype, tuple(asked))]
+
+
+def _same_count(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    asked = values_of(ins[1])
+    if any(side == 0 and place >= len(ins[0].shape) for place, side in enumerate(asked)) or asked.count(-1) > 1:
+        return [False]
+    return [product(_reshaped(ins, attrs)[0][1]) == product(ins[0].shape)]
+
+
+def _any_axis(draft: Draft) -> int:
+    return draft.rng.between(-draft.x.rank, draft.x.rank)
+
+
+def _flat(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    shape, axis = ins[0].shape, attrs.get("axis", 1)
+    axis = axis + len(shape) if axis < 0 else axis
+    return [(ins[0].dtype, (product(shape[:axis]), product(shape[axis:])))]
+
+
+def _flatten_inside(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    rank, axis = len(ins[0].shape), attrs.get("axis", 1)
+    return [-rank <= axis, axis <= rank]
+
+
+def _unsqueeze(builder: Builder, x: Tensor) -> Instance:
+    rng = builder.rng
+    more = rng.between(1, 2) if x.rank < 4 else 1
+    axes = rng.some(range(x.rank + more), more)
+    return Instance(
+        [
+            x,
+            builder.ints(
+                [axis - x.rank - more if rng.random() < builder.style.rates.negative_axis else axis for axis in axes]
+            ),
+        ]
+    )
+
+
+def _unsqueezed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    given = values_of(ins[1])
+    rank = len(ins[0].shape) + len(given)
+    axes, rest = {axis % rank for axis in given}, iter(ins[0].shape)
+    return [(ins[0].dtype, tuple(1 if axis in axes else next(rest) for axis in range(rank)))]
+
+
+def _new_axes(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    given = values_of(ins[1])
+    rank = len(ins[0].shape) + len(given)
+    return [all(-rank <= axis < rank for axis in given) and len({axis % rank for axis in given}) == len(given)]
+
+
+def _squeeze(builder: Builder, x: Tensor) -> Instance:
+    rng, ones = builder.rng, [axis for axis, side in enumerate(x.shape) if side == 1]
+    if rng.random() < builder.style.rates.all_ones:
+        return Instance([x])
+    if not ones:
+        x = builder.match(x.dtype, tuple(1 if axis == x.rank - 1 else -1 for axis in range(x.rank)))
+        ones = [axis for axis, side in enumerate(x.shape) if side == 1]
+    axes = rng.some(ones, rng.between(1, len(ones)))
+    return Instance(
+        [
+            x,
+            builder.ints(
+                [axis - x.rank if rng.random() < builder.style.rates.negative_axis else axis for axis in axes]
+            ),
+        ]
+    )
+
+
+def _squeezed(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    shape = ins[0].shape
+    if len(ins) < 2:
+        return [(ins[0].dtype, tuple(side for side in shape if side != 1))]
+    axes = {axis % len(shape) for axis in values_of(ins[1])}
+    return [(ins[0].dtype, tuple(side for axis, side in enumerate(shape) if axis not in axes))]
+
+
+def _ones(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    shape = ins[0].shape
+    if len(ins) < 2:
+        return []
+    given = values_of(ins[1])
+    if not all(-len(shape) <= axis < len(shape) for axis in given):
+        return [False]
+    return [shape[axis] == 1 for axis in given]
+
+
+def _expand(builder: Builder, x: Tensor) -> Instance:
+    rng = builder.rng
+    asked = [rng.binned(1, 4) if side == 1 else rng.choice((1, side)) for side in x.shape]
+    if x.rank < 5 and rng.random() < builder.style.rates.new_axis:
+        asked.insert(0, rng.between(1, 3))
+    return Instance([x, builder.ints(asked)])
+
+
+def _expanded(ins: Ins, attrs: Mapping[str, Any]) -> list[Typed]:
+    return [(ins[0].dtype, broadcast(ins[0].shape, tuple(values_of(ins[1]))))]
+
+
+def _expand_fits(ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+    return broadcasts(ins[0].shape, tuple(values_of(ins[1])))
+
+
+def _target_shape(site: Site) -> Domain:
+    """The shape to take, where the result tells it; else one that the data can take."""
+    data, length = site.shape(0), site.length
+    out = site.output()
+    if data is None:
+        return exact((-1, *[1] * (length - 1))[:length])
+    if out is not None and len(out) == length and math.prod(out) == math.prod(data):
+        return exact(out)
+    if length > len(data):
+        return exact((*[1] * (length - len(data)), *data))
+    return exact((*data[: length - 1], math.prod(data[length - 1 :])) if length else ())
+
+
+def _expanded_shape(site: Site) -> Domain:
+    """The shape of the result where it is known, else that of the data."""
+    data, out = site.shape(0), site.output()
+    if out is not None and len(out) == site.length:
+        return exact(out)
+    return exact([1] * site.length) if data is None else exact(([1] * site.length + list(data))[-site.length :])
+
+
+def _ones_of(site: Site) -> Domain:
+    """Axes of size 1."""
+    ones = [axis for axis, size in enumerate(site.shape(0) or ()) if size == 1]
+    return exact(ones if len(ones) >= site.length else range(site.length))
+
+
+def _open_reshape(builder: OpenBuilder, x: Tensor) -> Instance:
+    """An axis split by a factor, two merged, axes in another order, or ones put in; then a size left open or copied."""
+    rng, view = builder.rng, list(x.shape)
+    kind = rng.choice(("split", "split", "merge", "merge", "order", "ones"))
+    if kind == "split" and x.rank in range(1, 5):
+        axis, factor = builder.rng.below(x.rank), rng.between(2, 4)
+        part = builder.number(1, spread=False)
+        builder.relations.append(view[axis] == factor * part)
+        view[axis] = factor * part
+        asked = [*view[:axis], *rng.shuffled((factor, part)), *view[axis + 1 :]]
+    elif kind == "merge" and x.rank > 1:
+        axis = rng.below(x.rank - 1)
+        view[axis + rng.below(2)] = builder.pinned(view[axis])
+        view[axis : axis + 2] = _open_both_asked(builder, x, view, axis)
+        asked = [*view[:axis], view[axis] * view[axis + 1], *view[axis + 2 :]]
+    elif kind == "ones" and x.rank < 5:
+        asked = list(view)
+        asked.insert(rng.below(x.rank + 1), 1)
+    else:
+        asked = list(rng.shuffled(view))
+    shape = builder.ints(asked)
+    if asked and rng.random() < builder.style.rates.inferred_size:
+        builder.inferred.add((shape.name, rng.below(len(asked))))
+    elif rng.random() < builder.style.rates.copied_open_size:
+        builder.copied |= {(shape.name, place) for place, side in enumerate(asked[: x.rank]) if side is x.shape[place]}
+    return Instance([viewed(x, tuple(view)), shape])
+
+
+def _open_both_asked(builder: OpenBuilder, x: Tensor, view: list[Size], axis: int) -> list[Size]:
+    """Of two axes one is a number by now, and asked to be."""
+    pair = list(x.shape[axis : axis + 2])
+    place = 0 if isinstance(view[axis], int) else 1
+    pair[place] = builder.pinned(pair[place])
+    return pair
+
+
+def _open_flatten(builder: OpenBuilder, x: Tensor) -> Instance:
+    axis = builder.rng.between(0, x.rank)
+    view = list(x.shape)
+    for group in (range(axis), range(axis, x.rank)):
+        kept = builder.rng.choice(group) if group else 0
+        for place in group:
+            if place != kept:
+                view[place] = builder.pinned(view[place])
+    return Instance([viewed(x, tuple(view))], {"axis": signed(builder, axis, x.rank) if axis < x.rank else axis})
+
+
+def _open_squeeze(builder: OpenBuilder, x: Tensor) -> Instance:
+    axes = builder.rng.some(range(x.rank), builder.rng.between(1, min(2, x.rank)))
+    return Instance([x, builder.ints([signed(builder, axis, x.rank) for axis in axes])])
+
+
+def _open_expand(builder: OpenBuilder, x: Tensor) -> Instance:
+    rng, asked = builder.rng, list[Size]()
+    for side in x.shape:
+        kind = rng.choice(("one", "same", "grow"))
+        if kind == "grow":
+            builder.relations.append(side == 1)
+        asked.append(1 if kind == "one" else side if kind == "same" else builder.number(1, 16))
+    if x.rank < 5 and rng.random() < builder.style.rates.new_axis:
+        asked.insert(0, builder.number(1, 8))
+    view = tuple(1 if _open_grows(q, p) else p for p, q in zip(x.shape, asked[len(asked) - x.rank :], strict=True))
+    return Instance([viewed(x, view), builder.ints(asked)])
+
+
+def _open_grows(asked: Size, side: Size) -> bool:
+    return asked is not side and not isinstance(asked, int)
+
+
+RESHAPES = (
+    layout(
+        "Reshape",
+        _reshape,
+        _reshaped,
+        requires=_same_count,
+        usual={1: _target_shape},
+        moves=Moves.IN_ORDER,
+        symbolic=_open_reshape,
+        size_rule=SizeRule.REGROUPED,
+        shape_input=1,
+        per_axis=(1,),
+        rounding=Rounding.EXACT,
+    ),
+    layout(
+        "Flatten",
+        None,
+        _flat,
+        parts=(Attr("axis", _any_axis, 0.7),),
+        requires=_flatten_inside,
+        ranks=(1, 5),
+        moves=Moves.IN_ORDER,
+        symbolic=_open_flatten,
+        size_rule=SizeRule.REGROUPED,
+        rounding=Rounding.EXACT,
+    ),
+    layout(
+        "Unsqueeze",
+        _unsqueeze,
+        _unsqueezed,
+        requires=_new_axes,
+        ranks=(0, 4),
+        usual={1: every_axis},
+        moves=Moves.IN_ORDER,
+        symbolic=True,
+        size_rule=SizeRule.REGROUPED,
+        rounding=Rounding.EXACT,
+    ),
+    layout(
+        "Squeeze",
+        _squeeze,
+        _squeezed,
+        requires=_ones,
+        ranks=(1, 5),
+        usual={1: _ones_of},
+        moves=Moves.IN_ORDER,
+        symbolic=_open_squeeze,
+        size_rule=SizeRule.REGROUPED,
+        rounding=Rounding.EXACT,
+    ),
+    layout(
+        "Expand",
+        _expand,
+        _expanded,
+        requires=_expand_fits,
+        usual={1: _expanded_shape},
+        moves=Moves.FIRST,
+        symbolic=_open_expand,
+        size_rule=SizeRule.GROWN,
+        shape_input=1,
+        per_axis=(1,),
+        rounding=Rounding.EXACT,
+    ),
+)

@@ -1,0 +1,180 @@
+"""Elementwise operators with one input, and the interval of what comes out of each.
+
+Sources: the ONNX operator pages.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from opsieve.gen.spec.declaration import Moves, Operator
+from opsieve.gen.spec.domains import ANY, Domain
+from opsieve.gen.spec.dtype_facts import SIGNED
+from opsieve.gen.spec.instance import Attr, Part
+from opsieve.gen.spec.rounding import Rounding
+from opsieve.gen.spec.tensor import Bounds, Ins
+from opsieve.gen.spec.undefined import (
+    nan_element,
+    overflow,
+)
+
+Interval = Callable[[float, float], Bounds]
+
+
+def rising(function: Callable[[float], float]) -> Interval:
+    """The interval of a function that never falls."""
+    return lambda low, high: (function(low), function(high))
+
+
+def fixed(low: float, high: float) -> Interval:
+    """An interval that does not depend on the input."""
+    return lambda _low, _high: (low, high)
+
+
+def absolute(low: float, high: float) -> Bounds:
+    return (0.0 if low <= 0 <= high else min(abs(low), abs(high)), max(-low, high))
+
+
+def _positive(x: float) -> float:
+    return x if x > 0 else 0.0
+
+
+def falling(function: Callable[[float], float]) -> Interval:
+    """The interval of a function that never rises."""
+    return lambda low, high: (function(high), function(low))
+
+
+def above(least: float, slope: float, most: float = 1.0) -> Interval:
+    """The interval of an activation with one dip to `least`, that is between `slope` and `most` times its operand where that is positive."""
+    return lambda low, high: (slope * low if low >= 0 else least, most * _positive(high))
+
+
+def _wave(low: float, high: float, crest: float) -> Bounds:
+    """The interval of a wave of period 2 pi that is cosine moved to have a crest at `crest`."""
+    turn = 2 * math.pi
+    peak = math.floor((high - crest) / turn) * turn + crest >= low
+    dip = math.floor((high - crest - math.pi) / turn) * turn + crest + math.pi >= low
+    ends = (math.cos(low - crest), math.cos(high - crest))
+    return (-1.0 if dip else min(ends), 1.0 if peak else max(ends))
+
+
+def _cosh(low: float, high: float) -> Bounds:
+    near, far = absolute(low, high)
+    return math.cosh(near), math.cosh(far)
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x > -700 else 0.0
+
+
+def _softplus(x: float) -> float:
+    return x if x > 30 else math.log1p(math.exp(x))
+
+
+def unary(name: str, interval: Interval, safe: Domain = ANY, parts: tuple[Part, ...] = (), **more: Any) -> Operator:
+    """An operator with one input, whose result has the same type."""
+
+    def bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+        return interval(ins[0].low, ins[0].high)
+
+    return Operator(
+        name,
+        parts=parts,
+        bounds=bounds,
+        safe=(safe,) if safe is not ANY else (),
+        family="unary",
+        symbolic=True,
+        **more,
+    )
+
+
+def _leaky(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    slope = attrs.get("alpha", 0.01)
+    low, high = ins[0].low, ins[0].high
+    ends = (
+        low if low > 0 else slope * low,
+        high if high > 0 else slope * high,
+        0.0 if low < 0 < high else low if low > 0 else slope * low,
+    )
+    return min(ends), max(ends)
+
+
+def _hard_sigmoid(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
+    slope, middle = attrs.get("alpha", 0.2), attrs.get("beta", 0.5)
+    ends = (slope * ins[0].low + middle, slope * ins[0].high + middle)
+    return min(max(min(ends), 0.0), 1.0), min(max(max(ends), 0.0), 1.0)
+
+
+UNARY = (
+    unary("Abs", absolute, undefined=(overflow(np.abs),), rounding=Rounding.EXACT),
+    unary("Acos", falling(math.acos), Domain(-0.95, 0.95)),
+    unary("Acosh", rising(math.acosh), Domain(1.05, 1e4)),
+    unary("Asin", rising(math.asin), Domain(-0.95, 0.95)),
+    unary("Asinh", rising(math.asinh)),
+    unary("Atan", rising(math.atan)),
+    unary("Atanh", rising(math.atanh), Domain(-0.95, 0.95)),
+    unary("Ceil", rising(math.ceil), rounding=Rounding.EXACT | Rounding.JUMPS),
+    unary(
+        "Celu",
+        lambda low, high: (min(low, -2.0) if low < 0 else low, _positive(high)),
+        parts=(Attr("alpha", (0.5, 2.0), 0.5),),
+        undefined=(nan_element,),
+    ),
+    unary("Cos", lambda low, high: _wave(low, high, 0.0), Domain(-30, 30)),
+    unary("Cosh", _cosh, Domain(-5, 5)),
+    unary("Elu", above(-2.0, 1.0), parts=(Attr("alpha", (0.5, 2.0), 0.5),), undefined=(nan_element,)),
+    unary("Erf", rising(math.erf)),
+    unary("Exp", rising(math.exp), Domain(-20, 5)),
+    unary("Floor", rising(math.floor), rounding=Rounding.EXACT | Rounding.JUMPS),
+    unary("Gelu", above(-0.2, 0.5), parts=(Attr("approximate", ("tanh", "none"), 0.5),)),
+    Operator(
+        "HardSigmoid",
+        parts=(Attr("alpha", (0.1, 0.5), 0.5),),
+        bounds=_hard_sigmoid,
+        family="unary",
+        undefined=(nan_element,),
+        symbolic=True,
+    ),
+    unary("HardSwish", above(-0.4, 0.5), undefined=(nan_element,)),
+    unary("Identity", lambda low, high: (low, high), moves=Moves.IN_ORDER, rounding=Rounding.EXACT),
+    unary("Log", rising(math.log), Domain(0.1, 1e8), usual={0: Domain(0.1, 8)}),
+    unary("Mish", above(-0.4, 0.6)),
+    unary("Neg", lambda low, high: (-high, -low), undefined=(overflow(np.negative),), rounding=Rounding.EXACT),
+    unary("Reciprocal", lambda low, high: (1 / high, 1 / low), Domain(0.1, 1e4)),
+    unary("Relu", rising(_positive), undefined=(nan_element,), rounding=Rounding.EXACT),
+    unary("Round", rising(round), rounding=Rounding.EXACT | Rounding.JUMPS),
+    unary("Selu", above(-1.8, 1.05, 1.06), undefined=(nan_element,)),
+    unary("Sigmoid", rising(_sigmoid)),
+    unary(
+        "Sign",
+        rising(lambda x: float((x > 0) - (x < 0))),
+        undefined=(nan_element,),
+        rounding=Rounding.EXACT | Rounding.JUMPS,
+    ),
+    unary("Sin", lambda low, high: _wave(low, high, math.pi / 2), Domain(-30, 30)),
+    unary("Sinh", rising(math.sinh), Domain(-5, 5)),
+    unary("Softplus", rising(_softplus)),
+    unary("Softsign", rising(lambda x: x / (1 + abs(x)))),
+    unary("Sqrt", rising(math.sqrt), Domain(0.01, 1e8)),
+    unary("Tan", rising(math.tan), Domain(-1.5, 1.5)),
+    unary("Tanh", rising(math.tanh)),
+    unary(
+        "ThresholdedRelu",
+        lambda low, high: (0.0, _positive(high)),
+        parts=(Attr("alpha", (0.0, 0.5, 2.0), 0.5),),
+        undefined=(nan_element,),
+        rounding=Rounding.JUMPS,
+    ),
+    unary("Not", fixed(0, 1), rounding=Rounding.EXACT),
+    unary("BitwiseNot", lambda low, high: (-high - 1, -low - 1), dtypes=SIGNED),
+    Operator(
+        "LeakyRelu",
+        parts=(Attr("alpha", (0.1, 0.5, 1.5), 0.5),),
+        bounds=_leaky,
+        family="unary",
+        undefined=(nan_element,),
+        symbolic=True,
+    ),
+)

@@ -1,0 +1,32 @@
+"""What becomes of a rounding error in an operator: where a difference behind it may be honest, the judge asks this."""
+
+import enum
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from opsieve.gen.spec.dtype_facts import NUMBER
+
+
+class Rounding(enum.Flag):
+    """What an operator does with an error in its inputs, and whether it adds one of its own. Most do neither of these."""
+
+    NONE = 0
+    EXACT = enum.auto()  # values pass on without rounding
+    JUMPS = enum.auto()  # near some values, the smallest error can become any difference behind it
+    _INSIDE = enum.auto()
+    _SCALES = enum.auto()
+    COMPUTES = (
+        JUMPS | _INSIDE
+    )  # it computes before it jumps: the value that goes in does not tell on which side it falls
+    REQUANTISES = (
+        COMPUTES | _SCALES
+    )  # an integer by a quotient of scales: float32 in a compiler, and x.5 falls to either side
+
+
+RoundingRule = Callable[[Mapping[str, Any], int], Rounding]  # by the attributes of a node and how many outputs it has
+_FLOATS = frozenset(NUMBER[dtype] for dtype in ("float32", "float16", "bfloat16", "float64"))  # narrower ones are steps
+
+
+def cast_rounding(attrs: Mapping[str, Any], outputs: int) -> Rounding:
+    """A Cast jumps where it gives no floating-point numbers."""
+    return Rounding.NONE if attrs.get("to") in _FLOATS else Rounding.JUMPS
