@@ -1,10 +1,9 @@
 """The batch split and concatenated: where every row of the first axis is computed by itself, it is computed in two parts.
 
-Whether an operator keeps rows apart follows from its family where that is elementwise, and for the others by the rules below, from the
-operator pages of ONNX.
+Whether an operator keeps rows apart follows from its family where that is elementwise; the others declare it (`Operator.rows`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,16 +13,11 @@ from opsieve.gen.generation.wrapping import reads
 from opsieve.gen.metamorphic.rewrites import Rewriting
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.spec.catalogue import operators
+from opsieve.gen.spec.row_rules import broadcast_rows, row_count, rows_of_first
 from opsieve.gen.spec.schema import OLDEST
-from opsieve.gen.spec.tensor import Tensor
-
-# Of each input, whether it is split along its first axis; None where the operator does not keep rows apart.
-Rule = Callable[[Sequence[Tensor], Mapping[str, Any]], Sequence[bool] | None]
 
 _UNARY = frozenset(("unary",))
 _BROADCASTING = frozenset(("binary", "comparison", "bits", "logic", "variadic"))
-_IMAGES = ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "GlobalMaxPool", "GlobalAveragePool",
-           "InstanceNormalization", "LRN", "DepthToSpace", "SpaceToDepth")  # fmt: skip
 
 
 def split_batch(at: Rewriting) -> None:
@@ -40,7 +34,7 @@ def split_batch(at: Rewriting) -> None:
         for name in dict.fromkeys(name for name, apart in zip(node.input, split, strict=True) if apart):
             if name not in parts:
                 parts[name] = (at.fresh(name), at.fresh(name))
-                made.append(at.node("Split", [name, _sizes(at, _rows(at.tensors[name]))], parts[name], axis=0))
+                made.append(at.node("Split", [name, _sizes(at, row_count(at.tensors[name]))], parts[name], axis=0))
         halves = [_half(at, node, split, parts, side) for side in (0, 1)]
         made += halves
         for first, second, whole in zip(*(half.output for half in halves), node.output, strict=True):
@@ -73,11 +67,6 @@ def _sizes(at: Rewriting, rows: int) -> str:
     return name
 
 
-def _rows(tensor: Tensor) -> int:
-    """The size of the first axis, 0 where there is none or it is not known."""
-    return tensor.shape[0] if tensor.shape and isinstance(tensor.shape[0], int) else 0
-
-
 def _split_inputs(at: Rewriting, node: NodeProto) -> Sequence[bool] | None:
     """Which inputs of a node are split; None where the node is left whole."""
     op = operators().get(node.op_type) if at.is_standard(node) else None
@@ -86,16 +75,15 @@ def _split_inputs(at: Rewriting, node: NodeProto) -> Sequence[bool] | None:
         return None
     known = [each for each in ins if each is not None]
     attributes = {each.name: _plain(each) for each in node.attribute}
-    if op.family in _UNARY or node.op_type == "Cast":
-        split: Sequence[bool] | None = [place == 0 for place in range(len(known))]
+    if op.family in _UNARY:
+        split: Sequence[bool] | None = rows_of_first(known, attributes)
     elif op.family in _BROADCASTING and len(node.output) == 1:
-        split = _broadcast(known)
+        split = broadcast_rows(known)
     else:
-        rule = _RULES.get(node.op_type)
-        split = rule(known, attributes) if rule is not None and len(node.output) == 1 else None
+        split = op.rows(known, attributes) if op.rows is not None and len(node.output) == 1 else None
     if split is None:
         return None
-    rows = {_rows(tensor) for tensor, apart in zip(known, split, strict=True) if apart}
+    rows = {row_count(tensor) for tensor, apart in zip(known, split, strict=True) if apart}
     names = [name for name, apart in zip(node.input, split, strict=True) if apart]
     fits = len(rows) == 1 and min(rows) >= 2 and all(at.takes("Split", name) for name in names)
     return split if fits and all(at.takes("Concat", name) for name in node.output) else None
@@ -103,77 +91,3 @@ def _split_inputs(at: Rewriting, node: NodeProto) -> Sequence[bool] | None:
 
 def _plain(attribute: Any) -> Any:
     return list(attribute.ints) or attribute.i
-
-
-def _broadcast(ins: Sequence[Tensor]) -> Sequence[bool] | None:
-    """The operands that have the first axis of the result; those that lack it, or have 1 there, are given whole."""
-    rank = max(tensor.rank for tensor in ins)
-    sizes = {_rows(tensor) for tensor in ins if tensor.rank == rank}
-    if not rank or 0 in sizes or len(sizes - {1}) != 1:
-        return None
-    return [tensor.rank == rank and _rows(tensor) > 1 for tensor in ins]
-
-
-def _first(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
-    return [place == 0 for place in range(len(ins))]
-
-
-def _along(default: int) -> Rule:
-    """Of an operator along one axis, which is another than the first."""
-
-    def rule(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
-        rank = ins[0].rank
-        return _first(ins, attributes) if rank and attributes.get("axis", default) % rank else None
-
-    return rule
-
-
-def _normalised(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
-    """LayerNormalization: scale and bias reach over the normalised axes, or more as far as they are 1 there."""
-    split = _along(-1)(ins, attributes)
-    return split if all(each.rank < ins[0].rank or _rows(each) == 1 for each in ins[1:]) else None
-
-
-def _concatenated(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
-    return [True] * len(ins) if ins[0].rank and attributes.get("axis", 0) % ins[0].rank else None
-
-
-def _transposed(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
-    order = attributes.get("perm")
-    return [True] if isinstance(order, list) and order and order[0] == 0 else None
-
-
-def _product(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
-    """MatMul: rows of the first factor where it is a matrix, else stacks of matrices, which broadcast."""
-    first, second = ins
-    if max(first.rank, second.rank) > 2:
-        return _broadcast(ins)
-    return [True, False] if first.rank == 2 else None
-
-
-def _gemm(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
-    if attributes.get("transA", 0):
-        return None
-    return [True, False, *(each.rank == 2 and _rows(each) > 1 for each in ins[2:])]
-
-
-def _reduced(ins: Sequence[Tensor], attributes: Mapping[str, Any]) -> Sequence[bool] | None:
-    """A reduction over known axes, none of which is the first."""
-    axes = attributes.get("axes") or (ins[1].values if len(ins) > 1 else None)
-    if not isinstance(axes, list | tuple) or not axes or any(int(axis) % max(1, ins[0].rank) == 0 for axis in axes):
-        return None
-    return _first(ins, attributes)
-
-
-_RULES: Mapping[str, Rule] = {
-    **dict.fromkeys(_IMAGES, _first),
-    **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _along(-1)),
-    **dict.fromkeys(
-        (f"Reduce{name}" for name in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare")), _reduced
-    ),
-    "LayerNormalization": _normalised,
-    "Concat": _concatenated,
-    "Transpose": _transposed,
-    "MatMul": _product,
-    "Gemm": _gemm,
-}

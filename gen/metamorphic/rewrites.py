@@ -19,14 +19,11 @@ from opsieve.gen.generation.wrapping import reads
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.model.tensors import NUMBERS, Value, dtype_name, read_tensor, write_tensor
+from opsieve.gen.spec.catalogue import commutes
 from opsieve.gen.spec.schema import OLDEST, form
 from opsieve.gen.spec.tensor import Tensor
 
 Choice = Callable[[str], bool]  # of the places of a rewrite, named by a value there
-# Their operands can change places: the result is the same, bit for bit (of a sum of many, only the first two).
-_COMMUTATIVE = frozenset(
-    ("Add", "Mul", "And", "Or", "Xor", "Equal", "Max", "Min", "Sum", "Mean", "BitwiseAnd", "BitwiseOr", "BitwiseXor")
-)
 _INPUTS_OF_THEIR_OWN = 4  # the first IR version in which an initializer need not be an input
 
 
@@ -250,7 +247,7 @@ def swap_operands(at: Rewriting) -> None:
     if at.opset < OLDEST:  # early forms broadcast the second operand alone
         return
     for node in at.nodes:
-        if node.op_type not in _COMMUTATIVE or not at.is_standard(node) or len(node.input) < 2:
+        if not at.is_standard(node) or not commutes(node.op_type) or len(node.input) < 2:
             continue
         if node.input[0] != node.input[1] and at.chosen(node.output[0]):
             node.input[0], node.input[1] = node.input[1], node.input[0]

@@ -14,6 +14,7 @@ from opsieve.gen.spec.builder import Builder, OpenBuilder
 from opsieve.gen.spec.declaration import RankEnds, given
 from opsieve.gen.spec.instance import Attr, Instance
 from opsieve.gen.spec.rounding import Rounding
+from opsieve.gen.spec.row_rules import rows_of_first
 from opsieve.gen.spec.symbolic_arith import Truth, product
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 from opsieve.gen.spec.undefined import long_sum, nan_input, reduced_size
@@ -142,6 +143,7 @@ OPERATORS = (
         rank_ends=RankEnds.LEAST,
         unmodelled=given("ceil_mode"),
         rounding=_place_jumps,
+        rows=rows_of_first,
     ),
     windowed(
         "AveragePool",
@@ -153,6 +155,7 @@ OPERATORS = (
         symbolic=_open_average_pool,
         rank_ends=RankEnds.LEAST,
         unmodelled=given("ceil_mode"),
+        rows=rows_of_first,
     ),
     windowed(
         "LpPool",
@@ -164,8 +167,11 @@ OPERATORS = (
         symbolic=_open_lp_pool,
         rank_ends=RankEnds.LEAST,
         unmodelled=given("ceil_mode"),
+        rows=rows_of_first,
     ),
-    windowed("GlobalAveragePool", None, _global, undefined=(long_sum(reduced_size),), symbolic=True),
+    windowed(
+        "GlobalAveragePool", None, _global, undefined=(long_sum(reduced_size),), symbolic=True, rows=rows_of_first
+    ),
     windowed(
         "GlobalMaxPool",
         None,
@@ -174,6 +180,7 @@ OPERATORS = (
         symbolic=True,
         rank_ends=RankEnds.LEAST,
         rounding=Rounding.EXACT,
+        rows=rows_of_first,
     ),
     windowed(
         "GlobalLpPool", None, _global, parts=(Attr("p", (1, 2, 3), 0.5),), bounds=_global_lp_bounds, symbolic=True

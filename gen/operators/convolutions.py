@@ -13,6 +13,7 @@ from opsieve.gen.spec.declaration import RankEnds, given
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.instance import Instance
 from opsieve.gen.spec.rounding import Rounding
+from opsieve.gen.spec.row_rules import rows_of_first
 from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import Size, Truth, divisors, product
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
@@ -238,6 +239,7 @@ CONVOLUTIONS = (
         symbolic=_open_conv,
         rank_ends=RankEnds.LEAST,
         size_rule=SizeRule.FILTERED,
+        rows=rows_of_first,
     ),
     windowed(
         "ConvTranspose",
@@ -252,6 +254,7 @@ CONVOLUTIONS = (
         unmodelled=given("auto_pad", "output_shape"),
         size_rule=SizeRule.FILTERED_BACK,
         sizes_unsaid=True,
+        rows=rows_of_first,
     ),
     windowed(
         "DeformConv",

@@ -16,6 +16,7 @@ from opsieve.gen.spec.domains import Domain, Site, exact, lengths
 from opsieve.gen.spec.dtype_facts import NUMBER, NUMERIC
 from opsieve.gen.spec.instance import Attr, Draft, Instance, Numbers, between, flag
 from opsieve.gen.spec.rounding import Rounding
+from opsieve.gen.spec.row_rules import rows_of_first, transposed_rows
 from opsieve.gen.spec.symbolic_arith import (
     Truth,
 )
@@ -154,6 +155,7 @@ OPERATORS = (
         moves=Moves.FIRST,
         symbolic=True,
         rounding=Rounding.EXACT,
+        rows=transposed_rows,
     ),
     layout(
         "Tile",
@@ -178,6 +180,7 @@ OPERATORS = (
         symbolic=_open_depth,
         rank_ends=RankEnds.BOTH,
         rounding=Rounding.EXACT,
+        rows=rows_of_first,
     ),
     layout(
         "SpaceToDepth",
@@ -189,6 +192,7 @@ OPERATORS = (
         symbolic=_open_space,
         rank_ends=RankEnds.BOTH,
         rounding=Rounding.EXACT,
+        rows=rows_of_first,
     ),
     layout(
         "Shape",

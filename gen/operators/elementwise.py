@@ -17,6 +17,7 @@ from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.dtype_facts import INTEGERS, LARGEST, LEAST, NUMBER, UNSIGNED, is_float
 from opsieve.gen.spec.instance import Attr, Draft, Instance, Partner
 from opsieve.gen.spec.rounding import Rounding, cast_rounding
+from opsieve.gen.spec.row_rules import rows_of_first
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.symbolic_arith import Truth, broadcast, broadcasts, either
 from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
@@ -164,9 +165,9 @@ def _prelu_bounds(ins: Ins, attrs: Mapping[str, Any]) -> Bounds:
 
 
 BINARY = (
-    binary("Add", lambda a, b: (a.low + b.low, a.high + b.high), undefined=(overflow(np.add),)),
+    binary("Add", lambda a, b: (a.low + b.low, a.high + b.high), undefined=(overflow(np.add),), commutes=True),
     binary("Sub", _subtracted, parts=(Partner(_subtrahend),), undefined=(overflow(np.subtract),)),
-    binary("Mul", _multiplied, undefined=(overflow(np.multiply),)),
+    binary("Mul", _multiplied, undefined=(overflow(np.multiply),), commutes=True),
     binary("Div", _divided, (ANY, Domain(nonzero=True)), undefined=(integer_division,)),
     binary(
         "Mod",
@@ -189,9 +190,9 @@ BINARY = (
         undefined=(integer_power,),
         symbolic=True,
     ),
-    binary("BitwiseAnd", _bits, family="bits"),
-    binary("BitwiseOr", _bits, family="bits"),
-    binary("BitwiseXor", _bits, family="bits"),
+    binary("BitwiseAnd", _bits, family="bits", commutes=True),
+    binary("BitwiseOr", _bits, family="bits", commutes=True),
+    binary("BitwiseXor", _bits, family="bits", commutes=True),
     Operator(
         "BitShift",
         parts=(Partner(Domain(0, 3)), Attr("direction", ("LEFT", "RIGHT"))),
@@ -204,14 +205,14 @@ BINARY = (
         undefined=(far_shift,),
         symbolic=True,
     ),
-    comparison("Equal", undefined=(nan_element,), rounding=Rounding.EXACT | Rounding.JUMPS),
+    comparison("Equal", undefined=(nan_element,), rounding=Rounding.EXACT | Rounding.JUMPS, commutes=True),
     comparison("Less", undefined=(nan_element,), rounding=Rounding.EXACT | Rounding.JUMPS),
     comparison("LessOrEqual", undefined=(nan_element,), rounding=Rounding.EXACT | Rounding.JUMPS),
     comparison("Greater", undefined=(nan_element,), rounding=Rounding.EXACT | Rounding.JUMPS),
     comparison("GreaterOrEqual", undefined=(nan_element,), rounding=Rounding.EXACT | Rounding.JUMPS),
-    comparison("And", family="logic", rounding=Rounding.EXACT),
-    comparison("Or", family="logic", rounding=Rounding.EXACT),
-    comparison("Xor", family="logic", rounding=Rounding.EXACT),
+    comparison("And", family="logic", rounding=Rounding.EXACT, commutes=True),
+    comparison("Or", family="logic", rounding=Rounding.EXACT, commutes=True),
+    comparison("Xor", family="logic", rounding=Rounding.EXACT, commutes=True),
     Operator(
         "PRelu",
         parts=(Partner(Domain(-1, 2), oneway=True),),
@@ -266,15 +267,22 @@ VARIADIC = (
         lambda ins: (max(t.low for t in ins), max(t.high for t in ins)),
         undefined=(nan_element,),
         rounding=Rounding.EXACT,
+        commutes=True,
     ),
     variadic(
         "Min",
         lambda ins: (min(t.low for t in ins), min(t.high for t in ins)),
         undefined=(nan_element,),
         rounding=Rounding.EXACT,
+        commutes=True,
     ),
-    variadic("Sum", lambda ins: (sum(t.low for t in ins), sum(t.high for t in ins)), undefined=(overflow(summed),)),
-    variadic("Mean", lambda ins: (min(t.low for t in ins), max(t.high for t in ins))),
+    variadic(
+        "Sum",
+        lambda ins: (sum(t.low for t in ins), sum(t.high for t in ins)),
+        undefined=(overflow(summed),),
+        commutes=True,
+    ),
+    variadic("Mean", lambda ins: (min(t.low for t in ins), max(t.high for t in ins)), commutes=True),
 )
 
 
@@ -369,6 +377,7 @@ OTHERS = (
         symbolic=True,
         converts=True,
         rounding=cast_rounding,
+        rows=rows_of_first,
     ),
 )
 

@@ -14,6 +14,7 @@ from opsieve.gen.spec.declaration import Operator, RankEnds
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.dtype_facts import FLOATS
 from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.row_rules import gemm_rows, product_rows
 from opsieve.gen.spec.symbolic_arith import Truth, broadcast, broadcasts, either
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 from opsieve.gen.spec.undefined import gemm_size, inner_size, long_sum, overflow
@@ -214,6 +215,7 @@ OPERATORS = (
         ),
         symbolic=True,
         rank_ends=RankEnds.LEAST,
+        rows=product_rows,
     ),
     Operator(
         "Gemm",
@@ -228,6 +230,7 @@ OPERATORS = (
         symbolic=True,
         rank_ends=RankEnds.BOTH,
         sizes_unsaid=True,
+        rows=gemm_rows,
     ),
     Operator(
         "Einsum",

@@ -13,6 +13,7 @@ from opsieve.gen.spec.declaration import Moves, Operator, RankEnds, Sampler, hul
 from opsieve.gen.spec.domains import ANY, Domain, exact
 from opsieve.gen.spec.dtype_facts import FLOATS
 from opsieve.gen.spec.instance import Attr, AxisAttr, Draft, Input, Instance, channels, from_axis
+from opsieve.gen.spec.row_rules import normalised_rows, rows_of_first
 from opsieve.gen.spec.symbolic_arith import Truth, divisors, either
 from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
 from opsieve.gen.spec.undefined import dropout, long_sum, normalised_size
@@ -195,6 +196,7 @@ OPERATORS = (
         ranks=(3, 5),
         undefined=(long_sum(normalised_size),),
         symbolic=True,
+        rows=rows_of_first,
     ),
     norm(
         "LayerNormalization",
@@ -208,6 +210,7 @@ OPERATORS = (
         symbolic=True,
         rank_ends=RankEnds.LEAST,
         unmodelled=_wide_scale,
+        rows=normalised_rows,
     ),
     norm(
         "GroupNormalization",
@@ -238,6 +241,7 @@ OPERATORS = (
         bounds=lambda ins, attrs: (min(ins[0].low, 0.0), max(ins[0].high, 0.0)),
         ranks=(4, 4),
         symbolic=True,
+        rows=rows_of_first,
     ),
     # ONNX's own definition of it, a function, is only well-typed in float32.
     norm(

@@ -24,10 +24,12 @@ from opsieve.gen.spec.instance import (
     signed,
 )
 from opsieve.gen.spec.rounding import Rounding
+from opsieve.gen.spec.row_rules import reduced_rows, rows_beside_axis
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.symbolic_arith import Size, Truth, product
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 from opsieve.gen.spec.undefined import (
+    OpenRule,
     long_sum,
     nan_input,
     normalised_size,
@@ -126,6 +128,7 @@ REDUCTIONS = (
         "ReduceL1",
         lambda low, high, n: (n * _least_size(low, high), n * _size(low, high)),
         undefined=(long_sum(reduced_size),),
+        rows=reduced_rows,
     ),
     reduction(
         "ReduceL2",
@@ -134,6 +137,7 @@ REDUCTIONS = (
             math.sqrt(n) * _size(low, high) if _size(low, high) ** 2 * n < 6e4 else n * _size(low, high) ** 2,
         ),
         undefined=(long_sum(reduced_size),),
+        rows=reduced_rows,
     ),
     reduction(
         "ReduceLogSum",
@@ -149,14 +153,27 @@ REDUCTIONS = (
         dtypes=_LARGE_FLOATS,
         undefined=(long_sum(reduced_size),),
     ),
-    reduction("ReduceMax", lambda low, high, n: (low, high), undefined=(nan_input,), rounding=Rounding.EXACT),
+    reduction(
+        "ReduceMax",
+        lambda low, high, n: (low, high),
+        undefined=(nan_input,),
+        rounding=Rounding.EXACT,
+        rows=reduced_rows,
+    ),
     reduction(
         "ReduceMean",
         lambda low, high, n: (low, high) if n * _size(low, high) < 3e4 else (low * n, high * n),
         undefined=(long_sum(reduced_size),),
+        rows=reduced_rows,
     ),
-    reduction("ReduceMin", lambda low, high, n: (low, high), undefined=(nan_input,), rounding=Rounding.EXACT),
-    reduction("ReduceProd", _multiplied),
+    reduction(
+        "ReduceMin",
+        lambda low, high, n: (low, high),
+        undefined=(nan_input,),
+        rounding=Rounding.EXACT,
+        rows=reduced_rows,
+    ),
+    reduction("ReduceProd", _multiplied, rows=reduced_rows),
     reduction(
         "ReduceSum",
         lambda low, high, n: (n * low, n * high),
@@ -164,11 +181,13 @@ REDUCTIONS = (
             overflow_in_sum,
             long_sum(reduced_size),
         ),
+        rows=reduced_rows,
     ),
     reduction(
         "ReduceSumSquare",
         lambda low, high, n: (n * _least_size(low, high) ** 2, n * _size(low, high) ** 2),
         undefined=(long_sum(reduced_size),),
+        rows=reduced_rows,
     ),
 )
 
@@ -293,26 +312,34 @@ def _open_top(builder: OpenBuilder, x: Tensor) -> Instance:
     return Instance([x, builder.ints([builder.number(1)])], attrs)
 
 
+def _soft(name: str, bounds: Any, undefined: OpenRule, rounding: Rounding = Rounding.NONE) -> Operator:
+    """An operator of the family of Softmax."""
+    return along(
+        name,
+        parts=_AXIS,
+        requires=_last_axis_inside,
+        bounds=bounds,
+        dtypes=FLOATS,
+        undefined=(undefined,),
+        rank_ends=RankEnds.LEAST,
+        rounding=rounding,
+        rows=rows_beside_axis(-1),
+    )
+
+
 AXIS = (
-    along(
-        "ArgMax",
-        parts=_BEST,
-        infer=_best_type,
-        requires=_axis_inside,
-        bounds=_place,
-        undefined=(nan_input,),
-        rank_ends=RankEnds.LEAST,
-        rounding=Rounding.EXACT | Rounding.JUMPS,
-    ),
-    along(
-        "ArgMin",
-        parts=_BEST,
-        infer=_best_type,
-        requires=_axis_inside,
-        bounds=_place,
-        undefined=(nan_input,),
-        rank_ends=RankEnds.LEAST,
-        rounding=Rounding.EXACT | Rounding.JUMPS,
+    *(
+        along(
+            name,
+            parts=_BEST,
+            infer=_best_type,
+            requires=_axis_inside,
+            bounds=_place,
+            undefined=(nan_input,),
+            rank_ends=RankEnds.LEAST,
+            rounding=Rounding.EXACT | Rounding.JUMPS,
+        )
+        for name in ("ArgMax", "ArgMin")
     ),
     along(
         "CumSum",
@@ -324,34 +351,9 @@ AXIS = (
         scalars=(1,),
     ),
     along("CumProd", parts=_RUNNING, requires=_known_axis, bounds=_running_product, usual={1: ZERO}),
-    along(
-        "Softmax",
-        parts=_AXIS,
-        requires=_last_axis_inside,
-        bounds=_softmax_share,
-        dtypes=FLOATS,
-        undefined=(softmax_of_infinity,),
-        rank_ends=RankEnds.LEAST,
-    ),
-    along(
-        "LogSoftmax",
-        parts=_AXIS,
-        requires=_last_axis_inside,
-        bounds=_log_share,
-        dtypes=FLOATS,
-        undefined=(softmax_of_infinity,),
-        rank_ends=RankEnds.LEAST,
-    ),
-    along(
-        "Hardmax",
-        parts=_AXIS,
-        requires=_last_axis_inside,
-        bounds=_share,
-        dtypes=FLOATS,
-        undefined=(nan_input,),
-        rank_ends=RankEnds.LEAST,
-        rounding=Rounding.EXACT | Rounding.JUMPS,
-    ),
+    _soft("Softmax", _softmax_share, softmax_of_infinity),
+    _soft("LogSoftmax", _log_share, softmax_of_infinity),
+    _soft("Hardmax", _share, nan_input, rounding=Rounding.EXACT | Rounding.JUMPS),
     along(
         "LpNormalization",
         parts=(*_AXIS, Attr("p", (1, 2), 0.5)),

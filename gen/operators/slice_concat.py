@@ -13,6 +13,7 @@ from opsieve.gen.spec.domains import ZERO, Domain, Site, every_axis, exact, like
 from opsieve.gen.spec.dtype_facts import NUMERIC
 from opsieve.gen.spec.instance import Attr, Draft, Instance, Numbers, axis_of, drawn_axis, signed
 from opsieve.gen.spec.rounding import Rounding
+from opsieve.gen.spec.row_rules import concatenated_rows
 from opsieve.gen.spec.schema import form
 from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import Size, Truth, ceil_quotient, larger, smaller, where
@@ -356,6 +357,7 @@ OPERATORS = (
         rank_ends=RankEnds.LEAST,
         size_rule=SizeRule.JOINED,
         rounding=Rounding.EXACT,
+        rows=concatenated_rows,
     ),
     layout(
         "Split",

@@ -34,6 +34,7 @@ def fixed(low: float, high: float) -> Interval:
 
 
 def absolute(low: float, high: float) -> Bounds:
+    """The interval of magnitudes."""
     return (0.0 if low <= 0 <= high else min(abs(low), abs(high)), max(-low, high))
 
 

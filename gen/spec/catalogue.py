@@ -59,6 +59,12 @@ def shape_input(domain: str, name: str) -> int | None:
     return None if found is None else found.shape_input
 
 
+def commutes(name: str) -> bool:
+    """Whether the first two inputs of an operator of ONNX's own can change places."""
+    found = known().get(name)
+    return found is not None and found.commutes
+
+
 def qualified(operator: Operator) -> str:
     """The name with its domain, the standard one left out."""
     return f"{operator.domain}::{operator.name}" if operator.domain else operator.name

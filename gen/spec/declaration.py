@@ -16,6 +16,7 @@ declaration never repeats it.
     moves                                            which inputs' elements pass on to the outputs as they are
     undefined                                        which results ONNX leaves open, from the values that a run met
     rounding                                         what becomes of a rounding error in it (gen/spec/rounding.py)
+    rows                                             which inputs are split with the batch, where rows are kept apart (gen/spec/row_rules.py)
     unmodelled(ins, attrs)-> whether ONNX allows this instance although the declaration does not describe it
     size_rule, shape_input, per_axis                 sizes that values of inputs or attributes repeat (gen/spec/size_rules.py)
 
@@ -33,6 +34,7 @@ from opsieve.gen.spec.domains import ANY, Domain, Rule, Site
 from opsieve.gen.spec.dtype_facts import USUAL, leaf_range
 from opsieve.gen.spec.instance import Draft, Instance, Part, Partner
 from opsieve.gen.spec.rounding import Rounding, RoundingRule
+from opsieve.gen.spec.row_rules import RowRule
 from opsieve.gen.spec.size_rules import SizeRule
 from opsieve.gen.spec.symbolic_arith import Truth
 from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
@@ -100,7 +102,7 @@ class Operator:
     of the output, `per_axis` those with a number for each axis. `rigid`: constants beyond the first input are more than numbers (two bounds in
     order), which a search of values leaves alone. `converts`: it only turns values into another type. `sizes_unsaid`: relations do not say
     all about the sizes of further inputs. `ranks_spelled`: an attribute spells the ranks of all inputs.
-    `random`: two runs may give different numbers.
+    `random`: two runs may give different numbers. `commutes`: its first two inputs can change places, and the result is the same bit for bit.
     """
 
     name: str
@@ -136,6 +138,8 @@ class Operator:
     ranks_spelled: bool = False
     random: bool = False
     rounding: Rounding | RoundingRule = Rounding.NONE
+    rows: RowRule | None = None
+    commutes: bool = False
 
     def instance(self, builder: Builder, x: Tensor) -> Instance | None:
         """An instance whose first input is `x` or, where that does not do, another; None when this draw gave none."""

@@ -4,14 +4,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
-from typing import Any
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, helper
+from onnx import AttributeProto
 
+from opsieve.backends.judge.pieces import type_of
 from opsieve.gen.model.structure import all_nodes, bodies
-from opsieve.gen.model.tensors import NUMBERS, Value, dtype_name, read_tensor, write_tensor
+from opsieve.gen.model.tensors import Value, read_tensor, write_tensor
 from opsieve.gen.spec.catalogue import declared
 from opsieve.reducer.problem.subject import Recording, Subject
 
@@ -303,20 +303,6 @@ def _declared(graph: Graph, name: str) -> onnx.TypeProto | None:
         return None
     whole = not found.HasField("tensor_type") or (found.tensor_type.elem_type and found.tensor_type.HasField("shape"))
     return found if whole else None
-
-
-def type_of(value: Any) -> onnx.TypeProto | None:
-    """The static type of a recorded value; None for one whose type its value does not tell (an empty sequence, say)."""
-    if isinstance(value, np.ndarray):
-        return helper.make_tensor_type_proto(NUMBERS[dtype_name(value)], value.shape)
-    if isinstance(value, list) and value:
-        element = type_of(value[0])
-        if element is None:
-            return None
-        if element.HasField("tensor_type"):
-            element.tensor_type.ClearField("shape")  # the elements of a sequence may differ in shape
-        return helper.make_sequence_type_proto(element)
-    return None
 
 
 def shell(model: onnx.ModelProto) -> onnx.ModelProto:

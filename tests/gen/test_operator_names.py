@@ -30,7 +30,7 @@ _EXCEPTIONS = {
     "tui/app/screens/cluster_screen.py": "a title",
     "gen/build": _ADAPTED,
     "gen/generation/random_graph.py": "nodes that open a sequence at the end",
-    "gen/metamorphic": "rewrites that keep results name the operators that they lay and split",
+    "gen/metamorphic": "the nodes that rewrites put in: Identity, Split, Concat",
     "gen/metrics": "Isra's corpus of operators, and what exporters add, as the papers count them",
     "gen/strategies": "programs of their own: patterns that compilers rewrite, and the baselines as published",
     "reducer/onnx_edit/splice.py": "nodes that take the place of a body",
