@@ -22,6 +22,7 @@ _EXCEPTIONS = {
     "gen/operators": "the declarations",
     "backends/compilers": "what each compiler lacks or does otherwise is a fact of the compiler",
     "backends/reference": "an implementation of operators by name",
+    "backends/judge/discontinuity_points.py": "an Add that is put behind a jump",
     "backends/judge/pieces.py": "nodes that are put between the pieces of a model",
     "backends/workers/probe_backend.py": "a model that every backend is tried on",
     "gen/relax": "which operator of ONNX one of Relax stands for",
