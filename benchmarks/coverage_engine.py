@@ -3,15 +3,17 @@
     python -m benchmarks.coverage_engine onnxruntime|tvm functions|blocks [--rounds 40] [--cache FOLDER]
 
 The compiler is imported here, as in a worker. A round runs the same programs with no probes and with all probes but those reached long
-ago. Rounds alternate, and so does what comes first in them; after each change the programs run once untimed, since planting has walked
-through all of the code. Figures are CPU time; the ratio is the median over rounds, with the quartiles around it, and that of the lower
-quartiles. Then programs are run again and again with every probe planted anew: `unstable` is what some of the first eight runs reached and others did not, which
-is set aside (triage/campaign/calibration.py does the same), `unstable_after` what of the rest the next five disagree on.
+ago. Rounds alternate, and so does what comes first in them; after each change the programs run twice untimed, since planting has walked
+through all of the code. Then they run ten times, and the least CPU time of these is the round's, since other load only adds. The ratio is the
+median over rounds with a bootstrapped interval of 95 %; `traps` are those that came in the timed parts. Then programs are run again and
+again with every probe planted anew: `unstable` is what some runs of the first seconds reached and others did not, which is set aside
+(triage/campaign/calibration.py does the same), `unstable_after` what of the rest the next five disagree on.
 """
 
 import argparse
 import json
 import os
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -26,8 +28,8 @@ from opsieve.backends.coverage.tracer import NEW, Tracer, modules
 from opsieve.backends.registry import plugin
 
 OPERATORS = ("Relu", "Softmax", "Tanh", "Erf", "Sigmoid", "Exp")
-CALIBRATING, REPEATS = 8, 5
-UNIT = 0.03  # CPU seconds that are timed at a time, at least
+CALIBRATING, SECONDS, REPEATS = 8, 2.5, 5
+TIMES = 10  # that the programs are run in each half of a round; the least counts
 
 
 def model(operator: str) -> bytes:
@@ -65,6 +67,13 @@ def runner(backend: str) -> Callable[[], None]:
     return tvm_
 
 
+def paired(ratios: list[float]) -> tuple[float, tuple[float, float]]:
+    """Their median, and a bootstrapped interval of 95 % for it."""
+    rng = random.Random(0)
+    again = sorted(statistics.median(rng.choices(ratios, k=len(ratios))) for _ in range(1000))
+    return statistics.median(ratios), (again[25], again[974])
+
+
 def main() -> None:
     """Measure and print one JSON object."""
     parser = argparse.ArgumentParser()
@@ -90,15 +99,18 @@ def main() -> None:
     planted = tracer.plant()
     planting = time.process_time() - begun
 
-    def cost(times: int = 1) -> float:
+    def cost() -> float:
         start = time.process_time()
-        for _ in range(times):
-            run()
+        run()
         return time.process_time() - start
 
+    def reached() -> set[int]:
+        tracer.begin_again()
+        replanted.append(cost())
+        return {note & ~NEW for note in tracer.notes()}
+
     first = cost()
-    times = max(1, round(UNIT / max(cost(), 1e-4)))
-    without, steady = [], []
+    without, steady, traps = [], [], 0
     for number in range(given.rounds):
         for planted_now in ((False, True), (True, False))[number % 2]:
             if planted_now:
@@ -106,26 +118,29 @@ def main() -> None:
             else:
                 tracer.clear()
             run()
-            (steady if planted_now else without).append(cost(times) / times)
-    replanted, sets = [], []
-    for _ in range(CALIBRATING + REPEATS):
-        tracer.begin_again()
-        replanted.append(cost())
-        sets.append({note & ~NEW for note in tracer.notes()})
-    early, late = sets[1:CALIBRATING], sets[CALIBRATING:]  # the first loads what is loaded once
+            run()
+            before = int(tracer.counts[1])
+            (steady if planted_now else without).append(min(cost() for _ in range(TIMES)))
+            traps += int(tracer.counts[1]) - before
+    replanted: list[float] = []
+    reached()  # loads what is loaded once
+    early, begun = [reached() for _ in range(CALIBRATING)], time.monotonic()
+    while time.monotonic() - begun < SECONDS:
+        early.append(reached())
+    late = [reached() for _ in range(REPEATS)]
     unstable = set.union(*early) - set.intersection(*early)
     after = set.union(*late) - set.intersection(*late) - unstable
-    ratios = statistics.quantiles([after / before for before, after in zip(without, steady, strict=True)])
+    ratio, interval = paired([after / before for before, after in zip(without, steady, strict=True)])
     facts = {"backend": given.backend, "kind": given.kind, "probes": planted, "find_points_cpu_s": round(found, 2)}
     facts |= {"plant_cpu_s": round(planting, 3), "first_run_cpu_s": round(first, 3)}
     facts |= {
         "no_probes_cpu_s": round(statistics.median(without), 4),
         "steady_cpu_s": round(statistics.median(steady), 4),
     }
-    low = [statistics.quantiles(item)[0] for item in (without, steady)]
     facts |= {
-        "steady_over_none": [round(ratio, 3) for ratio in ratios],
-        "lower_quartiles": round(low[1] / low[0], 3),  # other load only adds: this is the least disturbed
+        "steady_over_none": [round(value, 3) for value in (ratio, *interval)],
+        "least": round(min(steady) / min(without), 3),
+        "traps": traps,
         "all_again_cpu_s": round(statistics.median(replanted), 3),
     }
     facts |= {

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import platformdirs
 
 from opsieve.backends.coverage.elf import Unreadable
-from opsieve.backends.coverage.points import GRANULARITIES, Points, add_unstable, points_of, unstable
+from opsieve.backends.coverage.points import GRANULARITIES, Points, add_unstable, points_of, unstable, unstable_file
 from opsieve.backends.coverage.sanitizer import NO_PROBE, CounterSection
 from opsieve.gen.model.bad_input import BadInput
 
@@ -122,14 +122,17 @@ class Probes:
     def disregard(self, numbers: Sequence[int] | Numbers) -> None:
         """These come and go between equal runs: they count no more, here and in later campaigns."""
         numbers = np.unique(np.asarray(numbers, np.int64))
-        if not len(numbers):
-            return
         self._set_aside(numbers)
         for at, item in enumerate(self.points):
             first, end = self._firsts[at], self._firsts[at + 1]
             here = numbers[(numbers >= first) & (numbers < end)] - first
-            if len(here):
+            if len(here) or not unstable_file(item).exists():
                 add_unstable(item, here)
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether it was found out before, perhaps in another campaign, which of them come and go."""
+        return all(unstable_file(item).exists() for item in self.points)
 
     def _set_aside(self, numbers: Numbers) -> None:
         self._stable[numbers] = False

@@ -3,7 +3,9 @@
 import platform
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -16,6 +18,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case, Origin
+from opsieve.triage.campaign import calibration
 from opsieve.triage.campaign.calibration import calibrate, unstable_between
 
 
@@ -28,12 +31,20 @@ def test_what_every_run_reached_or_none_is_stable(sets: list[frozenset[int]]) ->
 
 
 class Wavering:
-    """In place of a worker: its first run loads something, and later ones reach one probe in turn."""
+    """In place of a worker: its first run loads something, and later ones reach one probe in turn; the `rare`th batch reaches one more."""
+
+    def __init__(self, rare: int = 0) -> None:
+        self.rare, self.batches = rare, 0
+
+    def version(self, target: ResolvedTarget) -> str:
+        return ""
 
     def observe_many(self, target: ResolvedTarget, tests: Sequence[Test]) -> Iterator[Observation]:
+        self.batches += 1
         for at, test in enumerate(tests):
             assert test.again
             reached = (1, 2, 3, 90) if at == 0 else (1, 2, 3, 10 + at % 3)
+            reached += (50,) * (at == 4 and self.batches == self.rare)
             yield Observation("onnxruntime", "", "ok", "run", reached=reached)
 
 
@@ -47,8 +58,26 @@ def test_a_compiler_is_calibrated_and_the_next_campaign_knows(tmp_path: Path) ->
     assert isinstance(probes, Probes)
     case = Case(chain("Relu"), X, origin=Origin("test", 0))
     wavering: Any = cast("Workers", Wavering())
-    assert calibrate(wavering, coverage, [ort], [case]) == 3
-    assert calibrate(wavering, coverage, [ort], [case]) == 0  # known already
+    assert not probes.calibrated
+    assert calibrate(wavering, coverage, [ort], [case], seconds=0) == 3
+    assert calibrate(wavering, coverage, [ort], [case], seconds=0) == 0  # known already
+    assert probes.calibrated
     later = Probes(probes.points)
     assert later.stable((1, 3, 10, 11, 12, 90)) == (1, 3, 90)
     assert later.reached()[0].probes == later.total - 3
+
+
+@pytest.mark.skipif(sys.platform != "linux" or platform.machine() != "x86_64", reason="traps are for Linux on x86-64")
+def test_a_build_is_first_calibrated_for_some_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ort = resolve("onnxruntime")
+    coverage = Coverage("functions", ["onnxruntime"], tmp_path)
+    with Workers(coverage=coverage) as workers:
+        workers.version(ort)
+    case = Case(chain("Relu"), X, origin=Origin("test", 0))
+    clock = count(0.0, 0.25)  # seconds between two looks at it
+    monkeypatch.setattr(calibration, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    for rare, batches in ((7, 10), (2, 1)):
+        wavering = Wavering(rare)
+        found = calibrate(cast("Workers", wavering), coverage, [ort], [case])
+        assert found == (4 if rare == 7 else 0)
+        assert wavering.batches == batches

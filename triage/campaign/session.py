@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from opsieve.backends.coverage.coverage import Coverage, can_trace
+from opsieve.backends.coverage.coverage import EFFECTS, Coverage, can_trace
 from opsieve.backends.judge.oracle_names import OracleChoice
 from opsieve.backends.probing.generation import Probing, supported
 from opsieve.backends.probing.prober import Prober
@@ -94,10 +94,10 @@ def open_campaign(
     coverage = coverage_of(request, plan, targets)  # on a Workers of its own: whether it can be traced is asked first
     with Workers(coverage=coverage) as workers:
         versions = _versions(workers, targets)
-        if coverage is not None and coverage.kind == "blocks":
+        if coverage is not None and coverage.kind != EFFECTS:
             cases = [plan.case(0, number) for number in range(PROGRAMS)]
             aside = calibrate(workers, coverage, targets, cases)
-            say(f"calibrated: {aside} blocks more come and go between equal runs and do not count")
+            say(f"calibrated: {aside} {coverage.kind} more come and go between equal runs and do not count")
     tables = campaign_tables.load(found.id, request.store) if found is not None else []
     if limited and not tables and plan.strategy not in strategies.OF_TVM:
         try:
