@@ -1,19 +1,22 @@
 """The coverage of campaigns: recorded, kept over an interruption, compared; programs built upon those that reach something new."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from opsieve.backends.probing.operator_support import Support
+from opsieve.gen.analysis.reading import read
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.tir.seeds import basic
 from opsieve.triage.campaign.coverage_comparison import compared, short
 from opsieve.triage.campaign.coverage_record import CompilerCoverage, CoverageRecord, ReachedLibrary, load, save
 from opsieve.triage.campaign.guidance import EVERY, GuidedFunctions, GuidedModels
-from opsieve.triage.campaign.plan import CampaignPlan
+from opsieve.triage.campaign.plan import USUAL, CampaignPlan
 from opsieve.tui.commands.find.coverage_command import command
 
 
@@ -102,6 +105,35 @@ def test_models_that_fail_or_bring_nothing_are_not_built_upon() -> None:
         guided.learn(number, case, new=number % 2 == 0, failed=number % 2 == 0)
     again = [guided.case(number) for number in range(8)]
     assert [case.program.digest for case in again] == [case.program.digest for case in first]
+
+
+def test_what_is_built_upon_others_keeps_to_what_the_targets_have() -> None:
+    few = frozenset({"float32", "int64", "bool"})
+    support = Support("fake", "1", {}, {}, frozenset(), frozenset(), few)
+    guided = GuidedModels(CampaignPlan("isra", supports=(support,)), 7)
+    built = []
+    for number in range(60):
+        case = guided.case(number)
+        guided.learn(number, case, new=True, failed=False)
+        built += [case] * (case.origin.generator == "mutate")
+    assert len(built) > 10
+    for case in built:
+        assert isinstance(case.program, OnnxProgram)
+        nodes = read(case.program.proto, case.inputs).nodes
+        firsts = {node.ins[0].dtype for node in nodes if node.ins and node.ins[0] is not None}
+        assert {dtype.rpartition("(")[2].rstrip(")") for dtype in firsts} <= few
+
+
+@pytest.mark.parametrize("paying", [True, False])
+def test_programs_are_built_upon_others_as_often_as_that_pays(paying: bool) -> None:
+    guided = GuidedModels(CampaignPlan("isra", replace(USUAL, nodes=1, between=None)), 7)
+    begun = guided.share
+    for number in range(120):
+        case = guided.case(number)
+        built = case.origin.generator == "mutate"
+        guided.learn(number, case, new=not guided._pool or built == paying, failed=False)
+    assert begun == pytest.approx(0.5)
+    assert (guided.share > 0.6) if paying else (guided.share < 0.4)
 
 
 def test_functions_go_by_the_loop_and_one_in_so_many_is_run() -> None:

@@ -22,7 +22,8 @@ from opsieve.gen.tvm_ir.nodes import ObjectNode
 from opsieve.triage.campaign.plan import CampaignPlan, seed_of
 
 POOL = 512  # programs that are built upon, at most
-SHARE = 0.4  # of the programs, those that are built upon others
+MEMORY = 100  # programs over which it is judged what paid lately
+LEAST = 0.1  # of the programs go either way
 EVERY = 8  # one TIR function in so many is compiled and run; the others are lowered only, which is nine times cheaper
 
 
@@ -58,25 +59,41 @@ class Planned:
 
 
 class GuidedModels(Planned):
-    """ONNX models: some of a plan, some mutated from those that reached something new."""
+    """ONNX models: some of a plan, some mutated from those that reached something new, as often as that has lately paid more."""
 
     def __init__(self, plan: CampaignPlan, seed: int):
         super().__init__(plan, seed)
         self._pool: list[OnnxProgram] = []
+        self._built: set[int] = set()  # numbers of tests under way whose programs are built upon others
+        self._paid = {
+            False: 1.0,
+            True: 1.0,
+        }  # lately, the share of such programs that reached something new, built upon others or not
+
+    @property
+    def share(self) -> float:
+        """How many of the programs are to be built upon others."""
+        return min(max(self._paid[True] / (self._paid[True] + self._paid[False] + 1e-9), LEAST), 1 - LEAST)
 
     def case(self, number: int) -> Case:
         """The case of a test; what is built upon depends on what was learnt until now."""
         rng = Rng(f"guidance {self._seed} {number}", 0)
-        if self._pool and rng.chance(SHARE):
-            request = replace(self._plan.request, corpus=(rng.choice(self._pool),))
+        if self._pool and rng.chance(self.share):
+            request = replace(self._plan.request_of(number), corpus=(rng.choice(self._pool),))
             try:
-                return generate("mutate", seed_of(self._seed, number), request)
+                made = generate("mutate", seed_of(self._seed, number), request)
             except BadInput:  # it holds something that mutation cannot read
                 pass
+            else:
+                self._built.add(number)
+                return made
         return super().case(number)
 
     def learn(self, number: int, case: Case, new: bool, failed: bool) -> None:
         """Build on the program, when it reached something new."""
+        built = number in self._built
+        self._built.discard(number)
+        self._paid[built] += (float(new and not failed) - self._paid[built]) / MEMORY
         if new and not failed and isinstance(case.program, OnnxProgram):
             if len(self._pool) >= POOL:
                 self._pool.pop(Rng(f"pool {self._seed} {number}", 0).below(POOL))

@@ -59,12 +59,13 @@ class CampaignPlan:
         seed, strategy = seed_of(campaign_seed, number), self.strategy
         if shares:
             strategy, seed = placed(seed, shares)
-        return generate(strategy, seed, self._request(number // BATCH))
+        return generate(strategy, seed, self.request_of(number))
 
-    def _request(self, batch: int) -> GenRequest:
+    def request_of(self, number: int) -> GenRequest:
+        """What is asked of the program of a test: what was wished for, and that the targets whose turn it is have what it needs."""
         if not self.supports:
             return self.request
-        asked = self._kept_to(batch)
+        asked = self._kept_to(number // BATCH)
         return replace(self.request, supports=both(asked), target=tables(asked))
 
     def _kept_to(self, batch: int) -> Sequence[Support]:
