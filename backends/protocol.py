@@ -91,6 +91,13 @@ class Related(Protocol):
     family: str  # the same word in each of them
 
 
+class ShutIn(Protocol):
+    """What a backend may say about the sandbox of its workers: by default they have no network and no devices, and may start processes."""
+
+    sandbox_allows: tuple[str, ...]  # `network`; devices (`/dev/nvidia*`); other files and folders that it reads
+    starts_processes: bool  # False: its workers never do, and cannot
+
+
 class SharesZygote(Protocol):
     """What a backend has besides when it needs no zygote of its own: what it imports is nearly what another one imports."""
 

@@ -65,6 +65,10 @@ def test_a_wheel_holds_every_file(tmp_path: Path) -> None:
 IN_OLD_WORKERS = [
     "workers/child",
     "workers/wire",
+    "workers/shut_in",
+    "workers/namespaces",
+    "workers/landlock",
+    "workers/system_calls",
     "compilers/worker_common",
     "compilers/ort",
     "compilers/tvm_relax",

@@ -28,6 +28,7 @@ class Checker:
     main_option = ""
     baseline: Mapping[str, str] = {}
     environment: Mapping[str, str] = {}
+    starts_processes = False
     lacks: tuple[str, ...] = ("computing: it only accepts or rejects; operators outside the ONNX standard",)
 
     def base(self, python: tuple[int, int]) -> tuple[str, ...]:

@@ -126,6 +126,7 @@ class Onnxruntime:
     native_sources: Mapping[str, str] = {"onnxruntime_pybind11_state": "/onnxruntime_src/"}
     baseline: Mapping[str, str] = {"level": "disable_all", "disabled_optimizers": "", "trace": "off"}
     environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"}
+    starts_processes = False
     lacks: Tuple[str, ...] = ("kernels for some operators and types: it says so, operator by operator",)
 
     def base(self, python: Tuple[int, int]) -> Tuple[str, ...]:

@@ -98,6 +98,7 @@ class TractCpu:
     main_option = ""
     baseline: Mapping[str, str] = {}
     environment: Mapping[str, str] = {"RUST_BACKTRACE": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    starts_processes = False
     lacks: Tuple[str, ...] = (
         "strings, sequences, optionals; bfloat16, float8 and 4-bit values that are fed or read",
         "models whose shapes are not known before they run",

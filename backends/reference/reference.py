@@ -31,6 +31,7 @@ class ReferenceBackend:
     main_option = "precision"
     baseline: Mapping[str, str] = {}
     environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    starts_processes = False
     lacks: tuple[str, ...] = ("operators outside the ONNX standard", "speed")
 
     def base(self, python: tuple[int, int]) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ stage it is in (read by the main process when it died), and a pipe over which th
 For releases there is a step more: a *template process* is a zygote that imports no compiler, only what all releases of a backend share
 (numpy, above all), and forks zygotes, each of which puts the folder of its release on its path and imports the compiler there.
 
+Before it imports anything of a compiler a zygote shuts itself in, and each of its workers further, as far as the kernel lets it (`shut_in.py`).
+
 Every process here ends with the main process: the zygote sees its control socket close, kills the workers' process groups,
 adopts and kills what escaped them, and removes the scratch folders.
 """
@@ -38,6 +40,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 TEXT_LIMIT = 64 << 10
 STATE_SIZE = 32
+ORPHAN_SECONDS = 1.0  # between two looks for them
 COMMON = "opsieve.backends.compilers.worker_common"  # the name by which backend files import what they share
 
 
@@ -246,6 +249,7 @@ class ForkServer:
         self.control = socket.socket(fileno=config["control"])
         self.libc = ctypes.CDLL(None)
         self.libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self.sandbox: Any = None
         self.wire: Any = None
         self.backend: Any = None
         self.tracer: Any = None
@@ -257,6 +261,7 @@ class ForkServer:
         """Import the compiler and say so; on failure report why and end. A template process leaves the compiler to its zygotes."""
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         sys.path[:0] = self.config["path"]
+        self.shut_in()
         try:
             if self.backend is None:
                 self.wire = load_module("opsieve_wire", self.config["wire"])
@@ -271,7 +276,22 @@ class ForkServer:
         gc.collect()
         gc.freeze()  # keeps collections in the workers from copying the pages they share with this process
         ready = {"ready": True, "version": version, "modules": native_modules() if self.config.get("tracer") else []}
+        if self.sandbox is not None:
+            ready.update(walls=self.sandbox.walls, lacks=self.sandbox.lacks, uncompiled=uncompiled_folders())
         self.control.send(json.dumps(ready).encode())
+
+    def shut_in(self) -> None:
+        """Shut this process in, where that is wanted; what can be done only by half is said, and ends it."""
+        wanted = self.config["sandbox"]
+        if not wanted or self.config["template"]:  # a template process imports nothing of a compiler
+            return
+        sandbox = load_module("opsieve_shut_in", wanted["shut_in"]).ShutIn(wanted, load_module)
+        try:
+            self.config["scratch"] = sandbox.enter(self.config["scratch"])
+        except sandbox.namespaces.Refused as refused:
+            self.control.send(json.dumps({"ready": False, "refused": refused.feature, "why": str(refused)}).encode())
+            os._exit(1)
+        self.sandbox, self.pid = sandbox, os.getpid()
 
     def serve(self) -> None:
         """Fork on request and reap until the main process is gone."""
@@ -281,7 +301,12 @@ class ForkServer:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self.private = [awake, alarm]
         while True:
-            ready, _, _ = select.select([self.control.fileno(), awake], [], [])
+            watched = self.pid == 1 and bool(
+                self.workers
+            )  # of other processes than its own there is no end to look through
+            ready, _, _ = select.select([self.control.fileno(), awake], [], [], ORPHAN_SECONDS if watched else None)
+            if not ready:
+                self.kill_orphans()  # what leaves its worker has no limits in common with it
             if awake in ready:
                 os.read(awake, 4096)
                 self.reap()
@@ -357,7 +382,7 @@ class ForkServer:
             os.close(fd)
 
     def fork(self, limits: Dict[str, Any], fds: List[int]) -> None:
-        """Fork one worker. Its pid is the first line it can be known by: the zygote writes it to the status pipe."""
+        """Fork one worker, whose first word goes to the status channel; its end is told there, too."""
         data, log, state, status = fds[:4]
         if self.tracer is not None:
             self.tracer.plant()  # what earlier workers reached needs no probe any more
@@ -378,10 +403,10 @@ class ForkServer:
         for fd in [data, log, state] + fds[4:]:
             os.close(fd)
         self.workers[pid] = (status, scratch)
-        os.write(status, b'{"pid": %d}\n' % pid)
 
     def become_worker(self, limits: Dict[str, Any], data: int, log: int, state: int, status: int, scratch: str) -> None:
         """Set up limits, signals and files in the forked child, then serve."""
+        os.write(status, b"{}\n")  # the kernel tells the other side who wrote it
         self.leave(status)
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it: printing without end must end the process
         null = os.open(os.devnull, os.O_RDONLY)
@@ -390,6 +415,8 @@ class ForkServer:
         os.dup2(log, 2)
         os.chdir(scratch)
         os.environ["TMPDIR"] = tempfile.tempdir = scratch
+        if self.sandbox is not None:
+            self.sandbox.move_home(scratch)
         with open("/proc/self/statm") as statm:
             mapped = int(statm.read().split()[0]) * resource.getpagesize()
         bound = mapped + limits["memory"]
@@ -399,6 +426,8 @@ class ForkServer:
         if self.config["shim"]:
             ctypes.CDLL(self.config["shim"]).opsieve_install(log)
         faulthandler.register(signal.SIGUSR1, log, all_threads=True)
+        if self.sandbox is not None:
+            self.sandbox.confine(scratch, limits["processes"])
         backend = self.backend
         if "plugin" in limits:
             file, attribute = limits["plugin"]
@@ -450,6 +479,16 @@ class ForkServer:
                 break
         for scratch in [self.config["scratch"]] + [place for _, place in self.workers.values()]:
             shutil.rmtree(scratch, ignore_errors=True)
+
+
+def uncompiled_folders() -> List[str]:
+    """The folders of imported modules whose compiled form is not kept, and cannot be from in here."""
+    folders = set()
+    for module in list(sys.modules.values()):
+        file, kept = (getattr(module, name, None) for name in ("__file__", "__cached__"))
+        if isinstance(file, str) and isinstance(kept, str) and file.endswith(".py") and not os.path.exists(kept):
+            folders.add(os.path.dirname(file))
+    return sorted(folders)[:500]
 
 
 def native_modules() -> List[str]:

@@ -1,4 +1,4 @@
-"""What this system offers to shut a worker in: looked at, not used yet.
+"""What this system offers to shut a worker in, and what workers that were started have of it.
 
 User namespaces are tried in a process of their own, since a kernel that has them may refuse them (sysctl, AppArmor, the seccomp filter of
 a container). Landlock's version is asked as landlock_create_ruleset(2) says.
@@ -8,7 +8,10 @@ import ctypes
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from opsieve.backends.workers.sandbox import lacks_sentence
 
 _TRY = "import ctypes, sys; sys.exit(ctypes.CDLL(None, use_errno=True).unshare({flags}) and ctypes.get_errno())"
 _CLONE_NEWUSER, _CLONE_NEWNET, _CLONE_NEWNS = 0x10000000, 0x40000000, 0x00020000
@@ -18,11 +21,16 @@ _RULESET_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """Whether this process may make user, mount and network namespaces, Landlock's version (0: none), and where bubblewrap is ("": nowhere)."""
+    """Whether this process may make user, mount and network namespaces, Landlock's version (0: none), where bubblewrap is ("": nowhere).
+
+    `walls` are around the workers, `lacks` says what is not, each with the reason.
+    """
 
     namespaces: bool
     landlock: int
     bubblewrap: str
+    walls: tuple[str, ...] = ()
+    lacks: Mapping[str, str] | None = None  # None: no worker was shut in
 
     def sentence(self) -> str:
         """One sentence for a person."""
@@ -31,12 +39,15 @@ class Isolation:
             f"Landlock version {self.landlock}" if self.landlock else "no Landlock",
             f"bubblewrap {self.bubblewrap}" if self.bubblewrap else "no bubblewrap",
         )
-        return f"{', '.join(parts)}; none of them is used yet: workers are limited, not shut in"
+        if self.lacks is None:
+            return f"{', '.join(parts)}; workers are not shut in"
+        around = f"around workers: {', '.join(self.walls) or 'nothing'}"
+        return f"{', '.join(parts)}; {around}{f'; {lacks_sentence(self.lacks)}' if self.lacks else ''}"
 
 
-def isolation() -> Isolation:
-    """Look at this system; about 20 ms."""
-    return Isolation(_namespaces(), _landlock(), shutil.which("bwrap") or "")
+def isolation(walls: Sequence[str] = (), lacks: Mapping[str, str] | None = None) -> Isolation:
+    """Look at this system (about 20 ms), beside what its workers were found to have."""
+    return Isolation(_namespaces(), _landlock(), shutil.which("bwrap") or "", tuple(walls), lacks)
 
 
 def _namespaces() -> bool:

@@ -81,7 +81,12 @@ def killed_from_outside(death: Death, limits: Limits, kills: int) -> bool:
     A process of which half its limit was resident is taken for one that ran out of memory all the same.
     """
     killed = os.WIFSIGNALED(death.status) and os.WTERMSIG(death.status) == signal.SIGKILL and not death.timed_out
-    return killed and not death.closed and death.peak < limits.memory // 2 and out_of_memory_kills() == kills
+    return (
+        killed
+        and not (death.closed or death.excess)
+        and death.peak < limits.memory // 2
+        and out_of_memory_kills() == kills
+    )
 
 
 def from_death(target: ResolvedTarget, version: str, death: Death, limits: Limits, kills: int = -1) -> Observation:
@@ -91,6 +96,8 @@ def from_death(target: ResolvedTarget, version: str, death: Death, limits: Limit
     exception, message = "", summary(death.log)
     if death.timed_out:
         outcome, killed, message = "hang", 0, f"no answer within {limits.seconds:g} s"
+    elif death.excess:
+        outcome, killed, message = "out-of-memory", 0, death.excess
     elif death.closed:
         outcome, exception, killed = "error", "ChannelClosed", 0
         message = "the process closed the channel of its answers"

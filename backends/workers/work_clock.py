@@ -6,6 +6,7 @@ in which all of it sleeps is, since nothing will wake it. A distant wall is behi
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,16 +14,19 @@ from dataclasses import dataclass
 BACKSTOP = 30.0  # times the limit, in wall seconds
 _FIRST = 0.25  # seconds until a process is looked at for the first time; most answers come before
 _SLICE = 0.1  # seconds between two looks
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICK = os.sysconf("SC_CLK_TCK")
 _WANTS = frozenset("RD")  # running, waiting for a CPU, or for the disk
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a process tree has used, in CPU seconds, and whether any thread of it wants to run."""
+    """What a process tree has used, in CPU seconds, whether any thread of it wants to run, its processes, and their resident bytes summed."""
 
     cpu: float
     wants: bool
+    processes: int = 1
+    resident: int = 0  # what processes share counts for each of them
 
 
 class WorkClock:
@@ -40,7 +44,7 @@ class WorkClock:
     ) -> None:
         self._pid, self._seconds, self._look, self._now = pid, seconds, look or load_of, now
         self._begun = self._then = now()
-        self._seen: Load | None = None
+        self.seen: Load | None = None
         self._had = 0.0
 
     def slice(self) -> float:
@@ -50,8 +54,8 @@ class WorkClock:
     def expired(self) -> bool:
         """Look, count what came since, and tell whether the time is over."""
         then, now = self._then, self._now()
-        before, load = self._seen, self._look(self._pid)
-        self._then, self._seen = now, load
+        before, load = self.seen, self._look(self._pid)
+        self._then, self.seen = now, load
         if load is None or before is None or not (load.wants or before.wants):
             spent = load.cpu - before.cpu if load is not None and before is not None else 0.0
             self._had += max(now - then, spent)
@@ -62,23 +66,33 @@ class WorkClock:
 
 def load_of(pid: int) -> Load | None:
     """The load of a process and its descendants, from /proc; None for a process that is gone."""
-    cpu, wants, left, found = 0.0, False, [pid], False
+    cpu, wants, left, found, resident = 0.0, False, [pid], 0, 0
     while left:
         process = left.pop()
         with contextlib.suppress(OSError, ValueError, IndexError):
-            cpu += _ticks(f"/proc/{process}/stat") / _TICK
-            found = True
+            fields = _fields(f"/proc/{process}/stat")
+            cpu += sum(map(int, fields[11:15])) / _TICK  # with the children that it has waited for
+            resident += int(fields[21]) * _PAGE
+            found += 1
             for task in os.listdir(f"/proc/{process}/task"):
                 place = f"/proc/{process}/task/{task}"
                 with contextlib.suppress(OSError, ValueError, IndexError):
                     wants = wants or _fields(f"{place}/stat")[0] in _WANTS
                     left.extend(map(int, _text(f"{place}/children").split()))
-    return Load(cpu, wants) if found else None
+    return Load(cpu, wants, found, resident) if found else None
 
 
-def _ticks(path: str) -> int:
-    """CPU ticks of a process and of the children that it has waited for."""
-    return sum(map(int, _fields(path)[11:15]))
+def memory_of(pid: int) -> int:
+    """The bytes that a process and its descendants keep in memory, what they share counted once; 0 where that cannot be read."""
+    found, left = 0, [pid]
+    while left:
+        process = left.pop()
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            found += int(re.search(r"^Pss:\s+(\d+) kB", _text(f"/proc/{process}/smaps_rollup"), re.M)[1]) << 10  # type: ignore[index]
+        with contextlib.suppress(OSError, ValueError):
+            for task in os.listdir(f"/proc/{process}/task"):
+                left.extend(map(int, _text(f"/proc/{process}/task/{task}/children").split()))
+    return found
 
 
 def _fields(path: str) -> list[str]:

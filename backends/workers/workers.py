@@ -22,6 +22,7 @@ from opsieve.backends.releases.builds import build_environment, stated_version
 from opsieve.backends.releases.releases import Environment, ReleaseStore
 from opsieve.backends.workers import native
 from opsieve.backends.workers.observe import KNOBS, from_death, from_reply, killed_from_outside
+from opsieve.backends.workers.sandbox import shut_in, starts_processes, without_secrets
 from opsieve.backends.workers.shared_zygotes import ZYGOTES, SharedZygotes
 from opsieve.backends.workers.work_clock import out_of_memory_kills
 from opsieve.backends.workers.zygote import Death, Interrupted, Limits, TemplateProcess, Unavailable, Worker, Zygote
@@ -124,6 +125,11 @@ class Workers:
             found = self._zygotes.pop(place, None)
         if found is not None:
             self._discard(place, found)
+
+    def walls(self) -> tuple[list[str], dict[str, str] | None]:
+        """What the compilers that were started are shut in with, and what they could not be; None when they were not to be."""
+        started = next(iter(self._zygotes.values()), None)
+        return (started.walls, started.lacks) if started is not None else ([], None)
 
     def version(self, target: ResolvedTarget) -> str:
         """The version of the compiler; Unavailable when it cannot be imported, BadInput when a release cannot be had."""
@@ -272,7 +278,8 @@ class Workers:
     def _forked(self, target: ResolvedTarget, zygote: Zygote) -> Worker:
         """A new worker of the target's backend; where that shares another's zygote, the worker loads it."""
         source = target.plugin
-        return zygote.fork(self.limits, (source.file, source.attribute) if target.zygote[0] != target.name else None)
+        shared = (source.file, source.attribute) if target.zygote[0] != target.name else None
+        return zygote.fork(self.limits, shared, starts_processes(source.backend))
 
     def _lock(self, key: object) -> threading.Lock:
         with self._guard:
@@ -329,28 +336,38 @@ class Workers:
 
     def _start(self, target: ResolvedTarget) -> Zygote:
         source = plugin(target.zygote[0])
-        environment = {**os.environ, **KNOBS, **source.backend.environment}
+        environment = {**without_secrets(os.environ), **KNOBS, **source.backend.environment}
         facts, shim = (source.file, source.attribute), native.shim()
         traced = self._coverage is not None and self._coverage.traces(source.backend.name)
+        readable = [source.file.parent, *([shim] if shim else [])]
+        if self._coverage is not None and traced:
+            readable.append(self._coverage.cache)
+            self._coverage.cache.mkdir(parents=True, exist_ok=True)
+
+        def started(python: Path, path: Sequence[Path], template: TemplateProcess | None = None) -> Zygote:
+            return shut_in(
+                source.backend,
+                [*readable, *path],
+                lambda walls: Zygote(
+                    *facts, python, list(map(str, path)), environment, shim, template or False, traced, walls
+                ),
+                python,
+                self._say,
+            )
+
         try:
             if not target.release and not target.build:
                 # Of probes there is one set for each recorder, so that a traced one has no other user; its scratch lies where it began.
                 what = object() if traced else (*facts, shim, tempfile.gettempdir())
-                here = Path(sys.executable)
-                return self._shared.take(
-                    what, environment, lambda: Zygote(*facts, here, [], environment, shim, traced=traced)
-                )
+                return self._shared.take(what, environment, lambda: started(Path(sys.executable), ()))
             if target.build:
                 home = build_environment(source.backend, target.build, self._offline, self._say)
             else:
                 home = self._store.environment(source.backend, target.release, offline=self._offline, say=self._say)
             template = self._template(source, home.python, environment)
-            path = [str(entry) for entry in home.path]
-            made = self._shared.take(
-                object(),  # it ends with the template process, which is of these workers alone
-                environment,
-                lambda: Zygote(*facts, home.python, path, environment, shim, template, traced=traced),
-            )
+            readable += [Path(target.build)] if target.build else []
+            # It ends with the template process, which is of these workers alone.
+            made = self._shared.take(object(), environment, lambda: started(home.python, home.path, template))
             made.version = stated_version(made.version, home.state)
             return made
         except Unavailable as error:

@@ -9,15 +9,16 @@ import platform
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opsieve.backends.coverage.notes import Notes
-from opsieve.backends.workers.work_clock import WorkClock
+from opsieve.backends.workers.work_clock import WorkClock, memory_of
 from opsieve.gen.model.scratch import Scratch
 
 if TYPE_CHECKING:  # with numpy, which the process that starts a zygote need not have yet
@@ -30,6 +31,8 @@ TRACER = Path(__file__).resolve().parent.parent / "coverage" / "tracer.py"
 CALLBACKS = TRACER.with_name("callbacks.py")
 START_SECONDS = 180.0  # of work (WorkClock): the first import of a large compiler from a cold disk
 LOG_LIMIT = 256 << 10
+PROCESSES = 200  # of a worker, at once
+CREDENTIALS = struct.Struct("3i")  # process, user and group
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,14 @@ class Limits:
 
 class Unavailable(Exception):
     """The compiler cannot be imported here; the message says why."""
+
+
+class Refused(Exception):
+    """The kernel cannot shut the zygote in as it was asked to; `feature` is what is to be left out."""
+
+    def __init__(self, feature: str, why: str):
+        super().__init__(why)
+        self.feature = feature
 
 
 class Interrupted(Unavailable):
@@ -64,6 +75,7 @@ class Death:
     reached: "tuple[int, ...] | None" = (
         None  # numbers of the probes that nobody had reached before, where it was traced
     )
+    excess: str = ""  # for what of all its processes together it was killed
 
 
 class TemplateProcess:
@@ -152,6 +164,7 @@ class Zygote:
         shim: Path | None,
         template: TemplateProcess | bool = False,
         traced: bool = False,
+        sandbox: dict[str, Any] | None = None,
     ):
         if sys.platform != "linux":
             raise Unavailable(
@@ -173,7 +186,13 @@ class Zygote:
             "template": template is True,
             "tracer": str(TRACER) if traced else "",
             "callbacks": str(CALLBACKS) if platform.machine() == "x86_64" else "",
+            "sandbox": sandbox,
         }
+        self.lacks: dict[str, str] | None = (
+            None  # what it could not be shut in with, and why; None when it was not to be
+        )
+        self.walls: list[str] = []
+        self.uncompiled: list[str] = []  # folders of modules that it has to compile each time, for it may not write
         self.modules: list[str] = []  # the libraries that it has loaded, where it is to be traced
         self._probes: Probes | None = None
         self._process: subprocess.Popen[bytes] | ChildProcess
@@ -207,11 +226,16 @@ class Zygote:
             why = log.splitlines()[-1][:300] if log else "no word from it"
             raise Interrupted(f"its process ended while importing: {why}" if readable else "its import takes too long")
         answer = json.loads(message)
+        if "refused" in answer:
+            raise Refused(str(answer["refused"]), str(answer["why"]))
         if not answer["ready"]:
             raise Unavailable(
                 f"{answer['exception']}: {answer['message'].splitlines()[0][:300] if answer['message'] else ''}"
             )
         self.modules = [str(path) for path in answer.get("modules", ())]
+        if "lacks" in answer:
+            self.walls, self.lacks = list(map(str, answer["walls"])), answer["lacks"]
+            self.uncompiled = [str(folder) for folder in answer["uncompiled"]]
         return str(answer["version"])
 
     def trace(self, probes: "Probes") -> int:
@@ -224,15 +248,20 @@ class Zygote:
         self._probes = probes if probes.total else None
         return int(answer["planted"])
 
-    def fork(self, limits: Limits, plugin: tuple[Path, str] | None = None) -> "Worker":
-        """A new worker under `limits`; it serves the zygote's backend, or the `plugin` whose file and attribute these are."""
+    def fork(self, limits: Limits, plugin: tuple[Path, str] | None = None, processes: bool = True) -> "Worker":
+        """A new worker under `limits`; it serves the zygote's backend, or the `plugin` whose file and attribute these are.
+
+        Where the zygote is shut in, a worker without `processes` can start none.
+        """
         ours, theirs = socket.socketpair()
         log, state = memory_file("log", append=True), memory_file("state")
-        status_read, status_write = os.pipe()
+        status, status_theirs = socket.socketpair()
+        status.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         config: dict[str, Any] = {key: int(value) for key, value in asdict(limits).items()}
+        config["processes"] = processes
         if plugin is not None:
             config["plugin"] = [str(plugin[0]), plugin[1]]
-        fds = array.array("i", [theirs.fileno(), log, state, status_write])
+        fds = array.array("i", [theirs.fileno(), log, state, status_theirs.fileno()])
         probes = self._probes
         notes = Notes(probes.total, probes.counter_pages) if probes else None
         if notes is not None:
@@ -241,8 +270,8 @@ class Zygote:
             self.send(config, fds)
         finally:
             theirs.close()
-            os.close(status_write)
-        return Worker(ours, log, state, status_read, limits, notes, probes)
+            status_theirs.close()
+        return Worker(ours, log, state, status, limits, notes, probes)
 
     def send(self, request: dict[str, Any], fds: "array.array[int]") -> None:
         """Ask for a fork that gets these descriptors."""
@@ -280,6 +309,10 @@ class Zygote:
         self._process.wait(timeout=seconds)
 
 
+class Excess(Exception):
+    """What a worker and the processes that it started have together is over a limit; the message says what."""
+
+
 class Worker:
     """A forked process that answers tests one after the other."""
 
@@ -288,7 +321,7 @@ class Worker:
         connection: socket.socket,
         log: int,
         state: int,
-        status: int,
+        status: socket.socket,
         limits: Limits,
         notes: Notes | None = None,
         probes: "Probes | None" = None,
@@ -297,11 +330,12 @@ class Worker:
         self._limits, self._notes, self._probes = limits, notes, probes
         self._unread = b""
         self.tests = 0
-        ending = self._line(START_SECONDS)
-        if ending is None:
+        self.pid = sender(
+            status, START_SECONDS
+        )  # in a namespace of its own it has another number, which says nothing here
+        if not self.pid:
             self._release()
             raise Unavailable("its process ended")
-        self.pid = int(ending["pid"])
 
     def submit(self, frame: bytes, tests: int) -> None:
         """Send one frame that holds `tests` tests; a worker that has died is noticed by `reply`."""
@@ -332,6 +366,8 @@ class Worker:
         except TimeoutError:
             self._dump_stack()
             return self._end(timed_out=True)
+        except Excess as excess:
+            return replace(self._end(timed_out=True), timed_out=False, excess=str(excess))
         except (OSError, EOFError, ValueError, RecursionError):  # it closed the channel, or wrote what is no frame
             return self._end(timed_out=False)
 
@@ -345,11 +381,23 @@ class Worker:
             except TimeoutError:
                 if clock.expired():
                     raise
+                self._check_family(clock)
                 continue
             if not got:
                 raise EOFError
             view = view[got:]
         return buffer
+
+    def _check_family(self, clock: WorkClock) -> None:
+        """Excess when the worker and what it started are too many or keep too much memory together; alone it has a limit of its own."""
+        load = clock.seen
+        if load is None or load.processes == 1:
+            return
+        if load.processes > PROCESSES:
+            raise Excess(f"it had {load.processes} processes at once, and may have {PROCESSES}")
+        if load.resident > self._limits.memory and (memory := memory_of(self.pid)) > self._limits.memory:
+            most = self._limits.memory >> 20
+            raise Excess(f"it and its processes kept {memory >> 20} MiB in memory, and may keep {most} MiB together")
 
     def _dump_stack(self) -> None:
         """Have a hanging worker write its Python stack to its log (faulthandler answers from C, whatever it runs)."""
@@ -408,15 +456,27 @@ class Worker:
 
     def _release(self) -> None:
         self._connection.close()
-        for fd in (self._log, self._state, self._status):
+        self._status.close()
+        for fd in (self._log, self._state):
             os.close(fd)
         if self._notes:
             self._notes.close()
 
     def _line(self, seconds: float) -> dict[str, Any] | None:
         """The zygote's next word on this worker, None when none comes in time."""
-        word, self._unread = read_line(self._status, self._unread, seconds)
+        word, self._unread = read_line(self._status.fileno(), self._unread, seconds)
         return word or None
+
+
+def sender(channel: socket.socket, seconds: float) -> int:
+    """The process that wrote the first line of a channel, by its number here as the kernel tells it; 0 when none comes."""
+    if not wait_readable(channel.fileno(), seconds):
+        return 0
+    line, ancillary, _, _ = channel.recvmsg(3, socket.CMSG_SPACE(CREDENTIALS.size))
+    for level, kind, data in ancillary:
+        if line == b"{}\n" and (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+            return int(CREDENTIALS.unpack(data[: CREDENTIALS.size])[0])
+    return 0
 
 
 def read_line(pipe: int, unread: bytes, seconds: float) -> tuple[dict[str, Any] | None, bytes]:

@@ -23,6 +23,14 @@ def named_builds(_context: click.Context, _parameter: click.Parameter, value: An
     return value
 
 
+def _no_sandbox(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    """The callback of `--no-sandbox`: for what the command does and starts."""
+    if value:
+        from opsieve.backends.workers.sandbox import switched_off
+
+        context.with_resource(switched_off())
+
+
 INPUTS = click.option(
     "--inputs", type=PATH, help="Input values: an .npz file, an ONNX test data set, or a directory that holds one."
 )
@@ -62,6 +70,13 @@ ORACLES = click.option(
     "--oracles", "oracle_file", type=PATH, help="TOML file that chooses oracles and sets their margins."
 )
 OFFLINE = click.option("--offline", is_flag=True, help="Do not install releases; use only those already installed.")
+NO_SANDBOX = click.option(
+    "--no-sandbox",
+    is_flag=True,
+    expose_value=False,
+    callback=_no_sandbox,
+    help="Run compilers as ordinary processes, with your network and your files; docs/explanation/security.md says what is lost.",
+)
 METAMORPHIC = click.option(
     "--metamorphic",
     is_flag=True,

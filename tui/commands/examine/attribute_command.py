@@ -17,6 +17,7 @@ from opsieve.tui.commands.text import counted, say
 @options.EXPECTED
 @options.SEED
 @options.OFFLINE
+@options.NO_SANDBOX
 @options.JSON
 def command(
     case: Path, target: str, inputs: Path | None, expected: Path | None, seed: int, offline: bool, as_json: bool

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from opsieve.tui.commands import completions
-from opsieve.tui.commands.options import EXPECTED, INPUTS, JSON, OFFLINE, PATH, SEED, memory, named_builds, seconds
+from opsieve.tui.commands.options import (
+    EXPECTED,
+    INPUTS,
+    JSON,
+    NO_SANDBOX,
+    OFFLINE,
+    PATH,
+    SEED,
+    memory,
+    named_builds,
+    seconds,
+)
 from opsieve.tui.commands.text import counted, plain, say
 
 if TYPE_CHECKING:
@@ -64,6 +75,7 @@ NOTHING_FAILS = 3
 @seconds(30.0)
 @memory()
 @OFFLINE
+@NO_SANDBOX
 @click.option("--verify", is_flag=True, help="Only check the certificate of CASE, a result of this command, again.")
 @JSON
 def command(case: Path, store: Path, memory: int, offline: bool, verify: bool, as_json: bool, **options: Any) -> int:

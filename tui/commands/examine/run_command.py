@@ -37,6 +37,7 @@ COLOURS = {"pass": "green", "fail": "red", "flaky": "magenta", "undecided": "yel
 @options.METAMORPHIC
 @click.option("--no-check", is_flag=True, help="Also run models that onnx.checker rejects.")
 @options.OFFLINE
+@options.NO_SANDBOX
 @click.option("--save", type=options.PATH, help="Save each failure as a case directory inside this directory.")
 @options.JSON
 def command(models: tuple[Path, ...], rtol: float | None, atol: float | None, as_json: bool, **given: Any) -> int:

@@ -67,6 +67,7 @@ SHOWN = 5  # new clusters in the summary for a person
 @options.METAMORPHIC
 @options.seconds(20.0)
 @options.memory()
+@options.NO_SANDBOX
 @options.JSON
 @click.option("--json-lines", is_flag=True, help="Print JSON objects as it goes, one a line: begun, progress, ended.")
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress.")

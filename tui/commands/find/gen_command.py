@@ -73,6 +73,7 @@ _MOST_REFUSED = 20
 @click.option(
     "--explain-support", "explain", is_flag=True, help="Only print which operators the targets lack, and why."
 )
+@options.NO_SANDBOX
 @options.JSON
 def command(explain: bool, as_json: bool, **given: Any) -> int:
     """Generate random valid programs, with values for their inputs. Equal options and seeds give equal bytes.

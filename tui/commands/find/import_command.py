@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="PATHS are your own files of TVMScript, which TVM evaluates in a worker. Never use it on a file from a stranger.",
 )
+@options.NO_SANDBOX
 @options.JSON
 def command(paths: tuple[Path, ...], output: Path, scripts: bool, as_json: bool) -> int:
     """Import the models in PATHS (files or directories) with their values, each as a case directory.

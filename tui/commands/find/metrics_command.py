@@ -25,6 +25,7 @@ MOST_BARS = (
 @click.command("metrics")
 @click.argument("folder", metavar="DIRECTORY", type=options.PATH)
 @click.option("--plot", type=options.PATH, help="Write SVG plots into this directory.")
+@options.NO_SANDBOX
 @options.JSON
 def command(folder: Path, plot: Path | None, as_json: bool) -> int:
     """Measure how diverse the models in DIRECTORY and below are; modules of TVM are counted apart, in few figures.

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--probe", is_flag=True, help="Ask the targets about every operator and type, and remember the answers.")
 @options.TARGETS
+@options.NO_SANDBOX
 @click.option(
     "--tables", type=options.PATH, help="With --probe: ask everything anew and write the tables into this directory."
 )
@@ -48,8 +49,9 @@ def command(as_json: bool, probe: bool, targets: tuple[str, ...], tables: Path |
         for examination in examine(workers):
             backends.append(examination)
             show(len(backends), f"{examination.name} {examination.version or 'missing'}")
+        walls, lacks = workers.walls()
     pythons = [".".join(map(str, found.version)) for found in find_interpreters()]
-    isolated = isolation()
+    isolated = isolation(walls, lacks)
     facts = {
         "opsieve": __version__,
         "python": platform.python_version(),

@@ -1,0 +1,169 @@
+"""What a zygote is to be shut in with: the user's wishes, the backend's, and what this machine was seen to refuse.
+
+`shut_in.py` does it, inside the zygote. OPSIEVE_SANDBOX=off (which `--no-sandbox` sets) has workers run as ordinary processes;
+OPSIEVE_SANDBOX_ALLOW lists, apart by commas, what they get besides: `network`, devices (`/dev/nvidia*`), and other files or folders to read.
+"""
+
+import contextlib
+import glob
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+import opsieve
+from opsieve.backends.protocol import Backend
+from opsieve.backends.workers.zygote import Refused, Unavailable, Zygote
+from opsieve.gen.model.bad_input import BadInput, shown
+
+SWITCH, ALLOWED = "OPSIEVE_SANDBOX", "OPSIEVE_SANDBOX_ALLOW"
+NETWORK = "network"
+_HERE = Path(__file__).resolve().parent
+_FILES = ("shut_in", "namespaces", "landlock", "system_calls")
+_SECRET = re.compile(
+    r"TOKEN(?!IZ)|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|_AUTH|^AUTH|COOKIE|_PROXY$|^(?:AWS|AZURE|GOOGLE|SSH|GPG|DBUS|KUBE)",
+    re.I,
+)
+
+_MEANINGS = {
+    "user": "no user namespaces",
+    "namespaces": "no namespaces",
+    "files": "no file tree of its own",
+    "network": "no network of its own",
+    "ipc": "no memory segments of its own",
+    "processes": "no processes of its own",
+    "landlock": "no Landlock",
+    "filter": "no filter of system calls",
+}
+_COMPILE_SECONDS = 120.0
+_said: set[str] = set()
+_compiled: set[str] = set()
+_refused: dict[str, str] = {}  # what the kernel did not give a zygote of this process, and why
+
+
+def is_on() -> bool:
+    """Whether workers are to be shut in. BadInput when the variable says neither."""
+    said = os.environ.get(SWITCH, "on")
+    if said not in ("on", "off", ""):
+        raise BadInput(f"{SWITCH} is on or off, not {shown(said)}")
+    return said != "off"
+
+
+@contextlib.contextmanager
+def switched_off() -> Iterator[None]:
+    """Without a sandbox, for this process and what it starts."""
+    before = os.environ.get(SWITCH)
+    os.environ[SWITCH] = "off"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[SWITCH]
+        else:
+            os.environ[SWITCH] = before
+
+
+def config(backend: Backend, readable: Iterable[Path]) -> dict[str, Any] | None:
+    """What `shut_in.py` needs to know for a zygote of the backend that reads these files besides its Python's; None without a sandbox."""
+    if not is_on():
+        return None
+    allowed = [*filter(None, os.environ.get(ALLOWED, "").split(",")), *getattr(backend, "sandbox_allows", ())]
+    for item in allowed:
+        if item != NETWORK and not item.startswith("/"):
+            raise BadInput(f"{ALLOWED} lists absolute paths and `network`, not {shown(item)}")
+    paths = [path for item in allowed if item != NETWORK for path in sorted(glob.glob(item))]
+    devices = [path for path in paths if path.startswith("/dev/")]
+    files = {str(path) for path in readable} | _own_files() | _libraries() | (set(paths) - set(devices))
+    return {
+        **{name: str(_HERE / f"{name}.py") for name in _FILES},
+        "network": NETWORK in allowed,
+        "devices": devices,
+        "readable": sorted(path for path in files if path not in ("/", "")),
+        "kept": [],
+        "without": dict(_refused),
+    }
+
+
+def shut_in(
+    backend: Backend,
+    readable: Iterable[Path],
+    start: Callable[[dict[str, Any] | None], Zygote],
+    python: Path,
+    say: Callable[[str], None],
+) -> Zygote:
+    """The zygote that `start` makes with as much of a sandbox as the kernel gives; what it does not give is said once on this machine.
+
+    Its `python` cannot keep what it has compiled of modules, so that is made here, where none of them is imported.
+    """
+    readable = list(readable)
+    while True:
+        try:
+            made = start(config(backend, readable))
+        except Refused as refused:
+            if refused.feature in _refused:
+                raise Unavailable(f"it cannot be shut in ({refused}): --no-sandbox runs it as it is") from None
+            _refused[refused.feature] = str(refused)  # the next ones do without
+            continue
+        _compile(python, made.uncompiled)
+        if made.lacks:
+            _say_once(made.lacks, say)
+        return made
+
+
+def _compile(python: Path, folders: Sequence[str]) -> None:
+    """Compile the modules in folders, each once in the life of an environment; where that is not allowed they stay as they are."""
+    wanted = [place for place in folders if place not in _compiled and os.access(place, os.W_OK)]
+    _compiled.update(wanted)
+    if wanted and not sys.dont_write_bytecode:
+        command = [str(python), "-I", "-m", "compileall", "-q", "-l", *wanted]
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_COMPILE_SECONDS, check=False
+            )
+
+
+def lacks_sentence(lacks: Mapping[str, str]) -> str:
+    """What a zygote could not be shut in with, for a person."""
+    what = "; ".join(f"{_MEANINGS.get(name, name)} ({why})" for name, why in sorted(lacks.items()))
+    return f"this machine does not give all that shuts a compiler in: {what}"
+
+
+def _say_once(lacks: Mapping[str, str], say: Callable[[str], None]) -> None:
+    """Say what lacks, unless that was said on this machine before."""
+    sentence = lacks_sentence(lacks)
+    mark = platformdirs.user_cache_path("opsieve") / "sandbox" / hashlib.sha256(sentence.encode()).hexdigest()[:16]
+    if sentence in _said or mark.exists():
+        return
+    _said.add(sentence)
+    with contextlib.suppress(OSError):
+        mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mark.touch()
+    say(f"{sentence}; `opsieve doctor` tells it again")
+
+
+def starts_processes(backend: Backend) -> bool:
+    """Whether a backend's workers may start processes: one that never does says so."""
+    return bool(getattr(backend, "starts_processes", True))
+
+
+def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables but those whose names tell of passwords, keys and agents; all without a sandbox."""
+    return {name: value for name, value in environment.items() if not (is_on() and _SECRET.search(name))}
+
+
+def _own_files() -> set[str]:
+    """The folders of opsieve, and where links among them lead."""
+    package = Path(opsieve.__file__).parent
+    return {str(package.resolve()), *(str(entry.resolve()) for entry in package.iterdir() if entry.is_dir())}
+
+
+def _libraries() -> set[str]:
+    """Where the user has the loader and programs look besides the system's folders."""
+    named = os.environ.get("LD_LIBRARY_PATH", "").split(":") + os.environ.get("PATH", "").split(":")
+    return {place for place in named if place.startswith("/") and os.path.isdir(place)}

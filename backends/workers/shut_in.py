@@ -1,0 +1,123 @@
+"""How a zygote and its workers are shut in: namespaces for the zygote, Landlock and a filter of system calls for it and each worker.
+
+Loaded by `child.py`, never by the main process: the standard library only, Python 3.8, Linux. The zygote shuts itself in before it imports the
+compiler, so that all of the compiler's code is inside; each worker then lets go of its neighbours, too. What the kernel does not give is
+told to the main process, in `lacks`; nothing fails for it.
+"""
+
+import contextlib
+import os
+import resource
+import sys
+import tempfile
+from typing import Any, Callable, Dict, List
+
+NAMESPACES = ["files", "network", "ipc", "processes"]  # in the order in which they are left
+
+
+class ShutIn:
+    """The walls of one zygote. `config` is what `sandbox.py` made; `load` gives a module from its name and file."""
+
+    def __init__(self, config: Dict[str, Any], load: Callable[[str, str], Any]):
+        self.config = config
+        self.namespaces, self.landlock, self.system_calls = (
+            load("opsieve_" + name, config[name]) for name in ("namespaces", "landlock", "system_calls")
+        )
+        self.lacks: Dict[str, str] = {}
+        self.left: List[str] = []
+        self.walls: List[str] = []
+        self.kept: List[str] = config["kept"]
+
+    def enter(self, scratch: str) -> str:
+        """Shut this process in; returns its scratch folder, which may be another one now. `namespaces.Refused` as it says.
+
+        Where processes get a namespace, another one returns: the first process there.
+        """
+        for folder in self.kept:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+        scratch = self.enter_namespaces(scratch)
+        self.namespaces.drop_privileges()
+        without = self.config["without"]
+        self.lacks.update(without)
+        if "landlock" in without:
+            pass
+        elif self.landlock.version():
+            self.wall("landlock %d" % self.landlock.version(), lambda: self.restrict_files(scratch, self.kept))
+        else:
+            self.lacks["landlock"] = "the kernel has none"
+        if "filter" in without:
+            pass
+        elif os.uname().machine == "x86_64":
+            self.wall("filter", lambda: self.system_calls.restrict(self.config["network"], True, None))
+        else:
+            self.lacks["filter"] = "there is none for this machine"
+        own = os.path.join(scratch, "zygote")
+        os.makedirs(own, exist_ok=True)
+        self.move_home(own)
+        return scratch
+
+    def enter_namespaces(self, scratch: str) -> str:
+        """Leave the parent's namespaces, as far as that is wanted and given."""
+        without = self.config["without"]
+        if "namespaces" in without or os.uname().machine != "x86_64":
+            self.lacks["namespaces"] = without.get("namespaces", "they are used on x86-64 only")
+            return scratch
+        wanted = [name for name in NAMESPACES if name not in without]
+        if "files" in without and "processes" in wanted:  # numbers of other processes than /proc shows
+            wanted.remove("processes")
+        if self.config["network"]:
+            wanted.remove("network")
+        early = [name for name in wanted if name != "files"]
+        self.left = self.namespaces.unshare(["user"] + early, self.lacks)
+        if "processes" in self.left:
+            self.namespaces.first_process(scratch)  # who stays outside sees the files as they are, to tidy up
+        if "files" in wanted:
+            self.left += self.namespaces.unshare(["files"], self.lacks)
+        if "processes" in self.left and "files" not in self.left:
+            raise self.namespaces.Refused("processes", "files: " + self.lacks["files"])
+        if "files" in self.left:
+            readable = sys.path + [sys.prefix, sys.base_prefix, sys.exec_prefix] + self.config["readable"]
+            devices = self.config["devices"]
+            self.namespaces.build_tree(scratch, readable, self.kept, devices, "processes" in self.left)
+            scratch = self.namespaces.HOME
+        if "processes" in self.left:  # threads count too; root is bound by the namespace's own limit
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(resource.RLIMIT_NPROC, (self.namespaces.PROCESSES,) * 2)
+        self.walls += self.left
+        return scratch
+
+    def wall(self, name: str, build: Callable[[], None]) -> None:
+        """Build one; what does not succeed is a lack."""
+        try:
+            build()
+            self.walls.append(name)
+        except OSError as error:
+            self.lacks[name.partition(" ")[0]] = str(error)
+
+    def restrict_files(self, scratch: str, kept: List[str]) -> None:
+        """Landlock: in a tree of the zygote's own all may be read; elsewhere what the tree would have held."""
+        devices = ["/dev/" + name for name in self.namespaces.DEVICES] + self.config["devices"]
+        if "files" in self.left:
+            self.landlock.restrict(["/"], [scratch, "/tmp", "/dev/shm"] + devices + kept, self.config["network"])
+            return
+        settings = ["/etc/" + name for name in self.namespaces.SETTINGS + ("passwd", "group")]
+        readable = list(self.namespaces.SYSTEM) + settings + ["/proc"]
+        readable += sys.path + [sys.prefix, sys.base_prefix, sys.exec_prefix] + self.config["readable"] + self.kept
+        self.landlock.restrict(readable, [scratch] + devices + kept, self.config["network"])
+
+    def confine(self, scratch: str, processes: bool) -> None:
+        """In a forked worker: its own scratch folder is what it may write, its own domain whom it may signal."""
+        self.namespaces.libc.prctl(self.namespaces.PR_SET_DUMPABLE, 1, 0, 0, 0)
+        version = self.landlock.version() if any(wall.startswith("landlock") for wall in self.walls) else 0
+        if version:
+            self.restrict_files(scratch, [])
+        alone = os.getpid() if "processes" not in self.left and version < 6 else None
+        if "filter" in self.walls and (not processes or alone is not None):
+            self.system_calls.restrict(self.config["network"], processes, alone)
+
+    @staticmethod
+    def move_home(folder: str) -> None:
+        """Have what looks for a home or a place for temporary files find this folder."""
+        for name in [name for name in os.environ if name.startswith("XDG_")]:
+            del os.environ[name]
+        os.environ["HOME"] = os.environ["TMPDIR"] = tempfile.tempdir = folder

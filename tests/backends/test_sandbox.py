@@ -1,0 +1,137 @@
+"""Workers are shut in: what a hostile compiler tries (tests/support/hostile_acts.py) fails, and what a compiler needs works."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from unittest.mock import patch
+
+import hostile_acts
+import numpy as np
+import pytest
+from commands import opsieve
+from isolation_drill import WALLS, succeeded
+from models import X, chain
+
+from opsieve.backends import registry
+from opsieve.backends.registry import resolve
+from opsieve.backends.workers import sandbox
+from opsieve.backends.workers.sandbox import config, lacks_sentence, switched_off, without_secrets
+from opsieve.backends.workers.shared_zygotes import SharedZygotes
+from opsieve.backends.workers.workers import Workers
+from opsieve.backends.workers.zygote import Refused
+from opsieve.gen.model.bad_input import BadInput
+
+LONG = {"take_memory_by_children", "start_a_thousand_processes", "fill_the_disk"}
+
+
+@pytest.fixture
+def whole(workers: Workers) -> None:
+    """Only where the kernel gives all of it."""
+    workers.version(resolve("reference"))
+    lacks = workers.walls()[1]
+    if lacks is None or lacks:
+        pytest.skip(f"not here: {lacks}")
+
+
+@pytest.fixture
+def fresh() -> Iterator[Workers]:
+    with (
+        patch.dict(registry._entries(), {hostile_acts.NAME: hostile_acts.ENTRY}),
+        patch.dict(os.environ, {hostile_acts.FACTS: "{}"}),
+        Workers(zygotes=SharedZygotes()) as made,
+    ):
+        yield made
+
+
+def test_a_hostile_compiler_reaches_nothing(tmp_path: Path, whole: None) -> None:
+    acts = [name for name in hostile_acts.ACTS if name not in LONG]
+    assert len(acts) >= 40
+    assert succeeded(tmp_path, "all", acts)[0] == {"start_a_process"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("walls", [name for name in WALLS if name not in ("none", "filter")])
+def test_fewer_walls_hold_less_and_no_key_is_ever_read(walls: str, tmp_path: Path, whole: None) -> None:
+    done, notes = succeeded(tmp_path, walls)
+    assert not done & {"read_a_key_at_home", "write_into_a_foreign_project", "write_where_python_starts", *LONG}, notes
+
+
+def test_a_backend_that_starts_no_processes_cannot(fresh: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = resolve("hostile:start_a_process")
+    assert fresh.observe(target, chain("Relu"), X, fresh=True).outputs == {"y": np.array(True)}
+    if "filter" not in fresh.walls()[0]:
+        pytest.skip("no filter of system calls")
+    monkeypatch.setattr(target.backend, "starts_processes", False, raising=False)
+    assert fresh.observe(target, chain("Relu"), X, fresh=True).outputs == {"y": np.array(False)}
+
+
+def test_what_the_user_allows_is_reached(fresh: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "key").write_text("private")
+    monkeypatch.setenv(hostile_acts.FACTS, f'{{"key": "{tmp_path / "key"}"}}')
+    monkeypatch.setenv(sandbox.ALLOWED, f"network,{tmp_path}")
+    for act in ("read_a_key_at_home", "listen_by_tcp"):
+        assert fresh.observe(resolve(f"hostile:{act}"), chain("Relu"), X).outputs == {"y": np.array(True)}, act
+
+
+def test_a_kernel_that_gives_less_costs_a_start_and_is_said_once(
+    fresh: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "_refused", {})
+    monkeypatch.setattr(sandbox, "_said", set())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    backend, said, seen = resolve("reference").backend, [], []
+
+    def start(walls):  # type: ignore[no-untyped-def]
+        seen.append(set(walls["without"]))
+        if len(seen) == 1:
+            raise Refused("processes", "proc: Operation not permitted")
+        made = fresh._started(resolve("hostile")) if not fresh._zygotes else next(iter(fresh._zygotes.values()))
+        made.lacks = dict(walls["without"])
+        fresh._zygotes[("hostile", "")] = made
+        return made
+
+    for _ in range(2):
+        sandbox.shut_in(backend, [], start, Path(os.sys.executable), said.append)  # type: ignore[attr-defined]
+    assert seen == [set(), {"processes"}, {"processes"}]
+    assert len(said) == 1
+    assert "no processes of its own (proc: Operation not permitted)" in said[0]
+
+
+def test_without_a_sandbox_there_is_none_and_the_variable_comes_back(fresh: Workers) -> None:
+    backend = resolve("reference").backend
+    with switched_off():
+        assert config(backend, []) is None
+        fresh.version(resolve("hostile"))
+    assert fresh.walls() == ([], None)
+    assert config(backend, []) is not None
+
+
+def test_secrets_are_not_handed_on() -> None:
+    kept = {"PATH": "", "OMP_NUM_THREADS": "", "TOKENIZERS_PARALLELISM": "", "PYTHONHASHSEED": "", "TVM_HOME": ""}
+    secret = {"GITHUB_TOKEN": "", "AWS_PROFILE": "", "DB_PASSWORD": "", "OPENAI_API_KEY": "", "SSH_AUTH_SOCK": ""}
+    assert without_secrets({**kept, **secret}) == kept
+    with switched_off():
+        assert without_secrets(secret) == secret
+
+
+@pytest.mark.parametrize("name", [sandbox.SWITCH, sandbox.ALLOWED])
+def test_a_variable_that_says_nothing_known_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "perhaps")
+    with pytest.raises(BadInput, match=name):
+        config(resolve("reference").backend, [])
+
+
+def test_what_lacks_is_a_sentence() -> None:
+    assert lacks_sentence({"landlock": "the kernel has none"}).endswith("in: no Landlock (the kernel has none)")
+
+
+def test_the_option_runs_compilers_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import onnx
+
+    (tmp_path / "m.onnx").write_bytes(chain("Relu").model)
+    with patch.object(sandbox, "config", wraps=sandbox.config) as asked:
+        code, _, _ = opsieve("run", "--no-sandbox", tmp_path / "m.onnx", capsys=capsys)
+    assert code == 0
+    assert sandbox.SWITCH not in os.environ
+    assert asked.call_count
+    assert onnx
