@@ -283,12 +283,16 @@ class ForkServer:
     def shut_in(self) -> None:
         """Shut this process in, where that is wanted; what can be done only by half is said, and ends it."""
         wanted = self.config["sandbox"]
-        if not wanted or self.config["template"]:  # a template process imports nothing of a compiler
+        if self.config["template"]:  # it imports nothing of a compiler
             return
-        sandbox = load_module("opsieve_shut_in", wanted["shut_in"]).ShutIn(wanted, load_module)
+        if not wanted:
+            tempfile.tempdir = os.environ["TMPDIR"] = os.path.join(self.config["scratch"], "common")
+            os.makedirs(tempfile.tempdir, exist_ok=True)
+            return
+        sandbox = load_module("opsieve_shut_in", wanted["shut_in"]).Walls(wanted, load_module)
         try:
             self.config["scratch"] = sandbox.enter(self.config["scratch"])
-        except sandbox.namespaces.Refused as refused:
+        except sandbox.namespaces.Incomplete as refused:
             self.control.send(json.dumps({"ready": False, "refused": refused.feature, "why": str(refused)}).encode())
             os._exit(1)
         self.sandbox, self.pid = sandbox, os.getpid()
@@ -382,7 +386,7 @@ class ForkServer:
             os.close(fd)
 
     def fork(self, limits: Dict[str, Any], fds: List[int]) -> None:
-        """Fork one worker, whose first word goes to the status channel; its end is told there, too."""
+        """Fork one worker, whose first word goes to the status channel; its end is said there, too."""
         data, log, state, status = fds[:4]
         if self.tracer is not None:
             self.tracer.plant()  # what earlier workers reached needs no probe any more

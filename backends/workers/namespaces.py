@@ -3,7 +3,7 @@
 Loaded by `child.py` in the zygote, never by the main process: the standard library and ctypes only, Python 3.8, Linux.
 
 A user namespace gives an ordinary user the right to make the others (user_namespaces(7)); root, where they are refused, makes the others without.
-What the kernel refuses is noted in `lacks` and the rest is done. Two things cannot be done by halves, and raise `Refused`: the main
+What the kernel refuses is noted in `lacks` and the rest is done. Two things cannot be done by halves, and raise `Incomplete`: the main
 process then starts the zygote anew without them.
 """
 
@@ -32,7 +32,7 @@ SETTINGS = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localt
 DEVICES = ("null", "zero", "full", "random", "urandom")
 
 
-class Refused(Exception):
+class Incomplete(Exception):
     """The kernel has begun to give a namespace and cannot complete it; `feature` is which."""
 
     def __init__(self, feature: str, why: str):
@@ -66,7 +66,7 @@ def unshare(wanted: List[str], lacks: Dict[str, str]) -> List[str]:
             try:
                 map_user(user, group)
             except OSError as error:
-                raise Refused("namespaces", "mapping the user: %s" % error.strerror) from None
+                raise Incomplete("namespaces", "mapping the user: %s" % error.strerror) from None
     return left
 
 
@@ -104,7 +104,7 @@ def first_process(scratch: str) -> None:
 def build_tree(base: str, readable: List[str], kept: List[str], devices: List[str], own_processes: bool) -> None:
     """Make a file tree in the empty folder `base` and make it this process's root: `readable` and what systems have, nothing else.
 
-    `kept` are folders that may be written and stay; HOME, /tmp and /dev/shm are memory. Refused when it cannot be done.
+    `kept` are folders that may be written and stay; HOME, /tmp and /dev/shm are memory. Incomplete when it cannot be done.
     """
     try:
         mount("none", "/", "", MS_REC | MS_SLAVE)
@@ -125,7 +125,7 @@ def build_tree(base: str, readable: List[str], kept: List[str], devices: List[st
         os.chdir("/")
         mount("none", "/", "", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
     except OSError as error:
-        raise Refused("files", str(error.args[-1])) from None
+        raise Incomplete("files", str(error.args[-1])) from None
 
 
 def outermost(paths: List[str]) -> List[str]:
@@ -182,7 +182,7 @@ def make_processes(base: str, own: bool) -> None:
     try:  # a container that covers parts of /proc lets no other one be mounted
         mount("proc", base + "/proc", "proc", flags)
     except OSError as error:
-        raise Refused("processes", str(error.args[-1])) from None
+        raise Incomplete("processes", str(error.args[-1])) from None
     if tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (
         6,
         14,

@@ -1,8 +1,8 @@
 """How a zygote and its workers are shut in: namespaces for the zygote, Landlock and a filter of system calls for it and each worker.
 
 Loaded by `child.py`, never by the main process: the standard library only, Python 3.8, Linux. The zygote shuts itself in before it imports the
-compiler, so that all of the compiler's code is inside; each worker then lets go of its neighbours, too. What the kernel does not give is
-told to the main process, in `lacks`; nothing fails for it.
+compiler, so that all of the compiler's code is inside; each worker then lets go of its neighbours, too. What the kernel does not give the
+main process hears of, in `lacks`; nothing fails for it.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List
 NAMESPACES = ["files", "network", "ipc", "processes"]  # in the order in which they are left
 
 
-class ShutIn:
+class Walls:
     """The walls of one zygote. `config` is what `sandbox.py` made; `load` gives a module from its name and file."""
 
     def __init__(self, config: Dict[str, Any], load: Callable[[str, str], Any]):
@@ -27,9 +27,10 @@ class ShutIn:
         self.left: List[str] = []
         self.walls: List[str] = []
         self.kept: List[str] = config["kept"]
+        self.common = ""
 
     def enter(self, scratch: str) -> str:
-        """Shut this process in; returns its scratch folder, which may be another one now. `namespaces.Refused` as it says.
+        """Shut this process in; returns its scratch folder, which may be another one now. `namespaces.Incomplete` as it says.
 
         Where processes get a namespace, another one returns: the first process there.
         """
@@ -51,9 +52,9 @@ class ShutIn:
             self.wall("filter", lambda: self.system_calls.restrict(self.config["network"], True, None))
         else:
             self.lacks["filter"] = "there is none for this machine"
-        own = os.path.join(scratch, "zygote")
-        os.makedirs(own, exist_ok=True)
-        self.move_home(own)
+        self.common = os.path.join(scratch, "common")
+        os.makedirs(self.common, exist_ok=True)
+        self.move_home(self.common)
         return scratch
 
     def enter_namespaces(self, scratch: str) -> str:
@@ -74,7 +75,7 @@ class ShutIn:
         if "files" in wanted:
             self.left += self.namespaces.unshare(["files"], self.lacks)
         if "processes" in self.left and "files" not in self.left:
-            raise self.namespaces.Refused("processes", "files: " + self.lacks["files"])
+            raise self.namespaces.Incomplete("processes", "files: " + self.lacks["files"])
         if "files" in self.left:
             readable = sys.path + [sys.prefix, sys.base_prefix, sys.exec_prefix] + self.config["readable"]
             devices = self.config["devices"]
@@ -110,7 +111,9 @@ class ShutIn:
         self.namespaces.libc.prctl(self.namespaces.PR_SET_DUMPABLE, 1, 0, 0, 0)
         version = self.landlock.version() if any(wall.startswith("landlock") for wall in self.walls) else 0
         if version:
-            self.restrict_files(scratch, [])
+            self.restrict_files(
+                scratch, [self.common]
+            )  # what a compiler keeps for all of its processes: compiled headers
         alone = os.getpid() if "processes" not in self.left and version < 6 else None
         if "filter" in self.walls and (not processes or alone is not None):
             self.system_calls.restrict(self.config["network"], processes, alone)
