@@ -140,7 +140,6 @@ class TvmRelax:
         "OPENBLAS_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
     }
-    starts_processes = False
     lacks: Tuple[str, ...] = (
         "strings, sequences, optionals; 2-bit and 4-bit values that are fed or read",
         "Loop, Scan and many operators: its importer says so, operator by operator",

@@ -76,7 +76,6 @@ class Transformed:
         defaults = {option: legal[0] if legal else "" for option, legal in options.items()}
         self.baseline: Mapping[str, str] = {} if may_lack else dict(defaults, optimise="off")
         self.environment: Mapping[str, str] = dict(ORT.environment, OPENBLAS_NUM_THREADS="1", **(environment or {}))
-        self.starts_processes = False
         self.lacks: Tuple[str, ...] = ("what onnxruntime lacks, which runs the result",)
         self.libraries, self.imports, self.transform = libraries, imports, transform
         self.patterns, self.may_lack, self.checked = patterns, may_lack, checked
