@@ -24,6 +24,7 @@ from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.campaign_tables import support
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan, planned, seed_of
+from opsieve.triage.campaign.schedule.costs import stated
 from opsieve.triage.store.index.index_file import INDEX
 from opsieve.triage.store.store import Campaign, FinishedTest, Store
 
@@ -41,8 +42,10 @@ PLAN = CampaignPlan("isra", replace(USUAL, nodes=6, between=None))
 @functools.cache
 def plan() -> CampaignPlan:
     """What the command line makes of `TARGETS`: nobody knows what the fake compiler has, onnxruntime's table comes with the package."""
+    targets = [resolve(FAKE), resolve("onnxruntime")]
     with Workers() as workers:
-        return replace(PLAN, supports=(support(Prober(workers, resolve("onnxruntime")).table()),))
+        table = Prober(workers, targets[1]).table()
+    return replace(PLAN, supports=(support(table),), costs=stated(targets))
 
 
 def contents(folder: Path) -> tuple[dict[str, str], list[object]]:
