@@ -33,7 +33,7 @@ class _ToStderr:
 
 def main() -> NoReturn:
     """Reduce: the arguments are the case folder, the target, the folder of the result, the seconds of one run, and maybe `offline`."""
-    _end_with_parent()
+    end_with_parent()
     case, target, output, seconds, *rest = sys.argv[1:]
     log = _ToStderr()
     try:
@@ -59,7 +59,7 @@ def _reduce(case: Path, target: str, output: Path, seconds: float, offline: bool
     return 0
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Where the parent is killed, this process gets SIGTERM, at which a session saves its best."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "prctl"):

@@ -8,7 +8,7 @@ them numbers and writes what comes back.
 import hashlib
 import json
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 
 from opsieve.backends.coverage.coverage import Coverage
 from opsieve.backends.registry import ResolvedTarget
@@ -19,7 +19,8 @@ from opsieve.triage.campaign.lane_pool import LanePool
 from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.campaign.schedule.schedule import Schedule
 from opsieve.triage.campaign.tests_in_order import TestsInOrder
-from opsieve.triage.store.store import Campaign, Store
+from opsieve.triage.store.index.index_file import DiskFull
+from opsieve.triage.store.store import Campaign, FinishedTest, Store
 
 
 def new_campaign(seed: int, targets: Sequence[ResolvedTarget], plan: CampaignPlan) -> Campaign:
@@ -40,13 +41,14 @@ def run(
     seconds: float = 0,
     programs: Programs | None = None,
     coverage: Coverage | None = None,
+    full: Callable[[DiskFull], bool] = lambda error: False,
 ) -> Generator[int, None, None]:
     """Go on with a campaign until `tests` of it are done in all, or `seconds` of wall time are over (0: no end).
 
     No tests are begun after that, and those under way that do not end soon are dropped: a resumed campaign does them again.
 
     `programs` are those of the plan unless others are given (triage/campaign/guidance.py); with `coverage` what the targets'
-    native code was reached of is recorded by it, and given to `programs`.
+    native code was reached of is recorded by it, and given to `programs`. Where the disk is `full` that is asked whether to try again.
 
     Yields how many tests are done, each time some were recorded. When the generator is closed, or is interrupted, all lanes and
     workers end; what was recorded stays, nothing else does. BadInput from the store, or when lanes die again and again.
@@ -74,6 +76,24 @@ def run(
             pool.ask(order.questions())
             ready, learnt = order.ready()
             if ready:
-                store.record(campaign, ready, learnt)
+                while not _recorded(store, campaign, ready, learnt, full):
+                    pass
                 pool.recorded(order.recorded)
                 yield order.recorded
+
+
+def _recorded(
+    store: Store,
+    campaign: Campaign,
+    tests: Sequence[FinishedTest],
+    learnt: Mapping[str, str],
+    full: Callable[[DiskFull], bool],
+) -> bool:
+    """Record tests; whether that was done. DiskFull when nobody wants to try again."""
+    try:
+        store.record(campaign, tests, learnt)
+    except DiskFull as error:
+        if not full(error):
+            raise
+        return False
+    return True

@@ -32,7 +32,6 @@ from opsieve.backends.verdict import Verdict
 from opsieve.gen.case.case import Case, save
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.durable import sync_tree
-from opsieve.gen.model.files import reason
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 from opsieve.triage.store.candidates import needs_reduction
 from opsieve.triage.store.decision_log import DecisionReplay
@@ -47,7 +46,7 @@ from opsieve.triage.store.failure_record import (
 )
 from opsieve.triage.store.index.campaign_index import CampaignIndex
 from opsieve.triage.store.index.index import Index
-from opsieve.triage.store.index.index_file import INDEX, locked, opened, sentence
+from opsieve.triage.store.index.index_file import INDEX, locked, opened, trouble
 from opsieve.triage.store.store_folder import CASES, STAGING, Staging, case_folder
 
 KEPT = 5  # cases kept of one fingerprint; further ones are counted
@@ -400,12 +399,8 @@ class Store:
         """What SQLite and the system say, as one sentence."""
         try:
             yield
-        except sqlite3.Error as error:
-            raise BadInput(sentence(self.folder, error)) from None
-        except OSError as error:
-            raise BadInput(
-                f"cannot write the store {shown(self.folder, 200)}: {reason(error)}; mend that, then go on with --resume"
-            ) from None
+        except (sqlite3.Error, OSError) as error:
+            raise trouble(self.folder, error) from None
 
 
 def _failure_record(campaign: Campaign, test: FinishedTest, finding: FoundFailure) -> FailureRecord:

@@ -1,6 +1,7 @@
 """The index of a store as a file: its lock, its schema, and what SQLite says in words for a user."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import sqlite3
@@ -97,6 +98,10 @@ def _check(connection: sqlite3.Connection, folder: Path) -> None:
             )
 
 
+class DiskFull(BadInput):
+    """There is no space for what is to be written; nothing of it was."""
+
+
 @contextlib.contextmanager
 def writing(database: Database) -> Iterator[None]:
     """A transaction that may write from its start, so that of two processes one waits for the other; all of it is done or nothing."""
@@ -107,6 +112,20 @@ def writing(database: Database) -> Iterator[None]:
     except BaseException:
         database.rollback()
         raise
+
+
+def trouble(folder: Path, error: sqlite3.Error | OSError) -> BadInput:
+    """What to raise for an error of SQLite or the system while a store is written."""
+    if isinstance(error, sqlite3.Error):
+        said = sentence(folder, error)
+        return DiskFull(said) if "full" in str(error) else BadInput(said)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(
+            f"the disk of the store {shown(folder, 200)} is full; free some space, then go on with --resume"
+        )
+    return BadInput(
+        f"cannot write the store {shown(folder, 200)}: {reason(error)}; mend that, then go on with --resume"
+    )
 
 
 def sentence(folder: Path, error: sqlite3.Error) -> str:

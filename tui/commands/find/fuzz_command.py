@@ -10,11 +10,32 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opsieve.tui.commands import options
+from opsieve.tui.commands.find.campaign_picture import Point
+from opsieve.tui.commands.find.long_runs import PauseWhileFull, ended_by_signals
 from opsieve.tui.commands.progress import Pulse, counting_bar, probing_bar
 from opsieve.tui.commands.text import counted, plain, say
 
 if TYPE_CHECKING:
     from opsieve.triage.campaign.coverage_session import CoverageSession
+    from opsieve.triage.campaign.session import FuzzRequest
+
+
+class Share(click.ParamType[float]):
+    """`20%`, or 0.2."""
+
+    name = "percent"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The share, from 0 to 0.9."""
+        text = str(value).strip()
+        try:
+            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            share = -1.0
+        if not 0 <= share <= 0.9:
+            self.fail(f"{text!r} is no share of the time; give 0% to 90%", param, ctx)
+        return share
+
 
 SHOWN = 5  # new clusters in the summary for a person
 
@@ -62,6 +83,20 @@ SHOWN = 5  # new clusters in the summary for a person
     show_default=True,
     help="Give each target its share of the time: slow ones run the programs that promise most. Else all run every program.",
 )
+@click.option(
+    "--auto-triage",
+    type=Share(),
+    default="0%",
+    show_default=True,
+    help="Share of the time in which new failures are reduced and asked for guilty passes and releases, beside the hunt.",
+)
+@click.option(
+    "--report",
+    "reports",
+    type=options.PATH,
+    multiple=True,
+    help="Write what is new to this .md or .html file when the campaign ends; repeatable.",
+)
 @options.ORACLE
 @options.ORACLES
 @options.METAMORPHIC
@@ -81,6 +116,8 @@ def command(
     as_json: bool,
     json_lines: bool,
     quiet: bool,
+    auto_triage: float,
+    reports: tuple[Path, ...],
     **given: Any,
 ) -> int:
     """Generate programs, run them on every target, and store each distinct failure.
@@ -90,47 +127,82 @@ def command(
     """
     from opsieve.backends.judge.oracle_names import chosen
     from opsieve.backends.workers.zygote import Limits
-    from opsieve.triage.campaign.campaign import run
-    from opsieve.triage.campaign.coverage_session import CoverageSession
-    from opsieve.triage.campaign.session import FuzzRequest, campaign_facts, checked_store, open_campaign
-    from opsieve.triage.store.store import Store
+    from opsieve.triage.campaign.session import FuzzRequest
+    from opsieve.tui.commands.find.campaign_report import checked, write_reports
 
     begun = time.monotonic()
+    checked(reports)
     limits = Limits(seconds=seconds, memory=memory << 20)
     choice = chosen(oracles, oracle_file)
     given["metamorphic"] = given["metamorphic"] or "metamorphic" in choice.names
     request = FuzzRequest(store=folder, lanes=jobs, limits=limits, oracles=choice, **given)
-    with Store(checked_store(request)) as store:
-        with probing_bar() as probing:
-            campaign, plan = open_campaign(store, request, probing, say)
-        before = store.done(campaign)
-        session = CoverageSession(request, plan, campaign, folder)
-        events = _Events(json_lines)
-        events.say("begun", seed=campaign.seed, strategy=plan.strategy, targets=campaign.targets)
-        started = time.monotonic()
-        left = max(1e-3, begun + 60 * request.minutes - started) if request.minutes else 0.0
-        going = run(
-            store, campaign, plan, limits, lanes=jobs, tests=request.tests, seconds=left,
-            programs=session.programs, coverage=session.coverage,
-        )  # fmt: skip
-        with counting_bar(request.tests, "tests", quiet) as show:
-
-            def shown(done: int) -> None:
-                rate = (done - before) / (time.monotonic() - started)
-                kinds, clusters = store.kinds(campaign), store.clusters(campaign)
-                show(done, _progress(rate, kinds, clusters))
-                events.now_and_then("progress", tests=done, tests_per_second=rate, failures=kinds, clusters=clusters)
-
-            done, interrupted = _until_the_end(going, session, before, shown)
-        facts = campaign_facts(store, campaign, done - before, time.monotonic() - started, folder)
-        facts |= session.facts()
-        events.say("ended", **facts)
-        if not json_lines:
-            click.echo(json.dumps(facts) if as_json else _text(facts))
+    events = _Events(json_lines)
+    with ended_by_signals():
+        facts, growth, interrupted = _hunt(request, begun, auto_triage, events, quiet)
+        if auto_triage:
+            _taken_up(folder)
+        write_reports(reports, folder, facts, growth)
+    events.say("ended", **facts)
+    if not json_lines:
+        click.echo(json.dumps(facts) if as_json else _text(facts))
     if interrupted:
         say(f"interrupted; continue with: opsieve fuzz --store {shlex.quote(str(folder))} --resume")
         return 130
     return 1 if facts["failures"] else 0
+
+
+def _hunt(
+    request: "FuzzRequest", begun: float, auto_triage: float, events: "_Events", quiet: bool
+) -> tuple[dict[str, Any], list[Point], bool]:
+    """Run the campaign that is asked for: what it found, how that grew, and whether it was interrupted."""
+    from opsieve.triage.campaign.campaign import run
+    from opsieve.triage.campaign.coverage_session import CoverageSession
+    from opsieve.triage.campaign.session import campaign_facts, checked_store, open_campaign
+    from opsieve.triage.store.store import Store
+    from opsieve.tui.commands.find.auto_triage import AutoTriage
+    from opsieve.tui.commands.find.campaign_report import Growth
+
+    with Store(checked_store(request)) as store:
+        with probing_bar() as probing:
+            campaign, plan = open_campaign(store, request, probing, say)
+        before = store.done(campaign)
+        session = CoverageSession(request, plan, campaign, request.store)
+        growth = Growth.of(store, campaign)
+        events.say("begun", seed=campaign.seed, strategy=plan.strategy, targets=campaign.targets)
+        started = time.monotonic()
+        left = max(1e-3, begun + 60 * request.minutes - started) if request.minutes else 0.0
+        going = run(
+            store, campaign, plan, request.limits, lanes=request.lanes, tests=request.tests, seconds=left,
+            programs=session.programs, coverage=session.coverage,
+            full=PauseWhileFull(started + left if left else float("inf")),
+        )  # fmt: skip
+        beside = AutoTriage(request.store, auto_triage, left)
+        with counting_bar(request.tests, "tests", quiet) as show, beside:
+
+            def shown(done: int) -> None:
+                passed = time.monotonic() - started
+                rate = (done - before) / passed
+                kinds, clusters = store.kinds(campaign), store.clusters(campaign)
+                growth.note(passed, done, clusters)
+                show(done, _progress(rate, kinds, clusters))
+                events.now_and_then("progress", tests=done, tests_per_second=rate, failures=kinds, clusters=clusters)
+
+            done, interrupted = _until_the_end(going, session, before, shown)
+        passed = time.monotonic() - started
+        growth.finish(store, campaign, passed, done, store.clusters(campaign))
+        facts = campaign_facts(store, campaign, done - before, passed, request.store)
+    facts |= session.facts()
+    if auto_triage:
+        facts["auto_triage"] = beside.facts()
+    return facts, growth.points, interrupted
+
+
+def _taken_up(folder: Path) -> None:
+    """What was found beside the hunt goes into the clusters."""
+    from opsieve.triage.review.session import triage
+
+    for sentence in triage(folder).unread:
+        say(f"{plain(sentence)}.")
 
 
 def _until_the_end(
@@ -190,6 +262,12 @@ def _text(facts: dict[str, Any]) -> str:
     more = len(facts["new_clusters"]) - SHOWN
     if more > 0:
         lines.append(f"  and {more} more that no other campaign has met")
+    if "auto_triage" in facts:
+        beside = facts["auto_triage"]
+        lines.append(
+            f"  beside the hunt: {counted(beside['reduced'], 'case')} reduced, passes asked of {beside['attributed']}, releases of"
+            f" {beside['bisected']}, in {beside['seconds']:.0f} s"
+        )
     for known in facts.get("known_failures", ())[:SHOWN]:
         feature, times = plain(known["feature"]), counted(known["left_out"], "program")
         lines.append(f"  {known['target']} fails at {feature} again and again: {times} not given to it")
