@@ -7,7 +7,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 56, 28, 40
 _TESTS, _CLUSTERS = (
     "#2f6f9f",
     "#b3541e",
-)  # blue and orange: told apart by those who see no red, and by the words beside them
+)  # blue and orange, which those who see no red can tell apart; one line is dashed
 
 Point = tuple[float, int, int]  # seconds, tests, clusters
 
