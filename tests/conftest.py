@@ -59,7 +59,7 @@ def pytest_xdist_auto_num_workers() -> int:
 @pytest.fixture(scope="session", autouse=True)
 def kept_zygotes() -> Iterator[None]:
     """A compiler that a test has started serves the tests after it too; a test that looks at what `Workers` leave behind has zygotes of its own."""
-    ZYGOTES.keep(8, ignored=["PYTEST_CURRENT_TEST"])
+    ZYGOTES.keep(14, ignored=["PYTEST_CURRENT_TEST"])
     yield
     ZYGOTES.keep(0)
 
