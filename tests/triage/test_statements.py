@@ -41,6 +41,7 @@ def clusters(folder: Path, *records: dict[str, str]) -> list[str]:
 
 
 CALL = at(90, "reshape", OP)
+BRIDGE = at(9, "tvm_ffi.core.Function.__call__", "python/tvm_ffi/cython/function.pxi")  # what was called raised
 
 
 @pytest.mark.parametrize(
@@ -76,14 +77,36 @@ def test_a_helper_reached_by_two_callers_is_one_place(tmp_path: Path) -> None:
         (record("no Erf kernel here", CALL), record("no Gelu kernel here", CALL)),  # operators do not vary
         (record("no shape is known", CALL), record("an axis is twice in the list", CALL)),
         (record("the LHS data is bad here", CALL), record("the LHS weight is bad here", at(91, "reshape", OP))),
-        (record("the LHS data is bad here", at(5, "f"), CALL),
-         record("the LHS weight is bad here", at(5, "g", FRONTEND.replace("onnx_f", "f")), CALL)),
+        (record("the LHS data is bad here", at(5, "f"), CALL, BRIDGE),
+         record("the LHS weight is bad here", at(5, "g", FRONTEND.replace("onnx_f", "f")), CALL, BRIDGE)),
     ],
 )  # fmt: skip
 def test_other_texts_lines_operators_and_callers_are_other_bugs(
     tmp_path: Path, one: dict[str, str], other: dict[str, str]
 ) -> None:
     assert len(set(clusters(tmp_path, one, other))) == 2
+
+
+def test_what_raises_by_itself_is_one_place_whoever_called(tmp_path: Path) -> None:
+    other = FRONTEND.replace("onnx_f", "f")
+    records = [
+        record("the LHS data is bad here", at(5, "f"), CALL),
+        record("the LHS weight is bad here", at(5, "g", other), CALL),
+    ]
+    assert len(set(clusters(tmp_path, *records))) == 1
+    said = "'int' object has no attribute 'inputs'"  # a caller's mistake maybe, until three call
+    slips = [
+        record(said, at(line, name, other.replace("f", name)), CALL, exception="AttributeError")
+        for line, name in ((7, "abs"), (8, "size"), (9, "exp"))
+    ]
+    assert len(set(clusters(tmp_path, *slips[:2]))) == 2
+    assert len(set(clusters(tmp_path, *slips))) == 1
+
+
+def test_one_raise_has_one_text_however_much_of_a_program_it_shows(tmp_path: Path) -> None:
+    dumps = ["x", "FLOAT 2 by 3 of node_one in graph main with y and z as results and w beside"]
+    found = clusters(tmp_path, *(record(f"unexpected attributes {text} of node", CALL) for text in dumps))
+    assert len(set(found)) == 1
 
 
 def test_what_the_interpreter_says_of_a_value_may_be_a_callers_mistake_until_three_call(tmp_path: Path) -> None:

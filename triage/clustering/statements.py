@@ -2,7 +2,7 @@
 
 A message is a format of the author's, filled with what the program had: names of values, spellings of types. One message alone does not say
 which of its words are which; its other instances do, the words that vary between them. So messages of one statement (the same file, line
-and exception, called from the same other files) are compared word by word, as Drain does with the lines of a log that have
+and exception; where it did not raise by itself but called what did, reached from the same other files) are compared word by word, as Drain does with the lines of a log that have
 the same length (He and others, "Drain", ICWS 2017, section III): they are instances of one text when most of their words are the same.
 What varies is replaced by `<*>`. Names of operators do not vary in what C++ says, nor where a lack is spoken of, since what one operator lacks
 is another bug than what another lacks; a Python statement names them because it shows a node, or is a helper's (`Slice axis 3 is out of range`).
@@ -20,7 +20,7 @@ from opsieve.triage.fingerprint.normalise import is_interpreters
 
 VARIES = "<*>"
 MOST_COMPARED = 64  # fingerprints of one statement
-_SAME = 0.5  # of the words of the longer message, Drain's threshold
+_SAME = 0.5  # of the words of the longer message, Drain's threshold; of one `raise` of the shorter, which has one text
 _FEWEST = 2  # words that both have
 _MOST_WORDS = 80
 _CALLERS = 3
@@ -62,7 +62,8 @@ def common_text(one: Sequence[Component], other: Sequence[Component]) -> str | N
     if mine == theirs:
         return " ".join(mine)
     common = LCSseq.similarity(mine, theirs)
-    if common < max(_FEWEST, _SAME * max(len(mine), len(theirs))):
+    length = min if _raised(one) and _raised(other) else max
+    if common < max(_FEWEST, _SAME * length(len(mine), len(theirs))):
         return None
     text: list[str] = []
     for edit in LCSseq.opcodes(mine, theirs):
@@ -80,6 +81,11 @@ def _varies(components: Sequence[Component], words: Sequence[str]) -> bool:
     """Whether operators in a message may be those of the program at hand: a Python statement says so, and speaks of no lack."""
     frames = _frames(components)
     return frames[:1] != () and frames[0].partition(" ")[0].endswith(".py") and not _LACK.search(" ".join(words))
+
+
+def _raised(components: Sequence[Component]) -> bool:
+    """Whether the statement is known by its place alone: a `raise` of Python."""
+    return any(part.name is ComponentName.STATEMENT and len(part.items) == 1 for part in components)
 
 
 @functools.cache

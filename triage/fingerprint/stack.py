@@ -63,7 +63,7 @@ def read(frames: Sequence[Frame], limit: int, *, outermost: bool = False, died: 
     callers: list[str] = []
     statement: tuple[str, ...] = ()
     if not recursive and not outermost:
-        statement = _statement(chosen)
+        statement = _statement(chosen, raised=chosen[:1] == [*frames[-1:]])
         runs = [_own_affair(list(run), died) for _, run in itertools.groupby(chosen, _file)]
         callers = [
             name for kept, run in runs[:1] for frame in run[len(kept) :] for name in frame.function[:2000].split(".")
@@ -86,10 +86,16 @@ def read(frames: Sequence[Frame], limit: int, *, outermost: bool = False, died: 
     )
 
 
-def _statement(chosen: Sequence[Frame]) -> tuple[str, ...]:
-    """The statement that failed, of frames innermost first: its place, and who called its file from another one."""
+def _statement(chosen: Sequence[Frame], raised: bool) -> tuple[str, ...]:
+    """The statement that failed, of frames innermost first: its place, and who called its file from another one.
+
+    A statement of Python that `raised` by itself, not in what it called, is one place whoever called: what is wrong may be a caller's, but
+    then others that reach it show other failures.
+    """
     if not chosen or not (place := _line_of(chosen[0])):
         return ()
+    if raised and chosen[0].language == "python":
+        return (place,)
     outside = chosen[1:]
     if chosen[0].language == "python":
         outside = [frame for frame in outside if frame.file != chosen[0].file or frame.language != "python"]
