@@ -45,7 +45,19 @@ def cpu_seconds(python: str, tests: int, seed: int, options: Sequence[str]) -> f
     """CPU seconds of one campaign and of all that it started."""
     with tempfile.TemporaryDirectory() as folder:
         store = str(Path(folder, "store"))
-        command = [python, "-m", "opsieve", "fuzz", *TARGETS, "--tests", str(tests), "--seed", str(seed), "--store", store]
+        command = [
+            python,
+            "-m",
+            "opsieve",
+            "fuzz",
+            *TARGETS,
+            "--tests",
+            str(tests),
+            "--seed",
+            str(seed),
+            "--store",
+            store,
+        ]
         with open(os.devnull, "wb") as nowhere:
             process = subprocess.Popen([*command, *options], stdout=nowhere, stderr=nowhere)
             _, status, used = os.wait4(process.pid, 0)

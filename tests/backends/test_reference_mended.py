@@ -96,7 +96,7 @@ def test_grid_samples_are_those_of_onnxruntime_unoptimised(workers: Workers, dat
     same_as_onnxruntime(workers, model([node], inputs, {"y": (F, None)}, 20), feeds)
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(st.data())
 def test_deformed_convolutions_are_those_of_onnxruntime_unoptimised(workers: Workers, data: st.DataObject) -> None:
     def two(least: int, most: int) -> list[int]:
