@@ -20,11 +20,12 @@ from opsieve.triage.campaign.plan import CampaignPlan, seed_of
 from opsieve.triage.campaign.schedule.batch import BatchDecision, read
 from opsieve.triage.campaign.schedule.costs import Costs
 from opsieve.triage.campaign.schedule.known_failures import OFTEN, STILL, KnownFailures, left_out
+from opsieve.triage.campaign.schedule.lacks import UNSUPPORTED, Lacks
 from opsieve.triage.campaign.schedule.resumption import forget_changed, shares_of
 from opsieve.triage.campaign.schedule.schedule import BACK, Schedule
 from opsieve.triage.campaign.schedule.shares import FLOOR, MOST, Shares
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
-from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, Store
+from opsieve.triage.store.store import Campaign, FinishedTest, FoundFailure, NonBug, Store
 
 COSTS = Costs(({"onnx": 10.0},))
 CAMPAIGN = Campaign("c0ffee", "mix", 3, ("fake",))
@@ -172,3 +173,28 @@ def test_lanes_do_what_was_decided_and_a_new_version_is_asked_again(tmp_path: Pa
         with sqlite3.connect(tmp_path / "index.sqlite") as index:
             versions = dict(index.execute("SELECT name, value FROM learnt WHERE name LIKE 'version|%'"))
         assert versions == {"version|fake": "2"}
+
+
+def test_what_a_target_refuses_is_learnt_and_what_it_takes_is_not_lacked() -> None:
+    schedule, learnt = Schedule(CAMPAIGN, MIX, {}), dict[str, str]()
+    for number in range(BATCH):
+        has = ("Add", "Cast") if number % 3 else ("Add", "BitShift")
+        lack = [NonBug("fake", "unsupported", f"{has[1]}: no kernel", "no kernel")]
+        taken = number % 3 and number % 2  # Cast of some types
+        verdict = "pass" if taken else "unsupported"
+        test = FinishedTest(number, None, {"fake": (verdict, 0.1)}, (), () if taken else lack, features=has)
+        learnt |= schedule.note(test)
+    for kept in (schedule, Schedule(CAMPAIGN, MIX, learnt)):
+        decided = kept.batch(BACK)
+        assert decided is not None
+        assert decided.known == {"fake": {"BitShift": UNSUPPORTED}}
+        assert kept.facts()["lacks"] == [{"target": "fake", "feature": "BitShift", "left_out": 0}]
+    assert schedule.new_version("fake").keys() >= {"lack|fake|BitShift", f"batch|{BACK}"}
+
+
+def test_words_that_blame_no_operator_or_several_teach_nothing() -> None:
+    lacks = Lacks({})
+    for what in ("opset 26 is too new", "Add and Cast together", "", "x" * 5000):
+        for _ in range(9):
+            assert lacks.refused("t", ("Add", "Cast", "Add > Cast"), what) == {}
+    assert lacks.decide() == {}

@@ -51,6 +51,7 @@ class KnownFailures:
 
     def __init__(self, learnt: Mapping[str, str]):
         self._of: dict[str, dict[str, _Suspicion]] = {}
+        self._suspected: dict[tuple[str, str], set[str]] = {}  # failures by target and feature
         self._tests: dict[str, int] = {}
         for name, value in learnt.items():
             kind, _, rest = name.partition("|")
@@ -58,6 +59,8 @@ class KnownFailures:
             if kind == "known" and value:
                 failures, before, features = json.loads(value)
                 self._of.setdefault(target, {})[key] = _Suspicion(failures, before, features)
+                for feature in features:
+                    self._suspected.setdefault((target, feature), set()).add(key)
             elif kind == "tests" and value:
                 self._tests[target] = int(value)
 
@@ -75,14 +78,14 @@ class KnownFailures:
                 if suspicions[key].failures <= _SUSPECTED_BY:
                     for feature in has:
                         suspicions[key].features.setdefault(feature, [0, 0])
-        for key, suspicion in suspicions.items():
-            held = suspicion.features.keys() & has
-            for feature in held:
-                cell = suspicion.features[feature]
+                        self._suspected.setdefault((target, feature), set()).add(key)
+        for feature in has:
+            for key in sorted(self._suspected.get((target, feature), ())):
+                cell = suspicions[key].features[feature]
                 cell[0], cell[1] = cell[0] + (key in failures), cell[1] + 1
                 if cell[1] >= OFTEN and cell[0] / cell[1] < _LIKELY:
-                    del suspicion.features[feature]
-            if held:
+                    del suspicions[key].features[feature]
+                    self._suspected[target, feature].discard(key)
                 changed.add(key)
         found = {f"known|{target}|{key}": self._text(suspicions[key]) for key in changed}
         return {**found, f"tests|{target}": str(tests)}
@@ -100,6 +103,7 @@ class KnownFailures:
         """The target has another version: nothing is known of it. What changed."""
         changes = {f"known|{target}|{key}": "" for key in self._of.pop(target, {})}
         self._tests.pop(target, None)
+        self._suspected = {place: keys for place, keys in self._suspected.items() if place[0] != target}
         return {**changes, f"tests|{target}": ""}
 
     @staticmethod

@@ -12,12 +12,14 @@ from opsieve.triage.campaign.plan import CampaignPlan, seed_of
 from opsieve.triage.campaign.schedule import batch
 from opsieve.triage.campaign.schedule.batch import BatchDecision
 from opsieve.triage.campaign.schedule.known_failures import KnownFailures, left_out
+from opsieve.triage.campaign.schedule.lacks import UNSUPPORTED, Lacks
 from opsieve.triage.campaign.schedule.pace import Pace
 from opsieve.triage.campaign.schedule.shares import Shares
 from opsieve.triage.store.store import Campaign, FinishedTest
 
 BACK = 4  # batches from the last one that a decision stands on to the one that it is for: lanes are in those between
 BACK_SLOW = 2  # where tests are slow, lanes share a batch
+_TAKEN = ("pass", "fail")  # verdicts on a program that a target has all operators of
 _SLOW = 100.0  # milliseconds of a test
 
 
@@ -28,7 +30,7 @@ class Schedule:
         self._campaign, self._plan = campaign, plan
         self._pace = Pace(campaign.targets, plan.costs, learnt)
         self._shares = Shares(plan.costs, learnt) if plan.strategy == "mix" else None
-        self._known = KnownFailures(learnt)
+        self._known, self._lacks = KnownFailures(learnt), Lacks(learnt)
         least = min(plan.costs.of(place, "onnx") for place in range(len(campaign.targets)))
         self.back = BACK_SLOW if least >= _SLOW else BACK
         first = BatchDecision(self._shares.usual() if self._shares is not None else {})
@@ -75,6 +77,11 @@ class Schedule:
                 keys.setdefault(item.target, []).append(item.fingerprint.key)
         for name in test.answers:
             learnt |= self._known.note(name, test.features, keys[name])
+            if test.answers[name][0] in _TAKEN:
+                learnt |= self._lacks.taken(name, test.features)
+        for lack in test.non_bugs:
+            if lack.verdict == UNSUPPORTED:
+                learnt |= self._lacks.refused(lack.target, test.features, lack.what)
         for name, feature in test.left_out.items():
             place = f"{name}|{feature}"
             self._left_out[place] = self._left_out.get(place, 0) + 1
@@ -93,15 +100,20 @@ class Schedule:
     def _next(self, number: int) -> dict[str, str]:
         """Decide on a batch."""
         shares = {} if self._shares is None else self._shares.decide()
-        made = self._batches[number] = BatchDecision(shares, self._known.decide())
+        made = self._batches[number] = BatchDecision(shares, self._left_out_for())
         for old in [each for each in self._batches if each < number - 2 * self.back]:
             del self._batches[old]
         kept = {} if self._shares is None else self._shares.kept()
         return {f"batch|{number}": made.text(), **kept}
 
+    def _left_out_for(self) -> dict[str, dict[str, str]]:
+        """By target the features for which programs are left out, and why."""
+        known, lacks = self._known.decide(), self._lacks.decide()
+        return {name: known.get(name, {}) | lacks.get(name, {}) for name in sorted({*known, *lacks})}
+
     def new_version(self, target: str) -> dict[str, str]:
         """The target has another version than before: what it was known to fail at is asked again. What changed."""
-        learnt = self._known.forget(target)
+        learnt = self._known.forget(target) | self._lacks.forget(target)
         for number, decided in self._batches.items():
             if target in decided.known:
                 rest = {name: known for name, known in decided.known.items() if name != target}
@@ -112,17 +124,16 @@ class Schedule:
     def facts(self) -> dict[str, Any]:
         """For who asks: tests and finds by strategy, and what targets are known to fail at."""
         latest = self._batches[max(self._batches)]
-        known = [
-            {
-                "target": target,
-                "feature": feature,
-                "fingerprint": key,
-                "left_out": self._left_out.get(f"{target}|{feature}", 0),
-            }
-            for target, features in latest.known.items()
-            for feature, key in features.items()
-        ]
+        known: list[dict[str, Any]] = []
+        lacks: list[dict[str, Any]] = []
+        for target, features in latest.known.items():
+            for feature, key in features.items():
+                entry = {"target": target, "feature": feature, "left_out": self._left_out.get(f"{target}|{feature}", 0)}
+                if key == UNSUPPORTED:
+                    lacks.append(entry)
+                else:
+                    known.append({**entry, "fingerprint": key})
         strategies = {} if self._shares is None else self._shares.facts()
         for name, facts in strategies.items():
             facts["share"] = round(latest.shares.get(name, 0.0))
-        return {"strategies": strategies, "known_failures": known}
+        return {"strategies": strategies, "known_failures": known, "lacks": lacks}

@@ -271,6 +271,9 @@ def _text(facts: dict[str, Any]) -> str:
     for known in facts.get("known_failures", ())[:SHOWN]:
         feature, times = plain(known["feature"]), counted(known["left_out"], "program")
         lines.append(f"  {known['target']} fails at {feature} again and again: {times} not given to it")
+    for lack in facts.get("lacks", ())[:SHOWN]:
+        feature, times = plain(lack["feature"]), counted(lack["left_out"], "program")
+        lines.append(f"  {lack['target']} has no {feature}: {times} not given to it")
     for name, reached in facts.get("coverage", {}).items():
         lines.append(f"  {name}: {reached['reached']:,} of {reached['probes']:,} {reached['kind']} reached")
     return "\n".join(lines)
