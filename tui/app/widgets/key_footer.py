@@ -15,7 +15,9 @@ class KeyFooter(Footer):
         self._drawn: list[tuple[object, ...]] = []
 
     async def recompose(self) -> None:
-        """Show the keys that the screen has now."""
+        """Show the keys that the screen has now; nothing once that has been left."""
+        if not self.is_attached:
+            return
         now: list[tuple[object, ...]] = [
             (active.binding, active.enabled, active.tooltip)
             for active in self.screen.active_bindings.values()
