@@ -232,6 +232,15 @@ def test_a_target_that_is_not_there_is_told_before_anything_runs(
     assert "nothing" in err
 
 
+@pytest.mark.parametrize("strategy", ["tir", "relax-passes"])
+def test_a_strategy_whose_programs_no_target_takes_is_refused(
+    strategy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = opsieve("fuzz", "--target", "fake", "--strategy", strategy, "--store", tmp_path / "s", capsys=capsys)
+    assert code == 2
+    assert "none of the targets takes" in err
+
+
 def test_a_store_in_use_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Store(tmp_path / "s"):
         code, _, err = opsieve("fuzz", "--no-probe", "--tests", "1", "--store", tmp_path / "s", capsys=capsys)

@@ -59,7 +59,11 @@ class Planned:
 
 
 class GuidedModels(Planned):
-    """ONNX models: some of a plan, some mutated from those that reached something new, as often as that has lately paid more."""
+    """ONNX models: some of a plan, some mutated from those that reached something new, as often as that has lately paid more.
+
+    Mutation makes programs larger, and larger ones reach more; so that those do not crowd out the others, what is larger than the plan's
+    own programs is not built upon, and of two the smaller is taken.
+    """
 
     def __init__(self, plan: CampaignPlan, seed: int):
         super().__init__(plan, seed)
@@ -79,7 +83,8 @@ class GuidedModels(Planned):
         """The case of a test; what is built upon depends on what was learnt until now."""
         rng = Rng(f"guidance {self._seed} {number}", 0)
         if self._pool and rng.chance(self.share):
-            request = replace(self._plan.request_of(number), corpus=(rng.choice(self._pool),))
+            request = self._plan.request_of(number)
+            request = replace(request, corpus=(min(rng.choice(self._pool), rng.choice(self._pool), key=_size),))
             try:
                 made = generate("mutate", seed_of(self._seed, number), request)
             except BadInput:  # it holds something that mutation cannot read
@@ -94,10 +99,16 @@ class GuidedModels(Planned):
         built = number in self._built
         self._built.discard(number)
         self._paid[built] += (float(new and not failed) - self._paid[built]) / MEMORY
-        if new and not failed and isinstance(case.program, OnnxProgram):
+        request = self._plan.request
+        largest = request.between[1] if request.between else request.nodes
+        if new and not failed and isinstance(case.program, OnnxProgram) and case.program.size <= largest:
             if len(self._pool) >= POOL:
                 self._pool.pop(Rng(f"pool {self._seed} {number}", 0).below(POOL))
             self._pool.append(case.program)
+
+
+def _size(program: OnnxProgram) -> int:
+    return program.size
 
 
 class MutatedModules(Planned):

@@ -89,6 +89,7 @@ def open_campaign(
     else:
         plan, limited = _new_plan(request), True
         targets = request.oracles.targets([resolve(text) for text in request.targets or ("onnxruntime",)])
+        _check_form(plan.strategy, targets)
     if found is None and request.adapt and not guides(request, plan):
         plan = replace(plan, costs=stated(list({target.display: target for target in targets}.values())))
     coverage = coverage_of(request, plan, targets)  # on a Workers of its own: whether it can be traced is asked first
@@ -191,6 +192,15 @@ def _new_plan(request: FuzzRequest) -> CampaignPlan:
     plan = CampaignPlan(request.strategy or "mix", program, metamorphic=request.metamorphic, further=further)
     strategies.strategy(plan.strategy)  # an unknown name is refused before anything is probed
     return plan
+
+
+def _check_form(strategy: str, targets: Sequence[ResolvedTarget]) -> None:
+    """BadInput when none of the targets takes what the strategy makes."""
+    form = strategy.partition("-")[0]
+    if strategy in strategies.OF_TVM and not any(form in target.forms for target in targets):
+        raise BadInput(
+            f"the strategy {strategy} makes programs of TVM's {form} form, which none of the targets takes; name one that does: -t tvm"
+        )
 
 
 def _versions(workers: Workers, targets: Sequence[ResolvedTarget]) -> dict[str, str]:
