@@ -117,7 +117,10 @@ def round_trips(tvm: Any, module: Any, asked: str) -> None:
         try:
             other = back()
         except Exception as error:  # noqa: BLE001 - whatever TVM raises is the finding
-            reason = " ".join(str(error).split())[-300:]
+            # TVM's parser shows the line behind its sentence; other errors say what is wrong at their end.
+            sentence, shown, _ = str(error).partition("-->")
+            words = " ".join(sentence.split())
+            reason = words[:300] if shown else words[-300:]
             raise RoundTripError("%s cannot be read back: %s: %s" % (how, type(error).__name__, reason)) from error
         if not tvm_ffi.structural_equal(module, other):
             raise RoundTripError("%s is read back as another module" % how)

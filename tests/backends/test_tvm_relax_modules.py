@@ -17,8 +17,21 @@ from opsieve.gen.forms.tvm_program import RelaxProgram
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.relax.draw import number, numbers
 from opsieve.gen.relax.passes import RULES
-from opsieve.gen.relax.tree import Bind, BindingBlock, Call, Constant, Function, If, Module, RelaxOperator, Seq, Var
-from opsieve.gen.relax.types import RelaxTensorType, Sym
+from opsieve.gen.relax.tree import (
+    Bind,
+    BindingBlock,
+    Call,
+    Constant,
+    Function,
+    GlobalVar,
+    If,
+    Module,
+    RelaxOperator,
+    Scalar,
+    Seq,
+    Var,
+)
+from opsieve.gen.relax.types import PrimType, RelaxTensorType, Sym
 from opsieve.gen.relax.writing import to_json
 
 
@@ -112,3 +125,16 @@ def test_a_script_of_ones_own_is_read_in_a_worker_alone(workers: Workers, tmp_pa
         read_script(tmp_path / "broken.py", workers)
     with pytest.raises(BadInput, match="is code, which opsieve does not run"):
         read_program(tmp_path / "mine.py")
+
+
+def test_what_cannot_be_read_back_is_said_with_the_parser_s_sentence_alone(workers: Workers) -> None:
+    kind, count = RelaxTensorType("float32", (2,)), PrimType("int64")
+    p, times, x, y = Var("p", kind), Var("times", count), Var("x", kind), Var("y", kind)
+    sub = Function((p, times), Seq((), p), kind)
+    call = Call(GlobalVar("sub", sub.type), (x, Scalar(3)), kind)
+    main = Function((x,), Seq((BindingBlock((Bind(y, call),)),), y), kind, True, (("global_symbol", "main"),))
+    program = RelaxProgram(to_json(Module((("sub", sub), ("main", main)))).encode())
+    [seen] = workers.observe_many(resolve("tvm:check=text"), [Test(program, {"x": np.ones(2, np.float32)})])
+    assert seen.message.startswith("what TVM prints cannot be read back: DiagnosticError: error: Do not know how to")
+    assert "-->" not in seen.message
+    assert seen.message.endswith("]")

@@ -182,3 +182,11 @@ def test_places(message: str, place: str) -> None:
 )
 def test_operators_named(message: str, named: tuple[str, ...]) -> None:
     assert operators_named(message, ["MatMul", "Add", "QLinearConv", "Conv", "Not", "Relu"]) == named
+
+
+def test_which_types_a_call_was_made_with_is_the_program_s_matter() -> None:
+    said = "Do not know how to handle GlobalVar.__call__ for types [{}]"
+    one = normalise(said.format("<class 'tvm.ir.expr.Var'>, <class 'int'>"))
+    assert one == normalise(said.format("<class 'tvm.ir.expr.Tuple'>, <class 'tvm.ir.expr.Var'>, <class 'int'>"))
+    assert one.endswith("for types <type>")
+    assert "NoneType" in normalise("expected a tensor but got <class 'NoneType'>")

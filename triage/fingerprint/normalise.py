@@ -78,6 +78,8 @@ _DUMP = re.compile(
 _MANGLED = re.compile(r"(?:_Z)?[PRK]{0,3}+(?:N[KVR]{0,2}+(?:S[tabsiod])?\d|St\d)")
 # One type under two names: TVM keeps short texts in a class of their own.
 _SPELLINGS = re.compile(r"\bffi\.(?:Small)?(Str(?:ing)?|Bytes)\b")
+# The types that a call was made with, as Python shows a list of them: how many and which the program decides.
+_CLASSES = re.compile(r"\[(?:<class '[\w.]{1,80}+'>(?:, )?){1,64}+\]")
 _DIGITS_BEHIND = re.compile(r"(?:_v)?(?<!L)[_\d]++$")  # ReduceL1 and ReduceL2 are operators
 _RUN = re.compile(rf"[\[\](){{}},;\s{_NUMBER}-]++")
 _ITEM = rf"(?:{_NAME}(?:: ?tensor\({_DTYPE}\))?+|{_DTYPE})"
@@ -101,6 +103,7 @@ def normalise(message: str, names: Collection[str] = frozenset()) -> str:
     text = _STATUS.sub(r"\1: ", text)
     text = without_locations(text)
     text = _SPELLINGS.sub(lambda match: f"ffi.{match[1][:3]}", text)
+    text = _CLASSES.sub(_TYPE, text)
     text = _DUMP.sub("[]", text)
     text = _first_lines(text)
     text = _QUOTED_OR_TOKEN.sub(lambda match: _named(match, names), text) if names else _QUOTED.sub(_quoted, text)
