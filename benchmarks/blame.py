@@ -1,11 +1,12 @@
 """Commits behind changes between releases: where the true one stands in the ranking of `opsieve bisect --history`.
 
-    python benchmarks/blame.py --onnxruntime CLONE [--onnxscript CLONE] [--cases FOLDER] [--json FILE]
+    python benchmarks/blame.py --onnxruntime CLONE [--onnxscript CLONE] [--tvm CLONE] [--held-out] [--plot FILE] [--cases FOLDER] [--json FILE]
 
 Each change in `blaming/known_commits.toml` names the case, the two releases, the guilty pass where attribution finds one, the pull request and
 how it was established by reading the change. The releases are installed on demand; nothing is built. Prints the rank and the probability of the true commit, the
 commits in the range, seconds of the wall and of the CPU with git's, and how the stated probabilities compare with what was found. A fork will do as a clone where it
-carries the commits; a change whose commits it lacks is named.
+carries the commits; a change whose commits it lacks is named. With `--held-out` the changes are those of `blaming/held_out.toml`, which the weights were not fitted to:
+what is known of each failure is what its public thread says, and nothing is run. `--plot` draws stated against true, of both sets where both were asked for.
 """
 
 import argparse
@@ -16,6 +17,8 @@ import time
 import tomllib
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from calibration_plot import calibration_svg
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.releases import ReleaseStore
@@ -30,22 +33,31 @@ from opsieve.gen.model.bad_input import BadInput
 
 ROOT = Path(__file__).resolve().parent
 KNOWN = ROOT / "blaming" / "known_commits.toml"
+HELD_OUT = ROOT / "blaming" / "held_out.toml"
+PACKAGES = ("onnxruntime", "onnxscript", "onnxoptimizer", "tvm")
 SHARED = ROOT.parent.parent / "shared" / "cases" / "releases"
 BINS = (0.0, 0.1, 0.5, 0.9, 1.01)
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A change between two releases whose commit is known; `pull` is its pull request, or the start of its hash."""
+    """A change between two releases whose commit is known; `pull` is its pull request, or the start of its hash.
+
+    One with a `symptom` is not run: operators, message and passes are those of its public thread.
+    """
 
     case: str
     package: str
-    kind: str  # regression or fix
     old: str
     new: str
     pull: str
-    how: str
+    kind: str = "fix"  # or regression
+    how: str = ""
     passes: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    message: str = ""
+    symptom: str = ""
+    thread: str = ""
 
     @property
     def bad(self) -> str:
@@ -74,50 +86,70 @@ def main() -> None:
     parser.add_argument("--onnxoptimizer", type=Path)
     parser.add_argument("--cases", type=Path, default=SHARED)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--tvm", type=Path)
+    parser.add_argument("--held-out", action="store_true", help="the changes that the weights were not fitted to, too")
+    parser.add_argument("--plot", type=Path, help="an SVG of stated against true")
     given = parser.parse_args()
-    clones = {
-        name: getattr(given, name) for name in ("onnxruntime", "onnxscript", "onnxoptimizer") if getattr(given, name)
-    }
-    known = [
-        Known(**{**item, "passes": tuple(item.get("passes", ()))})
-        for item in tomllib.loads(KNOWN.read_text())["change"]
-    ]
-    print(f"{'case':<34}{'change':<20}{'rank':>5}{'share':>8}{'of':>6}{'wall s':>8}{'CPU s':>7}  true commit")
-    results = []
+    clones = {name: getattr(given, name) for name in PACKAGES if getattr(given, name)}
+    sets = {"fitted": changes(KNOWN)}
+    if given.held_out:
+        sets["held out"] = changes(HELD_OUT)
+    found: dict[str, list[Result]] = {}
     with Workers() as workers:
         lab = ObservationCache(workers)
-        for change in known:
-            if change.package not in clones:
-                print(f"{change.case:<34}{change.old}..{change.new}: left out, no clone of {change.package} given")
-                continue
-            results.append(measure(change, clones[change.package], given.cases, lab))
-            show(results[-1])
-    summary(results)
+        for name, known in sets.items():
+            print(
+                f"\n{name}\n{'case':<54}{'change':<20}{'rank':>5}{'share':>8}{'of':>6}{'wall s':>8}{'CPU s':>7}  true commit"
+            )
+            found[name] = []
+            for change in known:
+                if change.package not in clones:
+                    print(f"{change.case:<54}{change.old}..{change.new}: left out, no clone of {change.package} given")
+                    continue
+                found[name].append(measure(change, clones[change.package], given.cases, lab))
+                show(found[name][-1])
+            summary(found[name])
+    if given.plot:
+        points = {
+            name: [(result.first, result.rank == 1) for result in results if not result.problem]
+            for name, results in found.items()
+        }
+        given.plot.write_text(calibration_svg(points))
     if given.json:
-        given.json.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")
+        text = json.dumps({name: [asdict(result) for result in results] for name, results in found.items()}, indent=1)
+        given.json.write_text(text + "\n")
 
 
-def measure(change: Known, clone: Path, cases: Path, lab: ObservationCache) -> Result:
-    """Rank the commits of one change, from what the bad release shows."""
+def changes(file: Path) -> list[Known]:
+    """The changes of a file, its lists as tuples."""
+    listed = tomllib.loads(file.read_text())["change"]
+    return [
+        Known(**{key: tuple(value) if isinstance(value, list) else value for key, value in item.items()})
+        for item in listed
+    ]
+
+
+def clues_of(change: Known, cases: Path, lab: ObservationCache) -> Clues:
+    """What is known of the failure: from the thread, else from running the case on the bad release."""
+    if change.symptom:
+        return Clues(change.passes, tuple(sorted(change.operators)), change.message, change.symptom)
     folder = ROOT.parent / "samples" / change.case
     if folder.is_dir():
         case = open_case(folder, None, None, 0)
     else:
         there = cases / change.case
         case = open_case(there / "model.onnx", there / "inputs.npz", there / "expected.npz", 0)
-    target = resolve(f"{change.package}=={change.bad}")
-    seen = evaluate(case, target, lab)
-    store = ReleaseStore()
-    folders = tuple(tuple(store.environment(target.backend, release).path) for release in (change.old, change.new))
-    operators = tuple(sorted(set(case.program.operators())))
-    clues = Clues(change.passes, operators, seen.message, seen.symptom)
+    seen = evaluate(case, resolve(f"{change.package}=={change.bad}"), lab)
+    return Clues(change.passes, tuple(sorted(set(case.program.operators()))), seen.message, seen.symptom)
+
+
+def measure(change: Known, clone: Path, cases: Path, lab: ObservationCache) -> Result:
+    """Rank the commits of one change, from what the bad release shows."""
+    clues = clues_of(change, cases, lab)
+    ends = [end_of(change.package, release) for release in (change.old, change.new)]
     started, before = time.perf_counter(), cpu_seconds()
     try:
-        old, new = (
-            ReleaseEnd(release, release, folder)
-            for release, folder in zip((change.old, change.new), folders, strict=True)
-        )
-        found = rank_commits(clone, (old, new), clues)
+        found = rank_commits(clone, (ends[0], ends[1]), clues)
     except BadInput as error:
         return Result(change, 0, 0.0, 0.0, 0, False, 0.0, 0.0, str(error))
     wall, cpu = time.perf_counter() - started, cpu_seconds() - before
@@ -132,9 +164,15 @@ def measure(change: Known, clone: Path, cases: Path, lab: ObservationCache) -> R
     return Result(change, place + 1, share, first, found.commits, exact, wall, cpu)
 
 
+def end_of(package: str, release: str) -> ReleaseEnd:
+    """A release, installed where its wheel may say its commit and its sources; those of TVM are large, and their tags are there."""
+    folders = () if package == "tvm" else ReleaseStore().environment(resolve(package).backend, release).path
+    return ReleaseEnd(release, release, folders)
+
+
 def show(result: Result) -> None:
     change = result.change
-    head = f"{change.case:<34}{change.old + '..' + change.new:<20}"
+    head = f"{change.case:<54}{change.old + '..' + change.new:<20}"
     if result.problem:
         print(f"{head} not ranked: {result.problem}")
         return
