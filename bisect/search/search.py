@@ -166,7 +166,7 @@ class Search:
 
     `prior` weighs the candidates (equal by default; 0 takes one out), shape (history.size,). `chance` is the probability
     that a failing version shows its failure in one test, or what is believed of it; below 1 the same version is tested several
-    times. `confidence` is the probability at which a noisy search may stop. `width` versions are tested at once, for as many workers.
+    times. `confidence` is the probability at which a noisy search may stop; by a chance that was measured it asks for half the doubt. `width` versions are tested at once, for as many workers.
     """
 
     def __init__(
@@ -184,6 +184,10 @@ class Search:
             raise ValueError("chance lies in (0, 1], confidence in (0, 1), width is at least 1")
         self.history, self.direction = history, direction
         self._chances = np.array([value for value, _ in belief])
+        if isinstance(
+            chance, ReproductionRate
+        ):  # the few runs behind it were chosen by when they failed: half the doubt is left
+            confidence = 1 - (1 - confidence) / 2
         self.confidence = _CERTAIN if chance == 1 else confidence
         self.tests = 0
         self._width = width

@@ -15,7 +15,7 @@ SURE = 5  # runs of the bad end, all of them bad, after which a test is first ta
 NEVER = (
     13  # runs without a failure after which the bad end is taken for good (at 0.3 a run, one time in a hundred wrongly)
 )
-DOUBTS = 3  # more runs of the good version that an answer rests on
+DOUBTS = 4  # more runs of the good version that an answer rests on
 
 
 @dataclass(frozen=True, slots=True)

@@ -350,5 +350,15 @@ def test_a_test_that_is_not_flaky_costs_a_few_runs_more() -> None:
     except StopIteration as stop:
         found = stop.value.suspects
     assert found.candidates == (61,)
-    assert len(asked) <= math.ceil(math.log2(100)) + 3
-    assert asked[-3:] == [60, 60, 60]
+    assert len(asked) <= math.ceil(math.log2(100)) + 4
+    assert asked[-4:] == [60, 60, 60, 60]
+
+
+def test_four_failures_in_a_row_are_not_yet_a_test_that_always_fails() -> None:
+    measuring = measure(SURE)
+    next(measuring)
+    for _ in range(SURE - 1):
+        measuring.send(BAD)
+    with pytest.raises(StopIteration) as stop:
+        measuring.send(GOOD)
+    assert (stop.value.value.failures, stop.value.value.runs) == (SURE - 1, SURE)

@@ -246,6 +246,26 @@ def test_evidence_beside_a_case_is_taken_up(store: Path, capsys: pytest.CaptureF
     assert asked(capsys, store, "triage")["moves"]  # what was known is known no more
 
 
+def test_the_commit_that_bisection_blames_relates_clusters(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two clusters of one compiler that the same commit brought: certain where a search found it, else as likely as the ranking says."""
+    ids = [one["id"] for one in asked(capsys, store, "clusters")["clusters"] if one["backend"] == "fake"]
+    with Queries(store) as queries:
+        kept = [name for name in ids if queries.cluster(name).representative]
+        one, other, third = (store / queries.cluster(name).representative for name in kept[:3])
+    commit = {"sha": "ab" * 20, "subject": "Fuse more"}
+    keep_culprit(one, "commits", {"first_bad": "ab" * 20, "culprits": [commit]})
+    ranked = [{**commit, "probability": 0.9}, {"sha": "cd" * 20, "subject": "Tidy", "probability": 0.05}]
+    keep_culprit(other, "releases", {"first_bad": "1.17.0", "history": {"ranked": ranked}})
+    keep_culprit(third, "releases", {"first_bad": "1.17.0", "history": {"ranked": [{**commit, "probability": 0.3}]}})
+    asked(capsys, store, "triage")
+    with Queries(store) as queries:
+        found = {row.cluster.id: row for row in queries.related(kept[0])}
+    assert kept[1] in found
+    assert (found[kept[1]].score, found[kept[1]].reason) == (0.9, "the same commit: abababababab Fuse more")
+    assert kept[2] not in found or "commit" not in found[kept[2]].reason
+    assert {one["id"] for one in asked(capsys, store, "clusters")["clusters"]} >= set(kept)  # suggested, not joined
+
+
 def test_what_is_told_by_its_graph_is_reduced_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     many = ("Relu", "Abs", "Neg", "Exp", "Sqrt", "Floor", "Tanh")
     tests = [

@@ -4,7 +4,7 @@ Everything here is pure. A fingerprint is exact; beside it stand *alternative ti
 bug shows in several ways (a broken heap ends by SIGSEGV or SIGABRT; one check is reached while compiling and while running).
 Fingerprints that share one are joined: syzkaller's AltTitles (pkg/report, "alternative titles"). Text that is merely similar
 never joins anything: it suggests (`related`), over whole clusters by average link, since single link chains everything
-together (precision .04 on labelled traces).
+together (precision .04 on labelled traces). So does a commit that bisection blames for both: one change may break two things.
 """
 
 from collections.abc import Mapping, Sequence
@@ -150,6 +150,30 @@ def related(
         if score >= ALIKE:
             ranked.append(RelatedCluster(cluster, round(score, 3), max(pairs)[1]))
     return sorted(ranked, key=lambda one: (-one.score, one.cluster))[:most]
+
+
+def same_commit(
+    own: Mapping[str, float], others: Mapping[int, Mapping[str, float]], most: int = 10
+) -> list[RelatedCluster]:
+    """Clusters that the same commit brought, the likeliest first. Commits stand with their probabilities, 1 where a search found it; the score is
+    that of one commit behind both."""
+    found = []
+    for cluster, commits in others.items():
+        common = {commit: own[commit] * share for commit, share in commits.items() if commit in own}
+        score = sum(common.values())
+        if score >= ALIKE:
+            commit = max(common, key=lambda one: common[one])
+            found.append(RelatedCluster(cluster, round(score, 3), f"the same commit: {commit}"[:160]))
+    return sorted(found, key=lambda one: (-one.score, one.cluster))[:most]
+
+
+def likeliest(*suggestions: Sequence[RelatedCluster], most: int = 10) -> list[RelatedCluster]:
+    """Suggestions of several kinds as one list, each cluster once, with the strongest reason for it."""
+    best: dict[int, RelatedCluster] = {}
+    for one in (one for several in suggestions for one in several):
+        if one.cluster not in best or one.score > best[one.cluster].score:
+            best[one.cluster] = one
+    return sorted(best.values(), key=lambda one: (-one.score, one.cluster))[:most]
 
 
 def _pair(mine: SimilarityFeatures, other: SimilarityFeatures, frames: float, words: float) -> tuple[float, str]:

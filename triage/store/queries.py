@@ -6,7 +6,7 @@ lies. `changed` tells whether anything was committed since this thread asked las
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -119,7 +119,13 @@ class Queries:
 
     def related(self, name: str, most: int = 10) -> tuple[RelatedRow, ...]:
         """Clusters that look like this one, with the reason: suggestions, nothing is joined by them."""
-        from opsieve.triage.clustering.clusters import SimilarityFeatures, related, similarity_features
+        from opsieve.triage.clustering.clusters import (
+            SimilarityFeatures,
+            likeliest,
+            related,
+            same_commit,
+            similarity_features,
+        )
 
         with self._asking() as index:
             number = index.cluster_of(name)
@@ -127,9 +133,25 @@ class Queries:
             for cluster, components in index.same_backend(number):
                 features.setdefault(cluster, []).append(similarity_features(components))
             own = features.pop(number, [])
-            return tuple(
-                RelatedRow(index.cluster(one.cluster), one.score, one.reason) for one in related(own, features, most)
+            blamed = self._blamed(index.bisected(number))
+            found = likeliest(
+                related(own, features, most), same_commit(blamed.pop(number, {}), blamed, most), most=most
             )
+            return tuple(RelatedRow(index.cluster(one.cluster), one.score, one.reason) for one in found)
+
+    def _blamed(self, cases: Sequence[tuple[int, str]]) -> dict[int, dict[str, float]]:
+        """The commits behind clusters with their probabilities: of each the first of its cases that has any."""
+        from opsieve.triage.store.artifacts import blamed_commits
+
+        found: dict[int, dict[str, float]] = {}
+        for cluster, place in cases:
+            if not found.get(cluster):
+                try:
+                    commits = blamed_commits(case_folder(self.folder, place))
+                    found[cluster] = {f"{one.sha} {one.subject}": one.share for one in commits if one.sha}
+                except BadInput:  # a place that leads elsewhere, or nowhere
+                    continue
+        return found
 
     def history(self, name: str = "", most: int = 100) -> tuple[Decision, ...]:
         """Decisions, the latest first; of one cluster where one is named."""

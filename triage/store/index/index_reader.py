@@ -38,6 +38,7 @@ GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 _CLUSTER = re.compile(r"c?(\d{1,12})")
 _PLACE = re.compile(r"(?:^|/)(cases/[^/]+/[^/]+)(?:/reduced)?/?$")
 _MEMBER_NAME = re.compile(r"([^/:\s]+):(\d+):(.+)", re.DOTALL)
+_MOST_BISECTED = 500  # cases whose commits are compared
 _MOST_COMPARED = 2000  # fingerprints looked at for clusters that look alike
 
 _COLUMNS = (
@@ -211,6 +212,20 @@ class IndexReader:
             [cluster, cluster, _MOST_COMPARED],
         ):
             yield number, components_in(stored)
+
+    def bisected(self, cluster: int) -> list[tuple[int, str]]:
+        """Clusters with the places of kept cases that were bisected, of the backend of one of them, which comes first; then the largest."""
+        return list(
+            self._rows(
+                "SELECT p.cluster, f.folder FROM fingerprints p JOIN clusters c ON c.id = p.cluster"
+                " JOIN failures f ON f.fingerprint = p.key WHERE p.first_bad != '' AND f.folder != ''"
+                " AND c.backend = (SELECT backend FROM clusters WHERE id = ?)"
+                " ORDER BY p.cluster = ? DESC, c.members DESC, f.nodes LIMIT ?",
+                cluster,
+                cluster,
+                _MOST_BISECTED,
+            )
+        )
 
     def to_reduce(self) -> Iterator[FingerprintToReduce]:
         """The fingerprints of clusters that are neither fixed nor given up, in the order in which clusters are read."""
