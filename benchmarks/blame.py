@@ -1,11 +1,11 @@
 """Commits behind changes between releases: where the true one stands in the ranking of `opsieve bisect --history`.
 
-    python benchmarks/blame.py --onnxruntime CLONE [--onnxscript CLONE] [--tvm CLONE] [--held-out] [--plot FILE] [--cases FOLDER] [--json FILE]
+    python benchmarks/blame.py --onnxruntime CLONE [--onnxscript CLONE] [--tvm CLONE] [--set both] [--plot FILE] [--cases FOLDER] [--json FILE]
 
 Each change in `blaming/known_commits.toml` names the case, the two releases, the guilty pass where attribution finds one, the pull request and
 how it was established by reading the change. The releases are installed on demand; nothing is built. Prints the rank and the probability of the true commit, the
 commits in the range, seconds of the wall and of the CPU with git's, and how the stated probabilities compare with what was found. A fork will do as a clone where it
-carries the commits; a change whose commits it lacks is named. With `--held-out` the changes are those of `blaming/held_out.toml`, which the weights were not fitted to:
+carries the commits; a change whose commits it lacks is named. Those of the set `held-out` are in `blaming/held_out.toml`; the weights were not fitted to them:
 what is known of each failure is what its public thread says, and nothing is run. `--plot` draws stated against true, of both sets where both were asked for.
 """
 
@@ -87,13 +87,12 @@ def main() -> None:
     parser.add_argument("--cases", type=Path, default=SHARED)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--tvm", type=Path)
-    parser.add_argument("--held-out", action="store_true", help="the changes that the weights were not fitted to, too")
+    parser.add_argument("--set", choices=("fitted", "held-out", "both"), default="fitted", help="which changes")
     parser.add_argument("--plot", type=Path, help="an SVG of stated against true")
     given = parser.parse_args()
     clones = {name: getattr(given, name) for name in PACKAGES if getattr(given, name)}
-    sets = {"fitted": changes(KNOWN)}
-    if given.held_out:
-        sets["held out"] = changes(HELD_OUT)
+    files = {"fitted": KNOWN, "held-out": HELD_OUT}
+    sets = {name: changes(file) for name, file in files.items() if given.set in (name, "both")}
     found: dict[str, list[Result]] = {}
     with Workers() as workers:
         lab = ObservationCache(workers)
