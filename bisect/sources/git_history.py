@@ -68,7 +68,10 @@ def commit_named(repository: "Repo", name: str) -> str:
         if not found:
             raise ValueError
     except (git.GitCommandError, ValueError):
-        raise BadInput(f"the repository has no commit {shown(name)}: name a tag, a branch, a hash or a date") from None
+        hint = " (the clone is shallow: git fetch --unshallow gets the rest of it)" if is_shallow(repository) else ""
+        raise BadInput(
+            f"the repository has no commit {shown(name)}: name a tag, a branch, a hash or a date{hint}"
+        ) from None
     return str(found)
 
 

@@ -7,18 +7,23 @@ from typing import Any
 
 import pytest
 from commands import opsieve
-from histories import History
+from histories import History, row
 from test_bisect_case_commits import PARTS, RIGHT, WRONG, compiler_history, negations
 from wheels import wheel
 
 from opsieve.backends.registry import resolve
+from opsieve.bisect.blame.build_order import by_history
+from opsieve.bisect.blame.history_evidence import Clues
+from opsieve.bisect.blame.release_commit import ReleaseEnd
 from opsieve.bisect.search.search import TestResult
 from opsieve.bisect.search.search_loop import bisection
 from opsieve.bisect.sessions.answers import VersionAnswer
+from opsieve.bisect.sessions.history import rank_commits
 from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.bisect.sessions.sentences import version_answer
 from opsieve.bisect.sessions.version_rows import VersionRow, assemble, between
 from opsieve.bisect.sessions.versions import bisect_releases
+from opsieve.bisect.sources.commit_source import Commits
 from opsieve.bisect.sources.outcome import VersionOutcome
 from opsieve.bisect.sources.version_row import Version, build_at, by_number, release_row
 from opsieve.bisect.sources.version_sequence import Timeline
@@ -167,15 +172,15 @@ def test_names_of_builds(tmp_path: Path) -> None:
 def test_other_packages_fill_the_gaps_between_releases() -> None:
     main = release_row("onnxslim", ["1.0", "1.1.0", "1.2"], "onnxslim")
     other = release_row("onnxslim-gpu", ["1.1", "1.1.1", "1.3.dev20260101"], "onnxslim")
-    row = by_number([*main, *other])
-    assert [version.name for version in row] == [
+    ordered = by_number([*main, *other])
+    assert [version.name for version in ordered] == [
         "1.0",
         "1.1.0",
         "onnxslim-gpu==1.1.1",
         "1.2",
         "onnxslim-gpu==1.3.dev20260101",
     ]
-    assert [str(version.on(SLIM)) for version in row[1:3]] == ["onnxslim==1.1.0", "onnxslim==onnxslim-gpu-1.1.1"]
+    assert [str(version.on(SLIM)) for version in ordered[1:3]] == ["onnxslim==1.1.0", "onnxslim==onnxslim-gpu-1.1.1"]
 
 
 def test_builds_between_two_releases(tmp_path: Path) -> None:
@@ -185,8 +190,8 @@ def test_builds_between_two_releases(tmp_path: Path) -> None:
         subprocess.run(["git", "-C", str(history.folder), "tag", tag, history.shas[place]], check=True)
     loose = tuple(Version(f"build{place}", commit=history.shas[place]) for place in (5, 0, 3, 7, 6, 2))
     ends = tuple(Version(number, number) for number in ("1.0", "2.0"))
-    row = VersionRow((Version("0.9", "0.9"), *ends), None, None, loose)
-    inner = between(history.folder, row, "1.0", "2.0", SLIM)
+    searched = VersionRow((Version("0.9", "0.9"), *ends), None, None, loose)
+    inner = between(history.folder, searched, "1.0", "2.0", SLIM)
     assert inner.names == ["1.0", "build2", "build3", "build5", "2.0"]
     good, bad = VersionOutcome("good"), VersionOutcome("bad")
     steps = bisection(5, 0, 4)
@@ -196,8 +201,61 @@ def test_builds_between_two_releases(tmp_path: Path) -> None:
             places, _ = steps.send([TestResult.BAD if place > 1 else TestResult.GOOD for place in places])
     except StopIteration as stop:
         outcome = stop.value
-    around = Timeline(tuple(row.names), (good, good, bad), bad, None, 3, 0)
+    around = Timeline(tuple(searched.names), (good, good, bad), bad, None, 3, 0)
     joined = Timeline(tuple(inner.names), (good, good, bad, None, bad), bad, outcome, 5, 2).within(around)
     assert joined.versions == ("0.9", "1.0", "build2", "build3", "build5", "2.0")
     answer = version_answer(joined, "onnxslim")
     assert (answer.first_bad, answer.transitions[0].last_before, answer.candidates) == ("build3", "build2", ("build3",))
+
+
+def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Every file below a folder, git's own among them, with its time of change."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def test_the_repository_stays_byte_for_byte_as_it_was(tmp_path: Path) -> None:
+    """What is ranked, put in order, built and checked in it: nothing is written there, not even by git for itself."""
+    history = row(tmp_path / "repository", "gggbbb")
+    (history.folder / "fold.sh").write_text("what the user is at\n")
+    before = contents(history.folder)
+    with Commits(
+        history.folder,
+        history.shas[0],
+        "main",
+        tmp_path / "check.sh",
+        tmp_path / "build.sh",
+        root=tmp_path / "probes",
+        say=lambda told: None,
+    ) as source:
+        assert [commit.sha for commit in source.search().culprits] == [history.shas[3]]
+    ends = (ReleaseEnd("a", commit=history.shas[0]), ReleaseEnd("b", commit=history.shas[5]))
+    assert (
+        rank_commits(history.folder, ends, Clues(passes=("fold",), message="2*3+4 was folded to another value")).commits
+        == 5
+    )
+    assert by_history(history.folder, history.shas[::-1]) == [5, 4, 3, 2, 1, 0]
+    assert contents(history.folder) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--releases", "onnxslim", "--source", "x"], "name exactly one of"),
+        (["--releases", "onnxslim", "--build", "b.sh"], "--build goes with --commits"),
+        (["--releases", "onnxslim", "--check-seconds", "5"], "--check-seconds goes with --commits"),
+        (["--commits", ".", "--pre"], "--pre goes with --releases"),
+        (["--commits", ".", "--history", "."], "--history goes with --releases or --builds"),
+        (["--builds", ".", "--index", "x"], "--index goes with --releases"),
+        (["--source", "x", "--builds", "."], "go with --releases, not with --source"),
+        (["--builds", "."], "name --target"),
+        (["--releases", "onnxslim", "--rtol", "nan"], "nan is not a number from 0 on"),
+    ],
+)
+def test_options_of_another_search_are_refused(
+    tmp_path: Path, arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = opsieve("bisect", tmp_path / "case", *arguments, capsys=capsys)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert len(err.strip().splitlines()) == 1

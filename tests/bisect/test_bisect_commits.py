@@ -337,6 +337,8 @@ def test_a_shallow_clone_is_said(tmp_path: Path) -> None:
     scripts = {"check": tmp_path / "check.sh", "build": tmp_path / "build.sh", "root": tmp_path / "probes"}
     Commits(tmp_path / "clone", history.shas[5], "main", say=said.append, **scripts).__exit__(None, None, None)
     assert any("shallow" in sentence for sentence in said)
+    with pytest.raises(BadInput, match="the clone is shallow: git fetch --unshallow"):
+        Commits(tmp_path / "clone", history.shas[0], "main", say=said.append, **scripts)
 
 
 def test_what_a_merge_brought_is_listed_once(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Options that several commands share, so that one name means the same everywhere."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,6 +32,13 @@ def _no_sandbox(context: click.Context, _parameter: click.Parameter, value: bool
         context.with_resource(switched_off())
 
 
+def finite(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
+    """A callback of tolerances: a number that is not finite, or negative, lets everything pass or nothing."""
+    if value is not None and not 0 <= value < math.inf:
+        raise click.BadParameter(f"{value} is not a number from 0 on")
+    return value
+
+
 INPUTS = click.option(
     "--inputs", type=PATH, help="Input values: an .npz file, an ONNX test data set, or a directory that holds one."
 )
@@ -56,9 +64,14 @@ TARGETS = click.option(
 )
 SEED = click.option("--seed", default=0, show_default=True, help="Random seed for inputs that were not supplied.")
 RTOL = click.option(
-    "--rtol", type=float, help="Relative tolerance per element; replaces the built-in comparison policy."
+    "--rtol",
+    type=float,
+    callback=finite,
+    help="Relative tolerance per element; replaces the built-in comparison policy.",
 )
-ATOL = click.option("--atol", type=float, help="Absolute tolerance per element, added to the relative one.")
+ATOL = click.option(
+    "--atol", type=float, callback=finite, help="Absolute tolerance per element, added to the relative one."
+)
 ORACLE = click.option(
     "--oracle",
     "oracles",

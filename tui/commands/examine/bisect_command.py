@@ -161,13 +161,13 @@ def _check_options(package: str | None, source: str | None, repository: Path | N
         "--releases": ("packages", "indexes", "pre", "then_commits"),
         "--releases or --builds": ("history", "fixed", "builds", "sweep"),
     }
-    here = {"--commits": repository, "--releases": package, "--releases or --builds": not repository and not source}
-    if given["then_commits"] is not None:
-        here["--commits"] = repository or given["then_commits"]
-    if source is not None:
-        alone["--releases or --builds"] = ("history", "fixed", "builds")
+    here = {"--commits": repository or given["then_commits"], "--releases": package}
+    if not source:
+        here["--releases or --builds"] = not repository
+    elif given["builds"] or given["history"] or given["fixed"]:
+        raise BadInput("--builds, --history and --fixed go with --releases, not with --source")
     for owner, names in alone.items():
-        wrong = [name for name in names if given[name]] if not here[owner] else []
+        wrong = [name for name in names if given[name]] if not here.get(owner, True) else []
         if wrong:
             word = {"packages": "package", "indexes": "index"}.get(wrong[0], wrong[0]).replace("_", "-")
             raise BadInput(f"--{word} goes with {owner}")
