@@ -1,10 +1,12 @@
 """What many tests share: workers that last for the session, and small models."""
 
+import contextlib
 import fcntl
 import json
 import os
 import shutil
 import signal
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -19,17 +21,19 @@ _ROOM = 2 << 30  # bytes; the tests of a run leave less than a tenth of that
 
 
 def _memory_for_files() -> str | None:
-    """A file system in memory, if this machine has one with room, from which programs may be run.
+    """A folder of this user's in memory, if this machine has one with room, from which programs may be run.
 
     Stores and cases are written so that they outlast a loss of power: on a disk, the tests would wait for it a quarter of their time.
     """
-    folder = "/dev/shm"
+    folder = f"/dev/shm/tests-of-{os.geteuid()}"  # of its own: tests look at what else comes to be in /dev/shm
     try:
-        found = os.statvfs(folder)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder, 0o700)
+        mine, found = os.lstat(folder), os.statvfs(folder)
     except OSError:
         return None
     roomy = found.f_bavail * found.f_frsize >= _ROOM and not found.f_flag & (os.ST_NOEXEC | os.ST_RDONLY)
-    return folder if roomy and os.access(folder, os.W_OK) else None
+    return folder if roomy and stat.S_ISDIR(mine.st_mode) and mine.st_uid == os.geteuid() else None
 
 
 if "TMPDIR" not in os.environ and (memory := _memory_for_files()):

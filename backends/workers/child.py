@@ -463,7 +463,7 @@ class ForkServer:
 
     def kill_orphans(self) -> None:
         """Kill the processes that a dead worker left behind in sessions of their own: they were given to this one."""
-        for pid in children():
+        for pid in listed_children():
             if pid not in self.workers:
                 kill(pid)
 
@@ -509,8 +509,20 @@ def kill(pid: int) -> None:
             send(pid, signal.SIGKILL)
 
 
+def listed_children() -> List[int]:
+    """The pids of this process's children as the kernel lists them: at once, but one may be missing while another ends."""
+    found: List[int] = []
+    try:
+        for task in os.listdir("/proc/self/task"):
+            with open("/proc/self/task/%s/children" % task) as listed:
+                found += map(int, listed.read().split())
+    except OSError:  # a kernel that keeps no such list
+        return children()
+    return found
+
+
 def children() -> List[int]:
-    """The pids of this process's children, adopted ones too."""
+    """The pids of this process's children, adopted ones too, found among all processes of the machine."""
     me, found = os.getpid(), []
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
