@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.reducer.engine.form import Progress
@@ -46,6 +47,7 @@ def main() -> NoReturn:
 
 
 def _reduce(case: Path, target: str, output: Path, seconds: float, offline: bool, log: _ToStderr) -> int:
+    named_by_file(target, offline)
     request = ReductionRequest(case, output=output, targets=(target,), seconds=seconds)
     with (
         WorkerPool(Limits(seconds=seconds), 1, offline, request.targets, log.say) as pool,

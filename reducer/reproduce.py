@@ -8,6 +8,7 @@ from typing import Any
 from opsieve.backends.judge.judge import judge
 from opsieve.backends.judge.oracles import SECOND_ORACLES
 from opsieve.backends.registry import ResolvedTarget, resolve
+from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.verdict import KIND_OF_OUTCOME, Verdict
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.program_text import with_script
@@ -33,9 +34,8 @@ def reproduced(
     `place` is where the case lies: what `bisect` and `attribute` left beside it belongs to the export.
     """
     recorded = _beside(place, "reduction.json").get("target", "")
-    chosen = resolve(
-        target or case.parameters.get("target", "") or (recorded if isinstance(recorded, str) else "") or "onnxruntime"
-    )
+    named = case.parameters.get("target", "") or (recorded if isinstance(recorded, str) else "") or "onnxruntime"
+    chosen = resolve(target or named_by_file(named, workers.offline, case.origin.versions))
     case, lab = with_script(case, workers), ObservationCache(workers)
     oracles = [oracle for oracle in SECOND_ORACLES if oracle != chosen]
     judged = judge(case.program, case.inputs, chosen, lab, expected=case.expected, oracles=oracles)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from opsieve.backends.registry import resolve
+from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Unavailable
 from opsieve.gen.case.case import Case, Origin, is_case, load
@@ -218,6 +219,8 @@ class Session:
         if self.request.script is not None:
             return None
         named = named or target_of(self.request.path) or case.parameters.get("target", "")
+        if named and not self.request.targets:
+            named_by_file(named, self.pool[0].offline, case.origin.versions)
         targets = self.request.targets or ((named,) if named else ())
         against = None if self.request.against is None else resolve(self.request.against)
         premise = find(case, [resolve(target) for target in targets], against, self.pool[0])

@@ -1,11 +1,12 @@
 """Models judged on targets, as `opsieve run` does: opened, checked, run, compared, and each failure fingerprinted and kept."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from opsieve.backends.compare import POLICY
+from opsieve.backends.compare import POLICY, Policy
 from opsieve.backends.judge.further_runs import asked_further
 from opsieve.backends.judge.judge import Judged, judge
 from opsieve.backends.judge.oracle_names import OracleChoice
@@ -96,6 +97,7 @@ class RefusedModel:
 
     model: str
     reason: str
+    fault: Exception | None = None  # it was opsieve that could not, and this is why
 
 
 def judge_models(
@@ -129,6 +131,8 @@ def _valid(
             opened.append((str(path), open_case(path, request.inputs, request.expected, request.seed)))
         except BadInput as error:
             refused.append(RefusedModel(str(path), str(error)))
+        except Exception as error:  # noqa: BLE001  a fault of ours on one model costs the others nothing
+            refused.append(RefusedModel(str(path), "opsieve failed to read it", error))
     if not request.check:
         return opened, refused
     by_checker: dict[ResolvedTarget, list[Test]] = {}
@@ -154,22 +158,37 @@ def _valid(
 
 def _judged(
     cases: Sequence[tuple[str, Case]], targets: Sequence[ResolvedTarget], request: JudgeRequest, cache: ObservationCache
-) -> Iterator[JudgeResult]:
+) -> Iterator[JudgeResult | RefusedModel]:
     policy = replace(POLICY, tolerance=request.tolerance)
     tests = [Test(case.program, case.inputs) for _, case in cases]
-    cache.prefetch([(target, tests) for target in dict.fromkeys([*targets, FLOAT64])])
+    with suppress(Exception):  # what is wrong with one of them shows when it is asked for
+        cache.prefetch([(target, tests) for target in dict.fromkeys([*targets, FLOAT64])])
     for name, case in cases:
-        for target in (each for one in targets for each in _askings(one, case, request.metamorphic)):
-            oracles = [oracle for oracle in SECOND_ORACLES if oracle != target]
-            judged = judge(
-                case.program, case.inputs, target, cache, expected=case.expected, oracles=oracles, policy=policy
-            )
-            if judged.verdict.verdict == "pass" and not target.rewrite:
-                verdict = asked_further(request.oracles, case.program, case.inputs, target, cache)
-                judged = judged if verdict is None else Judged(verdict, judged.observations)
-            if request.save is not None and judged.verdict.verdict == "fail":
-                _save(request.save, name, case, target, judged, cache.workers)
-            yield JudgeResult(name, case, target, judged)
+        try:
+            yield from _judged_case(name, case, targets, request, cache, policy)
+        except BadInput as error:
+            yield RefusedModel(name, str(error))
+        except Exception as error:  # noqa: BLE001  a fault of ours on one model costs the others nothing
+            yield RefusedModel(name, "opsieve failed to judge it", error)
+
+
+def _judged_case(
+    name: str,
+    case: Case,
+    targets: Sequence[ResolvedTarget],
+    request: JudgeRequest,
+    cache: ObservationCache,
+    policy: Policy,
+) -> Iterator[JudgeResult]:
+    for target in (each for one in targets for each in _askings(one, case, request.metamorphic)):
+        oracles = [oracle for oracle in SECOND_ORACLES if oracle != target]
+        judged = judge(case.program, case.inputs, target, cache, expected=case.expected, oracles=oracles, policy=policy)
+        if judged.verdict.verdict == "pass" and not target.rewrite:
+            verdict = asked_further(request.oracles, case.program, case.inputs, target, cache)
+            judged = judged if verdict is None else Judged(verdict, judged.observations)
+        if request.save is not None and judged.verdict.verdict == "fail":
+            _save(request.save, name, case, target, judged, cache.workers)
+        yield JudgeResult(name, case, target, judged)
 
 
 def _askings(target: ResolvedTarget, case: Case, metamorphic: bool) -> Iterator[ResolvedTarget]:

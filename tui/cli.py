@@ -3,9 +3,9 @@
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -109,7 +109,7 @@ def run(command: click.Command, name: str, arguments: Sequence[str] | None) -> N
     from opsieve.gen.model.bad_input import BadInput
 
     try:
-        code = command.main(arguments, prog_name=name, standalone_mode=False)
+        code = _confirmed(lambda: command.main(arguments, prog_name=name, standalone_mode=False))
         if sys.stdout is not None:  # closed by who called
             sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
@@ -133,6 +133,24 @@ def run(command: click.Command, name: str, arguments: Sequence[str] | None) -> N
     except Exception as error:  # noqa: BLE001  what no handler expected must not read as "failures found"
         code = report_fault(error, name, sys.argv[1:] if arguments is None else arguments)
     sys.exit(code or 0)
+
+
+def _confirmed(call: Callable[[], Any]) -> Any:
+    """What the command gives; where it wants to install what only a file names, a person at a terminal is asked."""
+    from opsieve.gen.model.bad_input import Unconfirmed
+
+    try:
+        return call()
+    except Unconfirmed as unconfirmed:
+        if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
+            raise
+        question = "".join(c if c.isprintable() else " " for c in unconfirmed.question)
+        if not click.confirm(question, err=True):
+            raise
+    from opsieve.backends.releases.consent import given
+
+    with given():
+        return call()
 
 
 def report_fault(error: Exception, name: str, arguments: Sequence[str]) -> int:

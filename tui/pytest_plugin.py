@@ -33,10 +33,10 @@ class ReplayedCase:
     def assert_agrees(self, **options: Any) -> None:
         """`opsieve.assert_agrees` on the case, with its options."""
         __tracebackhide__ = True
-        from opsieve.backends.releases.builds import trusted
+        from opsieve.backends.releases.consent import named_by_file
         from opsieve.tui.api import assert_agrees, open_case
 
-        targets = self.targets or (trusted(open_case(self.path).parameters.get("target", "onnxruntime")),)
+        targets = self.targets or (named_by_file(open_case(self.path).parameters.get("target", "onnxruntime")),)
         assert_agrees(self.path, targets=targets, **{"output": self.output, **options})
 
 

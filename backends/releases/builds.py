@@ -26,7 +26,7 @@ from pathlib import Path
 from opsieve.backends.protocol import Backend
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.interpreters import OLDEST, find_interpreters
-from opsieve.backends.releases.releases import Environment, ReleaseStore, Say, default_root
+from opsieve.backends.releases.releases import Environment, ReleaseStore, Say, check_private, default_root
 from opsieve.gen.model.bad_input import BadInput, shown
 
 _FOLDERS = (
@@ -60,7 +60,8 @@ def allow(target: ResolvedTarget) -> None:
     _check(target.backend, Path(target.build))
     mark = _mark(target.build)
     try:
-        mark.parent.mkdir(parents=True, exist_ok=True)
+        check_private(mark.parent.parent)
+        mark.parent.mkdir(mode=0o700, exist_ok=True)
         mark.touch()
     except OSError as error:
         raise BadInput(f"the store of releases cannot be written ({error.strerror}): set OPSIEVE_STORE") from None

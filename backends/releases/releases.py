@@ -31,7 +31,7 @@ from opsieve.backends.releases.installers import (
     release_key,
 )
 from opsieve.backends.releases.interpreters import OLDEST, Interpreter, find_interpreters
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.bad_input import BadInput, shown
 
 Say = Callable[[str], None]
 
@@ -120,6 +120,7 @@ class ReleaseStore:
     def _had(self, backend: Backend, recipe: _Recipe, offline: bool, say: Say) -> Environment:
         """The recipe's environment, made unless it is there."""
         try:
+            check_private(self.root)
             chosen = self._chosen(recipe)
             found = self._ready(backend, recipe, chosen) if chosen else None
             return found or self._obtain(backend, recipe, offline, say)
@@ -291,6 +292,22 @@ class ReleaseStore:
             return sentence + " on the package index: check the number"
         at = bisect_left([release_key(release) for release in every], release_key(recipe.release))
         return f"{sentence}: near it are {', '.join(every[max(0, at - 2) : at + 2])}"
+
+
+def check_private(folder: Path) -> None:
+    """Make the folder, for the user alone; BadInput when it is another user's or others may write there: what lies there is run."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.stat()
+    if found.st_uid not in (os.geteuid(), 0):
+        raise BadInput(
+            f"the folder {shown(str(folder))} belongs to another user, and what lies there would run: set OPSIEVE_STORE"
+        )
+    if found.st_mode & 0o022:
+        if found.st_uid != os.geteuid():
+            raise BadInput(
+                f"others may write to {shown(str(folder))}, and what lies there would run: set OPSIEVE_STORE"
+            )
+        folder.chmod(found.st_mode & 0o755)
 
 
 def _recipe(backend: Backend, release: PackageRelease) -> _Recipe:

@@ -85,7 +85,7 @@ class Workers:
         self.limits = limits or Limits()
         self._shared = zygotes
         self._store: Environments = store or ReleaseStore()
-        self._offline = offline
+        self.offline = offline
         self._say = say
         self._coverage = coverage
         self._zygotes: dict[tuple[str, str], Zygote] = {}
@@ -361,9 +361,9 @@ class Workers:
                 what = object() if traced else (*facts, shim, tempfile.gettempdir())
                 return self._shared.take(what, environment, lambda: started(Path(sys.executable), ()))
             if target.build:
-                home = build_environment(source.backend, target.build, self._offline, self._say)
+                home = build_environment(source.backend, target.build, self.offline, self._say)
             else:
-                home = self._store.environment(source.backend, target.release, offline=self._offline, say=self._say)
+                home = self._store.environment(source.backend, target.release, offline=self.offline, say=self._say)
             template = self._template(source, home.python, environment)
             readable += [Path(target.build)] if target.build else []
             # It ends with the template process, which is of these workers alone.

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 
 from opsieve.backends.registry import resolve
+from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.bisect.culprit import keep_culprit
@@ -23,7 +24,8 @@ def attribute_passes(request: BisectRequest, say: Callable[[str], None]) -> Pass
     if request.case is None:
         raise BadInput("name the CASE that fails")
     opened = open_case(request.case, request.inputs, request.expected, request.seed)
-    target = resolve(request.target or opened.parameters.get("target", "onnxruntime"))
+    named = request.target or named_by_file(opened.parameters.get("target", "onnxruntime"), request.offline)
+    target = resolve(named)
     started = time.process_time()
     with Workers(offline=request.offline, say=say) as workers:
         blamed = blame_passes(opened, target, ObservationCache(workers), request.policy)

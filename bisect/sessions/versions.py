@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from opsieve.backends.registry import ResolvedTarget, resolve
+from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
@@ -153,6 +154,8 @@ def bisect_source(request: BisectRequest, source: str, say: Say) -> VersionAnswe
     case, target = _opened(request)
     if target is None:
         raise BadInput("name --target, the backend and its options")
+    if not request.target:
+        named_by_file(case.parameters["target"], request.offline, case.origin.versions)
     started = time.monotonic()
     with opener(name)(case, target, argument, request.offline) as found:
         versions = list(found.versions)

@@ -41,6 +41,7 @@ class Skipped:
 
     path: Path
     reason: str
+    fault: Exception | None = None  # it was opsieve that could not, and this is why
 
 
 ImportResult = Imported | Skipped
@@ -69,7 +70,12 @@ def gather(path: Path) -> Iterator[ImportResult]:
             continue
         astray = _astray(here, [*inner, *sorted(files)], root)
         yield from astray.values()
-        found, used = _folder(here, [name for name in sorted(files) if name not in astray], root)
+        try:
+            found, used = _folder(here, [name for name in sorted(files) if name not in astray], root)
+        except BadInput:
+            raise
+        except Exception as error:  # noqa: BLE001  a fault of ours on one folder costs the others nothing
+            found, used = [Skipped(here, "opsieve failed to read it", error)], set()
         yield from found
         if is_case(here):
             inner.clear()
@@ -161,6 +167,8 @@ def _taken(
         return Imported(path, kind, open_case(model, inputs, given))
     except BadInput as error:
         return Skipped(path, str(error))
+    except Exception as error:  # noqa: BLE001  as above
+        return Skipped(path, "opsieve failed to read it", error)
 
 
 def _polygraphy(path: Path, model: Path) -> list[ImportResult]:

@@ -7,6 +7,14 @@ class BadInput(ValueError):
     """Input that cannot be used; the message is one clear sentence that says what to do. Commands print it and exit with 2."""
 
 
+class Unconfirmed(BadInput):
+    """What the user gave asks for something that only a yes allows; `question` asks for it."""
+
+    def __init__(self, sentence: str, question: str):
+        super().__init__(sentence)
+        self.question = question
+
+
 def shown(text: object, limit: int = 60) -> str:
     """Text from a file or a user, quoted, on one line and at most about `limit` characters long."""
     whole = ascii(str(text) if isinstance(text, Path) else text)

@@ -139,7 +139,7 @@ class Actions:
         """Make the case small, then tell failures apart by what is left."""
 
         def found(case: "CaseDetails") -> None:
-            from opsieve.backends.releases.builds import trusted
+            from opsieve.backends.releases.consent import named_by_file
 
             place = _kept(case)
             output = place / "reduced"
@@ -147,7 +147,7 @@ class Actions:
                 *REDUCE,
                 str(place),
                 "-t",
-                trusted(case.member.target),
+                named_by_file(case.member.target),
                 "-o",
                 str(output),
                 "--json",
@@ -161,9 +161,9 @@ class Actions:
         """Find the guilty pass, then take it up."""
 
         def found(case: "CaseDetails") -> None:
-            from opsieve.backends.releases.builds import trusted
+            from opsieve.backends.releases.consent import named_by_file
 
-            target = trusted(case.member.target)
+            target = named_by_file(case.member.target)
             command = (*OPSIEVE, "attribute", str(_kept(case)), "-t", target, "--json", *self._offline())
             self._app.run_job("attribute", subject.cluster.id, command, self._take_up())
 

@@ -39,6 +39,14 @@ def finite(_context: click.Context, _parameter: click.Parameter, value: float | 
     return value
 
 
+def _yes(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    """The callback of `--yes`."""
+    if value:
+        from opsieve.backends.releases.consent import given
+
+        context.with_resource(given())
+
+
 INPUTS = click.option(
     "--inputs", type=PATH, help="Input values: an .npz file, an ONNX test data set, or a directory that holds one."
 )
@@ -89,6 +97,13 @@ NO_SANDBOX = click.option(
     expose_value=False,
     callback=_no_sandbox,
     help="Run compilers as ordinary processes, with your network and your files; docs/explanation/security.md says what is lost.",
+)
+YES = click.option(
+    "--yes",
+    is_flag=True,
+    expose_value=False,
+    callback=_yes,
+    help="Install the release that a case or a store names, where it is not installed, without asking.",
 )
 METAMORPHIC = click.option(
     "--metamorphic",

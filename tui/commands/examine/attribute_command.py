@@ -17,6 +17,7 @@ from opsieve.tui.commands.text import counted, say
 @options.EXPECTED
 @options.SEED
 @options.OFFLINE
+@options.YES
 @options.NO_SANDBOX
 @options.JSON
 def command(

@@ -29,6 +29,7 @@ from opsieve.tui.commands.text import plain, say
 @options.SEED
 @options.seconds(60.0)
 @options.OFFLINE
+@options.YES
 @options.NO_SANDBOX
 @options.JSON
 def command(

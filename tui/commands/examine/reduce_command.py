@@ -18,6 +18,7 @@ from opsieve.tui.commands.options import (
     OFFLINE,
     PATH,
     SEED,
+    YES,
     memory,
     named_builds,
     seconds,
@@ -75,6 +76,7 @@ NOTHING_FAILS = 3
 @seconds(30.0)
 @memory()
 @OFFLINE
+@YES
 @NO_SANDBOX
 @click.option("--verify", is_flag=True, help="Only check the certificate of CASE, a result of this command, again.")
 @JSON

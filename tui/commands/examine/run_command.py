@@ -1,6 +1,7 @@
 """`opsieve run`: judge models on targets."""
 
 import json
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -8,11 +9,13 @@ from typing import Any
 
 import click
 
-from opsieve.tui.cli import complain
+from opsieve.tui.cli import complain, report_fault
 from opsieve.tui.commands import options
 from opsieve.tui.commands.text import plain, say
 
 COLOURS = {"pass": "green", "fail": "red", "flaky": "magenta", "undecided": "yellow", "invalid": "yellow"}
+
+_REPORTS = 3  # of one command, however many of its items failed
 
 
 @click.command()
@@ -51,6 +54,7 @@ def command(models: tuple[Path, ...], rtol: float | None, atol: float | None, as
     started = time.monotonic()
     results: list[dict[str, Any]] = []
     refused = 0
+    faults: list[Exception] = []
     try:
         for found in judge_models(models, _request(rtol, atol, **given), say):
             if isinstance(found, JudgeResult):
@@ -59,7 +63,8 @@ def command(models: tuple[Path, ...], rtol: float | None, atol: float | None, as
                     click.echo(_line(results[-1]))
             else:
                 refused += 1
-                complain(found.reason)
+                complain(found.reason if found.fault is None else f"{found.model}: {found.reason}")
+                faults += [] if found.fault is None else [found.fault]
     finally:  # also after Ctrl-C: report what was judged
         if as_json:
             click.echo(json.dumps({"results": results}))
@@ -67,8 +72,9 @@ def command(models: tuple[Path, ...], rtol: float | None, atol: float | None, as
             verdicts = Counter(result["verdict"] for result in results)
             counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
             say(f"{counts} in {time.monotonic() - started:.1f} s")
+    codes = [report_fault(fault, "opsieve", sys.argv[1:]) for fault in faults[:_REPORTS]]
     if refused:
-        return 2
+        return codes[0] if codes else 2
     return 1 if any(result["verdict"] == "fail" for result in results) else 0
 
 

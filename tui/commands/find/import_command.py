@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from opsieve.tui.cli import report_fault
 from opsieve.tui.commands import options
 from opsieve.tui.commands.text import plain, say
 
 if TYPE_CHECKING:
     from opsieve.gen.case.import_folder import ImportResult
+
+_REPORTS = 3  # of one command, however many of its items failed
 
 
 @click.command("import")
@@ -45,11 +49,13 @@ def command(paths: tuple[Path, ...], output: Path, scripts: bool, as_json: bool)
 
     taken: list[dict[str, Any]] = []
     left: list[dict[str, str]] = []
+    faults: list[Exception] = []
     used: Counter[str] = Counter()
     found_in = _from_scripts(paths) if scripts else (found for path in paths for found in gather(path))
     for found in found_in:
         if isinstance(found, Skipped):
             left.append({"path": str(found.path), "reason": found.reason})
+            faults += [] if found.fault is None else [found.fault]
             continue
         parts = [part for part in (found.path.parent.name, found.path.stem) if part]
         name = re.sub(r"[^A-Za-z0-9._-]", "_", "-".join(parts))[:80].lstrip(".-") or "case"
@@ -72,7 +78,8 @@ def command(paths: tuple[Path, ...], output: Path, scripts: bool, as_json: bool)
             click.echo(plain(f"{'not imported':<16} {item['path']}: {item['reason']}"))
         kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(item["kind"] for item in taken).items())
         say(f"{len(taken)} imported ({kinds or 'none'}), {len(left)} not imported")
-    return 0 if taken else 2
+    codes = [report_fault(fault, "opsieve", sys.argv[1:]) for fault in faults[:_REPORTS]]
+    return codes[0] if codes else 0 if taken else 2
 
 
 def _from_scripts(paths: tuple[Path, ...]) -> Iterator["ImportResult"]:

@@ -1,0 +1,71 @@
+"""What only a file names is not installed without a yes, and the folder that releases run from is the user's own."""
+
+import json
+from pathlib import Path
+
+import pytest
+from commands import opsieve
+from models import X, chain
+
+from opsieve.backends.registry import resolve
+from opsieve.backends.releases import consent
+from opsieve.backends.releases.consent import named_by_file
+from opsieve.backends.releases.releases import ReleaseStore, check_private
+from opsieve.gen.case.case import Case, save
+from opsieve.gen.model.bad_input import BadInput, Unconfirmed
+
+TARGET = "onnxruntime==1.20.1"
+
+
+@pytest.fixture(autouse=True)
+def empty_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("OPSIEVE_STORE", str(tmp_path / "releases"))
+    monkeypatch.delenv(consent.SWITCH, raising=False)
+    return tmp_path / "releases"
+
+
+def installed(store: Path) -> None:
+    (store / "onnxruntime-1.20.1-cp311").mkdir(parents=True)
+    facts = {"package": "onnxruntime", "release": "1.20.1", "python": [3, 11, 7]}
+    (store / "onnxruntime-1.20.1-cp311" / "opsieve.json").write_text(json.dumps(facts))
+
+
+def test_a_release_that_a_file_names_wants_a_yes() -> None:
+    with pytest.raises(Unconfirmed, match=r"the case names onnxruntime==1\.20\.1.*made with.*opsieve 9") as refused:
+        named_by_file(TARGET, recorded={"opsieve": "9"})
+    assert refused.value.question.startswith("The case names")
+    assert named_by_file("onnxruntime") == "onnxruntime"
+    assert named_by_file(TARGET, offline=True) == TARGET  # then nothing is installed
+    with consent.given():
+        assert named_by_file(TARGET) == TARGET
+
+
+def test_one_that_is_there_wants_none(empty_store: Path) -> None:
+    installed(empty_store)
+    assert named_by_file(TARGET) == TARGET
+
+
+@pytest.mark.parametrize("command", ["reduce", "attribute", "export"])
+def test_a_case_installs_nothing(
+    command: str, tmp_path: Path, empty_store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(Case(chain("Relu"), X, parameters={"target": TARGET}), tmp_path / "case")
+    code, _, err = opsieve(command, tmp_path / "case", capsys=capsys)
+    assert code == 2
+    assert "the case names onnxruntime==1.20.1, which is not installed here" in err
+    assert not empty_store.exists()
+
+
+def test_the_folder_of_releases_is_private(empty_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_private(empty_store)
+    assert empty_store.stat().st_mode & 0o777 == 0o700
+    empty_store.chmod(0o777)
+    check_private(empty_store)
+    assert empty_store.stat().st_mode & 0o777 == 0o755
+    owner = empty_store.stat().st_uid
+    monkeypatch.setattr("os.geteuid", lambda: owner + 1)
+    if owner == 0:  # root may own what others run, but not where anybody writes
+        check_private(empty_store)
+        empty_store.chmod(0o777)
+    with pytest.raises(BadInput, match="what lies there would run"):
+        ReleaseStore().environment(resolve("onnxruntime").backend, "1.20.1")
