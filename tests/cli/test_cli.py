@@ -175,7 +175,7 @@ def test_doctor_tells_what_is_there(capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(out)
     backends = {item["name"]: item for item in told["backends"]}
     assert code == 0
-    assert set(told["isolation"]) == {"namespaces", "landlock", "bubblewrap"}
+    assert set(told["isolation"]) == {"namespaces", "landlock", "bubblewrap", "walls", "lacks"}
     assert backends["onnxruntime"]["newest_opset"] >= 20
     assert backends["reference"]["problem"] == ""
     assert backends["tvm"]["install"] == "pip install 'opsieve[tvm]'"
