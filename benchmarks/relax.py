@@ -237,7 +237,9 @@ def pairs(made: Generated) -> list[tuple[str, str]]:
 
 
 def reduced(case: Case, fault: str, wanted: tuple[str, ...], workers: Workers) -> FaultReduction | None:
-    """The reduction of one planted fault; None where it does not show in what main gives."""
+    """The reduction of one planted fault; None where it does not show in what main gives, or where TVM itself fails before it can."""
+    if workers.observe(resolve("tvm:target=llvm-O0"), case.program, case.inputs).outcome != "ok":
+        return None
     target: ResolvedTarget = resolve(f"{planted_tvm.NAME}:target=llvm-O0,fault={fault}")
     try:
         premise = find(case, [target], None, workers)

@@ -241,6 +241,13 @@ def test_a_strategy_whose_programs_no_target_takes_is_refused(
     assert "none of the targets takes" in err
 
 
+def test_special_values_are_refused_for_what_takes_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ("fuzz", "-t", "tvm", "--strategy", "relax", "--values", "special", "--tests", "1", "--store", tmp_path)
+    code, _, err = opsieve(*command, capsys=capsys)
+    assert code == 2
+    assert err == "opsieve: --values special takes ONNX models, and the strategy relax makes none: leave --values out\n"
+
+
 def test_a_store_in_use_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Store(tmp_path / "s"):
         code, _, err = opsieve("fuzz", "--no-probe", "--tests", "1", "--store", tmp_path / "s", capsys=capsys)

@@ -91,6 +91,11 @@ def test_other_forms_have_a_share_of_the_time_of_targets_that_take_them() -> Non
     places = [placed(seed_of(3, number), tuple(usual.items()))[0] for number in range(40 * BATCH)]
     assert places.count("relax") / len(places) == pytest.approx(usual["relax"] / 1000, rel=0.3)
     assert not {"relax", "tir"} & Shares(COSTS, {}).usual().keys()
+    special = replace(MIX, request=replace(MIX.request, values="special"), costs=costs)
+    made = Schedule(replace(CAMPAIGN, targets=("fake", "tvm")), special, {}).batch(0)
+    assert made is not None
+    assert made.shares
+    assert "relax" not in made.shares
 
 
 def test_forms_that_yield_get_more_of_the_time_and_those_that_yield_nothing_keep_a_quarter() -> None:

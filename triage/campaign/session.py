@@ -22,7 +22,7 @@ from opsieve.gen.strategies.relax import MUTATE as RELAX_MUTATE
 from opsieve.gen.strategies.tir import NAME as TIR
 from opsieve.gen.tir.fuzzing import Settings
 from opsieve.gen.tir.seeds import basic
-from opsieve.gen.values.values import RANGED, SPECIAL, named_values
+from opsieve.gen.values.values import RANGED, SPECIAL, named_values, special_kinds
 from opsieve.triage.campaign import campaign_tables
 from opsieve.triage.campaign.calibration import PROGRAMS, calibrate
 from opsieve.triage.campaign.campaign import new_campaign
@@ -89,7 +89,7 @@ def open_campaign(
     else:
         plan, limited = _new_plan(request), True
         targets = request.oracles.targets([resolve(text) for text in request.targets or ("onnxruntime",)])
-        _check_form(plan.strategy, targets)
+        _check_form(plan, targets)
     if found is None and request.adapt and not guides(request, plan):
         plan = replace(plan, costs=stated(list({target.display: target for target in targets}.values())))
     coverage = coverage_of(request, plan, targets)  # on a Workers of its own: whether it can be traced is asked first
@@ -194,9 +194,13 @@ def _new_plan(request: FuzzRequest) -> CampaignPlan:
     return plan
 
 
-def _check_form(strategy: str, targets: Sequence[ResolvedTarget]) -> None:
-    """BadInput when none of the targets takes what the strategy makes."""
-    form = strategy.partition("-")[0]
+def _check_form(plan: CampaignPlan, targets: Sequence[ResolvedTarget]) -> None:
+    """BadInput when none of the targets takes what the strategy makes, or it makes no models that the values are for."""
+    strategy, form = plan.strategy, plan.strategy.partition("-")[0]
+    if strategy in strategies.OF_TVM and special_kinds(plan.request.values):
+        raise BadInput(
+            f"--values special takes ONNX models, and the strategy {strategy} makes none: leave --values out"
+        )
     if strategy in strategies.OF_TVM and not any(form in target.forms for target in targets):
         raise BadInput(
             f"the strategy {strategy} makes programs of TVM's {form} form, which none of the targets takes; name one that does: -t tvm"

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from opsieve.gen.strategies.mix import BATCH, placed
+from opsieve.gen.values.values import special_kinds
 from opsieve.triage.campaign.plan import CampaignPlan, seed_of
 from opsieve.triage.campaign.schedule import batch
 from opsieve.triage.campaign.schedule.batch import BatchDecision
 from opsieve.triage.campaign.schedule.known_failures import KnownFailures, left_out
 from opsieve.triage.campaign.schedule.lacks import UNSUPPORTED, Lacks
 from opsieve.triage.campaign.schedule.pace import Pace
-from opsieve.triage.campaign.schedule.shares import Shares
+from opsieve.triage.campaign.schedule.shares import FORMS, Shares
 from opsieve.triage.store.store import Campaign, FinishedTest
 
 BACK = 4  # batches from the last one that a decision stands on to the one that it is for: lanes are in those between
@@ -29,7 +30,8 @@ class Schedule:
     def __init__(self, campaign: Campaign, plan: CampaignPlan, learnt: Mapping[str, str]):
         self._campaign, self._plan = campaign, plan
         self._pace = Pace(campaign.targets, plan.costs, learnt)
-        self._shares = Shares(plan.costs, learnt) if plan.strategy == "mix" else None
+        forms = {} if special_kinds(plan.request.values) else FORMS  # special values are of ONNX models
+        self._shares = Shares(plan.costs, learnt, forms) if plan.strategy == "mix" else None
         self._known, self._lacks = KnownFailures(learnt), Lacks(learnt)
         least = min(plan.costs.of(place, "onnx") for place in range(len(campaign.targets)))
         self.back = BACK_SLOW if least >= _SLOW else BACK

@@ -21,14 +21,14 @@ _DOUBT = 3.0  # finds, as many as expected, that are put in front of what was se
 
 
 class Shares:
-    """The strategies of a campaign and what they yielded; `learnt` is what was kept of it."""
+    """The strategies of a campaign and what they yielded; `learnt` is what was kept of it, `forms` are those that make no ONNX models."""
 
-    def __init__(self, costs: Costs, learnt: Mapping[str, str]):
+    def __init__(self, costs: Costs, learnt: Mapping[str, str], forms: Mapping[str, tuple[str, int]] = FORMS):
         self._costs = costs
         taken = {form for each in costs.by_target for form in each}
         self._form = {name: "onnx" for name in WEIGHTS if name in installed() and "onnx" in taken}
         self._usual = {name: float(WEIGHTS[name]) for name in self._form}
-        for name, (form, weight) in FORMS.items():
+        for name, (form, weight) in forms.items():
             if form in taken and name in installed():
                 self._form[name], self._usual[name] = form, float(weight)
         state = json.loads(learnt.get("yield", "{}"))
