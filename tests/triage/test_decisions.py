@@ -14,6 +14,7 @@ from test_schedule import asked_about
 from opsieve.backends.registry import resolve
 from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers.zygote import Limits
+from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.strategies.mix import BATCH, WEIGHTS, placed
 from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.plan import CampaignPlan, seed_of
@@ -21,7 +22,7 @@ from opsieve.triage.campaign.schedule.batch import BatchDecision, read
 from opsieve.triage.campaign.schedule.costs import Costs
 from opsieve.triage.campaign.schedule.known_failures import OFTEN, STILL, KnownFailures, left_out
 from opsieve.triage.campaign.schedule.lacks import UNSUPPORTED, Lacks
-from opsieve.triage.campaign.schedule.resumption import forget_changed, shares_of
+from opsieve.triage.campaign.schedule.resumption import forget_changed, resumed, shares_of
 from opsieve.triage.campaign.schedule.schedule import BACK, Schedule
 from opsieve.triage.campaign.schedule.shares import FLOOR, MOST, Shares
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
@@ -203,3 +204,19 @@ def test_words_that_blame_no_operator_or_several_teach_nothing() -> None:
         for _ in range(9):
             assert lacks.refused("t", ("Add", "Cast", "Add > Cast"), what) == {}
     assert lacks.decide() == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("batch|0", "[]"), ("batch|x", "{}"), ("batch|0", '{"shares": {"isra": "x"}, "known": {}}'), ("yield", "nothing"),
+        ("known|fake|k", "[1]"), ("tests|fake", "many"), ("lack|fake|Add", "x"), ("yield", "[" * 10**5),
+    ],
+)  # fmt: skip
+def test_decisions_that_make_no_sense_are_refused_with_a_sentence(name: str, value: str, tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.begin(CAMPAIGN)
+        store.learn(CAMPAIGN, {name: value})
+        with pytest.raises(BadInput, match="cannot be read: start a new campaign"):
+            resumed(store, CAMPAIGN, MIX)
+        assert shares_of(store.learnt(CAMPAIGN), 0) == ()

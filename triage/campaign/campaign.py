@@ -17,7 +17,7 @@ from opsieve.triage.campaign.guidance import Planned, Programs
 from opsieve.triage.campaign.guided_run import GRACE, run_guided
 from opsieve.triage.campaign.lane_pool import LanePool
 from opsieve.triage.campaign.plan import CampaignPlan
-from opsieve.triage.campaign.schedule.schedule import Schedule
+from opsieve.triage.campaign.schedule.resumption import resumed
 from opsieve.triage.campaign.tests_in_order import TestsInOrder
 from opsieve.triage.store.index.index_file import DiskFull
 from opsieve.triage.store.store import Campaign, FinishedTest, Store
@@ -62,7 +62,7 @@ def run(
         return
     end = time.monotonic() + seconds if seconds else float("inf")
     recorded = store.done(campaign)
-    schedule = Schedule(campaign, plan, store.learnt(campaign)) if plan.costs else None
+    schedule = resumed(store, campaign, plan) if plan.costs else None
     order = TestsInOrder(schedule, recorded)
     with LanePool(campaign, plan, limits, lanes, recorded, tests, schedule=schedule) as pool:
         while tests is None or order.recorded < tests:

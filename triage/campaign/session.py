@@ -30,8 +30,7 @@ from opsieve.triage.campaign.guidance import GuidedFunctions, GuidedModels, Muta
 from opsieve.triage.campaign.lowered_seeds import imported_modules, lowered_seeds
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan, planned
 from opsieve.triage.campaign.schedule.costs import stated
-from opsieve.triage.campaign.schedule.resumption import forget_changed, shares_of
-from opsieve.triage.campaign.schedule.schedule import Schedule
+from opsieve.triage.campaign.schedule.resumption import forget_changed, resumed, shares_of
 from opsieve.triage.store.ids import name_of
 from opsieve.triage.store.store import Campaign, Store
 
@@ -269,7 +268,7 @@ def campaign_facts(store: Store, campaign: Campaign, done_now: int, seconds: flo
         for name, counts in totals.items()
     }
     plan = planned(campaign.generator)[0]
-    decided = Schedule(campaign, plan, store.learnt(campaign)).facts() if plan.costs else {}
+    decided = resumed(store, campaign, plan).facts() if plan.costs else {}
     return {
         "tests": store.done(campaign),
         "tests_now": done_now,

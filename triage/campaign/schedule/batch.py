@@ -26,6 +26,7 @@ class BatchDecision:
 
 
 def read(text: str) -> BatchDecision:
-    """The decision that was kept."""
+    """The decision that was kept; an error of Python's where the text is none."""
     kept = json.loads(text)
-    return BatchDecision(kept["shares"], kept["known"])
+    shares = {str(name): float(share) for name, share in kept["shares"].items()}
+    return BatchDecision(shares, {str(name): {**features} for name, features in kept["known"].items()})

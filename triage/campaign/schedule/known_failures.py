@@ -57,8 +57,9 @@ class KnownFailures:
             kind, _, rest = name.partition("|")
             target, _, key = rest.partition("|")
             if kind == "known" and value:
-                failures, before, features = json.loads(value)
-                self._of.setdefault(target, {})[key] = _Suspicion(failures, before, features)
+                failures, before, kept = json.loads(value)
+                features = {str(feature): [int(failed), int(held)] for feature, (failed, held) in kept.items()}
+                self._of.setdefault(target, {})[key] = _Suspicion(int(failures), int(before), features)
                 for feature in features:
                     self._suspected.setdefault((target, feature), set()).add(key)
             elif kind == "tests" and value:

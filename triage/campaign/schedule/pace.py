@@ -35,8 +35,8 @@ class Pace:
             kind, _, rest = key.partition("|")
             if kind == "pace":
                 state = json.loads(value)
-                self._saved |= state["saved"]
-                self._bar |= state["bar"]
+                self._saved |= {str(target): float(saved) for target, saved in state["saved"].items()}
+                self._bar |= {str(target): float(bar) for target, bar in state["bar"].items()}
             elif kind == "met":
                 name, _, feature = rest.partition("|")
                 self._met.setdefault(name, set()).add(feature)

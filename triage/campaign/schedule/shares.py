@@ -32,10 +32,10 @@ class Shares:
             if form in taken and name in installed():
                 self._form[name], self._usual[name] = form, float(weight)
         state = json.loads(learnt.get("yield", "{}"))
-        self._time: dict[str, float] = dict.fromkeys(self._usual, 0.0) | state.get("time", {})
-        self._found: dict[str, float] = dict.fromkeys(self._usual, 0.0) | state.get("found", {})
-        self._tests: dict[str, int] = state.get("tests", {})
-        self._all_found: dict[str, int] = state.get("all_found", {})
+        self._time: dict[str, float] = dict.fromkeys(self._usual, 0.0) | _numbers(state, "time")
+        self._found: dict[str, float] = dict.fromkeys(self._usual, 0.0) | _numbers(state, "found")
+        self._tests: dict[str, int] = {name: int(count) for name, count in _numbers(state, "tests").items()}
+        self._all_found: dict[str, int] = {name: int(count) for name, count in _numbers(state, "all_found").items()}
         self._seen = {name.partition("|")[2] for name in learnt if name.startswith("found|")}
 
     def usual(self) -> dict[str, float]:
@@ -100,3 +100,7 @@ def _normal(wanted: Mapping[str, float], usual: Mapping[str, float]) -> dict[str
     above = {name: max(0.0, share - floors[name]) for name, share in wanted.items()}
     whole = sum(above.values())
     return {name: floors[name] + (spare * above[name] / whole if whole else 0.0) for name in usual}
+
+
+def _numbers(state: Mapping[str, Mapping[str, float]], name: str) -> dict[str, float]:
+    return {str(strategy): float(number) for strategy, number in state.get(name, {}).items()}

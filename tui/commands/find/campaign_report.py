@@ -36,8 +36,11 @@ class Growth:
     @classmethod
     def of(cls, store: "Store", campaign: "Campaign") -> "Growth":
         """What was kept of earlier runs of a campaign."""
-        kept = json.loads(store.learnt(campaign).get(_NAME, "[]"))
-        points = [(float(seconds), int(tests), int(clusters)) for seconds, tests, clusters in kept]
+        try:
+            kept = json.loads(store.learnt(campaign).get(_NAME, "[]"))
+            points = [(float(seconds), int(tests), int(clusters)) for seconds, tests, clusters in kept]
+        except (ValueError, TypeError, OverflowError, RecursionError):
+            points = []  # a picture is not worth a refusal
         return cls(points, points[-1][0] if points else 0.0)
 
     def note(self, seconds: float, tests: int, clusters: int) -> None:
