@@ -53,7 +53,7 @@ class Folder:
         """No."""
         return False
 
-    def learn(self, number: int, case: Case, new: bool, failed: bool) -> None:
+    def learn(self, number: int, case: Case, new: int, failed: bool) -> None:
         """Nothing."""
 
 
@@ -84,7 +84,7 @@ def run(
         for number, case in cases.items():
             asked = target.with_options(stop="lower") if programs.lowered_only(number) else target
             answer = workers.observe(asked, case.program, case.inputs)
-            programs.learn(number, case, bool(answer.reached), answer.outcome != "ok")
+            programs.learn(number, case, len(answer.reached or ()), answer.outcome != "ok")
             refused += answer.outcome != "ok"
         tests, now = tests + BATCH, clock.read()
         growth.append((round(now, 2), tests, probes.count))

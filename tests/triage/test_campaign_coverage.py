@@ -15,7 +15,7 @@ from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.tir.seeds import basic
 from opsieve.triage.campaign.coverage_comparison import compared, short
 from opsieve.triage.campaign.coverage_record import CompilerCoverage, CoverageRecord, ReachedLibrary, load, save
-from opsieve.triage.campaign.guidance import EVERY, GuidedFunctions, GuidedModels
+from opsieve.triage.campaign.guidance import EVERY, LEAST, GuidedFunctions, GuidedModels
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
 from opsieve.tui.commands.find.coverage_command import command
 
@@ -116,7 +116,7 @@ def test_what_is_built_upon_others_keeps_to_what_the_targets_have() -> None:
         case = guided.case(number)
         guided.learn(number, case, new=True, failed=False)
         built += [case] * (case.origin.generator == "mutate")
-    assert len(built) > 10
+    assert len(built) > 5
     for case in built:
         assert isinstance(case.program, OnnxProgram)
         nodes = read(case.program.proto, case.inputs).nodes
@@ -132,8 +132,8 @@ def test_programs_are_built_upon_others_as_often_as_that_pays(paying: bool) -> N
         case = guided.case(number)
         built = case.origin.generator == "mutate"
         guided.learn(number, case, new=not guided._pool or built == paying, failed=False)
-    assert begun == pytest.approx(0.5)
-    assert (guided.share > 0.6) if paying else (guided.share < 0.4)
+    assert begun == pytest.approx(LEAST)  # until something was learnt
+    assert guided.share == pytest.approx(1 - LEAST if paying else LEAST)
 
 
 def test_functions_go_by_the_loop_and_one_in_so_many_is_run() -> None:

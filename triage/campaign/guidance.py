@@ -5,6 +5,7 @@ program that reached native code which no other had is built upon: an ONNX model
 and its passes a seed of Tzer's loop (gen/tir/fuzzing.py).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -36,8 +37,8 @@ class Programs(Protocol):
     def lowered_only(self, number: int) -> bool:
         """Whether a target that can lower a program without generating code is asked for that first, and for no more where it does."""
 
-    def learn(self, number: int, case: Case, new: bool, failed: bool) -> None:
-        """Whether a test reached something new, and whether it ended otherwise than well; in the order of the tests."""
+    def learn(self, number: int, case: Case, new: int, failed: bool) -> None:
+        """How much a test was the first to reach, and whether it ended otherwise than well; in the order of the tests."""
 
 
 class Planned:
@@ -54,12 +55,12 @@ class Planned:
         """No."""
         return False
 
-    def learn(self, number: int, case: Case, new: bool, failed: bool) -> None:
+    def learn(self, number: int, case: Case, new: int, failed: bool) -> None:
         """Nothing."""
 
 
 class GuidedModels(Planned):
-    """ONNX models: some of a plan, some mutated from those that reached something new, as often as that has lately paid more.
+    """ONNX models: some of a plan, some mutated from those that reached something new: nine in ten of what has lately reached more.
 
     Mutation makes programs larger, and larger ones reach more; so that those do not crowd out the others, what is larger than the plan's
     own programs is not built upon, and of two the smaller is taken.
@@ -77,7 +78,7 @@ class GuidedModels(Planned):
     @property
     def share(self) -> float:
         """How many of the programs are to be built upon others."""
-        return min(max(self._paid[True] / (self._paid[True] + self._paid[False] + 1e-9), LEAST), 1 - LEAST)
+        return 1 - LEAST if self._paid[True] > self._paid[False] else LEAST
 
     def case(self, number: int) -> Case:
         """The case of a test; what is built upon depends on what was learnt until now."""
@@ -94,11 +95,11 @@ class GuidedModels(Planned):
                 return made
         return super().case(number)
 
-    def learn(self, number: int, case: Case, new: bool, failed: bool) -> None:
+    def learn(self, number: int, case: Case, new: int, failed: bool) -> None:
         """Build on the program, when it reached something new."""
         built = number in self._built
         self._built.discard(number)
-        self._paid[built] += (float(new and not failed) - self._paid[built]) / MEMORY
+        self._paid[built] += (math.log2(1 + (0 if failed else new)) - self._paid[built]) / MEMORY
         request = self._plan.request
         largest = request.between[1] if request.between else request.nodes
         if new and not failed and isinstance(case.program, OnnxProgram) and case.program.size <= largest:
@@ -138,8 +139,8 @@ class GuidedFunctions:
         """All but one in so many."""
         return number % EVERY != 0
 
-    def learn(self, number: int, case: Case, new: bool, failed: bool) -> None:
+    def learn(self, number: int, case: Case, new: int, failed: bool) -> None:
         """Tell the loop."""
         candidate = self._under_way.pop(number, None)
         if candidate is not None:
-            self.loop.learn(candidate, failed, new)
+            self.loop.learn(candidate, failed, bool(new))

@@ -127,6 +127,6 @@ def run_guided(
             store.record(campaign, done)
             for test in done:
                 failed = any(verdict != "pass" for verdict, _ in test.answers.values())
-                programs.learn(test.number, case_of(test), bool(test.reached), failed)
+                programs.learn(test.number, case_of(test), test.reached, failed)
             first += len(done)
             yield first
