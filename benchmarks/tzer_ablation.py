@@ -44,6 +44,7 @@ VARIANTS = {
     "d": ("(d) = (5) - program mutation", Settings(joint="evolving", programs=False)),
 }
 BATCH = 16
+DRAWN = 6  # curves in one plot, at most
 
 
 def processes() -> Iterator[tuple[int, float]]:
@@ -134,13 +135,15 @@ def rows_of(kept: Path) -> list[dict[str, Any]]:
 def report(rows: list[dict[str, Any]], out: Path) -> None:
     """The table of medians, and the plot of the run in the middle of each variant."""
     lines = {}
+    there = {row["variant"] for row in rows}
+    few = len(there) <= DRAWN
     print("| | blocks reached, each run | median | functions | valuable tests | valid / tests |")
     print("|---|---|---|---|---|---|")
     for name, (words, _) in VARIANTS.items():
         mine = sorted((row for row in rows if row["variant"] == name), key=lambda row: row["reached"])
         if not mine:
             continue
-        if name.isdigit():  # the figure's own curves
+        if few or name.isdigit():  # else the figure's own curves
             lines[words] = [(float(x), float(y)) for x, _, y in mine[len(mine) // 2]["growth"]]
         every = ", ".join(f"{row['reached']:,}" for row in mine)
         middle = {key: statistics.median(row[key] for row in mine) for key in mine[0] if isinstance(mine[0][key], int)}
