@@ -36,7 +36,12 @@ class OnnxReduction(OnnxForm):
 
     def subject(self, case: Case) -> Subject:
         """The model with its inputs; no value is recorded yet."""
-        return Subject(onnx_program(case.program, "reduce").proto, case.inputs, {})
+        program = onnx_program(case.program, "reduce")
+        subject = Subject(program.proto, case.inputs, {})
+        subject.__dict__["program"] = (
+            program  # where `cached_property` keeps it: a large model is not serialised once more
+        )
+        return subject
 
     def passes(self) -> list[OnnxPass]:
         """Every dimension, found by entry point, in the order of a round."""

@@ -179,6 +179,7 @@ class Onnxruntime:
             optimised = np.fromfile("optimised.onnx", np.uint8)
             os.remove("optimised.onnx")
             return lambda values: {"model": optimised}
+        request.model = b""  # the session has its own
         outputs = session.get_outputs()
         inputs = {item.name: item.type for item in session.get_inputs()}
         names = [item.name for item in outputs]

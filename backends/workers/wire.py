@@ -129,6 +129,11 @@ def unpack_values(described: Dict[str, Any], body: memoryview, offset: int) -> T
 
 def encode(header: Any, chunks: List[Any]) -> bytes:
     """One frame: the header as JSON, then every chunk padded to 64 bytes."""
+    return b"".join(encode_parts(header, chunks))
+
+
+def encode_parts(header: Any, chunks: List[Any]) -> List[Any]:
+    """What a frame is made of, in order; nothing is copied."""
     text = TO_JSON(header).encode("utf-8", "surrogatepass")
     parts = [b"", text]
     size = 0
@@ -138,7 +143,7 @@ def encode(header: Any, chunks: List[Any]) -> bytes:
         parts += (chunk, ZEROS[:padding]) if padding else (chunk,)
         size += length + padding
     parts[0] = HEAD.pack(MAGIC, len(text), size)
-    return b"".join(parts)
+    return parts
 
 
 def frame_size(head: bytes, limit: int) -> Tuple[int, int]:

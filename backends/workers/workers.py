@@ -407,12 +407,13 @@ class _Batch:
         """How many tests await their answer."""
         return len(self.tests) - self.done
 
-    def frame(self) -> bytes:
-        """The frame that holds the tests not yet answered."""
+    def frame(self) -> list[Any]:
+        """The frame that holds the tests not yet answered: in one piece, or in several of which the large ones are no copies."""
         chunks = [chunk for chunks in self.chunks[self.done :] for chunk in chunks]
         from opsieve.backends.workers import wire
 
-        return wire.encode({"tests": self.headers[self.done :]}, chunks)
+        parts = wire.encode_parts({"tests": self.headers[self.done :]}, chunks)
+        return [b"".join(parts)] if self.size < BATCH_BYTES else parts
 
 
 def _batches(

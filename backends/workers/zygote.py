@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -337,12 +338,13 @@ class Worker:
             self._release()
             raise Unavailable("its process ended")
 
-    def submit(self, frame: bytes, tests: int) -> None:
-        """Send one frame that holds `tests` tests; a worker that has died is noticed by `reply`."""
+    def submit(self, frame: Sequence[Any], tests: int) -> None:
+        """Send one frame, in pieces, that holds `tests` tests; a worker that has died is noticed by `reply`."""
         self.tests += tests
         self._connection.settimeout(max(self._limits.seconds, 10.0))
         with contextlib.suppress(OSError):
-            self._connection.sendall(frame)
+            for part in frame:
+                self._connection.sendall(part)
 
     def reply(self, seconds: float) -> tuple[dict[str, Any], memoryview] | Death:
         """The next reply, or how the worker ended; a worker that does not answer in time is killed."""

@@ -36,7 +36,9 @@ def load_program(path: Path) -> OnnxProgram:
         raise BadInput(f"{shown(path, 160)} cannot be used: {error}") from None
     if external:
         data = model.SerializeToString(deterministic=True)
-    return OnnxProgram(data, name=path.name)
+    program = OnnxProgram(data, name=path.name)
+    program.__dict__["proto"] = model  # where `cached_property` keeps it: it is not parsed again
+    return program
 
 
 def parse_model(data: bytes, path: Path) -> onnx.ModelProto:

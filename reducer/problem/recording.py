@@ -1,5 +1,6 @@
 """Every tensor of a subject's main graph, recorded in an unoptimised run, so that any of them can become an input."""
 
+import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,7 @@ _FEW = 64  # nodes of a model that is recorded whole at once
 _SMALL_INPUTS = 16 << 10  # bytes of inputs of a model whose values will be small too
 _WHOLE = 32 << 20  # bytes that all values together may be thought to take, for them to be recorded whole
 _MANY = 4096  # results of a model that a compiler gives at once in about the time of a few
+_MAPPED = 1 << 20  # bytes of a value that is kept in a file
 _TELLING = 16  # values recorded one after the other that tell how large the others are
 _ENDED = frozenset(["crash", "hang", "environment"])  # a source that ended so is not asked again
 
@@ -84,9 +86,21 @@ class _Tape:
             program, inputs = _exposed(self.graph, missing)
             answer = self._workers.observe(target, program, inputs)
             found = answer.outputs or {}
-            self._held.update((name, found[name]) for name in missing if found.get(name) is not None)
+            self._held.update((name, _kept(found[name])) for name in missing if found.get(name) is not None)
             if answer.outcome in _ENDED:
                 self._sources.remove(target)
+
+
+def _kept(value: Value) -> Value:
+    """A value by itself, without the answer that it came in; a large one in a file of no name that is mapped, for memory to be had back."""
+    if not isinstance(value, np.ndarray) or value.dtype.kind == "O":
+        return value
+    if value.nbytes < _MAPPED:
+        return value.copy()
+    with tempfile.TemporaryFile(prefix="opsieve-") as file:
+        value.tofile(file)
+        file.flush()
+        return np.asarray(np.memmap(file, value.dtype, "r", shape=value.shape))
 
 
 def _third(source: ResolvedTarget | None) -> Iterator[ResolvedTarget]:

@@ -66,7 +66,7 @@ def releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Releas
 def ask(zygote: Zygote) -> object:
     """What a new worker of the zygote says of an empty test: the exception's message, or the signal that ended it."""
     worker = zygote.fork(Limits(seconds=10.0))
-    worker.submit(wire.encode({"tests": [{"model": 0, "span": 0, "inputs": {}, "options": {}, "repeat": 0}]}, []), 1)
+    worker.submit([wire.encode({"tests": [{"model": 0, "span": 0, "inputs": {}, "options": {}, "repeat": 0}]}, [])], 1)
     answer = worker.reply(10.0)
     if isinstance(answer, Death):
         return os.WTERMSIG(answer.status)

@@ -306,7 +306,7 @@ def drill(
     def ask(action: str) -> tuple[dict[str, Any], Any] | Death:
         worker = zygote.fork(limits)
         header = {"model": 0, "span": 0, "inputs": {}, "options": {"do": action}, "repeat": 0}
-        worker.submit(wire.encode({"tests": [header]}, []), 1)
+        worker.submit([wire.encode({"tests": [header]}, [])], 1)
         return worker.reply(limits.seconds)
 
     yield ask

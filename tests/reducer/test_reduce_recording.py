@@ -10,6 +10,7 @@ from failing import host
 from hypothesis import given
 from hypothesis import strategies as st
 from models import program
+from onnx import TensorProto, helper
 
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget, resolve
@@ -97,3 +98,16 @@ def test_a_recording_gives_what_it_names_and_can_have_and_asks_for_nothing_else(
     assert asked <= named & kept
     assert dict(recording) == {name: ord(name) for name in sorted(named & possible & kept)}
     assert len(recording) == len(named & possible & kept)
+
+
+def test_large_recorded_values_lie_in_files(workers: Workers) -> None:
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1024, 512]) for name in "xz"]
+    nodes = [helper.make_node("Neg", ["x"], ["y"]), helper.make_node("Abs", ["y"], ["z"])]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", infos[:1], infos[1:]), opset_imports=[helper.make_opsetid("", 20)], ir_version=9
+    )
+    fed = np.arange(1024 * 512, dtype=np.float32).reshape(1024, 512)
+    value = recorded(Subject(model, {"x": fed}, {}), resolve("onnxruntime:disable_all"), workers).values["y"]
+    assert isinstance(value, np.ndarray)
+    assert isinstance(value.base, np.memmap)
+    assert np.array_equal(value, -fed)

@@ -1,0 +1,23 @@
+"""A large model is sent as it lies, with the lowest IR version that it allows."""
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from opsieve.backends.workers import program_forms
+from opsieve.backends.workers.program_forms import payload
+from opsieve.gen.model.program import OnnxProgram
+
+
+def test_a_large_model_is_lowered_without_being_serialised_again() -> None:
+    stored = numpy_helper.from_array(np.zeros((5 << 20,), np.float32), "w")
+    info = helper.make_tensor_value_info("y", TensorProto.FLOAT, [5 << 20])
+    graph = helper.make_graph([helper.make_node("Neg", ["w"], ["y"])], "g", [], [info], [stored])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=10)
+    program = OnnxProgram.of(model)
+    program_forms._lowered.cache_clear()
+    sent = payload(program, as_is=False)
+    assert sent.startswith(program.data)
+    assert onnx.load_model_from_string(sent).ir_version < 10
+    assert payload(program, as_is=True) is program.data
+    assert program_forms._lowered.cache_info().currsize == 0
