@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constr
 unexport PYTHONDONTWRITEBYTECODE
 CODE := gen backends triage reducer bisect tui tests benchmarks samples
 
-.PHONY: demo test test-all tests tests-all bench format check clean
+.PHONY: demo test test-all tests tests-all fuzz-self bench format check clean
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/python samples/demo.py
@@ -21,6 +21,11 @@ tests: $(VENV)/dev.stamp
 
 tests-all: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "slow or not slow" --hypothesis-profile=thorough
+
+# Our own readers fed with damaged files; what is found lies in self-fuzz-findings.
+MINUTES ?= 60
+fuzz-self: $(VENV)/dev.stamp
+	nice -n 10 $(BIN)/python -W ignore tests/support/self_fuzz.py --minutes $(MINUTES)
 
 bench: $(VENV)/dev.stamp
 	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done

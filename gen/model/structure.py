@@ -6,6 +6,7 @@ again as outputs), whose C++ could crash on a hostile model and therefore runs i
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 
 import onnx
 
@@ -13,6 +14,7 @@ from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.tensors import DTYPES, tensor_problem
 
 MAX_DEPTH = 24  # graphs inside graphs; protobuf itself stops at about 32
+MAX_NODES = 500_000  # of all graphs and functions: to open more takes longer than a person waits
 
 
 def check_structure(model: onnx.ModelProto) -> None:
@@ -25,8 +27,19 @@ def check_structure(model: onnx.ModelProto) -> None:
         raise BadInput("it names no operator set")
     for entry in model.opset_import:
         _text(entry.domain, "an operator set's domain")
+    _check_size(model)
     _check_functions(model)
     _check_graph(model.graph, frozenset(), 1, model.ir_version)
+
+
+def _check_size(model: onnx.ModelProto) -> None:
+    """BadInput for more nodes than the steps after this one can walk through; no more of them are looked at."""
+    every = chain(model.graph.node, *(function.node for function in model.functions))
+    nodes = len(model.graph.node) if len(model.graph.node) > MAX_NODES else 0
+    if nodes or next(islice(all_nodes(every), MAX_NODES, None), None) is not None:
+        raise BadInput(
+            f"it has {f'{nodes:,}' if nodes else f'more than {MAX_NODES:,}'} nodes, and {MAX_NODES:,} are read"
+        )
 
 
 def tensors_of(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
