@@ -108,7 +108,7 @@ def sentences(facts: Mapping[str, Any]) -> list[str]:
             f" {done['bisected']}, in {done['seconds']:.0f} s."
         )
     lines += [
-        f"{known['target']} fails at {known['feature']} again and again: {counted(known['left_out'], 'program')} not given to it."
+        f"{known['target']} fails at {known['feature']} again and again: such programs seldom go there ({known['left_out']} left out)."
         for known in facts.get("known_failures", ())
     ]
     return lines

@@ -269,11 +269,11 @@ def _text(facts: dict[str, Any]) -> str:
             f" {beside['bisected']}, in {beside['seconds']:.0f} s"
         )
     for known in facts.get("known_failures", ())[:SHOWN]:
-        feature, times = plain(known["feature"]), counted(known["left_out"], "program")
-        lines.append(f"  {known['target']} fails at {feature} again and again: {times} not given to it")
+        what = f"{known['target']} fails at {plain(known['feature'])} again and again"
+        lines.append(f"  {what}: such programs seldom go there ({known['left_out']} left out)")
     for lack in facts.get("lacks", ())[:SHOWN]:
-        feature, times = plain(lack["feature"]), counted(lack["left_out"], "program")
-        lines.append(f"  {lack['target']} has no {feature}: {times} not given to it")
+        what = f"{lack['target']} has no {plain(lack['feature'])}"
+        lines.append(f"  {what}: such programs seldom go there ({lack['left_out']} left out)")
     for name, reached in facts.get("coverage", {}).items():
         lines.append(f"  {name}: {reached['reached']:,} of {reached['probes']:,} {reached['kind']} reached")
     return "\n".join(lines)
