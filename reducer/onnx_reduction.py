@@ -22,6 +22,7 @@ from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import passes_in
 
 GROUP = "opsieve.reductions"
+_HEAVY = 256 << 20  # bytes of a model of which no further copy is made: whether it holds another failure is not asked
 # Where a dimension stands in a round: what removes most comes first. Others follow in alphabetical order.
 _ORDER = ("bodies", "nodes", "outputs", "bypass", "constants", "dimensions", "dtypes", "values", "attributes")
 
@@ -80,7 +81,7 @@ class OnnxReduction(OnnxForm):
 
     def rest(self, start: Subject) -> Subject | None:
         """The nodes that the search for nodes did away with, those kept replaced by the values recorded of them."""
-        if self._whole is None:
+        if self._whole is None or self.size(start).bytes > _HEAVY:
             return None
         graph = Graph(self._whole)
         places = [place for place, node in enumerate(graph.nodes) if self._kept.isdisjoint(node.output)]
