@@ -4,14 +4,15 @@ A target that somebody typed is installed on demand; one that only a file names 
 answer to a question on a terminal, or OPSIEVE_INSTALL=yes.
 """
 
-import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.releases.builds import trusted
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.gen.model.bad_input import Unconfirmed, shown
+from opsieve.gen.model.variables import variable_set
 
 SWITCH = "OPSIEVE_INSTALL"
 
@@ -35,15 +36,6 @@ def named_by_file(text: str, offline: bool = False, recorded: Mapping[str, str] 
     return text
 
 
-@contextlib.contextmanager
-def given() -> Iterator[None]:
+def given() -> AbstractContextManager[None]:
     """Yes, for this process and what it starts."""
-    before = os.environ.get(SWITCH)
-    os.environ[SWITCH] = "yes"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[SWITCH]
-        else:
-            os.environ[SWITCH] = before
+    return variable_set(SWITCH, "yes")

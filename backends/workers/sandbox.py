@@ -11,7 +11,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import opsieve
 from opsieve.backends.protocol import Backend
 from opsieve.backends.workers.zygote import Refused, Unavailable, Zygote
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.variables import variable_set
 
 SWITCH, ALLOWED = "OPSIEVE_SANDBOX", "OPSIEVE_SANDBOX_ALLOW"
 NETWORK = "network"
@@ -55,18 +57,9 @@ def is_on() -> bool:
     return said != "off"
 
 
-@contextlib.contextmanager
-def switched_off() -> Iterator[None]:
+def switched_off() -> AbstractContextManager[None]:
     """Without a sandbox, for this process and what it starts."""
-    before = os.environ.get(SWITCH)
-    os.environ[SWITCH] = "off"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[SWITCH]
-        else:
-            os.environ[SWITCH] = before
+    return variable_set(SWITCH, "off")
 
 
 def config(backend: Backend, readable: Iterable[Path]) -> dict[str, Any] | None:

@@ -1,0 +1,19 @@
+"""An environment variable for a while: what this process starts meanwhile has it too."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def variable_set(name: str, value: str) -> Iterator[None]:
+    """The variable has the value; afterwards it is what it was."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
