@@ -1,19 +1,48 @@
 """What nothing reads is left out of a module: bindings, functions, parameters."""
 
-from dataclasses import replace
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 
 from opsieve.gen.relax.tree import Binding, BindingBlock, Call, Expr, Function, GlobalVar, MatchCast, Module, Seq, Var
 from opsieve.gen.relax.types import symbols
 from opsieve.gen.relax.walk import Rebuild, all_bindings, called, expressions, functions, reads
 
 
-def cleaned(module: Module) -> Module:
-    """The module without what does not reach main's result. Every operation is pure; a `match_cast` stays while its symbols are used."""
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """What nothing reads: bindings and parameters, each after the name of its function, and functions that main does not reach."""
+
+    bindings: frozenset[tuple[str, str]] = frozenset()
+    parameters: frozenset[tuple[str, str]] = frozenset()
+    functions: frozenset[str] = frozenset()
+
+
+def unread(module: Module) -> Unread:
+    """What nothing reads in a module. What only such a thing reads is not counted: it goes with it."""
+    bindings, parameters = set[tuple[str, str]](), set[tuple[str, str]]()
+    for name, function in functions(module):
+        read, used = reads(function.body), _used_symbols(function)
+        bindings |= {(name, b.var.name) for b in all_bindings(function.body) if not _is_needed(b, read, used)}
+        parameters |= {(name, param.name) for param in function.params if not _is_wanted(param, read, used)}
+    names = {name for name, _ in module.functions}
+    return Unread(frozenset(bindings), frozenset(parameters), frozenset(names - _reached(module, ["main"])))
+
+
+def cleaned(module: Module, kept: Unread | None = None, parameters: bool = True) -> Module:
+    """The module without what does not reach main's result, but with what is `kept`, and with all parameters unless `parameters`. Every
+    operation is pure; a `match_cast` stays while its symbols are used."""
+    kept = kept or Unread()
     while True:
-        smaller = _without_parameters(_without_functions(_Sweep().module(module)))
+        smaller = pruned(module, kept, parameters)
         if smaller == module:
             return module
         module = smaller
+
+
+def pruned(module: Module, kept: Unread, parameters: bool = True) -> Module:
+    """The module without what nothing reads in it, as for `cleaned`; what only that read stays."""
+    smaller = _without_functions(_swept(module, kept.bindings), kept.functions)
+    return _without_parameters(smaller, kept.parameters) if parameters else smaller
 
 
 def is_closed(module: Module) -> bool:
@@ -30,28 +59,38 @@ def is_closed(module: Module) -> bool:
     return True
 
 
+def _is_needed(binding: Binding, read: set[str], used: set[str]) -> bool:
+    return binding.var.name in read or (isinstance(binding, MatchCast) and not used.isdisjoint(symbols(binding.type)))
+
+
+def _is_wanted(param: Var, read: set[str], used: set[str]) -> bool:
+    """Whether a parameter is read, or gives a symbol its value."""
+    return param.name in read or not used.isdisjoint(symbols(param.type))
+
+
+def _swept(module: Module, kept: Collection[tuple[str, str]]) -> Module:
+    """Without bindings that are not read in their function; a local one shares what is read with the one around it."""
+    return Module(
+        tuple(
+            (name, _Sweep(function, {binding for owner, binding in kept if owner == name}).function(function))
+            if isinstance(function, Function)
+            else (name, function)
+            for name, function in module.functions
+        ),
+        module.attrs,
+    )
+
+
 class _Sweep(Rebuild):
-    """Drops bindings that are not read in their function."""
+    """Drops bindings that are not read in a function of the module."""
 
-    def __init__(self) -> None:
-        self._read: set[str] = set()
-        self._symbols: set[str] = set()
-        self._inside = 0
-
-    def function(self, function: Function) -> Function:
-        """A function of the module; a local one shares what is read with the one around it."""
-        if not self._inside:
-            self._read = reads(function.body)
-            self._symbols = _used_symbols(function)
-        self._inside += 1
-        made = super().function(function)
-        self._inside -= 1
-        return made
+    def __init__(self, function: Function, kept: set[str]) -> None:
+        self._read = reads(function.body) | kept
+        self._symbols = _used_symbols(function)
 
     def binding(self, binding: Binding) -> tuple[Binding, ...]:
         """Nothing for a binding that is not read."""
-        needed = isinstance(binding, MatchCast) and bool(set(symbols(binding.type)) & self._symbols)
-        return (binding,) if binding.var.name in self._read or needed else ()
+        return (binding,) if _is_needed(binding, self._read, self._symbols) else ()
 
 
 def _used_symbols(function: Function) -> set[str]:
@@ -68,27 +107,34 @@ def _used_symbols(function: Function) -> set[str]:
     return found
 
 
-def _without_functions(module: Module) -> Module:
-    """Without functions that main does not reach."""
+def _reached(module: Module, roots: Iterable[str]) -> set[str]:
+    """The functions that are called from some, those included."""
     table = dict(functions(module))
-    reached, waiting = set[str](), ["main"]
+    reached, waiting = set[str](), list(roots)
     while waiting:
         name = waiting.pop()
         if name not in reached:
             reached.add(name)
             waiting += called(table[name].body) if name in table else ()
+    return reached
+
+
+def _without_functions(module: Module, kept: Collection[str]) -> Module:
+    """Without functions that neither main nor what is kept reaches."""
+    reached = _reached(module, ["main", *kept])
     return Module(tuple((name, f) for name, f in module.functions if name in reached), module.attrs)
 
 
-def _without_parameters(module: Module) -> Module:
+def _without_parameters(module: Module, kept: Collection[tuple[str, str]]) -> Module:
     """Without parameters that their function does not read, at its calls too. A parameter that gives a symbol its value stays."""
     keep: dict[str, list[int]] = {}
     for name, function in functions(module):
         read, used = reads(function.body), _used_symbols(function)
-        others = [set(symbols(param.type)) for param in function.params]
-        kept = [n for n, param in enumerate(function.params) if param.name in read or others[n] & used]
-        if len(kept) < len(function.params) and not _is_value(module, name):
-            keep[name] = kept
+        left = [
+            n for n, param in enumerate(function.params) if (name, param.name) in kept or _is_wanted(param, read, used)
+        ]
+        if len(left) < len(function.params) and not _is_value(module, name):
+            keep[name] = left
     return _Narrow(keep).module(module) if keep else module
 
 

@@ -50,10 +50,11 @@ from opsieve.gen.tvm_ir.nodes import Dtype, MalformedGraph
 from opsieve.gen.tvm_ir.tensors import Array
 from opsieve.reducer.engine.edit import Edit
 from opsieve.reducer.relax.cleaning import plain
-from opsieve.reducer.relax.hoisting import hoisted
+from opsieve.reducer.relax.hoisting import hoisted, literal
 from opsieve.reducer.relax.leaves import constant, fresh
 from opsieve.reducer.relax.local_functions import without_parameter
 from opsieve.reducer.relax.subject import RelaxSubject
+from opsieve.reducer.relax.unread import keeping_parameters, unread_parts
 from opsieve.reducer.tvm.subject import TvmEdit, TvmSubject
 
 RelaxEdit: TypeAlias = Edit[RelaxSubject]
@@ -265,7 +266,7 @@ def _bindings(seq: Seq) -> tuple[Binding, ...]:
 
 def _replaced(subject: RelaxSubject) -> Iterator[RelaxEdit]:
     """What is bound, or fed, is replaced: by a variable of its type that is there before, by a constant, or by `full`."""
-    for name, function in functions(subject.module):
+    for _, function in functions(subject.module):
         found = list(_scoped(function, ()))
         behind = {b.var.name: {b.var.name, *reads(b.value)} for b, _ in found}
         for names in behind.values():  # in order of binding, so that those of what is read are complete
@@ -274,9 +275,8 @@ def _replaced(subject: RelaxSubject) -> Iterator[RelaxEdit]:
             for edit in _substitutes(binding.var, scope, binding.value):
                 # What only this value needed goes with it, so the edit touches all that stands behind it.
                 yield replace(edit, touches=frozenset(behind[binding.var.name]))
-        if name == "main":
-            for param in function.params:
-                yield from _substitutes(param, (), None)
+        for param in function.params:
+            yield from _substitutes(param, (), None)
 
 
 def _scoped(function: Function, outer: tuple[Var, ...]) -> Iterator[tuple[Binding, tuple[Var, ...]]]:
@@ -302,14 +302,17 @@ def _substitutes(var: Var, scope: tuple[Var, ...], value: Expr | None) -> Iterat
     for other in others[:2]:
         yield _edit(f"{other.name} for {var.name}", var.name, _Read(var.name, other).module)
     if not isinstance(var.type, RelaxTensorType):
+        several = literal(var.type) if value is None else None  # of a parameter
+        if several is not None:
+            yield _edit(f"constants for {var.name}", var.name, _Read(var.name, several).module)
         return
-    literal = constant(var.type)
-    if literal is not None:
-        yield _edit(f"a constant for {var.name}", var.name, _Read(var.name, literal).module)
+    single = constant(var.type)
+    if single is not None:
+        yield _edit(f"a constant for {var.name}", var.name, _Read(var.name, single).module)
     elif value is not None and var.type.shape is not None and not _is_full(value):
         attrs = attributes("InitAttrs", dtype=Dtype(var.type.dtype))
-        ones = Call(RelaxOperator("relax.ones"), (ShapeValue(var.type.shape),), var.type, attrs)
-        yield _edit(f"ones for {var.name}", var.name, _Replace(var.name, _always((Bind(var, ones),))).module)
+        call = Call(RelaxOperator("relax.ones"), (ShapeValue(var.type.shape),), var.type, attrs)
+        yield _edit(f"ones for {var.name}", var.name, _Replace(var.name, _always((Bind(var, call),))).module)
 
 
 def _is_full(value: Expr) -> bool:
@@ -453,7 +456,7 @@ def _values(subject: RelaxSubject) -> Iterator[RelaxEdit]:
         yield Edit(f"ones for {name}", frozenset([f"value of {name}"]), ones)
 
 
-PASSES: tuple[RelaxPass, ...] = (
+_CHANGES: tuple[RelaxPass, ...] = (
     RelaxPass("functions", hoisted),
     RelaxPass("results", _results),
     RelaxPass("branches", _branches),
@@ -464,5 +467,10 @@ PASSES: tuple[RelaxPass, ...] = (
     RelaxPass("blocks", _blocks),
     RelaxPass("sizes", _sizes),
     RelaxPass("dtypes", _dtypes),
+)
+PASSES: tuple[RelaxPass, ...] = (
+    RelaxPass("unread", unread_parts),
+    *_CHANGES,
     RelaxPass("values", _values),
+    RelaxPass("signatures", keeping_parameters([each.edits for each in _CHANGES])),
 )

@@ -14,7 +14,7 @@ from opsieve.gen.relax.passes import draw
 from opsieve.gen.relax.policies import POLICIES
 from opsieve.gen.relax.program import operators
 from opsieve.gen.relax.reading import from_json
-from opsieve.gen.relax.tree import Call, If, RelaxOperator, Var
+from opsieve.gen.relax.tree import Call, Function, GlobalVar, If, RelaxOperator, Scalar, Var
 from opsieve.gen.relax.walk import all_bindings, expressions, functions
 from opsieve.gen.relax.writing import to_json
 from opsieve.gen.strategies.relax import fitting_inputs
@@ -175,3 +175,36 @@ def test_a_fault_inside_a_branch_or_a_function_needs_neither(policy: str) -> Non
             assert [function for function, _ in best.module.functions] == ["main"]
             return
     pytest.fail("no module with an operator in a branch was drawn")
+
+
+def passes_a_scalar(subject: RelaxSubject) -> bool:
+    """Whether a function of the module is given a scalar: TVM 0.27 prints it as a number of Python, and cannot read that again."""
+    return any(
+        isinstance(expr, Call) and isinstance(expr.op, GlobalVar) and any(isinstance(arg, Scalar) for arg in expr.args)
+        for _, function in functions(subject.module)
+        for expr in expressions(function.body)
+    )
+
+
+@pytest.mark.parametrize("seed", [4, 10])
+def test_a_parameter_that_nothing_reads_stays_where_the_failure_needs_it(seed: int) -> None:
+    subject = start(seed, "control-flow")
+    assert passes_a_scalar(subject)
+    best, _ = reduced(subject, passes_a_scalar)
+    assert operators(best.module) == []
+    (called,) = [f for name, f in best.module.functions if name != "main" and isinstance(f, Function)]
+    assert len(called.params) == 1
+    assert not best.module.main.params
+    calls = [e for e in expressions(best.module.main.body) if isinstance(e, Call)]
+    assert len(calls) == 1
+
+
+def test_a_binding_that_nothing_reads_stays_where_the_failure_needs_it() -> None:
+    def fault(subject: RelaxSubject) -> bool:
+        return any(name == "main" for name, _ in subject.unread.bindings)
+
+    subject = next(found for seed in range(40) if fault(found := start(seed, "fusable")))
+    best, _ = reduced(subject, fault)
+    assert len(best.unread.bindings) == 1
+    assert len(operators(best.module)) <= 1
+    assert not best.module.main.params
