@@ -36,6 +36,10 @@ def reproduced(
     recorded = _beside(place, "reduction.json").get("target", "")
     named = case.parameters.get("target", "") or (recorded if isinstance(recorded, str) else "") or "onnxruntime"
     chosen = resolve(target or named_by_file(named, workers.offline, case.origin.versions))
+    if not target and case.program.form not in chosen.forms:
+        raise BadInput(
+            f"{chosen.name} takes no {case.program.kind.partition(' ')[2]}s: name a compiler that does with --target"
+        )
     case, lab = with_script(case, workers), ObservationCache(workers)
     oracles = [oracle for oracle in SECOND_ORACLES if oracle != chosen]
     judged = judge(case.program, case.inputs, chosen, lab, expected=case.expected, oracles=oracles)

@@ -120,3 +120,11 @@ def test_bad_places_are_told(case: Path, tmp_path: Path) -> None:
         exported(case, "-o", tmp_path / "no" / "such" / "folder.py")
     with pytest.raises(BadInput):
         exported(tmp_path / "no" / "case")
+
+
+def test_a_module_that_the_default_compiler_does_not_take_asks_for_one_that_does() -> None:
+    sample = Path(__file__).parents[2] / "samples" / "tvm-rms-norm-axes-error"
+    with pytest.raises(
+        BadInput, match=r"^onnxruntime takes no Relax modules: name a compiler that does with --target$"
+    ):
+        exported(sample)
