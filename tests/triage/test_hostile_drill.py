@@ -1,0 +1,28 @@
+"""Hostile stores, models, cases, values and logs, given to the commands: a sentence each, nothing outside changed (support/hostile_drill.py)."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import hostile_drill
+import pytest
+
+DRILL = Path(hostile_drill.__file__)
+
+
+def run(*arguments: str, seconds: int) -> None:
+    done = subprocess.run(
+        [sys.executable, DRILL, *arguments], capture_output=True, text=True, timeout=seconds, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "| 0 |\n" in done.stdout
+
+
+def test_a_few_of_the_drill_end_in_sentences() -> None:
+    run("index schemas", "--every", "9", seconds=300)
+
+
+@pytest.mark.slow
+def test_the_whole_drill_ends_in_sentences() -> None:
+    assert sum(map(len, hostile_drill.families().values())) >= 300
+    run(seconds=3600)
