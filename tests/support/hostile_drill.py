@@ -6,6 +6,7 @@ sentence, without a traceback or a control character, and change nothing but its
 
 import argparse
 import hashlib
+import importlib
 import os
 import resource
 import shutil
@@ -29,7 +30,7 @@ from opsieve.tui.cli import main
 
 SECONDS = 60  # of one command; most take under one
 MEMORY = 12 << 30  # of addresses, of which a sandboxed worker maps many
-LONGEST = 1500  # characters of a line of an answer
+LONGEST = 5000  # characters of a line of an answer
 _MODEL = [
     ["run", "{}", "-t", "onnxruntime", "--seconds", "5", "--offline"],
     ["import", "{}", "-o", "out"],
@@ -204,6 +205,7 @@ def drill(names: Sequence[str] = (), every: int = 1, loud: bool = False) -> dict
 
 def _warm(folder: Path) -> None:
     """Import what the commands import, once and not in each child: by asking for what is not there, and for a sound store."""
+    importlib.import_module("opsieve.reducer.session")
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         for given, commands in (
             (folder / "none", [*_CASE, *_STORE, *COMMANDS["logs"]]),

@@ -176,7 +176,6 @@ def schemas() -> Iterator[tuple[str, Change]]:
 
 def _script(statement: str, store: Path, mine: Path) -> None:
     connection = sqlite3.connect(store / INDEX)
-    connection.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, False)
     connection.executescript(statement)
     connection.close()
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _MEMBERS = 10
 
+_LONGEST = 4000  # characters of a fact: an index of a stranger may hold any number
+
 
 @click.command("show")
 @click.argument("name", metavar="CLUSTER|CASE", shell_complete=completions.clusters)
@@ -95,7 +97,7 @@ def _case_facts(details: "CaseDetails") -> dict[str, Any]:
 
 
 def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintRow]", why: bool) -> None:
-    click.echo(click.style(f"{summary['id']}  {printable(summary['title'])}", bold=True))
+    click.echo(click.style(f"{summary['id']}  {printable(summary['title'])[:_LONGEST]}", bold=True))
     smallest = f"{summary['reduced']} nodes, reduced" if summary["reduced"] is not None else f"{summary['nodes']} nodes"
     rule = f" (rule {summary['rule']})" if summary["rule"] else ""
     _facts(
@@ -167,4 +169,4 @@ def print_components(components: "Sequence[Component]") -> None:
 def _facts(*facts: tuple[str, str]) -> None:
     for name, value in facts:
         if value.strip():
-            click.echo(f"  {name:12} {printable(value)}")
+            click.echo(f"  {name:12} {printable(value)[:_LONGEST]}")
