@@ -19,6 +19,7 @@ GROUPS = {
         "bisect": ("examine.bisect_command", "Find the release or commit that introduced a failure."),
         "attribute": ("examine.attribute_command", "Find the optimiser pass that causes a failure."),
         "export": ("examine.export_command", "Write a failure as a script, an issue, a test or a zip."),
+        "corpus": ("examine.corpus_command", "Keep failing cases and replay them on new compilers."),
     },
     "Find failures": {
         "fuzz": ("find.fuzz_command", "Run a campaign of generated programs on several compilers."),
@@ -71,8 +72,9 @@ class Commands(click.Group):
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         found = importlib.import_module(f"opsieve.tui.commands.{module}")
         command: click.Command = getattr(found, name or "command")
-        if not any(parameter.name == "version" for parameter in command.params):
-            click.version_option(__version__, prog_name="opsieve")(command)
+        for each in (command, *getattr(command, "commands", {}).values()):
+            if not any(parameter.name == "version" for parameter in each.params):
+                click.version_option(__version__, prog_name="opsieve")(each)
         return command
 
     def resolve_command(

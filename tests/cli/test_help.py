@@ -15,23 +15,28 @@ from opsieve.tui.cli import COMMANDS, GROUPS, opsieve
 
 REFERENCE = ROOT / "docs" / "reference" / "cli.md"
 MARK = "tests/cli/test_help.py -->\n"
+PARTS = {"corpus": ["corpus add", "corpus run", "corpus diff"]}  # commands of commands
+WHOLE = [*COMMANDS, *(part for parts in PARTS.values() for part in parts)]
 
 
 def command_named(name: str) -> click.Command:
-    found = opsieve.get_command(click.Context(opsieve), name)
+    found: click.Command | None = opsieve
+    for word in name.split():
+        assert isinstance(found, click.Group)
+        found = found.get_command(click.Context(found), word)
     assert found is not None
     return found
 
 
-@pytest.mark.parametrize("name", ["", *COMMANDS])
+@pytest.mark.parametrize("name", ["", *WHOLE])
 def test_help_is_as_it_was_read(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    code, out, err = run(*filter(None, [name]), "--help", capsys=capsys)
+    code, out, err = run(*name.split(), "--help", capsys=capsys)
     assert (code, err) == (0, "")
-    assert_golden(f"help/{name or 'opsieve'}.txt", out)
+    assert_golden(f"help/{name.replace(' ', '-') or 'opsieve'}.txt", out)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", WHOLE)
 def test_every_option_has_help_and_shows_its_default(name: str) -> None:
     for parameter in command_named(name).params:
         if not isinstance(parameter, click.Option) or parameter.hidden:
@@ -42,9 +47,9 @@ def test_every_option_has_help_and_shows_its_default(name: str) -> None:
             assert parameter.show_default, f"{name} {parameter.opts}: {parameter.default!r}"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", WHOLE)
 def test_every_command_tells_its_version(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(name, "--version", capsys=capsys)
+    code, out, _ = run(*name.split(), "--version", capsys=capsys)
     assert (code, out.startswith("opsieve, version ")) == (0, True)
 
 
@@ -66,7 +71,14 @@ def test_the_reference_shows_the_help_of_every_command() -> None:
     shown = [
         line
         for group, names in GROUPS.items()
-        for line in (f"\n## {group}\n", *(f"### {name}\n\n```text\n{help_of(name)}```\n" for name in names))
+        for line in (
+            f"\n## {group}\n",
+            *(
+                f"### {each}\n\n```text\n{help_of(each)}```\n"
+                for name in names
+                for each in (name, *PARTS.get(name, []))
+            ),
+        )
     ]
     start = REFERENCE.read_text().partition(MARK)[0] + MARK
     text = start + "\n".join(shown)
@@ -76,7 +88,7 @@ def test_the_reference_shows_the_help_of_every_command() -> None:
 
 
 def help_of(name: str) -> str:
-    return (GOLDEN / "help" / f"{name}.txt").read_text()
+    return (GOLDEN / "help" / f"{name.replace(' ', '-')}.txt").read_text()
 
 
 @pytest.mark.parametrize(
@@ -87,6 +99,8 @@ def help_of(name: str) -> str:
         (["run", "-t", "onnxr"], "onnxruntime"),
         (["gen", "--ops", "Relu,-MaxP"], "Relu,-MaxPool"),
         (["mark", "c"], "c1"),
+        (["corpus", "ru"], "run"),
+        (["corpus", "run", "cases", "-t", "onnxr"], "onnxruntime"),
     ],
     ids=str,
 )

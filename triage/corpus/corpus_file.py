@@ -1,0 +1,104 @@
+"""`corpus.json`, which says what was seen of the cases of a corpus, and the results that `corpus run --json` printed."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.durable import write_file
+from opsieve.gen.model.files import read_file, reason
+from opsieve.triage.corpus.states import SeenVerdict
+
+NAME = "corpus.json"
+FORMAT = 1
+_MOST = 256 << 20
+_CASE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,119}")  # one folder in the corpus, never a path out of it
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusEntry:
+    """A case of a corpus: a digest of its program and values, and what was seen of it by target."""
+
+    digest: str
+    targets: dict[str, SeenVerdict] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    format: int
+    cases: dict[str, CorpusEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    case: str
+    target: str
+    after: SeenVerdict | None
+    reason: str = ""
+    seconds: float = 0.0
+    refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Results:
+    results: list[_Result]
+
+
+def is_corpus(folder: Path) -> bool:
+    """Whether a folder has a corpus.json."""
+    return (folder / NAME).exists()
+
+
+def read_corpus(folder: Path) -> dict[str, CorpusEntry]:
+    """The cases of a corpus by name; BadInput when there is none, or it cannot be used."""
+    path = folder / NAME
+    if not is_corpus(folder):
+        raise BadInput(f"{shown(folder, 200)} is no corpus: it has no {NAME}; `opsieve corpus add` makes one")
+    try:
+        file = msgspec.json.decode(read_file(path, _MOST), type=_File)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput(f"{shown(path, 200)} is no description of a corpus: {shown(str(error), 120)}") from None
+    if file.format > FORMAT:
+        raise BadInput(
+            f"{shown(path, 200)} has format {file.format}, newer than this opsieve's {FORMAT}; upgrade opsieve"
+        )
+    if file.format < 1:
+        raise BadInput(f"{shown(path, 200)} has the unknown format {file.format}")
+    for name in file.cases:
+        if not _CASE.fullmatch(name):
+            raise BadInput(f"{shown(path, 200)} names the case {shown(name)}, which is no name of a folder in a corpus")
+    return file.cases
+
+
+def write_corpus(folder: Path, cases: Mapping[str, CorpusEntry]) -> None:
+    """Write corpus.json, whole or not at all, in the order of names; BadInput when it cannot be written."""
+    found = {
+        name: {"digest": entry.digest, "targets": {text: asdict(seen) for text, seen in sorted(entry.targets.items())}}
+        for name, entry in sorted(cases.items())
+    }
+    data = msgspec.json.format(msgspec.json.encode({"format": FORMAT, "cases": found}), indent=2) + b"\n"
+    try:
+        write_file(folder / NAME, data)
+    except OSError as error:
+        raise BadInput(f"cannot write {shown(folder / NAME, 200)}: {reason(error)}") from None
+
+
+def read_results(path: Path) -> list[_Result]:
+    """The results in an output of `corpus run --json`; BadInput when it is none."""
+    try:
+        return msgspec.json.decode(read_file(path, _MOST), type=_Results).results
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput(f"{shown(path, 200)} is no output of `corpus run --json`: {shown(str(error), 120)}") from None
+
+
+def case_name(path: Path) -> str:
+    """A name for the case at `path`, whatever the path is: `X-reduced` for what lies in the folder `reduced` of X."""
+    path = path.absolute()
+    words = path.stem if path.suffix in (".onnx", ".json") else path.name
+    if words in ("model", "module", "reduced", "case"):
+        words = f"{path.parent.name}-{words}"
+    name = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "_" for c in words)[:100].lstrip("-.")
+    return name or "case"

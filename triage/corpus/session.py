@@ -1,0 +1,186 @@
+"""A corpus, a folder of cases with what was seen of them: cases added to it, replayed on a compiler, two replays compared."""
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from opsieve.backends.registry import resolve
+from opsieve.backends.releases.consent import named_by_file
+from opsieve.backends.workers.zygote import Limits
+from opsieve.gen.case.case import DATA, Case, save
+from opsieve.gen.case.open_case import open_case
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.triage.corpus.corpus_file import (
+    CorpusEntry,
+    case_name,
+    is_corpus,
+    read_corpus,
+    read_results,
+    write_corpus,
+)
+from opsieve.triage.corpus.states import ReplayedCase, SeenVerdict, replayed
+from opsieve.triage.judging import JudgeRequest, JudgeResult, RefusedModel, judge_models
+
+_LIMITS = Limits()
+_DEFAULT = "onnxruntime"
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusRequest:
+    """A corpus and how to judge its cases; `targets` replace those that the cases name."""
+
+    folder: Path
+    targets: tuple[str, ...] = ()
+    limits: Limits = _LIMITS
+    offline: bool = False
+
+    def judging(self, targets: tuple[str, ...]) -> JudgeRequest:
+        """The same for models on these targets."""
+        return JudgeRequest(targets=targets, limits=self.limits, offline=self.offline)
+
+
+@dataclass(frozen=True, slots=True)
+class AddedCase:
+    """A case that is in the corpus now: its name there, and what was seen of it by target, with reasons."""
+
+    model: str
+    name: str
+    targets: Mapping[str, SeenVerdict]
+    reasons: Mapping[str, str]
+
+
+def add_cases(paths: Sequence[Path], request: CorpusRequest, say: Say) -> Iterator[AddedCase | RefusedModel]:
+    """Judge cases and copy them into the corpus, each by itself; one that is there already only gets its record renewed."""
+    for text in request.targets:
+        resolve(text)
+    entries = read_corpus(request.folder) if is_corpus(request.folder) else {}
+    groups: dict[tuple[str, ...], list[Path]] = {}
+    for path in dict.fromkeys(paths):
+        try:
+            groups.setdefault(_asked(path, request), []).append(path)
+        except BadInput as error:
+            yield RefusedModel(str(path), str(error))
+        except Exception as error:  # noqa: BLE001  a fault of ours on one case costs the others nothing
+            yield RefusedModel(str(path), "opsieve failed to read it", error)
+    for targets, group in groups.items():
+        judged: dict[str, list[JudgeResult]] = {}
+        for found in judge_models(group, request.judging(targets), say):
+            if isinstance(found, JudgeResult):
+                judged.setdefault(found.model, []).append(found)
+            else:
+                yield found
+        for model, results in judged.items():
+            try:
+                yield _added(model, results, request.folder, entries)
+            except BadInput as error:
+                yield RefusedModel(model, str(error))
+
+
+def replay(request: CorpusRequest, say: Say) -> Iterator[ReplayedCase | RefusedModel]:
+    """Judge every case of a corpus on the targets of the request, or on those of its record; a bad case costs only itself.
+
+    BadInput for a folder that is no corpus and for a target of the request that there is not.
+    """
+    entries = read_corpus(request.folder)
+    for text in request.targets:
+        resolve(text)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, entry in entries.items():
+        targets = []
+        for text in request.targets or entry.targets or (_DEFAULT,):
+            try:
+                resolve(named_by_file(text, request.offline) if not request.targets else text)
+                targets.append(text)
+            except BadInput as error:
+                yield ReplayedCase(name, text, "not-judged", entry.targets.get(text), None, str(error))
+        if targets:
+            groups.setdefault(tuple(targets), []).append(name)
+    for asked, group in groups.items():
+        names = {str(request.folder / name): name for name in group}
+        for found in judge_models([Path(path) for path in names], request.judging(asked), say):
+            name = names[found.model]
+            if isinstance(found, RefusedModel):
+                yield replace(found, model=name)
+                continue
+            result = found.facts()
+            records = entries[name].targets
+            yield replayed(name, result["target"], records, _seen(found), result["reason"], result["seconds"])
+
+
+def refused(found: RefusedModel) -> ReplayedCase:
+    """A case that could not be used, among the results."""
+    return ReplayedCase(found.model, "", "not-judged", reason=found.reason, refused=True)
+
+
+def compared(old: Path, new: Path) -> Iterator[ReplayedCase]:
+    """Two outputs of `corpus run --json`, the old one in the place of the record; BadInput for a file that is none."""
+    records: dict[str, dict[str, SeenVerdict]] = {}
+    for result in read_results(old):
+        records.setdefault(result.case, {})
+        if result.after is not None:
+            records[result.case][result.target] = result.after
+    met = set()
+    for result in read_results(new):
+        met.add(result.case)
+        known = records.get(result.case, {})
+        if result.after is None:
+            before = known.get(result.target)
+            yield ReplayedCase(
+                result.case, result.target, "not-judged", before, None, result.reason, result.seconds, result.refused
+            )
+        else:
+            yield replayed(result.case, result.target, known, result.after, result.reason, result.seconds)
+    for case in records:
+        if case not in met:
+            yield ReplayedCase(case, "", "not-judged", reason=f"{shown(case, 120)} is not among the new results")
+
+
+def _asked(path: Path, request: CorpusRequest) -> tuple[str, ...]:
+    """The targets to judge a new case on: those of the request, or the one that the case names."""
+    if request.targets:
+        return tuple(dict.fromkeys(request.targets))
+    case = open_case(path)
+    text = case.parameters.get("target") or _DEFAULT
+    return (named_by_file(text, request.offline, case.origin.versions),)
+
+
+def _added(model: str, results: Sequence[JudgeResult], folder: Path, entries: dict[str, CorpusEntry]) -> AddedCase:
+    """Save a judged case, unless it is there, and record what was seen of it."""
+    case = results[0].case
+    digest = _digest(case)
+    name = next((name for name, entry in entries.items() if entry.digest == digest), "")
+    if not name or not (folder / name).is_dir():
+        name = name or _free_name(case_name(Path(model)), folder, entries)
+        save(case, folder / name)
+    seen = {result.target.display: _seen(result) for result in results}
+    known = entries[name].targets if name in entries else {}
+    entries[name] = CorpusEntry(digest, {**known, **seen})
+    write_corpus(folder, entries)
+    return AddedCase(model, name, seen, {result.target.display: result.judged.verdict.reason for result in results})
+
+
+def _free_name(wanted: str, folder: Path, entries: Mapping[str, CorpusEntry]) -> str:
+    """The name, with a number where another case has it; what lies in the folder without a record is never replaced."""
+    name, number = wanted, 1
+    while name in entries or (folder / name).exists():
+        number += 1
+        name = f"{wanted}-{number}"
+    return name
+
+
+def _digest(case: Case) -> str:
+    """SHA-256 of a program and its values: equal cases are one case of a corpus, whatever else their folders say."""
+    state = hashlib.sha256(case.program.digest.encode())
+    with tempfile.TemporaryDirectory(prefix="opsieve-corpus-") as scratch:
+        save(case, Path(scratch) / "case")
+        for path in sorted((Path(scratch) / "case" / DATA).iterdir()):
+            state.update(b"\0" + path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return state.hexdigest()
+
+
+def _seen(result: JudgeResult) -> SeenVerdict:
+    found = result.facts()
+    return SeenVerdict(found["verdict"], found["kind"], found["stage"], found["fingerprint"], found["version"] or "")

@@ -1,0 +1,209 @@
+"""`opsieve corpus`: a folder of cases that is replayed on new compilers."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from opsieve.tui.cli import complain, report_fault
+from opsieve.tui.commands import completions, options
+from opsieve.tui.commands.text import counted, plain, say
+
+if TYPE_CHECKING:
+    from opsieve.triage.corpus.session import CorpusRequest
+    from opsieve.triage.corpus.states import ReplayedCase
+
+_COLOURS = {"newly-failing": "red", "changed": "red", "still-failing": "yellow", "fixed": "green"}
+_REPORTS = 3  # of one command, however many of its cases failed
+_TARGETS = click.option(
+    "-t",
+    "--target",
+    "targets",
+    metavar="TARGET",
+    shell_complete=completions.targets,
+    callback=options.named_builds,
+    multiple=True,
+    help="Compiler to judge the cases on: backend[==release | @path][:option,...]; repeatable."
+    "  [default: the targets recorded with each case]",
+)
+_FAIL_ON = click.option(
+    "--fail-on",
+    type=click.Choice(["new", "any", "none"]),
+    default="new",
+    show_default=True,
+    help="What gives exit code 1. new: what fails and did not, or fails otherwise than before; any: every failure; none: nothing.",
+)
+_JUNIT = click.option("--junit", type=options.PATH, metavar="FILE", help="Write the results as JUnit XML.")
+_GITHUB = click.option(
+    "--github",
+    is_flag=True,
+    help="Print annotations for GitHub Actions, and append a summary to the file that $GITHUB_STEP_SUMMARY names.",
+)
+
+
+@click.group("corpus")
+def command() -> None:
+    """Keep a folder of failing cases and replay it on new compilers: what is fixed, still fails, or newly fails."""
+
+
+@command.command("add")
+@click.argument("folder", type=options.PATH)
+@click.argument("cases", nargs=-1, required=True, type=options.PATH)
+@_TARGETS
+@options.seconds(60.0)
+@options.memory()
+@options.OFFLINE
+@options.NO_SANDBOX
+@options.YES
+@options.JSON
+def add(folder: Path, cases: tuple[Path, ...], as_json: bool, **given: Any) -> int:
+    """Copy CASES into the corpus FOLDER, and record there what their targets make of them now.
+
+    A case is an .onnx file, a case directory, or a directory with model.onnx and its data. One that names no target is judged on
+    onnxruntime. A case that the corpus has already is not copied again, but judged, and its record renewed. Exit code 2 if a case
+    could not be added.
+    """
+    from opsieve.triage.corpus.session import AddedCase, add_cases
+    from opsieve.triage.corpus.states import verdict_facts
+
+    added, refused, faults = [], [], []
+    for found in add_cases(cases, _request(folder, **given), say):
+        if isinstance(found, AddedCase):
+            seen = {target: verdict_facts(verdict) for target, verdict in found.targets.items()}
+            added.append({"model": found.model, "name": found.name, "targets": seen})
+            for target, verdict in () if as_json else found.targets.items():
+                click.echo(plain(f"{found.name}  {target}  {verdict.words}: {found.reasons[target]}"))
+        else:
+            refused.append({"model": found.model, "reason": found.reason})
+            complain(f"{found.model}: {found.reason}")
+            faults += [] if found.fault is None else [found.fault]
+    if as_json:
+        click.echo(json.dumps({"corpus": str(folder), "added": added, "refused": refused}))
+    else:
+        say(f"{counted(len(added), 'case')} added to {folder}")
+    return _fault_code(faults) or (2 if refused else 0)
+
+
+@command.command("run")
+@click.argument("folder", type=options.PATH)
+@_TARGETS
+@_FAIL_ON
+@_JUNIT
+@_GITHUB
+@options.seconds(60.0)
+@options.memory()
+@options.OFFLINE
+@options.NO_SANDBOX
+@options.YES
+@options.JSON
+def run(folder: Path, fail_on: str, junit: Path | None, github: bool, as_json: bool, **given: Any) -> int:
+    """Judge every case of the corpus FOLDER, and compare with what its record says.
+
+    A target that a case has no record of is compared with what was seen on the same compiler in another release or setting. Exit
+    code 1 as --fail-on says; 2 if a case could not be used, or none could be judged.
+    """
+    from opsieve.triage.corpus.session import refused, replay
+    from opsieve.triage.judging import RefusedModel
+
+    _writable(junit)
+    results: list[ReplayedCase] = []
+    faults = []
+    for found in replay(_request(folder, **given), say):
+        if isinstance(found, RefusedModel):
+            faults += [] if found.fault is None else [found.fault]
+            results.append(refused(found))
+        else:
+            results.append(found)
+        if not as_json:
+            click.echo(_line(results[-1]))
+    code = _reported(results, folder, fail_on, junit, github, as_json)
+    return _fault_code(faults) or code
+
+
+@command.command("diff")
+@click.argument("old", type=options.PATH)
+@click.argument("new", type=options.PATH)
+@_FAIL_ON
+@_JUNIT
+@_GITHUB
+@options.JSON
+def diff(old: Path, new: Path, fail_on: str, junit: Path | None, github: bool, as_json: bool) -> int:
+    """Compare two outputs of `corpus run --json`: what NEW has fixed, and what newly fails, beside OLD.
+
+    Exit codes are those of `corpus run`.
+    """
+    from opsieve.triage.corpus.session import compared
+
+    _writable(junit)
+    results = list(compared(old, new))
+    for result in () if as_json else results:
+        click.echo(_line(result))
+    return _reported(results, None, fail_on, junit, github, as_json)
+
+
+def _request(folder: Path, **given: Any) -> "CorpusRequest":
+    """The options as the request of a session."""
+    from opsieve.backends.workers.zygote import Limits
+    from opsieve.triage.corpus.session import CorpusRequest
+
+    limits = Limits(seconds=given["seconds"], memory=given["memory"] << 20)
+    return CorpusRequest(folder, given["targets"], limits, given["offline"])
+
+
+def _reported(
+    results: "Sequence[ReplayedCase]",
+    folder: Path | None,
+    fail_on: str,
+    junit: Path | None,
+    github: bool,
+    as_json: bool,
+) -> int:
+    """Print and write the results in the forms that were asked for; the exit code."""
+    from opsieve.triage.corpus.github import annotations, job_summary
+    from opsieve.triage.corpus.junit import junit_xml
+    from opsieve.triage.corpus.states import FAIL_ON, counts, facts
+
+    red, numbers = FAIL_ON[fail_on], counts(results)
+    if as_json:
+        click.echo(json.dumps({"corpus": str(folder or ""), "counts": numbers, "results": facts(results)}))
+    if junit is not None:
+        junit.write_bytes(junit_xml(results, red))
+    if github:
+        for line in annotations(results, "" if folder is None else folder.as_posix(), red):
+            click.echo(line, err=as_json)
+        summary = os.environ.get("GITHUB_STEP_SUMMARY", "")
+        if summary:
+            with open(summary, "a", encoding="utf-8") as file:
+                file.write(job_summary(results, str(folder or "corpus diff")))
+        else:
+            say("GITHUB_STEP_SUMMARY is not set: no summary was written")
+    say(", ".join(f"{count} {state.replace('-', ' ')}" for state, count in numbers.items() if count) or "no case")
+    if any(result.refused for result in results):
+        return 2
+    if len(results) == numbers["not-judged"]:
+        return complain("no case was judged")
+    return 1 if any(result.state in red for result in results) else 0
+
+
+def _writable(junit: Path | None) -> None:
+    """BadInput for a file whose folder is not there, before anything is judged."""
+    from opsieve.gen.model.bad_input import BadInput, shown
+
+    if junit is not None and (junit.is_dir() or not junit.parent.is_dir()):
+        raise BadInput(f"--junit names {shown(junit, 200)}, which is a folder or in one that is not there")
+
+
+def _fault_code(faults: Sequence[Exception]) -> int:
+    codes = [report_fault(fault, "opsieve", sys.argv[1:]) for fault in faults[:_REPORTS]]
+    return codes[0] if codes else 0
+
+
+def _line(result: "ReplayedCase") -> str:
+    """One result for a person; no part of it is a workflow command of a CI server."""
+    state = click.style(f"{result.state.replace('-', ' '):<14}", fg=_COLOURS.get(result.state))
+    target = f"  {result.target}" if result.target else ""
+    return state + plain(f"{result.case}{target}  {result.sentence}").replace("##[", "## [")
