@@ -16,6 +16,7 @@ from opsieve.gen.spec.declaration import Moves
 from opsieve.gen.spec.domains import ANY, Domain, Shape, Site
 
 _MAX_VISITS = 200_000  # nodes, each function counted at every call
+_MAX_DEPTH = 100  # of functions in each other
 _MAX_CONSTANT = 1024  # elements of a constant that is looked into
 
 
@@ -41,7 +42,7 @@ class InputFlow:
         self.domains: dict[str, Domain] = dict.fromkeys(shapes, ANY)
         self._functions = {(item.domain, item.name, item.overload): item for item in model.functions}
         self._sizes = sizes
-        self._visits = 0
+        self._visits = self._depth = 0
         scope = _Scope({name: {name: True} for name in shapes}, dict(shapes))
         self._graph(model.graph, scope)
 
@@ -63,9 +64,12 @@ class InputFlow:
             self._pass_on(node, scope)
             function = self._functions.get((node.domain, node.op_type, node.overload))
             if function is not None:
-                inner = _Scope()
-                self._bind(function.input, node.input, scope, inner)
-                self._nodes(function.node, inner)
+                if self._depth < _MAX_DEPTH:
+                    inner = _Scope()
+                    self._bind(function.input, node.input, scope, inner)
+                    self._depth += 1
+                    self._nodes(function.node, inner)
+                    self._depth -= 1
                 continue
             for body in bodies(node):
                 inner = scope.inner()

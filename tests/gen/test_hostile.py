@@ -5,7 +5,10 @@ import subprocess
 import sys
 
 import hostile
+import hostile_inputs
 import pytest
+
+from opsieve.gen.case.open_case import open_case
 
 # One process for all: a crash, a hang or a leak of any of them shows here and not in the test runner.
 _READ = """
@@ -73,3 +76,8 @@ def test_the_corpus_is_the_same_at_every_call(hostile_corpus, tmp_path):
     for (path, why), (there, what) in zip(hostile_corpus, again, strict=True):
         assert what == why
         assert str(path).endswith(f"/{there}")
+
+
+def test_functions_in_each_other_without_end_are_no_fault(tmp_path):
+    (make,) = (make for what, make in hostile_inputs.models() if "3000 functions" in what)
+    assert open_case(make(tmp_path)).program.model
