@@ -157,7 +157,6 @@ SCHEMAS = [
     "DROP INDEX failures_kept",
     "CREATE TABLE more (x)",
     "ALTER TABLE clusters ADD COLUMN more TEXT GENERATED ALWAYS AS (zeroblob(1000000000)) VIRTUAL",
-    "DROP INDEX failures_kept; CREATE INDEX failures_kept ON failures (load_extension(fingerprint))",
     "DROP TABLE texts; CREATE TABLE texts (title, message, operators)",
     "DROP TABLE texts; CREATE VIRTUAL TABLE texts USING fts5 (title, content = 'failures')",
     "UPDATE texts_data SET block = zeroblob(100)",
