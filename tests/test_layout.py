@@ -65,6 +65,7 @@ def test_a_wheel_holds_every_file(tmp_path: Path) -> None:
 IN_OLD_WORKERS = [
     "workers/child",
     "workers/wire",
+    "workers/processes",
     "workers/shut_in",
     "workers/namespaces",
     "workers/landlock",

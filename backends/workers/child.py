@@ -55,6 +55,9 @@ def load_module(name: str, path: str) -> Any:
     return module
 
 
+PROCESSES = load_module("opsieve_processes", os.path.join(os.path.dirname(os.path.abspath(__file__)), "processes.py"))
+
+
 class TestRequest:
     """What `opsieve.backends.protocol.Request` describes."""
 
@@ -464,7 +467,7 @@ class ForkServer:
                 continue
             pipe, scratch = self.workers.pop(pid)
             ended = True
-            kill(pid)
+            PROCESSES.kill(pid)
             shutil.rmtree(scratch, ignore_errors=True)
             with contextlib.suppress(OSError):  # nobody may wait for it any more
                 os.write(pipe, json.dumps({"status": status, "peak": usage.ru_maxrss << 10}).encode() + b"\n")
@@ -474,18 +477,18 @@ class ForkServer:
 
     def kill_orphans(self) -> None:
         """Kill the processes that a dead worker left behind in sessions of their own: they were given to this one."""
-        for pid in listed_children():
+        for pid in PROCESSES.listed_children():
             if pid not in self.workers:
-                kill(pid)
+                PROCESSES.kill(pid)
 
     def end(self) -> None:
         """Kill every worker and what it started, wait for them, remove what they wrote."""
         signal.set_wakeup_fd(-1)
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
-            left = children()
+            left = PROCESSES.children()
             for pid in left:
-                kill(pid)
+                PROCESSES.kill(pid)
             if not left:
                 break
             try:
@@ -511,39 +514,6 @@ def native_modules() -> List[str]:
     with open("/proc/self/maps") as maps:
         paths = [line.rstrip("\n").split(None, 5)[5:] for line in maps]
     return sorted({path[0] for path in paths if path and ".so" in os.path.basename(path[0])})
-
-
-def kill(pid: int) -> None:
-    """SIGKILL for a process and for the group that it leads."""
-    for send in (os.killpg, os.kill):
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended, or leads no group
-            send(pid, signal.SIGKILL)
-
-
-def listed_children() -> List[int]:
-    """The pids of this process's children as the kernel lists them: at once, but one may be missing while another ends."""
-    found: List[int] = []
-    try:
-        for task in os.listdir("/proc/self/task"):
-            with open("/proc/self/task/%s/children" % task) as listed:
-                found += map(int, listed.read().split())
-    except OSError:  # a kernel that keeps no such list
-        return children()
-    return found
-
-
-def children() -> List[int]:
-    """The pids of this process's children, adopted ones too, found among all processes of the machine."""
-    me, found = os.getpid(), []
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open("/proc/%s/stat" % entry, "rb") as stat:
-                parent = int(stat.read().rpartition(b")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            continue  # it ended while we looked
-        if parent == me:
-            found.append(int(entry))
-    return found
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ def status(store: Path, name: str) -> str:
 
 async def opened(pilot: Pilot[None]) -> ClustersScreen:
     screen = await on_screen(pilot, ClustersScreen)
-    await until(pilot, lambda: screen.found and screen.counts, "clusters")
+    await until(pilot, lambda: screen.found and screen.counts and cursor_on(screen), "clusters")
     return screen
 
 

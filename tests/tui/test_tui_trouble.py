@@ -25,6 +25,7 @@ from tui_driving import (
 from opsieve.triage.store.index.index_file import INDEX
 from opsieve.triage.store.store import Store
 from opsieve.tui.app.app import OpsieveApp
+from opsieve.tui.app.screens.campaign_screen import CampaignScreen
 from opsieve.tui.app.screens.case_screen import CaseScreen
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
@@ -223,5 +224,18 @@ def test_a_fault_of_a_handler_is_shown_and_ends_nothing(store: Path) -> None:
         await pilot.press("question_mark")
         await on_screen(pilot, HelpScreen)
         app.faults.clear()
+
+    drive(app_of(store), journey)
+
+
+def test_a_screen_that_is_still_being_made_has_nothing_to_act_on(store: Path) -> None:
+    """The footer asks for the keys before the lists are there (seen on a busy machine: `No nodes match '#members'`)."""
+
+    async def journey(pilot: Pilot[None]) -> None:
+        screen = await opened(pilot)
+        row = screen.found[cursor_on(screen)]
+        assert ClusterScreen(row).subject.member == ""
+        assert CampaignScreen().subject is None
+        assert ClustersScreen().subject is None
 
     drive(app_of(store), journey)

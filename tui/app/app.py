@@ -299,7 +299,8 @@ class OpsieveApp(App[None]):
         shown = next(screen for screen in reversed(self.screen_stack) if not isinstance(screen, ModalScreen))
         if action in ("undo", "redo", "jobs", "campaign", "help", "jump"):
             return not isinstance(shown, WelcomeScreen)
-        return action != "act" or isinstance(shown, HasSubject)
+        # Its class is asked: the subject of a screen that is still being made cannot be.
+        return action != "act" or hasattr(type(shown), "subject")
 
     def action_act(self, name: str) -> None:
         """Do something to what is under the cursor."""

@@ -54,8 +54,8 @@ class CampaignScreen(Screen[None]):
 
     @property
     def subject(self) -> ActionSubject | None:
-        """The cluster under the cursor."""
-        row = self.query_one("#newest", PagedList).row
+        """The cluster under the cursor; None as long as the screen is being made."""
+        row = next((shown.row for shown in self.query("#newest").results(PagedList)), None)
         return ActionSubject(self.found[row.key]) if row is not None and row.key in self.found else None
 
     def compose(self) -> ComposeResult:

@@ -60,8 +60,8 @@ class ClusterScreen(Screen[None]):
 
     @property
     def subject(self) -> ActionSubject:
-        """The cluster, and the member under the cursor."""
-        under = self.query_one("#members", PagedList).row
+        """The cluster, and the member under the cursor; without it as long as the screen is being made."""
+        under = next((shown.row for shown in self.query("#members").results(PagedList)), None)
         return ActionSubject(self.row, (), under.key if under is not None else "")
 
     def compose(self) -> ComposeResult:

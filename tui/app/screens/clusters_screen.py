@@ -61,8 +61,10 @@ class ClustersScreen(Screen[None]):
 
     @property
     def subject(self) -> ActionSubject | None:
-        """The cluster under the cursor, and those marked."""
-        table = self.query_one("#clusters", PagedList)
+        """The cluster under the cursor, and those marked; None as long as the screen is being made."""
+        table = next(iter(self.query("#clusters").results(PagedList)), None)
+        if table is None:
+            return None
         row = self.found.get(table.row.key) if table.row is not None and self.grouping is None else None
         return None if row is None else ActionSubject(row, tuple(table.marked))
 
