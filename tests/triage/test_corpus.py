@@ -6,7 +6,7 @@ import pytest
 
 from opsieve.triage.corpus.github import annotations, job_summary
 from opsieve.triage.corpus.junit import junit_xml
-from opsieve.triage.corpus.states import FAIL_ON, ReplayedCase, SeenVerdict, counts, replayed
+from opsieve.triage.corpus.states import FAIL_ON, CorpusResult, SeenVerdict, counts, replayed
 
 PASS, OTHER, ABSENT = SeenVerdict("pass"), SeenVerdict("unsupported"), SeenVerdict("environment")
 CRASH = SeenVerdict("fail", "crash", "compile", "crash-1")
@@ -44,13 +44,13 @@ def test_a_new_release_is_compared_with_the_records_of_its_compiler() -> None:
     assert replayed("case", "openvino", records, CRASH).state == "newly-failing"
 
 
-def hostile() -> list[ReplayedCase]:
+def hostile() -> list[CorpusResult]:
     return [
         replayed("case,1:a", "tvm", {}, CRASH, HOSTILE, 1.5),
         replayed("old", "tvm", {"tvm": CRASH}, CRASH, HOSTILE),
         replayed("good", "tvm", {"tvm": CRASH}, PASS, HOSTILE),
         replayed("same", "tvm", {}, PASS),
-        ReplayedCase("bad", "", "not-judged", reason=HOSTILE, refused=True),
+        CorpusResult("bad", "", "not-judged", reason=HOSTILE, refused=True),
     ]
 
 

@@ -27,7 +27,7 @@ class CorpusEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _CorpusFile:
     format: int
     cases: dict[str, CorpusEntry]
 
@@ -58,7 +58,7 @@ def read_corpus(folder: Path) -> dict[str, CorpusEntry]:
     if not is_corpus(folder):
         raise BadInput(f"{shown(folder, 200)} is no corpus: it has no {NAME}; `opsieve corpus add` makes one")
     try:
-        file = msgspec.json.decode(read_file(path, _MOST), type=_File)
+        file = msgspec.json.decode(read_file(path, _MOST), type=_CorpusFile)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"{shown(path, 200)} is no description of a corpus: {shown(str(error), 120)}") from None
     if file.format > FORMAT:

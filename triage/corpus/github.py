@@ -4,7 +4,7 @@ escaped: it must not become a workflow command, Markdown or HTML."""
 import html
 from collections.abc import Collection, Sequence
 
-from opsieve.triage.corpus.states import STATES, ReplayedCase, counts
+from opsieve.triage.corpus.states import STATES, CorpusResult, counts
 
 _MOST_ANNOTATIONS = 50  # GitHub shows ten of a step
 _MOST_ROWS = 500  # a summary has at most 1 MiB
@@ -12,7 +12,7 @@ _CUT = 400
 _MARKUP = frozenset("\\`*_{}[]()#+!|~@<>&:")
 
 
-def annotations(results: Sequence[ReplayedCase], folder: str, red: Collection[str]) -> list[str]:
+def annotations(results: Sequence[CorpusResult], folder: str, red: Collection[str]) -> list[str]:
     """A workflow command for each case that matters: errors first, then failures that are known, then what is fixed."""
     found: dict[str, list[str]] = {"error": [], "warning": [], "notice": []}
     for result in results:
@@ -31,7 +31,7 @@ def annotations(results: Sequence[ReplayedCase], folder: str, red: Collection[st
     return [line for lines in found.values() for line in lines][:_MOST_ANNOTATIONS]
 
 
-def job_summary(results: Sequence[ReplayedCase], name: str) -> str:
+def job_summary(results: Sequence[CorpusResult], name: str) -> str:
     """Markdown: how many of each state, and a table of what is not as before."""
     numbers = ", ".join(f"{count} {state.replace('-', ' ')}" for state, count in counts(results).items() if count)
     lines = [f"## opsieve: {_markdown(name)}", "", (numbers or "no case") + ".", ""]

@@ -4,14 +4,14 @@ import re
 from collections.abc import Collection, Sequence
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from opsieve.triage.corpus.states import ReplayedCase
+from opsieve.triage.corpus.states import CorpusResult
 
 # What XML 1.0 cannot hold, however it is escaped.
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MOST = 4000
 
 
-def junit_xml(results: Sequence[ReplayedCase], red: Collection[str], name: str = "opsieve corpus") -> bytes:
+def junit_xml(results: Sequence[CorpusResult], red: Collection[str], name: str = "opsieve corpus") -> bytes:
     """A test for each case and target. States of `red` are failures, cases that could not be used errors, what was not judged and
     failures that are known are skipped."""
     failures = sum(result.state in red for result in results)
@@ -47,11 +47,11 @@ def junit_xml(results: Sequence[ReplayedCase], red: Collection[str], name: str =
     return bytes(tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
 
 
-def _skipped(result: ReplayedCase, red: Collection[str]) -> bool:
+def _skipped(result: CorpusResult, red: Collection[str]) -> bool:
     return not result.refused and result.state not in red and result.state not in ("fixed", "passing")
 
 
-def _details(result: ReplayedCase) -> str:
+def _details(result: CorpusResult) -> str:
     lines = [f"{result.case} on {result.target}: {result.sentence}"]
     for word, seen in (("before", result.before), ("now", result.after)):
         if seen is not None:

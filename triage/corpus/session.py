@@ -20,7 +20,7 @@ from opsieve.triage.corpus.corpus_file import (
     read_results,
     write_corpus,
 )
-from opsieve.triage.corpus.states import ReplayedCase, SeenVerdict, replayed
+from opsieve.triage.corpus.states import CorpusResult, SeenVerdict, replayed
 from opsieve.triage.judging import JudgeRequest, JudgeResult, RefusedModel, judge_models
 
 _LIMITS = Limits()
@@ -79,7 +79,7 @@ def add_cases(paths: Sequence[Path], request: CorpusRequest, say: Say) -> Iterat
                 yield RefusedModel(model, str(error))
 
 
-def replay(request: CorpusRequest, say: Say) -> Iterator[ReplayedCase | RefusedModel]:
+def replay(request: CorpusRequest, say: Say) -> Iterator[CorpusResult | RefusedModel]:
     """Judge every case of a corpus on the targets of the request, or on those of its record; a bad case costs only itself.
 
     BadInput for a folder that is no corpus and for a target of the request that there is not.
@@ -95,7 +95,7 @@ def replay(request: CorpusRequest, say: Say) -> Iterator[ReplayedCase | RefusedM
                 resolve(named_by_file(text, request.offline) if not request.targets else text)
                 targets.append(text)
             except BadInput as error:
-                yield ReplayedCase(name, text, "not-judged", entry.targets.get(text), None, str(error))
+                yield CorpusResult(name, text, "not-judged", entry.targets.get(text), None, str(error))
         if targets:
             groups.setdefault(tuple(targets), []).append(name)
     for asked, group in groups.items():
@@ -110,12 +110,12 @@ def replay(request: CorpusRequest, say: Say) -> Iterator[ReplayedCase | RefusedM
             yield replayed(name, result["target"], records, _seen(found), result["reason"], result["seconds"])
 
 
-def refused(found: RefusedModel) -> ReplayedCase:
+def refused(found: RefusedModel) -> CorpusResult:
     """A case that could not be used, among the results."""
-    return ReplayedCase(found.model, "", "not-judged", reason=found.reason, refused=True)
+    return CorpusResult(found.model, "", "not-judged", reason=found.reason, refused=True)
 
 
-def compared(old: Path, new: Path) -> Iterator[ReplayedCase]:
+def compared(old: Path, new: Path) -> Iterator[CorpusResult]:
     """Two outputs of `corpus run --json`, the old one in the place of the record; BadInput for a file that is none."""
     records: dict[str, dict[str, SeenVerdict]] = {}
     for result in read_results(old):
@@ -128,14 +128,14 @@ def compared(old: Path, new: Path) -> Iterator[ReplayedCase]:
         known = records.get(result.case, {})
         if result.after is None:
             before = known.get(result.target)
-            yield ReplayedCase(
+            yield CorpusResult(
                 result.case, result.target, "not-judged", before, None, result.reason, result.seconds, result.refused
             )
         else:
             yield replayed(result.case, result.target, known, result.after, result.reason, result.seconds)
     for case in records:
         if case not in met:
-            yield ReplayedCase(case, "", "not-judged", reason=f"{shown(case, 120)} is not among the new results")
+            yield CorpusResult(case, "", "not-judged", reason=f"{shown(case, 120)} is not among the new results")
 
 
 def _asked(path: Path, request: CorpusRequest) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ class SeenVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayedCase:
+class CorpusResult:
     """A case on a target now and before. `target` is "" and `refused` true for a case that could not be used at all."""
 
     case: str
@@ -64,19 +64,19 @@ def replayed(
     after: SeenVerdict,
     reason: str = "",
     seconds: float = 0.0,
-) -> ReplayedCase:
+) -> CorpusResult:
     """A case with its state; `records` are what was seen of it before, by target."""
     before = _before(records, target, after)
-    return ReplayedCase(case, target, _state(before, after), before, after, reason, seconds)
+    return CorpusResult(case, target, _state(before, after), before, after, reason, seconds)
 
 
-def counts(results: Iterable[ReplayedCase]) -> dict[str, int]:
+def counts(results: Iterable[CorpusResult]) -> dict[str, int]:
     """How many have which state, all states in order."""
     found = Counter(result.state for result in results)
     return {state: found[state] for state in STATES}
 
 
-def facts(results: Iterable[ReplayedCase]) -> list[dict[str, Any]]:
+def facts(results: Iterable[CorpusResult]) -> list[dict[str, Any]]:
     """The results as `--json` prints them (docs/reference/json.md)."""
     return [
         {

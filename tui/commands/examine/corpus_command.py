@@ -15,7 +15,7 @@ from opsieve.tui.commands.text import counted, plain, say
 
 if TYPE_CHECKING:
     from opsieve.triage.corpus.session import CorpusRequest
-    from opsieve.triage.corpus.states import ReplayedCase
+    from opsieve.triage.corpus.states import CorpusResult
 
 _COLOURS = {"newly-failing": "red", "changed": "red", "still-failing": "yellow", "fixed": "green"}
 _REPORTS = 3  # of one command, however many of its cases failed
@@ -110,7 +110,7 @@ def run(folder: Path, fail_on: str, junit: Path | None, github: bool, as_json: b
     from opsieve.triage.judging import RefusedModel
 
     _writable(junit)
-    results: list[ReplayedCase] = []
+    results: list[CorpusResult] = []
     faults = []
     for found in replay(_request(folder, **given), say):
         if isinstance(found, RefusedModel):
@@ -155,7 +155,7 @@ def _request(folder: Path, **given: Any) -> "CorpusRequest":
 
 
 def _reported(
-    results: "Sequence[ReplayedCase]",
+    results: "Sequence[CorpusResult]",
     folder: Path | None,
     fail_on: str,
     junit: Path | None,
@@ -202,7 +202,7 @@ def _fault_code(faults: Sequence[Exception]) -> int:
     return codes[0] if codes else 0
 
 
-def _line(result: "ReplayedCase") -> str:
+def _line(result: "CorpusResult") -> str:
     """One result for a person; no part of it is a workflow command of a CI server."""
     state = click.style(f"{result.state.replace('-', ' '):<14}", fg=_COLOURS.get(result.state))
     target = f"  {result.target}" if result.target else ""
