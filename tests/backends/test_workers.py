@@ -21,8 +21,8 @@ from repository import SUPPORT
 
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers import native, wire
-from opsieve.backends.workers.child import children
 from opsieve.backends.workers.observe import from_reply
+from opsieve.backends.workers.processes import children
 from opsieve.backends.workers.shared_zygotes import SharedZygotes
 from opsieve.backends.workers.workers import COMPILED, Test, Workers
 from opsieve.backends.workers.zygote import Death, Limits, Zygote
