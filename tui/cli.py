@@ -146,8 +146,7 @@ def _confirmed(call: Callable[[], Any]) -> Any:
     except Unconfirmed as unconfirmed:
         if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
             raise
-        question = "".join(c if c.isprintable() else " " for c in unconfirmed.question)
-        if not click.confirm(question, err=True):
+        if not click.confirm(_plain(unconfirmed.question), err=True):
             raise
     from opsieve.backends.releases.consent import given
 
@@ -179,8 +178,12 @@ def report_fault(error: Exception, name: str, arguments: Sequence[str]) -> int:
     return fault_report.EXIT_CODE
 
 
+def _plain(text: str) -> str:
+    """What is not printable as spaces; the commands' own (`commands.text.plain`) stand above this module."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
 def complain(sentence: str, name: str = "opsieve") -> int:
     """Print what is wrong on stderr, as one line without control characters; the exit code for it."""
-    printable = "".join(c if c.isprintable() else " " for c in sentence)
-    click.echo(f"{name}: {printable}", err=True)
+    click.echo(f"{name}: {_plain(sentence)}", err=True)
     return 2

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from opsieve.gen.relax.tree import Expr, Function, MatchCast, Module, Scalar, Seq, ShapeValue, Var
-from opsieve.gen.relax.types import FuncType, RelaxTensorType, ShapeType, Size, SizeOp, Sym, TupleType, Type, symbols
+from opsieve.gen.relax.types import Size, SizeOp, Sym, Type, symbols, with_sizes
 from opsieve.gen.relax.walk import Rebuild, all_bindings, functions
 
 
@@ -34,16 +34,7 @@ def renamed_size(size: Size, by: Mapping[str, Sym]) -> Size:
 
 def renamed_type(kind: Type, by: Mapping[str, Sym]) -> Type:
     """A type with symbols replaced."""
-    if isinstance(kind, RelaxTensorType) and kind.shape is not None:
-        return RelaxTensorType(kind.dtype, tuple(renamed_size(size, by) for size in kind.shape))
-    if isinstance(kind, ShapeType) and kind.sizes is not None:
-        return ShapeType(tuple(renamed_size(size, by) for size in kind.sizes))
-    if isinstance(kind, TupleType):
-        return TupleType(tuple(renamed_type(field, by) for field in kind.fields))
-    if isinstance(kind, FuncType):
-        params = None if kind.params is None else tuple(renamed_type(item, by) for item in kind.params)
-        return FuncType(params, renamed_type(kind.result, by), kind.pure, kind.derive)
-    return kind
+    return with_sizes(kind, lambda size: renamed_size(size, by))
 
 
 class Renamed(Rebuild):

@@ -5,7 +5,7 @@ Frozen and compared by value. A symbol is known by its name, which is unique in 
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,18 +152,23 @@ def tensors(kind: "Type | tuple[Type, ...] | None") -> Iterator[RelaxTensorType]
         yield from tensors(kind.result)
 
 
+def with_sizes(kind: "Type", size: Callable[[Size], Size]) -> "Type":
+    """The type with every size of its tensors and shapes replaced by what `size` makes of it."""
+    if isinstance(kind, RelaxTensorType) and kind.shape is not None:
+        return RelaxTensorType(kind.dtype, tuple(map(size, kind.shape)))
+    if isinstance(kind, ShapeType) and kind.sizes is not None:
+        return ShapeType(tuple(map(size, kind.sizes)))
+    if isinstance(kind, TupleType):
+        return TupleType(tuple(with_sizes(field, size) for field in kind.fields))
+    if isinstance(kind, FuncType):
+        params = None if kind.params is None else tuple(with_sizes(item, size) for item in kind.params)
+        return FuncType(params, with_sizes(kind.result, size), kind.pure, kind.derive)
+    return kind
+
+
 def concrete(kind: "Type", known: Mapping[str, int]) -> "Type":
     """The type with its symbols replaced by their values, those that have none left as they are."""
-    if isinstance(kind, RelaxTensorType) and kind.shape is not None:
-        return RelaxTensorType(kind.dtype, tuple(resized(size, known) for size in kind.shape))
-    if isinstance(kind, ShapeType) and kind.sizes is not None:
-        return ShapeType(tuple(resized(size, known) for size in kind.sizes))
-    if isinstance(kind, TupleType):
-        return TupleType(tuple(concrete(field, known) for field in kind.fields))
-    if isinstance(kind, FuncType):
-        params = None if kind.params is None else tuple(concrete(item, known) for item in kind.params)
-        return FuncType(params, concrete(kind.result, known), kind.pure, kind.derive)
-    return kind
+    return with_sizes(kind, lambda size: resized(size, known))
 
 
 def resized(size: Size, known: Mapping[str, Size]) -> Size:
