@@ -56,7 +56,7 @@ def compute_anew(
 ) -> tuple[tuple[Move, ...], tuple[str, ...]]:
     """Fingerprints by today's rules, of the cases at `places` (of all for None): what moves, or would, and a sentence for each case
     that cannot be read and stays. BadInput when another process writes the store."""
-    with Store(folder) as store:
+    with Store(folder) as store, store.guarded():
         titles = store.index.titles()
         outcome = refingerprint(store.index, folder, places=places, dry_run=dry_run)
     moves = tuple(

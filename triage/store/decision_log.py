@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
@@ -20,6 +20,7 @@ from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.durable import append
 from opsieve.gen.model.files import read_file, reason
 from opsieve.triage.store.index.index import ClusterField, Index
+from opsieve.triage.store.index.row_types import decoded
 
 FILE = "decisions.jsonl"
 _MAX_FILE = 1 << 28
@@ -166,17 +167,22 @@ def take(index: Index, line: dict[str, Any], *, again: bool = False) -> None:
         patch = index.patch(line["id"], before)
         if patch is None:
             return  # a line of a decision that is not there: the file was cut
-        _apply(index, json.loads(patch), forwards=state == "done")
+        _apply(index, _patch(patch), forwards=state == "done")
         index.set_state(line["id"], state)
         return
     if line["action"] == "rekey" and not again:
         for number, patch in index.patches():
-            index.set_patch(number, json.dumps(_translate(json.loads(patch), line["keys"])))
+            index.set_patch(number, json.dumps(_translate(_patch(patch), line["keys"])))
     elif line["action"] != "rekey":
         index.drop_undone()
     _apply(index, line["patch"], forwards=True)
     patch = json.dumps(line["patch"])
     index.add_decision(line["id"], float(line["at"]), line["born"], line["action"], str(line["text"]), patch)
+
+
+def _patch(text: str) -> Patch:
+    """The patch in a row of the index; `WrongType` when it is none."""
+    return cast(Patch, msgspec.to_builtins(decoded(text, _Patch)))
 
 
 def _apply(index: Index, patch: Patch, *, forwards: bool) -> None:

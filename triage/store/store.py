@@ -129,7 +129,7 @@ class Store:
         self._clock = clock  # seconds since 1970
         self._lock = locked(folder)
         try:
-            with self._guard():
+            with self.guarded():
                 self._db = opened(folder / INDEX)
                 self.index, self._campaigns = Index(self._db), CampaignIndex(self._db)
                 with self.index.changing():
@@ -148,7 +148,7 @@ class Store:
     def close(self) -> None:
         """Put what was committed in its place and let others write."""
         try:
-            with self._guard():
+            with self.guarded():
                 self._settle()
                 self._db.close()
         finally:
@@ -156,37 +156,37 @@ class Store:
 
     def begin(self, campaign: Campaign, versions: Mapping[str, str] | None = None) -> None:
         """Enter a campaign with the versions of its targets; one that is there already stays as it is."""
-        with self._guard(), self.index.changing():
+        with self.guarded(), self.index.changing():
             self._enter(campaign, versions or {})
 
     def versions(self, campaign: Campaign) -> dict[str, str]:
         """The versions that its targets had when it began; {} where nobody knows."""
-        with self._guard():
+        with self.guarded():
             return self._campaigns.versions(campaign.id)
 
     def campaigns(self) -> list[Campaign]:
         """Every campaign, in the order in which they were begun."""
-        with self._guard():
+        with self.guarded():
             return [Campaign(*row) for row in self._campaigns.rows()]
 
     def done(self, campaign: Campaign) -> int:
         """How many tests of it are done: those with the numbers below."""
-        with self._guard():
+        with self.guarded():
             return self._campaigns.done(campaign.id)
 
     def digests(self, campaign: Campaign, most: int) -> dict[int, str]:
         """The digests of the programs of at most so many tests that are done, by number, from the first to the last."""
-        with self._guard():
+        with self.guarded():
             return self._campaigns.digests(campaign.id, most)
 
     def learnt(self, campaign: Campaign) -> dict[str, str]:
         """What was kept with its tests, by name."""
-        with self._guard():
+        with self.guarded():
             return self._campaigns.learnt(campaign.id)
 
     def learn(self, campaign: Campaign, learnt: Mapping[str, str]) -> None:
         """Keep texts by name, as `record` does with tests."""
-        with self._guard(), self.index.changing():
+        with self.guarded(), self.index.changing():
             self._campaigns.learn(campaign.id, learnt)
 
     def record(
@@ -194,7 +194,7 @@ class Store:
     ) -> None:
         """Enter tests as done, together with their failures and what was `learnt` of them, all or none; keep the first cases of each
         fingerprint."""
-        with self._guard():
+        with self.guarded():
             with self.index.changing():
                 now = round(self._clock(), 3)
                 known: dict[str, tuple[int, int]] = {}  # number and cases kept, by fingerprint
@@ -232,7 +232,7 @@ class Store:
     def totals(self, campaign: Campaign) -> dict[str, dict[str, int]]:
         """Verdicts counted, by target."""
         found: dict[str, dict[str, int]] = {target: {} for target in campaign.targets}
-        with self._guard():
+        with self.guarded():
             for target, verdict, count, _ in self._campaigns.totals(campaign.id):
                 found.setdefault(target, {})[verdict] = count
         return found
@@ -240,34 +240,34 @@ class Store:
     def seconds(self, campaign: Campaign) -> dict[str, float]:
         """Wall seconds that each target took for its tests."""
         spent: dict[str, float] = {}
-        with self._guard():
+        with self.guarded():
             for target, _, _, seconds in self._campaigns.totals(campaign.id):
                 spent[target] = spent.get(target, 0.0) + seconds
         return dict(sorted(spent.items()))
 
     def kinds(self, campaign: Campaign) -> dict[str, int]:
         """Confirmed failures counted, by kind."""
-        with self._guard():
+        with self.guarded():
             return self._campaigns.kinds(campaign.id)
 
     def clusters(self, campaign: Campaign) -> int:
         """Clusters that its confirmed failures belong to."""
-        with self._guard():
+        with self.guarded():
             return self._campaigns.clusters(campaign.id)
 
     def new_clusters(self, campaign: Campaign, most: int = 20) -> list[tuple[int, str, int]]:
         """Number, title and members of clusters that no other campaign has met, at most so many."""
-        with self._guard():
+        with self.guarded():
             return self._campaigns.new_clusters(campaign.id, most)
 
     def different(self, campaign: Campaign) -> int:
         """Distinct fingerprints of its confirmed failures."""
-        with self._guard():
+        with self.guarded():
             return self._campaigns.different(campaign.id)
 
     def failures(self) -> list[dict[str, Any]]:
         """Every failure as the index has it, by campaign, test and target."""
-        with self._guard():
+        with self.guarded():
             return self.index.failures()
 
     def many(self) -> int:
@@ -280,7 +280,7 @@ class Store:
 
     def counts(self) -> dict[str, int]:
         """How many failures each fingerprint has."""
-        with self._guard():
+        with self.guarded():
             return self.index.counts_by_key()
 
     def adopt(self) -> tuple[int, list[str]]:
@@ -290,7 +290,7 @@ class Store:
         """
         added = 0
         found, problems = self._records()
-        with self._guard():
+        with self.guarded():
             replay = DecisionReplay(self.index, self.folder)
             for record, place, seen in found:
                 try:
@@ -395,7 +395,7 @@ class Store:
         return self.index.place_of(record.campaign, record.test, record.target) or ""
 
     @contextlib.contextmanager
-    def _guard(self) -> Iterator[None]:
+    def guarded(self) -> Iterator[None]:
         """What SQLite and the system say, as one sentence."""
         try:
             yield

@@ -9,6 +9,8 @@ from typing import Any
 
 from sqlite_utils import Database
 
+from opsieve.triage.store.index.row_types import decoded
+
 _FAILED = "FROM failures WHERE campaign = ? AND verdict = 'fail'"
 
 
@@ -26,16 +28,16 @@ class CampaignIndex:
     def rows(self) -> list[tuple[str, str, int, tuple[str, ...]]]:
         """Id, generator, seed and targets of every campaign, in the order in which they were begun."""
         rows = self._db.table("campaigns").rows_where(order_by="rowid")
-        return [(row["id"], row["generator"], row["seed"], tuple(json.loads(row["targets"]))) for row in rows]
+        return [(row["id"], row["generator"], row["seed"], decoded(row["targets"], tuple[str, ...])) for row in rows]
 
     def versions(self, campaign: str) -> dict[str, str]:
         """The versions that its targets had when it began; {} where nobody knows."""
         text = self._value("SELECT coalesce(max(versions), '') FROM campaigns WHERE id = ?", campaign)
-        return {str(target): str(version) for target, version in json.loads(text or "{}").items()}
+        return decoded(text or "{}", dict[str, str])
 
     def done(self, campaign: str) -> int:
         """How many of its tests are done."""
-        return int(self._value("SELECT coalesce(max(number) + 1, 0) FROM tests WHERE campaign = ?", campaign))
+        return int(self._value("SELECT coalesce(max(number) + 1, 0) AS number FROM tests WHERE campaign = ?", campaign))
 
     def digests(self, campaign: str, most: int) -> dict[int, str]:
         """The digests of the programs of at most so many of its tests, by number, evenly from the first on."""

@@ -16,6 +16,7 @@ from opsieve.triage.fingerprint.component import Component, ComponentName
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 from opsieve.triage.fingerprint.title import title_of
 from opsieve.triage.store.failure_record import FailureRecord, components_in
+from opsieve.triage.store.index.row_types import GREATEST
 
 UNRANKED = 1_000_000_000  # less its severity: the rank of a cluster that `opsieve triage` has not ranked yet
 _UNREDUCED = 1 << 30
@@ -70,7 +71,7 @@ def free_number(connection: sqlite3.Connection, wanted: int = 0) -> int:
     """`wanted` where no fingerprint has it, else the next number that neither a fingerprint nor a cluster has."""
     if wanted > 0 and not connection.execute("SELECT 1 FROM fingerprints WHERE number = ?", [wanted]).fetchone():
         return wanted
-    sql = "SELECT max((SELECT coalesce(max(number), 0) FROM fingerprints), (SELECT coalesce(max(id), 0) FROM clusters)) + 1"
+    sql = "SELECT max((SELECT coalesce(max(number), 0) FROM fingerprints), (SELECT coalesce(max(id), 0) FROM clusters)) + 1 AS number"
     return int(connection.execute(sql).fetchone()[0])
 
 
@@ -177,7 +178,7 @@ def refresh(connection: sqlite3.Connection, clusters: Iterable[int]) -> None:
             " representative = ?, targets = ?, operators = ?, guilty_pass = ?, first_bad = ?, first_seen = ?, last_seen = ?,"
             " severity = ?, rank = CASE WHEN rank < ? THEN rank ELSE ? END WHERE id = ?",
             [
-                speaker[3], speaker[1], speaker[0].partition(f"-{speaker[1]}-")[0], speaker[2], sum(unit[4] for unit in units),
+                speaker[3], speaker[1], speaker[0].partition(f"-{speaker[1]}-")[0], speaker[2], min(sum(unit[4] for unit in units), GREATEST),
                 len(units), best[1], best[2], best[0], f" {' '.join(targets)} ", f" {best[3]} ",
                 next((unit[8] for unit in units if unit[8]), ""), next((unit[9] for unit in units if unit[9]), ""),
                 min(unit[6] for unit in units), max(unit[7] for unit in units), grave, UNRANKED // 2, UNRANKED - grave, cluster,

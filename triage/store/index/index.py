@@ -99,7 +99,7 @@ class Index(IndexReader):
 
     def latest_number(self) -> int:
         """The number of the latest fingerprint."""
-        return int(self._value("SELECT coalesce(max(number), 0) FROM fingerprints"))
+        return int(self._value("SELECT coalesce(max(number), 0) AS number FROM fingerprints"))
 
     def cluster_field(self, cluster: int, field: ClusterField) -> object:
         """What a person decided of a cluster, or its default."""

@@ -12,6 +12,7 @@ from sqlite_utils import Database
 
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import reason
+from opsieve.triage.store.index.row_types import RowReader, WrongType, wrong_column
 from opsieve.triage.store.index.schema import MIGRATIONS, SCHEMA, bounded, distrust, problem_of
 from opsieve.triage.store.store_folder import CASES, LOCK, check_folder, made
 
@@ -72,6 +73,7 @@ def looking(path: Path) -> Database:
 
 
 def _database(connection: sqlite3.Connection) -> Database:
+    connection.row_factory = RowReader()
     return Database(connection, recursive_triggers=False, execute_plugins=False)
 
 
@@ -137,7 +139,7 @@ def sentence(folder: Path, error: sqlite3.Error) -> str:
         return f"the index of the store {where} is locked by another program; end it, then go on with --resume"
     if "interrupted" in said:
         return f"the index of the store {where} takes too long to answer; if the store is yours, remove {INDEX}: `opsieve index` builds it anew"
-    if "malformed" in said or "not a database" in said or "no such table" in said:
+    if isinstance(error, WrongType) or "malformed" in said or "not a database" in said or "no such table" in said:
         return f"the index of the store {where} is damaged ({shown(said)}); `opsieve index` builds it anew from the case folders"
     return f"the index of the store {where} cannot be used: {shown(said, 120)}; choose another --store"
 
@@ -152,7 +154,8 @@ def set_aside(folder: Path) -> Path | None:
         try:
             connection = sqlite3.connect(path, timeout=_BUSY)
             try:
-                if connection.execute("PRAGMA integrity_check").fetchone() == ("ok",):
+                distrust(connection, reading=True)
+                if _sound(connection):
                     return None
             finally:
                 connection.close()
@@ -169,6 +172,13 @@ def set_aside(folder: Path) -> Path | None:
         return renamed
     finally:
         os.close(lock)
+
+
+def _sound(connection: sqlite3.Connection) -> bool:
+    if connection.execute("PRAGMA integrity_check").fetchone() != ("ok",):
+        return False
+    found = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    return found != SCHEMA or bool(problem_of(connection)) or not wrong_column(connection)
 
 
 @contextlib.contextmanager

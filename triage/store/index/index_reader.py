@@ -19,6 +19,7 @@ from opsieve.triage.store.ids import name_of
 from opsieve.triage.store.index.filters import STATUS, Condition
 from opsieve.triage.store.index.pages import MOST, Order, cluster_page, cursor
 from opsieve.triage.store.index.records import FingerprintToReduce
+from opsieve.triage.store.index.row_types import decoded
 from opsieve.triage.store.rows import (
     CampaignRow,
     ClusterGroup,
@@ -140,7 +141,8 @@ class IndexReader:
         column = {"target": "targets", "pass": "guilty_pass", "status": STATUS}.get(by, by)
         counted: dict[str, tuple[int, int]] = {}
         for value, clusters, members in self._rows(
-            f"SELECT {column}, count(*), sum(members) FROM clusters WHERE {wanted.sql} GROUP BY 1", *wanted.values
+            f"SELECT {column}, count(*), sum(members) AS members FROM clusters WHERE {wanted.sql} GROUP BY 1",
+            *wanted.values,
         ):
             for word in value.split() if by == "target" else [value]:
                 before = counted.get(word, (0, 0))
@@ -256,13 +258,15 @@ class IndexReader:
         clusters: Counter[str] = Counter()
         kinds: Counter[str] = Counter()
         for status, kind, many, members in self._rows(
-            f"SELECT {STATUS}, kind, count(*), sum(members) FROM clusters WHERE members > 0 GROUP BY 1, 2 ORDER BY 1, 2"
+            f"SELECT {STATUS}, kind, count(*), sum(members) AS members FROM clusters WHERE members > 0 GROUP BY 1, 2 ORDER BY 1, 2"
         ):
             statuses[status] += many
             clusters[kind] += many
             kinds[kind] += members
-        verdicts = dict(self._rows("SELECT verdict, sum(count) FROM totals GROUP BY verdict ORDER BY verdict"))
-        tests = "SELECT coalesce(sum((SELECT max(number) + 1 FROM tests WHERE campaign = id)), 0) FROM campaigns"
+        verdicts = dict(self._rows("SELECT verdict, sum(count) AS count FROM totals GROUP BY verdict ORDER BY verdict"))
+        tests = (
+            "SELECT coalesce(sum((SELECT max(number) + 1 FROM tests WHERE campaign = id)), 0) AS number FROM campaigns"
+        )
         failures = sum(kinds.values())
         return Counts(
             tests=self._value(tests),
@@ -276,7 +280,7 @@ class IndexReader:
             environment=verdicts.get("environment", 0),
             flaky=verdicts.get("flaky", 0),
             rules=dict(self._rows("SELECT name, count FROM rules ORDER BY name")),
-            unexplained=max(0, failures - self._value("SELECT coalesce(sum(count), 0) FROM explained")),
+            unexplained=max(0, failures - self._value("SELECT coalesce(sum(count), 0) AS count FROM explained")),
         )
 
     def non_bugs(self, verdict: str, most: int) -> tuple[NonBugRow, ...]:
@@ -296,10 +300,10 @@ class IndexReader:
     def campaigns(self) -> tuple[CampaignRow, ...]:
         """The campaigns as they were begun, each with its tests done."""
         rows = self._rows(
-            "SELECT id, generator, seed, targets, (SELECT coalesce(max(number) + 1, 0) FROM tests WHERE campaign = id)"
+            "SELECT id, generator, seed, targets, (SELECT coalesce(max(number) + 1, 0) FROM tests WHERE campaign = id) AS number"
             " FROM campaigns ORDER BY rowid"
         )
-        return tuple(CampaignRow(row[0], row[1], row[2], tuple(json.loads(row[3])), row[4]) for row in rows)
+        return tuple(CampaignRow(row[0], row[1], row[2], decoded(row[3], tuple[str, ...]), row[4]) for row in rows)
 
     def data_version(self) -> int:
         """A number that another one follows whenever another connection commits something."""

@@ -116,7 +116,7 @@ def problem_of(connection: sqlite3.Connection) -> str:
     ).fetchmany(1000)
     if not version and not objects:
         return ""
-    expected, columns = _ours(version)
+    expected, columns = ours(version)
     if foreign := sorted(f"{kind} {name}" for kind, name in set(map(tuple, objects)) - expected):
         return f"holds {foreign[0][:80]}, which is none of ours"
     if missing := sorted(f"{kind} {name}" for kind, name in expected - set(map(tuple, objects))):
@@ -128,8 +128,8 @@ def problem_of(connection: sqlite3.Connection) -> str:
 
 
 @functools.cache
-def _ours(version: int) -> tuple[frozenset[tuple[str, str]], dict[str, list[tuple[object, ...]]]]:
-    """The objects and the columns of an index of ours."""
+def ours(version: int) -> tuple[frozenset[tuple[str, str]], dict[str, list[tuple[object, ...]]]]:
+    """The objects (kind, name) of an index of ours, and the columns of its tables: name, type, not null, default, hidden."""
     connection = sqlite3.connect(":memory:")
     try:
         for step in MIGRATIONS[:version]:
