@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.durable import write_file
-from opsieve.gen.model.files import reason
+from opsieve.gen.model.files import read_file, reason
 
 NAME = "culprit.json"
 _MAX_BYTES = 4 << 20
@@ -31,8 +31,7 @@ def keep_culprit(case: Path, kind: Kind, answer: dict[str, Any]) -> None:
 def read_culprit(case: Path) -> dict[str, Any]:
     """What is kept of a case, {} for nothing; a file that is damaged, or too long to be ours, counts as none."""
     try:
-        with (case / NAME).open("rb") as file:
-            found = json.loads(file.read(_MAX_BYTES + 1))
-    except (OSError, ValueError, RecursionError):
+        found = json.loads(read_file(case / NAME, _MAX_BYTES))
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

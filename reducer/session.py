@@ -20,6 +20,7 @@ from opsieve.backends.workers.zygote import Unavailable
 from opsieve.gen.case.case import Case, Origin, is_case, load
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.files import read_file
 from opsieve.reducer.engine.certificate import CertificateLine, certify
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Progress, Rules
@@ -219,6 +220,8 @@ class Session:
         if self.request.script is not None:
             return None
         named = named or target_of(self.request.path) or case.parameters.get("target", "")
+        if not named and "target" in case.parameters and not self.request.targets:
+            raise BadInput(f"{shown(self.request.path, 160)} names an empty target; name one with --target")
         if named and not self.request.targets:
             named_by_file(named, self.pool[0].offline, case.origin.versions)
         targets = self.request.targets or ((named,) if named else ())
@@ -232,9 +235,8 @@ class Session:
     def _story(self) -> "_Story":
         """What a result tells of how it came about; nothing for any other case."""
         path = self.request.path / STORY
-        if path.is_file() and path.stat().st_size <= 1 << 30:
-            with suppress(msgspec.DecodeError, UnicodeDecodeError, OSError):
-                return msgspec.json.decode(path.read_bytes(), type=_Story)
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, BadInput):
+            return msgspec.json.decode(read_file(path, 1 << 30), type=_Story)
         return _Story()
 
     def _claimed(self) -> Path:

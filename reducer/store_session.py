@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.model import load_program
 from opsieve.gen.model.structure import all_nodes
 from opsieve.reducer.case_process import NOTHING_FAILS, PREFIX
@@ -83,6 +83,8 @@ def reduce_cases(request: StoreReductionRequest, wanted: Sequence[Candidate]) ->
 def _reduce(case: Path, candidate: Candidate, seconds: float, before: float, offline: bool) -> ReducedCase:
     began = time.monotonic()
     output = case / "reduced"
+    if output.is_symlink():
+        return ReducedCase(candidate.place, "failed", candidate.nodes, None, before, f"{shown(output, 200)} is a link")
     kept = (output / "case.json").exists()  # the best of an earlier turn, which nothing here may take away
     child = subprocess.Popen(
         [sys.executable, "-c", _CHILD, str(case), candidate.target, str(output), str(_RUN), *["offline"] * offline],

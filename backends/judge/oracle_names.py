@@ -24,7 +24,7 @@ from typing import Any
 from opsieve.backends.judge.performance import MARGIN, MEMORY_MARGIN, ROUNDS
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.gen.model.bad_input import BadInput, shown
-from opsieve.gen.model.files import reason
+from opsieve.gen.model.files import read_file
 
 _LONGEST = 1 << 16  # bytes of a configuration file
 
@@ -148,12 +148,7 @@ def chosen(names: Iterable[str], file: Path | None = None) -> OracleChoice:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        data = file.read_bytes()
-        if len(data) > _LONGEST:
-            raise BadInput(f"{shown(file, 160)} has more than {_LONGEST} bytes")
-        return tomllib.loads(data.decode("utf-8"))
-    except OSError as error:
-        raise BadInput(f"{shown(file, 160)} cannot be read: {reason(error)}") from None
+        return tomllib.loads(read_file(file, _LONGEST).decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"{shown(file, 160)} is no TOML: {shown(str(error), 160)}") from None
 

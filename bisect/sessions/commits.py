@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from opsieve.backends.registry import resolve
-from opsieve.backends.releases.builds import trusted
+from opsieve.backends.releases.consent import named_by_file
 from opsieve.bisect.culprit import keep_culprit
 from opsieve.bisect.search.search import expected_tests
 from opsieve.bisect.sessions.answers import CommitAnswer, CommitPreview
@@ -72,9 +72,11 @@ def _case_check(request: BisectRequest) -> CaseCheck:
             "name the CASE to test each commit with, or --check, a script that exits 0 for good, 125 for untestable, and 1 to 127 for bad"
         )
     opened = open_case(request.case, request.inputs, request.expected, request.seed)
-    target = request.target or trusted(opened.parameters.get("target", ""))
+    target = request.target or opened.parameters.get("target", "")
     if not target:
         raise BadInput("name --target, the compiler that is built, such as onnxscript")
+    if not request.target:
+        named_by_file(target, request.offline, opened.origin.versions)
     return CaseCheck(opened, resolve(target), request.policy)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from opsieve.backends.registry import ResolvedTarget, resolve
+from opsieve.backends.releases.builds import trusted
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.workers.observation_cache import ObservationCache
@@ -179,7 +180,7 @@ def _opened(request: BisectRequest) -> tuple[Case, ResolvedTarget | None]:
     if request.case is None:
         raise BadInput("name the CASE to run on each version")
     case = open_case(request.case, request.inputs, request.expected, request.seed)
-    named = request.target or case.parameters.get("target", "")
+    named = request.target or trusted(case.parameters.get("target", ""))
     return case, resolve(named) if named else None
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from onnx import helper
 
 from opsieve.gen.model.bad_input import BadInput, shown
-from opsieve.gen.model.files import LIMIT, read_file, reason, sized
+from opsieve.gen.model.files import LIMIT, opened, read_file, reason, sized
 from opsieve.gen.model.tensors import (
     NUMBERS,
     OptionalType,
@@ -143,10 +143,9 @@ def _reinterpreted(array: Value, type_: ValueType) -> Value:
 def _arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of an `.npz`, read without numpy's loader: sizes are known before anything is unpacked, nothing is pickled."""
     where = shown(path, 160)
-    sized(path)
     arrays = {}
     try:
-        with zipfile.ZipFile(path) as archive:
+        with opened(path) as file, zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
             if len(entries) > _MAX_ENTRIES or sum(entry.file_size for entry in entries) > LIMIT:
                 raise BadInput(

@@ -9,6 +9,7 @@ All functions raise OSError.
 
 import contextlib
 import ctypes
+import errno
 import functools
 import os
 import re
@@ -53,22 +54,28 @@ def append(path: Path, data: bytes) -> None:
 
     A link at `path` is refused, and what is no regular file.
     """
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     step("open")
-    descriptor = os.open(path, flags, 0o644)
+    descriptor = open_own(path, os.O_APPEND)
     try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(f"{path.name} is no regular file")
-        whole = status.st_size == 0 or os.pread(descriptor, 1, status.st_size - 1) == b"\n"
+        size = os.fstat(descriptor).st_size
+        whole = size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
         step("write")
         os.write(descriptor, data if whole else b"\n" + data)
         step("fsync")
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    if status.st_size == 0:
+    if size == 0:
         sync_folder(path.parent)
+
+
+def open_own(path: Path, flags: int = 0) -> int:
+    """A descriptor of a file that this process writes, made if need be. OSError for a link and for what is no regular file."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | flags, 0o644)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, f"{path.name} is no regular file")
+    return descriptor
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Reading files that may be hostile: regular files only, bounded, inside their folder."""
 
+import io
 import os
 import stat
 from pathlib import Path
@@ -33,21 +34,29 @@ def read_file(path: Path, limit: int = LIMIT) -> bytes:
     return read_part(path, 0, None, limit)
 
 
-def read_part(path: Path, offset: int, length: int | None, limit: int = LIMIT) -> bytes:
-    """`length` bytes of a regular file from `offset` on (all the rest for None); BadInput when they are not there."""
+def opened(path: Path) -> io.BufferedReader:
+    """A regular file, open to read. BadInput for a folder, FIFO, device or socket: none is waited for, nor made to act by being opened."""
     sized(path)
     try:
         # O_NONBLOCK: were the file swapped for a FIFO since it was looked at, opening it must still not wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise BadInput(f"{shown(path, 200)} is {_kind(status.st_mode)}, not a regular file")
-            wanted = status.st_size - offset if length is None else length
-            if offset < 0 or wanted < 0 or offset + wanted > status.st_size:
-                raise BadInput(
-                    f"{shown(path, 200)} holds {status.st_size} bytes, too few for what is said to lie in it"
-                )
+        file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    except OSError as error:
+        raise BadInput(f"cannot read {shown(path, 200)}: {reason(error)}") from None
+    mode = os.fstat(file.fileno()).st_mode
+    if not stat.S_ISREG(mode):
+        file.close()
+        raise BadInput(f"{shown(path, 200)} is {_kind(mode)}, not a regular file")
+    return file
+
+
+def read_part(path: Path, offset: int, length: int | None, limit: int = LIMIT) -> bytes:
+    """`length` bytes of a regular file from `offset` on (all the rest for None); BadInput when they are not there."""
+    try:
+        with opened(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            wanted = size - offset if length is None else length
+            if offset < 0 or wanted < 0 or offset + wanted > size:
+                raise BadInput(f"{shown(path, 200)} holds {size} bytes, too few for what is said to lie in it")
             if wanted > limit:
                 raise BadInput(f"{shown(path, 200)} holds {wanted} bytes; the limit is {limit}")
             file.seek(offset)

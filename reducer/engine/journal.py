@@ -1,5 +1,6 @@
 """Every attempt of a reduction, one JSON object a line, so that one that was killed goes on where it stood."""
 
+import os
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -7,6 +8,7 @@ from typing import IO
 import msgspec
 
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.durable import open_own
 from opsieve.gen.model.files import read_file, reason
 from opsieve.reducer.engine.interestingness import CheckResult
 
@@ -55,15 +57,13 @@ class Journal:
         head = _Head(question)
         known = _read(path, head) if path.exists() else None
         try:
-            if known is None:
-                self._file = path.open("wb")
-                self._write(head)
-                return
-            self.resumed = True
-            self.attempts, whole = known
-            self._file = path.open("r+b")
+            self._file = os.fdopen(open_own(path), "r+b")
+            self.resumed = known is not None
+            self.attempts, whole = known or ([], 0)
             self._file.seek(whole)
             self._file.truncate()
+            if known is None:
+                self._write(head)
         except OSError as error:
             raise BadInput(f"cannot write {shown(path, 200)}: {reason(error)}") from None
 

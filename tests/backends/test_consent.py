@@ -40,17 +40,24 @@ def test_a_release_that_a_file_names_wants_a_yes() -> None:
         assert named_by_file(TARGET) == TARGET
 
 
+def test_a_case_with_an_empty_target_is_asked_for_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(Case(chain("Relu"), X, parameters={"target": ""}), tmp_path / "case")
+    code, _, err = opsieve("reduce", tmp_path / "case", capsys=capsys)
+    assert code == 2
+    assert "names an empty target; name one with --target" in err
+
+
 def test_one_that_is_there_wants_none(empty_store: Path) -> None:
     installed(empty_store)
     assert named_by_file(TARGET) == TARGET
 
 
-@pytest.mark.parametrize("command", ["reduce", "attribute", "export"])
+@pytest.mark.parametrize("command", ["reduce", "attribute", "export", "bisect --commits . --good a --bad b"])
 def test_a_case_installs_nothing(
     command: str, tmp_path: Path, empty_store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save(Case(chain("Relu"), X, parameters={"target": TARGET}), tmp_path / "case")
-    code, _, err = opsieve(command, tmp_path / "case", capsys=capsys)
+    code, _, err = opsieve(*command.split(), tmp_path / "case", capsys=capsys)
     assert code == 2
     assert "the case names onnxruntime==1.20.1, which is not installed here" in err
     assert not empty_store.exists()

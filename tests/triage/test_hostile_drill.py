@@ -23,10 +23,6 @@ def test_a_few_of_the_drill_end_in_sentences() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(
-    reason="index rows with blobs in columns of text or numbers end with exit code 70; triage --logs waits for a pipe",
-    strict=False,
-)
 def test_the_whole_drill_ends_in_sentences() -> None:
     assert sum(map(len, hostile_drill.families().values())) >= 300
     run(seconds=3600)

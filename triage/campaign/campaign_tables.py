@@ -26,8 +26,6 @@ def support(table: SupportTable) -> Support:
 def save(tables: Sequence[SupportTable], campaign: str, store: Path) -> None:
     """Write the tables of a campaign. BadInput when they cannot be written."""
     try:
-        if (store / _FOLDER).is_symlink():
-            raise NotADirectoryError(20, "it is a link")
         (store / _FOLDER).mkdir(exist_ok=True)
         for number, table in enumerate(tables, 1):
             write_file(_file(store, campaign, number), packed(table))

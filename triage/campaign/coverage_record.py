@@ -18,6 +18,7 @@ import numpy.typing as npt
 from opsieve.backends.coverage.coverage import Coverage, EffectNumbers, Probes
 from opsieve.gen.metrics.plots import line_plot
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.durable import write_file
 from opsieve.gen.model.files import read_file
 
 _FORMAT = 1
@@ -93,9 +94,9 @@ def save(record: CoverageRecord, folder: Path) -> Path:
     place = folder / "coverage"
     try:
         place.mkdir(exist_ok=True)
-        (place / f"{record.campaign}.svg").write_text(record.plot())
+        write_file(place / f"{record.campaign}.svg", record.plot().encode())
         file = place / f"{record.campaign}.json"
-        file.write_text(json.dumps(_encoded(record)) + "\n")
+        write_file(file, json.dumps(_encoded(record)).encode() + b"\n")
     except OSError as error:
         raise BadInput(f"cannot write the coverage into {shown(place, 200)}: {error.strerror or error}") from None
     return file

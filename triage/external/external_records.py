@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.files import opened
 
 _MAX_LINE = 4 << 20  # bytes of one record
 _MAX_BYTES = 8 << 30  # bytes of one file, unpacked
@@ -85,7 +86,7 @@ def _of_folder(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:
 
 def _of_file(path: Path) -> Iterator[tuple[int, Record | BadRecord]]:
     with ExitStack() as stack:
-        plain = stack.enter_context(path.open("rb"))
+        plain = stack.enter_context(opened(path))
         packed = plain.peek(2)[:2] == b"\x1f\x8b"
         file = stack.enter_context(io.BufferedReader(gzip.GzipFile(fileobj=plain))) if packed else plain
         head = file.peek(4096).lstrip(b"\xef\xbb\xbf \t\r\n")

@@ -16,7 +16,7 @@ from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.durable import step, sync_folder
 
 CASES, STAGING, LOCK = "cases", "staging", "lock"
-_FOLDERS = (CASES, STAGING, "known")
+_FOLDERS = (CASES, STAGING, "known", "coverage", "support")
 _FILES = ("index.sqlite", "index.sqlite-wal", "index.sqlite-shm", "index.sqlite-journal", LOCK, "decisions.jsonl")
 _PLACE = re.compile(r"cases/([^/\0]{1,255})/([^/\0]{1,255})")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
