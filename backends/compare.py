@@ -114,7 +114,10 @@ def compare(
 
 
 def error(got: Any, want: Any) -> float:
-    """The scaled error of one output, infinite when the two cannot be subtracted or disagree on NaN or infinity."""
+    """The scaled error of one output, infinite when the two cannot be subtracted or disagree on NaN or infinity.
+
+    Of an expected output of zeros the scale is the smallest normal number of the type (1 of integers), so that errors can be compared.
+    """
     if isinstance(want, (list, tuple)):
         if not isinstance(got, (list, tuple)) or len(got) != len(want):
             return float("inf")
@@ -128,7 +131,7 @@ def error(got: Any, want: Any) -> float:
         return 0.0
     if a.dtype.kind in "OUS" or b.dtype.kind in "OUS":
         return 0.0 if _same_text(a, b).all() else float("inf")
-    limit = _largest(a.dtype.name)
+    limit, least = _largest(a.dtype.name), _least(a.dtype.name)
     a, b = _wide(a), _wide(b)
     open_, wrong = _special(a, b, limit)
     if wrong.any():
@@ -136,7 +139,7 @@ def error(got: Any, want: Any) -> float:
     with np.errstate(all="ignore"):
         worst = float(np.where(open_, 0.0, np.abs(a - b)).max())
         scale = float(np.where(open_, 0.0, np.abs(b)).max())
-    return worst / scale if scale else (float("inf") if worst else 0.0)
+    return worst / max(scale, least)
 
 
 def identical(a: Any, b: Any) -> bool:
@@ -235,7 +238,7 @@ def _slowly(
         name,
         what,
         max_abs=largest,
-        max_scaled=largest / scale if scale else (float("inf") if largest else 0.0),
+        max_scaled=largest / max(scale, _least(kind)),
         max_rel=float(rel.max()),
         max_ulps=float(ulps.max()),
         fraction=float(bad.mean()),
@@ -282,7 +285,7 @@ def _exact(name: str, got: Any, want: Any, bad: Any) -> Mismatch:
         name,
         "value",
         max_abs=away,
-        max_scaled=away / scale if scale else float("inf"),
+        max_scaled=away / max(scale, 1.0),
         fraction=float(bad.mean()),
         index=index,
         got=_clip(got[index]),
@@ -329,6 +332,11 @@ def _is_float(name: str) -> bool:
 
 def _largest(name: str) -> float:
     return LARGEST.get(name, float("inf"))
+
+
+def _least(name: str) -> float:
+    """The scale of an expected output of nothing but zeros."""
+    return _FLOOR.get(name, 1.0)
 
 
 def _gravity(mismatch: Mismatch) -> tuple[int, float]:

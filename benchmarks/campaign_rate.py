@@ -24,6 +24,7 @@ from opsieve.backends.probing.operator_support import Support
 from opsieve.backends.probing.prober import probed
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers import wire
+from opsieve.backends.workers.work_clock import load_of
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.case.case import Case
@@ -34,7 +35,6 @@ from opsieve.triage.store.store import Store
 
 LEVELS = ("onnxruntime", "onnxruntime:disable_all")
 WARM = 256  # tests before the measurement
-TICK = os.sysconf("SC_CLK_TCK")
 BARE = """
 import json, socket, sys, time
 import onnxruntime as ort
@@ -94,24 +94,11 @@ class Spent:
         }
 
 
-def children_cpu(pid: int, but: int) -> float:
-    """CPU seconds of everything below a process, what has ended and was waited for included, one child aside."""
-    below: dict[int, list[tuple[int, float]]] = {}
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        below.setdefault(int(fields[1]), []).append((int(entry), sum(map(int, fields[11:15])) / TICK))
-    found, left = 0.0, [pid]
-    while left:
-        for child, spent in below.get(left.pop(), ()):
-            if child != but:
-                found += spent
-                left.append(child)
-    return found
+def children_cpu(but: int) -> float:
+    """CPU seconds of everything that this process started, one child aside."""
+    loads = [load_of(pid) for pid in (os.getpid(), but)]
+    every, aside = (load.cpu if load is not None else 0.0 for load in loads)
+    return every - aside - time.process_time()
 
 
 def main() -> None:
@@ -152,7 +139,7 @@ def measured(plan: CampaignPlan, tests: int, jobs: int) -> Spent:
         for done in run(store, campaign, plan, Limits(seconds=20), lanes=jobs, tests=WARM + tests):
             if done < WARM:
                 continue
-            now = (time.perf_counter(), time.process_time(), children_cpu(os.getpid(), bare.process.pid), done)
+            now = (time.perf_counter(), time.process_time(), children_cpu(bare.process.pid), done)
             begun = begun or now
             spent.wall, spent.main, spent.others, spent.tests = (b - a for a, b in zip(begun, now, strict=True))
         spent.failed = sum(store.kinds(campaign).values())

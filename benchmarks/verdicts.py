@@ -7,7 +7,7 @@ no bug is a false alarm; `undecided` is what the judge cannot tell.
 """
 
 import argparse
-import time
+import os
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from opsieve.backends.judge.oracles import SECOND_ORACLES
 from opsieve.backends.probing.prober import probed
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.work_clock import load_of
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import save
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
@@ -40,12 +41,12 @@ def main() -> None:
     oracles = [oracle for oracle in SECOND_ORACLES if oracle != target]
     counts: Counter[str] = Counter()
     rules: Counter[str] = Counter()
-    started = time.process_time()
+    started = used()
     with Workers() as workers:
         lab = ObservationCache(workers)
         plan = CampaignPlan(request=request, supports=tuple(probed(workers, [target])))
         for number in range(asked.tests):
-            if time.process_time() - started > asked.seconds:
+            if used() - started > asked.seconds:
                 break
             case = plan.case(asked.seed, number)
             verdict = judge(case.program, case.inputs, target, lab, oracles=oracles).verdict
@@ -59,8 +60,15 @@ def main() -> None:
     print(
         f"{sum(counts.values())} programs on {asked.target}: "
         + ", ".join(f"{n} {word}" for word, n in counts.most_common())
+        + f"; {used() - started:.0f} s of CPU"
     )
     print("rules: " + (", ".join(f"{rule} {n}" for rule, n in rules.most_common()) or "none"))
+
+
+def used() -> float:
+    """CPU seconds of this process and of all that it started."""
+    load = load_of(os.getpid())
+    return load.cpu if load is not None else 0.0
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ in random directions. An output within the envelope of these runs could have com
 `excuses` asks its questions through a function that observes; where a model jumps stands in discontinuity_points.py.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ from opsieve.backends.compare import Policy, compare, error, identical
 from opsieve.backends.judge.discontinuity_points import (
     MADE,
     SHIFT,
+    Ask,
     Values,
     cut,
     fed_constants,
@@ -36,12 +37,9 @@ from opsieve.backends.judge.discontinuity_points import (
     severed,
     shifted,
 )
+from opsieve.backends.judge.perturbation import movements
 from opsieve.backends.judge.pieces import tapped
-from opsieve.backends.observation import Observation
 from opsieve.backends.reference.float64_model import promote_value
-
-# Observes a model: "candidate", "native" (the reference in the model's own types) or "float64", the model and its feeds.
-Ask = Callable[[str, ModelProto, Values], Observation]
 
 _RANDOM_SHIFTS = 16  # two values near a tie move apart in one of four: missed in one of 100 cases
 # Of the screen: how far the value that a fused kernel used can lie from the one it stores when it is asked to.
@@ -102,9 +100,13 @@ def excuses(
     if own is None:
         steps.update((name, case.honest(name)) for name in made)
         steps.update((name, _HONEST * policy.screen(kinds[name])) for name in given if name not in where.scales)
+    remainders = {} if own is not None else case.remainders(made)
     own_types = {} if wide else {name: np.dtype(kinds[name]) for name in steps}
     steps = {name: max(step, _ulp(own_types[name])) if name in own_types else step for name, step in steps.items()}
-    return (*excused, *_reach(model, inputs, got, left, dtypes, steps, given, where.scales, own_types, policy, ask))
+    return (
+        *excused,
+        *_reach(model, inputs, got, left, dtypes, steps, remainders, given, where.scales, own_types, policy, ask),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,15 @@ class _Own:
 
     wrong_before: bool
     excused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretches:
+    """The model severed at the points, with the candidate's values of these as feeds, and what float64 makes of each stretch."""
+
+    model: ModelProto
+    feeds: Values
+    right: Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +144,22 @@ class _Case:
         screen = self.policy.screen(self.kinds[name])
         return min(screen, max(_HONEST * screen, _PEER_FACTOR * self.peers[name]))
 
+    def remainders(self, made: list[str]) -> dict[str, "np.ndarray[Any, Any]"]:
+        """How far rounding alone moves each element of the points."""
+        moved = movements(cut(self.model, made), self.inputs, made, self.policy, self.ask) if made else {}
+        return {name: movement.reach for name, movement in moved.items()}
+
     def own_values(self, wrong: Sequence[str], made: list[str]) -> _Own | None:
         """None when the candidate computes otherwise once it is asked for more."""
         own = self.ask("candidate", tapped(self.model, made), self.inputs)
         if own.outputs is None or not all(identical(own.outputs.get(name), self.got[name]) for name in wrong):
             return None
-        arbiter = self._behind(self.model, own.outputs, wrong, made)
-        if arbiter is None:
+        stretches = self._behind(self.model, own.outputs, wrong, made)
+        if stretches is None:
             return None
-        if not self._sound(own.outputs, arbiter, made):
+        if not self._sound(own.outputs, stretches, made):
             return _Own(True)
-        behind = compare(self.got, {name: arbiter[name] for name in wrong}, self.dtypes, self.policy)
+        behind = compare(self.got, {name: stretches.right[name] for name in wrong}, self.dtypes, self.policy)
         return _Own(False, tuple(name for name in wrong if name not in behind.mismatches))
 
     def sound_before(self, made: list[str]) -> bool:
@@ -152,21 +168,28 @@ class _Case:
         own = self.ask("candidate", prefix, self.inputs)
         if own.outputs is None:
             return True
-        arbiter = self._behind(prefix, own.outputs, (), made)
-        return arbiter is None or self._sound(own.outputs, arbiter, made)
+        stretches = self._behind(prefix, own.outputs, (), made)
+        return stretches is None or self._sound(own.outputs, stretches, made)
 
-    def _behind(self, model: ModelProto, own: Values, wrong: Sequence[str], made: list[str]) -> Values | None:
+    def _behind(self, model: ModelProto, own: Values, wrong: Sequence[str], made: list[str]) -> "_Stretches | None":
         """What float64 makes of each stretch from the candidate's values at its start; None where it cannot be known."""
         if not all(_dtype(own.get(name)) == self.kinds[name] for name in made):
             return None
-        values = {name: own[name] for name in made}
-        return self.ask("float64", severed(model, made, wrong), {**self.inputs, **values}).outputs
+        parts, feeds = severed(model, made, wrong), {**self.inputs, **{name: own[name] for name in made}}
+        right = self.ask("float64", parts, feeds).outputs
+        return None if right is None else _Stretches(parts, feeds, right)
 
-    def _sound(self, own: Values, arbiter: Values, made: list[str]) -> bool:
-        """Whether each point is within the screen, or no worse than ten times the native reference is there."""
-        before = {name: arbiter[name + MADE] for name in made}
+    def _sound(self, own: Values, stretches: "_Stretches", made: list[str]) -> bool:
+        """Whether each point is within the screen, no worse than ten times the native reference is there, or as far off as rounding on its
+        stretch moves it: two results that should cancel leave a remainder that is large beside 0."""
+        before = {name: stretches.right[name + MADE] for name in made}
         off = compare({name: own[name] for name in made}, before, self.kinds, self.policy).mismatches
-        return all(error(own[name], before[name]) <= _PEER_FACTOR * self.peers[name] for name in off)
+        left = [name for name in off if error(own[name], before[name]) > _PEER_FACTOR * self.peers[name]]
+        if not left:
+            return True
+        ends = [name + MADE for name in left]
+        moved = movements(stretches.model, stretches.feeds, ends, self.policy, self.ask)
+        return all(name + MADE in moved and moved[name + MADE].explains(own[name], self.policy) for name in left)
 
 
 def _reach(
@@ -176,6 +199,7 @@ def _reach(
     wrong: Sequence[str],
     dtypes: Mapping[str, str],
     steps: Mapping[str, float],
+    remainders: Mapping[str, "np.ndarray[Any, Any]"],
     given: Sequence[str],
     scales: Sequence[str],
     types: Mapping[str, "np.dtype[Any]"],
@@ -184,7 +208,7 @@ def _reach(
 ) -> tuple[str, ...]:
     """The excused outputs; `steps` are how far the points may move, in parts of their largest magnitude (scales: of each).
 
-    `types` are those of points that are no float64.
+    `remainders` are what rounding leaves of them by itself, which is more where terms cancel. `types` are those of points that are no float64.
     """
     made = [name for name in steps if name not in given]
     changed = shifted(model, made, wrong)
@@ -195,6 +219,7 @@ def _reach(
     values = {name: np.asarray(centre.outputs[name + MADE], np.float64) for name in made}
     values.update({name: np.asarray(promote_value(inputs[name])) for name in given})
     sizes = {name: np.asarray(_step(value, steps[name])) for name, value in values.items()}
+    sizes.update({name: np.maximum(sizes[name], left) for name, left in remainders.items()})
     sizes.update({name: steps[name] * np.abs(values[name]) for name in scales})
     # Drawn from a fixed seed: the same case gives the same verdict.
     random = np.random.default_rng(0)

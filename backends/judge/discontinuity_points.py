@@ -3,18 +3,21 @@
 Which operators jump is declared with them (`Operator.rounding`). What is made here is another model; nothing runs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from opsieve.backends.judge.pieces import constants, tapped
+from opsieve.backends.observation import Observation
 from opsieve.backends.reference.hazards import inputs_of
 from opsieve.gen.spec.catalogue import declared
 from opsieve.gen.spec.rounding import Rounding
 
 Values = dict[str, Any]
+# Observes a model: "candidate", "native" (the reference in the model's own types) or "float64", the model and its feeds.
+Ask = Callable[[str, ModelProto, Values], Observation]
 MADE, SHIFT = "__made", "__shift"
 _MAX_POINTS = 64
 _FLOATS = frozenset([TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE])

@@ -21,13 +21,12 @@ from opsieve.backends.compare import compare, identical
 from opsieve.backends.judge.discontinuity_points import MADE, severed
 from opsieve.backends.judge.judging_session import JudgingSession
 from opsieve.backends.judge.oracles import Values, independent
-from opsieve.backends.judge.pieces import constants, made_values, operator_program, tapped
+from opsieve.backends.judge.pieces import MOST_VALUES, constants, made_values, operator_program, tapped
 from opsieve.backends.judge.reasons import describe
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import Verdict
 from opsieve.gen.model.program import OnnxProgram, Program
 
-MOST_VALUES = 400  # of a program whose every value is asked for
 _MOST_OPERATORS = 12  # that are cut out and asked of everybody
 
 # Judges what the target gave for a part of the program, None where the reference cannot.

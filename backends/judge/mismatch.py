@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from onnx import ModelProto
 
 from opsieve.backends.compare import Comparison, compare, error
-from opsieve.backends.judge.discontinuities import Ask, excuses
-from opsieve.backends.judge.discontinuity_points import points
+from opsieve.backends.judge.discontinuities import excuses
+from opsieve.backends.judge.discontinuity_points import Ask, points
 from opsieve.backends.judge.judging_session import JudgingSession, open_rules, sum_lengths
 from opsieve.backends.judge.localise import Dispute, Finding, settle
 from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, Values, independent
-from opsieve.backends.judge.perturbation import magnified
+from opsieve.backends.judge.perturbation import Movement, movements
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Hazard, Observation
 from opsieve.backends.registry import ResolvedTarget
@@ -23,6 +23,7 @@ from opsieve.gen.metamorphic.relation import names_for
 from opsieve.gen.model.program import OnnxProgram, Program
 
 _PEER_FACTOR = 10.0
+_FAR = 100.0
 _OUTVOTING = 2  # independent compilers beside the target
 _PEER_FLOOR = 1e-2  # of the screen: what every compiler of a type may be off by
 
@@ -44,6 +45,7 @@ class MismatchJudge:
         self.left: dict[str, Mismatch] = {}
         self.rules: list[str] = []
         self.undefined = False
+        self.moved: dict[str, Movement] = {}  # of the outputs that are wrong, by rounding
 
     def verdict(self, found: Comparison) -> Verdict:
         """What is left of the mismatches once every rule had its say."""
@@ -171,7 +173,7 @@ class MismatchJudge:
         session = self.session
         found = []
         for oracle in session.witnesses():
-            if session.agrees(oracle, self.truth, (name,), self.terms):
+            if session.agrees(oracle, self.truth, (name,), self.terms) or self.rounds_to(oracle, name):
                 found.append(oracle.display)
                 break
         if session.expected is not None and name in session.expected and name in self.truth:
@@ -179,6 +181,15 @@ class MismatchJudge:
             if compare(session.expected, wanted, session.dtypes, session.policy, self.terms).agrees:
                 found.append(EXPECTED)
         return found
+
+    def rounds_to(self, oracle: ResolvedTarget, name: str) -> bool:
+        """Whether an oracle is off the arbiter's value by no more than rounding moves it, and the target a hundred times farther."""
+        session, truth = self.session, self.truth[name]
+        answer = session.ask(oracle).outputs or {}
+        off = compare(answer, {name: truth}, session.dtypes, session.policy, self.terms).mismatches[name]
+        if off.what != "value" or name not in self.moved or not self.moved[name].explains(answer[name], session.policy):
+            return False
+        return error(self.outputs[name], truth) > _FAR * error(answer[name], truth)
 
     def drop_undefined(self, hazards: Sequence[Hazard]) -> None:
         """Leave out what depends on a result that ONNX leaves undefined."""
@@ -242,9 +253,11 @@ class MismatchJudge:
         if not isinstance(program, OnnxProgram) or self.arbiter != FLOAT64 or policy.tolerance is not None:
             return
         wrong = [name for name, mismatch in self.left.items() if mismatch.what == "value" and not self.jumps(name)]
-        for name in magnified(program.proto, session.inputs, self.outputs, wrong, policy, self.observer()):
-            self.rules.append("rounding-magnified")
-            del self.left[name]
+        self.moved = movements(program.proto, session.inputs, wrong, policy, self.observer())
+        for name, movement in self.moved.items():
+            if movement.explains(self.outputs[name], policy):
+                self.rules.append("rounding-magnified")
+                del self.left[name]
 
     def jumps(self, name: str) -> bool:
         """Whether a discontinuity lies on the way to an output of an ONNX model."""

@@ -5,7 +5,8 @@ of Vignes before it): the movements are random in direction, and what the output
 shows what one honest run does not: two results that should cancel, and do so in the reference because it rounds them alike.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -13,51 +14,74 @@ import numpy as np
 from onnx import ModelProto
 
 from opsieve.backends.compare import Policy
-from opsieve.backends.judge.discontinuities import Ask
-from opsieve.backends.judge.discontinuity_points import SHIFT, shifted
-from opsieve.backends.judge.localise import MOST_VALUES
+from opsieve.backends.judge.discontinuity_points import SHIFT, Ask, shifted
 from opsieve.backends.judge.oracles import Values
-from opsieve.backends.judge.pieces import made_values, tapped
+from opsieve.backends.judge.pieces import MOST_VALUES, made_values, tapped
 
 RUNS = 6
+_FLOATS = frozenset(["float16", "bfloat16", "float32", "float64"])
 _FACTOR = 10.0  # of the largest movement seen: as for the peers of `peers-share-the-error`
 
 
-def magnified(
-    model: ModelProto, inputs: Values, got: Mapping[str, Any], wrong: Sequence[str], policy: Policy, ask: Ask
-) -> tuple[str, ...]:
-    """The outputs among `wrong` of which every element is off by no more than rounding can move it; `got` is what the candidate gave."""
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """The float64 value of a tensor, and how far rounding moved each of its elements at most."""
+
+    centre: "np.ndarray[Any, Any]"
+    moved: "np.ndarray[Any, Any]"
+
+    @property
+    def reach(self) -> "np.ndarray[Any, Any]":
+        """How far each element of an honest result may lie off."""
+        return _FACTOR * self.moved
+
+    def explains(self, got: Any, policy: Policy) -> bool:
+        """Whether every element of what a compiler gave is off by no more than rounding can move it, or the screen."""
+        if not isinstance(got, np.ndarray) or got.shape != self.moved.shape or not got.size:
+            return False
+        allowed = policy.screen(got.dtype.name) * np.abs(self.centre).max()
+        return bool((_off(got, self.centre) <= np.maximum(self.reach, allowed)).all())
+
+
+def movements(
+    model: ModelProto, inputs: Values, outputs: Sequence[str], policy: Policy, ask: Ask
+) -> dict[str, Movement]:
+    """The movement of each of `outputs`; empty where the model is too large, or either reference cannot evaluate it.
+
+    Inputs do not move, for they are given: that a Sin of 1e8 is far from that of its neighbour excuses nobody.
+    """
     names = made_values(model)
-    if not wrong or not names or len(names) > MOST_VALUES:
-        return ()
+    if not outputs or not names or len(names) > MOST_VALUES:
+        return {}
     native = ask("native", tapped(model, names), inputs).outputs
     centre = ask("float64", tapped(model, names), inputs).outputs
     if native is None or centre is None:
-        return ()
+        return {}
     units = {
         name: float(ml_dtypes.finfo(value.dtype).eps) * np.abs(np.asarray(centre[name], np.float64))
         for name, value in native.items()
-        if name in names and isinstance(value, np.ndarray) and policy.screen(value.dtype.name)
+        if name in names and _is_float(value)
     }
-    changed = shifted(model, list(units), wrong)
+    changed = shifted(model, list(units), outputs)
     random = np.random.default_rng(0)  # the same case gives the same verdict
-    moved = {name: np.zeros(np.shape(centre[name])) for name in wrong if name in centre}
+    right = {name: np.asarray(centre[name], np.float64) for name in outputs if _is_float(centre.get(name))}
+    moved = {name: np.zeros(value.shape) for name, value in right.items()}
     for _ in range(RUNS):
-        feeds = {
-            name + SHIFT: np.asarray(random.choice((-1.0, 1.0), unit.shape) * unit) for name, unit in units.items()
-        }
+        feeds = {name + SHIFT: np.asarray(_drawn(random, unit.shape) * unit) for name, unit in units.items()}
         run = ask("float64", changed, {**inputs, **feeds}).outputs or {}
         for name, seen in moved.items():
             if name in run and np.shape(run[name]) == seen.shape:
-                np.maximum(seen, _off(run[name], centre[name]), out=seen)
-    return tuple(name for name, seen in moved.items() if _explained(got[name], centre[name], seen, policy))
+                np.maximum(seen, _off(run[name], right[name]), out=seen)
+    return {name: Movement(right[name], seen) for name, seen in moved.items()}
 
 
-def _explained(got: Any, truth: Any, moved: "np.ndarray[Any, Any]", policy: Policy) -> bool:
-    if not isinstance(got, np.ndarray) or got.shape != moved.shape or not got.size:
-        return False
-    off, largest = _off(got, truth), np.abs(np.asarray(truth, np.float64)).max()
-    return bool((off <= np.maximum(_FACTOR * moved, policy.screen(got.dtype.name) * largest)).all())
+def _drawn(random: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """A half to one unit up or down: of whole units alone, one run in two moves a pair alike, which then still cancels."""
+    return random.choice((-1.0, 1.0), shape) * random.uniform(0.5, 1.0, shape)
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.name in _FLOATS
 
 
 def _off(value: Any, truth: Any) -> "np.ndarray[Any, Any]":

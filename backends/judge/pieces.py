@@ -27,6 +27,7 @@ from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.model.structure import all_nodes, tensors_of
 from opsieve.gen.model.tensors import NUMBERS, dtype_name
 
+MOST_VALUES = 400  # of a program whose every value is asked for
 MOST_OPERATORS = 200  # of a program that is asked operator by operator
 # Types that every compiler has in some operator. A refusal of another type is looked at: it may hold everywhere.
 _COMMON = frozenset(

@@ -12,6 +12,8 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import STRUCTURE, Judgement, Kind, Mismatch, Verdict
 
+_NEARLY_ZERO = 1e6  # times the largest magnitude: an error that is better told by itself
+
 
 class Cause(Enum):
     """What decided; the value is its sentence, with the facts in braces."""
@@ -146,7 +148,7 @@ def describe(mismatch: Mismatch | None) -> str:
     if mismatch.what in STRUCTURE:
         return f"output {name} has {mismatch.what} {mismatch.got or 'nothing'} for {mismatch.expected}"
     place = f" at {list(mismatch.index)}" if mismatch.index else ""
-    return (
-        f"output {name} is {mismatch.got} for {mismatch.expected}{place}, off by {mismatch.max_scaled:.2g} of its largest "
-        f"magnitude in {mismatch.fraction:.0%} of its elements"
-    )
+    off = f"{mismatch.max_scaled:.2g} of its largest magnitude"
+    if mismatch.max_scaled > _NEARLY_ZERO:
+        off = f"{mismatch.max_abs:.2g} where 0 or nearly 0 is right"
+    return f"output {name} is {mismatch.got} for {mismatch.expected}{place}, off by {off} in {mismatch.fraction:.0%} of its elements"

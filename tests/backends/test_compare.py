@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsieve.backends.compare import SCREENS, Comparison, Policy, compare, error, identical
+from opsieve.backends.judge.reasons import describe
 
 
 def one(got, want, dtype="float32", **options) -> Comparison:  # type: ignore[no-untyped-def]
@@ -114,6 +115,18 @@ def test_empty_and_zero_outputs() -> None:
     assert one(f32(), np.zeros(0)).agrees
     assert one(f32(0, 0), np.zeros(2)).agrees
     assert not one(f32(0, 1e-3), np.zeros(2)).agrees
+
+
+def test_errors_beside_zeros_are_finite_and_in_order() -> None:
+    zeros = np.zeros(2)
+    small, large = (error(f32(0, off), zeros) for off in (6e-8, 0.3))
+    assert 0 < small < large < float("inf")
+    assert large / small == pytest.approx(0.3 / 6e-8, rel=1e-6)
+    assert (error(np.int64([0, 3]), np.int64([0, 0])), error(f32(0, 0), zeros)) == (3.0, 0.0)
+    found = one(f32(0, 0.3), zeros).worst
+    assert found is not None
+    assert found.max_scaled == pytest.approx(large)
+    assert "off by 0.3 where 0" in describe(found)
 
 
 def test_structure_is_told_before_values() -> None:

@@ -94,6 +94,19 @@ def test_an_error_behind_the_jump_is_not_excused() -> None:
     assert Candidate("s", 1e-7, then="y").excused(FLOOR, NEAR, {"y": "float32"}) == ()
 
 
+SIGN = model(
+    [node("Mul", "x k", "a"), node("Mul", "k x", "b"), node("Sub", "a b", "d"), node("Sign", "d", "y")],
+    {"y": F},
+    k=np.float32([0.7]),
+)
+
+
+def test_the_sign_of_what_should_cancel_is_excused_and_of_more_than_a_remainder_not() -> None:
+    for changes in (False, True):
+        assert Candidate("d", 1e-7, changes=changes).excused(SIGN, {"x": np.float32([0.9])}, {"y": "float32"}) == ("y",)
+        assert Candidate("d", 1e-3, changes=changes).excused(SIGN, {"x": np.float32([0.9])}, {"y": "float32"}) == ()
+
+
 def test_reach_serves_when_asking_for_more_changes_the_answer() -> None:
     assert Candidate("s", 1e-7, changes=True).excused(FLOOR, NEAR, {"y": "float32"}) == ("y",)
     assert Candidate("s", 0.3, changes=True).excused(FLOOR, {"x": np.float32([1.0])}, {"y": "float32"}) == ()

@@ -179,6 +179,12 @@ def test_what_native_precision_gets_as_wrong_is_the_program_s_own_doing() -> Non
     assert judged({**answers, NATIVE: gives(1, 2.0005)})[0].verdict.verdict == "fail"
 
 
+def test_a_remainder_beside_zero_excuses_no_wrong_result() -> None:
+    answers = {FAKE: gives(0.3, 0), REF: truth(0, 0), NATIVE: gives(6e-8, 0), BASE: gives(0, 0)}
+    assert judged(dict(answers))[0].verdict.verdict == "fail"
+    assert judged({**answers, FAKE: gives(3e-7, 0)})[0].verdict.rules == ("peers-share-the-error",)
+
+
 def test_an_unoptimised_build_with_the_same_fault_excuses_nothing() -> None:
     result, _ = judged({FAKE: gives(1, 3), REF: truth(1, 2), NATIVE: gives(1, 2), BASE: gives(1, 3)})
     assert "peers-share-the-error" not in result.verdict.rules
@@ -405,3 +411,31 @@ def test_a_flipped_jump_passes_by_its_rule_on_real_evaluators() -> None:
     assert (verdict.verdict, verdict.rules) == ("pass", ("jump",))
     verdict = judge(tie, feeds, resolve("onnxruntime"), Broken(lambda y: y - 2)).verdict
     assert verdict.verdict == "fail"
+
+
+CANCELLED = program(
+    [
+        helper.make_node("Mul", ["x", "k"], ["a"]),
+        helper.make_node("Mul", ["k", "x"], ["b"]),
+        helper.make_node("Sub", ["a", "b"], ["y"]),
+    ],
+    k=np.float32([0.1, 0.7]),
+)
+
+
+def test_a_witness_that_leaves_a_remainder_where_all_cancels_confirms_zeros() -> None:
+    class Remainder(Broken):
+        """The unoptimised build leaves what rounding may, the optimised one what `change` says."""
+
+        def observe(self, target: ResolvedTarget, *asked: Any, **options: Any) -> Observation:
+            observation = super().observe(target, *asked, **options)
+            if observation.outputs and target.name == "onnxruntime" and target.options["level"] == "disable_all":
+                observation.outputs["y"] = np.float32([1e-8, 0])
+            return observation
+
+    feeds = {"x": np.float32([0.3, 0.9])}
+    for off, wanted in ((0.5, "fail"), (3e-8, "pass")):
+        verdict = judge(
+            CANCELLED, feeds, resolve("onnxruntime"), Remainder(lambda y, off=off: y + np.float32(off))
+        ).verdict
+        assert verdict.verdict == wanted

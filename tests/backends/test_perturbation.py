@@ -7,7 +7,7 @@ from in_process import InProcessLab
 from onnx import ModelProto, TensorProto, helper
 
 from opsieve.backends.compare import POLICY
-from opsieve.backends.judge.perturbation import magnified
+from opsieve.backends.judge.perturbation import movements
 from opsieve.backends.observation import Observation
 from opsieve.backends.registry import resolve
 from opsieve.gen.model.program import OnnxProgram
@@ -31,7 +31,7 @@ def explained(proto: ModelProto, got: list[float]) -> bool:
         target = resolve({"native": "reference", "float64": "reference:float64"}[who])
         return lab.observe(target, OnnxProgram(asked.SerializeToString()), feeds)
 
-    return magnified(proto, X, {"y": np.float16(got)}, ["y"], POLICY, ask) == ("y",)
+    return movements(proto, X, ["y"], POLICY, ask)["y"].explains(np.float16(got), POLICY)
 
 
 # The root of a square less itself by another way: 0 where both are rounded alike.
