@@ -9,6 +9,9 @@ from pathlib import Path
 
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.clustering.ranking import RankFeatures, ranked
+from opsieve.triage.known.issue_match import issues_json
+from opsieve.triage.known.issues import read_issues
+from opsieve.triage.known.matching import IssueIndex, probable_issues
 from opsieve.triage.rules.rules import FOLDER, Rule, RuleSubject, first_that_explains, read_rules
 from opsieve.triage.store.artifacts import CaseArtifacts, case_artifacts
 from opsieve.triage.store.index.index import Index
@@ -39,6 +42,7 @@ def review(folder: Path) -> TriageRound:
         places, unread = take_evidence(index, folder)
         with index.changing():
             explained = match_rules(index, rules)
+            unread += match_issues(index, folder)
         with index.changing():
             many = rank(index)
     return TriageRound(many, len(rules), explained, (*problems, *unread), tuple(places))
@@ -85,6 +89,15 @@ def match_rules(index: Index, rules: list[Rule]) -> int:
                 counted[rule.name, one.number] += one.many
     index.set_explained(counted, [(rule.name, rule.title, rule.issue) for rule in rules])
     return sum(counted.values())
+
+
+def match_issues(index: Index, folder: Path) -> list[str]:
+    """Find the public issues that clusters probably are, in the index that the store keeps of them; sentences about files that cannot be read."""
+    issues, problems = read_issues(folder / FOLDER)
+    known = IssueIndex(issues)
+    found = {one.cluster: probable_issues(one, known) for one in index.to_identify()} if issues else {}
+    index.set_probable_issues({cluster: issues_json(each) for cluster, each in found.items() if each})
+    return problems
 
 
 def rank(index: Index) -> int:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from opsieve.backends.observation import Observation
 from opsieve.triage.fingerprint.component import Component
+from opsieve.triage.known.issue_match import ProbableIssue
 from opsieve.triage.store.ids import member_name
 
 
@@ -40,6 +41,7 @@ class ClusterRow:
     last_seen: float
     severity: int
     rank: int
+    probably: tuple[ProbableIssue, ...] = ()  # public issues that it probably is, the likeliest first
 
 
 @dataclass(frozen=True, slots=True)

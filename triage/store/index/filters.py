@@ -83,6 +83,7 @@ def _flag(value: str) -> Condition:
         "pinned": "pinned",
         "reduced": "reduced IS NOT NULL",
         "known": "rule != ''",
+        "probable": "probably != ''",
         "noted": "note != ''",
         "merged": "fingerprints > 1",
     }

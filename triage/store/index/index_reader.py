@@ -14,6 +14,7 @@ from sqlite_utils import Database
 
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.triage.fingerprint.component import Component
+from opsieve.triage.known.issue_match import issues_in
 from opsieve.triage.store.failure_record import components_in
 from opsieve.triage.store.ids import name_of
 from opsieve.triage.store.index.filters import STATUS, Condition
@@ -46,7 +47,7 @@ _COLUMNS = (
     "id, CASE WHEN name != '' THEN name ELSE title END, title, kind, backend, stage, "
     + STATUS
     + ", issue, note, pinned, rule, members, fingerprints, nodes, reduced, representative, targets, operators, guilty_pass, first_bad,"
-    " first_seen, last_seen, severity, rank"
+    " first_seen, last_seen, severity, rank, probably"
 )
 _MEMBER = (
     "f.campaign, f.test, f.target, f.version, f.verdict, f.kind, f.stage, f.fingerprint, f.message, f.reason, f.blame, f.digest, f.folder,"
@@ -330,7 +331,7 @@ def _why(row: tuple[Any, ...], cluster: int) -> str:
 
 def _cluster(row: tuple[Any, ...]) -> ClusterRow:
     words = (tuple(row[16].split()), tuple(row[17].split()))
-    fields = (name_of(row[0]), *row[1:9], bool(row[9]), *row[10:16], *words, *row[18:])
+    fields = (name_of(row[0]), *row[1:9], bool(row[9]), *row[10:16], *words, *row[18:24], issues_in(row[24]))
     return ClusterRow(*fields)
 
 

@@ -80,6 +80,8 @@ MIGRATIONS = (
     "CREATE TABLE statements (place TEXT, number INTEGER, PRIMARY KEY (place, number)) WITHOUT ROWID",
     # What a campaign decides by (`opsieve.triage.campaign.schedule`).
     "CREATE TABLE learnt (campaign TEXT, name TEXT, value TEXT, PRIMARY KEY (campaign, name)) WITHOUT ROWID",
+    # Public issues that a cluster probably is, as JSON (`opsieve.triage.known`).
+    "ALTER TABLE clusters ADD COLUMN probably TEXT NOT NULL DEFAULT ''",
 )
 SCHEMA = len(MIGRATIONS)
 

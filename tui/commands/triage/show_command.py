@@ -111,6 +111,11 @@ def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintR
         ("first bad", summary["first_bad"]),
         ("note", summary["note"]),
     )
+    for each in summary["probably"]:
+        state = f" ({each['state']})" if each["state"] else ""
+        click.echo(printable(f"  probably     {each['name']}{state}: {each['title'][:120]}"))
+        click.echo(printable(f"               {'; '.join(each['reasons'])[:_LONGEST]}"))
+        click.echo(printable(f"               {each['url']}"))
     for each in fingerprints:
         click.echo(f"\n{each.key}  {counted(each.count, 'failure')}; {printable(each.why)}")
         if why:

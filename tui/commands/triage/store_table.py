@@ -1,6 +1,7 @@
 """What the commands on a store share: tables of 80 columns, and a cluster's facts."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -38,12 +39,17 @@ def cluster_table(rows: "Sequence[ClusterRow]") -> None:
     table(
         ("id", "status", "kind", "failures", "nodes", "title"),
         [
-            (f"{row.id}{'*' if row.pinned else ''}", row.status, row.kind, row.members, row.nodes if row.reduced is None else row.reduced, row.title)
+            (f"{row.id}{'*' if row.pinned else ''}", row.status, row.kind, row.members, row.nodes if row.reduced is None else row.reduced, _title(row))
             for row in rows
         ],
         right=("failures", "nodes"),
         wide="title",
     )  # fmt: skip
+
+
+def _title(row: "ClusterRow") -> str:
+    """The title, behind the public issue that the cluster probably is, as long as nobody decided."""
+    return f"[probably {row.probably[0].name}] {row.title}" if row.probably and row.status == "new" else row.title
 
 
 def day(seconds: float) -> str:
@@ -67,6 +73,7 @@ def cluster_facts(row: "ClusterRow") -> dict[str, Any]:
         "first_bad": row.first_bad,
         "backend": row.backend,
         "issue": row.issue,
+        "probably": [asdict(each) for each in row.probably],
         "note": row.note,
         "rule": row.rule,
         "pinned": row.pinned,

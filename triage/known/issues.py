@@ -1,0 +1,170 @@
+"""Public issues as people export them (`gh issue list --json ...`, GitHub's REST answers), and the index of them that a store keeps.
+
+    gh issue list -R microsoft/onnxruntime --state all --limit 5000 --json number,title,body,url,state,comments > ort.json
+
+Nothing here asks the network. What a file says is hostile: sizes are bounded, and what is no issue is counted, not an error.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.files import read_file, reason
+
+SUFFIX = ".issues.json"
+_MAX_EXPORT = 1 << 30  # bytes of a file that is imported
+_MAX_INDEX = 1 << 30
+_MAX_TEXT = 16_000  # characters of an issue that are kept
+_MAX_TITLE = 300
+_MAX_COMMENTS = 20
+_MOST = 100_000  # issues of a repository
+_REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,60}/[A-Za-z0-9._-]{1,100}")
+_URL = re.compile(r"https://[^/\s]{1,100}/([^/\s]{1,61}/[^/\s]{1,100})/(?:issues|pull)/(\d{1,9})")
+_API = re.compile(r"https://[^/\s]{1,100}/repos/([^/\s]{1,61}/[^/\s]{1,100})/(?:issues|pulls)/(\d{1,9})")
+_SPACE = re.compile(r"\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownIssue:
+    """A public issue: `name` is `owner/repository#number`, `text` title, body and comments with every run of white space as one space."""
+
+    repository: str
+    number: int
+    title: str
+    url: str
+    state: str  # `open`, `closed` or ""
+    text: str
+
+    @property
+    def name(self) -> str:
+        """How people refer to it."""
+        return f"{self.repository}#{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedIssues:
+    """What a file holds: its issues, and how many of its entries are none."""
+
+    issues: tuple[KnownIssue, ...]
+    skipped: int
+
+
+def read_export(path: Path, repository: str = "") -> ExportedIssues:
+    """The issues of a file: a JSON array, an object for each line, or pages of arrays (`gh api --paginate`).
+
+    `repository` (`owner/name`) is for exports without addresses. BadInput for a file that holds no issue.
+    """
+    if repository and not _REPOSITORY.fullmatch(repository):
+        raise BadInput(f"{shown(repository)} is no repository; write OWNER/NAME, such as microsoft/onnxruntime")
+    found: list[KnownIssue] = []
+    skipped = 0
+    for entry in _entries(path):
+        issue = _issue(entry, repository)
+        if issue is None:
+            skipped += 1
+        else:
+            found.append(issue)
+    if not found:
+        hint = "" if repository else "; if its entries have no url, name their repository with --repo OWNER/NAME"
+        raise BadInput(f"{shown(path, 200)} holds no issue with a number and a title{hint}")
+    return ExportedIssues(tuple(found[:_MOST]), skipped)
+
+
+def add_issues(folder: Path, issues: Iterable[KnownIssue]) -> dict[str, int]:
+    """Add issues to the index in `folder`, replacing those that it has; how many each repository has now."""
+    by_repository: dict[str, list[KnownIssue]] = {}
+    for issue in issues:
+        by_repository.setdefault(issue.repository, []).append(issue)
+    sizes = {}
+    folder.mkdir(parents=True, exist_ok=True)
+    for repository, new in by_repository.items():
+        path = folder / (repository.replace("/", "~") + SUFFIX)
+        known = {issue.number: issue for issue in _read(path)} if path.exists() else {}
+        known |= {issue.number: issue for issue in new}
+        rows = [asdict(known[number]) for number in sorted(known)]
+        fresh = path.with_name(f".{path.name}.new")
+        fresh.write_bytes(msgspec.json.encode(rows))
+        fresh.replace(path)
+        sizes[repository] = len(rows)
+    return sizes
+
+
+def read_issues(folder: Path) -> tuple[list[KnownIssue], list[str]]:
+    """The index in `folder`, and a sentence for each file of it that cannot be read. No folder, no issues."""
+    found: list[KnownIssue] = []
+    problems: list[str] = []
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        try:
+            found += _read(path)
+        except BadInput as error:
+            problems.append(str(error))
+    return found, problems
+
+
+def _read(path: Path) -> list[KnownIssue]:
+    try:
+        found = msgspec.json.decode(read_file(path, _MAX_INDEX), type=list[KnownIssue])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput(
+            f"{shown(path.name, 120)} is no index of issues ({shown(error, 80)}); remove it and import them again"
+        ) from None
+    kept = [issue for issue in found[:_MOST] if _REPOSITORY.fullmatch(issue.repository) and issue.number > 0]
+    return [_bounded(issue) for issue in kept]
+
+
+def _bounded(issue: KnownIssue) -> KnownIssue:
+    url = issue.url if _URL.fullmatch(issue.url) else ""
+    state = issue.state if issue.state in ("open", "closed") else ""
+    title = "".join(sign if sign.isprintable() else " " for sign in issue.title[:_MAX_TITLE]).strip()
+    return KnownIssue(issue.repository, issue.number, title, url, state, issue.text[:_MAX_TEXT])
+
+
+def _entries(path: Path) -> Iterator[Any]:
+    data = read_file(path, _MAX_EXPORT)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise BadInput(f"{shown(path, 200)} is no UTF-8 text; give the JSON that gh issue list --json prints") from None
+    at, decoder = 0, json.JSONDecoder()
+    try:
+        while at < len(text):
+            if text[at].isspace():
+                at += 1
+                continue
+            value, at = decoder.raw_decode(text, at)
+            yield from value if isinstance(value, list) else [value]
+    except (ValueError, RecursionError) as error:
+        raise BadInput(
+            f"{shown(path, 200)} is no JSON ({reason(error)}); give what gh issue list --json prints"
+        ) from None
+
+
+def _issue(entry: Any, repository: str) -> KnownIssue | None:
+    """The issue that an entry tells; None for what is none, such as a pull request of the REST answers."""
+    if not isinstance(entry, Mapping) or "pull_request" in entry:
+        return None
+    number, title = entry.get("number"), entry.get("title")
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 < number < 10**9 or not isinstance(title, str):
+        return None
+    urls = [value for key in ("html_url", "url") if isinstance(value := entry.get(key), str)]
+    match = next((found for url in urls if (found := _URL.match(url) or _API.match(url))), None)
+    repository = match[1] if match else repository
+    if not _REPOSITORY.fullmatch(repository):
+        return None
+    url = next((url for url in urls if _URL.fullmatch(url)), f"https://github.com/{repository}/issues/{number}")
+    state = str(entry.get("state") or "").lower()
+    parts = [title, entry.get("body"), *_comments(entry.get("comments"))]
+    text = _SPACE.sub(" ", " ".join(part for part in parts if isinstance(part, str)))
+    return _bounded(KnownIssue(repository, number, _SPACE.sub(" ", title), url, state, text))
+
+
+def _comments(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        return []
+    return [comment.get("body") for comment in value[:_MAX_COMMENTS] if isinstance(comment, Mapping)]

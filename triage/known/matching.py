@@ -1,0 +1,216 @@
+"""Which public issue a cluster probably is: an exact signature of the failure, found in the text of an issue.
+
+Text that is merely similar proves nothing (one sentence of a compiler, "Load model failed", stands in hundreds of issues), so an issue is named only
+where it has a *signature* of the cluster: what the compiler said, the functions of its stack, the guilty pass with the operators of the reduced
+program, or operators in the title beside the kind of failure. A signature that many issues have is none. Of several issues that have one,
+rapidfuzz tells which is the most alike. Pure.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+
+from rapidfuzz.fuzz import token_set_ratio
+
+from opsieve.backends.verdict import WRONG_OUTPUTS
+from opsieve.triage.fingerprint.component import ComponentName
+from opsieve.triage.known.issue_match import ClusterSignature, ProbableIssue
+from opsieve.triage.known.issues import KnownIssue
+
+MOST_NAMED = 3  # issues of a cluster
+_MOST_SHARING = 5  # issues that have one signature: more, and it tells nothing
+_MOST_IN_TITLE = 2  # the same of operators in titles, which say less
+_QUOTED = 0.6  # of the words of a message
+_CLAUSE = 4  # words of a message that are one after the other
+_FEWEST_FRAMES = 2
+_MOST_OPERATORS = 4  # of a program that is small enough to be told by them
+_LONGEST = 80  # characters of what a reason quotes
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_BREAK = re.compile(r"<\w+>|[^\w\s'\".,-]+|\s-+\s|(?<=\w)[.,](?=\s|$)|\n")
+_VERSION = re.compile(r"(?<![\w.])\d{1,3}\.\d{1,4}(?:\.\d{1,4})?(?![\w.])")
+_GENERIC = frozenset(
+    [
+        "run",
+        "main",
+        "call",
+        "forward",
+        "apply",
+        "init",
+        "load",
+        "build",
+        "compile",
+        "convert",
+        "invoke",
+        "check",
+        "execute",
+    ]
+)
+# How people name kinds of failures in issues.
+_KIND_WORDS = {
+    "crash": r"segfault|segmentation|sigsegv|core dumped|crash|abort|sigfpe|floating[ -]point exception|access violation",
+    "mismatch": r"wrong|incorrect|mismatch|differ|inconsisten|discrepan|inaccura|unexpected|not (?:equal|match|correct)|\bnan\b|invalid (?:result|output)",
+    "hang": r"\bhang|time[sd]? ?out|infinite loop|deadlock|stuck|freez|never (?:ends|returns|finishes)",
+    "memory": r"out of memory|\boom\b|memory leak|bad_alloc|memory",
+    "slowdown": r"slow|performance|regress",
+    "nondeterminism": r"non-?determin|random|flaky|different (?:results|outputs)",
+}
+_ERROR_WORDS = r"error|exception|fail|invalid|assert|check|raise"
+
+
+class IssueIndex:
+    """Issues, looked up by the words that they hold."""
+
+    def __init__(self, issues: Sequence[KnownIssue]):
+        self.issues = tuple(issues)
+        self._texts: list[str] = []  # the words of each, lower case, with one space before and after each
+        self._names: list[frozenset[str]] = []
+        self._titles: list[frozenset[str]] = []
+        self._holders: dict[str, set[int]] = {}
+        for number, issue in enumerate(self.issues):
+            words = _WORD.findall(issue.text)
+            lower = [word.lower() for word in words]
+            self._texts.append(f" {' '.join(lower)} ")
+            self._names.append(frozenset(words))
+            self._titles.append(frozenset(_WORD.findall(issue.title)))
+            for word in set(lower) | {word.replace("_", "") for word in lower}:
+                self._holders.setdefault(word, set()).add(number)
+
+    def quoting(self, clause: str) -> set[int]:
+        """The issues that hold the words of a clause, one after the other."""
+        wanted = f" {clause} "
+        return {number for number in self.holding(clause.split()) if wanted in self._texts[number]}
+
+    def holding(self, words: Iterable[str]) -> set[int]:
+        """The issues that hold all of some words, in lower case."""
+        holders = sorted((self._holders.get(word, set()) for word in words), key=len)
+        return set.intersection(*holders) if holders else set()
+
+    def naming(self, names: frozenset[str], *, in_title: bool) -> set[int]:
+        """The issues that hold all of some names as they are written."""
+        sets = self._titles if in_title else self._names
+        return {number for number in self.holding(name.lower() for name in names) if names <= sets[number]}
+
+    def about(self, backend: str) -> set[int]:
+        """The issues that may be about a compiler."""
+        return {
+            number
+            for number, issue in enumerate(self.issues)
+            if backend in (compilers := _compilers().get(issue.repository.lower(), [backend])) or not compilers
+        }
+
+
+def probable_issues(cluster: ClusterSignature, index: IssueIndex) -> tuple[ProbableIssue, ...]:
+    """The issues that a cluster probably is, those with the most kinds of proof first, then the most alike; at most `MOST_NAMED`."""
+    about = index.about(cluster.backend)
+    reasons: dict[int, list[str]] = {}
+    for found in (
+        _same_message(cluster, index),
+        _same_frames(cluster, index),
+        _same_pass(cluster, index),
+        _in_title(cluster, index),
+    ):
+        for number, reason in found.items():
+            if number in about and reason not in reasons.setdefault(number, []):
+                reasons[number].append(reason)
+    text = f"{cluster.title} {' '.join(sorted(cluster.operators))}"
+    probable = []
+    for number, why in reasons.items():
+        if not why:
+            continue
+        issue = index.issues[number]
+        score = round(token_set_ratio(text.lower(), f"{issue.title} {issue.text[:1000]}".lower()))
+        if common := cluster.versions & set(_VERSION.findall(issue.text)):
+            why.append(f"it names the version {sorted(common)[-1]}")
+        probable.append(ProbableIssue(issue.name, issue.url, issue.title, issue.state, score, tuple(why)))
+    return tuple(sorted(probable, key=lambda one: (-len(one.reasons), -one.score, one.name))[:MOST_NAMED])
+
+
+def _same_message(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
+    """Issues that quote what the compiler said: most of its words, and among them a clause that few issues have."""
+    found: dict[int, str] = {}
+    for components in cluster.components:
+        for name in (ComponentName.MESSAGE, ComponentName.FOUND):
+            message = next((part.value for part in components if part.name is name), "")
+            clauses = _clauses(message)
+            holders = [index.quoting(clause) for clause in clauses]
+            lengths = [len(clause.split()) for clause in clauses]
+            for number in set().union(*holders):
+                quoted = [at for at, holding in enumerate(holders) if number in holding]
+                telling = [at for at in quoted if lengths[at] >= _CLAUSE and len(holders[at]) <= _MOST_SHARING]
+                if telling and sum(lengths[at] for at in quoted) >= _QUOTED * sum(lengths):
+                    clause = max((clauses[at] for at in telling), key=len)
+                    found.setdefault(number, f"it quotes the message: {clause[:_LONGEST]}")
+    return found
+
+
+def _clauses(message: str) -> list[str]:
+    """The constant words of a message, cut where it holds a value or a sign: `axes has a duplicate`."""
+    cut = (" ".join(_WORD.findall(part)).lower() for part in _BREAK.split(message))
+    return list(dict.fromkeys(part for part in cut if len(part) > 1))[:20]
+
+
+def _same_frames(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
+    """Issues whose stack has the innermost functions of the failure, one of them seldom named elsewhere."""
+    found: dict[int, str] = {}
+    for components in cluster.components:
+        frames = next((part.items for part in components if part.name is ComponentName.FRAMES and part.kept), ())
+        names = [name for frame in frames[:4] for name in _functions(frame)]
+        if len(names) < _FEWEST_FRAMES:
+            continue
+        holders = index.holding(names)
+        if 0 < len(holders) <= _MOST_SHARING:
+            for number in holders:
+                found.setdefault(number, f"its stack has {' in '.join(names)[:_LONGEST]}")
+    return found
+
+
+def _functions(frame: str) -> list[str]:
+    """The function of a frame (`onnx_frontend.py Split._impl_v13`), with its class, where the name means something; none for `main`."""
+    words = _WORD.findall(frame.rpartition(" ")[2].lower())[-2:]
+    return [word for word in words if len(word) > 4 and word.strip("_") not in _GENERIC]
+
+
+def _same_pass(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
+    """Issues that name the guilty pass and every operator of the reduced program."""
+    if not cluster.guilty_pass or not _is_small(cluster):
+        return {}
+    words = [name.lower().replace("_", "") for name in cluster.guilty_pass.split()]
+    found = index.holding(words) & index.naming(cluster.operators, in_title=False)
+    if len(found) > _MOST_SHARING:
+        return {}
+    reason = f"it names {cluster.guilty_pass} and {' '.join(sorted(cluster.operators))}"[: 2 * _LONGEST]
+    return dict.fromkeys((number for number in found if _of_kind(cluster.kind, index.issues[number])), reason)
+
+
+def _in_title(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
+    """Issues about the same kind of failure with every operator of the small program in the title. Not for errors: their message says more."""
+    if not _is_small(cluster) or cluster.kind == "error":
+        return {}
+    found = {
+        number
+        for number in index.naming(cluster.operators, in_title=True) & index.about(cluster.backend)
+        if _of_kind(cluster.kind, index.issues[number])
+    }
+    if len(found) > _MOST_IN_TITLE:
+        return {}
+    operators = " and ".join(sorted(cluster.operators))
+    return dict.fromkeys(
+        found, f"its title names {operators}, and it tells of the same kind of failure"[: 2 * _LONGEST]
+    )
+
+
+def _is_small(cluster: ClusterSignature) -> bool:
+    return 0 < len(cluster.operators) <= _MOST_OPERATORS
+
+
+def _of_kind(kind: str, issue: KnownIssue) -> bool:
+    words = _KIND_WORDS.get("mismatch" if kind in WRONG_OUTPUTS else kind, _ERROR_WORDS)
+    return re.search(words, issue.text[:4000], re.IGNORECASE) is not None
+
+
+@cache
+def _compilers() -> dict[str, list[str]]:
+    text = Path(__file__).with_name("repositories.toml").read_text("utf-8")
+    return {name.lower(): compilers for name, compilers in tomllib.loads(text).items()}

@@ -1,0 +1,67 @@
+"""`opsieve known`: public issues that clusters are compared with."""
+
+import json
+from pathlib import Path
+
+import click
+
+from opsieve.tui.commands import options
+from opsieve.tui.commands.text import counted, printable, say
+
+
+@click.group("known")
+def command() -> None:
+    """Compare clusters with public issues that you exported, to tell which are known.
+
+    Rules written by hand (STORE/known/*.toml) say what is known for certain; docs/how-to/triage.md has both.
+    """
+
+
+@command.command("import")
+@click.argument("files", nargs=-1, required=True, type=options.PATH, metavar="FILES...")
+@click.option("--repo", "repository", default="", metavar="OWNER/NAME", help="Repository of entries that have no url.")
+@options.STORE
+@options.JSON
+def import_(files: tuple[Path, ...], repository: str, folder: Path, as_json: bool) -> int:
+    """Add the issues of FILES to the store, and compare its clusters with all that it has.
+
+    A file is what `gh issue list --state all --limit 5000 --json number,title,body,url,state,comments` printed, or answers of
+    GitHub's REST interface. Nothing is asked over the network.
+    """
+    from opsieve.triage.known.issues import add_issues, read_export
+    from opsieve.triage.review.session import triage
+    from opsieve.triage.rules.rules import FOLDER
+    from opsieve.triage.store.queries import Queries, bring_up
+
+    bring_up(folder)
+    exports = [read_export(path, repository) for path in files]
+    sizes = add_issues(folder / FOLDER, (issue for export in exports for issue in export.issues))
+    done = triage(folder)
+    with Queries(folder) as store:
+        rows = store.clusters("is:probable", limit=1000).rows
+    found = [{"cluster": row.id, "title": row.title, "issues": [each.name for each in row.probably]} for row in rows]
+    imported, skipped = sum(len(export.issues) for export in exports), sum(export.skipped for export in exports)
+    if as_json:
+        facts = {
+            "imported": imported,
+            "skipped": skipped,
+            "repositories": sizes,
+            "probably": found,
+            "store": str(folder),
+        }
+        click.echo(json.dumps(facts))
+        return 0
+    for problem in done.round.problems:
+        say(f"{printable(problem)}.")
+    others = f", {counted(skipped, 'entry')} passed over" if skipped else ""
+    click.echo(f"{counted(imported, 'issue')} imported{others}; the store has {_sizes(sizes)}")
+    for row in rows:
+        click.echo(
+            printable(f"{row.id} is probably {row.probably[0].name}: {'; '.join(row.probably[0].reasons)[:200]}")
+        )
+    click.echo(f"{counted(len(rows), 'cluster')} with a probable issue: opsieve show CLUSTER tells why")
+    return 0
+
+
+def _sizes(sizes: dict[str, int]) -> str:
+    return ", ".join(f"{size:,} of {printable(repository)}" for repository, size in sizes.items())
