@@ -19,8 +19,10 @@ from opsieve.gen.model.files import read_file
 from opsieve.reducer.engine.interestingness import runs_for
 from opsieve.reducer.oracle.repeats import sometimes, steady
 from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure, as_given, expected_outputs, oracles_for
+from opsieve.triage.known.issue_match import ProbableIssue
 from opsieve.triage.store.artifacts import REDUCED, case_artifacts, culprit_of
 from opsieve.triage.store.failure_record import read_failure, verdict_of
+from opsieve.triage.store.index.index_file import INDEX
 from opsieve.triage.store.queries import Queries
 
 _MAX_JSON = 1 << 20
@@ -65,7 +67,7 @@ def reproduced(
         exported = as_given(ExportedFailure(case, chosen, verdict, seen, right, source, seconds=seconds))
     if exported is None:
         return None, reason
-    return replace(exported, **_culprit(place)), ""
+    return replace(exported, **_culprit(place), probably=_probably(place)), ""
 
 
 def _stored(folder: Path, target: ResolvedTarget) -> Verdict | None:
@@ -133,6 +135,20 @@ def _culprit(place: Path) -> dict[str, Any]:
                 known["fixed"] = f"Fixed in {after} (last bad: {before})."
     left = case_artifacts(case)
     return {**known, "passes": left.guilty_passes, "commits": left.commits}
+
+
+def _probably(place: Path) -> tuple[ProbableIssue, ...]:
+    """The public issues that the cluster of a case probably is; () for a case of no store."""
+    folder = _case_of(place).absolute()
+    store = folder.parents[2] if len(folder.parents) > 2 and folder.parent.parent.name == "cases" else None
+    if store is None or not (store / INDEX).is_file():
+        return ()
+    try:
+        with Queries(store) as queries:
+            cluster = queries.case(folder.relative_to(store).as_posix()).cluster
+            return queries.cluster(cluster).probably if cluster else ()
+    except BadInput:  # a store that cannot be used has nothing to tell
+        return ()
 
 
 def _beside(place: Path, name: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from opsieve.tui.cli import COMMANDS, GROUPS, opsieve
 
 REFERENCE = ROOT / "docs" / "reference" / "cli.md"
 MARK = "tests/cli/test_help.py -->\n"
-PARTS = {"corpus": ["corpus add", "corpus run", "corpus diff"]}  # commands of commands
+PARTS = {"corpus": ["corpus add", "corpus run", "corpus diff"], "known": ["known import"]}  # commands of commands
 WHOLE = [*COMMANDS, *(part for parts in PARTS.values() for part in parts)]
 
 

@@ -30,6 +30,7 @@ from opsieve.triage.export.issue import fenced, issue, visible
 from opsieve.triage.export.script import requirements, script
 from opsieve.triage.export.short_script import short_script
 from opsieve.triage.export.text import ModelText, model_text
+from opsieve.triage.known.issue_match import ProbableIssue
 from opsieve.triage.store.artifacts import case_artifacts
 from opsieve.triage.store.rows import BlamedCommit
 
@@ -358,6 +359,16 @@ def test_an_issue_speaks_to_people_without_opsieve() -> None:
     for word in ("reference:float64", "stage", "cannot be asked", "base64"):
         assert word not in text
     assert text.count("it is wrong") == 2  # expected and actual, each once
+
+
+def test_an_issue_names_the_public_one_that_it_may_be() -> None:
+    known = ProbableIssue(
+        "o/r#7", "https://github.com/o/r/issues/7", "@all", "open", 9, ("it quotes the message: <b>",)
+    )
+    text = issue(replace(exported(), probably=(known,)), ModelText("the graph", False))
+    assert "Possibly the same as https://github.com/o/r/issues/7: it quotes the message: ?b?." in text
+    evil = replace(known, url="https://github.com/o/r/issues/7#](javascript:1)")
+    assert "Possibly the same as o?r?7:" in issue(replace(exported(), probably=(evil,)), ModelText("the graph", False))
 
 
 @pytest.mark.parametrize(("share", "head", "tail"), [(1.0, "Commit:", ""), (0.713, "Likely commits", ", 71%")])

@@ -17,6 +17,7 @@ from opsieve.gen.metamorphic.relation import rewritten
 from opsieve.gen.model.lowering import lower_ir, lower_opset
 from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.model.tensors import Value
+from opsieve.triage.known.issue_match import ProbableIssue
 from opsieve.triage.store.rows import BlamedCommit
 
 ORACLES = (FLOAT64, NATIVE)  # who is asked what is right
@@ -57,6 +58,7 @@ class ExportedFailure:
     fixed: str = ""
     first_bad: str = ""
     commits: tuple[BlamedCommit, ...] = ()
+    probably: tuple[ProbableIssue, ...] = ()  # public issues that it may be
 
     @property
     def model(self) -> bytes:

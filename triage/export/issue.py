@@ -20,12 +20,14 @@ from opsieve.triage.export.literals import literal
 from opsieve.triage.export.script import build_note, packages, script
 from opsieve.triage.export.short_script import short_script
 from opsieve.triage.export.text import ModelText
+from opsieve.triage.known.issue_match import ProbableIssue
 
 # Frames of opsieve in a worker, by where they lie and where they lay before version 0.2.
 _OF_WORKERS = re.compile(
     r"(?:^|/)(?:backends/(?:workers|compilers|reference)/.*|(?:backends/)?(?:child|transformed)\.py$)"
 )
 _TEMPLATES = Path(__file__).with_name("issue_templates.toml")
+_ISSUE = re.compile(r"https://github\.com/[A-Za-z0-9-]{1,60}/[A-Za-z0-9._-]{1,100}/issues/\d{1,9}")
 _MOST_SCRIPT = 40_000  # characters; GitHub takes 65,536 for a whole issue
 _MOST_GRAPH = 8_000
 _MOST_LOG = 4_000
@@ -146,7 +148,7 @@ def _answers(exported: ExportedFailure, text: ModelText) -> dict[str, str]:
             platform.machine(), _word(platform.machine(), 40)
         ),
         "platform": {"Darwin": "Mac"}.get(platform.system(), platform.system()),
-        "note": f"Found with opsieve {__version__}.",
+        "note": "\n\n".join([*map(_possibly, exported.probably[:1]), f"Found with opsieve {__version__}."]),
     }
 
 
@@ -230,6 +232,12 @@ def _environment(exported: ExportedFailure) -> list[str]:
     lines += [build_note(exported)] if exported.target.build else []
     lines.append(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {target}")
     return [visible(line) for line in lines]
+
+
+def _possibly(known: ProbableIssue) -> str:
+    """The public issue that it may be, with the reason."""
+    address = known.url if _ISSUE.fullmatch(known.url) else _word(known.name, 160)
+    return f"Possibly the same as {address}: {_sentence('; '.join(known.reasons))}."
 
 
 def _often(shows: tuple[int, int]) -> str:

@@ -25,7 +25,7 @@ _MOST_IN_TITLE = 2  # the same of operators in titles, which say less
 _QUOTED = 0.6  # of the words of a message
 _CLAUSE = 4  # words of a message that are one after the other
 _FEWEST_FRAMES = 2
-_MOST_OPERATORS = 4  # of a program that is small enough to be told by them
+_MOST_OPERATORS = 4  # of a program that is small enough to be known by them
 _LONGEST = 80  # characters of what a reason quotes
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _BREAK = re.compile(r"<\w+>|[^\w\s'\".,-]+|\s-+\s|(?<=\w)[.,](?=\s|$)|\n")

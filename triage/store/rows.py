@@ -43,6 +43,13 @@ class ClusterRow:
     rank: int
     probably: tuple[ProbableIssue, ...] = ()  # public issues that it probably is, the likeliest first
 
+    @property
+    def listed_title(self) -> str:
+        """The title as lists show it: behind the public issue that the cluster probably is, as long as nobody decided."""
+        return (
+            f"[probably {self.probably[0].name}] {self.title}" if self.probably and self.status == "new" else self.title
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterPage:

@@ -40,7 +40,7 @@ def cluster_cells(row: ClusterRow, now: float) -> Row:
     """A cluster as a row. A `*` says pinned, a size with `r` reduced."""
     size = f"{row.nodes}" if row.reduced is None else f"{row.reduced}r"
     cells = (
-        "*" if row.pinned else "", row.id, row.status, row.kind, f"{row.members:,}", size, one_line(row.title, 300), row.stage,
+        "*" if row.pinned else "", row.id, row.status, row.kind, f"{row.members:,}", size, one_line(row.listed_title, 300), row.stage,
         one_line(", ".join(row.targets), 80), one_line(" ".join(row.operators), 80), ago(row.first_seen, now),
         ago(row.last_seen, now), one_line(row.guilty_pass, 60), one_line(row.first_bad, 40),
     )  # fmt: skip
@@ -86,6 +86,10 @@ def cluster_lines(row: ClusterRow, now: float) -> list[Line]:
         *facts(
             ("status", status),
             ("issue", row.issue),
+            *(
+                ("probably", f"{each.name}: {each.title}; {'; '.join(each.reasons)} {each.url}")
+                for each in row.probably
+            ),
             ("note", row.note),
             ("kind", f"{row.kind} at {row.stage}" if row.stage else row.kind),
             ("failures", f"{row.members:,} in {row.fingerprints} fingerprint{'s' * (row.fingerprints != 1)}"),

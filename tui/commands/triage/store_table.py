@@ -39,17 +39,12 @@ def cluster_table(rows: "Sequence[ClusterRow]") -> None:
     table(
         ("id", "status", "kind", "failures", "nodes", "title"),
         [
-            (f"{row.id}{'*' if row.pinned else ''}", row.status, row.kind, row.members, row.nodes if row.reduced is None else row.reduced, _title(row))
+            (f"{row.id}{'*' if row.pinned else ''}", row.status, row.kind, row.members, row.nodes if row.reduced is None else row.reduced, row.listed_title)
             for row in rows
         ],
         right=("failures", "nodes"),
         wide="title",
     )  # fmt: skip
-
-
-def _title(row: "ClusterRow") -> str:
-    """The title, behind the public issue that the cluster probably is, as long as nobody decided."""
-    return f"[probably {row.probably[0].name}] {row.title}" if row.probably and row.status == "new" else row.title
 
 
 def day(seconds: float) -> str:
