@@ -58,6 +58,7 @@ class ReferenceBackend:
             return prepare(request)
         import onnx
 
+        from opsieve.backends.reference.contrib.operators import OPERATORS as CONTRIB
         from opsieve.backends.reference.float64_model import promote, promote_value
         from opsieve.backends.reference.reference_ops import OPERATORS
 
@@ -68,7 +69,7 @@ class ReferenceBackend:
             _check(model, request)
         request.stage("compile")
         watch = _Watch(model, wide)
-        evaluator = _evaluator(watch)(promote(model, bits=True) if wide else model, new_ops=list(OPERATORS))
+        evaluator = _evaluator(watch)(promote(model, bits=True) if wide else model, new_ops=[*OPERATORS, *CONTRIB])
         known = set(evaluator.input_names)
         names = list(evaluator.output_names)
 

@@ -13,6 +13,8 @@ from opsieve.gen.spec.undefined import random_numbers, repeated_elements
 _NO_ORACLE = "no two compilers draw the same numbers, so no oracle has an answer"
 _REPLACED = "withdrawn: another operator has its place since before the oldest opset that is generated"
 _OTHER_DOMAIN = "its operator set is no part of what compilers for inference take"
+_MADE = "onnxruntime makes it of others while it optimises"
+_UNDRAWN = "programs are not made of it yet; it decides by values"
 _STEP = {0: POSITIVE, 1: Domain(1, 3)}  # a learning rate, and the number of the step
 
 
@@ -37,8 +39,13 @@ OPERATORS = (
         rounding=Rounding.COMPUTES,
     ),
     Operator("ArrayFeatureExtractor", domain="ai.onnx.ml", excluded=_OTHER_DOMAIN, usual={1: dim_index(0, -1)}),
-    Operator(
-        "QGemm", domain="com.microsoft", excluded="onnxruntime makes it of others while it optimises", scales=(1, 4, 7)
+    *(
+        Operator(name, domain="com.microsoft", excluded=_MADE, scales=scales, rounding=Rounding.REQUANTISES)
+        for name, scales in (("QGemm", (1, 4, 7)), ("QLinearAveragePool", (1, 3)), ("QLinearWhere", (2, 5, 7)))
+    ),
+    *(
+        Operator(name, domain="com.microsoft", excluded=_UNDRAWN, rounding=Rounding.COMPUTES)
+        for name in ("MoE", "QMoE", "DynamicTimeWarping", "CropAndResize", "DynamicQuantizeLSTM")
     ),
     *(
         Operator(name, domain="ai.onnx.preview.training", excluded=_OTHER_DOMAIN, usual=_STEP)

@@ -1,0 +1,175 @@
+"""Operators of com.microsoft on words and their numbers.
+
+https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md: Tokenizer, MurmurHash3, NGramRepeatBlock, NGramHashMapping, BifurcationDetector,
+WordConvEmbedding. MurmurHash3 is that of https://github.com/aappleby/smhasher (x86, 32 bits), over the bytes of an element.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from opsieve.backends.reference.contrib.evaluation import Array, Function, not_computed
+
+_WORD = 0xFFFFFFFF
+_START, _END = "\x02", "\x03"
+
+
+def _rotated(value: int, bits: int) -> int:
+    return ((value << bits) | (value >> (32 - bits))) & _WORD
+
+
+def _murmur(key: bytes, seed: int) -> int:
+    mixed, whole = seed & _WORD, len(key) // 4 * 4
+    for at in range(0, whole, 4):
+        block = int.from_bytes(key[at : at + 4], "little") * 0xCC9E2D51 & _WORD
+        mixed = (_rotated(mixed ^ (_rotated(block, 15) * 0x1B873593 & _WORD), 13) * 5 + 0xE6546B64) & _WORD
+    if key[whole:]:
+        rest = int.from_bytes(key[whole:], "little") * 0xCC9E2D51 & _WORD
+        mixed ^= _rotated(rest, 15) * 0x1B873593 & _WORD
+    mixed ^= len(key)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        mixed = (mixed ^ (mixed >> shift)) * factor & _WORD
+    return mixed ^ (mixed >> 16)
+
+
+def _hashes(x: Array, positive: int = 1, seed: int = 0) -> Array:
+    if x.dtype == np.float64:  # of a float32 in the model, maybe: then these are other bytes
+        raise not_computed("the bytes of a float have no float64 version")
+    keys = [str(item).encode() for item in x.ravel()] if x.dtype == object else [item.tobytes() for item in x.ravel()]
+    made = np.array([_murmur(key, seed) for key in keys], np.uint32).reshape(x.shape)
+    return made if positive else made.view(np.int32)
+
+
+def _tokenized(
+    x: Array, mark: int = 0, mincharnum: int = 1, pad_value: str = "", separators: Sequence[str] | None = None, tokenexp: str | None = None
+) -> Array:  # fmt: skip
+    """Strings [..., C] as rows of tokens [..., C, D]; regular expressions are re2's, of which those that Python reads alike are taken."""
+    rows = [_tokens(str(text), mincharnum, separators, tokenexp) for text in x.ravel()]
+    if x.size == 0:
+        return np.empty(x.shape if x.ndim == 1 else (x.shape[0], 0), object)
+    longest = max(map(len, rows))
+    if not longest:
+        return np.empty((*x.shape, 0), object)
+    # "padding will appear outside the markers"
+    marked = [[_START, *row, _END] if mark else row for row in rows]
+    width = longest + (2 if mark else 0)
+    made = np.empty((len(rows), width), object)
+    for at, row in enumerate(marked):
+        made[at] = [*row, *[pad_value] * (width - len(row))]
+    return made.reshape(*x.shape, width)
+
+
+def _tokens(text: str, least: int, separators: Sequence[str] | None, expression: str | None) -> list[str]:
+    if expression == "." or (separators is not None and list(separators) == [""]):
+        found = list(text)
+    elif expression:
+        found = [match.group() for match in re.finditer(expression, text, re.ASCII) if match.group()]
+    else:
+        found = [text]
+        for separator in separators or ():
+            found = [part for token in found for part in re.split(f"(?:{separator})", token, flags=re.ASCII) if part]
+    return [token for token in found if len(token) >= least]
+
+
+def _no_repeats(ids: Array, scores: Array, ngram_size: int = 1) -> Array:
+    """-inf for each token that would end an n-gram which the row holds already."""
+    made, size = scores.copy(), ngram_size
+    for row, tokens in enumerate(ids.tolist()):
+        if len(tokens) >= size:
+            last = tokens[len(tokens) - size + 1 :]
+            for at in range(len(tokens) - size + 1):
+                if tokens[at : at + size - 1] == last:
+                    made[row, tokens[at + size - 1]] = -np.inf
+    return made
+
+
+def _ngram_hashes(
+    ids: Array, multipliers: Array, sizes: Array, past: Array | None = None, offsets: Array | None = None, end: Array | None = None,
+    segments: Array | None = None, max_ngram_size: int = 2, n_head_per_ngram: int = 1, pad_id: int = 0, reset_on_eos: int = 0,
+) -> Any:  # fmt: skip
+    """Hashes of the n-grams that end at each token, [batch, length, (max_ngram_size - 1) * heads], and the ids that the next call needs."""
+    batch, length = ids.shape
+    before = max_ngram_size - 1
+    missing = pad_id if end is None else int(end.reshape(()))
+    history = np.full((batch, before), missing, ids.dtype) if past is None else past
+    line = np.concatenate([history, ids], axis=1)
+    begun = np.zeros_like(line, dtype=np.int64)  # the first place that a token may look back to
+    for at in range(1, line.shape[1]):
+        begun[:, at] = begun[:, at - 1]
+        if reset_on_eos and end is not None:
+            begun[:, at] = np.where(line[:, at - 1] == missing, at, begun[:, at])
+        if segments is not None and at > before:
+            new = segments[:, at - before] != segments[:, at - before - 1]
+            begun[:, at] = np.where(new, at, begun[:, at])
+        elif segments is not None and at == before:
+            begun[:, at] = begun[:, at]
+    made = []
+    with np.errstate(over="ignore"):
+        for order in range(2, max_ngram_size + 1):
+            mix = np.zeros_like(ids)
+            for shift in range(order):
+                places = np.arange(before, before + length) - shift
+                seen = np.where(places >= begun[:, before:], line[:, places], np.asarray(missing, ids.dtype))
+                mix = mix ^ (seen * multipliers[shift])
+            heads = sizes[(order - 2) * n_head_per_ngram : (order - 1) * n_head_per_ngram]
+            made.append(mix[..., np.newaxis] % heads)
+    hashes = np.concatenate(made, axis=-1)
+    return hashes if offsets is None else hashes + offsets, line[:, line.shape[1] - before :]
+
+
+def _bifurcation(
+    source: Array,
+    current: Array,
+    before: Array,
+    predicted: Array | None = None,
+    min_ngram_size: int = 1,
+    max_ngram_size: int = 3,
+) -> Any:
+    """Tokens with the predicted ones up to the first that differs from the source, and where their last n-gram stands in the source alone."""
+    words, tokens, start = source.tolist(), current.tolist(), int(before.reshape(()))
+    if predicted is not None:
+        guesses = predicted.tolist()
+        same = 0
+        while same < min(len(guesses), len(words) - start) and guesses[same] == words[start + same]:
+            same += 1
+        tokens = tokens + guesses[: same + 1]
+    found = -1
+    for size in range(min_ngram_size, max_ngram_size + 1):
+        if size > len(tokens):
+            break
+        last = tokens[-size:]
+        places = [at for at in range(len(words) - size + 1) if words[at : at + size] == last]
+        if len(places) != 1:
+            found = -1
+            if not places:
+                break
+            continue
+        found = places[0] + size
+        break
+    return np.array(tokens, np.int64), np.array(found, np.int64)
+
+
+def _word_embeddings(words: Array, w: Array, b: Array, characters: Array, **_: Any) -> Array:
+    """Words [count, characters] (0 is no character) as the largest value of a convolution along their characters, behind a tanh."""
+    width, length = w.shape[2], words.shape[1]
+    made = np.zeros((len(words), len(w)), characters.dtype)
+    for at, word in enumerate(words):
+        count = int((word > 0).sum()) if word[0] > 0 else 0
+        if not count:
+            raise not_computed("the page does not say what the embedding of an empty word is")
+        seen = characters[word[: max(count, width)]]
+        windows = [seen[place : place + width] for place in range(min(max(count, width), length) - width + 1)]
+        made[at] = np.tanh(np.einsum("pwc,fwc->pf", np.stack(windows), w[:, 0]) + b).max(axis=0)
+    return made
+
+
+FUNCTIONS: Mapping[str, Function] = {
+    "Tokenizer": _tokenized,
+    "MurmurHash3": _hashes,
+    "NGramRepeatBlock": _no_repeats,
+    "NGramHashMapping": _ngram_hashes,
+    "BifurcationDetector": _bifurcation,
+    "WordConvEmbedding": _word_embeddings,
+}

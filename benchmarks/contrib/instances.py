@@ -1,0 +1,5 @@
+"""Random instances of onnxruntime's own operators, by name."""
+
+from benchmarks.contrib import attention, floats, integers, others
+
+INSTANCES = {**floats.INSTANCES, **integers.INSTANCES, **attention.INSTANCES, **others.INSTANCES}
