@@ -1,5 +1,6 @@
 """ONNX models as a form that `opsieve.reducer.reduction` reduces."""
 
+import hashlib
 from collections.abc import Sequence
 from functools import partial
 
@@ -12,6 +13,7 @@ from opsieve.reducer.engine.form import Validator
 from opsieve.reducer.nodes.node_passes import BYPASS, NODES, OUTPUTS
 from opsieve.reducer.nodes.node_phase import ENOUGH, NodePhase
 from opsieve.reducer.nodes.rewrites import optimised_graph
+from opsieve.reducer.onnx_edit.canonical_names import renamed
 from opsieve.reducer.oracle.target_test import TargetTest
 from opsieve.reducer.oracle.validator import OnnxValidator
 from opsieve.reducer.passes.bodies import OPENING
@@ -22,6 +24,7 @@ from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import passes_in
 
 GROUP = "opsieve.reductions"
+_SMALL = 16 << 10  # bytes of a model that is worth a look under other names
 _HEAVY = 256 << 20  # bytes of a model of which no further copy is made: whether it holds another failure is not asked
 # Where a dimension stands in a round: what removes most comes first. Others follow in alphabetical order.
 _ORDER = ("bodies", "nodes", "outputs", "bypass", "constants", "dimensions", "dtypes", "values", "attributes")
@@ -78,6 +81,13 @@ class OnnxReduction(OnnxForm):
     def finished(self, best: Subject, workers: Workers) -> Subject:
         """The subject itself: onnx prints it when it is shown."""
         return best
+
+    def twin(self, subject: Subject) -> str:
+        """A digest of a small model under canonical names, without its inputs' values."""
+        if len(subject.program.data) > _SMALL:
+            return ""
+        named = renamed(subject)
+        return hashlib.sha256((subject if named is None else named).program.data).hexdigest()
 
     def rest(self, start: Subject) -> Subject | None:
         """The nodes that the search for nodes did away with, those kept replaced by the values recorded of them."""

@@ -44,6 +44,11 @@ def _converts(operators: Iterable[str]) -> bool:
     return any(found.converts for name in operators if (found := declared("", name)) is not None)
 
 
+def _unread(test: object) -> bool:
+    """Whether the failure comes before any input is read."""
+    return isinstance(test, TargetTest) and test.failure.verdict.stage in ("import", "compile")
+
+
 class ReducibleForm(SubjectKind[S], Protocol[S]):
     """A form with all that a whole reduction needs: `opsieve.reducer.onnx_reduction` is that of ONNX models."""
 
@@ -64,6 +69,9 @@ class ReducibleForm(SubjectKind[S], Protocol[S]):
 
     def finished(self, best: S, workers: Workers) -> S:
         """The result as it is kept: with its program's text, where that has to be asked of a worker."""
+
+    def twin(self, subject: S) -> str:
+        """Equal for subjects that a compiler cannot tell from each other before it runs them; "" where that is not known."""
 
     def rest(self, start: S) -> S | None:
         """`start` without what the first phase kept, to see whether it fails elsewhere too; None where that cannot be said."""
@@ -298,7 +306,15 @@ class _Run(Generic[S]):
         def refresh(subject: S) -> S:
             return form.recorded(subject, source, workers)
 
-        rules = Rules(form, tests, form.validator(workers, start), refresh, listeners.progress, accepted)
+        rules = Rules(
+            form,
+            tests,
+            form.validator(workers, start),
+            refresh,
+            listeners.progress,
+            accepted,
+            form.twin if _unread(tests[0]) else lambda subject: "",
+        )
         self.engine = Engine(refresh(start), rules, journal, mark)
 
     def reduce(self, text: str, known: CheckResult | None = None) -> None:

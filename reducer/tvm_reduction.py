@@ -48,6 +48,10 @@ class TvmReduction(TvmForm):
         assert isinstance(program, TvmProgram)
         return TvmSubject(program, best.inputs)
 
+    def twin(self, subject: TvmSubject) -> str:
+        """Nothing is known of modules under other names."""
+        return ""
+
     def rest(self, start: TvmSubject) -> TvmSubject | None:
         """Nothing was kept by a first phase."""
         return None

@@ -49,17 +49,19 @@ def _undisturbed(place: Path) -> bytes:
 
 
 def _run(place: Path, out: Path, seconds: float | None) -> bool:
-    """One call, killed after so many seconds; whether it ended by itself."""
+    """One call, killed after so many seconds; whether it ended by itself. CalledProcessError when it ended in any other way than with a result."""
     command = [sys.executable, "-m", "opsieve", "reduce", str(place / "model.onnx"), "-t", "fake:crash@Tanh>Exp"]
-    process = subprocess.Popen(
-        [*command, "-o", str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+    command += ["-o", str(out)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
     try:
-        process.wait(seconds)
+        _, said = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+        process.communicate()
         return False
+    story = out / "reduction.json"
+    if process.returncode != 0 or not story.exists() or not json.loads(story.read_text()).get("minimal"):
+        raise subprocess.CalledProcessError(process.returncode, command, stderr=said)
     return True
 
 

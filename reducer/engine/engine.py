@@ -44,6 +44,7 @@ class Engine(Generic[S]):
             for attempt in journal.attempts
             if len(attempt.digest) == len(mark) + DIGITS and attempt.digest.startswith(mark)
         }
+        self._lost: dict[str, CheckResult] = {}  # of twins that do not show the failure
         self._valid: set[str] = set()  # digests
         self._hopeless: dict[
             tuple[str, str], frozenset[str]
@@ -59,9 +60,14 @@ class Engine(Generic[S]):
             return CheckResult("invalid", "a value that it needs is unknown")
         digest = self.form.digest(candidate)
         if digest not in self._known:
+            twin = self.rules.twin(candidate)
+            if twin in self._lost:
+                return self._known.setdefault(digest, self._lost[twin])
             if digest not in self._cached:
                 self._run({digest: (candidate, label)}, look)
             self._known[digest] = self._cached[digest]
+            if twin and self._known[digest].kind == "gone":
+                self._lost[twin] = self._known[digest]
         result = self._known[digest]
         if result.kind == "slippage" and result.key:
             held = self.slippage.get(result.key)

@@ -61,7 +61,8 @@ class Progress:
 class Rules(Generic[S]):
     """What an engine is given: the form of its subjects, how to test, validate and record values anew, and who hears of progress.
 
-    `tests` are equal and may run at the same time. `refresh` is called of a new best subject before passes see it. `accepted`
+    `tests` are equal and may run at the same time. `twin` gives equal texts for subjects of which the failure is lost in all when it is lost
+    in one, "" where that cannot be said. `refresh` is called of a new best subject before passes see it. `accepted`
     hears of every new best subject.
     """
 
@@ -71,3 +72,4 @@ class Rules(Generic[S]):
     refresh: Callable[[S], S] = lambda subject: subject
     progress: Callable[[Progress], None] = lambda progress: None
     accepted: Callable[[S], None] = lambda subject: None
+    twin: Callable[[S], str] = lambda subject: ""

@@ -5,9 +5,11 @@ a prefix and growing over an order are those of the measured prototype (docs/ben
 after the other is the linear form of QuickXplain (Junker 2004), each by bisection.
 """
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 Places = list[int]
 Test = Callable[[Places], bool]
@@ -24,17 +26,26 @@ def no_prefetch(likely: Iterator[Places]) -> None:
 
 
 def minimal_prefix(
-    order: Sequence[int], test: Test, prefetch: Prefetch = no_prefetch, *, known: int | None = None, failing: int = 0
+    order: Sequence[int],
+    test: Test,
+    prefetch: Prefetch = no_prefetch,
+    *,
+    known: int | None = None,
+    failing: int = 0,
+    weights: Sequence[float] | None = None,
 ) -> int:
     """How many items of `order`, from its beginning, the smallest prefix has that passes.
 
-    The prefix of `known` items (all of them by default) is known to pass, that of `failing` items to fail. `prefetch` is given the
-    lists that may be tested next, whatever the results: the next one, then the two of which one is the one after it, and so on.
+    The prefix of `known` items (all of them by default) is known to pass, that of `failing` items to fail. `weights` says of each item of
+    `order` how likely it is the last of that prefix: half of what is likely is left out at once, and an item of the share p of all is found in
+    about log2(1/p) tests. `prefetch` is given the lists that may be tested next, whatever the results: the next one, then the two of which
+    one is the one after it, and so on.
     """
     low, high = failing, len(order) if known is None else known
+    before = [0.0, *accumulate(weights)] if weights else range(len(order) + 1)
     while high - low > 1:
-        prefetch(list(order[:size]) for size in _middles(low, high))
-        middle = (low + high) // 2
+        prefetch(list(order[:size]) for size in _middles(low, high, before))
+        middle = _middle(low, high, before)
         if test(list(order[:middle])):
             high = middle
         else:
@@ -42,20 +53,27 @@ def minimal_prefix(
     return high
 
 
-def _middles(low: int, high: int) -> Iterator[int]:
+def _middle(low: int, high: int, before: Sequence[float]) -> int:
+    """The size between two others that has half of their weight on either side; `before` is the weight of a prefix by its size."""
+    half = (before[low] + before[high]) / 2
+    size = bisect_left(before, half, low + 1, high - 1)
+    return size - 1 if size - 1 > low and half - before[size - 1] <= before[size] - half else size
+
+
+def _middles(low: int, high: int, before: Sequence[float]) -> Iterator[int]:
     """The sizes that a bisection may test, those that it tests soonest first."""
     waiting = deque([(low, high)])
     while waiting:
         low, high = waiting.popleft()
         if high - low > 1:
-            middle = (low + high) // 2
+            middle = _middle(low, high, before)
             yield middle
             waiting += [(low, middle), (middle, high)]
 
 
 def prefix_sizes(count: int) -> list[int]:
-    """The sizes of growing prefixes of `count` items that are worth a test: 2, 4 and 8, then four times as many each time."""
-    sizes, size = [], 2
+    """The sizes of growing prefixes of `count` items that are worth a test: 1, 2, 4 and 8, then four times as many each time."""
+    sizes, size = [], 1
     while size < count:
         sizes.append(size)
         size *= 2 if size < _LARGE else _STEEP

@@ -25,7 +25,8 @@ MANY = 1024  # parts, beyond which lists are halved before a prefix is bisected
 
 
 class SubsetSearch(Generic[S]):
-    """The search on an engine: `keep` makes the candidate of some parts, `nearest` sorts parts by their distance from others."""
+    """The search on an engine: `keep` makes the candidate of some parts, `nearest` sorts parts by their distance from others, `likely` says
+    how likely each part is needed, where that is known."""
 
     def __init__(
         self,
@@ -33,8 +34,9 @@ class SubsetSearch(Generic[S]):
         keep: Callable[[Sequence[int]], S | None],
         nearest: Callable[[Iterable[int], Iterable[int]], Places],
         what: str = "nodes",
+        likely: Sequence[float] = (),
     ):
-        self.engine, self.keep, self.nearest, self.what = engine, keep, nearest, what
+        self.engine, self.keep, self.nearest, self.what, self.likely = engine, keep, nearest, what, likely
 
     def evaluate(self, places: Iterable[int]) -> CheckResult:
         """What the test says of these parts."""
@@ -55,7 +57,8 @@ class SubsetSearch(Generic[S]):
         """A small part of a region that shows the failure; the whole of it is known to."""
         while len(region) > MANY and (shorter := smaller_window(region, self.test, self.prefetch)):
             region = shorter
-        size = minimal_prefix(region, self.test, self.prefetch)
+        weights = [self.likely[place] for place in region] if self.likely else None
+        size = minimal_prefix(region, self.test, self.prefetch, weights=weights)
         last = region[size - 1]
         order = self.nearest([last], region[:size])
         sizes = prefix_sizes(len(order))

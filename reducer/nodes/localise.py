@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from opsieve.reducer.problem.graph import Graph, inner_operators
 
-_MOST_TEXT = 20_000
+MOST_TEXT = 20_000
 _MOST_FOCI = 6
 _WORD = re.compile(r"[^\s'\"(),;=\[\]{}<>]+")
 _CAMEL = re.compile(r"[A-Z][a-z0-9]+|[A-Z]+(?![a-z])|[a-z0-9]+")
@@ -38,7 +38,7 @@ def hint(graph: Graph, text: str) -> Hint:
     Where they name no node, it is those that bring the operators together that they name. Linear in the graph and the text; the
     text is untrusted and only compared.
     """
-    text = text[:_MOST_TEXT]
+    text = text[:MOST_TEXT]
     own, made = _named(graph, text)
     named = list(dict.fromkeys((*own, *made)))
     if named:
@@ -48,6 +48,18 @@ def hint(graph: Graph, text: str) -> Hint:
     operators = _hinted_operators(graph, text)
     places = _scored(graph, operators)
     return Hint(places[:_MOST_FOCI], False, _meeting(graph, operators, places[0]) if places else [])
+
+
+def likelihood(graph: Graph, groups: Sequence[Sequence[int]]) -> list[float]:
+    """How likely each node is one that the failure needs, in all 1: a third of it is shared by all nodes, a third by the operators that there
+    are, and within each by its nodes, and a third by `groups` of nodes, those that the optimiser rewrote."""
+    counts = Counter(node.op_type for node in graph.nodes)
+    shares = [1 / len(graph.nodes) + 1 / (len(counts) * counts[node.op_type]) for node in graph.nodes]
+    for group in groups:
+        for place in group:
+            shares[place] += 1 / (len(groups) * len(group))
+    whole = sum(shares)
+    return [share / whole for share in shares]
 
 
 def _named(graph: Graph, text: str) -> tuple[list[int], list[int]]:

@@ -11,8 +11,8 @@ import onnx
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.search import Places, passing_prefix, smaller_window
 from opsieve.reducer.engine.subset_search import MANY, SubsetSearch
-from opsieve.reducer.nodes.localise import hint
-from opsieve.reducer.nodes.rewrites import beside, rewritten
+from opsieve.reducer.nodes.localise import hint, likelihood
+from opsieve.reducer.nodes.rewrites import beside, made_into, rewritten
 from opsieve.reducer.problem.graph import Graph, cut, want
 from opsieve.reducer.problem.subject import Subject
 
@@ -46,7 +46,7 @@ class NodePhase:
 
     def _begin(self) -> None:
         self.graph = Graph(self.engine.best)
-        self.search = SubsetSearch(self.engine, self._kept, self.graph.nearest)
+        self.search = SubsetSearch(self.engine, self._kept, self.graph.nearest, likely=likelihood(self.graph, ()))
 
     def run(self) -> bool:
         """Replace the engine's best by fewer nodes; whether it was."""
@@ -54,7 +54,9 @@ class NodePhase:
         if total <= (ENOUGH if self.engine.best.model.ByteSize() < _HEAVY else 2):
             return False
         self.engine.dimension = "nodes"
-        found = self.search.minimal(self._rewritten() or self._hinted() or self._traced() or self._searched())
+        found = self._rewritten() or self._hinted() or self._traced() or self._searched()
+        if len(found) > ENOUGH:
+            found = self.search.minimal(found)
         return self.engine.improve(self._kept(found), f"keep {len(found)} of {total} nodes")
 
     def _kept(self, places: Sequence[int], tap: Iterable[str] = ()) -> Subject | None:
@@ -64,13 +66,15 @@ class NodePhase:
         """What the optimiser made one of, at the place of the failure, when that is enough."""
         graph = self.optimised(self.engine.best)
         groups = [] if graph is None else rewritten(self.graph, graph)
-        if not groups:
+        if graph is None or not groups:
             return None
+        self.search.likely = likelihood(self.graph, groups)
         if self.engine.result.wrong:
             found = self._first_wrong(groups)
         else:
             named = hint(self.graph, self.text).foci
             found = next((group for focus in named for group in groups if focus in group), None)
+            found = found or made_into(self.graph, graph, self.text, groups)
         for places in () if found is None else (found, beside(self.graph, found, groups)):
             if len(places) <= _FUSED and self.search.test(places):
                 return places

@@ -1,5 +1,6 @@
 """What the compiler's optimiser rewrote: the places where its optimised graph is another than the model, to be looked at first."""
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,6 +8,7 @@ import onnx
 
 from opsieve.gen.model.tensors import decode
 from opsieve.reducer.engine.search import Places
+from opsieve.reducer.nodes.localise import MOST_TEXT
 from opsieve.reducer.oracle.target_test import TargetTest
 from opsieve.reducer.problem.graph import Graph
 from opsieve.reducer.problem.subject import Subject
@@ -15,9 +17,11 @@ _HEAVY = 64 << 20  # bytes of a model whose optimised graph is not asked for
 
 
 def optimised_graph(test: TargetTest, subject: Subject) -> onnx.GraphProto | None:
-    """What the target makes of a model; None where it does not tell, or where it fails before it has made it."""
+    """What the target makes of a model; None where it does not tell, or where it fails before it has made it. What another compiler runs can be
+    had, though it may be what that compiler refuses."""
     target = test.target.showing_graph
-    if target is None or test.failure.verdict.stage != "run" or len(subject.program.data) > _HEAVY:
+    told = test.failure.verdict.stage == "run" or test.target.runtime is not None
+    if target is None or not told or len(subject.program.data) > _HEAVY:
         return None
     shown = (test.workers.observe(target, subject.program, subject.inputs).outputs or {}).get("model")
     model = decode(onnx.ModelProto(), shown.tobytes()) if isinstance(shown, np.ndarray) else None
@@ -59,6 +63,14 @@ def rewritten(graph: Graph, optimised: onnx.GraphProto) -> list[Places]:
             waiting += fresh
         groups.append(sorted(group))
     return groups
+
+
+def made_into(graph: Graph, optimised: onnx.GraphProto, text: str, groups: Sequence[Places]) -> Places | None:
+    """The first group of which the optimiser made an operator that the model does not have and the text names; None where none is."""
+    words = set(re.findall(r"\w+", text[:MOST_TEXT])) - {node.op_type for node in graph.nodes}
+    results = {name for node in optimised.node if node.op_type in words for name in node.output}
+    made = {graph.producer[name] for name in results if name in graph.producer}
+    return next((group for group in groups if not made.isdisjoint(group)), None)
 
 
 def beside(graph: Graph, group: Places, groups: Sequence[Places]) -> Places:

@@ -1,6 +1,7 @@
 """Hints: the compiler's own optimised graph tells where to look first."""
 
 import numpy as np
+import pytest
 from onnx import TensorProto, helper, parser
 
 from opsieve.backends.registry import resolve
@@ -8,7 +9,8 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.reducer.engine.journal import Journal
-from opsieve.reducer.nodes.rewrites import beside, rewritten
+from opsieve.reducer.nodes.localise import likelihood
+from opsieve.reducer.nodes.rewrites import beside, made_into, rewritten
 from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.problem.graph import Graph
@@ -38,8 +40,24 @@ def test_a_value_that_another_operator_makes_under_its_old_name_joins_what_read_
     assert beside(graph, [3], [[2], [3]]) == [2, 3]
 
 
-def test_onnxruntime_gives_its_optimised_graph(workers: Workers) -> None:
-    shown = resolve("onnxruntime").showing_graph
+def test_an_operator_that_the_optimiser_made_and_a_message_names_tells_the_group() -> None:
+    graph = graph_of(MODEL)
+    text = MODEL.replace("b = MatMul (a, w)  c = Add (b, w)", "c = FusedMatMul (a, w, w)").replace(
+        "e = Transpose (d)  y = Relu (e)", "y = TransposeRelu (d)"
+    )
+    after = graph_of(text).subject.model.graph
+    groups = rewritten(graph, after)
+    assert groups == [[1, 2], [4, 5]]
+    assert made_into(graph, after, "while running TransposeRelu node. Name:''", groups) == [4, 5]
+    assert made_into(graph, after, "while running Tanh node", groups) is None
+    shares = likelihood(graph, groups)
+    assert min(shares[place] for place in (1, 2, 4, 5)) > max(shares[0], shares[3])
+    assert abs(sum(shares) - 1) < 1e-9
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "onnxscript", "onnxslim", "onnxoptimizer", "onnxsim"])
+def test_optimisers_give_their_graph(workers: Workers, name: str) -> None:
+    shown = resolve(name).showing_graph
     assert shown is not None
     assert resolve("tvm").showing_graph is None
     answer = workers.observe(
@@ -76,3 +94,23 @@ def test_a_wrong_fusion_is_found_where_it_was_made(workers: Workers) -> None:
     )
     assert [node.op_type for node in result.best.model.graph.node] == ["Pad", "MaxPool"]
     assert result.node_checks <= 6
+
+
+def test_what_is_lost_before_inputs_are_read_is_not_asked_under_other_names(workers: Workers) -> None:
+    form = OnnxReduction()
+    one = Subject(parser.parse_model(MODEL), {"x": np.ones((4, 4), np.float32)}, {})
+    other = Subject(parser.parse_model(MODEL.replace("(a)", "(q)").replace("(a,", "(q,").replace("a =", "q =")), {}, {})
+    another = Subject(parser.parse_model(MODEL.replace("Tanh", "Sinh")), {}, {})
+    assert form.twin(one) == form.twin(other)
+    assert form.twin(one) != form.twin(another)
+    nodes = "".join(f"v{at} = {('Neg', 'Abs')[at % 2]} (v{at - 1}) " for at in range(1, 40))
+    text = f'<ir_version: 9, opset_import: ["" : 20]> g (float[2] v0) => (float[2] y) {{ {nodes} t = Tanh (v39) y = Exp (t) }}'
+    model = OnnxProgram.of(parser.parse_model(text))
+    case = Case(model, {"v0": np.ones(2, np.float32)})
+    premise = find(case, [resolve("fake:error@Tanh>Exp")], None, workers)
+    result = reduce_failure(form, form.subject(case), premise, [workers], "fingerprint", Journal(""), Listeners())
+    assert result.best.program.operators() == ["Tanh", "Exp"]
+    journal = Journal("")
+    result = reduce_failure(form, form.subject(case), premise, [workers], "fingerprint", journal, Listeners())
+    asked = [attempt.label for attempt in journal.attempts if attempt.answer == "gone"]
+    assert not any(label.startswith("bypass") for label in asked)  # each is the node dropped, under another name

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import random
 from collections.abc import Iterator, Sequence
 
 from hypothesis import assume, given
@@ -32,6 +33,20 @@ def test_minimal_prefix_is_the_last_one_and_costs_a_logarithm(case: tuple[int, s
     test = Asked(sorted(needed))
     assert minimal_prefix(range(total), test) == max(needed) + 1
     assert test.count <= math.ceil(math.log2(total))
+
+
+@given(sets, st.integers(0, 1 << 30))
+def test_a_likely_item_is_found_in_as_many_tests_as_its_share_asks_for(case: tuple[int, set[int]], seed: int) -> None:
+    total, needed = case
+    draw = random.Random(seed)
+    weights = [draw.random() ** 8 for _ in range(total)]
+    test = Asked(sorted(needed))
+    assert minimal_prefix(range(total), test, weights=weights) == max(needed) + 1
+    assert test.count <= 2 + 2 * math.log2(sum(weights) / weights[max(needed)]) + 2 * math.log2(total)
+    weights[max(needed)] = 3 * sum(weights)
+    test.count = 0
+    assert minimal_prefix(range(total), test, weights=weights) == max(needed) + 1
+    assert test.count <= 2  # one to see that it is needed, one that what is before it is not enough
 
 
 @given(sets)
