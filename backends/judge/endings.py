@@ -12,6 +12,7 @@ from opsieve.backends.judge.program_forms import checked_by
 from opsieve.backends.judge.reasons import Cause, because, verdict
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference.reference import REFUSED
+from opsieve.backends.reference.type_constraints import ILL_TYPED
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import DEATHS, Verdict
 
@@ -89,6 +90,9 @@ def refused(session: JudgingSession, first: Observation) -> Verdict:
         does_too = "the expected outputs accept" if acceptor == EXPECTED else f"{acceptor} accepts"
         reason = because(Cause.REFUSES, target=target, does=does, acceptor=does_too, ending=first)
         return verdict("fail", reason, "error", first, blame=blame)
+    if _ill_typed(session):
+        reason = because(Cause.ILL_TYPED, target=target, why=_ill_typed(session), ending=first)
+        return verdict("invalid", reason, "error", first)
     if against:
         return verdict("invalid", because(Cause.EVERYBODY_REJECTS, ending=first), "error", first)
     return verdict("undecided", because(Cause.NOBODY_ELSE, ending=first), "error", first)
@@ -108,11 +112,19 @@ def _acceptor(session: JudgingSession, first: Observation) -> tuple[str, str, bo
     others: list[ResolvedTarget] = [NATIVE, *session.oracles]
     for oracle in others:
         answer = session.ask(oracle)
+        if _ill_typed(session):
+            return "", "", True  # whoever takes it is lenient
         objects = any(note.startswith(REFUSED) for note in answer.notes)
         if answer.outcome == "ok" and not objects:
             return oracle.display, "compiler", against
         against = against or objects or answer.outcome in ("error", "rejected")
     return "", "", against
+
+
+def _ill_typed(session: JudgingSession) -> str:
+    """Why ONNX has no such program, as far as the native reference was asked and looks: an operator that does not take a type."""
+    notes = session.answers[NATIVE].notes if NATIVE in session.answers else ()
+    return next((note for note in notes if note.startswith(ILL_TYPED)), "")
 
 
 def _unconfirmed(session: JudgingSession, first: Observation) -> Verdict | None:

@@ -12,7 +12,7 @@ from opsieve.backends.observation import Observation
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.verdict import STRUCTURE, Judgement, Kind, Mismatch, Verdict
 
-_NEARLY_ZERO = 1e6  # times the largest magnitude: an error that is better told by itself
+_NEARLY_ZERO = 1e6  # times the largest magnitude: from there an error is shown as it is
 
 
 class Cause(Enum):
@@ -32,6 +32,7 @@ class Cause(Enum):
     REFUSES = "{target} {does} a program that {acceptor}: {ending}"
     MADE_LACK = "{target} lacks what its own optimiser made of the program, which {acceptor}: {ending}"
     NO_MEANING = "the reference gives the program no defined result: {ending}"
+    ILL_TYPED = "{why}, and {target} refuses the program: {ending}"
     EVERYBODY_REJECTS = "every implementation that was asked rejects the program: {ending}"
     NOBODY_ELSE = "no other implementation could run the program: {ending}"
     # It gave outputs.

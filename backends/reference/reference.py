@@ -253,6 +253,11 @@ def _check(model: Any, request: "Request") -> None:
     # The evaluator runs most invalid models without a word; who asks whether a program is valid reads this note.
     import onnx
 
+    from opsieve.backends.reference.type_constraints import ILL_TYPED, ill_typed
+
+    fault = ill_typed(model)
+    if fault:
+        request.notes.append(ILL_TYPED + fault)
     try:
         onnx.checker.check_model(model, full_check=True)
     except Exception as error:  # noqa: BLE001  the checker and shape inference raise several unrelated classes

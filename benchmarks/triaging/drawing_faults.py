@@ -85,8 +85,9 @@ def _functions(file: str) -> Iterator[tuple[str, str, ast.FunctionDef]]:
 
 
 def _is_plain(function: ast.FunctionDef) -> bool:
-    """Whether a function's code can be changed in place: no property, nothing wrapped."""
-    return all(getattr(item, "id", "") in ("classmethod", "staticmethod") for item in function.decorator_list)
+    """Whether a function's code can be changed in place: no property, nothing wrapped. Registering a function does not wrap it."""
+    names = [getattr(getattr(item, "func", item), "id", "") for item in function.decorator_list]
+    return all(name in ("classmethod", "staticmethod", "register_legalize") for name in names)
 
 
 def _fake(draw: random.Random, many: int, often: Counter[str]) -> Iterator[tuple[str, str]]:

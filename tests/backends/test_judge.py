@@ -14,6 +14,7 @@ from opsieve.backends.judge.judge import Judged, judge
 from opsieve.backends.judge.oracles import EXPECTED
 from opsieve.backends.observation import Hazard, Observation, Outcome
 from opsieve.backends.reference.reference import REFUSED
+from opsieve.backends.reference.type_constraints import ILL_TYPED
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.gen.model.program import OnnxProgram, Program
 
@@ -359,6 +360,14 @@ def test_what_nobody_accepts_is_invalid_and_what_nobody_knows_undecided() -> Non
     tolerated = gives(1, notes=(REFUSED + "it has a cycle",))
     assert judged({FAKE: ends("rejected"), NATIVE: tolerated})[0].verdict.verdict == "invalid"
     assert judged({FAKE: ends("error"), BASE: ends("error")})[0].verdict.verdict == "undecided"
+
+
+def test_a_type_that_the_operator_does_not_have_is_refused_by_right_however_lenient_others_are() -> None:
+    ill = gives(1, notes=(ILL_TYPED + "Conv of opset 21 takes no tensor(bfloat16) as input 1",))
+    answers = {FAKE: ends("error"), BASE: ends("error"), NATIVE: ill, OTHER: gives(1)}
+    verdict = judged(dict(answers), oracles=[resolve(OTHER)])[0].verdict
+    assert (verdict.verdict, "takes no tensor(bfloat16)" in verdict.reason) == ("invalid", True)
+    assert judged({**answers, NATIVE: ends("unsupported")}, oracles=[resolve(OTHER)])[0].verdict.verdict == "fail"
 
 
 def test_an_exception_where_the_result_is_open_is_nobody_s_fault() -> None:

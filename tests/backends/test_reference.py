@@ -13,6 +13,7 @@ from onnx.reference.op_run import RuntimeImplementationError
 
 from opsieve.backends.protocol import Request
 from opsieve.backends.reference.reference import BACKEND, REFUSED
+from opsieve.backends.reference.type_constraints import ill_typed
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.model.program import OnnxProgram
@@ -421,3 +422,11 @@ def test_what_an_exception_means() -> None:
         run(gather, {"x": np.float32([1, 2]), "i": np.array([7])})
     assert BACKEND.classify("run", "IndexError", str(outside.value)) == "rejected"
     assert BACKEND.classify("run", "ValueError", "anything") == "error"
+
+
+def test_a_type_that_an_operator_has_only_in_a_later_opset_is_seen_in_bodies_too() -> None:
+    text = """<ir_version: 10, opset_import: ["" : %d]> g (bool c, bfloat16[1,2,4] x, bfloat16[2,2,3] w) => (bfloat16[1,2,2] y) {
+        y = If (c) <then_branch = t () => (bfloat16[1,2,2] a) { a = Conv(x, w) },
+                    else_branch = e () => (bfloat16[1,2,2] b) { b = Conv(x, w) }> }"""
+    assert ill_typed(onnx.parser.parse_model(text % 21)) == "Conv of opset 21 takes no tensor(bfloat16) as input 1"
+    assert ill_typed(onnx.parser.parse_model(text % 22)) == ""
