@@ -12,6 +12,7 @@ from opsieve.backends.compare import POLICY, Comparison, Policy, compare
 from opsieve.backends.judge.acceptance import judge_broken
 from opsieve.backends.judge.endings import died, lacks, refused
 from opsieve.backends.judge.judging_session import JudgingSession, sum_lengths
+from opsieve.backends.judge.levels import disagreement
 from opsieve.backends.judge.metamorphic import against_itself
 from opsieve.backends.judge.mismatch import MismatchJudge
 from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, Lab, Values
@@ -126,6 +127,10 @@ def _without_reference(session: JudgingSession, outputs: Values) -> Verdict:
             worst = Comparison({name: found.mismatches[name] for name in wrong}).worst
             reason = because(Cause.WRONG, target=target, mismatch=worst, arbiter=oracle, oracles=agree)
             return verdict("fail", reason, "mismatch", mismatch=worst, blame="optimiser")
+        if oracle == baseline:
+            apart = disagreement(session, outputs, tuple(found.mismatches), {}, measured=False)
+            if apart is not None:
+                return apart
         reason = because(Cause.DIFFERS_UNREFERENCED, oracle=oracle, target=target, mismatch=found.worst)
         return verdict("undecided", reason, "mismatch", mismatch=found.worst)
     return verdict("undecided", because(Cause.UNREFERENCED))

@@ -12,6 +12,7 @@ from opsieve.backends.compare import Comparison, compare, error
 from opsieve.backends.judge.discontinuities import excuses
 from opsieve.backends.judge.discontinuity_points import Ask, points
 from opsieve.backends.judge.judging_session import JudgingSession, open_rules, sum_lengths
+from opsieve.backends.judge.levels import disagreement
 from opsieve.backends.judge.localise import Dispute, Finding, settle
 from opsieve.backends.judge.oracles import EXPECTED, FLOAT64, NATIVE, Values, independent
 from opsieve.backends.judge.perturbation import Movement, movements
@@ -98,7 +99,11 @@ class MismatchJudge:
         found = plain if finding is None else self.settled(finding, facts, rules, worst or shown)
         if found.verdict != "undecided":
             return found
-        return self.outvoted(facts) or self.contradicted(found)
+        decided = self.outvoted(facts) or self.contradicted(found)
+        if decided.verdict != "undecided":
+            return decided
+        names, rules = tuple(self.left), tuple(self.rules)
+        return disagreement(session, self.outputs, names, self.terms, rules, measured=True) or decided
 
     def outvoted(self, facts: Mapping[str, object]) -> Verdict | None:
         """The pass where two compilers that share nothing with the target or each other give what it gives, against the arbiter."""

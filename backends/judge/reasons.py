@@ -59,6 +59,7 @@ class Cause(Enum):
         "only {arbiter} says that {target} is wrong, no second oracle: {mismatch}; the first operator that differs given "
         "equal inputs is {operator}, {found}"
     )
+    LEVELS_DISAGREE = "the levels of one compiler disagree, and nobody says which is right: {target} differs from {baseline}: {mismatch}"
     OPERATORS_AGREE = "{target} computes every operator as {arbiter} does, given its own inputs: {mismatch}"
     OUTVOTED = "{arbiter} stands alone on {operator}: {target} agrees with {oracles}: {mismatch}"
     # The program was made to be wrong.

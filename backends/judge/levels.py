@@ -1,0 +1,73 @@
+"""Two levels of one compiler that differ: one of them is wrong, whoever it is.
+
+A target and its unoptimised build are given the same program. Where both give the same again in a fresh process, a difference beyond
+the policy is a failure of the compiler even if nobody can say which of them is right: the blame is left open. Of programs that are no ONNX
+models it is not known where they jump, so nothing is claimed of them here.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from opsieve.backends.compare import Comparison, compare, identical
+from opsieve.backends.judge.discontinuity_points import points
+from opsieve.backends.judge.judging_session import JudgingSession
+from opsieve.backends.judge.oracles import Values
+from opsieve.backends.judge.reasons import Cause, because, verdict
+from opsieve.backends.verdict import STRUCTURE, Verdict
+from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.model.structure import all_nodes
+from opsieve.gen.spec.catalogue import declared
+
+RULE = "levels-disagree"
+# Without a reference nobody measures how much the program magnifies rounding errors: this many times the screen is beyond that.
+UNMEASURED = 10.0
+
+
+def disagreement(
+    session: JudgingSession,
+    outputs: Values,
+    names: Sequence[str],
+    terms: Mapping[str, int],
+    rules: Sequence[str] = (),
+    *,
+    measured: bool,
+) -> Verdict | None:
+    """The failure where the unoptimised build gives others of the named outputs, None where it does not or a reason excuses it.
+
+    `measured` says that a reference has been asked what rounding explains.
+    """
+    baseline, program = session.target.baseline, session.program
+    if baseline is None or not isinstance(program, OnnxProgram) or _random(program):
+        return None
+    answer = session.ask(baseline).outputs
+    if answer is None or not all(name in answer for name in names):
+        return None
+    own = {name: outputs[name] for name in names if not _jumps(program, name)}
+    found = compare(own, {name: answer[name] for name in own}, session.dtypes, session.policy, terms).mismatches
+    if not measured:
+        found = {
+            name: mismatch
+            for name, mismatch in found.items()
+            if mismatch.what in STRUCTURE
+            or mismatch.max_scaled
+            > UNMEASURED * session.policy.screen(session.dtypes.get(name, ""), terms.get(name, 0))
+        }
+    worst = Comparison(found).worst
+    if worst is None:
+        return None
+    again = session.lab.observe(baseline, program, session.inputs, fresh=True).outputs
+    if again is None or not all(identical(again.get(name), answer[name]) for name in found):
+        return None
+    reason = because(Cause.LEVELS_DISAGREE, target=session.target, baseline=baseline, mismatch=worst)
+    return verdict("fail", reason, "mismatch", rules=(*rules, RULE), mismatch=worst)
+
+
+def _jumps(program: OnnxProgram, name: str) -> bool:
+    """Whether a value near a discontinuity can explain any difference of an output."""
+    found = points(program.proto, (name,))
+    return bool(found.names or found.scales)
+
+
+def _random(program: OnnxProgram) -> bool:
+    functions = (node for function in program.proto.functions for node in function.node)
+    found = (declared(node.domain, node.op_type) for node in all_nodes([*program.proto.graph.node, *functions]))
+    return any(operator is not None and operator.random for operator in found)
