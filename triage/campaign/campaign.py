@@ -15,7 +15,7 @@ from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.zygote import Limits
 from opsieve.triage.campaign.guidance import Planned, Programs
 from opsieve.triage.campaign.guided_run import GRACE, run_guided
-from opsieve.triage.campaign.lane_pool import LanePool
+from opsieve.triage.campaign.lane_pool import LanePool, Spawn, spawn
 from opsieve.triage.campaign.plan import CampaignPlan
 from opsieve.triage.campaign.schedule.resumption import resumed
 from opsieve.triage.campaign.tests_in_order import TestsInOrder
@@ -42,6 +42,7 @@ def run(
     programs: Programs | None = None,
     coverage: Coverage | None = None,
     full: Callable[[DiskFull], bool] = lambda error: False,
+    start: Spawn = spawn,
 ) -> Generator[int, None, None]:
     """Go on with a campaign until `tests` of it are done in all, or `seconds` of wall time are over (0: no end).
 
@@ -49,6 +50,7 @@ def run(
 
     `programs` are those of the plan unless others are given (triage/campaign/guidance.py); with `coverage` what the targets'
     native code was reached of is recorded by it, and given to `programs`. Where the disk is `full` that is asked whether to try again.
+    `start` starts a lane: a process here, unless it is another machine's.
 
     Yields how many tests are done, each time some were recorded. When the generator is closed, or is interrupted, all lanes and
     workers end; what was recorded stays, nothing else does. BadInput from the store, or when lanes die again and again.
@@ -64,7 +66,7 @@ def run(
     recorded = store.done(campaign)
     schedule = resumed(store, campaign, plan) if plan.costs else None
     order = TestsInOrder(schedule, recorded)
-    with LanePool(campaign, plan, limits, lanes, recorded, tests, schedule=schedule) as pool:
+    with LanePool(campaign, plan, limits, lanes, recorded, tests, start, schedule) as pool:
         while tests is None or order.recorded < tests:
             now = time.monotonic()
             if now >= end:

@@ -142,26 +142,45 @@ Message = Begin | NumberRange | Further | Stop | Finished | Answered | Failed
 _DECODER = msgspec.msgpack.Decoder(Message)
 
 
-def send(connection: socket.socket, message: Message) -> None:
-    """Send a message whole; OSError when the other side is gone."""
+def encode(message: Message) -> bytes:
+    """The frame of a message, without its length."""
     try:
-        data = msgspec.msgpack.encode(message, enc_hook=_mapping)
+        return msgspec.msgpack.encode(message, enc_hook=_mapping)
     except UnicodeEncodeError:  # a compiler printed half of a character
         plain = msgspec.to_builtins(message, builtin_types=(bytes,), enc_hook=_mapping)
-        data = msgspec.msgpack.encode(_whole(plain))
-    connection.sendall(_LENGTH.pack(len(data)) + data)
+        return msgspec.msgpack.encode(_whole(plain))
+
+
+def decode(frame: bytes) -> Message:
+    """The message of a frame; EOFError when it is none."""
+    try:
+        message: Message = _DECODER.decode(frame)
+    except msgspec.MsgspecError as error:
+        raise EOFError(str(error)) from None
+    return message
+
+
+def send(connection: socket.socket, message: Message) -> None:
+    """Send a message whole; OSError when the other side is gone."""
+    send_frame(connection, encode(message))
 
 
 def receive(connection: socket.socket) -> Message:
     """The next message; EOFError when the other side is gone, or sends something else."""
+    return decode(receive_frame(connection))
+
+
+def send_frame(connection: socket.socket, frame: bytes) -> None:
+    """Send the frame of a message; OSError when the other side is gone."""
+    connection.sendall(_LENGTH.pack(len(frame)) + frame)
+
+
+def receive_frame(connection: socket.socket) -> bytes:
+    """The frame of the next message; EOFError when the other side is gone, or announces too much."""
     (length,) = _LENGTH.unpack(wire.receive_exactly(connection, _LENGTH.size))
     if length > _MOST:
         raise EOFError("no message")
-    try:
-        message: Message = _DECODER.decode(wire.receive_exactly(connection, length))
-    except msgspec.MsgspecError as error:
-        raise EOFError(str(error)) from None
-    return message
+    return bytes(wire.receive_exactly(connection, length))
 
 
 @dataclass(frozen=True, slots=True)

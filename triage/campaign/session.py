@@ -1,8 +1,8 @@
 """One call of `opsieve fuzz`: the campaign of a store that is asked for, begun or resumed, and what it found."""
 
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,17 +55,24 @@ class FuzzRequest:
     resume: bool = False
     tests: int | None = None
     minutes: float | None = None
-    lanes: int = 1
+    lanes: int | None = None  # at once; one, or as many as the cluster's workers have threads
     limits: Limits = _LIMITS
     coverage: str | None = None  # of functions, blocks or passes
     oracles: OracleChoice = _NO_CHOICE
     guide: bool = True  # what reaches something new is built upon
     metamorphic: bool = False  # programs are rewritten too, into others that mean the same
     adapt: bool = True  # each target has its share of the time; else all are asked about every program
+    scheduler: str | None = None  # of a Dask cluster, whose workers do the tests
+    resources: Mapping[str, float] = field(default_factory=dict)  # that a worker of it must have
 
 
 def checked_store(request: FuzzRequest) -> Path:
-    """The store to open; BadInput when a campaign is to be resumed and there is none, so that nothing is created."""
+    """The store to open; BadInput when a campaign is to be resumed and there is none, so that nothing is created, or on a cluster
+    what hangs on coverage is asked for."""
+    if request.scheduler is not None and (request.coverage is not None or request.strategy in (TIR, RELAX_MUTATE)):
+        raise BadInput(
+            "programs that are guided by coverage are made by one process: leave --scheduler out, or --coverage and the strategy"
+        )
     if request.resume and not (request.store / "index.sqlite").exists():
         raise BadInput(
             f"there is no store {shown(request.store, 200)} to resume; name it with --store, or leave --resume out"

@@ -47,6 +47,33 @@ def _yes(context: click.Context, _parameter: click.Parameter, value: bool) -> No
         context.with_resource(given())
 
 
+def _amounts(_context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> dict[str, float]:
+    """The callback of `--resource`: amounts by name."""
+    found: dict[str, float] = {}
+    for text in value:
+        name, _, amount = text.partition("=")
+        try:
+            found[name] = float(amount or 1)
+        except ValueError:
+            raise click.BadParameter(f"{text!r} is no NAME=AMOUNT, such as GPU=1") from None
+        if not name or not 0 < found[name] < math.inf:
+            raise click.BadParameter(f"{text!r} is no NAME=AMOUNT, such as GPU=1")
+    return found
+
+
+SCHEDULER = click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Work on the Dask cluster whose scheduler is at tcp://HOST:PORT (needs opsieve[cluster]).",
+)
+RESOURCES = click.option(
+    "--resource",
+    "resources",
+    metavar="NAME=AMOUNT",
+    multiple=True,
+    callback=_amounts,
+    help="With --scheduler, only on workers that have this resource, such as GPU=1; repeatable.",
+)
 INPUTS = click.option(
     "--inputs", type=PATH, help="Input values: an .npz file, an ONNX test data set, or a directory that holds one."
 )

@@ -3,7 +3,8 @@
 import json
 import shlex
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,9 @@ from opsieve.tui.commands.text import counted, plain, say
 
 if TYPE_CHECKING:
     from opsieve.triage.campaign.coverage_session import CoverageSession
+    from opsieve.triage.campaign.lane_pool import Spawn
     from opsieve.triage.campaign.session import FuzzRequest
+    from opsieve.triage.store.store import Campaign
 
 
 class Share(click.ParamType[float]):
@@ -59,7 +62,15 @@ SHOWN = 5  # new clusters in the summary for a person
 )
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Random seed of the campaign.  [default: drawn]")
 @options.STORE
-@click.option("-j", "--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Parallel workers.")
+@click.option(
+    "-j",
+    "--jobs",
+    "lanes",
+    type=click.IntRange(1, 4096),
+    help="Tests at once.  [default: 1; with --scheduler, as many as its workers have threads]",
+)
+@options.SCHEDULER
+@options.RESOURCES
 @click.option(
     "--resume",
     is_flag=True,
@@ -108,7 +119,6 @@ SHOWN = 5  # new clusters in the summary for a person
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress.")
 def command(
     folder: Path,
-    jobs: int,
     seconds: float,
     memory: int,
     oracles: tuple[str, ...],
@@ -135,7 +145,7 @@ def command(
     limits = Limits(seconds=seconds, memory=memory << 20)
     choice = chosen(oracles, oracle_file)
     given["metamorphic"] = given["metamorphic"] or "metamorphic" in choice.names
-    request = FuzzRequest(store=folder, lanes=jobs, limits=limits, oracles=choice, **given)
+    request = FuzzRequest(store=folder, limits=limits, oracles=choice, **given)
     events = _Events(json_lines)
     with ended_by_signals():
         facts, growth, interrupted = _hunt(request, begun, auto_triage, events, quiet)
@@ -171,13 +181,13 @@ def _hunt(
         events.say("begun", seed=campaign.seed, strategy=plan.strategy, targets=campaign.targets)
         started = time.monotonic()
         left = max(1e-3, begun + 60 * request.minutes - started) if request.minutes else 0.0
-        going = run(
-            store, campaign, plan, request.limits, lanes=request.lanes, tests=request.tests, seconds=left,
-            programs=session.programs, coverage=session.coverage,
-            full=PauseWhileFull(started + left if left else float("inf")),
-        )  # fmt: skip
         beside = AutoTriage(request.store, auto_triage, left)
-        with counting_bar(request.tests, "tests", quiet) as show, beside:
+        with _lanes(request, campaign) as (lanes, start), counting_bar(request.tests, "tests", quiet) as show, beside:
+            going = run(
+                store, campaign, plan, request.limits, lanes=lanes, tests=request.tests, seconds=left,
+                programs=session.programs, coverage=session.coverage,
+                full=PauseWhileFull(started + left if left else float("inf")), start=start,
+            )  # fmt: skip
 
             def shown(done: int) -> None:
                 passed = time.monotonic() - started
@@ -195,6 +205,21 @@ def _hunt(
     if auto_triage:
         facts["auto_triage"] = beside.facts()
     return facts, growth.points, interrupted
+
+
+@contextmanager
+def _lanes(request: "FuzzRequest", campaign: "Campaign") -> "Iterator[tuple[int, Spawn]]":
+    """How many tests are done at once, and what starts a lane for them: a process here, or on a cluster."""
+    from opsieve.triage.campaign.lane_pool import spawn
+
+    if request.scheduler is None:
+        yield request.lanes or 1, spawn
+        return
+    from opsieve.triage.cluster.cluster import cluster_lanes
+
+    with cluster_lanes(request.scheduler, campaign, request.resources, say) as (threads, start):
+        say(f"the cluster at {plain(request.scheduler)} can do {counted(threads, 'test')} at once")
+        yield request.lanes or threads, start
 
 
 def _taken_up(folder: Path) -> None:

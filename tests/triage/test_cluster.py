@@ -1,0 +1,91 @@
+"""A campaign on a Dask cluster: a real one of two worker processes, one of which is killed on the way, stores what a campaign here stores."""
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from commands import opsieve
+from test_campaign import FAKE, contents
+
+from opsieve.backends.registry import resolve
+from opsieve.backends.workers.zygote import Limits
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.triage.campaign.campaign import new_campaign, run
+from opsieve.triage.campaign.lane_pool import Spawn, spawn
+from opsieve.triage.campaign.plan import USUAL, CampaignPlan
+from opsieve.triage.cluster.cluster import Cluster, cluster_lanes
+from opsieve.triage.cluster.remote_lane import installed
+from opsieve.triage.store.store import Store
+
+distributed = pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
+
+PLAN = CampaignPlan("isra", replace(USUAL, nodes=6, between=None))
+CAMPAIGN = new_campaign(3, [resolve(FAKE)], PLAN)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> "Iterator[distributed.LocalCluster]":
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", resources={"GPU": 1}
+    ) as cluster:
+        yield cluster
+
+
+def fuzz(folder: Path, start: Spawn, lanes: int, killed: int = 0) -> None:
+    with Store(folder) as store:
+        store.begin(CAMPAIGN)
+        for _ in run(store, CAMPAIGN, PLAN, Limits(seconds=20), lanes=lanes, tests=40, start=start):
+            if killed:
+                os.kill(killed, signal.SIGKILL)
+                killed = 0
+
+
+def test_a_worker_that_is_killed_costs_no_test(cluster: "distributed.LocalCluster", tmp_path: Path) -> None:
+    fuzz(tmp_path / "here", spawn, 1)
+    with cluster_lanes(cluster.scheduler_address, CAMPAIGN, {"GPU": 1}, print) as (threads, start):
+        assert threads == 2
+        with distributed.Client(cluster) as client:
+            killed = next(iter(client.run(os.getpid).values()))
+        fuzz(tmp_path / "there", start, threads, killed)
+    assert contents(tmp_path / "there") == contents(tmp_path / "here")
+
+
+def test_workers_that_are_not_alike_are_left_out_with_the_reason(cluster: "distributed.LocalCluster") -> None:
+    here = installed((FAKE,))
+    for other, wanted, reason in (
+        (replace(here, generator="0123456789ab"), {}, "here it is 0123456789ab: install the same opsieve"),
+        (replace(here, versions={FAKE: "99"}), {}, "there and 99 here"),
+        (here, {"TPU": 2.0}, "it has no TPU=2 (dask worker --resources TPU=2)"),
+    ):
+        said: list[str] = []
+        with (
+            Cluster(cluster.scheduler_address, other, wanted, said.append) as connection,
+            pytest.raises(BadInput, match="no worker of"),
+        ):
+            connection.threads()
+        assert len(said) == 2
+        assert all(reason in sentence for sentence in said)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--scheduler", "tcp://127.0.0.1:9"), "no scheduler answers at 'tcp://127.0.0.1:9'"),
+        (("--scheduler", "nonsense://x"), "no scheduler answers at"),
+        (("--scheduler", "tcp://127.0.0.1:9", "--coverage", "functions"), "leave --scheduler out"),
+        (("--resource", "GPU=many"), "is no NAME=AMOUNT, such as GPU=1"),
+    ],
+)
+def test_what_cannot_be_is_said(
+    options: tuple[str, ...],
+    sentence: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("opsieve.triage.cluster.cluster._CONNECT", 0.5)
+    code, _, err = opsieve("fuzz", "-t", "fake", "--tests", "1", "--store", tmp_path / "s", *options, capsys=capsys)
+    assert (code, sentence in err) == (2, True), err
