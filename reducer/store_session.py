@@ -1,18 +1,19 @@
-"""Cases of a store reduced within a budget, one process after the other; `opsieve triage` then fingerprints them by what is left of them."""
+"""Cases of a store reduced within a budget, each by a process of its own; `opsieve triage` then fingerprints them by what is left of them."""
 
 import json
 import shutil
-import subprocess
-import sys
+import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.model import load_program
 from opsieve.gen.model.structure import all_nodes
+from opsieve.reducer.case_child import ChildEnd, ChildTask, ended
 from opsieve.reducer.case_process import NOTHING_FAILS, PREFIX
 from opsieve.triage.review.review import review
 from opsieve.triage.store.candidates import Candidate, candidates
@@ -20,23 +21,25 @@ from opsieve.triage.store.index.index_file import joined
 from opsieve.triage.store.index.index_reader import IndexReader
 from opsieve.triage.store.store_folder import case_folder
 
-_GRACE = 20.0  # seconds in which an interrupted reduction saves its best
 _TURN = 30.0  # seconds, and the part of the budget, that a case may take before others had their turn
 _PART = 0.1
 _MORE = 2  # times as long is its next turn
 _RUN = 10.0  # seconds of one run of a candidate: what hangs on the way is not waited for as long as by `reduce` itself
-_CHILD = "from opsieve.reducer.case_process import main; main()"
+
+RESULT = "reduced"  # the folder of a case with what is left of it
+Reducer = Callable[[Path, Path, ChildTask, threading.Event], ChildEnd]  # as `case_child.ended`, here or elsewhere
 
 
 @dataclass(frozen=True, slots=True)
 class StoreReductionRequest:
     """What to reduce in a store: `members` cases of each fingerprint, for `budget` seconds of wall time, `offline` with the releases
-    that are installed."""
+    that are installed, `jobs` at once."""
 
     store: Path
     budget: float
     members: int = 1
     offline: bool = False
+    jobs: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,68 +62,70 @@ def cases_to_reduce(request: StoreReductionRequest) -> list[Candidate]:
         return candidates(IndexReader(database), request.members)
 
 
-def reduce_cases(request: StoreReductionRequest, wanted: Sequence[Candidate]) -> Iterator[ReducedCase]:
-    """Reduce cases one after the other until the budget is spent; what was begun ends with its best saved.
+def reduce_cases(
+    request: StoreReductionRequest, wanted: Sequence[Candidate], reducer: Reducer = ended
+) -> Iterator[ReducedCase]:
+    """Reduce cases until the budget is spent; what was begun ends with its best saved.
 
     A case that takes long gives way to the others: it is yielded as `unfinished` and, when they are done, again with what became of
     it in a longer turn. Each result lies in the folder `reduced` of its case; an unfinished one is gone on with the next time.
     """
     end = time.monotonic() + request.budget
     waiting = deque((candidate, max(_TURN, _PART * request.budget), 0.0) for candidate in wanted)
-    while waiting and (left := end - time.monotonic()) > 0:
-        candidate, turn, before = waiting.popleft()
+    running: dict[Future[ReducedCase], tuple[Candidate, float]] = {}
+    given_up = threading.Event()
+    with ThreadPoolExecutor(request.jobs) as pool:
         try:
-            place = case_folder(request.store, candidate.place)
-        except BadInput as error:
-            yield ReducedCase(candidate.place, "failed", candidate.nodes, None, 0.0, str(error))
-            continue
-        found = _reduce(place, candidate, min(turn, left), before, request.offline)
-        if found.answer == "unfinished":
-            waiting.append((candidate, _MORE * turn, found.seconds))
-        yield found
+            while True:
+                while waiting and len(running) < request.jobs and (left := end - time.monotonic()) > 0:
+                    candidate, turn, before = waiting.popleft()
+                    doing = pool.submit(_reduce, request, candidate, min(turn, left), before, reducer, given_up)
+                    running[doing] = candidate, turn
+                if not running:
+                    return
+                for done in wait(running, return_when=FIRST_COMPLETED).done:
+                    candidate, turn = running.pop(done)
+                    found = done.result()
+                    if found.answer == "unfinished":
+                        waiting.append((candidate, _MORE * turn, found.seconds))
+                    yield found
+        finally:
+            given_up.set()
 
 
-def _reduce(case: Path, candidate: Candidate, seconds: float, before: float, offline: bool) -> ReducedCase:
+def _reduce(
+    request: StoreReductionRequest,
+    candidate: Candidate,
+    seconds: float,
+    before: float,
+    reducer: Reducer,
+    given_up: threading.Event,
+) -> ReducedCase:
+    """One turn of a case, which had `before` seconds in earlier ones."""
     began = time.monotonic()
-    output = case / "reduced"
-    if output.is_symlink():
-        return ReducedCase(candidate.place, "failed", candidate.nodes, None, before, f"{shown(output, 200)} is a link")
-    kept = (output / "case.json").exists()  # the best of an earlier turn, which nothing here may take away
-    child = subprocess.Popen(
-        [sys.executable, "-c", _CHILD, str(case), candidate.target, str(output), str(_RUN), *["offline"] * offline],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-    )
 
     def reduced(answer: str, after: int | None, message: str) -> ReducedCase:
         return ReducedCase(candidate.place, answer, candidate.nodes, after, before + time.monotonic() - began, message)
 
     try:
-        out, err = child.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        child.terminate()
-        try:
-            out, err = child.communicate(timeout=_GRACE)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            out, err = child.communicate()
-        if child.returncode != 0:  # else it was done at that moment
-            return reduced("unfinished", _nodes_so_far(output), "its time is over, the best so far is kept")
-    except BaseException:
-        child.terminate()
-        child.wait()
-        raise
-    if child.returncode == 0:
-        facts = json.loads(out)
+        case = case_folder(request.store, candidate.place)
+    except BadInput as error:
+        return reduced("failed", None, str(error))
+    output = case / RESULT
+    if output.is_symlink():
+        return reduced("failed", None, f"{shown(output, 200)} is a link")
+    kept = (output / "case.json").exists()  # the best of an earlier turn, which nothing here may take away
+    child = reducer(case, output, ChildTask(candidate.target, seconds, _RUN, request.offline), given_up)
+    if not child.in_time:
+        return reduced("unfinished", _nodes_so_far(output), "its time is over, the best so far is kept")
+    if child.status == 0:
+        facts = json.loads(child.out)
         after = facts["nodes_after"] + facts["inner_nodes_after"]
         return reduced("reduced", after, "") if facts["same"] else reduced("failed", after, "the failure changed")
     if not kept:
         shutil.rmtree(output, ignore_errors=True)
-    said = (err.strip().splitlines() or [""])[-1].removeprefix(PREFIX)
-    return reduced("not-reproduced" if child.returncode == NOTHING_FAILS else "failed", None, said[:300])
+    said = (child.err.strip().splitlines() or [""])[-1].removeprefix(PREFIX)
+    return reduced("not-reproduced" if child.status == NOTHING_FAILS else "failed", None, said[:300])
 
 
 def _nodes_so_far(output: Path) -> int | None:

@@ -12,7 +12,10 @@ from test_campaign import FAKE, contents
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.zygote import Limits
+from opsieve.gen.case.case import load
 from opsieve.gen.model.bad_input import BadInput
+from opsieve.reducer.cluster_reductions import cluster_reducer
+from opsieve.reducer.store_session import StoreReductionRequest, cases_to_reduce, reduce_cases
 from opsieve.triage.campaign.campaign import new_campaign, run
 from opsieve.triage.campaign.lane_pool import Spawn, spawn
 from opsieve.triage.campaign.plan import USUAL, CampaignPlan
@@ -51,6 +54,15 @@ def test_a_worker_that_is_killed_costs_no_test(cluster: "distributed.LocalCluste
             killed = next(iter(client.run(os.getpid).values()))
         fuzz(tmp_path / "there", start, threads, killed)
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
+    request = StoreReductionRequest(tmp_path / "there", 60, offline=True, jobs=2)
+    wanted = cases_to_reduce(request)[:2]
+    with cluster_reducer(cluster.scheduler_address, [FAKE], {}, print) as (threads, reducer):
+        assert threads == 2
+        done = list(reduce_cases(request, wanted, reducer))
+    assert {(one.case, one.answer) for one in done} == {(candidate.place, "reduced") for candidate in wanted}
+    for one in done:
+        assert one.nodes_after == 1 < one.nodes_before
+        assert len(load(tmp_path / "there" / one.case / "reduced").program.operators()) == 1
 
 
 def test_workers_that_are_not_alike_are_left_out_with_the_reason(cluster: "distributed.LocalCluster") -> None:

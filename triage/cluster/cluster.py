@@ -109,8 +109,9 @@ class Cluster:
 
         return start
 
-    def ask(self, campaign: str, begin: bytes, question: bytes, given_up: threading.Event) -> list[bytes]:
-        """The answers of a lane on one of the workers, frame by frame. BadInput when no worker is left, EOFError when it failed."""
+    def done(self, given_up: threading.Event, function: Callable[..., Any], *given: Any) -> Any:
+        """What a function of a module gives on one of the workers. BadInput when no worker is left; EOFError when it raised an error,
+        when its worker was lost again and again, or nobody wants the answer any more."""
         from distributed import TimeoutError as Late
 
         fitting = self.fitting()
@@ -118,23 +119,22 @@ class Cluster:
             given_up.wait(_WAIT)
             fitting = self.fitting()
         if not fitting:
-            raise BadInput("no worker of the cluster is left that can do these tests")
+            raise BadInput("no worker of the cluster is left that can do this")
         task = self._client.submit(
-            remote_lane.answers, campaign, begin, question,
+            function, *given,
             workers=fitting, allow_other_workers=False, pure=False, resources=dict(self._resources) or None,
         )  # fmt: skip
         try:
             while not given_up.is_set():
                 try:
-                    found: list[bytes] = task.result(timeout=_LOOK)
-                    return found
+                    return task.result(timeout=_LOOK)
                 except Late:
                     if not set(fitting) & set(
                         self._client.nthreads()
                     ):  # those that may do it are gone, others may be there
                         break
             raise EOFError("given up")
-        except Exception as error:  # noqa: BLE001 - whatever the task or Dask says, the lane is dead
+        except Exception as error:  # noqa: BLE001 - whatever the task or Dask says, there is no answer
             raise EOFError(str(error)) from None
         finally:
             task.cancel()
@@ -171,7 +171,8 @@ class _RemoteLane:
                 if isinstance(decode(question), Stop):
                     continue  # a task is a few seconds long
                 try:
-                    for frame in self._cluster.ask(self._campaign, begin, question, self._given_up):
+                    given = self._campaign, begin, question
+                    for frame in self._cluster.done(self._given_up, remote_lane.answers, *given):
                         send_frame(connection, frame)
                 except BadInput as error:
                     send_frame(connection, encode(Failed(str(error))))

@@ -3,7 +3,8 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from contextlib import ExitStack
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from opsieve.tui.commands.text import counted, printable, say
 from opsieve.tui.commands.triage.store_table import cluster_table, table
 
 if TYPE_CHECKING:
+    from opsieve.reducer.store_session import ReducedCase, Reducer, StoreReductionRequest
     from opsieve.triage.review.review import TriageRound
 
 _FIRST = 10  # clusters that a round shows
@@ -44,6 +46,14 @@ _APART = 3  # entries of what is no bug
     help="Cases per fingerprint that --reduce reduces.",
 )
 @click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(1, 4096),
+    help="Cases that --reduce reduces at once.  [default: 1; with --scheduler, as many as its workers have threads]",
+)
+@options.SCHEDULER
+@options.RESOURCES
+@click.option(
     "--refingerprint", is_flag=True, help="Recompute all fingerprints with the rules of this version of opsieve."
 )
 @click.option("--dry-run", is_flag=True, help="With --refingerprint: only print what would move.")
@@ -58,6 +68,9 @@ def command(
     reduce_: bool,
     budget: float,
     members: int,
+    jobs: int | None,
+    scheduler: str | None,
+    resources: dict[str, float],
     refingerprint: bool,
     dry_run: bool,
     offline: bool,
@@ -86,7 +99,10 @@ def command(
             _print_moves(facts["moves"], as_json)
             return 0
     if reduce_:
-        facts |= _reduce(folder, budget, members, offline)
+        from opsieve.reducer.store_session import StoreReductionRequest
+
+        request = StoreReductionRequest(folder, budget, members, offline, jobs or 1)
+        facts |= _reduce(request, jobs, scheduler, resources)
     done = triage(folder, refingerprinted=refingerprint)
     if done.moves is not None:
         facts["moves"] = [asdict(move) for move in done.moves]
@@ -164,25 +180,32 @@ def _move_lines(move: dict[str, Any]) -> Iterator[tuple[int, str]]:
             yield 6 + len(name), f"is {part['after']}"
 
 
-def _reduce(folder: Path, budget: float, members: int, offline: bool) -> dict[str, Any]:
-    """Reduce what waits, and say what became of each; the keys `reductions` and `left` of docs/reference/json.md."""
-    from opsieve.reducer.store_session import ReducedCase, StoreReductionRequest, cases_to_reduce, reduce_cases
+def _reduce(
+    request: "StoreReductionRequest", jobs: int | None, scheduler: str | None, resources: dict[str, float]
+) -> dict[str, Any]:
+    """Reduce what waits, here or on a cluster, and say what became of each; the keys `reductions` and `left` of docs/reference/json.md."""
+    from opsieve.reducer.case_child import ended
+    from opsieve.reducer.store_session import ReducedCase, cases_to_reduce, reduce_cases
 
-    request = StoreReductionRequest(folder, budget, members, offline)
     wanted = cases_to_reduce(request)
     clusters = {candidate.place: candidate.cluster for candidate in wanted}
     done: dict[str, ReducedCase] = {}
-    say(f"{counted(len(wanted), 'case')} to reduce in {budget:g} s")
-    try:
-        for one in reduce_cases(request, wanted):
-            done[one.case] = one
-            after = "" if one.nodes_after is None else f" to {one.nodes_after}"
-            why = f": {one.message}" if one.message else ""
-            what = f"{clusters[one.case]} {one.case} {one.answer}, {one.nodes_before}{after} nodes in {one.seconds:.1f} s{why}"
-            say(f"[{len(done)}/{len(wanted)}] {what}")
-    except KeyboardInterrupt:
-        say("finished reductions are kept; the next opsieve triage uses them")
-        raise
+    say(f"{counted(len(wanted), 'case')} to reduce in {request.budget:g} s")
+    with ExitStack() as stack:
+        reducer: Reducer = ended
+        if scheduler is not None and wanted:
+            from opsieve.reducer.cluster_reductions import cluster_reducer
+
+            targets = sorted({candidate.target for candidate in wanted})
+            threads, reducer = stack.enter_context(cluster_reducer(scheduler, targets, resources, say))
+            request = replace(request, jobs=jobs or threads)
+        try:
+            for one in reduce_cases(request, wanted, reducer):
+                done[one.case] = one
+                say(f"[{len(done)}/{len(wanted)}] {clusters[one.case]} {_became(one)}")
+        except KeyboardInterrupt:
+            say("finished reductions are kept; the next opsieve triage uses them")
+            raise
     answers = Counter(one.answer for one in done.values())
     left = len(wanted) - len(done) + answers["unfinished"]
     summary = [f"{count} {answer}" for answer, count in answers.items() if answer != "unfinished"]
@@ -190,6 +213,13 @@ def _reduce(folder: Path, budget: float, members: int, offline: bool) -> dict[st
     if wanted:
         say(", ".join(summary))
     return {"reductions": [asdict(one) for one in done.values()], "left": left}
+
+
+def _became(one: "ReducedCase") -> str:
+    """What became of a case."""
+    after = "" if one.nodes_after is None else f" to {one.nodes_after}"
+    why = f": {one.message}" if one.message else ""
+    return f"{one.case} {one.answer}, {one.nodes_before}{after} nodes in {one.seconds:.1f} s{why}"
 
 
 def _text(summary: dict[str, Any]) -> str:
