@@ -52,7 +52,7 @@ def answers(campaign: str, begin: bytes, question: bytes) -> list[bytes]:
     """What a lane of this worker, begun with `begin` for a campaign of this id, answers to a question, frame by frame. LaneDied."""
     lane = _KEPT.take(campaign)
     if lane is None:
-        lane = _Lane(*spawn())
+        lane = _KeptLane(*spawn())
         send_frame(lane.connection, begin)
     try:
         send_frame(lane.connection, question)
@@ -82,7 +82,7 @@ def _last(frame: bytes, question: bytes) -> bool:
 
 
 @dataclass(eq=False)
-class _Lane:
+class _KeptLane:
     """A lane process of this worker, and what ends it when nobody asks."""
 
     process: LaneProcess
@@ -98,13 +98,13 @@ class _Lane:
 
 
 @dataclass
-class _KeptLanes:
+class _WaitingLanes:
     """Lanes that wait for a question, by campaign."""
 
-    lanes: dict[str, list[_Lane]] = field(default_factory=dict)
+    lanes: dict[str, list[_KeptLane]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def take(self, campaign: str) -> _Lane | None:
+    def take(self, campaign: str) -> _KeptLane | None:
         """A lane that waits, no longer kept; None where there is none."""
         with self.lock:
             waiting = self.lanes.get(campaign)
@@ -113,7 +113,7 @@ class _KeptLanes:
             lane.timer.cancel()
         return lane
 
-    def keep(self, campaign: str, lane: _Lane) -> None:
+    def keep(self, campaign: str, lane: _KeptLane) -> None:
         """Have it wait for the next question, for a while."""
         lane.timer = threading.Timer(_PATIENCE, self._end, (campaign, lane))
         lane.timer.daemon = True
@@ -121,7 +121,7 @@ class _KeptLanes:
             self.lanes.setdefault(campaign, []).append(lane)
         lane.timer.start()
 
-    def _end(self, campaign: str, lane: _Lane) -> None:
+    def _end(self, campaign: str, lane: _KeptLane) -> None:
         with self.lock:
             waiting = self.lanes.get(campaign, [])
             if lane not in waiting:
@@ -130,4 +130,4 @@ class _KeptLanes:
         lane.end()
 
 
-_KEPT = _KeptLanes()
+_KEPT = _WaitingLanes()
