@@ -47,6 +47,7 @@ from opsieve.triage.export.script import KINDS
 from opsieve.triage.fingerprint.sameness import Level
 
 _SCRIPTED = (*KINDS, "metamorphic")  # what is shown on a rewritten program is a mismatch there
+GENERATOR = "reduce"  # of the cases that are results
 _SAVE_EVERY = 1.0  # seconds between two savings of the best so far
 
 
@@ -155,7 +156,7 @@ class Session:
     def _reduced(
         self, form: ReducibleForm[Any], case: Case, start: Any, premise: Premise | None, folder: Path
     ) -> tuple[Reduction[Any], Journal, Origin]:
-        origin = Origin("reduce", self.request.seed, self._versions(premise), case.origin.inputs)
+        origin = Origin(GENERATOR, self.request.seed, self._versions(premise), case.origin.inputs)
         tests = [ScriptTest(self.request.script.absolute(), self.request.seconds)] if self.request.script else []
         best = self._best = _Best(self, form, start, premise, folder, origin)
         with Journal(self._question(form, start, premise), folder) as journal:
@@ -242,7 +243,7 @@ class Session:
     def _claimed(self) -> Path:
         """The folder of the results: new, or one of ours; never the case itself or a stranger's folder."""
         folder = self.request.output or Path(f"{title_of(self.request.path)}.reduced")
-        ours = (folder / STORY).is_file() or (folder / NAME).is_file()
+        ours = (folder / STORY).is_file() or (folder / NAME).is_file() or _begun(folder)
         if folder.exists() and not ours and (not folder.is_dir() or any(folder.iterdir())):
             raise BadInput(f"{shown(folder, 200)} is there already and holds no reduction; choose another with -o.")
         return folder
@@ -322,6 +323,14 @@ def _kept(folder: Path, form: ReducibleForm[Any], start: Any) -> Any | None:
     except BadInput:
         return None
     return subject if form.simpler(subject, start) else None
+
+
+def _begun(folder: Path) -> bool:
+    """Whether a folder holds what a reduction saves first: killed then, it leaves no journal."""
+    try:
+        return is_case(folder) and load(folder).origin.generator == GENERATOR
+    except BadInput:
+        return False
 
 
 def _interrupt(number: int, frame: object) -> None:

@@ -31,6 +31,7 @@ def step(what: str) -> None:
 
 def write_file(path: Path, data: bytes) -> None:
     """Write a file, whole or not at all, and on the disk when this returns. A link at `path` is replaced, not followed."""
+    sweep(path.parent)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{SAVING}{os.getpid()}-")
     try:
         with os.fdopen(descriptor, "wb") as file:

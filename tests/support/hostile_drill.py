@@ -152,7 +152,7 @@ def ask(arguments: Sequence[str], place: Path, around: Surroundings) -> Answer:
     # What really fails is reduced for as long as it gets smaller; Ctrl-C ends that with the best so far.
     watch = [
         threading.Timer(at, os.kill, [child, how])
-        for at, how in ((SECONDS, signal.SIGINT), (2 * SECONDS, signal.SIGKILL))
+        for at, how in ((5 * SECONDS, signal.SIGINT), (6 * SECONDS, signal.SIGKILL))
     ]
     for timer in watch:
         timer.start()
