@@ -166,6 +166,11 @@ def cases() -> Iterator[tuple[str, Make]]:
                 },
             ),
         )
+    for what, data in {
+        "brackets": b"[" * 1_000_000, "objects in each other": b'{"knobs":' * 50_000, "no UTF-8": b"\xff" * 100, "NaN": b'{"format": NaN}',
+        "10^100000": b'{"format": 1' + b"0" * 100_000 + b"}", "a key twice": b'{"format": 1, "format": 99, "name": "x"}', "nothing": b"",
+        "a million keys": b'{"format": 1, "knobs": {' + b",".join(b'"%d": ""' % at for at in range(300_000)) + b"}}"}.items():  # fmt: skip
+        yield f"a case.json of {what}", partial(_case_json, data)
     for what, value in NUMBERS.items():
         yield f"a case whose numbers are {what}", partial(_case, {"format": value})
         yield (
@@ -174,10 +179,21 @@ def cases() -> Iterator[tuple[str, Make]]:
         )
 
 
+def _case_json(data: bytes, place: Path) -> Path:
+    folder = _case({}, place)
+    (folder / "case.json").write_bytes(data)
+    return folder
+
+
 def _case(changes: dict[str, Any], place: Path) -> Path:
     folder = place / "case"
     save(
-        Case(OnnxProgram(valid_models.plain().SerializeToString(), "plain"), {"x": np.ones((2, 3), np.float32)}), folder
+        Case(
+            OnnxProgram(valid_models.plain().SerializeToString(), "plain"),
+            {"x": np.ones((2, 3), np.float32)},
+            parameters={"target": "onnxruntime"},
+        ),
+        folder,
     )
     whole = json.loads((folder / "case.json").read_text())
     (folder / "case.json").write_text(json.dumps(whole | changes))
@@ -257,8 +273,17 @@ def logs() -> Iterator[tuple[str, Make]]:
         yield f"a record of {what}", partial(_log, "log.jsonl", line + b"\n" + json.dumps(base).encode() + b"\n")
     yield "a packed log that unfolds", partial(_log, "log.jsonl.gz", gzip.compress(bytes(3 << 30 >> 4)))
     yield "a packed log cut short", partial(_log, "log.jsonl.gz", gzip.compress(b"{}" * 5000)[:40])
+    for what, start in (("JSON", b'{"message": "'), ("text", b"x")):
+        yield f"a log of one line of 1 GB of {what}", partial(_long_log, start)
     for kind, goal in (("a pipe", None), ("a device", "/dev/zero")):
         yield f"a log that is {kind}", partial(_odd_log, goal)
+
+
+def _long_log(start: bytes, place: Path) -> Path:
+    with (place / "log.jsonl").open("wb") as file:
+        file.write(start)
+        file.truncate(1 << 30)
+    return place / "log.jsonl"
 
 
 def _log(name: str, data: bytes, place: Path) -> Path:

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import sqlite3
 import struct
 from collections.abc import Callable, Iterator
@@ -163,6 +164,13 @@ SCHEMAS = [
     "PRAGMA writable_schema = on; UPDATE sqlite_master SET rootpage = 1 WHERE name = 'failures'",
     "PRAGMA writable_schema = on; UPDATE sqlite_master SET rootpage = 100000 WHERE name = 'clusters'",
     "PRAGMA writable_schema = on; DELETE FROM sqlite_master",
+    "DROP TABLE rules; CREATE TABLE rules (name TEXT PRIMARY KEY, title TEXT, issue TEXT, count INTEGER CHECK (length(hex(zeroblob(400000000))) > 0))",
+    "DROP INDEX failures_by_folder; CREATE INDEX failures_by_folder ON failures (length(hex(zeroblob(400000000)))) WHERE folder != ''",
+    "DROP TABLE learnt; CREATE TABLE learnt (campaign TEXT, name TEXT, value TEXT DEFAULT (hex(zeroblob(400000000))), PRIMARY KEY (campaign, name)) WITHOUT ROWID",
+    "DROP TABLE aside; CREATE VIRTUAL TABLE aside USING fts5 (target, verdict, what, message, count)",
+    "ANALYZE; UPDATE sqlite_stat1 SET stat = 'x y 99999999999999999999'",
+    "PRAGMA application_id = 1; PRAGMA page_size = 512; PRAGMA journal_mode = delete; VACUUM",
+    "CREATE TEMP TABLE x (y); PRAGMA auto_vacuum = 1; PRAGMA journal_mode = delete; VACUUM",
 ]  # fmt: skip
 
 
@@ -170,6 +178,56 @@ def schemas() -> Iterator[tuple[str, Change]]:
     """An index whose tables are none of ours."""
     for statement in SCHEMAS:
         yield f"an index after {statement[:60]}", partial(_script, statement)
+
+
+def parts() -> Iterator[tuple[str, Change]]:
+    """Files of a store that are none, or another's, too; names that are no plain words."""
+    for part in (
+        INDEX,
+        FILE,
+        "lock",
+        "cases",
+        "case.json",
+        NAME,
+        "model.onnx",
+        "observations",
+        "test_data_set_0/input_0.pb",
+    ):
+        for kind in ("a socket", "a folder", "a sparse file", "a hard link"):
+            yield f"{part} is {kind}", partial(_odd_part, part, kind)
+    for name in ("a\nb", "\x1b[2Jx", "\u202egnp", "-rf", "x" * 255, "$(id)", "%s%n", "..x"):
+        yield f"a fingerprint's folder is called {name[:20]!r}", partial(_called, name)
+    for length in (2**20, 2**26):
+        changes = (
+            ("UPDATE clusters SET title = ?, note = ?", ["x" * length] * 2),
+            ("UPDATE failures SET message = ?", ["y " * (length // 2)]),
+        )
+        yield f"texts of {length} bytes in each row", partial(_sql, list(changes))
+
+
+def _odd_part(part: str, kind: str, store: Path, mine: Path) -> None:
+    path = store / part if part in (INDEX, FILE, "lock", "cases") else first_case(store) / part
+    _gone(path)
+    if part not in (INDEX, FILE, "lock", "cases"):
+        _gone(store / INDEX)
+    if kind == "a socket":
+        with socket.socket(socket.AF_UNIX) as bound:
+            before = os.getcwd()
+            os.chdir(path.parent)  # the address of a socket is short
+            bound.bind(path.name)
+            os.chdir(before)
+    elif kind == "a folder":
+        path.mkdir()
+    elif kind == "a sparse file":
+        with path.open("wb") as file:
+            file.truncate(3 << 30)
+    else:
+        os.link(mine / "papers" / "text", path)
+
+
+def _called(name: str, store: Path, mine: Path) -> None:
+    (store / INDEX).unlink()
+    first_case(store).parent.rename(store / "cases" / name)
 
 
 def _script(statement: str, store: Path, mine: Path) -> None:
@@ -291,6 +349,7 @@ def _messages(text: str, store: Path, mine: Path) -> None:
 FAMILIES = {
     "links": links,
     "index rows": rows,
+    "parts of a store": parts,
     "index schemas": schemas,
     "index files": damaged,
     "decision logs": decisions,

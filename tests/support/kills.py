@@ -18,8 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from models import X, chain
 from stores import CAMPAIGN, done, filled, finding
@@ -35,6 +34,7 @@ from opsieve.triage.store.queries import Queries
 from opsieve.triage.store.store import Store
 from opsieve.tui.cli import main
 
+HERE = Path(__file__).resolve().parent
 OLD, NEW, BETWEEN = "old", "new", "a part"
 Made = Callable[[Path], None]
 
@@ -96,7 +96,9 @@ def drill(one: Act, place: Path, every: int) -> tuple[Counter[str], list[str], C
             killed(one.act, folder, -1)
             if (state := one.state(folder)) != NEW:
                 faults.append(f"call {at}: {state} once it was done again")
-            faults += [f"call {at}: left over: {path.name}" for path in folder.rglob("*") if path.name.startswith(".saving-")]
+            faults += [
+                f"call {at}: left over: {path.name}" for path in folder.rglob("*") if path.name.startswith(".saving-")
+            ]
         except Exception as error:  # noqa: BLE001 whatever cannot be read is lost
             faults.append(f"call {at}: {type(error).__name__}: {error}")
         shutil.rmtree(folder)
@@ -231,13 +233,23 @@ def preloaded(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _table(names: Sequence[str], every: int) -> bool:
-    print("| act | calls that change a file | kills | old | a part, gone on with | new | faults |\n|---|---|---|---|---|---|---|")
+    print(
+        "| act | calls that change a file | kills | old | a part, gone on with | new | faults |\n|---|---|---|---|---|---|---|"
+    )
     fine = True
     for name in names or ACTS:
         with tempfile.TemporaryDirectory() as place:
             states, faults, calls = drill(ACTS[name], Path(place), every)
         listed = ", ".join(f"{many} {call}" for call, many in calls.most_common())
-        cells = [name, f"{calls.total()}: {listed}", states.total(), states[OLD], states[BETWEEN], states[NEW], len(faults)]
+        cells = [
+            name,
+            f"{calls.total()}: {listed}",
+            states.total(),
+            states[OLD],
+            states[BETWEEN],
+            states[NEW],
+            len(faults),
+        ]
         print("|", " | ".join(map(str, cells)), "|", flush=True)
         print(*faults, sep="\n", end="\n" * bool(faults))
         fine &= not faults

@@ -30,6 +30,10 @@ def check_folder(folder: Path) -> None:
                 status = os.lstat(folder / name)
             except (FileNotFoundError, NotADirectoryError):
                 continue
+            if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+                raise BadInput(
+                    f"{shown(folder / name, 200)} has another name elsewhere (a hard link), where a change would show, too; put a copy there"
+                )
             if not is_right(status.st_mode):
                 found = "a link" if stat.S_ISLNK(status.st_mode) else f"no {what}"
                 raise BadInput(

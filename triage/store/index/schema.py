@@ -113,16 +113,16 @@ def problem_of(connection: sqlite3.Connection) -> str:
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if not 0 <= version <= SCHEMA:
         return f"has schema {version}"
-    objects = connection.execute(
-        "SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
-    ).fetchmany(1000)
-    if not version and not objects:
+    found = _objects(connection)
+    if not version and not found:
         return ""
     expected, columns = ours(version)
-    if foreign := sorted(f"{kind} {name}" for kind, name in set(map(tuple, objects)) - expected):
+    if foreign := sorted(found.keys() - expected.keys()):
         return f"holds {foreign[0][:80]}, which is none of ours"
-    if missing := sorted(f"{kind} {name}" for kind, name in expected - set(map(tuple, objects))):
+    if missing := sorted(expected.keys() - found.keys()):
         return f"lacks {missing[0]}"
+    if other := sorted(name for name, statement in expected.items() if found[name] != statement):
+        return f"made {other[0]} otherwise than ours"
     for table, wanted in columns.items():
         if _columns(connection, table) != wanted:
             return f"has other columns in {table} than ours"
@@ -130,19 +130,29 @@ def problem_of(connection: sqlite3.Connection) -> str:
 
 
 @functools.cache
-def ours(version: int) -> tuple[frozenset[tuple[str, str]], dict[str, list[tuple[object, ...]]]]:
-    """The objects (kind, name) of an index of ours, and the columns of its tables: name, type, not null, default, hidden."""
+def ours(version: int) -> tuple[dict[str, str], dict[str, list[tuple[object, ...]]]]:
+    """The objects of an index of ours (`_objects`), and the columns of its tables: name, type, not null, default, hidden."""
     connection = sqlite3.connect(":memory:")
     try:
         for step in MIGRATIONS[:version]:
             connection.executescript(step)
-        objects = connection.execute(
-            "SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
-        ).fetchall()
-        tables = [name for kind, name in objects if kind == "table"]
-        return frozenset(map(tuple, objects)), {table: _columns(connection, table) for table in tables}
+        objects = _objects(connection)
+        tables = [name.removeprefix("table ") for name in objects if name.startswith("table ")]
+        return objects, {table: _columns(connection, table) for table in tables}
     finally:
         connection.close()
+
+
+def _objects(connection: sqlite3.Connection) -> dict[str, str]:
+    """What an index is made of, `table clusters`, with the statement that made it: a check or an expression in one is code that runs, too.
+
+    Of the tables below the full-text one it is "": they are SQLite's own, and differ between its versions.
+    """
+    found = connection.execute(
+        "SELECT type || ' ' || name, CASE WHEN name LIKE 'texts\\_%' ESCAPE '\\' THEN '' ELSE sql END FROM sqlite_master"
+        " WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+    ).fetchmany(1000)
+    return {name: " ".join((statement or "").split()) for name, statement in found}
 
 
 def _columns(connection: sqlite3.Connection, table: str) -> list[tuple[object, ...]]:
