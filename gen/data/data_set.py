@@ -14,6 +14,7 @@ import numpy as np
 from onnx import helper
 
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.budget import BUDGET
 from opsieve.gen.model.files import LIMIT, opened, read_file, reason, sized
 from opsieve.gen.model.tensors import (
     NUMBERS,
@@ -28,7 +29,6 @@ from opsieve.gen.model.tensors import (
 
 Role = Literal["input", "output"]
 
-_MAX_ENTRIES = 10_000
 _MAX_HEADER = 10_000  # bytes of an .npy header; numpy's own limit
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _POSITIONAL = {
@@ -147,9 +147,9 @@ def _arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     try:
         with opened(path) as file, zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
-            if len(entries) > _MAX_ENTRIES or sum(entry.file_size for entry in entries) > LIMIT:
+            if len(entries) > BUDGET.entries or sum(entry.file_size for entry in entries) > LIMIT:
                 raise BadInput(
-                    f"{where} unpacks to over {LIMIT} bytes or {_MAX_ENTRIES} entries; cut the case down first"
+                    f"{where} unpacks to over {LIMIT} bytes or {BUDGET.entries} entries; cut the case down first"
                 )
             for entry in entries:
                 if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or entry.flag_bits & 1:

@@ -9,14 +9,13 @@ import numpy as np
 import onnx
 
 from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.budget import BUDGET
 from opsieve.gen.model.structure import bodies
 from opsieve.gen.model.tensors import read_tensor
 from opsieve.gen.spec.catalogue import declared
 from opsieve.gen.spec.declaration import Moves
 from opsieve.gen.spec.domains import ANY, Domain, Shape, Site
 
-_MAX_VISITS = 200_000  # nodes, each function counted at every call
-_MAX_DEPTH = 100  # of functions in each other
 _MAX_CONSTANT = 1024  # elements of a constant that is looked into
 
 
@@ -58,13 +57,13 @@ class InputFlow:
     def _nodes(self, nodes: Iterable[onnx.NodeProto], scope: _Scope) -> None:
         for node in nodes:
             self._visits += 1
-            if self._visits > _MAX_VISITS:
+            if self._visits > BUDGET.visits:
                 return
             self._ask(node, scope)
             self._pass_on(node, scope)
             function = self._functions.get((node.domain, node.op_type, node.overload))
             if function is not None:
-                if self._depth < _MAX_DEPTH:
+                if self._depth < BUDGET.calls:
                     inner = _Scope()
                     self._bind(function.input, node.input, scope, inner)
                     self._depth += 1

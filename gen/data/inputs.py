@@ -16,6 +16,7 @@ from onnx import helper
 
 from opsieve.gen.data.input_flow import InputFlow
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.budget import BUDGET
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import NUMBERS, OptionalType, SequenceType, TensorType, Value, ValueType, graph_inputs
 from opsieve.gen.spec.catalogue import declared
@@ -24,7 +25,6 @@ from opsieve.gen.spec.schema import has_attribute
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-MAX_ELEMENTS = 1 << 26  # over all inputs of a model
 _WORDS = ("a", "b", "cat", "Dog", "the quick brown fox", "", "naïve", "0", "x y", "zebra")
 _NUMERALS = ("0", "1", "-2", "3.5", "10", "-0.25")
 _WINDOW_SIZE = 32  # of an unknown image side: enough for the strides of usual networks
@@ -70,9 +70,9 @@ def seeded_inputs(model: onnx.ModelProto, seed: int) -> dict[str, Value]:
     }
     shapes = {name: _shape(type_, sizes, windows, name in scalars) for name, type_ in tensors.items()}
     total = sum(_elements(types[name], shape) for name, shape in shapes.items())
-    if total > MAX_ELEMENTS:
+    if total > BUDGET.made_elements:
         raise BadInput(
-            f"the model's inputs hold {shown(total)} elements, too many to make up (at most {MAX_ELEMENTS}); give --inputs"
+            f"the model's inputs hold {shown(total)} elements, too many to make up (at most {BUDGET.made_elements}); give --inputs"
         )
     known = {name: shape if isinstance(types[name], TensorType) else None for name, shape in shapes.items()}
     domains = InputFlow(model, known, sizes).domains
@@ -94,9 +94,9 @@ def seeded_values(
     bound = _bind(tensors, False, seed)
     shapes = {name: _shape(type_, bound, False, False) for name, type_ in tensors.items()}
     total = sum(_elements(types[name], shape) for name, shape in shapes.items() if name not in sizes)
-    if total > MAX_ELEMENTS:
+    if total > BUDGET.made_elements:
         raise BadInput(
-            f"the inputs hold {shown(total)} elements, too many to make up (at most {MAX_ELEMENTS}); give --inputs"
+            f"the inputs hold {shown(total)} elements, too many to make up (at most {BUDGET.made_elements}); give --inputs"
         )
     return {
         name: np.array(shape, np.int64) if name in sizes else _value(types[name], shape, Domain(), Stream(seed, name))

@@ -6,8 +6,9 @@ import stat
 from pathlib import Path
 
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.budget import BUDGET
 
-LIMIT = 2**31 - 1  # bytes: what protobuf can hold in one message
+LIMIT = BUDGET.bytes
 
 
 def sized(path: Path) -> int:
@@ -19,6 +20,15 @@ def sized(path: Path) -> int:
     if not stat.S_ISREG(status.st_mode):
         raise BadInput(f"{shown(path, 200)} is {_kind(status.st_mode)}, not a regular file")
     return status.st_size
+
+
+def held(path: Path) -> int:
+    """The bytes that a regular file takes on the disk: where it has holes, less than its size. OSError."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        status = os.fstat(file.fileno())
+        if not status.st_size or os.lseek(file.fileno(), 0, os.SEEK_HOLE) == status.st_size:
+            return status.st_size
+        return min(status.st_size, 512 * status.st_blocks)
 
 
 def is_folder(path: Path) -> bool:

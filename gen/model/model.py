@@ -1,5 +1,6 @@
 """Reading an ONNX model from a file that may be hostile."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import onnx
@@ -8,7 +9,8 @@ import onnx.shape_inference
 from onnx import TensorProto
 
 from opsieve.gen.model.bad_input import BadInput, shown
-from opsieve.gen.model.files import LIMIT, confined, read_file, read_part, sized
+from opsieve.gen.model.budget import BUDGET
+from opsieve.gen.model.files import LIMIT, confined, held, read_file, read_part, reason, sized
 from opsieve.gen.model.program import OnnxProgram
 from opsieve.gen.model.structure import check_structure, tensors_of
 from opsieve.gen.model.tensors import DTYPES, data_size, decode, elements, tensor_problem
@@ -105,11 +107,27 @@ def _take_in(model: onnx.ModelProto, folder: Path, size: int) -> bool:
         if size > LIMIT:
             raise BadInput(f"with its external data it {_TOO_BIG}")
         parts.append((tensor, path, offset, length))
+    _check_repeated([(path, length) for _, path, _, length in parts])
     for tensor, path, offset, length in parts:
         tensor.raw_data = read_part(path, offset, length)
         tensor.ClearField("external_data")
         tensor.ClearField("data_location")
     return bool(parts)
+
+
+def _check_repeated(parts: Sequence[tuple[Path, int]]) -> None:
+    """BadInput where tensors take much more than their files hold: a small file can be named thousands of times, and one with holes be small."""
+    wanted = sum(length for _, length in parts)
+    if wanted <= BUDGET.repeated_bytes:
+        return
+    try:
+        there = sum(held(path) for path in {path for path, _ in parts})
+    except OSError as error:
+        raise BadInput(f"its external data cannot be read: {reason(error)}") from None
+    if wanted > BUDGET.repeated * there + BUDGET.repeated_bytes:
+        raise BadInput(
+            f"its external data would take {wanted:,} bytes, of which its files hold {there:,}; write each tensor once, without holes"
+        )
 
 
 def _place(tensor: TensorProto, folder: Path, wanted: int) -> tuple[Path, int, int]:

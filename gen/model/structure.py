@@ -11,10 +11,8 @@ from itertools import chain, islice
 import onnx
 
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.budget import BUDGET
 from opsieve.gen.model.tensors import DTYPES, tensor_problem
-
-MAX_DEPTH = 24  # graphs inside graphs; protobuf itself stops at about 32
-MAX_NODES = 500_000  # of all graphs and functions: to open more takes longer than a person waits
 
 
 def check_structure(model: onnx.ModelProto) -> None:
@@ -35,10 +33,10 @@ def check_structure(model: onnx.ModelProto) -> None:
 def _check_size(model: onnx.ModelProto) -> None:
     """BadInput for more nodes than the steps after this one can walk through; no more of them are looked at."""
     every = chain(model.graph.node, *(function.node for function in model.functions))
-    nodes = len(model.graph.node) if len(model.graph.node) > MAX_NODES else 0
-    if nodes or next(islice(all_nodes(every), MAX_NODES, None), None) is not None:
+    nodes = len(model.graph.node) if len(model.graph.node) > BUDGET.nodes else 0
+    if nodes or next(islice(all_nodes(every), BUDGET.nodes, None), None) is not None:
         raise BadInput(
-            f"it has {f'{nodes:,}' if nodes else f'more than {MAX_NODES:,}'} nodes, and {MAX_NODES:,} are read"
+            f"it has {f'{nodes:,}' if nodes else f'more than {BUDGET.nodes:,}'} nodes, and {BUDGET.nodes:,} are read"
         )
 
 
@@ -71,8 +69,8 @@ def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 
 
 def _graph_tensors(graph: onnx.GraphProto, depth: int) -> Iterator[onnx.TensorProto]:
-    if depth > MAX_DEPTH:
-        raise BadInput(f"its graphs are nested more than {MAX_DEPTH} deep")
+    if depth > BUDGET.depth:
+        raise BadInput(f"its graphs are nested more than {BUDGET.depth} deep")
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield sparse.values
@@ -99,8 +97,8 @@ def _attribute_tensors(attribute: onnx.AttributeProto, depth: int) -> Iterator[o
 
 
 def _check_graph(graph: onnx.GraphProto, outer: frozenset[str], depth: int, ir_version: int) -> None:
-    if depth > MAX_DEPTH:
-        raise BadInput(f"its graphs are nested more than {MAX_DEPTH} deep")
+    if depth > BUDGET.depth:
+        raise BadInput(f"its graphs are nested more than {BUDGET.depth} deep")
     here: set[str] = set()
     for info in graph.input:
         name = _text(info.name, "a graph input's name")

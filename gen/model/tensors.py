@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError, Message  # type: ignore[import-
 from onnx import TensorProto, helper, numpy_helper
 
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.budget import BUDGET
 
 Value: TypeAlias = Any
 M = TypeVar("M", bound=Message)
@@ -29,7 +30,6 @@ DTYPES: dict[int, str] = {
 NUMBERS: dict[str, int] = {name: number for number, name in DTYPES.items()}
 _BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6}
 _FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
-_MAX_ELEMENTS = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +133,9 @@ def tensor_problem(tensor: TensorProto, external: bool = False) -> str:
     if tensor.HasField("segment"):
         return "is split into segments, which no tool reads"
     count = elements(tensor.dims)
-    if count < 0 or len(tensor.dims) > 64:
-        return f"has the shape {shown(list(tensor.dims[:65]))}"
-    if count > _MAX_ELEMENTS:
+    if count < 0 or len(tensor.dims) > BUDGET.rank:
+        return f"has the shape {shown(list(tensor.dims[: BUDGET.rank + 1]))}"
+    if count > BUDGET.elements:
         return f"declares {count if count < 10**30 else 'over 10^30'} elements"
     counts = {field: size for field in _FIELDS if (size := len(getattr(tensor, field)))}
     raw = tensor.HasField("raw_data")

@@ -11,8 +11,9 @@ import valid_models
 from onnx import TensorProto, helper, numpy_helper
 
 from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.budget import BUDGET
 from opsieve.gen.model.model import check, load_program
-from opsieve.gen.model.structure import MAX_DEPTH, check_structure
+from opsieve.gen.model.structure import check_structure
 
 NODE_SAMPLE = ["if_", "loop", "scan", "gather", "constant", "optionalhaselement", "sequenceinsert", "celu", "rangeop"]
 
@@ -142,7 +143,7 @@ def test_sparse_initializers_are_values():
 
 def test_graphs_may_be_nested_as_deep_as_stated(tmp_path):
     data = valid_models.plain().SerializeToString()
-    for depth, fine in ((MAX_DEPTH - 1, True), (MAX_DEPTH, False)):
+    for depth, fine in ((BUDGET.depth - 1, True), (BUDGET.depth, False)):
         (tmp_path / "m.onnx").write_bytes(data + hostile._field(7, hostile._nested(depth)))
         if fine:
             load_program(tmp_path / "m.onnx")
