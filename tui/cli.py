@@ -33,6 +33,7 @@ GROUPS = {
         "triage": ("triage.triage_command", "Rank, reduce and explain the failures of a store."),
         "clusters": ("triage.clusters_command", "List the bugs of a store."),
         "show": ("triage.show_command", "Show a cluster or a case, and why it is there."),
+        "report": ("triage.report_command", "Write a store as one HTML page."),
         "known": ("triage.known_command", "Compare clusters with public issues, to tell which are known."),
     },
     "Record decisions": {

@@ -1,11 +1,14 @@
 """Corpora: states beside a record, and what CI servers are given, whatever a compiler said."""
 
+import json
+import re
 from xml.etree import ElementTree
 
 import pytest
 
 from opsieve.triage.corpus.github import annotations, job_summary
 from opsieve.triage.corpus.junit import junit_xml
+from opsieve.triage.corpus.sarif import sarif
 from opsieve.triage.corpus.states import FAIL_ON, CorpusResult, SeenVerdict, counts, replayed
 
 PASS, OTHER, ABSENT = SeenVerdict("pass"), SeenVerdict("unsupported"), SeenVerdict("environment")
@@ -63,6 +66,24 @@ def test_junit_is_xml_whatever_was_said(fail_on: str, failures: int, skipped: in
         assert suite.attrib["skipped" if name == "skipped" else f"{name}s"] == str(count)
     assert [test.attrib["name"] for test in suite] == ["case,1:a", "old", "good", "same", "bad"]
     assert "<script>" in (suite[4][0].text or "")
+
+
+def test_sarif_has_a_result_for_each_failure_and_notes_the_rest() -> None:
+    """The keys that the schema of SARIF 2.1.0 asks for (the whole schema: docs/benchmarks/tests.md)."""
+    results = hostile()
+    log = json.loads(sarif(results, FAIL_ON["new"], "1.0", "my corpus"))
+    (run,) = log["runs"]
+    assert (log["version"], run["tool"]["driver"]["name"]) == ("2.1.0", "opsieve")
+    known = {"newly-failing": "new", "changed": "updated", "still-failing": "unchanged", "fixed": "absent"}
+    failing = [result for result in results if result.state in known and not result.refused]
+    assert [found["baselineState"] for found in run["results"]] == [known[result.state] for result in failing]
+    for found, result in zip(run["results"], failing, strict=True):
+        assert found["ruleId"] == run["tool"]["driver"]["rules"][found["ruleIndex"]]["id"]
+        assert (found["level"] == "error") == (result.state in FAIL_ON["new"])
+        place = found["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+        assert re.fullmatch(r"my%20corpus/[A-Za-z0-9._~%/-]+/case\.json", place)
+        assert found["message"]["text"].isprintable()
+    assert len(run["invocations"][0]["toolExecutionNotifications"]) == 1  # the bad case
 
 
 def test_an_annotation_is_one_command_whatever_was_said() -> None:

@@ -22,11 +22,10 @@ def junit_xml(results: Sequence[CorpusResult], red: Collection[str], name: str =
         "tests": str(len(results)),
         "failures": str(failures),
         "errors": str(errors),
-        "skipped": str(skipped),
         "time": f"{sum(result.seconds for result in results):.3f}",
     }
     root = Element("testsuites", numbers)
-    suite = SubElement(root, "testsuite", numbers)
+    suite = SubElement(root, "testsuite", {**numbers, "skipped": str(skipped)})  # Jenkins' schema has it there alone
     for result in results:
         test = SubElement(
             suite,

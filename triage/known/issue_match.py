@@ -12,7 +12,7 @@ _LONGEST = 400  # characters of a text
 
 @dataclass(frozen=True, slots=True)
 class ClusterSignature:
-    """What a cluster is recognised by. `operators` are those of its smallest case, `is_small` whether they are few enough to mean something."""
+    """What a cluster is recognised by, among public issues and in another store. `operators` are those of its smallest case, `is_small` whether they are few enough to mean something."""
 
     cluster: int
     backend: str
@@ -22,6 +22,7 @@ class ClusterSignature:
     operators: frozenset[str]
     guilty_pass: str = ""
     versions: frozenset[str] = frozenset()
+    keys: frozenset[str] = frozenset()  # of its fingerprints
 
 
 @dataclass(frozen=True, slots=True)

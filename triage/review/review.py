@@ -4,6 +4,7 @@ Each step is one transaction on rows that are there; nothing is decided, so it c
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from opsieve.triage.rules.rules import FOLDER, Rule, RuleSubject, first_that_exp
 from opsieve.triage.store.artifacts import CaseArtifacts, case_artifacts
 from opsieve.triage.store.index.index import Index
 from opsieve.triage.store.index.index_file import joined
-from opsieve.triage.store.index.records import ClusterFacts, KeptCase
+from opsieve.triage.store.index.records import ClusterFacts, KeptCase, VersionCount
 from opsieve.triage.store.store_folder import case_folder
 
 _DONE = ("known", "fixed", "wontfix")
@@ -78,24 +79,29 @@ def take_evidence(index: Index, folder: Path) -> tuple[list[str], list[str]]:
 def match_rules(index: Index, rules: list[Rule]) -> int:
     """Count what each rule explains, by fingerprint; how many failures are explained in all."""
     counted: Counter[tuple[str, int]] = Counter()
-    if rules:
-        operators = index.operators()
-        for one in index.counted_by_version():
-            backend = one.key.partition(f"-{one.kind}-")[0]
-            named = frozenset(operators.get(one.key, ()))
-            subject = RuleSubject(backend, one.kind, one.stage, one.message, named, one.version, one.guilty_pass)
-            rule = first_that_explains(rules, subject)
-            if rule is not None:
-                counted[rule.name, one.number] += one.many
+    for rule, one in explained(index, rules):
+        counted[rule.name, one.number] += one.many
     index.set_explained(counted, [(rule.name, rule.title, rule.issue) for rule in rules])
     return sum(counted.values())
+
+
+def explained(index: Index, rules: list[Rule]) -> Iterator[tuple[Rule, VersionCount]]:
+    """Each rule with the failures of one fingerprint and version that it explains."""
+    operators = index.operators() if rules else {}
+    for one in index.counted_by_version() if rules else ():
+        backend = one.key.partition(f"-{one.kind}-")[0]
+        named = frozenset(operators.get(one.key, ()))
+        subject = RuleSubject(backend, one.kind, one.stage, one.message, named, one.version, one.guilty_pass)
+        rule = first_that_explains(rules, subject)
+        if rule is not None:
+            yield rule, one
 
 
 def match_issues(index: Index, folder: Path) -> list[str]:
     """Find the public issues that clusters probably are, in the index that the store keeps of them; sentences about files that cannot be read."""
     issues, problems = read_issues(folder / FOLDER)
     known = IssueIndex(issues)
-    found = {one.cluster: probable_issues(one, known) for one in index.to_identify()} if issues else {}
+    found = {one.cluster: probable_issues(one, known) for one in index.signatures()} if issues else {}
     index.set_probable_issues({cluster: issues_json(each) for cluster, each in found.items() if each})
     return problems
 

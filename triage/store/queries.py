@@ -13,6 +13,7 @@ from pathlib import Path
 from sqlite_utils import Database
 
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.triage.known.issue_match import ClusterSignature
 from opsieve.triage.store.failure_record import read_observations
 from opsieve.triage.store.ids import name_of
 from opsieve.triage.store.index.filters import condition
@@ -157,6 +158,16 @@ class Queries:
         """Decisions, the latest first; of one cluster where one is named."""
         with self._asking() as index:
             return index.decisions(index.cluster_of(name) if name else None, most)
+
+    def signatures(self) -> tuple[ClusterSignature, ...]:
+        """What every cluster is recognised by in another store."""
+        with self._asking() as index:
+            return tuple(index.signatures())
+
+    def met(self, campaign: str) -> tuple[set[int], set[int]]:
+        """The clusters (by number) of a campaign, and those of them that other campaigns met, too."""
+        with self._asking() as index:
+            return index.met(campaign)
 
     def counts(self) -> Counts:
         """The whole store in figures."""

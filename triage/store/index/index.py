@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from opsieve.triage.fingerprint.component import Component
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
-from opsieve.triage.known.issue_match import ClusterSignature
 from opsieve.triage.store.failure_record import FailureRecord, components_in, components_json
 from opsieve.triage.store.index import growth
 from opsieve.triage.store.index.index_file import writing
@@ -23,7 +22,6 @@ if TYPE_CHECKING:  # it reads cases, with onnx; the terminal app only decides
     from opsieve.triage.store.artifacts import CaseArtifacts
 
 _AT_ONCE = 500  # values in one statement
-_MOST_COMPARED = 12  # fingerprints of a cluster that are compared with public issues
 ClusterField = Literal["status", "issue", "note", "name", "pinned", "shaped"]
 
 
@@ -135,40 +133,11 @@ class Index(IndexReader):
     def counted_by_version(self) -> Iterator[VersionCount]:
         """The failures of each confirmed fingerprint, by the version of the compiler."""
         rows = self._connection.execute(
-            "SELECT p.key, p.number, p.kind, p.stage, p.message, p.guilty_pass, f.version, f.many FROM (SELECT fingerprint, version,"
+            "SELECT p.key, p.number, p.kind, p.stage, p.message, p.guilty_pass, f.version, f.many, p.cluster FROM (SELECT fingerprint, version,"
             " count(*) AS many FROM failures GROUP BY fingerprint, version) f JOIN fingerprints p ON p.key = f.fingerprint"
             " WHERE p.cluster IS NOT NULL"
         )
         return (VersionCount(*row) for row in rows)
-
-    def to_identify(self) -> Iterator[ClusterSignature]:
-        """What every cluster is recognised by among public issues."""
-        parts: dict[int, list[tuple[Component, ...]]] = {}
-        versions: dict[int, set[str]] = {}
-        for cluster, stored in self._rows(
-            "SELECT cluster, components FROM fingerprints WHERE cluster IS NOT NULL ORDER BY number"
-        ):
-            if len(parts.setdefault(cluster, [])) < _MOST_COMPARED:
-                parts[cluster].append(components_in(stored))
-        for cluster, version in self._rows(
-            "SELECT DISTINCT p.cluster, f.version FROM failures f JOIN fingerprints p ON p.key = f.fingerprint WHERE p.cluster IS NOT NULL"
-        ):
-            versions.setdefault(cluster, set()).add(version)
-        for row in self._rows(
-            "SELECT id, backend, kind, title, operators, guilty_pass FROM clusters WHERE members > 0"
-        ):
-            number, backend, kind, title, operators, guilty = row
-            names = frozenset(operators.split())
-            yield ClusterSignature(
-                number,
-                backend,
-                kind,
-                title,
-                tuple(parts.get(number, ())),
-                names,
-                guilty,
-                frozenset(versions.get(number, ())),
-            )
 
     def clusters(self) -> list[ClusterFacts]:
         """What every cluster's rank depends on."""

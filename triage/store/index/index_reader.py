@@ -14,7 +14,7 @@ from sqlite_utils import Database
 
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.triage.fingerprint.component import Component
-from opsieve.triage.known.issue_match import issues_in
+from opsieve.triage.known.issue_match import ClusterSignature, issues_in
 from opsieve.triage.store.failure_record import components_in
 from opsieve.triage.store.ids import name_of
 from opsieve.triage.store.index.filters import STATUS, Condition
@@ -41,6 +41,7 @@ _CLUSTER = re.compile(r"c?(\d{1,12})")
 _PLACE = re.compile(r"(?:^|/)(cases/[^/]+/[^/]+)(?:/reduced)?/?$")
 _MEMBER_NAME = re.compile(r"([^/:\s]+):(\d+):(.+)", re.DOTALL)
 _MOST_BISECTED = 500  # cases whose commits are compared
+_MOST_UNITS = 12  # fingerprints of a cluster that it is recognised by
 _MOST_COMPARED = 2000  # fingerprints looked at for clusters that look alike
 
 _COLUMNS = (
@@ -242,6 +243,47 @@ class IndexReader:
                 key,
             )
             yield FingerprintToReduce(key, components_in(stored), rank, cluster, tuple(cases))
+
+    def signatures(self) -> Iterator[ClusterSignature]:
+        """What every cluster is recognised by, in another store and among public issues."""
+        parts: dict[int, list[tuple[Component, ...]]] = {}
+        keys: dict[int, set[str]] = {}
+        versions: dict[int, set[str]] = {}
+        for cluster, key, stored in self._rows(
+            "SELECT cluster, key, components FROM fingerprints WHERE cluster IS NOT NULL ORDER BY number"
+        ):
+            keys.setdefault(cluster, set()).add(key)
+            if len(parts.setdefault(cluster, [])) < _MOST_UNITS:
+                parts[cluster].append(components_in(stored))
+        for cluster, version in self._rows(
+            "SELECT DISTINCT p.cluster, f.version FROM failures f JOIN fingerprints p ON p.key = f.fingerprint WHERE p.cluster IS NOT NULL"
+        ):
+            versions.setdefault(cluster, set()).add(version)
+        for row in self._rows(
+            "SELECT id, backend, kind, title, operators, guilty_pass FROM clusters WHERE members > 0"
+        ):
+            number, backend, kind, title, operators, guilty = row
+            names = frozenset(operators.split())
+            yield ClusterSignature(
+                number,
+                backend,
+                kind,
+                title,
+                tuple(parts.get(number, ())),
+                names,
+                guilty,
+                frozenset(versions.get(number, ())),
+                frozenset(keys.get(number, ())),
+            )
+
+    def met(self, campaign: str) -> tuple[set[int], set[int]]:
+        """The clusters of a campaign's confirmed failures, and those of them that other campaigns met, too."""
+        sql = (
+            "SELECT DISTINCT p.cluster FROM failures f JOIN fingerprints p ON p.key = f.fingerprint"
+            " WHERE f.campaign {} ? AND f.verdict = 'fail' AND p.cluster IS NOT NULL"
+        )
+        mine, others = ({int(row[0]) for row in self._rows(sql.format(sign), campaign)} for sign in ("=", "!="))
+        return mine, mine & others
 
     # -- the store
 

@@ -41,6 +41,7 @@ class VersionCount:
     guilty_pass: str
     version: str
     many: int
+    cluster: int
 
 
 @dataclass(frozen=True, slots=True)

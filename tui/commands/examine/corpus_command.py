@@ -1,7 +1,6 @@
 """`opsieve corpus`: a folder of cases that is replayed on new compilers."""
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ import click
 
 from opsieve.tui.cli import complain, report_fault
 from opsieve.tui.commands import completions, options
+from opsieve.tui.commands.ci_results import GITHUB, JUNIT, SARIF, CiOutput
 from opsieve.tui.commands.text import counted, plain, say
 
 if TYPE_CHECKING:
@@ -36,12 +36,6 @@ _FAIL_ON = click.option(
     default="new",
     show_default=True,
     help="What gives exit code 1. new: what fails and did not, or fails otherwise than before; any: every failure; none: nothing.",
-)
-_JUNIT = click.option("--junit", type=options.PATH, metavar="FILE", help="Write the results as JUnit XML.")
-_GITHUB = click.option(
-    "--github",
-    is_flag=True,
-    help="Print annotations for GitHub Actions, and append a summary to the file that $GITHUB_STEP_SUMMARY names.",
 )
 
 
@@ -92,15 +86,18 @@ def add(folder: Path, cases: tuple[Path, ...], as_json: bool, **given: Any) -> i
 @click.argument("folder", type=options.PATH)
 @_TARGETS
 @_FAIL_ON
-@_JUNIT
-@_GITHUB
+@JUNIT
+@SARIF
+@GITHUB
 @options.seconds(60.0)
 @options.memory()
 @options.OFFLINE
 @options.NO_SANDBOX
 @options.YES
 @options.JSON
-def run(folder: Path, fail_on: str, junit: Path | None, github: bool, as_json: bool, **given: Any) -> int:
+def run(
+    folder: Path, fail_on: str, junit: Path | None, sarif: Path | None, github: bool, as_json: bool, **given: Any
+) -> int:
     """Judge every case of the corpus FOLDER, and compare with what its record says.
 
     A target that a case has no record of is compared with what was seen on the same compiler in another release or setting. Exit
@@ -109,7 +106,8 @@ def run(folder: Path, fail_on: str, junit: Path | None, github: bool, as_json: b
     from opsieve.triage.corpus.session import refused, replay
     from opsieve.triage.judging import RefusedModel
 
-    _writable(junit)
+    output = CiOutput(junit, sarif, github)
+    output.check()
     results: list[CorpusResult] = []
     faults = []
     for found in replay(_request(folder, **given), say):
@@ -120,7 +118,7 @@ def run(folder: Path, fail_on: str, junit: Path | None, github: bool, as_json: b
             results.append(found)
         if not as_json:
             click.echo(_line(results[-1]))
-    code = _reported(results, folder, fail_on, junit, github, as_json)
+    code = _reported(results, folder, fail_on, output, as_json)
     return _fault_code(faults) or code
 
 
@@ -128,21 +126,25 @@ def run(folder: Path, fail_on: str, junit: Path | None, github: bool, as_json: b
 @click.argument("old", type=options.PATH)
 @click.argument("new", type=options.PATH)
 @_FAIL_ON
-@_JUNIT
-@_GITHUB
+@JUNIT
+@SARIF
+@GITHUB
 @options.JSON
-def diff(old: Path, new: Path, fail_on: str, junit: Path | None, github: bool, as_json: bool) -> int:
+def diff(
+    old: Path, new: Path, fail_on: str, junit: Path | None, sarif: Path | None, github: bool, as_json: bool
+) -> int:
     """Compare two outputs of `corpus run --json`: what NEW has fixed, and what newly fails, beside OLD.
 
     Exit codes are those of `corpus run`.
     """
     from opsieve.triage.corpus.session import compared
 
-    _writable(junit)
+    output = CiOutput(junit, sarif, github)
+    output.check()
     results = list(compared(old, new))
     for result in () if as_json else results:
         click.echo(_line(result))
-    return _reported(results, None, fail_on, junit, github, as_json)
+    return _reported(results, None, fail_on, output, as_json)
 
 
 def _request(folder: Path, **given: Any) -> "CorpusRequest":
@@ -155,46 +157,22 @@ def _request(folder: Path, **given: Any) -> "CorpusRequest":
 
 
 def _reported(
-    results: "Sequence[CorpusResult]",
-    folder: Path | None,
-    fail_on: str,
-    junit: Path | None,
-    github: bool,
-    as_json: bool,
+    results: "Sequence[CorpusResult]", folder: Path | None, fail_on: str, output: CiOutput, as_json: bool
 ) -> int:
     """Print and write the results in the forms that were asked for; the exit code."""
-    from opsieve.triage.corpus.github import annotations, job_summary
-    from opsieve.triage.corpus.junit import junit_xml
     from opsieve.triage.corpus.states import FAIL_ON, counts, facts
 
     red, numbers = FAIL_ON[fail_on], counts(results)
     if as_json:
         click.echo(json.dumps({"corpus": str(folder or ""), "counts": numbers, "results": facts(results)}))
-    if junit is not None:
-        junit.write_bytes(junit_xml(results, red))
-    if github:
-        for line in annotations(results, "" if folder is None else folder.as_posix(), red):
-            click.echo(line, err=as_json)
-        summary = os.environ.get("GITHUB_STEP_SUMMARY", "")
-        if summary:
-            with open(summary, "a", encoding="utf-8") as file:
-                file.write(job_summary(results, str(folder or "corpus diff")))
-        else:
-            say("GITHUB_STEP_SUMMARY is not set: no summary was written")
+    place = "" if folder is None else folder.as_posix()
+    output.write(results, red, place, f"corpus {place or 'diff'}", annotate_on_stderr=as_json)
     say(", ".join(f"{count} {state.replace('-', ' ')}" for state, count in numbers.items() if count) or "no case")
     if any(result.refused for result in results):
         return 2
     if len(results) == numbers["not-judged"]:
         return complain("no case was judged")
     return 1 if any(result.state in red for result in results) else 0
-
-
-def _writable(junit: Path | None) -> None:
-    """BadInput for a file whose folder is not there, before anything is judged."""
-    from opsieve.gen.model.bad_input import BadInput, shown
-
-    if junit is not None and (junit.is_dir() or not junit.parent.is_dir()):
-        raise BadInput(f"--junit names {shown(junit, 200)}, which is a folder or in one that is not there")
 
 
 def _fault_code(faults: Sequence[Exception]) -> int:

@@ -1,6 +1,7 @@
 """`opsieve fuzz`: a campaign over many compilers."""
 
 import json
+import os
 import shlex
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opsieve.tui.commands import options
+from opsieve.tui.commands.ci_results import JUNIT, SARIF, CiOutput
 from opsieve.tui.commands.find.campaign_picture import Point
+from opsieve.tui.commands.find.campaign_verdict import CampaignVerdict
 from opsieve.tui.commands.find.long_runs import PauseWhileFull, ended_by_signals
 from opsieve.tui.commands.progress import Pulse, counting_bar, probing_bar
 from opsieve.tui.commands.text import counted, plain, say
@@ -117,6 +120,23 @@ SHOWN = 5  # new clusters in the summary for a person
 @options.JSON
 @click.option("--json-lines", is_flag=True, help="Print JSON objects as it goes, one a line: begun, progress, ended.")
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress.")
+@click.option(
+    "--ci",
+    is_flag=True,
+    help="For continuous integration: no progress, every failure known or new, and on GitHub Actions annotations and a summary.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["new", "any", "none"]),
+    default="any",
+    show_default=True,
+    help="What gives exit code 1. new: a cluster that --known (or, without it, every other campaign of the store) has not.",
+)
+@click.option(
+    "--known", type=options.PATH, metavar="STORE", help="Store of known failures, with its rules (STORE/known/*.toml)."
+)
+@JUNIT
+@SARIF
 def command(
     folder: Path,
     seconds: float,
@@ -128,12 +148,17 @@ def command(
     quiet: bool,
     auto_triage: float,
     reports: tuple[Path, ...],
+    ci: bool,
+    fail_on: str,
+    known: Path | None,
+    junit: Path | None,
+    sarif: Path | None,
     **given: Any,
 ) -> int:
     """Generate programs, run them on every target, and store each distinct failure.
 
-    Runs until Ctrl-C unless --minutes or --tests is given. Exit code 1 if the campaign found failures, 130 if it was
-    interrupted: finished tests are stored, and --resume continues.
+    Runs until Ctrl-C unless --minutes or --tests is given. Exit code 1 if the campaign found failures (see --fail-on), 130 if
+    it was interrupted: finished tests are stored, and --resume continues.
     """
     from opsieve.backends.judge.oracle_names import chosen
     from opsieve.backends.workers.zygote import Limits
@@ -142,23 +167,26 @@ def command(
 
     begun = time.monotonic()
     checked(reports)
+    verdict = CampaignVerdict(fail_on, known, CiOutput(junit, sarif, ci and "GITHUB_ACTIONS" in os.environ), ci)
+    verdict.check()
     limits = Limits(seconds=seconds, memory=memory << 20)
     choice = chosen(oracles, oracle_file)
     given["metamorphic"] = given["metamorphic"] or "metamorphic" in choice.names
     request = FuzzRequest(store=folder, limits=limits, oracles=choice, **given)
     events = _Events(json_lines)
     with ended_by_signals():
-        facts, growth, interrupted = _hunt(request, begun, auto_triage, events, quiet)
+        facts, growth, interrupted = _hunt(request, begun, auto_triage, events, quiet or ci)
         if auto_triage:
             _taken_up(folder)
         write_reports(reports, folder, facts, growth)
+    failing = verdict.decide(folder, facts, annotate_on_stderr=as_json or json_lines)
     events.say("ended", **facts)
     if not json_lines:
         click.echo(json.dumps(facts) if as_json else _text(facts))
     if interrupted:
         say(f"interrupted; continue with: opsieve fuzz --store {shlex.quote(str(folder))} --resume")
         return 130
-    return 1 if facts["failures"] else 0
+    return int(failing)
 
 
 def _hunt(
@@ -201,7 +229,7 @@ def _hunt(
         passed = time.monotonic() - started
         growth.finish(store, campaign, passed, done, store.clusters(campaign))
         facts = campaign_facts(store, campaign, done - before, passed, request.store)
-    facts |= session.facts()
+    facts |= session.facts() | {"campaign": campaign.id}
     if auto_triage:
         facts["auto_triage"] = beside.facts()
     return facts, growth.points, interrupted
@@ -282,9 +310,9 @@ def _text(facts: dict[str, Any]) -> str:
     found = ", ".join(f"{count} {kind}" for kind, count in facts["failures"].items()) or "none"
     distinct = f"{counted(facts['fingerprints'], 'fingerprint')} in {counted(facts['clusters'], 'cluster')}"
     lines.append(f"failures: {found}; {distinct}; store: {facts['store']}")
-    new = facts["new_clusters"][:SHOWN]
+    new = [] if "ci_clusters" in facts else facts["new_clusters"][:SHOWN]
     lines += [f"  new: {item['cluster']}  {plain(item['title'])} ({item['members']})" for item in new]
-    more = len(facts["new_clusters"]) - SHOWN
+    more = 0 if "ci_clusters" in facts else len(facts["new_clusters"]) - SHOWN
     if more > 0:
         lines.append(f"  and {more} more that no other campaign has met")
     if "auto_triage" in facts:
@@ -293,6 +321,9 @@ def _text(facts: dict[str, Any]) -> str:
             f"  beside the hunt: {counted(beside['reduced'], 'case')} reduced, passes asked of {beside['attributed']}, releases of"
             f" {beside['bisected']}, in {beside['seconds']:.0f} s"
         )
+    for cluster in facts.get("ci_clusters", ()):
+        why = f"known: {plain(cluster['known'])}" if cluster["known"] else "NEW"
+        lines.append(f"  {cluster['cluster']}  {plain(cluster['title'])} ({cluster['members']}): {why}")
     for known in facts.get("known_failures", ())[:SHOWN]:
         what = f"{known['target']} fails at {plain(known['feature'])} again and again"
         lines.append(f"  {what}: such programs seldom go there ({known['left_out']} left out)")

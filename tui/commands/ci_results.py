@@ -1,0 +1,70 @@
+"""Results for the servers of continuous integration: JUnit XML, SARIF, annotations and a job summary of GitHub Actions."""
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from opsieve import __version__
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.tui.commands import options
+from opsieve.tui.commands.text import say
+
+if TYPE_CHECKING:
+    from opsieve.triage.corpus.states import CorpusResult
+
+F = TypeVar("F", bound=Callable[..., Any])
+JUNIT = click.option("--junit", type=options.PATH, metavar="FILE", help="Write the results as JUnit XML.")
+SARIF = click.option("--sarif", type=options.PATH, metavar="FILE", help="Write the results as SARIF 2.1.0.")
+GITHUB = click.option(
+    "--github",
+    is_flag=True,
+    help="Print annotations for GitHub Actions, and append a summary to the file that $GITHUB_STEP_SUMMARY names.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CiOutput:
+    """Where results go."""
+
+    junit: Path | None = None
+    sarif: Path | None = None
+    github: bool = False
+
+    def check(self) -> None:
+        """BadInput for a file whose folder is not there, before anything is judged."""
+        for option, path in (("--junit", self.junit), ("--sarif", self.sarif)):
+            if path is not None and (path.is_dir() or not path.parent.is_dir()):
+                raise BadInput(f"{option} names {shown(path, 200)}, which is a folder or in one that is not there")
+
+    def write(
+        self,
+        results: "Sequence[CorpusResult]",
+        red: Collection[str],
+        folder: str,
+        name: str,
+        *,
+        annotate_on_stderr: bool,
+    ) -> None:
+        """Write the results in the forms that were asked for; `folder` holds the cases, `name` is the title of the summary."""
+        from opsieve.triage.corpus.github import annotations, job_summary
+        from opsieve.triage.corpus.junit import junit_xml
+        from opsieve.triage.corpus.sarif import sarif
+
+        if self.junit is not None:
+            self.junit.write_bytes(junit_xml(results, red, f"opsieve {name}"))
+        if self.sarif is not None:
+            self.sarif.write_bytes(sarif(results, red, __version__, folder))
+        if not self.github:
+            return
+        for line in annotations(results, folder, red):
+            click.echo(line, err=annotate_on_stderr)
+        summary = os.environ.get("GITHUB_STEP_SUMMARY", "")
+        if summary:
+            with open(summary, "a", encoding="utf-8") as file:
+                file.write(job_summary(results, name))
+        else:
+            say("GITHUB_STEP_SUMMARY is not set: no summary was written")

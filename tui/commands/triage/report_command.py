@@ -1,0 +1,111 @@
+"""`opsieve report`: a store as one HTML page."""
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.files import read_file, reason
+from opsieve.tui.commands import options
+from opsieve.tui.commands.text import counted, plain
+
+if TYPE_CHECKING:
+    from opsieve.triage.store.queries import Queries
+    from opsieve.triage.store.rows import CaseDetails, ClusterRow
+    from opsieve.tui.commands.triage.report_page import StoredCluster
+
+_PAGE = 500  # clusters asked for at once
+_MEMBERS = 20
+_GRAPH = 150  # lines of a graph
+_SCRIPT = 64 << 10  # bytes
+
+
+@click.command("report")
+@click.argument("place", metavar="[STORE]", type=options.PATH, required=False)
+@options.STORE
+@click.option(
+    "-o", "--output", type=options.PATH, default=Path("report.html"), show_default=True, help="File to write."
+)
+@click.option("--filter", "text", default="", help="Only the clusters that this lets through (see opsieve clusters).")
+@click.option("-n", "--limit", type=click.IntRange(1, 20000), default=1000, show_default=True, help="Clusters at most.")
+@options.JSON
+def command(place: Path | None, folder: Path, output: Path, text: str, limit: int, as_json: bool) -> int:
+    """Write STORE as one HTML page: clusters with a search, what is known of each, graphs and scripts. The page loads nothing.
+
+    STORE defaults to --store. No compiler runs: a script is shown where reduction has left one.
+    """
+    from opsieve.triage.store.queries import Queries
+    from opsieve.tui.commands.triage.report_page import page
+
+    folder = place or folder
+    if output.is_dir() or not output.parent.is_dir():
+        raise BadInput(f"--output names {shown(output, 200)}, which is a folder or in one that is not there")
+    rows: list[ClusterRow] = []
+    with Queries(folder) as store:
+        after, total = "", 0
+        while len(rows) < limit:
+            found = store.clusters(text, after=after, limit=min(_PAGE, limit - len(rows)))
+            rows, total, after = [*rows, *found.rows], found.total, found.next
+            if not after:
+                break
+        pages = [_cluster_page(store, row) for row in rows]
+        whole = page(folder.absolute().name, store.counts(), pages, total, time.time())
+    try:
+        output.write_text(whole, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"cannot write {shown(output, 200)}: {reason(error)}") from None
+    facts = {
+        "output": str(output),
+        "clusters": len(rows),
+        "total": total,
+        "bytes": output.stat().st_size,
+        "store": str(folder),
+    }
+    click.echo(
+        json.dumps(facts) if as_json else plain(f"{output}  {counted(len(rows), 'cluster')}, {facts['bytes']:,} bytes")
+    )
+    return 0
+
+
+def _cluster_page(store: "Queries", row: "ClusterRow") -> "StoredCluster":
+    """What is known of a cluster, with the graph and the script of its representative."""
+    from opsieve.tui.commands.triage.report_page import StoredCluster
+
+    prints, members = store.fingerprints(row.id), store.members(row.id, limit=_MEMBERS).rows
+    message = next((member.message for member in members if member.message), "")
+    if not row.representative:
+        return StoredCluster(row, prints, members, message, problem="no case was kept: its failures are only counted")
+    try:
+        details = store.case(row.representative)
+        place = details.reduced or details.folder
+        graph, problem = ("", "its case is not there") if place is None else (_graph(place), "")
+    except BadInput as error:
+        return StoredCluster(row, prints, members, message, problem=str(error))
+    hint = f"opsieve export {row.id} --as script writes a script that runs without opsieve"
+    script = _script(details)
+    commits = tuple(map(str, details.commits))
+    return StoredCluster(row, prints, members, message, commits, graph, script, problem or ("" if script else hint))
+
+
+def _graph(place: Path) -> str:
+    """The program of a case, drawn as in the terminal app."""
+    from opsieve.gen.case.case import load
+    from opsieve.tui.app.views.program_view import program_lines
+
+    lines = [f"{rails}{' ' if rails else ''}{label}" for rails, label in program_lines(load(place).program)]
+    more = [f"... {len(lines) - _GRAPH:,} more lines"] if len(lines) > _GRAPH else []
+    return "\n".join(lines[:_GRAPH] + more)
+
+
+def _script(details: "CaseDetails") -> str:
+    """The script that reduction left, "" where there is none."""
+    for place in (details.reduced, details.folder):
+        try:
+            if place is not None and (place / "repro.py").is_file():
+                return read_file(place / "repro.py", _SCRIPT).decode("utf-8", "replace")
+        except BadInput:  # a link, or too long for a page
+            continue
+    return ""

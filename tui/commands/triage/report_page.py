@@ -1,0 +1,168 @@
+"""A store as one HTML page that stands alone: a list of clusters with a search, and of each what is known, its graph and its script.
+
+The page loads nothing: its policy forbids that, and allows the one script below by its digest. Everything that came out of a compiler or a model is
+escaped. Without JavaScript the list is there, the search is not. Pure.
+"""
+
+import base64
+import hashlib
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from opsieve.triage.store.rows import ClusterRow, Counts, FingerprintRow, MemberRow
+from opsieve.tui.commands.text import counted, plain, printable
+from opsieve.tui.commands.triage.store_table import day
+
+_CUT = 4000  # characters of a text
+_STYLE = """
+:root{color-scheme:light dark}
+body{font:15px/1.5 system-ui,sans-serif;max-width:72em;margin:2em auto;padding:0 1em}
+input{font:inherit;width:100%;box-sizing:border-box;padding:.4em .6em}
+details{border-top:1px solid #8886}summary{padding:.35em 0;cursor:pointer;overflow-wrap:anywhere}
+summary b{display:inline-block;min-width:4em}summary i{font-style:normal;opacity:.7;margin-right:.6em}
+summary:focus-visible,input:focus-visible{outline:2px solid #2f6f9f}
+table{border-collapse:collapse;margin:.4em 0}td,th{border:1px solid #8886;padding:.15em .6em;text-align:left;overflow-wrap:anywhere}
+th{font-weight:normal;opacity:.8}pre{overflow:auto;max-height:32em;border:1px solid #8886;padding:.6em;font-size:13px;line-height:1.35}
+[hidden]{display:none}
+"""
+_SCRIPT = """
+const box = document.getElementById('search'), shown = document.getElementById('shown');
+const clusters = [...document.querySelectorAll('details.cluster')];
+const texts = clusters.map(one => one.dataset.text);
+function look() {
+  const terms = box.value.toLowerCase().split(/\\s+/).filter(term => term);
+  let count = 0;
+  clusters.forEach((one, at) => {
+    const found = terms.every(term => {
+      const not = term.startsWith('-') && term.length > 1, word = not ? term.slice(1) : term;
+      const field = word.match(/^(kind|status|stage|target|op|pass|id):(.+)$/);
+      const has = field ? (' ' + one.dataset[field[1]] + ' ').includes(field[1] === 'target' ? field[2] : ' ' + field[2] + ' ')
+                        : texts[at].includes(word);
+      return has !== not;
+    });
+    one.hidden = !found;
+    count += found;
+  });
+  shown.textContent = count + ' of ' + clusters.length;
+}
+function unfold() {
+  const named = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (named && named.tagName === 'DETAILS') { named.hidden = false; named.open = true; named.scrollIntoView(); }
+}
+document.getElementById('bar').hidden = false;
+box.addEventListener('input', look);
+addEventListener('hashchange', unfold);
+look();
+unfold();
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCluster:
+    """What the page tells of a cluster; `graph` and `script` are "" where there is none to show, `problem` says why."""
+
+    row: ClusterRow
+    prints: Sequence[FingerprintRow]
+    members: Sequence[MemberRow]
+    message: str = ""
+    commits: Sequence[str] = ()
+    graph: str = ""
+    script: str = ""
+    problem: str = ""
+
+
+def page(name: str, counts: Counts, clusters: Sequence[StoredCluster], total: int, made: float) -> str:
+    """The page of a store of this name; `total` is how many clusters it has, `made` when the page was made, in seconds since 1970."""
+    digest = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    kinds = ", ".join(f"{many} {kind}" for kind, many in counts.clusters_by_kind.items()) or "none"
+    statuses = ", ".join(f"{many} {status}" for status, many in counts.by_status.items())
+    cut = f" The first {len(clusters):,} are listed." if len(clusters) < total else ""
+    return "\n".join(
+        [
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width,initial-scale=1">',
+            f"<title>opsieve: {_text(name)}</title><style>{_STYLE}</style></head><body>",
+            f"<h1>{_text(name)}</h1>",
+            f"<p>{counted(counts.failures, 'failure')} of {counted(counts.tests, 'test')} in {counted(total, 'cluster')}"
+            f" ({_text(kinds)}; {_text(statuses)}).{cut} Not bugs: {counts.unsupported:,} unsupported, {counts.environment:,} environment,"
+            f" {counts.flaky:,} flaky. {day(made)} UTC.</p>",
+            '<p id="bar" hidden><label for="search">Search: words, or kind: status: stage: target: op: pass: id:, a leading - negates'
+            ' (<span id="shown"></span>)</label><input id="search" type="search" autocomplete="off"></p>',
+            *(part for cluster in clusters for part in _cluster(cluster)),
+            f"<script>{_SCRIPT}</script></body></html>\n",
+        ]
+    )
+
+
+def _cluster(one: StoredCluster) -> Iterator[str]:
+    row = one.row
+    size = f"{row.nodes} nodes" if row.reduced is None else f"{row.reduced} nodes, reduced"
+    words = " ".join(
+        (row.id, row.listed_title, row.own_title, one.message, row.note, *row.operators, *row.targets, row.guilty_pass)
+    )
+    fields = {
+        "text": words[:_CUT],
+        "kind": row.kind,
+        "status": row.status,
+        "stage": row.stage,
+        "target": " ".join(row.targets),
+        "op": " ".join(row.operators),
+        "pass": row.guilty_pass,
+        "id": row.id,
+    }
+    data = " ".join(f'data-{name}="{_text(value.lower())}"' for name, value in fields.items())
+    yield f'<details class="cluster" id="{_text(row.id)}" {data}>'
+    yield f"<summary><b>{_text(row.id)}</b><i>{_text(row.status)}</i><i>{_text(row.kind)}</i><i>{row.members:,}</i>{_text(row.listed_title)}</summary>"
+    seen = f"{day(row.first_seen)} to {day(row.last_seen)}" if row.last_seen else ""
+    yield _table(
+        ("kind", f"{row.kind} at {row.stage}" if row.stage else row.kind),
+        ("message", one.message),
+        ("failures", f"{row.members:,}, {counted(row.fingerprints, 'fingerprint')}"),
+        ("seen", seen),
+        ("targets", ", ".join(row.targets)),
+        ("smallest", f"{size}: {' '.join(row.operators)}"),
+        ("guilty pass", row.guilty_pass),
+        ("first bad", row.first_bad),
+        ("commits", "; ".join(one.commits)),
+        ("rule", row.rule),
+        ("issue", row.issue),
+        ("note", row.note),
+        *(
+            ("probably", f"{known.name}: {known.title}; {'; '.join(known.reasons)}; {known.url}")
+            for known in row.probably
+        ),
+    )
+    for title, text in (("Graph", one.graph), ("Script", one.script)):
+        if text:
+            yield f"<details open><summary>{title}</summary><pre>{_lines(text)}</pre></details>"
+    if one.problem:
+        yield f"<p>{_text(one.problem)}</p>"
+    for each in one.prints:
+        yield f"<details><summary>Why: {_text(each.key)}, {counted(each.count, 'failure')}; {_text(each.why)}</summary>"
+        yield _table(
+            *((("+ " if part.kept else "- ") + part.name, f"{part.value} ({part.hint})") for part in each.components)
+        )
+        yield "</details>"
+    heads = "".join(f"<th>{head}</th>" for head in ("member", "nodes", "target", "version"))
+    yield f"<details><summary>{len(one.members)} of {counted(row.members, 'member')}</summary><table><tr>{heads}</tr>"
+    for member in one.members:
+        nodes = str(member.nodes) if member.reduced is None else f"{member.nodes} to {member.reduced}"
+        cells = (member.name, nodes, member.target, member.version)
+        yield "<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in cells) + "</tr>"
+    yield "</table></details></details>"
+
+
+def _table(*facts: tuple[str, str]) -> str:
+    rows = (f"<tr><th>{_text(name)}</th><td>{_text(value)}</td></tr>" for name, value in facts if value.strip())
+    return f"<table>{''.join(rows)}</table>"
+
+
+def _text(text: str) -> str:
+    return html.escape(printable(text[:_CUT]))
+
+
+def _lines(text: str) -> str:
+    return html.escape("\n".join(plain(line[:400]) for line in text.expandtabs(4).split("\n")))
