@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from opsieve import __version__
+from opsieve.tui.settings import defaults, settings
 
 # group -> name -> (module of tui.commands with a click command called `command`, or module:command; one line for the overview)
 GROUPS = {
@@ -50,6 +51,7 @@ GROUPS = {
         "redo": ("triage.decisions_command:redo", "Redo the decision undone last."),
     },
     "Set up and maintain": {
+        "init": ("maintain.init_command", "Write a commented opsieve.toml: defaults for this directory."),
         "doctor": ("maintain.doctor_command", "Check which compilers are installed and what they accept."),
         "index": ("maintain.index_command", "Rebuild the index of a store from its case directories."),
         "sample": ("maintain.sample_command", "Copy one of the failing models that opsieve brings along."),
@@ -87,7 +89,10 @@ class Commands(click.Group):
             close = get_close_matches(args[0], COMMANDS, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
             raise click.UsageError(f"No such command '{args[0]}'{hint}", ctx)
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and name not in ("init", "completion") and not ctx.resilient_parsing:
+            ctx.default_map = {str(name): defaults(command, str(name), settings(COMMANDS))}
+        return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The overview, without importing any command."""
@@ -113,7 +118,8 @@ def run(command: click.Command, name: str, arguments: Sequence[str] | None) -> N
     from opsieve.gen.model.bad_input import BadInput
 
     try:
-        code = _confirmed(lambda: command.main(arguments, prog_name=name, standalone_mode=False))
+        known = {} if isinstance(command, Commands) else defaults(command, name, settings(COMMANDS))
+        code = _confirmed(lambda: command.main(arguments, prog_name=name, standalone_mode=False, default_map=known))
         if sys.stdout is not None:  # closed by who called
             sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:

@@ -36,6 +36,16 @@ def named_by_file(text: str, offline: bool = False, recorded: Mapping[str, str] 
     return text
 
 
+def named_by_settings(text: str) -> None:
+    """A target that `opsieve.toml` names; Unconfirmed for a build, which is code that came with the directory, perhaps."""
+    if "@" in text and resolve(text).build and os.environ.get(SWITCH) != "yes":
+        what = f"opsieve.toml names the build {shown(text, 200)}"
+        raise Unconfirmed(
+            f"{what}, which is code that would run: {SWITCH}=yes allows it, -t names a target yourself",
+            f"{what}. Run it?",
+        )
+
+
 def given() -> AbstractContextManager[None]:
     """Yes, for this process and what it starts."""
     return variable_set(SWITCH, "yes")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from opsieve.tui.commands import completions
 
@@ -13,9 +14,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 
 
-def named_builds(_context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
-    """A callback of options of targets: a build that is named is looked at, and may run from now on."""
+def named_builds(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """A callback of options of targets: a build that is named is looked at, and may run from now on; one that only a file of the
+    directory names after a yes."""
+    from_file = context.get_parameter_source(parameter.name or "") is ParameterSource.DEFAULT_MAP
     for text in (value,) if isinstance(value, str) else value or ():
+        if from_file:
+            from opsieve.backends.releases.consent import named_by_settings
+
+            named_by_settings(text)
         if "@" in text:
             from opsieve.backends.registry import resolve
             from opsieve.backends.releases.builds import allow

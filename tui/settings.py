@@ -1,0 +1,117 @@
+"""`opsieve.toml` of the working directory: defaults of options, for every command or for one.
+
+    targets = ["onnxruntime", "tvm"]      # of run and fuzz
+    store = "found"
+    [fuzz]
+    minutes = 10
+
+An option of the command line comes before a variable of the environment (`OPSIEVE_TARGETS`, ...), that before the section of the command, that before the
+top of the file. What a key means is what `--KEY` means. A mistake is one sentence that names the key.
+"""
+
+import os
+import tomllib
+from collections.abc import Collection, Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import click
+
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.files import read_file
+
+FILE = "opsieve.toml"
+# Keys at the top: the option of commands, and which commands (all that have the option for None).
+GENERAL: Mapping[str, tuple[str, frozenset[str] | None]] = {
+    "targets": ("target", frozenset(["run", "fuzz"])),
+    "store": ("store", None),
+    "seconds": ("seconds", None),
+    "memory": ("memory", None),
+    "jobs": ("jobs", None),
+    "offline": ("offline", None),
+}
+# OPSIEVE_STORE is the folder of installed releases (docs/reference/targets.md).
+VARIABLES = {key: f"OPSIEVE_{'DEFAULT_STORE' if key == 'store' else key.upper()}" for key in GENERAL}
+_MOST = 64 << 10  # bytes
+
+
+def settings(names: Collection[str]) -> dict[str, Any]:
+    """What the file of the working directory says, {} without one; `names` are those of the commands. BadInput for a key that there is not."""
+    path = Path(FILE)
+    if not path.is_file():
+        return {}
+    try:
+        found = tomllib.loads(read_file(path, _MOST).decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput(f"{FILE} is no TOML: {shown(error, 120)}") from None
+    for key, value in found.items():
+        if key in names and not isinstance(value, dict):
+            raise BadInput(f"{FILE}: {key} is a command; write its options behind [{key}]")
+        if key not in names and key not in GENERAL:
+            raise BadInput(f"{FILE}: there is no setting {shown(key)}{_hint(key, [*GENERAL, *names])}")
+    return found
+
+
+def defaults(command: click.Command, name: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults of a command (click's `default_map`), from the environment and the file; those of its own commands by their names.
+
+    BadInput for an option that it has not, and for a value that the option does not take.
+    """
+    return _defaults(command, name, found.get(name, {}), found)
+
+
+def _defaults(command: click.Command, name: str, own: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    options = {
+        text.removeprefix("--"): option
+        for option in command.params
+        if isinstance(option, click.Option)
+        for text in (*option.opts, *option.secondary_opts)
+        if text.startswith("--")
+    }
+    parts = command.commands if isinstance(command, click.Group) else {}
+    chosen: dict[str, tuple[Any, str]] = {}
+    general = [
+        (key, text)
+        for key, (text, commands) in GENERAL.items()
+        if text in options and (commands is None or name in commands)
+    ]
+    chosen |= {text: (found[key], key) for key, text in general if key in found}
+    for key, value in own.items():
+        if key in options:
+            chosen[key] = value, f"{name.replace(' ', '.')}.{key}"
+        elif key not in parts or not isinstance(value, dict):
+            raise BadInput(f"{FILE}: {name} has no option {shown(key)}{_hint(key, [*options, *parts])}")
+    for key, text in general:
+        if word := os.environ.get(VARIABLES[key], ""):
+            chosen[text] = word.split() if key == "targets" else word, VARIABLES[key]
+    made = {str(options[key].name): _value(options[key], value, where) for key, (value, where) in chosen.items()}
+    return made | {part: _defaults(each, f"{name} {part}", own.get(part, {}), found) for part, each in parts.items()}
+
+
+def _value(option: click.Option, value: Any, where: str) -> Any:
+    """A value as the option takes it; BadInput, naming the key, when it does not."""
+    source = where if where.startswith("OPSIEVE_") else f"{FILE}: {where}"
+    if option.is_flag:
+        words = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+        given = words.get(value.lower()) if isinstance(value, str) and source == where else value
+        if not isinstance(given, bool):
+            raise BadInput(f"{source} must be true or false, not {shown(value)}")
+        return given
+    if option.multiple:
+        given = [value] if isinstance(value, str) else value
+        if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+            raise BadInput(f"{source} must be a list of texts, not {shown(value)}")
+        return given
+    if isinstance(value, bool | list | dict):
+        raise BadInput(f"{source} must be a text or a number, not {shown(value)}")
+    try:
+        option.type.convert(value if isinstance(value, str) else str(value), option, None)
+    except click.BadParameter as error:
+        raise BadInput(f"{source}: {error.message.rstrip('.')}") from None
+    return str(value)
+
+
+def _hint(key: str, names: Iterable[str]) -> str:
+    close = get_close_matches(key, list(names), n=1)
+    return f"; did you mean {close[0]}?" if close else f" (opsieve init writes a {FILE} with all of them)"
