@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from opsieve.backends.compare import POLICY, Policy
+from opsieve.backends.judge.acceptance import accepts_forbidden
 from opsieve.backends.judge.further_runs import asked_further
 from opsieve.backends.judge.judge import Judged, judge
 from opsieve.backends.judge.oracle_names import OracleChoice
@@ -186,6 +187,9 @@ def _judged_case(
         if judged.verdict.verdict == "pass" and not target.rewrite:
             verdict = asked_further(request.oracles, case.program, case.inputs, target, cache)
             judged = judged if verdict is None else Judged(verdict, judged.observations)
+        if judged.verdict.verdict == "invalid" and "accepts-invalid" in request.oracles.names:
+            accepted = accepts_forbidden(case.program, case.inputs, target, cache)
+            judged = judged if accepted is None else Judged(accepted, judged.observations)
         if request.save is not None and judged.verdict.verdict == "fail":
             _save(request.save, name, case, target, judged, cache.workers)
         yield JudgeResult(name, case, target, judged)

@@ -1,6 +1,6 @@
 """What to say of a target that is given an invalid program: it is to refuse it, not to run it and not to die of it.
 
-The oracle of the strategy `disruptive` (HirFuzz, section 3.2: programs that break a rule must be rejected with an error). That the program
+A program that breaks a rule by its inputs alone (an index out of range) is reported on request only (`accepts_forbidden`). The oracle of the strategy `disruptive` (HirFuzz, section 3.2: programs that break a rule must be rejected with an error). That the program
 is invalid is not taken from the generator: onnx's checker with full inference, or else its reference evaluator, must refuse it too.
 """
 
@@ -105,3 +105,16 @@ def _accepted(
         return verdict("flaky", reason, "accepts-invalid", replace(second, message=facts["breach"]))
     found = verdict("fail", because(Cause.ACCEPTS, **facts), "accepts-invalid", ran, blame="compiler")
     return replace(found, oracles=(CHECKER.display, NATIVE.display))
+
+
+def accepts_forbidden(program: Program, inputs: dict[str, Any], target: ResolvedTarget, lab: Lab) -> Verdict | None:
+    """The failure of a target that runs, twice, what the reference rejects for its values; None of any other."""
+    rejected = lab.observe(NATIVE, program, inputs)
+    if rejected.outcome != "rejected" or lab.observe(target, program, inputs).outcome != "ok":
+        return None
+    second = lab.observe(target, program, inputs, fresh=True)
+    if second.outcome != "ok":
+        return None
+    reason = because(Cause.ACCEPTS_FORBIDDEN, target=target, ending=rejected)
+    found = verdict("fail", reason, "accepts-invalid", replace(second, message=str(reason)), blame="compiler")
+    return replace(found, oracles=(NATIVE.display,))

@@ -10,6 +10,7 @@ from opsieve.backends.judge.oracles import EXPECTED, NATIVE
 from opsieve.backends.judge.pieces import accepts_each_operator, refused_type
 from opsieve.backends.judge.program_forms import checked_by
 from opsieve.backends.judge.reasons import Cause, because, verdict
+from opsieve.backends.judge.refusals import same_reason
 from opsieve.backends.observation import Observation
 from opsieve.backends.reference.reference import REFUSED
 from opsieve.backends.reference.type_constraints import ILL_TYPED
@@ -79,6 +80,9 @@ def refused(session: JudgingSession, first: Observation) -> Verdict:
     if excused is not None:
         return excused
     target = session.target
+    broken = _forbidden(session, first)
+    if broken is not None:
+        return broken
     acceptor, blame, against = _acceptor(session, first)
     if acceptor:
         dtype = refused_type(session.program, target, session.lab)
@@ -96,6 +100,18 @@ def refused(session: JudgingSession, first: Observation) -> Verdict:
     if against:
         return verdict("invalid", because(Cause.EVERYBODY_REJECTS, ending=first), "error", first)
     return verdict("undecided", because(Cause.NOBODY_ELSE, ending=first), "error", first)
+
+
+def _forbidden(session: JudgingSession, first: Observation) -> Verdict | None:
+    """The verdict `invalid` where the reference refuses the program for the reason of the target: whoever accepts it is lenient."""
+    if session.expected is not None:
+        return None
+    reference = session.ask(NATIVE)
+    kind = same_reason(first, reference)
+    if not kind and not (reference.outcome == first.outcome == "rejected"):
+        return None
+    facts = {"target": session.target, "breach": kind or "what the specification forbids", "ending": reference}
+    return verdict("invalid", because(Cause.FORBIDDEN, **facts), "error", first)
 
 
 def _acceptor(session: JudgingSession, first: Observation) -> tuple[str, str, bool]:

@@ -60,7 +60,10 @@ ORACLES: tuple[NamedOracle, ...] = (
         "a program that means the same has the same outputs (`--metamorphic`; strategies rewrite some programs anyway)",
     ),
     NamedOracle("slowdown", "the optimised build is not slower than the unoptimised one, by a margin", measured=True),
-    NamedOracle("accepts-invalid", "a program that was made wrong is refused"),
+    NamedOracle(
+        "accepts-invalid",
+        "a program that was made wrong is refused; chosen by name, `run` asks it of what the reference rejects for its inputs too",
+    ),
     NamedOracle("nondeterminism", "a second run gives the same; always asked before a mismatch counts", measured=True),
     NamedOracle("memory", "the optimised build does not need more memory, by a margin", measured=True),
 )

@@ -33,6 +33,7 @@ class Cause(Enum):
     MADE_LACK = "{target} lacks what its own optimiser made of the program, which {acceptor}: {ending}"
     NO_MEANING = "the reference gives the program no defined result: {ending}"
     ILL_TYPED = "{why}, and {target} refuses the program: {ending}"
+    FORBIDDEN = "{target} and the reference refuse the program alike, for {breach}: {ending}"
     EVERYBODY_REJECTS = "every implementation that was asked rejects the program: {ending}"
     NOBODY_ELSE = "no other implementation could run the program: {ending}"
     # It gave outputs.
@@ -71,6 +72,7 @@ class Cause(Enum):
     LENIENT = "{target} runs it, which is lenient ({rules}): {breach}; {objector} says {objection}"
     ACCEPTED_ONCE = "{target} ran it once and ended with `{second}` in a fresh process: {breach}"
     ACCEPTS = "{target} runs an invalid program, {breach}; {objector} says {objection}"
+    ACCEPTS_FORBIDDEN = "{target} runs a program that the reference finds invalid with these inputs: {ending}"
     # Metamorphic relations.
     CONTRADICTED = "{target} is wrong: {mismatch}; {arbiter} and {other}, the same compiler on a program that means the same, agree"
     SELF_AGREES = "{target} gives what {plain} gives for the program as it is"

@@ -10,6 +10,7 @@ from in_process import InProcessLab, TableLab
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from opsieve.backends.compare import Policy
+from opsieve.backends.judge.acceptance import accepts_forbidden
 from opsieve.backends.judge.judge import Judged, judge
 from opsieve.backends.judge.oracles import EXPECTED
 from opsieve.backends.observation import Hazard, Observation, Outcome
@@ -360,6 +361,27 @@ def test_an_error_is_a_failure_when_somebody_accepts_the_program() -> None:
     assert (by_reference.verdict.verdict, by_reference.verdict.blame) == ("fail", "compiler")
     by_user, _ = judged({FAKE: ends("rejected"), BASE: ends("rejected")}, expected={"y": np.float32([1])})
     assert by_user.verdict.verdict == "fail"
+
+
+def test_who_refuses_for_the_reason_of_the_reference_is_right() -> None:
+    index = "indices element out of data bounds, idx=5 must be within the inclusive range [-3,2]"
+    refused = ends("rejected", "index 5 is out of bounds for axis 0 with size 3", exception="IndexError")
+    accepts = {FAKE: ends("error", index), NATIVE: refused, BASE: ends("error", index), OTHER: gives(1)}
+    assert judged(accepts, oracles=[resolve(OTHER)])[0].verdict.verdict == "invalid"
+    other_reason = {**accepts, NATIVE: ends("error", "operands could not be broadcast together")}
+    assert judged(other_reason, oracles=[resolve(OTHER)])[0].verdict.verdict == "fail"
+    vouched = judged(accepts, expected={"y": np.float32([1])})[0].verdict
+    assert vouched.verdict == "fail"
+
+
+def test_who_accepts_what_the_reference_rejects_is_reported_on_request() -> None:
+    answers = {OTHER: gives(1), NATIVE: ends("rejected", "index 5 is out of bounds")}
+    found = accepts_forbidden(program(), {"x": np.float32([1])}, resolve(OTHER), TableLab(dict(answers)))
+    assert found is not None
+    assert (found.verdict, found.kind) == ("fail", "accepts-invalid")
+    for otherwise in ({OTHER: ends("error")}, {NATIVE: ends("error")}, {NATIVE: gives(1)}):
+        lab = TableLab({**answers, **otherwise})
+        assert accepts_forbidden(program(), {"x": np.float32([1])}, resolve(OTHER), lab) is None
 
 
 def test_what_nobody_accepts_is_invalid_and_what_nobody_knows_undecided() -> None:

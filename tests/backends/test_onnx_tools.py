@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx.parser
 import pytest
@@ -98,3 +99,18 @@ def test_the_file_loads_alone() -> None:
     assert loaded_alone(path, ["onnx", "onnxruntime"], "(module.BACKEND.name, module.BACKEND.package)") == (
         "('onnx-version-converter', 'onnx')\n"
     )
+
+
+def test_what_onnxruntime_lacks_is_evaluated_by_the_reference(workers: Workers) -> None:
+    """onnxruntime 1.31.1 has no Atan of bfloat16."""
+    text = (
+        '<ir_version: 10, opset_import: ["" : 22]> g (bfloat16[2] x) => (bfloat16[2] y) { a = Identity(x) y = Atan(a) }'
+    )
+    asked = OnnxProgram(onnx.parser.parse_model(text).SerializeToString())
+    one = {"x": np.array([0, 1], ml_dtypes.bfloat16)}
+    assert workers.observe(resolve("onnxruntime:disable_all"), asked, one).outputs is None
+    for target in ("onnx-inliner", "onnxruntime-transformers"):
+        seen = workers.observe(resolve(target), asked, one)
+        assert seen.outputs is not None, seen.message
+        assert float(seen.outputs["y"][1]) == pytest.approx(np.pi / 4, rel=1e-2)
+        assert any("does not take the original" in note for note in seen.notes)

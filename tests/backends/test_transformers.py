@@ -14,7 +14,7 @@ from loaded_alone import loaded_alone
 from models import X, chain, program
 
 from opsieve.backends.compilers.transformers import targets as transformed
-from opsieve.backends.compilers.transformers.targets import inspect
+from opsieve.backends.compilers.transformers.result_checks import inspect
 from opsieve.backends.compilers.worker_common import BrokenModel
 from opsieve.backends.observation import Observation
 from opsieve.backends.protocol import Request

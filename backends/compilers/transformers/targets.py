@@ -13,7 +13,7 @@ operator which the transformer brought in, and a bug of onnxruntime's from one o
 
 import functools
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from opsieve.backends.compilers.worker_common import (
     CLASSES,
@@ -118,15 +118,26 @@ class Transformed:
         before = onnx.ModelProto()
         before.CopyFrom(model)
         request.stage("compile")
+        sound, run_result = False, None
         try:
             result = self.transform(model, request.options)
             if request.options.get("trace") == "graph":
                 return shown(result)
-            inspect(before, result, request, self.checked)
+            CHECKS.inspect(before, result, request, self.checked)
+            sound = True
             run_result = load_result(result.SerializeToString(), request.inputs, self.may_lack)
         except Exception:
-            original(request, request.stage)  # raises NotRun where onnxruntime lacks what the model needs
-            raise
+            try:
+                original(request, request.stage)
+            except NotRun as lack:  # onnxruntime does not take the original either
+                evaluate(request.model, before, lack)(request.inputs)
+                if not sound:
+                    request.notes.append("onnxruntime does not take the original, the reference does: %s" % lack)
+                else:
+                    run_result = evaluate(result.SerializeToString(), before, lack)
+                    request.notes.append("run by the reference, for onnxruntime does not take the original: %s" % lack)
+            if not sound or run_result is None:
+                raise
         taken = {item.name for item in result.graph.input}
 
         def run(values: Dict[str, Any]) -> Dict[str, Any]:
@@ -159,6 +170,7 @@ class Transformed:
 beside = functools.partial(load_neighbour, __file__, "transformers")
 ORT = beside("../ort.py").BACKEND
 PASSES = beside("passes.py")
+CHECKS = beside("result_checks.py")
 
 
 class Unoptimised:
@@ -168,6 +180,18 @@ class Unoptimised:
 
     def __init__(self, model: bytes, inputs: Mapping[str, Any], stage: Callable[[str], None]) -> None:
         self.model, self.inputs, self.stage = model, inputs, stage
+
+
+class Evaluated(Unoptimised):
+    """A request to the reference, likewise."""
+
+    form = "onnx"
+    options = {"precision": "native"}
+
+    def __init__(self, model: bytes, inputs: Mapping[str, Any], stage: Callable[[str], None]) -> None:
+        super().__init__(model, inputs, stage)
+        self.notes: List[str] = []
+        self.hazards: List[Any] = []
 
 
 def unstaged(name: str) -> None:
@@ -197,6 +221,26 @@ def load_result(model: bytes, inputs: Mapping[str, Any], may_lack: bool) -> Any:
         raise BrokenModel("onnxruntime loads the original and not the transformed model: %s" % error) from error
 
 
+def evaluate(model: bytes, before: Any, lack: NotRun) -> "Run":
+    """The function that evaluates a serialised model by the reference; it, and this, raise `lack` where that cannot be, as in the worker of a
+    release, or where onnx's checker refuses the original `before`."""
+    try:
+        from opsieve.backends.reference.reference import BACKEND
+    except ImportError:
+        raise lack from None
+    if CHECKS.complaint(before):
+        raise lack
+
+    def run(values: Dict[str, Any]) -> Any:
+        try:
+            asked: Any = Evaluated(model, values, unstaged)
+            return BACKEND.prepare(asked)(values)
+        except Exception as error:
+            raise lack from error
+
+    return run
+
+
 def original(request: "Request", stage: Callable[[str], None]) -> "Run":
     """The function that runs the model as it was given; it, and this, raise NotRun with what onnxruntime says."""
     try:
@@ -211,75 +255,6 @@ def original(request: "Request", stage: Callable[[str], None]) -> "Run":
             raise NotRun(str(error)) from error
 
     return run
-
-
-def inspect(before: Any, after: Any, request: "Request", checked: bool = True) -> None:
-    """BrokenModel for a result that cannot be asked what the original can, or that onnx's checker refuses; notes what is lost."""
-    after_inputs = {item.name: item for item in after.graph.input}
-    after_outputs = {item.name: item for item in after.graph.output}
-    constants = {tensor.name for tensor in after.graph.initializer}
-    new = set(after_inputs) - {item.name for item in before.graph.input} - constants
-    if new:
-        raise BrokenModel("the transformed model wants inputs that the original has not: %s" % PASSES.listed(new))
-    lost = {item.name for item in before.graph.output} - set(after_outputs)
-    if lost:
-        raise BrokenModel("the transformed model has lost the outputs %s" % PASSES.listed(lost))
-    gone = {(one.domain, one.name) for one in before.functions} - {(one.domain, one.name) for one in after.functions}
-    called = sorted("%s:%s" % each for each in gone & calls(after.graph)) if gone else []
-    if called:
-        raise BrokenModel("the transformed model calls functions that it has lost: %s" % PASSES.listed(called))
-    problem = complaint(after) if checked else ""
-    if problem:
-        if not complaint(before):
-            raise BrokenModel("onnx.checker accepts the original and refuses the transformed model: %s" % problem)
-        request.notes.append("onnx.checker refuses the original and the transformed model")
-    for item in before.graph.output:
-        was, now = dimensions(item), dimensions(after_outputs[item.name])
-        if was is None:
-            continue
-        if now is None or len(now) == len(was) and any(a and not b for a, b in zip(was, now)):
-            request.notes.append(
-                "the transformed model no longer declares the whole shape of %s" % PASSES.listed([item.name])
-            )
-        elif len(now) != len(was) or any(a and b and a != b for a, b in zip(was, now)):
-            shapes = "%s where the original has %s" % (listed_shape(now), listed_shape(was))
-            raise BrokenModel("the transformed model declares %s as %s" % (PASSES.listed([item.name]), shapes))
-
-
-def calls(graph: Any) -> Set[Tuple[str, str]]:
-    """The domain and type of every node of a GraphProto and of the graphs within its nodes."""
-    found, waiting = set(), [graph]
-    while waiting:
-        for node in waiting.pop().node:
-            found.add((node.domain, node.op_type))
-            for attribute in node.attribute:
-                waiting += [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
-    return found
-
-
-def complaint(model: Any) -> str:
-    """What onnx's checker and its strict shape inference say against a model, "" for nothing."""
-    import onnx
-
-    try:
-        onnx.checker.check_model(model)
-        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
-    except Exception as error:  # noqa: BLE001 the checker raises classes of its own, of its C++ parts and of protobuf
-        return " ".join(str(error).split()) or type(error).__name__
-    return ""
-
-
-def dimensions(info: Any) -> Optional[List[int]]:
-    """The dimensions that a ValueInfoProto declares for a tensor, 0 for an open one; None without a shape."""
-    tensor = info.type.tensor_type
-    if info.type.WhichOneof("value") != "tensor_type" or not tensor.HasField("shape"):
-        return None
-    return [dim.dim_value for dim in tensor.shape.dim]
-
-
-def listed_shape(shape: List[int]) -> str:
-    """A shape for people."""
-    return "[%s]" % ", ".join(str(dim or "?") for dim in shape)
 
 
 def import_onnxoptimizer() -> None:

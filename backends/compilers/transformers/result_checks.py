@@ -1,0 +1,80 @@
+"""What a transformed model must still be: asked as the original is, with its outputs, and accepted by onnx's checker."""
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from opsieve.backends.compilers.worker_common import BrokenModel, load_neighbour
+
+if TYPE_CHECKING:
+    from opsieve.backends.protocol import Request
+
+PASSES = functools.partial(load_neighbour, __file__, "transformers")("passes.py")
+
+
+def inspect(before: Any, after: Any, request: "Request", checked: bool = True) -> None:
+    """BrokenModel for a result that cannot be asked what the original can, or that onnx's checker refuses; notes what is lost."""
+    after_inputs = {item.name: item for item in after.graph.input}
+    after_outputs = {item.name: item for item in after.graph.output}
+    constants = {tensor.name for tensor in after.graph.initializer}
+    new = set(after_inputs) - {item.name for item in before.graph.input} - constants
+    if new:
+        raise BrokenModel("the transformed model wants inputs that the original has not: %s" % PASSES.listed(new))
+    lost = {item.name for item in before.graph.output} - set(after_outputs)
+    if lost:
+        raise BrokenModel("the transformed model has lost the outputs %s" % PASSES.listed(lost))
+    gone = {(one.domain, one.name) for one in before.functions} - {(one.domain, one.name) for one in after.functions}
+    called = sorted("%s:%s" % each for each in gone & calls(after.graph)) if gone else []
+    if called:
+        raise BrokenModel("the transformed model calls functions that it has lost: %s" % PASSES.listed(called))
+    problem = complaint(after) if checked else ""
+    if problem:
+        if not complaint(before):
+            raise BrokenModel("onnx.checker accepts the original and refuses the transformed model: %s" % problem)
+        request.notes.append("onnx.checker refuses the original and the transformed model")
+    for item in before.graph.output:
+        was, now = dimensions(item), dimensions(after_outputs[item.name])
+        if was is None:
+            continue
+        if now is None or (len(now) == len(was) and any(a and not b for a, b in zip(was, now))):
+            request.notes.append(
+                "the transformed model no longer declares the whole shape of %s" % PASSES.listed([item.name])
+            )
+        elif len(now) != len(was) or any(a and b and a != b for a, b in zip(was, now)):
+            shapes = "%s where the original has %s" % (listed_shape(now), listed_shape(was))
+            raise BrokenModel("the transformed model declares %s as %s" % (PASSES.listed([item.name]), shapes))
+
+
+def calls(graph: Any) -> set[tuple[str, str]]:
+    """The domain and type of every node of a GraphProto and of the graphs within its nodes."""
+    found, waiting = set(), [graph]
+    while waiting:
+        for node in waiting.pop().node:
+            found.add((node.domain, node.op_type))
+            for attribute in node.attribute:
+                waiting += [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
+    return found
+
+
+def complaint(model: Any) -> str:
+    """What onnx's checker and its strict shape inference say against a model, "" for nothing."""
+    import onnx
+
+    try:
+        onnx.checker.check_model(model)
+        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+    except Exception as error:  # noqa: BLE001 the checker raises classes of its own, of its C++ parts and of protobuf
+        return " ".join(str(error).split()) or type(error).__name__
+    return ""
+
+
+def dimensions(info: Any) -> list[int] | None:
+    """The dimensions that a ValueInfoProto declares for a tensor, 0 for an open one; None without a shape."""
+    tensor = info.type.tensor_type
+    if info.type.WhichOneof("value") != "tensor_type" or not tensor.HasField("shape"):
+        return None
+    return [dim.dim_value for dim in tensor.shape.dim]
+
+
+def listed_shape(shape: list[int]) -> str:
+    """A shape for people."""
+    return "[%s]" % ", ".join(str(dim or "?") for dim in shape)
