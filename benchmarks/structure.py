@@ -1,10 +1,16 @@
-"""How programs hang together, beside an earlier checkout and NNSmith: pieces, paths, fan-out, chains; instances, edges and cost with them.
+"""Generators beside each other at equal ONNX nodes: how programs hang together, how diverse they are, and what a node costs.
 
-    python benchmarks/structure.py [NAME ...] [--models 200] [--nodes 16] [--before CHECKOUT] [--nnsmith PYTHON [--peer-nodes 10]]
+    python benchmarks/structure.py [NAME ...] [--models 200] [--nodes 16] [--before CHECKOUT]
+    python benchmarks/structure.py [NAME ...] [--sizes 10,20] --nnsmith PYTHON --isra CHECKOUT [--rounds 2] [--json FILE]
 
 NAME is a strategy (`mix` unless some are given). `--before` is a checkout of an earlier opsieve: its models are made by its own code, in a
-process of its own, and counted by this one. `--nnsmith` is a Python that has NNSmith and torch; `PYTHONPATH` reaches a checkout of it. Counts
-are of operations, of which a Constant is none; so choose `--nodes` such that the columns `nodes` agree. `cpu` is of making the models, in milliseconds each.
+process of its own, and counted by this one. `--nnsmith` is a Python that has NNSmith and torch (`PYTHONPATH` reaches a checkout of it), `--isra` a checkout of Isra's source.
+Their models have more operations than they are asked for, so what opsieve is asked for is found by trial until its models have as many: below its row stand its figures over the peer's.
+
+`NAME:isra` is a strategy that has Isra's operators and float32 only, as its metrics (ODC) are of these.
+
+Counts are of operations, of which a Constant is none. `us` is of the CPU time of making models, in microseconds an operation: the quickest of `--rounds` rounds, in which
+all generators take turns, each in a process of its own and warm. The load of the machine is told before and after.
 """
 
 import argparse
@@ -14,23 +20,63 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import onnx
 
 from opsieve.gen.generation.random_graph import GenRequest
+from opsieve.gen.metrics.corpus import ISRA_CORPUS
 from opsieve.gen.metrics.graph import lacks_types, with_types
 from opsieve.gen.metrics.summary import Metrics
 from opsieve.gen.strategies.registry import generate
 
-PEER = Path(__file__).parent / "peers" / "nnsmith_models.py"
+PEERS = Path(__file__).parent / "peers"
+COLUMNS = {  # heading: width, digits
+    "nodes": (7, 1),
+    "pieces": (8, 2),
+    "largest": (9, 2),
+    "path": (7, 1),
+    "fan-out": (9, 2),
+    "3-chains": (10, 0),
+    "4-chains": (10, 0),
+    "instances": (11, 0),
+    "edges": (8, 0),
+    "ODC": (7, 2),
+    "us": (8, 1),
+}
+OF_ISRA = ":isra"  # behind a strategy's name: of Isra's operators and dtype only
+WARM = 1 << 20  # a seed that no round has
+TRIAL = 64  # models by which it is found what to ask for
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """A generator in a process of its own: a command to which a folder, the models and the nodes are added."""
+
+    name: str
+    command: tuple[str, ...]
+    path: str | None = None
+
+    def run(self, folder: Path, models: int, nodes: int) -> float:
+        """Have it write models into a folder; the CPU seconds that it says."""
+        environment = dict(os.environ)
+        if self.path is not None:
+            environment["PYTHONPATH"] = self.path
+        command = [*self.command, str(folder), "--models", str(models), "--nodes", str(nodes)]
+        ran = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+        return float(json.loads(ran.stdout.splitlines()[-1])["seconds_cpu"])
 
 
 def write(name: str, models: int, nodes: int, folder: Path) -> float:
     """Make the models of a strategy; the CPU seconds that took, the first excepted."""
+    name, narrowed, _ = name.partition(OF_ISRA)
     request = GenRequest(nodes=nodes, types=True)
-    generate(name, 1 << 20, request)
+    if narrowed:
+        request = replace(request, only=frozenset(ISRA_CORPUS), dtypes=frozenset(("float32",)))
+    generate(name, WARM, request)
     begun = time.process_time()
     cases = [generate(name, seed, request) for seed in range(models)]
     seconds = time.process_time() - begun
@@ -39,34 +85,84 @@ def write(name: str, models: int, nodes: int, folder: Path) -> float:
     return seconds
 
 
-def elsewhere(command: list[str], path: str | None = None) -> float:
-    """Run what writes models, and give the CPU seconds that it says."""
-    environment = dict(os.environ)
-    if path is not None:
-        environment["PYTHONPATH"] = path
-    ran = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    return float(json.loads(ran.stdout.splitlines()[-1])["seconds_cpu"])
-
-
 def read(folder: Path) -> Iterable[onnx.ModelProto]:
     for path in sorted(folder.glob("*.onnx")):
         model = onnx.load(path)
         yield with_types(model, onnx.shape_inference.infer_shapes(model)) if lacks_types(model) else model
 
 
-def row(name: str, folder: Path, seconds: float) -> None:
+def figures(folder: Path, seconds: float) -> dict[str, float]:
+    """A row: what the models in a folder are like, and what an operation cost."""
     metrics = Metrics()
     for model in read(folder):
         metrics.add(model)
     report = metrics.report()
     found, models = report["structure"], max(1, report["models"])
-    nodes = (report["nodes"] - report["frequencies"].get("Constant", 0)) / models
-    print(
-        f"{name:<24}{nodes:>6.1f}{found['components']:>8.2f}{found['largest_component']:>8.0%}{found['longest_path']:>7.1f}"
-        f"{found['fan_out']:>7.0%}{found['chains_of_3']:>8}{found['chains_of_4']:>8}{report['instances']:>10}{report['edges']:>7}"
-        f"{report['isra']['ODC']:>6.2f}{1000 * seconds / models:>8.2f}",
-        flush=True,
+    operations = report["nodes"] - report["frequencies"].get("Constant", 0)
+    told = (
+        operations / models,
+        *(found[key] for key in ("components", "largest_component", "longest_path", "fan_out")),
+        *(found[key] for key in ("chains_of_3", "chains_of_4")),
+        *(report["instances"], report["edges"], report["isra"]["ODC"], 1e6 * seconds / max(1, operations)),
     )
+    return dict(zip(COLUMNS, told, strict=True))
+
+
+def tell(name: str, row: dict[str, float]) -> None:
+    cells = "".join(f"{row[heading]:>{width}.{digits}f}" for heading, (width, digits) in COLUMNS.items())
+    print(f"{name:<26}{cells}", flush=True)
+
+
+def tell_ratios(ours: dict[str, float], theirs: dict[str, float]) -> None:
+    cells = "".join(
+        f"{(theirs[heading] / ours[heading] if heading == 'us' else ours[heading] / theirs[heading]):>{width}.2f}"
+        for heading, (width, _) in COLUMNS.items()
+    )
+    print(f"{'    over the peer':<26}{cells}", flush=True)
+
+
+def strategy(name: str, checkout: Path | None = None) -> Maker:
+    """A strategy of this opsieve, or of an earlier one."""
+    command = (sys.executable, __file__, name, "--write")
+    return Maker(
+        f"{name}{' before' if checkout else ''}", command, str(checkout.resolve() / "src") if checkout else None
+    )
+
+
+def measured(makers: Sequence[tuple[Maker, int]], models: int, rounds: int, scratch: Path) -> list[dict[str, float]]:
+    """The rows of generators and the nodes that each is asked for, which take turns."""
+    folders = [Path(tempfile.mkdtemp(dir=scratch)) for _ in makers]
+    seconds = [float("inf")] * len(makers)
+    for _ in range(rounds):
+        for place, (maker, nodes) in enumerate(makers):
+            seconds[place] = min(seconds[place], maker.run(folders[place], models, nodes))
+    return [figures(folder, spent) for folder, spent in zip(folders, seconds, strict=True)]
+
+
+def asked_for(maker: Maker, operations: float, scratch: Path) -> int:
+    """How many nodes to ask a strategy for, so that its models have about so many operations."""
+    asked = round(operations)
+    for _ in range(3):
+        folder = Path(tempfile.mkdtemp(dir=scratch))
+        maker.run(folder, TRIAL, asked)
+        made = figures(folder, 0.0)["nodes"]
+        asked = max(1, asked + round(operations - made))
+    return asked
+
+
+def beside(peer: Maker, nodes: int, names: Sequence[str], given: argparse.Namespace, scratch: Path) -> dict[str, Any]:
+    """A peer at a size, and strategies at as many operations."""
+    folder = Path(tempfile.mkdtemp(dir=scratch))
+    peer.run(folder, given.models, nodes)
+    operations = figures(folder, 0.0)["nodes"]
+    makers = [strategy(name) for name in names]
+    asked = [asked_for(maker, operations, scratch) for maker in makers]
+    theirs, *ours = measured([(peer, nodes), *zip(makers, asked, strict=True)], given.models, given.rounds, scratch)
+    tell(f'{peer.name} "{nodes}"', theirs)
+    for name, nodes_asked, row in zip(names, asked, ours, strict=True):
+        tell(f"{name} {nodes_asked}", row)
+        tell_ratios(row, theirs)
+    return {"peer": peer.name, "asked": nodes, "theirs": theirs, "ours": dict(zip(names, ours, strict=True))}
 
 
 def main() -> None:
@@ -76,30 +172,36 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=16)
     parser.add_argument("--before", type=Path, metavar="CHECKOUT")
     parser.add_argument("--nnsmith", metavar="PYTHON")
-    parser.add_argument("--peer-nodes", type=int, default=10)
+    parser.add_argument("--isra", type=Path, metavar="CHECKOUT")
+    parser.add_argument("--sizes", default="10,20", help="nodes that the peers are asked for")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.write:
         print(json.dumps({"seconds_cpu": write(given.names[0], given.models, given.nodes, given.write)}))
         return
-    print(
-        f"{'set':<24}{'nodes':>6}{'pieces':>8}{'largest':>8}{'path':>7}{'fan-out':>7}{'3-chains':>8}{'4-chains':>8}"
-        f"{'instances':>10}{'edges':>7}{'ODC':>6}{'cpu':>8}"
-    )
-    asked = ["--models", str(given.models), "--nodes"]
-    with tempfile.TemporaryDirectory() as scratch:
-        if given.nnsmith:
-            folder = Path(scratch, "peer")
-            folder.mkdir()
-            row("NNSmith", folder, elsewhere([given.nnsmith, str(PEER), str(folder), *asked, str(given.peer_nodes)]))
-        for name in given.names:
-            for label, path in (("before", given.before and str(given.before / "src")), ("now", None)):
-                if label == "before" and path is None:
-                    continue
-                folder = Path(scratch, f"{name} {label}")
-                folder.mkdir()
-                command = [sys.executable, __file__, name, "--write", str(folder), *asked, str(given.nodes)]
-                row(folder.name, folder, elsewhere(command, path))
+    peers = []
+    if given.nnsmith:
+        peers.append(Maker("NNSmith", (given.nnsmith, "-W", "ignore", str(PEERS / "nnsmith_models.py"))))
+    if given.isra:
+        command = (sys.executable, str(PEERS / "isra_models.py"))
+        peers.append(Maker("Isra", command, str(given.isra.resolve())))
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    print(f"{'set':<26}" + "".join(f"{heading:>{width}}" for heading, (width, _) in COLUMNS.items()))
+    with tempfile.TemporaryDirectory() as text:
+        scratch = Path(text)
+        sizes = [int(size) for size in given.sizes.split(",")]
+        found = [beside(peer, nodes, given.names, given, scratch) for peer in peers for nodes in sizes]
+        if not peers:
+            checkouts = [given.before, None] if given.before else [None]
+            makers = [strategy(name, checkout) for name in given.names for checkout in checkouts]
+            rows = measured([(maker, given.nodes) for maker in makers], given.models, given.rounds, scratch)
+            for maker, row in zip(makers, rows, strict=True):
+                tell(maker.name, row)
+    print(f"load {os.getloadavg()[0]:.1f}")
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

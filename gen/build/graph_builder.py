@@ -24,16 +24,7 @@ from opsieve.gen.spec.tensor import Attributes, Bounds, Tensor, Typed
 
 _TRIES = 3
 _LONGEST, _LONGEST_OF_MANY = 12, 8  # sides of a new shape; of one with four dimensions or more
-_NEAR = 2  # results that count as recent where a node goes on
-_SELDOM = (
-    "text",
-    "signal",
-    "control",
-    "recurrent",
-    "source",
-    "image",
-    "quantised",
-)  # families that would starve if what does not fit were drawn again
+_HUB = 4  # nodes that adapt are as bad as so many readers are good, where a first input is what many nodes read
 _JOINING = 3  # nodes that join two pieces: two that adapt, one that reads both
 _LONGEST_FREE = 9  # a side that nothing hangs on
 
@@ -142,13 +133,6 @@ class GraphBuilder:
 
     # Finding tensors
 
-    def draw(self, from_all: Sequence[OpChoice]) -> OpChoice:
-        """One of some operators: now and then another where one would need adapters."""
-        choice, recent = self.rng.choice(from_all), self.scope.recent
-        if not recent or choice.op.family in _SELDOM or self.rng.random() >= self.style.suited:
-            return choice
-        return choice if not steps_first(recent[-1], choice, self.style.ranged) else self.rng.choice(from_all)
-
     def first(self, choice: OpChoice, guests: Sequence[Tensor] = ()) -> Tensor:
         """A first input for an operator: an existing tensor at the picking rate, adapted to fit if need be, else a leaf.
 
@@ -185,11 +169,13 @@ class GraphBuilder:
         return found
 
     def _existing(self, choice: OpChoice) -> Tensor | None:
-        """A recent result, the newest rather than others, or another tensor; None where none is, or can be made, what the operator takes."""
+        """The result that most nodes lead to, rather than others, or another tensor; None where none is, or can be made, what the operator takes."""
         random, scope, ranged = self.rng.random, self.scope, self.style.ranged
         if scope.recent and random() < self.style.chain:
-            recent = scope.recent[: -_NEAR - 1 : -1]
-            near = min(recent, key=lambda tensor: steps_first(tensor, choice, ranged))
+            hub = random() < self.style.hub
+            near = max(
+                scope.recent, key=lambda x: (_HUB * x.reads if hub else x.depth) - steps_first(x, choice, ranged)
+            )
             found = adapt_first(self, near, choice)
             if found is not None:
                 return found
@@ -268,10 +254,16 @@ class GraphBuilder:
                 if met is not None:
                     return met
             if random() < style.diamond:
-                for other in self.scope.recent:
-                    near = other is not x and other.dtype == dtype and (not style.ranged or other.within(domain))
-                    if near and self.fits(shape, other.shape, oneway):
-                        return other
+                fit = [
+                    other
+                    for other in self.scope.recent
+                    if other.dtype == dtype
+                    and other is not x
+                    and (not style.ranged or other.within(domain))
+                    and self.fits(shape, other.shape, oneway)
+                ]
+                if fit:
+                    return max(fit, key=_reads) if random() < style.crowd else fit[int(random() * len(fit))]
             if random() < style.same_shape:
                 same = self.scope.match(dtype, shape, domain)
                 if same is not None and (same is not x or random() < style.itself):
@@ -357,6 +349,7 @@ class GraphBuilder:
         program = self.program
         several = isinstance(bounds, list)
         outs: list[Tensor] = []
+        depth = _depth_behind(ins)
         for place, typed in enumerate(types):
             if typed is None:
                 outs.append(Tensor("", "", ()))
@@ -364,6 +357,7 @@ class GraphBuilder:
             dtype, shape = typed
             low, high = bounds[place] if several else bounds  # type: ignore[misc]  # mypy does not know what `several` tells
             made = Tensor(program.named("v"), dtype, shape, low, high)  # type: ignore[arg-type]  # nor that a pair has two numbers
+            made.depth = depth
             outs.append(made)
             if _can_be_read(op, shape):
                 self.scope.enter(made)
@@ -381,6 +375,7 @@ class GraphBuilder:
         """Add a node whose output is a tensor that only the caller goes on with."""
         for tensor in ins:
             tensor.reads += 1
+        made.depth = _depth_behind(ins)
         self.nodes.append(Node(op, "", ins, [made], attrs, self.program.named("n")))
         self._connect(ins, [made], attrs)
 
@@ -489,6 +484,14 @@ class GraphBuilder:
             self.prune(start)
             self.program.inner = inner  # bodies that nobody has do not count
         return added
+
+
+def _depth_behind(ins: Sequence[Tensor | None]) -> int:
+    return 1 + max([tensor.depth for tensor in ins if tensor is not None], default=0)
+
+
+def _reads(tensor: Tensor) -> int:
+    return tensor.reads
 
 
 def _held_by_types(bounds: Bounds | list[Bounds], types: Sequence[Typed | None]) -> bool:

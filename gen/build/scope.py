@@ -35,6 +35,11 @@ class TensorScope:
         """How many graphs are around it."""
         return 0 if self.outer is None else 1 + self.outer.depth
 
+    def deepest(self) -> Tensor | None:
+        """Of the last results the one that most nodes lead to: where the longest path goes on."""
+        recent = self.recent[-_RECENT:]
+        return max(recent, key=_depth) if recent else None
+
     def enter(self, tensor: Tensor) -> None:
         """Make a tensor known, so that later nodes can read it."""
         dtype, shape = tensor.dtype, tensor.shape
@@ -111,6 +116,10 @@ class TensorScope:
     def of_rank(self, dtype: str, rank: int) -> list[Tensor]:
         """The tensors of a dtype and rank in this graph."""
         return self.pools.get((dtype, rank), [])
+
+
+def _depth(tensor: Tensor) -> int:
+    return tensor.depth
 
 
 def is_numeric_result(tensor: Tensor) -> bool:

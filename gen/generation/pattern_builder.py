@@ -11,7 +11,7 @@ from typing import Any
 
 from opsieve.gen.build.graph import Shape
 from opsieve.gen.build.graph_builder import GraphBuilder
-from opsieve.gen.spec.catalogue import first_dtypes, operators
+from opsieve.gen.spec.catalogue import OpChoice, first_dtypes, operators
 from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.dtype_facts import is_float
 from opsieve.gen.spec.schema import form
@@ -26,7 +26,7 @@ class Misfit(Exception):
 class PatternRates:
     """How often a structure is varied: rates between 0 and 1.
 
-    `planted`: the next thing in a program is a structure; `near_miss`: a twisted one. `existing`: an operand is a tensor that is there. The ways to write a structure: `mostly`, `likely`, `even`, `unlikely`, `rare` ones.
+    `planted`: the next thing in a program is a structure; `near_miss`: a twisted one. The ways to write a structure: `mostly`, `likely`, `even`, `unlikely`, `rare` ones.
     `vector`: a number stands as a vector of one. Of twisted structures only: `fed`: a parameter is an input of the program; `other_number`,
     `other_order`, `other_axis`: not the one that the structure asks for; `tapped`: an inner tensor is read from outside; `twisted_vector`
     takes the place of `vector`.
@@ -34,7 +34,6 @@ class PatternRates:
 
     planted: float = 0.4
     near_miss: float = 0.4
-    existing: float = 0.8
     mostly: float = 0.7
     likely: float = 0.6
     even: float = 0.5
@@ -98,13 +97,10 @@ class PatternBuilder:
         return self.ops(name, *ins, **attrs)[0]
 
     def x(self, low: int, high: int | None = None, dtype: str = "", domain: Domain = ANY) -> Tensor:
-        """A float tensor (or one of the dtype) of so many dimensions: one that is there rather than a new input."""
+        """A float tensor (or one of the dtype) of so many dimensions, as an operator's first input is found: the program goes on there."""
         high = low if high is None else high
         wanted = dtype or self.real()
-        found = (
-            self.builder.pick(frozenset((wanted,)), low, high, domain) if self.rng.chance(self.rates.existing) else None
-        )
-        return found or self.builder.leaf(wanted, self.builder.shape(low, high), domain, ("input",))
+        return self.builder.first(OpChoice(operators()["Identity"], frozenset((wanted,)), (wanted,), low, high, domain))
 
     def real(self) -> str:
         """A float dtype of the palette, float32 when it has none."""

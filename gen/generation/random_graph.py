@@ -10,6 +10,7 @@ from typing import Any
 import onnx
 
 from opsieve import __version__
+from opsieve.gen.build.adapters import steps_first
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.build.program_state import ProgramState, Supports
 from opsieve.gen.build.scope import is_numeric_result
@@ -19,7 +20,7 @@ from opsieve.gen.generation.symbolic import open_sizes
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.spec.builder import Budget, Style
-from opsieve.gen.spec.catalogue import OpChoice, choices, first_dtypes, operators
+from opsieve.gen.spec.catalogue import OpChoice, choices, first_dtypes, merging, operators
 from opsieve.gen.spec.dtype_facts import NUMBER
 from opsieve.gen.spec.rng import Rng
 from opsieve.gen.spec.schema import OLDEST, form
@@ -49,15 +50,17 @@ _RANKS = ((1, 2, 3, 4), (1, 2, 2, 3), (0, 1, 2), (2, 3, 3), (3, 4, 4), (2, 4, 4)
 TOPOLOGIES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "long": {},
-        "wide": {"chain": 0.3, "unread": 0.2, "diamond": 0.2, "fit": 0.2},
-        "diamonds": {"diamond": 0.9, "fit": 0.8, "frugal": 0.5},
+        "wide": {"hub": 0.4},
+        "diamonds": {"merged": 0.6, "fit": 0.8, "frugal": 0.8},
         "many outputs": {"chain": 0.8, "middle": 0.3},
     }
 )
-_LONG_SHARE = 0.85
+_LONG_SHARE = 0.9
 # Where sizes are to be left open nothing is cut, padded or reshaped to numbers for the sake of connections.
 _SIZES_LEFT: Mapping[str, Any] = MappingProxyType({"adapt": 0.0, "fit": 0.0, "meet": 0.0, "joined": 0.0, "chain": 0.3})
 _JOIN_TRIES = 8
+# Families that would starve if what does not fit were drawn again.
+_SELDOM = ("text", "signal", "control", "recurrent", "source", "image", "quantised")
 _COMMON = "binary"  # the family that patterns are full of already: others join pieces rather
 _COMMON_SHARE = 0.1  # of its operators may join the pieces of a program, drawn for each
 _TRIES_A_NODE = 8
@@ -95,7 +98,7 @@ def start(
     request: GenRequest,
     seed: int,
     name: str,
-    pick: float = 0.95,
+    pick: float = 0.97,
     ranged: bool = True,
     palettes: Sequence[tuple[str, ...]] = _PALETTES,
     topology: str = "",
@@ -150,6 +153,24 @@ def weighted_choices(
     return tuple(found)
 
 
+def draw(builder: GraphBuilder, from_all: tuple[OpChoice, ...]) -> OpChoice:
+    """One of some operators: now and then one that merges tensors, or another where one would need adapters."""
+    rng, style = builder.rng, builder.style
+    choice, last = rng.choice(from_all), builder.scope.deepest()
+    if last is None:
+        return choice
+    fit = merging(from_all, last.dtype)
+    if fit and rng.random() < style.merged:
+        found = rng.choice(fit)
+        if found.op.pairs:  # of these there are few beside how often they would be drawn
+            found = rng.choice(fit)
+        if not steps_first(last, found, style.ranged):
+            return found
+    if choice.op.family in _SELDOM or rng.random() >= style.suited:
+        return choice
+    return choice if not steps_first(last, choice, style.ranged) else rng.choice(from_all)
+
+
 def fill(builder: GraphBuilder, request: GenRequest) -> None:
     """Add nodes until there are as many as wished: operators uniformly (Isra), every instance valid by construction.
 
@@ -158,7 +179,7 @@ def fill(builder: GraphBuilder, request: GenRequest) -> None:
     builder.program.choices = choices(builder.opset, request.only, request.dtypes)
     from_all = weighted_choices(builder.opset, request.only, request.dtypes, not request.opset)
     while builder.size < request.nodes and builder.program.elements < request.budget.elements:
-        builder.grow(builder.draw(from_all))
+        builder.grow(draw(builder, from_all))
 
 
 def join(builder: GraphBuilder) -> None:
@@ -189,7 +210,7 @@ def _top_up(builder: GraphBuilder, request: GenRequest) -> None:
     for _ in range(_TRIES_A_NODE * missing if program.choices else 0):
         if len(builder.nodes) + program.inner >= request.nodes or program.elements >= builder.budget.elements:
             break
-        builder.grow(builder.draw(program.choices))
+        builder.grow(draw(builder, program.choices))
 
 
 def _apart(builder: GraphBuilder) -> list[Tensor]:

@@ -257,6 +257,7 @@ def variadic(name: str, bounds: Callable[[Ins], Bounds], **more: Any) -> Operato
         bounds=lambda ins, attrs: bounds(ins),
         family="variadic",
         symbolic=True,
+        merges=True,
         **more,
     )
 
@@ -362,6 +363,7 @@ OTHERS = (
         bounds=lambda ins, attrs: (min(ins[1].low, ins[2].low), max(ins[1].high, ins[2].high)),
         family="logic",
         symbolic=True,
+        merges=True,
         rounding=Rounding.EXACT,
     ),
     Operator(

@@ -356,6 +356,7 @@ OPERATORS = (
         symbolic=True,
         rank_ends=RankEnds.LEAST,
         size_rule=SizeRule.JOINED,
+        merges=True,
         rounding=Rounding.EXACT,
         rows=concatenated_rows,
     ),

@@ -34,10 +34,11 @@ class Style:
     `pick`: a first input is an existing tensor (Isra's picking rate), and so is any other. `ranged`: whether intervals of values are
     respected (else a value search has to find inputs).
 
-    How they hang together. `suited`: an operator whose first input would need adapters is drawn once more. `chain`: a first input is a recent
-    result, made to fit; `unread`: else it is a tensor that no node reads yet, as far as there is one; `adapt`: else any that is made to fit.
-    `fit`: a further input is an existing tensor that is made to fit where none does; `diamond`: it is a recent result; `meet`: it is one of
-    another piece of the program; `frugal`: none that takes several nodes to fit. `joined`: pieces that are left at the end are joined.
+    How they hang together. `merged`: an operator is drawn that can bring several tensors together; `suited`: another one is drawn where the first
+    input would need adapters. `chain`: a first input is a recent result, made to fit: the one that most nodes lead to, or at the rate `hub` the
+    one that most nodes read; `unread`: else it is a tensor that no node reads yet, as far as there is one; `adapt`: else any that is made to
+    fit. `diamond`: a further input that broadcasts is a recent result, at the rate `crowd` the one that most nodes read; `fit`: else an
+    existing tensor that is made to fit; `meet`: it is one of another piece of the program; `frugal`: none that takes several nodes to fit. `joined`: pieces that are left at the end are joined.
     `middle`: a result that is read is an output, too; `dead`: one result that nobody reads is no output.
 
     `palette`: the dtypes of leaves, more likely ones more often; those that an operator cannot take are passed over. `loyal`: a dtype is
@@ -47,14 +48,17 @@ class Style:
     numbers already; `folded`: a new constant is a Constant node rather than an initializer. `rates`: what samplers leave out, and how often.
     """
 
-    pick: float = 0.95
+    pick: float = 0.97
     ranged: bool = True
+    merged: float = 0.35
     suited: float = 0.8
     chain: float = 1.0
     unread: float = 0.6
     adapt: float = 0.6
-    fit: float = 0.1
-    diamond: float = 0.1
+    hub: float = 0.02
+    crowd: float = 0.5
+    fit: float = 0.3
+    diamond: float = 0.9
     meet: float = 0.9
     frugal: float = 0.95
     joined: float = 0.97

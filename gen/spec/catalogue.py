@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.dtype_facts import LARGEST
-from opsieve.gen.spec.schema import OLDEST, form
+from opsieve.gen.spec.schema import NEWEST, OLDEST, form
 from opsieve.gen.spec.size_rules import SizeRule
 
 GROUP = "opsieve.operators"
@@ -89,6 +89,21 @@ def choices(
             safe = operator.safe[0] if operator.safe else ANY
             found.append(OpChoice(operator, allowed, tuple(sorted(allowed)), *operator.ranks, safe))
     return tuple(found)
+
+
+@functools.lru_cache(maxsize=4096)
+def merging(from_all: tuple[OpChoice, ...], dtype: str) -> tuple[OpChoice, ...]:
+    """Those of some operators that can bring several tensors together of which the first has a dtype."""
+    return tuple(choice for choice in from_all if dtype in choice.dtypes and (choice.op.pairs or _reads_two(choice.op)))
+
+
+@functools.cache
+def _reads_two(operator: Operator) -> bool:
+    """Whether an input beside the first has to be there and has its type variable."""
+    had = None if operator.domain else form(operator.name, NEWEST)
+    return had is not None and any(
+        slot.type == had.inputs[0].type and not slot.optional and not slot.variadic for slot in had.inputs[1:]
+    )
 
 
 @functools.cache

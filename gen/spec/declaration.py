@@ -102,7 +102,7 @@ class Operator:
     of the output, `per_axis` those with a number for each axis. `rigid`: constants beyond the first input are more than numbers (two bounds in
     order), which a search of values leaves alone. `converts`: it only turns values into another type. `sizes_unsaid`: relations do not say
     all about the sizes of further inputs. `ranks_spelled`: an attribute spells the ranks of all inputs.
-    `random`: two runs may give different numbers. `commutes`: its first two inputs can change places, and the result is the same bit for bit.
+    `merges`: its further inputs are data as the first is. `random`: two runs may give different numbers. `commutes`: its first two inputs can change places, and the result is the same bit for bit.
     """
 
     name: str
@@ -136,6 +136,7 @@ class Operator:
     converts: bool = False
     sizes_unsaid: bool = False
     ranks_spelled: bool = False
+    merges: bool = False
     random: bool = False
     rounding: Rounding | RoundingRule = Rounding.NONE
     rows: RowRule | None = None
@@ -157,8 +158,8 @@ class Operator:
 
     @property
     def pairs(self) -> bool:
-        """Whether it has a further input that broadcasts with the first."""
-        return any(isinstance(part, Partner) for part in self.parts)
+        """Whether it brings several tensors together: a further input broadcasts with the first, or it merges."""
+        return self.merges or any(isinstance(part, Partner) for part in self.parts)
 
     def open_instance(self, builder: OpenBuilder, x: Tensor) -> Instance | None:
         """An instance whose sizes are open; None when this draw gave none."""

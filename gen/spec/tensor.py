@@ -26,10 +26,10 @@ class Tensor:
 
     `values` are its elements where an operator needs to know them (a shape, axes, pads), row by row; else None. `dtype` may
     also be `sequence(float32)` or `optional(float32)`; then `shape` is that of the elements. `leaf` is "" for the output of a
-    node, else `input`, `initializer` or `constant` (a Constant node).
+    node, else `input`, `initializer` or `constant` (a Constant node). `depth` is how many nodes the longest path to it has.
     """
 
-    __slots__ = ("dtype", "high", "leaf", "low", "name", "reads", "shape", "values")
+    __slots__ = ("depth", "dtype", "high", "leaf", "low", "name", "reads", "shape", "values")
 
     def __init__(
         self,
@@ -49,6 +49,7 @@ class Tensor:
         self.values = values
         self.leaf = leaf
         self.reads = 0
+        self.depth = 0
 
     @property
     def rank(self) -> int:

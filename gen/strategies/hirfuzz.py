@@ -7,7 +7,7 @@ before it in its batch of 256 seeds.
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.batches import Batches
-from opsieve.gen.generation.random_graph import GenRequest, finish, start, weighted_choices
+from opsieve.gen.generation.random_graph import GenRequest, draw, finish, start, weighted_choices
 from opsieve.gen.metrics.coverage import OperatorCoverage
 from opsieve.gen.spec.catalogue import choices
 
@@ -33,7 +33,7 @@ def _guided(request: GenRequest, seed: int, coverage: OperatorCoverage) -> Graph
         best, most = None, -1
         builder.hold()
         for _ in range(_CANDIDATES):
-            choice = builder.draw(from_all)
+            choice = draw(builder, from_all)
             operator = choice.op
             if best is not None and operator.family in _SEPARATE:
                 continue

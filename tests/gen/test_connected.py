@@ -31,8 +31,9 @@ def structure(models: list[bytes]) -> dict[str, float]:
 def test_programs_are_in_one_piece_and_mostly_one_chain(name: str) -> None:
     found = structure([generate(name, seed, GenRequest(nodes=16)).program.model for seed in range(40)])
     assert found["components"] < 1.5
-    assert found["longest_path"] > 9
-    assert found["fan_out"] > 0.07
+    assert found["longest_path"] > 11
+    assert found["chains_of_4"] > 600
+    assert found["fan_out"] > 0.1
 
 
 def grown(topology: str, seed: int) -> bytes:
@@ -42,11 +43,17 @@ def grown(topology: str, seed: int) -> bytes:
     return finish(builder, request, "isra", seed).program.model
 
 
+def most_readers(model: bytes) -> int:
+    return max(len(node.consumers) for node in operations(onnx.load_model_from_string(model)))
+
+
 def test_a_topology_that_is_asked_for_shows() -> None:
     models = {name: [grown(name, seed) for seed in range(30)] for name in TOPOLOGIES}
     found = {name: structure(made) for name, made in models.items()}
     assert found["long"]["longest_path"] > found["wide"]["longest_path"] + 1
-    assert found["diamonds"]["fan_out"] > found["long"]["fan_out"]
+    assert found["diamonds"]["chains_of_4"] > found["long"]["chains_of_4"]
+    readers = {name: sum(map(most_readers, made)) for name, made in models.items()}
+    assert readers["wide"] > 1.3 * readers["long"]
     outputs = {
         name: sum(len(onnx.load_model_from_string(model).graph.output) for model in made)
         for name, made in models.items()

@@ -3,7 +3,7 @@
 from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.pattern_builder import Misfit, PatternBuilder
-from opsieve.gen.generation.random_graph import GenRequest, finish, start
+from opsieve.gen.generation.random_graph import GenRequest, draw, finish, start
 from opsieve.gen.spec.catalogue import choices
 from opsieve.gen.strategies.patterns.tables import PATTERNS
 
@@ -36,5 +36,5 @@ def planted(request: GenRequest, seed: int) -> GraphBuilder:
             except Misfit:
                 continue
         else:
-            builder.grow(rng.choice(from_all))
+            builder.grow(draw(builder, from_all))
     return builder
