@@ -56,7 +56,7 @@ def test_a_strategy_that_finds_more_has_more_of_the_programs_and_each_keeps_a_pa
     usual = schedule.batch(0)
     assert usual is not None
     for test in made_tests(0, 6 * BATCH, schedule):
-        learnt |= schedule.note(test)
+        learnt |= schedule.note(test) | schedule.changes()
     decided = schedule.batch(5 + BACK)
     assert decided is not None
     assert decided.shares["hirfuzz"] > 1.3 * usual.shares["hirfuzz"]
@@ -71,7 +71,7 @@ def test_a_strategy_that_finds_more_has_more_of_the_programs_and_each_keeps_a_pa
 def test_a_resumed_schedule_decides_as_one_that_went_on(stopped: int) -> None:
     whole, resumed, learnt = Schedule(CAMPAIGN, MIX, {}), Schedule(CAMPAIGN, MIX, {}), dict[str, str]()
     for test in made_tests(0, stopped, resumed):
-        learnt |= resumed.note(test)
+        learnt |= resumed.note(test) | resumed.changes()
     resumed = Schedule(CAMPAIGN, MIX, json.loads(json.dumps(learnt)))
     for test in made_tests(stopped, 3 * BATCH, resumed):
         resumed.note(test)
@@ -189,7 +189,7 @@ def test_what_a_target_refuses_is_learnt_and_what_it_takes_is_not_lacked() -> No
         taken = number % 3 and number % 2  # Cast of some types
         verdict = "pass" if taken else "unsupported"
         test = FinishedTest(number, None, {"fake": (verdict, 0.1)}, (), () if taken else lack, features=has)
-        learnt |= schedule.note(test)
+        learnt |= schedule.note(test) | schedule.changes()
     for kept in (schedule, Schedule(CAMPAIGN, MIX, learnt)):
         decided = kept.batch(BACK)
         assert decided is not None

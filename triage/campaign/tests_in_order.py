@@ -60,4 +60,6 @@ class TestsInOrder:
             if self._schedule is not None:
                 learnt |= self._changes.pop(self._recorded) | self._schedule.note(test)
             self._recorded += 1
+        if self._schedule is not None and tests:
+            learnt |= self._schedule.changes()
         return tests, learnt

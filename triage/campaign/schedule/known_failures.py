@@ -45,14 +45,19 @@ class _Suspicion:
         operators = {feature for feature in sure if is_operator(feature)}
         return sorted(feature for feature in sure if feature in operators or not operators & set(feature.split(" ")))
 
+    def text(self) -> str:
+        """What is kept of it."""
+        return json.dumps([self.failures, self.before, self.features])
+
 
 class KnownFailures:
     """What the targets of a campaign fail at; `learnt` is what was kept of it."""
 
     def __init__(self, learnt: Mapping[str, str]):
         self._of: dict[str, dict[str, _Suspicion]] = {}
-        self._suspected: dict[tuple[str, str], set[str]] = {}  # failures by target and feature
+        self._suspected: dict[str, dict[str, set[str]]] = {}  # failures by target and feature
         self._tests: dict[str, int] = {}
+        self._changed: set[tuple[str, str]] = set()  # targets, and failures of theirs
         for name, value in learnt.items():
             kind, _, rest = name.partition("|")
             target, _, key = rest.partition("|")
@@ -61,15 +66,15 @@ class KnownFailures:
                 features = {str(feature): [int(failed), int(held)] for feature, (failed, held) in kept.items()}
                 self._of.setdefault(target, {})[key] = _Suspicion(int(failures), int(before), features)
                 for feature in features:
-                    self._suspected.setdefault((target, feature), set()).add(key)
+                    self._suspected.setdefault(target, {}).setdefault(feature, set()).add(key)
             elif kind == "tests" and value:
                 self._tests[target] = int(value)
 
-    def note(self, target: str, has: Collection[str], failures: Collection[str]) -> dict[str, str]:
-        """A target did a test of a program that `has` features, and failed with these fingerprints. What changed."""
+    def note(self, target: str, has: Collection[str], failures: Collection[str]) -> None:
+        """A target did a test of a program that `has` features, and failed with these fingerprints."""
         tests = self._tests[target] = self._tests.get(target, 0) + 1
         suspicions = self._of.setdefault(target, {})
-        changed = set()
+        changed = {""}
         for key in failures:
             if key not in suspicions and len(suspicions) < _MOST:
                 suspicions[key] = _Suspicion(before=tests - 1)
@@ -79,17 +84,30 @@ class KnownFailures:
                 if suspicions[key].failures <= _SUSPECTED_BY:
                     for feature in has:
                         suspicions[key].features.setdefault(feature, [0, 0])
-                        self._suspected.setdefault((target, feature), set()).add(key)
-        for feature in has:
-            for key in sorted(self._suspected.get((target, feature), ())):
+                        self._suspected.setdefault(target, {}).setdefault(feature, set()).add(key)
+        suspected = self._suspected.get(target, {})
+        for feature in suspected.keys() & has:
+            for key in sorted(suspected[feature]):
                 cell = suspicions[key].features[feature]
                 cell[0], cell[1] = cell[0] + (key in failures), cell[1] + 1
                 if cell[1] >= OFTEN and cell[0] / cell[1] < _LIKELY:
                     del suspicions[key].features[feature]
-                    self._suspected[target, feature].discard(key)
+                    suspected[feature].discard(key)
                 changed.add(key)
-        found = {f"known|{target}|{key}": self._text(suspicions[key]) for key in changed}
-        return {**found, f"tests|{target}": str(tests)}
+            if not suspected[feature]:
+                del suspected[feature]
+        self._changed.update((target, key) for key in changed)
+
+    def changes(self) -> dict[str, str]:
+        """What changed since this was asked last, to be kept."""
+        found = {}
+        for target, key in self._changed:
+            if not key:
+                found[f"tests|{target}"] = str(self._tests[target])
+            else:
+                found[f"known|{target}|{key}"] = self._of[target][key].text()
+        self._changed.clear()
+        return found
 
     def decide(self) -> dict[str, dict[str, str]]:
         """By target the features that it is known to fail at, each with the fingerprint of the failure."""
@@ -104,12 +122,9 @@ class KnownFailures:
         """The target has another version: nothing is known of it. What changed."""
         changes = {f"known|{target}|{key}": "" for key in self._of.pop(target, {})}
         self._tests.pop(target, None)
-        self._suspected = {place: keys for place, keys in self._suspected.items() if place[0] != target}
+        self._suspected.pop(target, None)
+        self._changed = {place for place in self._changed if place[0] != target}
         return {**changes, f"tests|{target}": ""}
-
-    @staticmethod
-    def _text(suspicion: _Suspicion) -> str:
-        return json.dumps([suspicion.failures, suspicion.before, suspicion.features])
 
 
 def left_out(seed: int, number: int, target: str, has: Collection[str], known: Mapping[str, Mapping[str, str]]) -> str:

@@ -19,6 +19,7 @@ class Lacks:
 
     def __init__(self, learnt: Mapping[str, str]):
         self._refused: dict[str, dict[str, int]] = {}
+        self._settled: dict[str, set[str]] = {}  # features of which a target takes programs, or that are no operators
         for name, value in learnt.items():
             kind, _, rest = name.partition("|")
             target, _, operator = rest.partition("|")
@@ -37,9 +38,10 @@ class Lacks:
 
     def taken(self, target: str, has: Collection[str]) -> dict[str, str]:
         """A program that `has` features was not refused. What changed."""
-        of_target = self._refused.setdefault(target, {})
-        new = [feature for feature in has if is_operator(feature) and of_target.get(feature) != _TAKEN]
+        of_target, settled = self._refused.setdefault(target, {}), self._settled.setdefault(target, set())
+        new = [feature for feature in set(has) - settled if is_operator(feature) and of_target.get(feature) != _TAKEN]
         of_target.update(dict.fromkeys(new, _TAKEN))
+        settled.update(has)
         return {f"lack|{target}|{operator}": str(_TAKEN) for operator in new}
 
     def decide(self) -> dict[str, dict[str, str]]:
@@ -52,4 +54,5 @@ class Lacks:
 
     def forget(self, target: str) -> dict[str, str]:
         """The target has another version. What changed."""
+        self._settled.pop(target, None)
         return {f"lack|{target}|{operator}": "" for operator in self._refused.pop(target, {})}

@@ -69,7 +69,7 @@ class Schedule:
         return self._pace.decide(test.number, test.form, test.features, test.answers, failed, aside)
 
     def note(self, test: FinishedTest) -> dict[str, str]:
-        """The next test is wholly done and about to be recorded: what was learnt."""
+        """The next test is wholly done and about to be recorded: what was learnt, but for what `changes` gives when several are done."""
         learnt: dict[str, str] = {}
         if not test.number:
             learnt = {f"batch|{number}": decided.text() for number, decided in self._batches.items()}
@@ -78,7 +78,7 @@ class Schedule:
             if item.verdict.verdict == "fail":
                 keys.setdefault(item.target, []).append(item.fingerprint.key)
         for name in test.answers:
-            learnt |= self._known.note(name, test.features, keys[name])
+            self._known.note(name, test.features, keys[name])
             if test.answers[name][0] in _TAKEN:
                 learnt |= self._lacks.taken(name, test.features)
         for lack in test.non_bugs:
@@ -105,8 +105,11 @@ class Schedule:
         made = self._batches[number] = BatchDecision(shares, self._left_out_for())
         for old in [each for each in self._batches if each < number - 2 * self.back]:
             del self._batches[old]
-        kept = {} if self._shares is None else self._shares.kept()
-        return {f"batch|{number}": made.text(), **kept}
+        return {f"batch|{number}": made.text()}
+
+    def changes(self) -> dict[str, str]:
+        """What changed with the tests that were noted since this was asked last, to be kept with them."""
+        return self._known.changes() | ({} if self._shares is None else self._shares.kept())
 
     def _left_out_for(self) -> dict[str, dict[str, str]]:
         """By target the features for which programs are left out, and why."""

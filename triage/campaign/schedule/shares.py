@@ -43,7 +43,8 @@ class Shares:
         return self._places(self._usual)
 
     def note(self, strategy: str, cost: float, failures: Collection[str], reached: bool) -> dict[str, str]:
-        """A test of a strategy was done: what it cost, the fingerprints of its failures, whether it reached something. What changed."""
+        """A test of a strategy was done: what it cost, the fingerprints of its failures, whether it reached something. What was new;
+        the rest of what changed is in `kept`."""
         new = sorted(set(failures) - self._seen)
         self._seen.update(new)
         found = len(new) + reached
@@ -51,7 +52,7 @@ class Shares:
         self._found[strategy] = self._found.get(strategy, 0.0) + found
         self._tests[strategy] = self._tests.get(strategy, 0) + 1
         self._all_found[strategy] = self._all_found.get(strategy, 0) + found
-        return {f"found|{key}": strategy for key in new} | {"yield": self._text()}
+        return {f"found|{key}": strategy for key in new}
 
     def decide(self) -> dict[str, float]:
         """A batch is done: the shares, of programs in thousandths, for one that comes later. What was before counts less from here on."""
@@ -68,7 +69,8 @@ class Shares:
 
     def kept(self) -> dict[str, str]:
         """What is to be kept of it."""
-        return {"yield": self._text()}
+        state = {"time": self._time, "found": self._found, "tests": self._tests, "all_found": self._all_found}
+        return {"yield": json.dumps(state)}
 
     def facts(self) -> dict[str, dict[str, int]]:
         """By strategy: tests, and what was new."""
@@ -87,10 +89,6 @@ class Shares:
         taking = [place for place in range(len(self._costs.by_target)) if form in self._costs.by_target[place]]
         asked = [place for place in taking if place in self._costs.quick] or taking
         return sum(self._costs.of(place, form) for place in asked) / len(asked)
-
-    def _text(self) -> str:
-        state = {"time": self._time, "found": self._found, "tests": self._tests, "all_found": self._all_found}
-        return json.dumps(state)
 
 
 def _normal(wanted: Mapping[str, float], usual: Mapping[str, float]) -> dict[str, float]:

@@ -1,0 +1,183 @@
+"""Where a campaign saturates when lanes are many: the writer, the store or the scheduler of a cluster.
+
+    python benchmarks/scale.py [--tests N] [--producers P] [--rate R] [--tasks T]
+
+A real lane does 256 tests of two levels of onnxruntime. What it sent is then replayed by processes that do nothing else, with numbers, digests
+and, for failures, new fingerprints as they become rarer (as the square root of the tests), to `campaign.run` on a real store, schedule
+included: CPU of the main process a test, bytes of the store a test, and memory, at 10^3, 10^4, ... tests. With Dask installed, the same frames
+are asked of workers as tasks: CPU of the scheduler and of the main process a task. From these, for lanes of R tests a second each, the
+number of lanes at which each of them has a core to itself. Nothing is extrapolated but by these quotients.
+"""
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from campaign_rate import LEVELS, tables
+
+from opsieve.backends.registry import resolve
+from opsieve.backends.workers.zygote import Limits
+from opsieve.triage.campaign.campaign import new_campaign, run
+from opsieve.triage.campaign.lane_messages import Begin, Finished, NumberRange, SentTest, receive, send
+from opsieve.triage.campaign.lane_pool import LaneProcess, spawn
+from opsieve.triage.campaign.plan import USUAL, CampaignPlan
+from opsieve.triage.campaign.schedule.costs import stated
+from opsieve.triage.store.store import Campaign, Store
+
+SAMPLE = 256  # tests that a real lane does
+PIECE = 32
+
+
+def main() -> None:
+    """Measure and print, a JSON object a line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tests", type=int, default=100_000)
+    parser.add_argument("--producers", type=int, default=2)
+    parser.add_argument("--rate", type=float, default=100.0, help="tests a second of one lane")
+    parser.add_argument("--tasks", type=int, default=400)
+    parser.add_argument("--produce", nargs=2, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.produce:
+        produce(Path(given.produce[0]), socket.socket(fileno=int(given.produce[1])))
+        return
+    targets = [resolve(level) for level in LEVELS]
+    plan = CampaignPlan("mix", USUAL, tables(None), costs=stated(targets))
+    campaign = new_campaign(1, targets, plan)
+    with tempfile.TemporaryDirectory() as folder:
+        sample = Path(folder) / "sample"
+        sample.write_bytes(msgspec.msgpack.encode(sampled(campaign, plan)))
+        last: dict[str, Any] = {}
+        for last in replayed(Path(folder), sample, campaign, plan, given.tests, given.producers):
+            print(json.dumps(last), flush=True)
+    task = by_task(given.tasks)
+    print(json.dumps({**task, "load": os.getloadavg()[0]}))
+    lanes = {"writer": round(1000 / last["ms_of_main_a_test"] / given.rate)}
+    if task:
+        batch = min(256, 4 * given.rate)  # tests of a task (`lane_pool.SLICE`)
+        lanes["scheduler"] = round(batch * 1000 / task["ms_of_scheduler_a_task"] / given.rate)
+        lanes["writer_on_a_cluster"] = round(
+            1000 / (last["ms_of_main_a_test"] + task["ms_of_main_a_task"] / batch) / given.rate
+        )
+    day = 86_400 * given.rate * last["bytes_a_test"]
+    print(
+        json.dumps(
+            {"tests_a_second_of_a_lane": given.rate, "lanes_at_saturation": lanes, "bytes_a_day_and_lane": round(day)}
+        )
+    )
+
+
+def sampled(campaign: Campaign, plan: CampaignPlan) -> list[SentTest]:
+    """What a lane sends of the first tests."""
+    process, connection = spawn()
+    tests: list[SentTest] = []
+    try:
+        send(connection, Begin(campaign, plan.supports, Limits(seconds=20), True, campaign.targets))
+        send(connection, NumberRange(0, SAMPLE))
+        while len(tests) < SAMPLE:
+            message = receive(connection)
+            assert isinstance(message, Finished), message
+            tests += message.tests
+    finally:
+        connection.close()
+        process.kill()
+        process.wait()
+    return tests
+
+
+def produce(sample: Path, connection: socket.socket) -> None:
+    """A lane that replays a sample whatever it is asked for."""
+    tests = msgspec.msgpack.decode(sample.read_bytes(), type=list[SentTest])
+    try:
+        assert isinstance(receive(connection), Begin)
+        while True:
+            asked = receive(connection)
+            if not isinstance(asked, NumberRange):
+                continue
+            for at in range(asked.start, asked.stop, PIECE):
+                upto = min(asked.stop, at + PIECE)
+                send(connection, Finished([again(tests, number) for number in range(at, upto)], upto, 1000.0))
+    except (EOFError, OSError):
+        return
+
+
+def again(tests: list[SentTest], number: int) -> SentTest:
+    """A test of the sample under another number; its failures are new ones as often as the square root of the numbers grows."""
+    test = tests[number % len(tests)]
+    findings = test.findings
+    if findings and int(number**0.5) != int((number - len(tests)) ** 0.5 if number >= len(tests) else -1):
+        key = f"onnxruntime-error-{number:010x}"
+        findings = [msgspec.structs.replace(item, fingerprint=replace(item.fingerprint, key=key)) for item in findings]
+    return msgspec.structs.replace(test, number=number, digest=f"{number:064x}", findings=findings)
+
+
+def replayed(
+    folder: Path, sample: Path, campaign: Campaign, plan: CampaignPlan, tests: int, producers: int
+) -> Iterator[dict[str, Any]]:
+    """The writer's cost at each power of ten."""
+
+    def start() -> tuple[LaneProcess, socket.socket]:
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, __file__, "--produce", str(sample), str(theirs.fileno())]
+        process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
+        theirs.close()
+        return process, ours
+
+    with Store(folder / "store") as store:
+        store.begin(campaign)
+        wall, cpu, before, step = time.perf_counter(), time.process_time(), 0, 1000
+        for done in run(store, campaign, plan, Limits(), lanes=producers, tests=tests, start=start):
+            if done < step:
+                continue
+            now, spent = time.perf_counter(), time.process_time()
+            size = sum(path.stat().st_size for path in (folder / "store").glob("index.sqlite*"))
+            count = done - before
+            yield {
+                "tests": done,
+                "tests_a_second": round(count / (now - wall)),
+                "ms_of_main_a_test": round(1000 * (spent - cpu) / count, 3),
+                "bytes_a_test": round(size / done),
+                "clusters": store.clusters(campaign),
+                "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
+                "load": round(os.getloadavg()[0], 1),
+            }
+            wall, cpu, before, step = time.perf_counter(), time.process_time(), done, step * 10
+    shutil.rmtree(folder / "store")
+
+
+def by_task(tasks: int) -> dict[str, Any]:
+    """CPU of a scheduler and of this process for a task that does nothing with a frame of the usual size; {} without Dask."""
+    try:
+        import distributed
+    except ImportError:
+        return {}
+    frame = os.urandom(20_000)
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        client.gather(client.map(len, [frame] * 8, pure=False))
+        mine = time.process_time()  # the scheduler of a local cluster is in this process
+        for _ in range(tasks):
+            client.submit(bytes, frame, pure=False).result()
+        both = time.process_time() - mine
+    return {
+        "tasks": tasks,
+        "ms_of_scheduler_a_task": round(1000 * both / tasks, 2),
+        "ms_of_main_a_task": round(1000 * both / tasks, 2),
+    }
+
+
+if __name__ == "__main__":
+    main()
