@@ -1,11 +1,11 @@
 """The script of a reduced failure, written as every exported one is (opsieve.triage.export.script)."""
 
-import subprocess
 from dataclasses import replace
 
 from opsieve.backends.judge.reasons import describe
 from opsieve.backends.verdict import WRONG_OUTPUTS
 from opsieve.backends.workers.observation_cache import ObservationCache
+from opsieve.backends.workers.program_text import model_text
 from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.model.program import OnnxProgram
@@ -15,37 +15,16 @@ from opsieve.reducer.oracle.target_test import Runnable, compared
 from opsieve.triage.export.export_input import ORACLES, ExportedFailure, as_given, expected_outputs
 from opsieve.triage.export.program_source import text_of
 from opsieve.triage.export.script import script as written
-from opsieve.triage.export.text import ModelText, model_text, printer
 
 
-class Printer:
-    """Texts of models, each asked for once; the process that prints the first starts at once. Close it at the end."""
-
-    def __init__(self) -> None:
-        self._ready: subprocess.Popen[bytes] | None = printer()
-        self._texts: dict[bytes, ModelText] = {}
-
-    def text(self, model: bytes) -> ModelText:
-        """The text of a serialised model."""
-        if model not in self._texts:
-            ready, self._ready = self._ready, None
-            self._texts[model] = model_text(model, ready)
-        return self._texts[model]
-
-    def close(self) -> None:
-        """End the process, when nothing has needed it."""
-        if self._ready is not None:
-            with self._ready as process:
-                process.kill()
-
-    def printed(self, subject: Runnable) -> str:
-        """The model as text; a sentence for one that onnx cannot print."""
-        if not isinstance(subject.program, OnnxProgram):
-            return subject.program.text()
-        return self.text(subject.program.data).text or "(onnx.printer cannot print it)"
+def printed(subject: Runnable, workers: Workers) -> str:
+    """The program as text; a sentence for a model that onnx cannot print."""
+    if not isinstance(subject.program, OnnxProgram):
+        return subject.program.text()
+    return model_text(subject.program.data, workers).text or "(onnx.printer cannot print it)"
 
 
-def script(subject: Runnable, premise: Premise, workers: Workers, texts: Printer) -> str:
+def script(subject: Runnable, premise: Premise, workers: Workers) -> str:
     """The source of `repro.py`. An arbiter whom a user named is believed before the reference.
 
     BadInput for a failure that no script shows.
@@ -70,4 +49,4 @@ def script(subject: Runnable, premise: Premise, workers: Workers, texts: Printer
         right, source = expected_outputs(case, verdict, seen.outputs, lab, oracles)
         exported = ExportedFailure(case, premise.target, verdict, seen, right, source)
     exported = as_given(exported)
-    return written(exported, text_of(exported, texts.text))
+    return written(exported, text_of(exported, workers))

@@ -42,7 +42,7 @@ from opsieve.reducer.reduction import (
     reduce_failure,
 )
 from opsieve.reducer.report import facts_of, facts_of_none, facts_unfinished
-from opsieve.reducer.script import Printer, script
+from opsieve.reducer.script import printed, script
 from opsieve.triage.export.script import KINDS
 from opsieve.triage.fingerprint.sameness import Level
 
@@ -137,8 +137,6 @@ class Session:
         try:
             premise = self._premise(case)
             folder = self._claimed()
-            texts = Printer()
-            self._stack.callback(texts.close)
             result, journal, origin = self._reduced(form, case, start, premise, folder)
         except NotReproduced as error:
             return Reduced(facts_of_none(form.size(start), str(error)), None)
@@ -149,9 +147,9 @@ class Session:
             "output": str(folder / model_name(result.best.program)),
             "script": str(folder / SCRIPT) if premise is not None and premise.failure.verdict.kind in _SCRIPTED else "",
         }
-        text = script(result.best, premise, self.pool[0], texts) if premise and facts["script"] else ""
+        text = script(result.best, premise, self.pool[0]) if premise and facts["script"] else ""
         save_reduction(result, folder, self.request.path.name, origin, facts, journal, text)
-        return Reduced(facts, result, texts.printed(result.best))
+        return Reduced(facts, result, printed(result.best, self.pool[0]))
 
     def _reduced(
         self, form: ReducibleForm[Any], case: Case, start: Any, premise: Premise | None, folder: Path

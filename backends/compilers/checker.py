@@ -1,6 +1,7 @@
 """onnx's own checker, with full shape inference, as a target: it accepts a model or rejects it with a reason.
 
-With `tell=types` it checks nothing and infers: its only output, `model`, is the model with the types that were found.
+With `tell=types` it checks nothing and infers: its only output, `model`, is the model with the types that were found. With `tell=text` it prints:
+`text` is onnx's printing, `exact` whether onnx's parser makes the same model of it.
 
 It is C++ that a hostile model can bring down, so it is asked in a worker like every compiler.
 """
@@ -17,14 +18,14 @@ class InvalidModel(ValueError):
 
 
 class Checker:
-    """The backend `checker`. It computes nothing: its outputs are empty, but for the model that `tell=types` gives."""
+    """The backend `checker`. It computes nothing: its outputs are empty, but for what `tell=types` and `tell=text` give."""
 
     name = "checker"
     package = ""
     extra = ""
     helper = True
     shares_zygote_of = "reference"
-    options: Mapping[str, tuple[str, ...]] = {"tell": ("verdict", "types")}
+    options: Mapping[str, tuple[str, ...]] = {"tell": ("verdict", "types", "text")}
     main_option = ""
     baseline: Mapping[str, str] = {}
     environment: Mapping[str, str] = {}
@@ -56,6 +57,14 @@ class Checker:
 
             types = np.frombuffer(inferred(request.model), np.uint8)
             return lambda values: {"model": types}
+        if request.options["tell"] == "text":
+            import numpy as np
+
+            from opsieve.gen.model.text import printed
+
+            said = printed(request.model)
+            text = np.frombuffer(said.text.encode("utf-8", "replace"), np.uint8)
+            return lambda values: {"text": text, "exact": np.array(said.exact)}
         complaint = check(request.model)
         if complaint:
             raise InvalidModel(complaint)

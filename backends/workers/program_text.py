@@ -1,13 +1,24 @@
-"""A program as its compiler prints it: for TVM's modules a worker is asked, since printing and parsing are TVM's own code."""
+"""A program as its compiler or onnx prints it: a worker is asked, since printing and parsing are C++."""
 
 from dataclasses import replace
 
 from opsieve.backends.registry import resolve
-from opsieve.backends.workers.workers import Workers
+from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.case.case import Case
 from opsieve.gen.forms.tvm_program import TvmProgram
+from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.model.text import ModelText
 
 _PRINT, _PRINT_AND_READ = (resolve(f"tvm:stop={how}") for how in ("print", "read"))
+_PRINT_MODEL = resolve("checker:tell=text")
+
+
+def model_text(model: bytes, workers: Workers) -> ModelText:
+    """The text of a serialised ONNX model. Whatever becomes of the worker that is asked, there is an answer."""
+    (seen,) = workers.observe_many(_PRINT_MODEL, [Test(OnnxProgram(model), {}, as_is=True)])
+    if not seen.outputs:
+        return ModelText("", False)
+    return ModelText(seen.outputs["text"].tobytes().decode(), bool(seen.outputs["exact"]))
 
 
 def with_script(case: Case, workers: Workers) -> Case:

@@ -22,20 +22,21 @@ from markdown_it import MarkdownIt
 from onnx import parser
 
 from opsieve.backends.compilers.transformers import source as transformed_source
+from opsieve.backends.workers.program_text import model_text
+from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import load
 from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.text import ModelText, printed
 from opsieve.triage.export.export_input import ExportedFailure
 from opsieve.triage.export.exports import KINDS, export
 from opsieve.triage.export.issue import fenced, issue, visible
 from opsieve.triage.export.script import requirements, script
 from opsieve.triage.export.short_script import short_script
-from opsieve.triage.export.text import ModelText, model_text
 from opsieve.triage.known.issue_match import ProbableIssue
 from opsieve.triage.store.artifacts import case_artifacts
 from opsieve.triage.store.rows import BlamedCommit
 
 NOTHING = ModelText("", False)
-printed = cache(model_text)  # a process each time
 CODE = "open('CANARY', 'w').write('x')"
 # Each is tried as the name of a value, a node and a graph, and as what the compiler says.
 EVIL = (
@@ -286,10 +287,10 @@ def test_what_a_script_cannot_show_is_said() -> None:
         script(exported(kind="slowdown"), NOTHING)
 
 
-def test_an_archive_is_a_case_and_always_the_same(tmp_path: Path) -> None:
+def test_an_archive_is_a_case_and_always_the_same(tmp_path: Path, workers: Workers) -> None:
     made = exported()
-    data = export(made, "case").data
-    assert data == export(made, "case").data
+    data = export(made, "case", workers).data
+    assert data == export(made, "case", workers).data
     with zipfile.ZipFile(io.BytesIO(data)) as file:
         file.extractall(tmp_path)
         assert all(name.startswith("case/") and ".." not in name for name in file.namelist())
@@ -299,20 +300,21 @@ def test_an_archive_is_a_case_and_always_the_same(tmp_path: Path) -> None:
     assert run(tmp_path / "case" / "repro.py")[0] == 0
 
 
-def test_kinds_of_files() -> None:
-    names = [export(exported(), kind).name for kind in KINDS]
+def test_kinds_of_files(workers: Workers) -> None:
+    names = [export(exported(), kind, workers).name for kind in KINDS]
     assert names == ["repro.py", "issue.md", "test_repro.py", "case.zip"]
 
 
-def test_a_text_is_exact_or_says_that_it_is_not() -> None:
+def test_a_text_is_exact_or_says_that_it_is_not(workers: Workers) -> None:
+    assert printed(model().SerializeToString()) == model_text(model().SerializeToString(), workers)
     assert printed(model().SerializeToString()).exact
     for name in ("x'''", "\\", "é", "\u202e"):
         told = printed(model(name, node=name).SerializeToString())
         assert not told.exact
-    assert model_text(b"no model") == NOTHING
+    assert model_text(b"no model", workers) == NOTHING
     remarked = model()
     remarked.graph.node[0].doc_string = "the text does not tell it"
-    assert not model_text(remarked.SerializeToString()).exact
+    assert not printed(remarked.SerializeToString()).exact
 
 
 def test_values_in_scripts_have_their_bytes(tmp_path: Path) -> None:

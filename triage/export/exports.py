@@ -1,8 +1,9 @@
-"""What one failure is exported as: a name for a file, and its bytes. Nothing is written here and no compiler runs."""
+"""What one failure is exported as: a name for a file, and its bytes. Nothing is written here and no compiler runs; a worker prints the model."""
 
 from dataclasses import dataclass
 from typing import Literal
 
+from opsieve.backends.workers.workers import Workers
 from opsieve.triage.export.archive import archive
 from opsieve.triage.export.export_input import ExportedFailure
 from opsieve.triage.export.issue import issue
@@ -21,14 +22,14 @@ class Export:
     data: bytes
 
 
-def export(exported: ExportedFailure, kind: Kind) -> Export:
+def export(exported: ExportedFailure, kind: Kind, workers: Workers) -> Export:
     """A failure as `repro.py`, `issue.md`, `test_repro.py` or `case.zip`. Equal exported failures give equal bytes on one machine.
 
     BadInput, one sentence, for a failure that this kind of file cannot show.
     """
+    text = text_of(exported, workers)
     if kind == "case":
-        return Export("case.zip", archive(exported))
-    text = text_of(exported)
+        return Export("case.zip", archive(exported, text))
     if kind == "issue":
         return Export("issue.md", issue(exported, text).encode())
     if kind == "pytest":

@@ -15,11 +15,11 @@ from typing import Any
 from opsieve import __version__
 from opsieve.backends.observation import Observation
 from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.text import ModelText
 from opsieve.triage.export.export_input import ExportedFailure
 from opsieve.triage.export.literals import literal
 from opsieve.triage.export.script import build_note, packages, script
 from opsieve.triage.export.short_script import short_script
-from opsieve.triage.export.text import ModelText
 from opsieve.triage.known.issue_match import ProbableIssue
 
 # Frames of opsieve in a worker, by where they lie and where they lay before version 0.2.

@@ -3,22 +3,24 @@
 from collections.abc import Callable
 from typing import Any
 
+from opsieve.backends.workers.program_text import model_text
+from opsieve.backends.workers.workers import Workers
 from opsieve.gen.forms.tvm_program import TvmProgram
 from opsieve.gen.model.program import OnnxProgram, Program
+from opsieve.gen.model.text import ModelText
 from opsieve.triage.export import template
 from opsieve.triage.export.export_input import ExportedFailure, leaves
 from opsieve.triage.export.literals import encoded, quoted
-from opsieve.triage.export.text import ModelText, model_text
 
 _LINES = 60  # of a program that is shown beside its bytes
 _MOST = 64 << 10  # characters of a text that stands in a script
 
 
-def text_of(exported: ExportedFailure, printed: Callable[[bytes], ModelText] = model_text) -> ModelText:
-    """The program as text: an ONNX model is `printed` now, of a module of TVM it is what a worker printed before."""
+def text_of(exported: ExportedFailure, workers: Workers) -> ModelText:
+    """The program as text: an ONNX model is printed now, of a module of TVM it is what a worker printed before."""
     program = exported.case.program
     if not isinstance(program, TvmProgram):
-        return printed(exported.model)
+        return model_text(exported.model, workers)
     text = (program.script or program.text()).strip()
     safe = "'''" not in text and not text.endswith(("'", "\\")) and text.isascii() and len(text) <= _MOST
     return ModelText(text, program.script_is_exact and safe)

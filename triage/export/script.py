@@ -15,11 +15,11 @@ from opsieve import __version__
 from opsieve.backends.releases.builds import unstated_version
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.tensors import Value
+from opsieve.gen.model.text import ModelText
 from opsieve.triage.export import template
 from opsieve.triage.export.export_input import ExportedFailure, leaves
 from opsieve.triage.export.literals import DECODE, WIDTH, literal, quoted
 from opsieve.triage.export.program_source import imports, model_lines, packages_of, run_by_opsieve, run_source
-from opsieve.triage.export.text import ModelText
 
 KINDS = ("crash", "error", "mismatch", "hang", "memory", "nondeterminism", "accepts-invalid")
 _APART = ("crash", "hang", "memory")  # run in a process of their own, which may die

@@ -6,11 +6,11 @@ It raises while the bug is there: the compiler's own error, or numpy's compariso
 import numpy as np
 
 from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.model.text import ModelText
 from opsieve.triage.export.export_input import ExportedFailure
 from opsieve.triage.export.literals import literal, quoted
 from opsieve.triage.export.program_source import run_source
 from opsieve.triage.export.script import build_note, requirements
-from opsieve.triage.export.text import ModelText
 
 _MOST_TEXT = 2_000  # characters of the model's text
 _MOST_VALUES = 1_500  # characters of inputs and expected outputs

@@ -61,12 +61,12 @@ def command(
     case = open_case(place, inputs, expected, seed)
     with Workers(Limits(seconds=seconds), offline=offline, say=say) as workers:
         exported, reason = reproduced(case, target, place, workers, seconds)
-    if exported is None:
+        made = export(exported, next(each for each in KINDS if each == kind), workers) if exported else None
+    if exported is None or made is None:
         say(f"{what} does not fail: {reason}")
         if as_json:
             click.echo(json.dumps({"kind": kind, "output": "", "target": "", "failure": "", "message": reason}))
         return 3
-    made = export(exported, next(each for each in KINDS if each == kind))
     if output == Path("-"):
         sys.stdout.buffer.write(made.data)
         return 0

@@ -1,17 +1,8 @@
-"""A model as text, and whether the text says all of it: asked in a process of its own, for printer and parser are C++.
+"""A model as text, and whether the text says all of it. Printer and parser are C++: a worker is asked (backends/workers/program_text.py)."""
 
-Run as `python -I -m opsieve.triage.export.text`, it reads a serialised model and prints one JSON object.
-"""
-
-import json
-import resource
-import subprocess
-import sys
 from dataclasses import dataclass
 from typing import Any
 
-_SECONDS = 30
-_MEMORY = 4 << 30
 _MOST = 64 << 10  # characters of a text that a person may want to read
 _CUT = 1000  # characters of a line, of which a single name may have a million
 
@@ -24,41 +15,18 @@ class ModelText:
     exact: bool
 
 
-def printer() -> "subprocess.Popen[bytes]":
-    """A process that prints one model; started early, it is ready when `model_text` needs it. Kill it if nothing does."""
-    command = [sys.executable, "-I", "-m", "opsieve.triage.export.text"]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-
-
-def model_text(model: bytes, process: "subprocess.Popen[bytes] | None" = None) -> ModelText:
-    """The text of a serialised model, by a `printer`. Whatever becomes of the process that is asked, there is an answer.
-
-    A text that is not exact is cut to 65,536 characters, its lines to 1,000, and is for reading only.
-    """
-    with process or printer() as asked:
-        try:
-            said, _ = asked.communicate(model, timeout=_SECONDS)
-            answer = json.loads(said)
-            return ModelText(str(answer["text"]), bool(answer["exact"]))
-        except (subprocess.SubprocessError, OSError, ValueError, KeyError):
-            return ModelText("", False)
-        finally:
-            asked.kill()
-
-
-def _main() -> None:
+def printed(data: bytes) -> ModelText:
+    """The text of a serialised model. One that is not exact is cut to 65,536 characters, its lines to 1,000, and is for reading only."""
     import onnx
 
-    # Printing can take far more memory than the model has bytes.
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    model = onnx.load_model_from_string(sys.stdin.buffer.read())
+    model = onnx.load_model_from_string(data)
     for remark in ("producer_name", "producer_version", "doc_string"):
         model.ClearField(remark)
     text = "\n".join(line.rstrip() for line in str(onnx.printer.to_text(model)).strip().split("\n"))
     exact = len(text) <= _MOST and _plain(text) and _same(text, model)
     if not exact:
         text = "\n".join(line if len(line) <= _CUT else f"{line[:_CUT]}..." for line in text[:_MOST].split("\n"))
-    json.dump({"text": text, "exact": exact}, sys.stdout)
+    return ModelText(text, exact)
 
 
 def _plain(text: str) -> bool:
@@ -109,7 +77,3 @@ def _rewrite(tensor: Any) -> None:
     if tensor.data_type != TensorProto.STRING and tensor.data_location != TensorProto.EXTERNAL:
         name = tensor.name
         tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), name))
-
-
-if __name__ == "__main__":
-    _main()
