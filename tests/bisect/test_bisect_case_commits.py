@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import opsieve
 from histories import BAD, BUILD, CHECK, GOOD, History, row
 
 from opsieve.backends.registry import resolve
@@ -117,18 +118,18 @@ def test_what_the_build_leaves_is_imported_first(tmp_path: Path) -> None:
 
 
 def test_the_command_takes_a_case_and_keeps_the_answer_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     history = compiler_history(tmp_path / "repository", [RIGHT] * 3 + [WRONG] * 3)
     save(negations(), tmp_path / "case")
     monkeypatch.setenv("OPSIEVE_PROBES", str(tmp_path / "probes"))
     arguments = [str(tmp_path / "case"), "--commits", str(history.folder), "--good", history.shas[0], "--bad", "main"]
-    command = [sys.executable, "-m", "opsieve", "bisect", *arguments]
-    refused = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert refused.returncode == 2
-    assert "name --target" in refused.stderr
-    done = subprocess.run([*command, "--target", "onnxslim", "--json"], capture_output=True, text=True, check=True)
-    answer = json.loads(done.stdout)
+    code, _, err = opsieve("bisect", *arguments, capsys=capsys)
+    assert code == 2
+    assert "name --target" in err
+    code, out, _ = opsieve("bisect", *arguments, "--target", "onnxslim", "--json", capsys=capsys)
+    assert code == 0
+    answer = json.loads(out)
     assert answer["culprit_commit"] == history.shas[3]
     assert answer["symptom"] == "value mismatch"
     assert read_culprit(tmp_path / "case") == {"commits": answer}

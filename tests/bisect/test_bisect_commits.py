@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import opsieve
 from histories import BAD, BROKEN, GOOD, History, row
 from waiting import wait_until
 
@@ -233,15 +234,14 @@ def test_names_of_commits(tmp_path: Path) -> None:
                 commit_named(repository, name)
 
 
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     history = row(tmp_path / "repository", "gggggbbb")
     monkeypatch.setenv("OPSIEVE_PROBES", str(tmp_path / "probes"))
     arguments = ["--commits", str(history.folder), "--good", history.shas[0], "--bad", "main", "--json"]
     scripts = ["--build", str(tmp_path / "build.sh"), "--check", str(tmp_path / "check.sh")]
-    done = subprocess.run(
-        [sys.executable, "-m", "opsieve", "bisect", *arguments, *scripts], capture_output=True, text=True, check=True
-    )
-    answer = json.loads(done.stdout)
+    code, out, _ = opsieve("bisect", *arguments, *scripts, capsys=capsys)
+    assert code == 0
+    answer = json.loads(out)
     assert answer["culprit_commit"] == answer["first_bad"] == history.shas[5]
     assert answer["ends_verified"]
     assert {"probes", "seconds", "transitions", "confidence", "answer", "package", "first_good"} <= set(answer)

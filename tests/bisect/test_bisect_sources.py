@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from commands import opsieve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
@@ -145,25 +146,16 @@ def pad_and_pool() -> Case:
     return Case(OnnxProgram(model.SerializeToString()), {"x": np.full((1, 1, 2, 2), -1.5, np.float32)})
 
 
-def opsieve(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "opsieve", *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        check=False,
-    )
-
-
-def test_the_attribute_command_names_the_pass(tmp_path: Path) -> None:
+def test_the_attribute_command_names_the_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save(pad_and_pool(), tmp_path / "case")
-    done = opsieve("attribute", str(tmp_path / "case"), "--json")
-    told = json.loads(done.stdout)
+    _, out, _ = opsieve("attribute", tmp_path / "case", "--json", capsys=capsys)
+    told = json.loads(out)
     assert (told["answer"], told["passes"]) == ("pass", ["Pad_Fusion"])
     assert {"answer", "passes", "levels", "probes", "seconds_cpu"} <= set(told)
-    off = opsieve("attribute", str(tmp_path / "case"), "--target", "onnxruntime:disabled_optimizers=Pad_Fusion")
-    assert off.returncode == 2
-    assert "does not fail on" in off.stderr
+    off = ["--target", "onnxruntime:disabled_optimizers=Pad_Fusion"]
+    code, _, err = opsieve("attribute", tmp_path / "case", *off, capsys=capsys)
+    assert code == 2
+    assert "does not fail on" in err
 
 
 @pytest.mark.parametrize(
@@ -177,11 +169,11 @@ def test_the_attribute_command_names_the_pass(tmp_path: Path) -> None:
         (["x", "--releases", "onnxruntime", "--chance", "2"], "--repro-rate"),
     ],
 )
-def test_bad_usage_gets_one_sentence(arguments: list[str], word: str) -> None:
-    done = opsieve("bisect", *arguments)
-    assert done.returncode == 2
-    assert word in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+def test_bad_usage_gets_one_sentence(arguments: list[str], word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = opsieve("bisect", *arguments, capsys=capsys)
+    assert code == 2
+    assert word in err
+    assert len(err.strip().splitlines()) == 1
 
 
 def test_names_of_packages_and_releases() -> None:

@@ -1,13 +1,11 @@
 """A user's own source of versions, installed as a plug-in."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import opsieve
 from onnx import parser
 
 from opsieve.bisect.sources.version_source import opener
@@ -39,19 +37,20 @@ def nightlies(case, target, argument, offline):
 
 
 @pytest.fixture
-def plugin(tmp_path: Path) -> dict[str, str]:
-    """The environment of a process in which the plug-in is installed."""
+def _plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plug-in is installed."""
     (tmp_path / "nightly_plugin.py").write_text(PLUGIN)
     info = tmp_path / "nightly_plugin-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: nightly_plugin\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[opsieve.version_sources]\nnightlies = nightly_plugin:nightlies\n")
-    return {**os.environ, "PYTHONPATH": str(tmp_path), "OPSIEVE_PROBES": str(tmp_path / "probes")}
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("OPSIEVE_PROBES", str(tmp_path / "probes"))
 
 
-def bisect(case: Path, environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "opsieve", "bisect", str(case), "--target", "reference", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+def bisect(case: Path, *arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a search."""
+    return opsieve("bisect", case, "--target", "reference", *arguments, capsys=capsys)
 
 
 @pytest.fixture
@@ -61,23 +60,25 @@ def case(tmp_path: Path) -> Path:
     return tmp_path / "case"
 
 
-def test_a_plug_in_is_searched(plugin: dict[str, str], case: Path) -> None:
-    done = bisect(case, plugin, "--source", "nightlies:2026-01-17", "--json")
-    answer = json.loads(done.stdout)
+@pytest.mark.usefixtures("_plugin")
+def test_a_plug_in_is_searched(case: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    search = ["--source", "nightlies:2026-01-17", "--json"]
+    answer = json.loads(bisect(case, *search, capsys=capsys)[1])
     assert (answer["first_bad"], answer["package"]) == ("2026-01-17", "nightlies:2026-01-17")
     assert answer["probes"] <= 7
     assert [(run["version"], run["symptom"]) for run in answer["evidence"]] == [
         ("2026-01-16", "ok"),
         ("2026-01-17", "value mismatch"),
     ]
-    again = json.loads(bisect(case, plugin, "--source", "nightlies:2026-01-17", "--json").stdout)
+    again = json.loads(bisect(case, *search, capsys=capsys)[1])
     assert again["recalled"] == again["probes"] == answer["probes"]
 
 
-def test_versions_that_are_no_release_numbers_are_named(plugin: dict[str, str], case: Path) -> None:
-    done = bisect(case, plugin, "--source", "nightlies:2026-01-17", "--bad", "tomorrow")
-    assert done.returncode == 2
-    assert "they go from '2026-01-01' to '2026-01-28'" in done.stderr
+@pytest.mark.usefixtures("_plugin")
+def test_versions_that_are_no_release_numbers_are_named(case: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = bisect(case, "--source", "nightlies:2026-01-17", "--bad", "tomorrow", capsys=capsys)
+    assert code == 2
+    assert "they go from '2026-01-01' to '2026-01-28'" in err
 
 
 def test_a_source_that_is_not_there_is_told() -> None:
@@ -85,8 +86,9 @@ def test_a_source_that_is_not_there_is_told() -> None:
         opener("moon")
 
 
-def test_two_failing_ends_are_a_sentence_and_not_a_sweep(plugin: dict[str, str], case: Path) -> None:
-    answer = json.loads(bisect(case, plugin, "--source", "nightlies:2025", "--json").stdout)
+@pytest.mark.usefixtures("_plugin")
+def test_two_failing_ends_are_a_sentence_and_not_a_sweep(case: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = json.loads(bisect(case, "--source", "nightlies:2025", "--json", capsys=capsys)[1])
     assert answer["probes"] == 2
     assert answer["answer"] == (
         "it fails in 2026-01-01 and in 2026-01-28; --good names a release without it, --sweep tests the 26 between"
