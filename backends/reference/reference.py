@@ -58,6 +58,7 @@ class ReferenceBackend:
             return prepare(request)
         import onnx
 
+        from opsieve.backends.reference import old_forms
         from opsieve.backends.reference.contrib.operators import OPERATORS as CONTRIB
         from opsieve.backends.reference.float64_model import promote, promote_value
         from opsieve.backends.reference.reference_ops import OPERATORS
@@ -68,8 +69,11 @@ class ReferenceBackend:
         if not wide:
             _check(model, request)
         request.stage("compile")
+        opset = old_forms.opset_of(model)
+        if opset < old_forms.NEW:
+            model = old_forms.without_history(model)
         watch = _Watch(model, wide)
-        evaluator = _evaluator(watch)(promote(model, bits=True) if wide else model, new_ops=[*OPERATORS, *CONTRIB])
+        evaluator = _evaluator(watch)(promote(model, bits=True) if wide else model, new_ops=[*old_forms.operators(opset), *OPERATORS, *CONTRIB])
         known = set(evaluator.input_names)
         names = list(evaluator.output_names)
 

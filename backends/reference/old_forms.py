@@ -1,0 +1,177 @@
+"""Operators as they were before opset 13, for models of that age: attributes that became inputs or went, other defaults, other rules.
+
+https://github.com/onnx/onnx/blob/main/docs/Changelog.md has every version. onnx's evaluator takes the newest version's defaults and rules for most:
+Softmax is not flattened, `axis` and `broadcast` of Add are an error, so is every `consumed_inputs`. What it has right by version
+(Slice, Squeeze, Pad, Clip, the reductions...) is left to it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
+from onnx.reference.op_run import OpRun
+
+from opsieve.backends.reference.contrib.evaluation import Array, Function, classes, standard
+
+NEW = 13  # the first opset without an old form that is evaluated here
+# They hint at memory, or say what the number of outputs says too.
+_WITHOUT_EFFECT = frozenset(["consumed_inputs", "is_test", "output_sequence"])
+_BINARY: Mapping[str, Callable[[Array, Array], Any]] = {
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "And": np.logical_and,
+    "Or": np.logical_or,
+    "Xor": np.logical_xor,
+    "Equal": np.equal,
+    "Greater": np.greater,
+    "Less": np.less,
+}
+
+
+def opset_of(model: ModelProto) -> int:
+    """The version of ONNX's own operators that a model asks for; 1 where it does not say, as models of IR 1 and 2 do not."""
+    return max((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=1)
+
+
+def without_history(model: ModelProto) -> ModelProto:
+    """A copy of an old model without the attributes that have no effect on results, and with element types as numbers."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    for node in _nodes(copy.graph):
+        kept = [attribute for attribute in node.attribute if attribute.name not in _WITHOUT_EFFECT]
+        if len(kept) < len(node.attribute):
+            copies = [type(attribute).FromString(attribute.SerializeToString()) for attribute in kept]
+            del node.attribute[:]
+            node.attribute.extend(copies)
+        for attribute in node.attribute:
+            if node.op_type == "Cast" and attribute.name == "to" and attribute.type == AttributeProto.STRING:
+                number = TensorProto.DataType.Value(attribute.s.decode("utf-8").upper())
+                attribute.CopyFrom(helper.make_attribute("to", int(number)))
+    return copy
+
+
+def _nodes(graph: GraphProto) -> Iterable[NodeProto]:
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for body in (attribute.g, *attribute.graphs):
+                yield from _nodes(body)
+
+
+def operators(opset: int) -> tuple[type[OpRun], ...]:
+    """The classes that evaluate what an opset below 13 has otherwise than onnx's evaluator does."""
+    found: dict[str, Function] = {}
+    for before, functions in _FORMS:
+        if opset < before:
+            found |= functions
+    return classes("", found)
+
+
+def _placed(a: Array, b: Array, axis: int | None) -> Array:
+    """The second operand where `axis` is the dimension of the first with which its own begin; at the end where none is named."""
+    if axis is None or b.ndim == 0:
+        return b
+    first = axis % a.ndim
+    return b.reshape(b.shape + (1,) * (a.ndim - first - b.ndim))
+
+
+def _binary(function: Callable[[Array, Array], Any]) -> Function:
+    def run(a: Array, b: Array, axis: int | None = None, broadcast: int = 0) -> Array:
+        if not broadcast and a.shape != b.shape:
+            raise ValueError(f"shapes {a.shape} and {b.shape} could not be broadcast: `broadcast` is 0")
+        return np.asarray(function(a, _placed(a, b, axis) if broadcast else b))
+
+    return run
+
+
+def _divided(a: Array, b: Array) -> Array:
+    """Integers as C divides them, towards 0."""
+    return np.asarray(np.trunc(a / b).astype(a.dtype) if a.dtype.kind in "iu" else a / b)
+
+
+def _powered(a: Array, b: Array) -> Array:
+    return np.asarray(np.power(a, b).astype(a.dtype))
+
+
+def _flattened(function: Callable[[Array], Array]) -> Function:
+    """Of all dimensions from `axis` on taken together."""
+
+    def run(x: Array, axis: int = 1) -> Array:
+        at = axis % x.ndim if x.ndim else 0
+        return function(x.reshape(int(np.prod(x.shape[:at])), -1)).reshape(x.shape)
+
+    return run
+
+
+def _softmax(x: Array) -> Array:
+    weights = np.exp(x - x.max(axis=1, keepdims=True, initial=-np.inf))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def _log_softmax(x: Array) -> Array:
+    away = x - x.max(axis=1, keepdims=True, initial=-np.inf)
+    return np.asarray(away - np.log(np.exp(away).sum(axis=1, keepdims=True)))
+
+
+def _hardmax(x: Array) -> Array:
+    made = np.zeros_like(x)
+    if x.size:
+        made[np.arange(len(x)), x.argmax(axis=1)] = 1
+    return made
+
+
+def _prelu(x: Array, slope: Array) -> Array:
+    """One slope, or one of each channel."""
+    wide = slope.reshape(-1, *[1] * (x.ndim - 2)) if slope.size > 1 and slope.ndim == 1 and x.ndim > 1 else slope
+    return np.where(x < 0, x * wide, x)
+
+
+def _dropout(x: Array, ratio: float = 0.5) -> Any:
+    """Nothing is dropped outside of training; the mask says so."""
+    return x, np.ones(x.shape, x.dtype)
+
+
+def _dropout_with_bool(x: Array, ratio: float = 0.5) -> Any:
+    return x, np.ones(x.shape, bool)
+
+
+def _normalised(
+    x: Array, scale: Array, bias: Array, mean: Array, var: Array, epsilon: float = 1e-5, momentum: float = 0.9, spatial: int = 1
+) -> Any:  # fmt: skip
+    """BatchNormalization in test mode; statistics are of channels, or of every element of an item where `spatial` is 0."""
+    wide = (-1, *[1] * (x.ndim - 2)) if spatial else x.shape[1:]
+    scale, bias, mean, var = (each.reshape(wide) for each in (scale, bias, mean, var))
+    return scale * (x - mean) / np.sqrt(var + epsilon) + bias
+
+
+def _resized(x: Array, scales: Any, mode: str = "nearest") -> Array:
+    """Upsample and the first Resize: a place is the index over the scale, rounded down for the nearest element."""
+    kind = "linear" if mode in ("linear", "bilinear") else "nearest"
+    wide = np.asarray(scales, np.float32)
+    asked = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor", "mode": kind}
+    return np.asarray(standard("Resize", x, np.zeros(0, np.float32), wide, **asked))
+
+
+def _upsampled(x: Array, height_scale: float = 1.0, width_scale: float = 1.0, mode: str = "nearest") -> Array:
+    return _resized(x, [1.0, 1.0, height_scale, width_scale], mode)
+
+
+def _reshaped(x: Array, shape: Any = ()) -> Array:
+    """0 keeps a dimension, -1 takes what is left."""
+    return x.reshape([x.shape[at] if side == 0 else side for at, side in enumerate(shape)])
+
+
+# The forms of opsets below each number, downwards: of several for an operator the last that is above the model's opset holds.
+_FORMS: tuple[tuple[int, Mapping[str, Function]], ...] = (
+    (13, {name: _flattened(each) for name, each in (("Softmax", _softmax), ("LogSoftmax", _log_softmax), ("Hardmax", _hardmax))}),
+    (12, {"Dropout": _dropout_with_bool}),
+    (11, {"Resize": _resized}),
+    (10, {"Dropout": _dropout, "Upsample": _resized}),
+    (9, {"BatchNormalization": _normalised}),
+    (7, {name: _binary(each) for name, each in _BINARY.items()}),
+    (7, {"Div": _binary(_divided), "Pow": _binary(_powered), "PRelu": _prelu, "Upsample": _upsampled}),
+    (5, {"Reshape": _reshaped}),
+    (4, {"Concat": lambda *parts, axis=1: np.concatenate(parts, axis)}),
+)  # fmt: skip
