@@ -73,7 +73,9 @@ class ReferenceBackend:
         if opset < old_forms.NEW:
             model = old_forms.without_history(model)
         watch = _Watch(model, wide)
-        evaluator = _evaluator(watch)(promote(model, bits=True) if wide else model, new_ops=[*old_forms.operators(opset), *OPERATORS, *CONTRIB])
+        evaluator = _evaluator(watch)(
+            promote(model, bits=True) if wide else model, new_ops=[*old_forms.operators(opset), *OPERATORS, *CONTRIB]
+        )
         known = set(evaluator.input_names)
         names = list(evaluator.output_names)
 

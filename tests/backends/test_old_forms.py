@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import ModelProto, TensorProto, helper
+from onnx import ModelProto, helper
 
 from opsieve.backends.reference import old_forms
 from opsieve.backends.registry import resolve
@@ -23,7 +23,9 @@ def old(operator: str, opset: int, fed: dict[str, Any], outputs: int = 1, **attr
         [node],
         "g",
         [
-            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.asarray(value).dtype), np.shape(value))
+            helper.make_tensor_value_info(
+                name, helper.np_dtype_to_tensor_dtype(np.asarray(value).dtype), np.shape(value)
+            )
             for name, value in fed.items()
         ],
         [helper.make_empty_tensor_value_info("y0")],
