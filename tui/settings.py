@@ -6,7 +6,8 @@
     minutes = 10
 
 An option of the command line comes before a variable of the environment (`OPSIEVE_TARGETS`, ...), that before the section of the command, that before the
-top of the file. What a key means is what `--KEY` means. A mistake is one sentence that names the key.
+top of the file. What a key means is what `--KEY` means, but for options that say what may run, which are only typed. A mistake is one sentence
+that names the key.
 """
 
 import os
@@ -33,6 +34,10 @@ GENERAL: Mapping[str, tuple[str, frozenset[str] | None]] = {
 }
 # OPSIEVE_STORE is the folder of installed releases (docs/reference/targets.md).
 VARIABLES = {key: f"OPSIEVE_{'DEFAULT_STORE' if key == 'store' else key.upper()}" for key in GENERAL}
+# Options by which a command runs or trusts what somebody wrote: the file may have come with the directory, as a stranger's.
+TYPED_ONLY = frozenset(
+    ["build", "builds", "check", "commits", "index", "no-sandbox", "package", "scheduler", "script", "yes"]
+)
 _MOST = 64 << 10  # bytes
 
 
@@ -78,6 +83,10 @@ def _defaults(command: click.Command, name: str, own: Mapping[str, Any], found: 
     ]
     chosen |= {text: (found[key], key) for key, text in general if key in found}
     for key, value in own.items():
+        if key in options and key in TYPED_ONLY:
+            raise BadInput(
+                f"{FILE}: {name}.{key} says what may run, so it is taken from the command line only: --{key}"
+            )
         if key in options:
             chosen[key] = value, f"{name.replace(' ', '.')}.{key}"
         elif key not in parts or not isinstance(value, dict):
