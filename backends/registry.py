@@ -13,7 +13,7 @@ from pathlib import Path
 
 from opsieve.backends.protocol import Backend
 from opsieve.backends.target import BadTarget, Target
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.bad_input import BadInput, meant
 
 GROUP = "opsieve.backends"
 REWRITE = "rewrite"  # an option that every backend has: it is no matter of the compiler's
@@ -44,7 +44,7 @@ def plugin(name: str) -> Plugin:
     """The backend called `name`; BadTarget when there is none or its file cannot be loaded."""
     entry = _entries().get(name)
     if entry is None:
-        raise BadTarget(f"there is no backend {name!r}; there are {', '.join(names())}")
+        raise BadTarget(f"there is no backend {name!r}; there are {', '.join(names())}{meant(name, names())}")
     try:
         module = importlib.import_module(entry.module)
         backend: Backend = getattr(module, entry.attr)

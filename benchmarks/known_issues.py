@@ -2,7 +2,7 @@
 
     python benchmarks/known_issues.py ISSUES.json THREADS.json [--logs RECORDS.jsonl.gz]
 
-ISSUES is an export (`opsieve known import`). THREADS is a list of `{issue, target, text, guilty, inputs}`: a program as text of onnx.parser, after the
+ISSUES is an export (`opsieve known import`). THREADS is a list of `{issue, target, text or model, guilty, inputs}`: a program as text of onnx.parser, after the
 reproducer of the issue, with the guilty pass where `attribute` names one. Each is run; what no longer fails is left out. RECORDS are failures of
 other tools: whatever is named for them is shown, to be judged by a person.
 """
@@ -19,7 +19,9 @@ import opsieve
 from opsieve.triage.external.external_logs import fingerprint_of
 from opsieve.triage.external.external_records import Record, read_records
 from opsieve.triage.fingerprint.component import ComponentName
+from opsieve.triage.fingerprint.evidence import Evidence
 from opsieve.triage.fingerprint.fingerprint import Fingerprint, fingerprint
+from opsieve.triage.fingerprint.graph_signature import signature_of
 from opsieve.triage.fingerprint.program_names import program_names
 from opsieve.triage.fingerprint.title import title_of
 from opsieve.triage.known.issue_match import ClusterSignature
@@ -42,9 +44,9 @@ def main() -> None:
 
 def from_threads(threads: list[dict[str, Any]], index: IssueIndex) -> None:
     """Run each reproducer; print what is named for it, and the sums."""
-    right = wrong = none = passing = 0
+    right = wrong = none = passing = listed = 0
     for thread in threads:
-        model = onnx.parser.parse_model(thread["text"])
+        model = onnx.load(thread["model"]) if "model" in thread else onnx.parser.parse_model(thread["text"])
         given = {name: np.array(value) for name, value in thread["inputs"].items()}
         types = {
             item.name: onnx.helper.tensor_dtype_to_np_dtype(item.type.tensor_type.elem_type)
@@ -64,9 +66,12 @@ def from_threads(threads: list[dict[str, Any]], index: IssueIndex) -> None:
             continue
         program = result.case.program
         names = frozenset(program.operators()) - {"Constant"}
-        found = fingerprint(verdict, result.judged.observations[0], sorted(names), names=program_names(program))
+        evidence = Evidence(signature_of(model), tuple(filter(None, [thread["guilty"]])))
+        seen = result.judged.observations[0]
+        found = fingerprint(verdict, seen, sorted(names), evidence, program_names(program))
         said = named(found, names, thread["guilty"], index)
         first = said[0] if said else ""
+        listed += thread["issue"] in said
         right, wrong, none = (
             right + (first == thread["issue"]),
             wrong + (first not in ("", thread["issue"])),
@@ -74,8 +79,9 @@ def from_threads(threads: list[dict[str, Any]], index: IssueIndex) -> None:
         )
         print(f"  {thread['issue']:36} {thread['target']:22} {verdict.kind:9} {' '.join(said) or '-'}")
     total = right + wrong + none
+    sums = f"{right} right, {wrong} wrong, {none} without, {listed} with it among those named"
     print(
-        f"{total} fail, {passing} do not: {right} right, {wrong} wrong, {none} without; recall {right / max(1, total):.2f}"
+        f"{total} fail, {passing} do not: {sums}; precision {right / max(1, right + wrong):.2f}, recall {right / max(1, total):.2f}"
     )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from opsieve.gen.model.bad_input import BadInput as BadInput  # part of this interface
+from opsieve.gen.model.bad_input import meant
 
 if TYPE_CHECKING:
     import onnx
@@ -389,7 +390,9 @@ def _bisected(model: Model, inputs: Values, options: Mapping[str, Any]) -> Itera
 
     known = {field.name for field in fields(BisectRequest)} - {"case", "inputs"}
     if unknown := sorted(options.keys() - known):
-        raise BadInput(f"there is no option {unknown[0]}; there are {', '.join(sorted(known))}")
+        raise BadInput(
+            f"there is no option {unknown[0]}; there are {', '.join(sorted(known))}{meant(unknown[0], known)}"
+        )
     with _files(model, inputs, options.get("expected")) as files:
         yield BisectRequest(files.model, inputs=files.inputs, **{**options, "expected": files.expected})
 

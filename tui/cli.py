@@ -4,7 +4,6 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from typing import Any, NoReturn
 
 import click
@@ -86,9 +85,9 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does it; a name that is none gets the closest one as a suggestion."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            close = get_close_matches(args[0], COMMANDS, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            raise click.UsageError(f"No such command '{args[0]}'{hint}", ctx)
+            from opsieve.gen.model.bad_input import meant
+
+            raise click.UsageError(f"No such command '{args[0]}'{meant(args[0], COMMANDS)}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and name not in ("init", "completion") and not ctx.resilient_parsing:
             ctx.default_map = {str(name): defaults(command, str(name), settings(COMMANDS))}

@@ -13,13 +13,12 @@ that names the key.
 import os
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import click
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.bad_input import BadInput, meant, shown
 from opsieve.gen.model.files import read_file
 
 FILE = "opsieve.toml"
@@ -122,5 +121,4 @@ def _value(option: click.Option, value: Any, where: str) -> Any:
 
 
 def _hint(key: str, names: Iterable[str]) -> str:
-    close = get_close_matches(key, list(names), n=1)
-    return f"; did you mean {close[0]}?" if close else f" (opsieve init writes a {FILE} with all of them)"
+    return meant(key, names) or f" (opsieve init writes a {FILE} with all of them)"

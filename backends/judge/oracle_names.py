@@ -23,7 +23,7 @@ from typing import Any
 
 from opsieve.backends.judge.performance import MARGIN, MEMORY_MARGIN, ROUNDS
 from opsieve.backends.registry import ResolvedTarget
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.bad_input import BadInput, meant, shown
 from opsieve.gen.model.files import read_file
 
 _LONGEST = 1 << 16  # bytes of a configuration file
@@ -135,7 +135,7 @@ def chosen(names: Iterable[str], file: Path | None = None) -> OracleChoice:
     every = tuple(dict.fromkeys([*listed, *names]))
     for name in every:
         if name not in _BY_NAME:
-            raise BadInput(f"there is no oracle {shown(name, 60)}; there are {', '.join(NAMES)}")
+            raise BadInput(f"there is no oracle {shown(name, 60)}; there are {', '.join(NAMES)}{meant(name, NAMES)}")
     slowdown, memory = _table(fields, "slowdown", file), _table(fields, "memory", file)
     choice = OracleChoice(
         every,

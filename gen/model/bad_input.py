@@ -1,5 +1,7 @@
 """The one exception that means: what the user gave cannot be used."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 
 
@@ -19,3 +21,9 @@ def shown(text: object, limit: int = 60) -> str:
     """Text from a file or a user, quoted, on one line and at most about `limit` characters long."""
     whole = ascii(str(text) if isinstance(text, Path) else text)
     return whole if len(whole) <= limit else f"{whole[: limit // 2]}...{whole[-(limit // 2) :]}"
+
+
+def meant(name: str, names: Iterable[str]) -> str:
+    """`; did you mean NAME?` for the name that is most like one that is none, "" where none is like it."""
+    close = get_close_matches(name[:60], list(names), n=1)
+    return f"; did you mean {close[0]}?" if close else ""

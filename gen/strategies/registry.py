@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from opsieve.gen.case.case import Case
 from opsieve.gen.generation.random_graph import GenRequest, fill, finish, start, to_record
 from opsieve.gen.generation.request import draw_nodes
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.bad_input import BadInput, meant, shown
 from opsieve.gen.strategies.baselines import strategies as baselines
 from opsieve.gen.values.values import with_special
 
@@ -58,7 +58,7 @@ def strategy(name: str) -> Strategy:
         if point.name == name:
             found: Strategy = point.load()
             return found
-    raise BadInput(f"there is no strategy {shown(name)}; there are {', '.join(names())}")
+    raise BadInput(f"there is no strategy {shown(name)}; there are {', '.join(names())}{meant(name, names())}")
 
 
 def generate(name: str, seed: int, request: GenRequest | None = None) -> Case:

@@ -99,6 +99,11 @@ def help_of(name: str) -> str:
         (["run", "-t", "onnxr"], "onnxruntime"),
         (["gen", "--ops", "Relu,-MaxP"], "Relu,-MaxPool"),
         (["mark", "c"], "c1"),
+        (["show", "c"], "c1"),
+        (["export", "opsieve-s"], "opsieve-s"),  # a file, which the shell completes
+        (["clusters", "ki"], "kind:"),
+        (["clusters", "kind:crash,mis"], "kind:crash,mismatch"),
+        (["clusters", "op:MaxP"], "op:MaxPool"),
         (["corpus", "ru"], "run"),
         (["corpus", "run", "cases", "-t", "onnxr"], "onnxruntime"),
     ],

@@ -94,6 +94,24 @@ def test_wrong_results_are_known_by_the_pass_with_the_operators_or_by_the_title(
     assert not probable_issues(large, index(fused, titled))
 
 
+def test_one_operator_has_many_bugs_so_its_title_needs_an_attribute() -> None:
+    ceil = issue(70, "MaxPool differs", "wrong with ceil_mode = 1")
+    plain = issue(71, "MaxPool is wrong", "on a large image")
+    assert not probable_issues(cluster("mismatch", operators="MaxPool"), index(ceil, plain))
+    attributes = part(ComponentName.ATTRIBUTES, "MaxPool.ceil_mode=1", "MaxPool.strides=n")
+    assert names(probable_issues(cluster("mismatch", attributes, operators="MaxPool"), index(ceil, plain))) == ["70"]
+
+
+def test_what_a_compiler_puts_before_every_message_proves_nothing() -> None:
+    other = issue(
+        70, "T", "Non-zero status code returned while running Pad node. Status Message: the sizes do not match"
+    )
+    same = issue(71, "T", "Status Message: axes must be larger than one")
+    text = "Non-zero status code returned while running Pad node. Status Message: axes must be larger than one"
+    said = part(ComponentName.MESSAGE, text)
+    assert names(probable_issues(cluster("error", said), index(other, same))) == ["71"]
+
+
 def test_an_issue_of_another_compiler_is_not_named() -> None:
     said = part(ComponentName.MESSAGE, "axes has a duplicate entry in <name>")
     text = "axes has a duplicate entry in the list"

@@ -12,7 +12,7 @@ from opsieve.triage.clustering.ranking import RankFeatures, ranked, severity
 from opsieve.triage.clustering.reassign import NEW, KeyChange, plan
 from opsieve.triage.rules.patterns import LONGEST, pattern
 from opsieve.triage.rules.rules import Rule, RuleSubject, explains, first_that_explains, parse, read_rules
-from opsieve.triage.store.index.filters import condition
+from opsieve.triage.store.index.filters import condition, remarks
 
 SUBJECT = RuleSubject(
     "onnxruntime", "error", "compile", "node Pad_3: pads must be positive", frozenset({"Pad", "Relu"}), "1.20.1"
@@ -191,3 +191,19 @@ def test_no_failure_leaves_a_decided_cluster_and_none_is_lost(
     for group in groups:
         assert group.cluster not in decided or group.to_cluster == group.cluster
         assert homes.setdefault(group.to_key, group.to_cluster) == group.to_cluster  # a key stands in one cluster
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("kind:crash op:Pad is:probable since:2d words onnx::Add std::bad_alloc a:b", []),
+        ("knd:crash", ["knd: is no field, so it is searched as a word; did you mean kind?"]),
+        ("-kind:crsh,error", ["no cluster has the kind 'crsh'; did you mean crash?"]),
+        (
+            "status:nwe stage:whatever",
+            ["no cluster has the status 'nwe'; did you mean new?", "no cluster has the stage 'whatever'"],
+        ),
+    ],
+)
+def test_what_a_filter_does_not_know_is_said(text: str, said: list[str]) -> None:
+    assert list(remarks(text)) == said

@@ -29,6 +29,8 @@ _MOST_OPERATORS = 4  # of a program that is small enough to be known by them
 _LONGEST = 80  # characters of what a reason quotes
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _BREAK = re.compile(r"<\w+>|[^\w\s'\".,-]+|\s-+\s|(?<=\w)[.,](?=\s|$)|\n")
+# Words that a compiler puts before every message of a kind; what failed stands behind the last of them.
+_WRAPPER = re.compile(r"Status Message:|Exception during initialization:|Caused by:|InternalError:|Check failed:")
 _VERSION = re.compile(r"(?<![\w.])\d{1,3}\.\d{1,4}(?:\.\d{1,4})?(?![\w.])")
 _GENERIC = frozenset(
     [
@@ -147,6 +149,7 @@ def _same_message(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str
 
 def _clauses(message: str) -> list[str]:
     """The constant words of a message, cut where it holds a value or a sign: `axes has a duplicate`."""
+    message = _WRAPPER.split(message)[-1] or message
     cut = (" ".join(_WORD.findall(part)).lower() for part in _BREAK.split(message))
     return list(dict.fromkeys(part for part in cut if len(part) > 1))[:20]
 
@@ -173,8 +176,8 @@ def _functions(frame: str) -> list[str]:
 
 
 def _same_pass(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
-    """Issues that name the guilty pass and every operator of the reduced program."""
-    if not cluster.guilty_pass or not _is_small(cluster):
+    """Issues that name the guilty pass and every operator of the program."""
+    if not cluster.guilty_pass or not cluster.operators:
         return {}
     words = [name.lower().replace("_", "") for name in cluster.guilty_pass.split()]
     found = index.holding(words) & index.naming(cluster.operators, in_title=False)
@@ -185,13 +188,19 @@ def _same_pass(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
 
 
 def _in_title(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
-    """Issues about the same kind of failure with every operator of the small program in the title. Not for errors: their message says more."""
-    if not _is_small(cluster) or cluster.kind == "error":
+    """Issues about the same kind of failure with every operator of the small program in the title; where it has but one, which has many bugs, the
+    text names an attribute of it, too. Not for errors: their message says more."""
+    if not 0 < len(cluster.operators) <= _MOST_OPERATORS or cluster.kind == "error":
         return {}
+    attributes = _attributes(cluster)
     found = {
         number
         for number in index.naming(cluster.operators, in_title=True) & index.about(cluster.backend)
         if _of_kind(cluster.kind, index.issues[number])
+        and (
+            len(cluster.operators) > 1
+            or any(index.naming(frozenset([name]), in_title=False) & {number} for name in attributes)
+        )
     }
     if len(found) > _MOST_IN_TITLE:
         return {}
@@ -201,8 +210,11 @@ def _in_title(cluster: ClusterSignature, index: IssueIndex) -> dict[int, str]:
     )
 
 
-def _is_small(cluster: ClusterSignature) -> bool:
-    return 0 < len(cluster.operators) <= _MOST_OPERATORS
+def _attributes(cluster: ClusterSignature) -> frozenset[str]:
+    """The names of attributes of the reduced program that are more than a word (`ceil_mode`, not `axis`)."""
+    parts = [part for components in cluster.components for part in components if part.name is ComponentName.ATTRIBUTES]
+    names = (item.partition(".")[2].partition("=")[0] for part in parts for item in part.items)
+    return frozenset(name for name in names if "_" in name)
 
 
 def _of_kind(kind: str, issue: KnownIssue) -> bool:

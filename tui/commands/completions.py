@@ -36,3 +36,36 @@ def clusters(context: click.Context, _parameter: click.Parameter, begun: str) ->
     except (BadInput, OSError):
         return []
     return [CompletionItem(row.id, help=row.title[:60]) for row in rows if row.id.startswith(begun)]
+
+
+def cases(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Ids of clusters, else files."""
+    return clusters(context, parameter, begun) or [CompletionItem(begun, type="file")]
+
+
+def filters(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Fields of a filter, then their values, after a leading `-` and behind the last comma, too."""
+    field, colon, value = begun.removeprefix("-").partition(":")
+    sign = "-" if begun.startswith("-") else ""
+    if not colon:
+        from opsieve.triage.store.index.filters import FIELDS
+
+        return [CompletionItem(f"{sign}{name}:") for name in (*FIELDS, "since") if name.startswith(field)]
+    head, comma, last = value.rpartition(",")
+    values = [name for name in _values(field) if name.lower().startswith(last.lower())]
+    return [CompletionItem(f"{sign}{field}:{head}{comma}{name}") for name in values[:_MOST]]
+
+
+def _values(field: str) -> list[str]:
+    """What a field of a filter may be, as far as it is a list that is known without a store."""
+    if field == "op":
+        from opsieve.gen.spec.catalogue import operators as catalogue
+
+        return sorted(catalogue())
+    if field in ("target", "backend"):
+        from opsieve.backends.registry import names
+
+        return list(names())
+    from opsieve.triage.store.index.filters import VALUES
+
+    return list(VALUES.get(field, ()))

@@ -8,8 +8,10 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
-from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.backends.verdict import Kind
+from opsieve.gen.model.bad_input import BadInput, meant, shown
 
 STATUS = "(CASE WHEN status = 'new' AND rule != '' THEN 'known' ELSE status END)"
 _LONGEST = 500
@@ -58,6 +60,23 @@ def _or(found: Sequence[Condition]) -> Condition:
     return Condition(
         f"({' OR '.join(one.sql for one in found)})", tuple(value for one in found for value in one.values)
     )
+
+
+def remarks(text: str) -> tuple[str, ...]:
+    """Sentences about what of a filter is no field or no value of its field, and is a word then or finds nothing."""
+    found = []
+    for match in _TOKEN.finditer(text[:_LONGEST]):
+        field, given = (match[1] or "").strip("-:"), match[2] if match[2] is not None else match[3]
+        if field and field not in {*FIELDS, "since"}:
+            hint = meant(field, [*FIELDS, "since"])
+            if hint and not given.startswith(":"):  # `onnx::Add` is a word
+                found.append(f"{field}: is no field, so it is searched as a word{hint}")
+        found += [
+            f"no cluster has the {field} {shown(value)}{meant(value, VALUES[field])}"
+            for value in (given.split(",") if field in VALUES else ())
+            if value and value.lower() not in VALUES[field]
+        ]
+    return tuple(found)
 
 
 def _like(text: str) -> str:
@@ -133,3 +152,10 @@ FIELDS: dict[str, Callable[[str], Condition]] = {
     "is": _flag,
     "id": _number,
 }  # and `since`, which depends on the time
+# Fields that have one of a few values.
+VALUES: dict[str, tuple[str, ...]] = {
+    "kind": get_args(Kind),
+    "stage": ("import", "compile", "run"),
+    "status": ("new", "confirmed", "known", "fixed", "wontfix"),
+    "is": ("pinned", "reduced", "known", "probable", "noted", "merged"),
+}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from opsieve.tui.commands import options
+from opsieve.tui.commands import completions, options
 from opsieve.tui.commands.text import counted, say
 from opsieve.tui.commands.triage.store_table import cluster_facts, cluster_table, table
 
@@ -20,7 +20,7 @@ GROUPINGS = ("kind", "stage", "status", "backend", "target", "pass", "rule")
 
 
 @click.command("clusters")
-@click.argument("words", nargs=-1, metavar="[FILTER]...")
+@click.argument("words", nargs=-1, metavar="[FILTER]...", shell_complete=completions.filters)
 @options.STORE
 @click.option("--sort", type=click.Choice(SORTS), default="rank", show_default=True, help="Sort order.")
 @click.option("--reverse", is_flag=True, help="Reverse the order.")
@@ -48,9 +48,12 @@ def command(
     target:onnxruntime stage:compile pass:NAME since:2d is:pinned id:c17. Commas separate alternatives; a leading - negates
     (write -- before such a filter).
     """
+    from opsieve.triage.store.index.filters import remarks
     from opsieve.triage.store.queries import Queries
 
     text = " ".join(words)
+    for remark in remarks(text):
+        say(remark)
     with Queries(folder) as store:
         if by is not None:
             _show_groups(by, store.groups(by, text), as_json)  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ details{border-top:1px solid #8886}summary{padding:.35em 0;cursor:pointer;overfl
 summary b{display:inline-block;min-width:4em}summary i{font-style:normal;opacity:.7;margin-right:.6em}
 summary:focus-visible,input:focus-visible{outline:2px solid #2f6f9f}
 table{border-collapse:collapse;margin:.4em 0}td,th{border:1px solid #8886;padding:.15em .6em;text-align:left;overflow-wrap:anywhere}
-th{font-weight:normal;opacity:.8}pre{overflow:auto;max-height:32em;border:1px solid #8886;padding:.6em;font-size:13px;line-height:1.35}
+th{font-weight:normal;opacity:.8;white-space:nowrap;overflow-wrap:normal}pre{overflow:auto;max-height:32em;border:1px solid #8886;padding:.6em;font-size:13px;line-height:1.35}
 [hidden]{display:none}
 """
 _SCRIPT = """

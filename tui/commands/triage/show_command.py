@@ -23,7 +23,7 @@ _LONGEST = 4000  # characters of a fact: an index of a stranger may hold any num
 
 
 @click.command("show")
-@click.argument("name", metavar="CLUSTER|CASE", shell_complete=completions.clusters)
+@click.argument("name", metavar="CLUSTER|CASE", shell_complete=completions.cases)
 @options.STORE
 @click.option("--why", is_flag=True, help="Explain the fingerprint: each component, whether it counts, and why.")
 @click.option(
