@@ -19,8 +19,10 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Unavailable
 from opsieve.gen.case.case import Case, Origin, is_case, load
 from opsieve.gen.case.open_case import open_case
+from opsieve.gen.forms.program_view import program_lines
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import read_file
+from opsieve.gen.model.html_text import drawing, facts_table
 from opsieve.reducer.engine.certificate import CertificateLine, certify
 from opsieve.reducer.engine.engine import Engine
 from opsieve.reducer.engine.form import Progress, Rules
@@ -85,6 +87,16 @@ class Reduced:
     facts: dict[str, Any]
     reduction: Reduction[Any] | None
     text: str = ""
+
+    def _repr_html_(self) -> str:
+        """What became of the model, and the smallest one, for notebooks."""
+        if self.reduction is None:
+            return facts_table([("not reduced", str(self.facts.get("message", "nothing fails")))])
+        facts = self.facts
+        names = ("target", "kind", "checks", "seconds", "minimal", "output", "script")
+        about = [("nodes", f"{facts['nodes_before']} to {facts['nodes_after']}")]
+        about += [(name, str(facts[name])) for name in names if facts.get(name) is not None]
+        return facts_table(about) + drawing(program_lines(self.reduction.best.program))
 
 
 @dataclass(frozen=True)

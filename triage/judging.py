@@ -24,6 +24,7 @@ from opsieve.gen.case.case import Case, save
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.metamorphic.relation import names_for, rewritten
 from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.html_text import facts_table
 from opsieve.gen.values.values import SEARCH, SPECIAL, named_values
 from opsieve.triage.fingerprint.evidence import NOTHING
 from opsieve.triage.fingerprint.fingerprint import fingerprint
@@ -62,6 +63,14 @@ class JudgeResult:
     case: Case
     target: ResolvedTarget
     judged: Judged
+
+    def _repr_html_(self) -> str:
+        """The verdict and the program, for notebooks."""
+        facts = self.facts()
+        kind = f" ({facts['kind']} at {facts['stage'] or 'an unknown stage'})" if facts["kind"] else ""
+        names = ("model", "target", "version", "reason", "message", "blame", "fingerprint")
+        about = [("verdict", f"{facts['verdict']}{kind}"), *((name, str(facts[name] or "")) for name in names)]
+        return facts_table(about) + (self.case._repr_html_() if facts["verdict"] == "fail" else "")
 
     def facts(self) -> dict[str, Any]:
         """The keys of `opsieve run --json` (docs/reference/json.md)."""

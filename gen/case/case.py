@@ -21,6 +21,7 @@ from opsieve.gen.forms.registry import FORMS, form_named, form_of, named
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.durable import SAVING, put_folder, sweep
 from opsieve.gen.model.files import read_file, reason
+from opsieve.gen.model.html_text import drawing
 from opsieve.gen.model.program import Program
 from opsieve.gen.model.tensors import Value
 
@@ -59,6 +60,12 @@ class Case:
     expected: dict[str, Value] | None = None
     origin: Origin = field(default_factory=Origin)
     parameters: Mapping[str, str] = field(default_factory=dict)
+
+    def _repr_html_(self) -> str:
+        """The program drawn, for notebooks."""
+        from opsieve.gen.forms.program_view import program_lines
+
+        return drawing(program_lines(self.program))
 
 
 class _Origin(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

@@ -15,13 +15,13 @@ from repository import SAMPLES
 from rich.cells import cell_len
 
 from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.graph_text import Box, drawn
 from opsieve.tui.app.screens.campaign_screen import rate
 from opsieve.tui.app.screens.export_screen import preview
 from opsieve.tui.app.screens.jobs_screen import typed
 from opsieve.tui.app.services.error_map import COLUMNS, ROWS, error_map
 from opsieve.tui.app.services.job_board import OPSIEVE, REDUCE, Job, JobBoard
 from opsieve.tui.app.views.case_summary import read_summary
-from opsieve.tui.app.views.graph_text import Box, drawn
 from opsieve.tui.app.views.replay_lines import replay_lines
 from opsieve.tui.app.views.rows_shown import CLUSTERS, MEMBERS
 from opsieve.tui.app.widgets.lines_view import wrapped

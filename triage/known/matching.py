@@ -22,7 +22,7 @@ from opsieve.triage.known.issues import KnownIssue
 MOST_NAMED = 3  # issues of a cluster
 _MOST_SHARING = 5  # issues that have one signature: more, and it tells nothing
 _MOST_IN_TITLE = 2  # the same of operators in titles, which say less
-_QUOTED = 0.6  # of the words of a message
+_QUOTED = 0.7  # of the words of a message
 _CLAUSE = 4  # words of a message that are one after the other
 _FEWEST_FRAMES = 2
 _MOST_OPERATORS = 4  # of a program that is small enough to be known by them

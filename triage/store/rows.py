@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opsieve.backends.observation import Observation
+from opsieve.gen.model.html_text import rows_table
 from opsieve.triage.fingerprint.component import Component
 from opsieve.triage.known.issue_match import ProbableIssue
 from opsieve.triage.store.ids import member_name
@@ -58,6 +59,22 @@ class ClusterPage:
     rows: tuple[ClusterRow, ...]
     total: int
     next: str
+
+    def _repr_html_(self) -> str:
+        """The rows as a table, for notebooks."""
+        heads = ("id", "status", "kind", "failures", "nodes", "title")
+        cells = [
+            (
+                row.id,
+                row.status,
+                row.kind,
+                row.members,
+                row.nodes if row.reduced is None else row.reduced,
+                row.listed_title,
+            )
+            for row in self.rows
+        ]
+        return rows_table(heads, cells) + f"<p>{len(self.rows):,} of {self.total:,}</p>"
 
 
 @dataclass(frozen=True, slots=True)

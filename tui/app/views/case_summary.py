@@ -63,7 +63,7 @@ def _triples(rows: Any) -> tuple[tuple[str, str, str], ...]:
 def summarize(folder: Path) -> CaseSummary:
     """The same, read here. BadInput for a case that `opsieve.gen.case.case.load` refuses."""
     from opsieve.gen.case.case import load
-    from opsieve.tui.app.views.program_view import program_facts, program_lines, program_operators
+    from opsieve.gen.forms.program_view import program_facts, program_lines, program_operators
 
     case = load(folder)
     lines = program_lines(case.program)

@@ -93,7 +93,7 @@ def _cluster_page(store: "Queries", row: "ClusterRow") -> "StoredCluster":
 def _graph(place: Path) -> str:
     """The program of a case, drawn as in the terminal app."""
     from opsieve.gen.case.case import load
-    from opsieve.tui.app.views.program_view import program_lines
+    from opsieve.gen.forms.program_view import program_lines
 
     lines = [f"{rails}{' ' if rails else ''}{label}" for rails, label in program_lines(load(place).program)]
     more = [f"... {len(lines) - _GRAPH:,} more lines"] if len(lines) > _GRAPH else []

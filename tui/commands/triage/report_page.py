@@ -6,12 +6,12 @@ escaped. Without JavaScript the list is there, the search is not. Pure.
 
 import base64
 import hashlib
-import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from opsieve.gen.model.html_text import escaped, escaped_lines, facts_table
 from opsieve.triage.store.rows import ClusterRow, Counts, FingerprintRow, MemberRow
-from opsieve.tui.commands.text import counted, plain, printable
+from opsieve.tui.commands.text import counted
 from opsieve.tui.commands.triage.store_table import day
 
 _CUT = 4000  # characters of a text
@@ -84,10 +84,10 @@ def page(name: str, counts: Counts, clusters: Sequence[StoredCluster], total: in
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="viewport" content="width=device-width,initial-scale=1">',
-            f"<title>opsieve: {_text(name)}</title><style>{_STYLE}</style></head><body>",
-            f"<h1>{_text(name)}</h1>",
+            f"<title>opsieve: {escaped(name)}</title><style>{_STYLE}</style></head><body>",
+            f"<h1>{escaped(name)}</h1>",
             f"<p>{counted(counts.failures, 'failure')} of {counted(counts.tests, 'test')} in {counted(total, 'cluster')}"
-            f" ({_text(kinds)}; {_text(statuses)}).{cut} Not bugs: {counts.unsupported:,} unsupported, {counts.environment:,} environment,"
+            f" ({escaped(kinds)}; {escaped(statuses)}).{cut} Not bugs: {counts.unsupported:,} unsupported, {counts.environment:,} environment,"
             f" {counts.flaky:,} flaky. {day(made)} UTC.</p>",
             '<p id="bar" hidden><label for="search">Search: words, or kind: status: stage: target: op: pass: id:, a leading - negates'
             ' (<span id="shown"></span>)</label><input id="search" type="search" autocomplete="off"></p>',
@@ -113,37 +113,39 @@ def _cluster(one: StoredCluster) -> Iterator[str]:
         "pass": row.guilty_pass,
         "id": row.id,
     }
-    data = " ".join(f'data-{name}="{_text(value.lower())}"' for name, value in fields.items())
-    yield f'<details class="cluster" id="{_text(row.id)}" {data}>'
-    yield f"<summary><b>{_text(row.id)}</b><i>{_text(row.status)}</i><i>{_text(row.kind)}</i><i>{row.members:,}</i>{_text(row.listed_title)}</summary>"
+    data = " ".join(f'data-{name}="{escaped(value.lower())}"' for name, value in fields.items())
+    yield f'<details class="cluster" id="{escaped(row.id)}" {data}>'
+    yield f"<summary><b>{escaped(row.id)}</b><i>{escaped(row.status)}</i><i>{escaped(row.kind)}</i><i>{row.members:,}</i>{escaped(row.listed_title)}</summary>"
     seen = f"{day(row.first_seen)} to {day(row.last_seen)}" if row.last_seen else ""
-    yield _table(
-        ("kind", f"{row.kind} at {row.stage}" if row.stage else row.kind),
-        ("message", one.message),
-        ("failures", f"{row.members:,}, {counted(row.fingerprints, 'fingerprint')}"),
-        ("seen", seen),
-        ("targets", ", ".join(row.targets)),
-        ("smallest", f"{size}: {' '.join(row.operators)}"),
-        ("guilty pass", row.guilty_pass),
-        ("first bad", row.first_bad),
-        ("commits", "; ".join(one.commits)),
-        ("rule", row.rule),
-        ("issue", row.issue),
-        ("note", row.note),
-        *(
-            ("probably", f"{known.name}: {known.title}; {'; '.join(known.reasons)}; {known.url}")
-            for known in row.probably
-        ),
+    yield facts_table(
+        [
+            ("kind", f"{row.kind} at {row.stage}" if row.stage else row.kind),
+            ("message", one.message),
+            ("failures", f"{row.members:,}, {counted(row.fingerprints, 'fingerprint')}"),
+            ("seen", seen),
+            ("targets", ", ".join(row.targets)),
+            ("smallest", f"{size}: {' '.join(row.operators)}"),
+            ("guilty pass", row.guilty_pass),
+            ("first bad", row.first_bad),
+            ("commits", "; ".join(one.commits)),
+            ("rule", row.rule),
+            ("issue", row.issue),
+            ("note", row.note),
+            *(
+                ("probably", f"{known.name}: {known.title}; {'; '.join(known.reasons)}; {known.url}")
+                for known in row.probably
+            ),
+        ]
     )
     for title, text in (("Graph", one.graph), ("Script", one.script)):
         if text:
-            yield f"<details open><summary>{title}</summary><pre>{_lines(text)}</pre></details>"
+            yield f"<details open><summary>{title}</summary><pre>{escaped_lines(text)}</pre></details>"
     if one.problem:
-        yield f"<p>{_text(one.problem)}</p>"
+        yield f"<p>{escaped(one.problem)}</p>"
     for each in one.prints:
-        yield f"<details><summary>Why: {_text(each.key)}, {counted(each.count, 'failure')}; {_text(each.why)}</summary>"
-        yield _table(
-            *((("+ " if part.kept else "- ") + part.name, f"{part.value} ({part.hint})") for part in each.components)
+        yield f"<details><summary>Why: {escaped(each.key)}, {counted(each.count, 'failure')}; {escaped(each.why)}</summary>"
+        yield facts_table(
+            [*((("+ " if part.kept else "- ") + part.name, f"{part.value} ({part.hint})") for part in each.components)]
         )
         yield "</details>"
     heads = "".join(f"<th>{head}</th>" for head in ("member", "nodes", "target", "version"))
@@ -151,18 +153,5 @@ def _cluster(one: StoredCluster) -> Iterator[str]:
     for member in one.members:
         nodes = str(member.nodes) if member.reduced is None else f"{member.nodes} to {member.reduced}"
         cells = (member.name, nodes, member.target, member.version)
-        yield "<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in cells) + "</tr>"
+        yield "<tr>" + "".join(f"<td>{escaped(cell)}</td>" for cell in cells) + "</tr>"
     yield "</table></details></details>"
-
-
-def _table(*facts: tuple[str, str]) -> str:
-    rows = (f"<tr><th>{_text(name)}</th><td>{_text(value)}</td></tr>" for name, value in facts if value.strip())
-    return f"<table>{''.join(rows)}</table>"
-
-
-def _text(text: str) -> str:
-    return html.escape(printable(text[:_CUT]))
-
-
-def _lines(text: str) -> str:
-    return html.escape("\n".join(plain(line[:400]) for line in text.expandtabs(4).split("\n")))

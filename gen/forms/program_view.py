@@ -7,10 +7,10 @@ import onnx
 from onnx import helper
 
 from opsieve.gen.forms.registry import MODULE
+from opsieve.gen.model.graph_text import Box, drawn
 from opsieve.gen.model.program import OnnxProgram, Program
 from opsieve.gen.model.structure import all_nodes
 from opsieve.gen.model.tensors import TensorType, read_type
-from opsieve.tui.app.views.graph_text import Box, drawn
 
 _NODES = 2000  # drawn
 

@@ -1,0 +1,131 @@
+"""`opsieve.fuzz`: a campaign from Python, with its progress by callback."""
+
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from opsieve.backends.workers.zygote import Limits
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.html_text import facts_table, rows_table
+from opsieve.triage.campaign.campaign import run
+from opsieve.triage.campaign.coverage_session import CoverageSession
+from opsieve.triage.campaign.session import FuzzRequest, campaign_facts, checked_store, open_campaign
+from opsieve.triage.store.queries import Queries
+from opsieve.triage.store.store import Store
+
+_LIMITS = Limits(seconds=20.0)
+
+
+@dataclass(frozen=True, slots=True)
+class FuzzProgress:
+    """Where a campaign stands: tests done in all, tests a second of this run, failures by kind, clusters."""
+
+    tests: int
+    tests_per_second: float
+    failures: dict[str, int]
+    clusters: int
+
+
+@dataclass(frozen=True, slots=True)
+class FuzzOutcome:
+    """What a campaign did. `facts` are the keys of `opsieve fuzz --json`; `stopped` says that a callback ended it."""
+
+    facts: dict[str, Any]
+    folder: Path
+    stopped: bool = False
+
+    def open(self) -> Queries:
+        """The store with what was found; close it, or use it in `with`."""
+        return Queries(self.folder)
+
+    def _repr_html_(self) -> str:
+        facts = self.facts
+        found = ", ".join(f"{many} {kind}" for kind, many in facts["failures"].items()) or "none"
+        about = [
+            (
+                "tests",
+                f"{facts['tests']:,}, {facts['tests_now']:,} in this run at {facts['tests_per_second']} per second",
+            ),
+            ("failures", f"{found}; {facts['clusters']} clusters"),
+            ("store", str(self.folder)),
+        ]
+        rows = [(one["cluster"], one["members"], one["title"]) for one in facts["new_clusters"]]
+        return facts_table(about) + (rows_table(("new cluster", "failures", "title"), rows) if rows else "")
+
+
+def _silent(sentence: str) -> None:
+    """Nobody listens."""
+
+
+def fuzz(
+    targets: Sequence[str] = ("onnxruntime",),
+    *,
+    tests: int | None = None,
+    minutes: float | None = None,
+    store: str | os.PathLike[str] | None = None,
+    strategy: str | None = None,
+    nodes: str | None = None,
+    values: str | None = None,
+    seed: int | None = None,
+    resume: bool = False,
+    jobs: int = 1,
+    metamorphic: bool = False,
+    seconds: float = 20.0,
+    memory: int = 0,
+    say: Callable[[str], None] = _silent,
+    progress: Callable[[FuzzProgress], bool | None] | None = None,
+) -> FuzzOutcome:
+    """Run a campaign of generated programs on several compilers and store each distinct failure: `opsieve fuzz`.
+
+    It ends after `tests` tests in all or `minutes` of this run, of which one must be given. `store` is a folder, by default a new one under the
+    system's folder of temporary files; with `resume` its latest campaign goes on. `progress` hears where the campaign stands; where it
+    returns False the campaign ends in order, and what it raises ends it, too: finished tests are stored either way. `seconds` and `memory`
+    (bytes, 0 for the usual limit) bound one run of a compiler. BadInput, one sentence, for what cannot be used.
+    """
+    if tests is None and minutes is None:
+        raise BadInput("say when the campaign ends: tests=1000, or minutes=10")
+    names = (targets,) if isinstance(targets, str) else tuple(map(str, targets))
+    folder = Path(store) if store is not None else Path(tempfile.mkdtemp(prefix="opsieve-store-"))
+    limits = replace(_LIMITS, seconds=seconds, **({"memory": memory} if memory else {}))
+    request = FuzzRequest(
+        store=folder,
+        targets=() if resume else names,
+        strategy=strategy,
+        nodes=nodes,
+        values=values,
+        seed=secrets.randbits(32) if seed is None and not resume else seed,
+        resume=resume,
+        tests=tests,
+        minutes=minutes,
+        limits=limits,
+        metamorphic=metamorphic,
+    )
+    begun, stopped = time.monotonic(), False
+    with Store(checked_store(request)) as opened:
+        campaign, plan = open_campaign(opened, request, lambda *_: None, say)
+        before = done = opened.done(campaign)
+        session = CoverageSession(request, plan, campaign, folder)
+        started = time.monotonic()
+        left = max(1e-3, begun + 60 * minutes - started) if minutes else 0.0
+        going = run(
+            opened, campaign, plan, limits, lanes=jobs, tests=tests, seconds=left, programs=session.programs,
+            coverage=session.coverage,
+        )  # fmt: skip
+        try:
+            for done in going:
+                session.note(done)
+                rate = (done - before) / max(1e-9, time.monotonic() - started)
+                at = FuzzProgress(done, rate, dict(opened.kinds(campaign)), opened.clusters(campaign))
+                if progress is not None and progress(at) is False:
+                    stopped = True
+                    break
+        finally:
+            going.close()
+            session.finish(done)
+        facts = campaign_facts(opened, campaign, done - before, time.monotonic() - started, folder)
+    return FuzzOutcome(facts | session.facts() | {"campaign": campaign.id}, folder, stopped)
