@@ -17,6 +17,8 @@ from pathlib import Path
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Variables that tests set and no compiler reads: with another value they ask for no other zygote.
+_NOT_FOR_COMPILERS = ["PYTEST_CURRENT_TEST", "COLUMNS", "OPSIEVE_PROBES", "OPSIEVE_STORE"]
 _ROOM = 2 << 30  # bytes; the tests of a run leave less than a tenth of that
 
 
@@ -63,7 +65,7 @@ def pytest_xdist_auto_num_workers() -> int:
 @pytest.fixture(scope="session", autouse=True)
 def kept_zygotes() -> Iterator[None]:
     """A compiler that a test has started serves the tests after it too; a test that looks at what `Workers` leave behind has zygotes of its own."""
-    ZYGOTES.keep(14, ignored=["PYTEST_CURRENT_TEST"])
+    ZYGOTES.keep(14, ignored=_NOT_FOR_COMPILERS)
     yield
     ZYGOTES.keep(0)
 

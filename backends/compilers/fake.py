@@ -390,7 +390,7 @@ def misbehave(kind: str) -> None:
     elif kind == "spin":
         deque(itertools.repeat(None), maxlen=0)
     elif kind == "memory":
-        taken = [b"\1" * (64 << 20) for _ in range(256)]
+        taken = [bytes(64 << 20) for _ in range(256)]  # of zeros: the system need not fill a page of them
         taken.clear()
     elif kind == "leak":
         _leaked.append(b"\1" * (64 << 20))

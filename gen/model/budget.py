@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class ReadingBudget:
     """Most of each. `bytes` is what protobuf can hold in one message: of a file, and of a model with its external data."""
 
     bytes: int = 2**31 - 1
@@ -26,4 +26,4 @@ class Budget:
     repeated_bytes: int = 64 << 20  # and so many bytes besides
 
 
-BUDGET = Budget()
+BUDGET = ReadingBudget()

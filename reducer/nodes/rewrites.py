@@ -20,8 +20,8 @@ def optimised_graph(test: TargetTest, subject: Subject) -> onnx.GraphProto | Non
     """What the target makes of a model; None where it does not tell, or where it fails before it has made it. What another compiler runs can be
     had, though it may be what that compiler refuses."""
     target = test.target.showing_graph
-    told = test.failure.verdict.stage == "run" or test.target.runtime is not None
-    if target is None or not told or len(subject.program.data) > _HEAVY:
+    was_made = test.failure.verdict.stage == "run" or test.target.runtime is not None
+    if target is None or not was_made or len(subject.program.data) > _HEAVY:
         return None
     shown = (test.workers.observe(target, subject.program, subject.inputs).outputs or {}).get("model")
     model = decode(onnx.ModelProto(), shown.tobytes()) if isinstance(shown, np.ndarray) else None

@@ -7,29 +7,38 @@ import sys
 from pathlib import Path
 
 import pytest
+from commands import opsieve
 from documented import Shown, comparable, rewrite, shown_in
 from repository import ROOT
 
 TUTORIAL, README = ROOT / "docs" / "tutorial.md", ROOT / "README.md"
 
 
-def printed(command: str, folder: Path) -> str:
-    """What a command prints on stdout, in a folder."""
+def printed(command: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a command prints on stdout, in this folder."""
     words = shlex.split(command)
-    start = [sys.executable, *([] if words[0] == "python" else ["-m", "opsieve"]), *words[1:]]
-    environment = {**os.environ, "COLUMNS": "120", "OPSIEVE_PROBES": str(folder / "probes")}
-    done = subprocess.run(
-        start, cwd=folder, env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-    )
-    assert done.returncode in (0, 1), f"{command}: {done.stderr}"
-    return done.stdout
+    if words[0] == "python":
+        done = subprocess.run([sys.executable, *words[1:]], capture_output=True, text=True, check=False)
+        code, out, err = done.returncode, done.stdout, done.stderr
+    else:
+        code, out, err = opsieve(*words[1:], capsys=capsys)
+    assert code in (0, 1), f"{command}: {err}"
+    return out
 
 
-def held(commands: list[Shown], folder: Path) -> None:
+@pytest.fixture
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder to work in, and a terminal of 120 columns."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("OPSIEVE_PROBES", str(tmp_path / "probes"))
+
+
+def held(commands: list[Shown], capsys: pytest.CaptureFixture[str]) -> None:
     """Every command prints what is shown; with UPDATE_GOLDEN the pages are brought up to date instead."""
     outputs = {}
     for shown in commands:
-        outputs[shown.command] = printed(shown.command, folder)
+        outputs[shown.command] = printed(shown.command, capsys)
         if not os.environ.get("UPDATE_GOLDEN"):
             assert comparable(outputs[shown.command]) == comparable(shown.output), shown.command
     if os.environ.get("UPDATE_GOLDEN"):
@@ -37,17 +46,19 @@ def held(commands: list[Shown], folder: Path) -> None:
             rewrite(page, outputs)
 
 
-def test_the_tutorial_prints_what_it_shows(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("_folder")
+def test_the_tutorial_prints_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
     commands = shown_in(TUTORIAL)
     assert len(commands) >= 5
-    held([shown for shown in commands if not shown.network], tmp_path)
+    held([shown for shown in commands if not shown.network], capsys)
 
 
 @pytest.mark.slow
-def test_the_tutorial_prints_what_it_shows_of_old_releases(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("_folder")
+def test_the_tutorial_prints_what_it_shows_of_old_releases(capsys: pytest.CaptureFixture[str]) -> None:
     commands = shown_in(TUTORIAL)
     before = [shown for shown in commands if shown.command.split()[1] in ("sample", "reduce")]
-    held([*before, *(shown for shown in commands if shown.network)], tmp_path)
+    held([*before, *(shown for shown in commands if shown.network)], capsys)
 
 
 def test_readme_shows_only_what_the_tutorial_shows_too() -> None:

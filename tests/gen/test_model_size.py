@@ -9,13 +9,13 @@ from onnx import TensorProto, helper
 
 from opsieve.gen.model import structure
 from opsieve.gen.model.bad_input import BadInput
-from opsieve.gen.model.budget import Budget
+from opsieve.gen.model.budget import ReadingBudget
 from opsieve.gen.model.model import load_program
 from opsieve.gen.model.structure import check_structure
 
 
 def test_nodes_of_all_graphs_and_functions_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(structure, "BUDGET", Budget(nodes=4))
+    monkeypatch.setattr(structure, "BUDGET", ReadingBudget(nodes=4))
     model = onnx.load_model_from_string(chain("Relu", "Tanh", "Exp", "Neg").model)
     check_structure(model)
     function = helper.make_function(

@@ -1,4 +1,4 @@
-"""Whether a campaign is a failure to continuous integration: which of its clusters are new, and what is told of each."""
+"""Whether a campaign is a failure to continuous integration: which of its clusters are new, and what is said of each."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CampaignVerdict:
-    """What counts (`new`, `any` or `none`), the store of what is known, and where results go; `listed`: every cluster is told of."""
+    """What counts (`new`, `any` or `none`), the store of what is known, and where results go; `listed`: every cluster is listed."""
 
     fail_on: str
     known: Path | None
