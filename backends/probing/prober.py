@@ -161,7 +161,7 @@ class Prober:
         self.slow = self.target.name in _SLOW
         self._workers = workers
         own = wheel(target)
-        self._path = (folder or _default_folder()) / f"{_slug(own.display, self.version)}.jsonl"
+        self._path = (folder or cache_folder("support")) / f"{_slug(own.display, self.version)}.jsonl"
         self._answers = _read(self._path)
         self.of_another = ""  # the compiler and version of which answers stand in for those that are missing
         self._hearsay: list[ProbeAnswer] = []
@@ -265,12 +265,13 @@ def _instances(probe: Probe, runs: int = _RUNS) -> Iterator[tuple[str, int, Test
         yield key, rank, Test(made.program, made.inputs)
 
 
-def _default_folder() -> Path:
+def cache_folder(name: str) -> Path:
+    """Where answers of compilers are kept: a folder of the user's cache, or of OPSIEVE_STORE."""
     if named := os.environ.get("OPSIEVE_STORE"):
-        return Path(named).expanduser() / "support"
+        return Path(named).expanduser() / name
     from platformdirs import user_cache_path
 
-    return user_cache_path("opsieve") / "support"
+    return user_cache_path("opsieve") / name
 
 
 def _slug(target: str, version: str) -> str:

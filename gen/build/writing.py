@@ -15,6 +15,7 @@ from opsieve.gen.build.graph_builder import GraphBuilder
 from opsieve.gen.data.inputs import Stream
 from opsieve.gen.spec.domains import ANY
 from opsieve.gen.spec.dtype_facts import FLOATS, NUMBER, leaf_range
+from opsieve.gen.spec.learned import DOMAIN_VERSION
 from opsieve.gen.spec.tensor import Tensor
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -86,7 +87,7 @@ def serialize(
                     _declare(graph.value_info.add(), tensor, opened.get(tensor.name))
     for domain in sorted(domains):
         other = model.opset_import.add()
-        other.domain, other.version = domain, 1
+        other.domain, other.version = domain, DOMAIN_VERSION
     return model.SerializeToString(deterministic=True), values
 
 

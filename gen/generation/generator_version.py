@@ -8,10 +8,12 @@ from pathlib import Path
 
 import onnx
 
+from opsieve.gen.spec.catalogue import learned_files
+
 
 @functools.cache
 def generator_version() -> str:
-    """Twelve digits of a digest of the sources of `gen`, of the modules that strategies and operators come from, and of onnx's version."""
+    """Twelve digits of a digest of the sources of `gen`, of the modules and files that strategies and operators come from, and of onnx's version."""
     digest = hashlib.sha256(onnx.__version__.encode())
     gen = Path(__file__).resolve().parent.parent
     paths = {path.resolve() for path in gen.rglob("*.py")}
@@ -20,6 +22,7 @@ def generator_version() -> str:
             spec = find_spec(point.module)
             if spec is not None and spec.origin is not None:
                 paths.add(Path(spec.origin).resolve())
+    paths.update(path.resolve() for path in learned_files())
     for path in sorted(paths):
         name = path.relative_to(gen).as_posix() if path.is_relative_to(gen) else path.name
         digest.update(name.encode() + b"\0" + path.read_bytes())

@@ -5,16 +5,20 @@ a declaration to a family's module, or a module with an entry point.
 """
 
 import functools
+import os
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from pathlib import Path
 
 from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.domains import ANY, Domain
 from opsieve.gen.spec.dtype_facts import LARGEST
+from opsieve.gen.spec.learned import learned_operators
 from opsieve.gen.spec.schema import NEWEST, OLDEST, form
 from opsieve.gen.spec.size_rules import SizeRule
 
 GROUP = "opsieve.operators"
+VARIABLE = "OPSIEVE_OPERATORS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +33,19 @@ class OpChoice:
     safe: Domain
 
 
+def learned_files() -> tuple[Path, ...]:
+    """The files of declarations that the environment names, by which programs have operators that no package declares."""
+    return tuple(map(Path, filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))))
+
+
 @functools.cache
 def known() -> dict[str, Operator]:
-    """Every declared operator by name, `Add` or `com.microsoft::Gelu`, in order of name."""
-    found = [operator for point in sorted(entry_points(group=GROUP)) for operator in point.load()]
+    """Every declared operator by name, `Add` or `com.microsoft::Gelu`, in order of name. One that was learned gives way to one declared by hand.
+
+    BadInput where a file that OPSIEVE_OPERATORS names cannot be read.
+    """
+    found = [operator for path in learned_files() for operator in learned_operators(path)]
+    found += [operator for point in sorted(entry_points(group=GROUP)) for operator in point.load()]
     return {qualified(operator): operator for operator in sorted(found, key=qualified)}
 
 

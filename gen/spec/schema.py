@@ -70,10 +70,10 @@ def form(name: str, opset: int, domain: str = "") -> OpsetSchema | None:
         return None
     if schema.deprecated:
         return None
-    types = {c.type_param_str: _dtypes(c.allowed_type_strs) for c in schema.type_constraints}
+    types = {c.type_param_str: named_dtypes(c.allowed_type_strs) for c in schema.type_constraints}
     for parameter in (*schema.inputs, *schema.outputs):
         if parameter.type_str not in types:
-            types[parameter.type_str] = _dtypes([parameter.type_str])
+            types[parameter.type_str] = named_dtypes([parameter.type_str])
     return OpsetSchema(
         name,
         domain,
@@ -110,7 +110,8 @@ def _slot(parameter: OpSchema.FormalParameter) -> Slot:
     )
 
 
-def _dtypes(strings: Sequence[str]) -> frozenset[str]:
+def named_dtypes(strings: Sequence[str]) -> frozenset[str]:
+    """The dtypes that ONNX's type strings stand for, of those that the toolkit has values of."""
     return frozenset(name for text in strings if (name := _named(text)))
 
 

@@ -1,0 +1,436 @@
+"""What an operator takes, inferred from instances that a compiler accepted or refused (as NeuRI and DeepConstr do for functions of Python).
+
+1. Search: instances are drawn by the schema. One that is refused with a message that is new is kept, and later ones are small changes of such: compilers
+   check one condition after the other, so a new message is a step further.
+2. Generalise an instance that was accepted to a form (gen/spec/learned.py): each size is changed alone, with all sizes that are equal to it, by its
+   multiples, and with each other group of sizes. What may change is a letter, what may not a number.
+3. Fit the sizes of outputs to what further instances of the form gave.
+4. Counter-examples: fresh instances of the form. A form of which fewer than 95 % are accepted loses one letter after the other, and is dropped at last.
+
+Pure but for `ask`, which runs instances. Equal seeds and answers give equal forms.
+"""
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from opsieve.backends.probing.domain_schemas import DomainSchema
+from opsieve.gen.spec.dtype_facts import PLAIN, is_float
+from opsieve.gen.spec.learned import LearnedForm, LearnedOperator, LearnedTensor, SizeTerm
+from opsieve.gen.spec.rng import Rng
+
+ENOUGH = 0.95  # of fresh instances of a form are accepted
+_ROUNDS, _BATCH = 10, 48  # of the search
+_PATIENCE = 2  # rounds without anything new, after which no more are begun
+_MOST_FORMS = 4
+_FRESH = 20
+_FITTED = 10  # instances by which sizes of outputs are fitted
+_PALETTE = (1, 2, 3, 4, 6, 8, 16)
+_LEAST_VARIED = 8
+_RANGES = ((0, 0), (0, 1), (1, 1), (1, 4), (2, 2), (0, 15))
+_FLOAT_RANGES = ((-1.0, 1.0), (-1.0, 1.0), (0.25, 1.0))
+_INTS = (0, 1, 2, 4, 8, 16, 32, -1)
+_FLOATS = (0.5, 1.0, 0.01)
+_NUMBERS = re.compile(r"\d+|0x[0-9a-f]+")
+_SCALAR = re.compile("scale|zero|point|alpha|seed|thresh|value|size|len", re.IGNORECASE)  # what names of inputs say
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_LIKELY_FLOAT32, _PRESENT, _GIVEN, _FROM_PARENT = 0.5, 0.35, 0.2, 0.7
+_SCALAR_BY_NAME = 0.7
+_LIKE_FIRST, _LAST_ONLY = 0.25, 0.25
+_GROWTHS = (1, 2)  # by how much a size is changed: one more, twice as many
+
+
+@dataclass(frozen=True, slots=True)
+class TrialInput:
+    """The type of an input, and between which numbers its elements lie."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """An instance to run: its inputs (None where one is left out) and attributes."""
+
+    inputs: tuple[TrialInput | None, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialAnswer:
+    """The types of the outputs, None where the instance was refused; and what was said then."""
+
+    outputs: tuple[tuple[str, tuple[int, ...]], ...] | None
+    reason: str = ""
+
+
+Ask = Callable[[DomainSchema, Sequence[Trial]], Sequence[TrialAnswer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """What came of an operator: its declaration, or None and why."""
+
+    name: str
+    operator: LearnedOperator | None
+    reason: str = ""
+    asked: int = 0
+
+
+def learn(schema: DomainSchema, domain: str, ask: Ask, seed: int = 0) -> Learnt:
+    """Learn the declaration of an operator."""
+    why = _beyond(schema)
+    if why:
+        return Learnt(schema.name, None, why)
+    learner = _Learner(schema, ask, Rng(f"learn {domain} {schema.name} {seed}"))
+    accepted = learner.search()
+    if not accepted:
+        return Learnt(schema.name, None, f"no instance was accepted; the last said: {learner.last}", learner.asked)
+    forms, good, tried = list[LearnedForm](), 0, 0
+    for trial in accepted:
+        form = learner.generalised(trial)
+        if form is None or form in forms:
+            continue
+        form, passed = learner.checked(form)
+        if form is not None and form not in forms:
+            forms.append(form)
+            good, tried = good + passed, tried + _FRESH
+        if len(forms) == _MOST_FORMS:
+            break
+    if not forms:
+        return Learnt(schema.name, None, "no form of an accepted instance holds for others", learner.asked)
+    return Learnt(schema.name, LearnedOperator(schema.name, domain, tuple(forms), good, tried), "", learner.asked)
+
+
+def _beyond(schema: DomainSchema) -> str:
+    """Why no instance can be drawn of an operator, "" where one can."""
+    graphs = [name for name in schema.required if schema.attributes[name] in ("GRAPH", "GRAPHS", "TENSOR", "TENSORS")]
+    if graphs:
+        return f"its attribute {graphs[0]} is a {schema.attributes[graphs[0]].lower()}"
+    for slot in schema.inputs:
+        if not slot.optional and not _dtypes(schema, slot.type):
+            return f"its input {slot.name} has no type that can be drawn"
+    return "" if schema.inputs else "it has no input"
+
+
+def _dtypes(schema: DomainSchema, type_: str) -> list[str]:
+    return [dtype for dtype in schema.types[type_] if dtype in PLAIN]
+
+
+class _Learner:
+    """The search of one operator, and what was asked for it."""
+
+    def __init__(self, schema: DomainSchema, ask: Ask, rng: Rng) -> None:
+        self.schema, self.rng, self._ask = schema, rng, ask
+        self.asked = 0
+        self.last = ""
+
+    def answers(self, trials: Sequence[Trial]) -> Sequence[TrialAnswer]:
+        """Run some instances."""
+        self.asked += len(trials)
+        return self._ask(self.schema, trials) if trials else ()
+
+    def accepts(self, trials: Sequence[Trial]) -> list[bool]:
+        """Which of some instances are accepted."""
+        return [answer.outputs is not None for answer in self.answers(trials)]
+
+    # 1
+
+    def search(self) -> list[Trial]:
+        """Instances that were accepted, one of each kind: dtypes, ranks, inputs and attributes that are there."""
+        parents: dict[str, Trial] = {}
+        found: dict[object, Trial] = {}
+        idle = 0
+        for number in range(_ROUNDS):
+            trials = []
+            known = len(found) + len(parents)
+            for _ in range(_BATCH):
+                pool = [*found.values()] or [*parents.values()]
+                from_parent = pool and self.rng.chance(_FROM_PARENT)
+                trials.append(self._changed(self.rng.choice(pool)) if from_parent else self._drawn())
+            for trial, answer in zip(trials, self.answers(trials), strict=True):
+                if answer.outputs is not None and all(0 not in shape for _, shape in answer.outputs):
+                    found.setdefault(_kind(trial), trial)
+                elif answer.outputs is None:
+                    self.last = answer.reason[:160]
+                    parents[_NUMBERS.sub("#", answer.reason)[:120]] = trial
+            idle = 0 if len(found) + len(parents) > known else idle + 1
+            if len(found) >= 2 * _MOST_FORMS or idle == _PATIENCE or (found and number >= _ROUNDS // 2):
+                break
+        return [*found.values()]
+
+    def _drawn(self) -> Trial:
+        rng, schema = self.rng, self.schema
+        meant: dict[str, str] = {}
+        ins: list[TrialInput | None] = []
+        palette = tuple(rng.choice(_PALETTE) for _ in range(3))
+        for slot in schema.inputs:
+            if slot.optional and not rng.chance(_PRESENT):
+                ins.append(None)
+                continue
+            allowed = _dtypes(schema, slot.type)
+            if not allowed:
+                ins.append(None)
+                continue
+            usual = "float32" in allowed and rng.chance(_LIKELY_FLOAT32)
+            dtype = meant.setdefault(slot.type, "float32" if usual else rng.choice(allowed))
+            for _ in range(rng.choice((1, 2, 2, 3)) if slot.variadic else 1):
+                made = self._input(dtype, ins, palette)
+                lone = _SCALAR.search(slot.name) and rng.chance(_SCALAR_BY_NAME)
+                ins.append(replace(made, shape=()) if lone else made)
+        while ins and ins[-1] is None:
+            ins.pop()
+        given = [name for name in schema.attributes if name in schema.required or rng.chance(_GIVEN)]
+        values = {name: self._value(name, palette) for name in given}
+        return Trial(tuple(ins), {name: value for name, value in values.items() if value is not None})
+
+    def _input(self, dtype: str, ins: Sequence[TrialInput | None], palette: Sequence[int]) -> TrialInput:
+        rng, first = self.rng, ins[0] if ins else None
+        low, high = rng.choice(_FLOAT_RANGES) if is_float(dtype) else rng.choice(_RANGES)
+        if first is not None and rng.chance(_LIKE_FIRST):
+            return TrialInput(dtype, first.shape, low, high)
+        if first is not None and first.shape and rng.chance(_LAST_ONLY):
+            return TrialInput(dtype, (rng.choice(first.shape),), low, high)
+        return TrialInput(dtype, tuple(rng.choice(palette) for _ in range(rng.below(5))), low, high)
+
+    def _value(self, name: str, palette: Sequence[int]) -> Any:
+        rng, kind = self.rng, self.schema.attributes[name]
+        numbers = {"INT": (*_INTS, *palette), "FLOAT": _FLOATS, "INTS": (*palette, 0, 1), "FLOATS": _FLOATS}
+        if kind == "STRING":
+            words = self.schema.words.get(name, ())
+            return rng.choice(words) if words else None
+        if kind not in numbers:
+            return None
+        one = numbers[kind]
+        return rng.choice(one) if kind in ("INT", "FLOAT") else [rng.choice(one) for _ in range(rng.between(1, 4))]
+
+    def _changed(self, trial: Trial) -> Trial:
+        """One or two things of an instance are others: an input, its rank, a size, its range, an attribute, all sizes of a number."""
+        rng, fresh = self.rng, self._drawn()
+        for _ in range(rng.between(1, 2)):
+            ins = list(trial.inputs)
+            there = [place for place, each in enumerate(ins) if each is not None]
+            what = rng.below(5)
+            if what == 0 or not there:
+                names = sorted({*trial.attributes, *fresh.attributes})
+                name = rng.choice(names) if names else ""
+                values = {**trial.attributes, **({name: fresh.attributes[name]} if name in fresh.attributes else {})}
+                if name not in fresh.attributes and name not in self.schema.required:
+                    values.pop(name, None)
+                trial = Trial(trial.inputs, values)
+                continue
+            place = rng.choice(there)
+            old = ins[place]
+            assert old is not None
+            others = [ins[other] for other in there if other != place]
+            if what == 1:
+                ins[place] = self._input(old.dtype, [other for other in others if other] or [old], _PALETTE)
+            elif what == 2 and old.shape:
+                axis = rng.below(len(old.shape))
+                sides = [side for other in others if other for side in other.shape] or list(_PALETTE)
+                side = rng.choice(sides) if rng.chance(_FROM_PARENT) else rng.choice(_PALETTE)
+                ins[place] = replace(old, shape=(*old.shape[:axis], side, *old.shape[axis + 1 :]))
+            elif what == 3 and old.shape:
+                size, new = rng.choice(old.shape), rng.choice(_PALETTE)
+                ins = [e and replace(e, shape=tuple(new if side == size else side for side in e.shape)) for e in ins]
+            else:
+                ins = [*fresh.inputs] if rng.chance(_GIVEN) else ins
+                axis = rng.below(len(old.shape) + 1)
+                if ins == list(trial.inputs):
+                    ins[place] = replace(old, shape=(*old.shape[:axis], rng.choice(_PALETTE), *old.shape[axis:]))
+            trial = Trial(tuple(ins), trial.attributes)
+        return trial
+
+    # 2
+
+    def generalised(self, trial: Trial) -> LearnedForm | None:
+        """The form of an accepted instance; None where the sizes of its outputs are not found."""
+        spots = [
+            (i, axis) for i, each in enumerate(trial.inputs) if each is not None for axis in range(len(each.shape))
+        ]
+        size = {spot: trial.inputs[spot[0]].shape[spot[1]] for spot in spots}  # type: ignore[union-attr]  # spots are of those
+        terms: dict[tuple[int, int], SizeTerm] = {spot: SizeTerm(size[spot]) for spot in spots}
+        free = [s for s, ok in zip(spots, self._varied(trial, [[s] for s in spots], size), strict=True) if ok]
+        letters = iter(_LETTERS)
+        for spot in free:
+            terms[spot] = SizeTerm(1, next(letters, "z"))
+        tied = [spot for spot in spots if spot not in free]
+        groups = [[spot for spot in tied if size[spot] == value] for value in dict.fromkeys(size[s] for s in tied)]
+        left: list[list[tuple[int, int]]] = []
+        for group, ok in zip(groups, self._varied(trial, groups, size), strict=True):
+            if ok:
+                letter = next(letters, "z")
+                terms.update((spot, SizeTerm(1, letter)) for spot in group)
+            else:
+                left.append(group)
+        doubled = self.accepts([_scaled(trial, group, 2) for group in left])
+        for group, ok in zip(left, doubled, strict=True):
+            if ok:
+                letter = next(letters, "z")
+                terms.update((spot, SizeTerm(size[group[0]], letter)) for spot in group)
+        stuck = [group for group, ok in zip(left, doubled, strict=True) if not ok]
+        self._in_pairs(trial, stuck, size, terms, letters)
+        return self._fitted(self._typed(trial, terms))
+
+    def _varied(
+        self, trial: Trial, groups: Sequence[Sequence[tuple[int, int]]], size: Mapping[tuple[int, int], int]
+    ) -> list[bool]:
+        """Of which groups of sizes all may be one more, and all several more."""
+        trials = [_grown(trial, group, more) for group in groups for more in (1, 4)]
+        answers = self.accepts(trials)
+        return [all(answers[2 * place : 2 * place + 2]) for place in range(len(groups))]
+
+    def _in_pairs(
+        self,
+        trial: Trial,
+        stuck: Sequence[list[tuple[int, int]]],
+        size: Mapping[tuple[int, int], int],
+        terms: dict[tuple[int, int], SizeTerm],
+        letters: Iterator[str],
+    ) -> None:
+        """Groups that only change together: their sizes have a common factor that is a letter."""
+        pairs = list(itertools.combinations(stuck, 2))
+        answers = self.accepts([_scaled(trial, [*a, *b], 2) for a, b in pairs])
+        done: set[tuple[int, int]] = set()
+        for (a, b), ok in zip(pairs, answers, strict=True):
+            if not ok or done & {*a, *b}:
+                continue
+            letter, common = next(letters, "z"), math.gcd(size[a[0]], size[b[0]])
+            if self.accepts([_scaled(trial, [*a, *b], 1, common)])[0]:
+                terms.update((spot, SizeTerm(size[spot] // common, letter)) for spot in (*a, *b))
+            else:
+                terms.update((spot, SizeTerm(size[spot], letter)) for spot in (*a, *b))
+            done |= {*a, *b}
+
+    def _typed(self, trial: Trial, terms: Mapping[tuple[int, int], SizeTerm]) -> LearnedForm:
+        ins = tuple(
+            None
+            if each is None
+            else LearnedTensor(
+                each.dtype, tuple(terms[i, axis] for axis in range(len(each.shape))), each.low, each.high
+            )
+            for i, each in enumerate(trial.inputs)
+        )
+        return LearnedForm(ins, (), {name: (value,) for name, value in trial.attributes.items()})
+
+    # 3
+
+    def instances(self, form: LearnedForm, count: int) -> list[tuple[dict[str, int], Trial]]:
+        """Instances of a form, and the sizes that its letters have in each."""
+        found = []
+        for _ in range(count):
+            sizes = {letter: self.rng.between(1, _LEAST_VARIED) for letter in form.letters}
+            ins = []
+            for each in form.inputs:
+                shape = None if each is None else each.shape(sizes)
+                ins.append(
+                    None if each is None or shape is None else TrialInput(each.dtype, shape, each.low, each.high)
+                )
+            attributes = {name: self.rng.choice(values) for name, values in form.attributes.items()}
+            found.append((sizes, Trial(tuple(ins), attributes)))
+        return found
+
+    def _fitted(self, form: LearnedForm) -> LearnedForm | None:
+        """The form with its outputs: a term for each size that agrees with all instances that were accepted."""
+        made = self.instances(form, _FITTED)
+        seen = [
+            (sizes, answer.outputs)
+            for (sizes, _), answer in zip(made, self.answers([trial for _, trial in made]), strict=True)
+            if answer.outputs is not None
+        ]
+        if not seen:
+            return None
+        kinds = {tuple((dtype, len(shape)) for dtype, shape in outputs) for _, outputs in seen}
+        if len(kinds) != 1:
+            return None
+        outs = []
+        for place, (dtype, rank) in enumerate(next(iter(kinds))):
+            terms = [_fit([(sizes, outputs[place][1][axis]) for sizes, outputs in seen]) for axis in range(rank)]
+            outs.append(LearnedTensor(dtype, tuple(terms)))
+        return replace(form, outputs=tuple(outs))
+
+    # 4
+
+    def checked(self, form: LearnedForm) -> tuple[LearnedForm | None, int]:
+        """The form where enough of fresh instances are accepted as it says, if need be with fewer letters; and how many were accepted."""
+        for narrowed in (form, *(_without(form, letter) for letter in form.letters)):
+            made = self.instances(narrowed, _FRESH)
+            answers = self.answers([trial for _, trial in made])
+            good = sum(_as_said(narrowed, sizes, answer) for (sizes, _), answer in zip(made, answers, strict=True))
+            if good >= ENOUGH * _FRESH:
+                return narrowed, good
+        return None, 0
+
+
+def _kind(trial: Trial) -> object:
+    ins = tuple(each and (each.dtype, len(each.shape)) for each in trial.inputs)
+    return ins, tuple(sorted(trial.attributes))
+
+
+def _with_sizes(trial: Trial, changed: Mapping[tuple[int, int], int]) -> Trial:
+    ins = tuple(
+        each and replace(each, shape=tuple(changed.get((i, axis), side) for axis, side in enumerate(each.shape)))
+        for i, each in enumerate(trial.inputs)
+    )
+    return Trial(ins, trial.attributes)
+
+
+def _grown(trial: Trial, group: Sequence[tuple[int, int]], more: int) -> Trial:
+    return _with_sizes(trial, {spot: trial.inputs[spot[0]].shape[spot[1]] + more for spot in group})  # type: ignore[union-attr]
+
+
+def _scaled(trial: Trial, group: Sequence[tuple[int, int]], factor: int, divisor: int = 1) -> Trial:
+    return _with_sizes(
+        trial,
+        {spot: trial.inputs[spot[0]].shape[spot[1]] * factor // divisor for spot in group},  # type: ignore[union-attr]
+    )
+
+
+def _fit(seen: Sequence[tuple[Mapping[str, int], int]]) -> SizeTerm:
+    """A term that gives a size in all instances: a number, a letter with a factor, a product, a sum; else unknown."""
+    letters = tuple(seen[0][0])
+    first = seen[0][1]
+    whole = (SizeTerm(first // sizes[x], x) for x in letters for sizes in (seen[0][0],) if first % sizes[x] == 0)
+    pairs = itertools.combinations_with_replacement(letters, 2)
+    both = (SizeTerm(1, a, operation, b) for a, b in pairs for operation in "*+")
+    for term in (SizeTerm(first), *(term for term in whole if term.factor), *both):
+        if all(term.value(sizes) == side for sizes, side in seen):
+            return term
+    return SizeTerm(unknown=True)
+
+
+def _without(form: LearnedForm, letter: str) -> LearnedForm:
+    """The form in which a letter is 2."""
+
+    def fixed(term: SizeTerm) -> SizeTerm:
+        if letter not in (term.first, term.second):
+            return term
+        if not term.operation:
+            return SizeTerm(2 * term.factor)
+        other = term.second if term.first == letter else term.first
+        if other == letter:
+            return SizeTerm(4)
+        return SizeTerm(2, other) if term.operation == "*" else SizeTerm(unknown=True)
+
+    def of(tensor: LearnedTensor) -> LearnedTensor:
+        return replace(tensor, sizes=tuple(map(fixed, tensor.sizes)))
+
+    ins = tuple(each and of(each) for each in form.inputs)
+    return replace(form, inputs=ins, outputs=tuple(map(of, form.outputs)))
+
+
+def _as_said(form: LearnedForm, sizes: Mapping[str, int], answer: TrialAnswer) -> bool:
+    if answer.outputs is None or len(answer.outputs) != len(form.outputs):
+        return False
+    for out, (dtype, shape) in zip(form.outputs, answer.outputs, strict=True):
+        wanted = [term.value(sizes) for term in out.sizes]
+        if out.dtype != dtype or len(wanted) != len(shape):
+            return False
+        if any(value is not None and value != side for value, side in zip(wanted, shape, strict=True)):
+            return False
+    return True

@@ -1,0 +1,133 @@
+"""`opsieve learn`: the operators of a domain are asked of a compiler in workers, one after the other; what came of each is kept as it comes."""
+
+import hashlib
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from onnx import helper
+
+from opsieve import __version__
+from opsieve.backends.observation import Observation
+from opsieve.backends.probing.domain_schemas import DomainSchema, schemas_of
+from opsieve.backends.probing.learning import Learnt, Trial, TrialAnswer, TrialInput, learn
+from opsieve.backends.registry import ResolvedTarget
+from opsieve.backends.workers.workers import Test, Workers
+from opsieve.gen.data.inputs import Stream
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.model.tensors import NUMBERS
+from opsieve.gen.spec.dtype_facts import is_float
+from opsieve.gen.spec.learned import DOMAIN_VERSION, parsed, written
+
+_OPSET = 21
+
+
+@dataclass(frozen=True, slots=True)
+class LearnRequest:
+    """Which operators of a domain (none: all that the compiler has a kernel for) are learnt by which compiler, from which seed."""
+
+    domain: str
+    target: ResolvedTarget
+    only: frozenset[str] = frozenset()
+    seed: int = 0
+
+
+def learnt(request: LearnRequest, workers: Workers, cache: Path) -> Iterator[Learnt]:
+    """What came of each operator, in order of name; of those that were learnt before from the same compiler and seed, what is kept."""
+    schemas = [schema for schema in schemas_of(request.domain) if schema.kernel]
+    unknown = sorted(request.only - {schema.name for schema in schemas})
+    if unknown:
+        raise BadInput(f"{request.domain} has no operator {unknown[0]} with a kernel for the CPU")
+    asker = _Asker(request, workers)
+    version = workers.version(request.target)
+    for schema in schemas:
+        if not request.only or schema.name in request.only:
+            key = f"{__version__} {request.domain} {schema.name} {schema.since} {request.target.display} {version} {request.seed}"
+            path = cache / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
+            found = _kept(path)
+            if found is None:
+                found = learn(schema, request.domain, asker.ask, request.seed)
+                _keep(path, found)
+            yield found
+
+
+def exported(request: LearnRequest, found: Sequence[Learnt], version: str) -> str:
+    """The file of what was learnt."""
+    learned = [each.operator for each in found if each.operator is not None]
+    left = [f"{each.name}: {each.reason}" for each in found if each.operator is None]
+    head = [
+        f"opsieve {__version__} learn {request.domain} -t {request.target.display} --seed {request.seed}",
+        f"from {request.target.display} {version}, {time.strftime('%Y-%m-%d')}",
+        *(["not learnt:", *left] if left else []),
+    ]
+    return written(learned, "\n".join(" ".join(line.split()) for line in head))
+
+
+class _Asker:
+    def __init__(self, request: LearnRequest, workers: Workers) -> None:
+        self._request, self._workers = request, workers
+
+    def ask(self, schema: DomainSchema, trials: Sequence[Trial]) -> list[TrialAnswer]:
+        """Run instances as programs of one node."""
+        tests = [self._test(schema, trial, number) for number, trial in enumerate(trials)]
+        return [_answer(observed) for observed in self._workers.observe_many(self._request.target, tests)]
+
+    def _test(self, schema: DomainSchema, trial: Trial, number: int) -> Test:
+        names = ["" if each is None else f"x{place}" for place, each in enumerate(trial.inputs)]
+        outs = [f"y{place}" for place, slot in enumerate(schema.outputs) if not slot.optional] or ["y0"]
+        node = helper.make_node(schema.name, names, outs, domain=self._request.domain, **trial.attributes)
+        there = [(name, each) for name, each in zip(names, trial.inputs, strict=True) if each is not None]
+        graph = helper.make_graph(
+            [node],
+            "learn",
+            [helper.make_tensor_value_info(name, NUMBERS[each.dtype], each.shape) for name, each in there],
+            [helper.make_empty_tensor_value_info(name) for name in outs],
+        )
+        imports = [helper.make_opsetid("", _OPSET), helper.make_opsetid(self._request.domain, DOMAIN_VERSION)]
+        model = helper.make_model(graph, opset_imports=imports, ir_version=10)
+        values = {name: _values(each, f"{name} {number}") for name, each in there}
+        return Test(OnnxProgram(model.SerializeToString(), schema.name), values, as_is=True)
+
+
+def _values(each: TrialInput, name: str) -> "np.ndarray[Any, Any]":
+    stream, count = Stream(0, name), math.prod(each.shape)
+    if is_float(each.dtype):
+        drawn = each.low + (each.high - each.low) * stream.fractions(count)
+    else:
+        drawn = stream.integers(int(each.low), int(each.high), count)
+    return drawn.reshape(each.shape).astype(helper.tensor_dtype_to_np_dtype(NUMBERS[each.dtype]))
+
+
+def _answer(observed: Observation) -> TrialAnswer:
+    if observed.outputs is None:
+        return TrialAnswer(None, observed.message or observed.outcome)
+    arrays = [value for value in observed.outputs.values() if isinstance(value, np.ndarray)]
+    if len(arrays) != len(observed.outputs):
+        return TrialAnswer(None, "an output is no tensor")
+    return TrialAnswer(tuple((str(array.dtype), array.shape) for array in arrays))
+
+
+def _kept(path: Path) -> Learnt | None:
+    """What is kept of an operator; None where nothing is, or it is damaged."""
+    try:
+        name, text, reason, asked = msgspec.json.decode(path.read_bytes(), type=tuple[str, str, str, int])
+        return Learnt(name, parsed(text)[0] if text else None, reason, asked)
+    except (OSError, msgspec.MsgspecError, ValueError, BadInput, IndexError):
+        return None
+
+
+def _keep(path: Path, found: Learnt) -> None:
+    text = written([found.operator]) if found.operator is not None else ""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(msgspec.json.encode((found.name, text, found.reason, found.asked)))
+    except OSError as error:
+        raise BadInput(
+            f"cannot keep what was learnt in {path.parent}: {error.strerror}; set OPSIEVE_STORE to a folder that can be written"
+        ) from None

@@ -1,0 +1,341 @@
+"""Declarations that were learned by probing (`opsieve learn`), as a TOML file that a person can edit and as operators.
+
+    domain = "com.microsoft"
+
+    [[operator]]
+    name = "BiasGelu"
+
+    [[operator.form]]
+    inputs = ["float32[a, b, 2*c] in -1..1", "float32[2*c] in -1..1", ""]
+    attributes = { axis = [-1, 1] }
+    outputs = ["float32[a, b, 2*c]"]
+
+A form is a set of instances: every letter stands for any size, a number for itself, `2*c` for even sizes, `a*b` and `a+b` for what they say; "" is an input left
+out. A size `?` of an output is one that only a run tells. An attribute has one of the values listed. What an operator takes is what one of its forms matches.
+"""
+
+import math
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.spec.builder import Builder
+from opsieve.gen.spec.declaration import Operator
+from opsieve.gen.spec.domains import Domain
+from opsieve.gen.spec.dtype_facts import LARGEST, LEAST
+from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.symbolic_arith import Truth
+from opsieve.gen.spec.tensor import Bounds, Ins, Tensor, Typed
+
+UNKNOWN = "?"
+DOMAIN_VERSION = 1  # of every domain but ONNX's own, in all programs that are generated
+_TERM = re.compile(r"(?:(\d{1,6})|(?:(\d{1,4})\*)?([a-z])|([a-z])([*+])([a-z])|(\?))")
+_TYPE = re.compile(r"([a-z0-9_]{1,20})\[([^\]]{0,400})\](?: in (-?[0-9.e+-]{1,20})\.\.(-?[0-9.e+-]{1,20}))?")
+_LARGEST_FILE = 4 << 20
+_SIZES = (1, 2, 3, 4, 5, 6, 8)
+_MOST_RANK = 8
+
+Sizes = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SizeTerm:
+    """A size: `factor` alone, `factor` times the size `first`, or `first` and `second` combined by `operation` (* or +); neither where unknown."""
+
+    factor: int = 1
+    first: str = ""
+    operation: str = ""
+    second: str = ""
+    unknown: bool = False
+
+    def value(self, sizes: Sizes) -> int | None:
+        """The number that it is where letters have these sizes; None where one has none."""
+        if self.unknown or any(name and name not in sizes for name in (self.first, self.second)):
+            return None
+        if not self.first:
+            return self.factor
+        left = self.factor * sizes[self.first]
+        if not self.operation:
+            return left
+        return left * sizes[self.second] if self.operation == "*" else left + sizes[self.second]
+
+    def __str__(self) -> str:
+        if self.unknown:
+            return UNKNOWN
+        if self.operation:
+            return f"{self.first}{self.operation}{self.second}"
+        return str(self.factor) if not self.first else f"{self.factor}*{self.first}" if self.factor != 1 else self.first
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedTensor:
+    """The type of an input or output: its dtype, a term for each size, and between which numbers its elements lie."""
+
+    dtype: str
+    sizes: tuple[SizeTerm, ...]
+    low: float = -1.0
+    high: float = 1.0
+
+    def shape(self, sizes: Sizes) -> tuple[int, ...] | None:
+        """Its shape where letters have these sizes; None where one has none, or a size is unknown."""
+        found = [term.value(sizes) for term in self.sizes]
+        return None if None in found else tuple(side for side in found if side is not None)
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.sizes))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedForm:
+    """Instances of one kind: types of inputs (None where one is left out) and outputs, the values that each attribute may have."""
+
+    inputs: tuple[LearnedTensor | None, ...]
+    outputs: tuple[LearnedTensor, ...]
+    attributes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """The letters that stand for sizes."""
+        terms = [term for tensor in self.inputs if tensor is not None for term in tensor.sizes]
+        return tuple(dict.fromkeys(name for term in terms for name in (term.first, term.second) if name))
+
+    def sizes(self, ins: Sequence[Tensor | None], attrs: Mapping[str, Any]) -> dict[str, int] | None:
+        """What the letters stand for in an instance; None where it is not of this form."""
+        if len(ins) > len(self.inputs) or any(
+            name not in attrs or attrs[name] not in values for name, values in self.attributes.items()
+        ):
+            return None
+        found: dict[str, int] = {}
+        given = [*ins, *[None] * (len(self.inputs) - len(ins))]
+        for tensor, learned in zip(given, self.inputs, strict=True):
+            if (tensor is None) != (learned is None):
+                return None
+            if tensor is None or learned is None:
+                continue
+            if tensor.dtype != learned.dtype or not bind(learned, tensor.shape, found):
+                return None
+        return found if self._agree(given, found) else None
+
+    def _agree(self, ins: Sequence[Tensor | None], sizes: Sizes) -> bool:
+        pairs = zip(ins, self.inputs, strict=True)
+        return all(a is None or b is None or b.shape(sizes) == tuple(a.shape) for a, b in pairs)
+
+
+def bind(learned: LearnedTensor, shape: Sequence[Any], sizes: dict[str, int]) -> bool:
+    """Learn from a shape what letters that stand alone or with a factor are; whether it can have the type."""
+    if len(shape) != len(learned.sizes) or any(type(side) is not int for side in shape):
+        return False
+    for side, term in zip(shape, learned.sizes, strict=True):
+        if term.first and not term.operation and term.first not in sizes:
+            if side % term.factor or not side:
+                return False
+            sizes[term.first] = side // term.factor
+        value = term.value(sizes)
+        if value is not None and value != side:
+            return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedOperator:
+    """What is known of an operator of a domain. `accepted` of `tried` fresh instances were accepted when it was learned."""
+
+    name: str
+    domain: str
+    forms: tuple[LearnedForm, ...]
+    accepted: int = 0
+    tried: int = 0
+
+    def operator(self) -> Operator:
+        """The declaration that generators, mutations and the reducer use."""
+        first = [form.inputs[0] for form in self.forms if form.inputs and form.inputs[0] is not None]
+        ranks = [len(tensor.sizes) for tensor in first] or [0]
+        return Operator(
+            self.name,
+            self._sample,
+            domain=self.domain,
+            family="learned",
+            dtypes=tuple(sorted({tensor.dtype for tensor in first})) or ("float32",),
+            ranks=(min(ranks), max(ranks)),
+            infer=self._infer,
+            requires=self._requires,
+            bounds=self._bounds,
+        )
+
+    def _sample(self, builder: Builder, x: Tensor) -> Instance | None:
+        form = builder.rng.choice(self.forms)
+        sizes: dict[str, int] = {}
+        learned = form.inputs[0]
+        fits = (
+            learned is not None
+            and learned.dtype == x.dtype
+            and bind(learned, x.shape, sizes)
+            and x.within(Domain(learned.low, learned.high))
+        )
+        if not fits:
+            sizes = {}
+        for letter in form.letters:
+            sizes.setdefault(letter, builder.rng.choice(_SIZES))
+        ins: list[Tensor | None] = []
+        for place, tensor in enumerate(form.inputs):
+            if tensor is None:
+                ins.append(None)
+                continue
+            shape = tensor.shape(sizes)
+            if shape is None or math.prod(shape) > builder.budget.tensor:
+                return None
+            if not place and fits and shape == x.shape:
+                ins.append(x)
+            else:
+                ins.append(builder.match(tensor.dtype, shape, Domain(tensor.low, tensor.high)))
+        return Instance(ins, {name: builder.rng.choice(values) for name, values in form.attributes.items()})
+
+    def _form(self, ins: Ins, attrs: Mapping[str, Any]) -> tuple[LearnedForm, dict[str, int]] | None:
+        for form in self.forms:
+            sizes = form.sizes(ins, attrs)
+            if sizes is not None:
+                return form, sizes
+        return None
+
+    def _infer(self, ins: Ins, attrs: Mapping[str, Any]) -> list[Typed | None]:
+        found = self._form(ins, attrs)
+        if found is None:
+            return []
+        form, sizes = found
+        return [
+            (out.dtype, tuple(_named(term.value(sizes), place, axis) for axis, term in enumerate(out.sizes)))
+            for place, out in enumerate(form.outputs)
+        ]
+
+    def _requires(self, ins: Ins, attrs: Mapping[str, Any]) -> Sequence[Truth]:
+        return [self._form(ins, attrs) is not None]
+
+    def _bounds(self, ins: Ins, attrs: Mapping[str, Any]) -> list[Bounds]:
+        found = self._form(ins, attrs)
+        return [
+            (LEAST.get(out.dtype, -math.inf), LARGEST.get(out.dtype, math.inf))
+            for out in (found[0].outputs if found is not None else ())
+        ]
+
+
+def _named(value: int | None, place: int, axis: int) -> Any:
+    return value if value is not None else f"unknown_{place}_{axis}"
+
+
+# The file
+
+
+def written(operators: Sequence[LearnedOperator], head: str = "") -> str:
+    """The TOML of some operators of one domain; `head` are lines of comment."""
+    lines = [f"# {line}" for line in head.splitlines()]
+    lines.append(f"domain = {_text(operators[0].domain if operators else '')}")
+    for operator in operators:
+        lines += ["", "[[operator]]", f"name = {_text(operator.name)}"]
+        if operator.tried:
+            lines.append(f"accepted = [{operator.accepted}, {operator.tried}]")
+        for form in operator.forms:
+            lines += ["", "[[operator.form]]"]
+            ranged = [
+                "" if each is None else f"{each} in {_number(each.low)}..{_number(each.high)}" for each in form.inputs
+            ]
+            lines.append(f"inputs = [{', '.join(map(_text, ranged))}]")
+            if form.attributes:
+                pairs = [f"{name} = [{', '.join(map(_value, values))}]" for name, values in form.attributes.items()]
+                lines.append(f"attributes = {{ {', '.join(pairs)} }}")
+            lines.append(f"outputs = [{', '.join(_text(str(out)) for out in form.outputs)}]")
+    return "\n".join(lines) + "\n"
+
+
+def read_learned(path: Path) -> tuple[LearnedOperator, ...]:
+    """The operators of a file. BadInput where it is not of this form."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST_FILE + 1)
+        if len(data) > _LARGEST_FILE:
+            raise BadInput(f"{shown(str(path))} is larger than {_LARGEST_FILE >> 20} MB: no file of declarations is")
+        return parsed(data.decode("utf-8"))
+    except OSError as error:
+        raise BadInput(f"cannot read {shown(str(path))}: {error.strerror or error}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise BadInput(f"{shown(str(path))} is no TOML: {shown(str(error), 200)}") from None
+
+
+def learned_operators(path: Path) -> tuple[Operator, ...]:
+    """The declarations of a file: what a package of operators gives as its `OPERATORS`."""
+    return tuple(each.operator() for each in read_learned(path))
+
+
+def parsed(text: str) -> tuple[LearnedOperator, ...]:
+    """The operators of a file's text. BadInput where it is not of this form, TOMLDecodeError where it is no TOML."""
+    data = tomllib.loads(text)
+    domain, entries = data.get("domain"), data.get("operator", [])
+    if not isinstance(domain, str) or not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
+        raise BadInput('a file of declarations has a line domain = "..." and tables [[operator]]')
+    return tuple(_operator(entry, domain) for entry in entries)
+
+
+def _operator(entry: dict[str, Any], domain: str) -> LearnedOperator:
+    name, forms = entry.get("name"), entry.get("form", [])
+    if not isinstance(name, str) or not isinstance(forms, list) or not forms:
+        raise BadInput('an [[operator]] has a line name = "..." and at least one table [[operator.form]]')
+    accepted, tried = entry.get("accepted", (0, 0))
+    return LearnedOperator(name, domain, tuple(_form_of(form, name) for form in forms), int(accepted), int(tried))
+
+
+def _form_of(entry: Any, name: str) -> LearnedForm:
+    ins, outs = entry.get("inputs", []), entry.get("outputs", [])
+    attributes = entry.get("attributes", {})
+    sound = all(isinstance(each, list) and all(isinstance(text, str) for text in each) for each in (ins, outs))
+    if not sound or not outs or not isinstance(attributes, dict):
+        raise BadInput(f"a form of {shown(name, 80)} has lists inputs and outputs of types, and a table of attributes")
+    if not all(isinstance(values, list) and values for values in attributes.values()):
+        raise BadInput(f"an attribute of {shown(name, 80)} has a list of the values that it may have")
+    return LearnedForm(
+        tuple(None if not text else _tensor(text, name) for text in ins),
+        tuple(_tensor(text, name) for text in outs),
+        {key: tuple(values) for key, values in attributes.items()},
+    )
+
+
+def _tensor(text: str, name: str) -> LearnedTensor:
+    match = _TYPE.fullmatch(text)
+    inside = [part.strip() for part in match[2].split(",")] if match and match[2].strip() else []
+    terms = [_term(part) for part in inside]
+    if match is None or None in terms or len(terms) > _MOST_RANK or match[1] not in LARGEST:
+        raise BadInput(f"{shown(text, 80)} in {shown(name, 80)} is no type such as float32[a, 2*b, 3] in -1..1")
+    sizes = tuple(term for term in terms if term is not None)
+    try:
+        low, high = float(match[3] or -1), float(match[4] or 1)
+    except ValueError:
+        raise BadInput(f"{shown(text, 80)} in {shown(name, 80)} has no two numbers behind in") from None
+    return LearnedTensor(match[1], sizes, low, high)
+
+
+def _term(text: str) -> SizeTerm | None:
+    match = _TERM.fullmatch(text)
+    if match is None:
+        return None
+    number, factor, letter, first, operation, second, unknown = match.groups()
+    if number:
+        return SizeTerm(int(number))
+    if unknown:
+        return SizeTerm(unknown=True)
+    return SizeTerm(int(factor or 1), letter) if letter else SizeTerm(1, first, operation, second)
+
+
+def _text(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, str):
+        return _text(value)
+    return f"[{', '.join(map(_value, value))}]" if isinstance(value, (list, tuple)) else repr(value)

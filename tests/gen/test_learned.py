@@ -1,0 +1,91 @@
+"""Declarations that were learned: the file that a person edits, and what generators make of it."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import onnx
+import pytest
+
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.spec.learned import parsed, read_learned, written
+from opsieve.gen.spec.tensor import Tensor
+
+TEXT = """
+domain = "acme.nn"
+
+[[operator]]
+name = "Mix"
+accepted = [20, 20]
+
+[[operator.form]]
+inputs = ["float32[a, 2*b] in -1..1", "", "float32[b] in 0.5..1"]
+attributes = { heads = [2, 4], mode = ["up\\"per"], axes = [[0, 1]] }
+outputs = ["float32[a, b]", "int64[a*b, a+b, ?]"]
+"""
+
+
+def test_a_file_is_read_as_it_was_written() -> None:
+    operators = parsed(TEXT)
+    assert parsed(written(operators, "a comment\nof two lines")) == operators
+
+
+def test_a_form_matches_what_it_says_and_gives_the_types() -> None:
+    operator = parsed(TEXT)[0].operator()
+    attrs = {"heads": 4, "mode": 'up"per', "axes": [0, 1]}
+    ins = [Tensor("x", "float32", (3, 10)), None, Tensor("y", "float32", (5,))]
+    assert all(operator.requires(ins, attrs))
+    assert operator.infer(ins, attrs) == [("float32", (3, 5)), ("int64", (15, 8, "unknown_1_2"))]
+    odd = [Tensor("x", "float32", (3, 9)), None, Tensor("y", "float32", (5,))]
+    other = [ins[0], None, Tensor("y", "float32", (4,))]
+    for wrong in (odd, other, [ins[0], ins[2], ins[2]], ins[:2], [Tensor("x", "float16", (3, 10)), *ins[1:]]):
+        assert not all(operator.requires(wrong, attrs))
+    assert not all(operator.requires(ins, {**attrs, "heads": 3}))
+    assert not all(operator.requires(ins, {}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "domain = 3",
+        'domain = "d"\noperator = 3',
+        'domain = "d"\n[[operator]]\nname = "X"',
+        TEXT.replace("2*b", "b/2"),
+        TEXT.replace("float32[b]", "float33[b]"),
+        TEXT.replace("float32[b]", "float32[b"),
+        TEXT.replace("0.5..1", "0.5..e"),
+        TEXT.replace("[2, 4]", "2"),
+        TEXT.replace("[2, 4]", "[]"),
+    ],
+)
+def test_a_file_of_another_form_is_refused_with_a_sentence(text: str) -> None:
+    with pytest.raises(BadInput):
+        parsed(text)
+
+
+def test_a_file_that_is_no_toml_is_refused(tmp_path: Path) -> None:
+    for data in (b"[[", b"\xff\xfe", b"a = " + b"[" * 5000):
+        (tmp_path / "bad.toml").write_bytes(data)
+        with pytest.raises(BadInput):
+            read_learned(tmp_path / "bad.toml")
+    with pytest.raises(BadInput):
+        read_learned(tmp_path / "none.toml")
+
+
+def test_programs_have_the_operators_of_a_file_that_the_environment_names(tmp_path: Path) -> None:
+    file = tmp_path / "acme.toml"
+    file.write_text(TEXT)
+    tomllib.loads(TEXT)
+    code = (
+        "import sys; from opsieve.gen.generation.random_graph import GenRequest; from opsieve.gen.strategies.registry import generate\n"
+        "request = GenRequest(nodes=8, only=frozenset(('acme.nn::Mix', 'Relu', 'Add')))\n"
+        "for seed in range(12): open(sys.argv[1] + f'/{seed}.onnx', 'wb').write(generate('isra', seed, request).program.model)"
+    )
+    environment = {**os.environ, "OPSIEVE_OPERATORS": str(file)}
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=environment, check=True)
+    nodes = [node for path in tmp_path.glob("*.onnx") for node in onnx.load(path).graph.node if node.op_type == "Mix"]
+    assert len(nodes) > 5
+    assert all(node.domain == "acme.nn" and len(node.input) == 3 and not node.input[1] for node in nodes)

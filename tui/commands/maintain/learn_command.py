@@ -1,0 +1,69 @@
+"""`opsieve learn`: declarations of a domain's operators, inferred from what a compiler accepts."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from opsieve.tui.commands import options
+from opsieve.tui.commands.progress import counting_bar
+from opsieve.tui.commands.text import counted
+
+if TYPE_CHECKING:
+    from opsieve.backends.probing.learning import Learnt
+
+
+@click.command("learn")
+@click.argument("domain")
+@click.option(
+    "--ops", default="", metavar="NAME,...", help="Only these operators.  [default: all with a kernel for the CPU]"
+)
+@click.option("-t", "--target", default="onnxruntime", show_default=True, help="Compiler that is asked.")
+@click.option("-o", "--output", type=options.PATH, help="File to write.  [default: DOMAIN.toml]")
+@click.option("--seed", default=0, show_default=True, help="Random seed of the instances that are tried.")
+@options.NO_SANDBOX
+@options.JSON
+def command(domain: str, ops: str, target: str, output: Path | None, seed: int, as_json: bool) -> int:
+    """Declare the operators of DOMAIN (com.microsoft, ai.onnx.ml) by probing: which types, shapes and attributes a compiler accepts.
+
+    Writes a TOML file that a person can edit. Programs have its operators where OPSIEVE_OPERATORS names it; what was learnt is kept, so an interrupted run goes on.
+    """
+    from opsieve.backends.probing.learning_session import LearnRequest, exported, learnt
+    from opsieve.backends.probing.prober import cache_folder
+    from opsieve.backends.registry import resolve
+    from opsieve.backends.workers.workers import Workers
+    from opsieve.gen.model.bad_input import BadInput, shown
+
+    request = LearnRequest(domain, resolve(target), frozenset(filter(None, ops.split(","))), seed)
+    path = output or Path(f"{domain.replace('/', '-')}.toml")
+    with Workers() as workers, counting_bar(None) as show:
+        found: list[Learnt] = []
+        for each in learnt(request, workers, cache_folder("learned")):
+            found.append(each)
+            show(len(found), each.name)
+        text = exported(request, found, workers.version(request.target))
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"cannot write {shown(str(path))}: {error.strerror or error}") from None
+    declared = [each for each in found if each.operator is not None]
+    if as_json:
+        facts = {
+            each.name: {
+                "declared": each.operator is not None,
+                "forms": len(each.operator.forms) if each.operator else 0,
+                "accepted": each.operator.accepted if each.operator else 0,
+                "tried": each.operator.tried if each.operator else 0,
+                "reason": each.reason,
+                "asked": each.asked,
+            }
+            for each in found
+        }
+        click.echo(json.dumps({"domain": domain, "file": str(path), "operators": facts}))
+        return 0
+    for each in found:
+        if each.operator is None:
+            click.echo(f"{each.name}: {each.reason}")
+    click.echo(f"{path}: {len(declared)} of {counted(len(found), 'operator')} declared")
+    return 0
