@@ -1,7 +1,8 @@
 """What is asked of onnx's C++ while a candidate is made, its shape inference and its inliner: in a process of its own.
 
 Both may die of a strange model (in onnx 1.23 inference reads through a null pointer at an EyeLike whose input has no type), and a reducer
-makes strange models. The process imports onnx once and answers in a fork, so that a death costs a fork. It ends with its owner.
+makes strange models. The process imports onnx once and answers in a fork that has given up files, network and processes, so that a death costs a fork.
+It ends with its owner.
 
 Run as `python -I -m opsieve.reducer.onnx_edit.onnx_subprocess`, it reads requests: a line of JSON that says what to do and how many bytes follow, a
 serialised model. Each is answered by a line with the number of bytes that follow, -1 for a refusal or a death.
@@ -9,6 +10,7 @@ serialised model. Each is answered by a line with the number of bytes that follo
 
 import atexit
 import contextlib
+import importlib
 import json
 import os
 import resource
@@ -21,6 +23,8 @@ from typing import Any, BinaryIO
 
 import onnx
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
+
+from opsieve.backends.workers.helper_walls import give_up
 
 _SECONDS = 60  # of one answer
 _MEMORY = 8 << 30  # bytes of address space: inference can be made to propagate any size
@@ -116,9 +120,12 @@ def _main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner decides when it is over
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    for name in ("onnx.inliner", "onnx.shape_inference"):
+        importlib.import_module(name)
     while True:
         child = os.fork()
         if not child:
+            give_up()
             _serve(sys.stdin.buffer, sys.stdout.buffer)
         _, status = os.waitpid(child, 0)
         if not os.WIFSIGNALED(status):
