@@ -1,11 +1,14 @@
 """The store of a campaign: what it keeps, and what happens when its writer dies, its disk is full or its index is not what it was."""
 
+import os
 import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
+import stores
+from commands import opsieve
 from models import X, chain
 
 from opsieve.backends.observation import Observation
@@ -184,3 +187,14 @@ def test_text_that_sqlite_and_json_refuse_is_stored_all_the_same(tmp_path: Path)
         store.begin(CAMPAIGN)
         store.record(CAMPAIGN, [done(0, "half a pair \udc80 and a zero \0" + "long" * 5000)])
         assert len(store.failures()) == 1
+
+
+def test_a_refused_campaign_leaves_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    for name in ("new", "empty"):
+        assert opsieve("fuzz", "--store", tmp_path / name, "-t", "nosuch", "--tests", "1", capsys=capsys)[0] == 2
+    assert os.listdir(tmp_path) == ["empty"]
+    store = stores.filled(tmp_path / "kept", [stores.done(0, stores.finding("no room"))])
+    with pytest.raises(KeyError), Store(store):
+        raise KeyError
+    assert (store / "index.sqlite").exists()

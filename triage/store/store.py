@@ -47,7 +47,7 @@ from opsieve.triage.store.failure_record import (
 from opsieve.triage.store.index.campaign_index import CampaignIndex
 from opsieve.triage.store.index.index import Index
 from opsieve.triage.store.index.index_file import INDEX, locked, opened, trouble
-from opsieve.triage.store.store_folder import CASES, STAGING, Staging, case_folder
+from opsieve.triage.store.store_folder import CASES, STAGING, Staging, case_folder, unmade
 
 KEPT = 5  # cases kept of one fingerprint; further ones are counted
 KEPT_VAGUE = (
@@ -127,6 +127,7 @@ class Store:
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time):
         self.folder = folder
         self._clock = clock  # seconds since 1970
+        self._fresh, self._unbegun = not os.path.lexists(folder), False
         self._lock = locked(folder)
         try:
             with self.guarded():
@@ -142,15 +143,18 @@ class Store:
     def __enter__(self) -> "Store":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._unbegun = kind is not None and self._fresh and not self.campaigns()
         self.close()
 
     def close(self) -> None:
-        """Put what was committed in its place and let others write."""
+        """Put what was committed in its place and let others write. A store that was made for a campaign that was refused is gone again."""
         try:
             with self.guarded():
                 self._settle()
                 self._db.close()
+                if self._unbegun:
+                    unmade(self.folder)
         finally:
             os.close(self._lock)
 

@@ -126,3 +126,13 @@ def made(folder: Path) -> None:
         if not os.path.lexists(folder / name):
             os.mkdir(folder / name)
     sync_folder(folder)
+
+
+def unmade(folder: Path) -> None:
+    """Remove a store that holds nothing; whatever somebody put there stays, and the folder with it."""
+    for name in _FILES:
+        (folder / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        for name in (STAGING, CASES):
+            os.rmdir(folder / name)
+        os.rmdir(folder)
