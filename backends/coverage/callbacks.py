@@ -10,6 +10,7 @@ in a library of two pages that is put together here, so that no C compiler is ne
 import ctypes
 import os
 import struct
+from typing import Dict, List, Tuple
 
 RETURN = bytes.fromhex("c3")  # ret
 MARK = bytes.fromhex("c70701000000c3")  # mov dword ptr [rdi], 1; ret
@@ -69,7 +70,7 @@ def library() -> bytes:
     return first.ljust(PAGE, b"\0") + dynamic
 
 
-def _code(functions: dict[str, bytes], begin: int) -> tuple[bytes, list[int]]:
+def _code(functions: Dict[str, bytes], begin: int) -> Tuple[bytes, List[int]]:
     """Their machine code, and where each stands in the file."""
     code, places = b"", []
     for body in functions.values():
@@ -78,7 +79,7 @@ def _code(functions: dict[str, bytes], begin: int) -> tuple[bytes, list[int]]:
     return code, places
 
 
-def _symbols(functions: dict[str, bytes], places: list[int]) -> tuple[bytes, bytes]:
+def _symbols(functions: Dict[str, bytes], places: List[int]) -> Tuple[bytes, bytes]:
     """The table of strings and that of symbols."""
     strings, symbols = b"\0", bytes(24)
     for (name, body), place in zip(functions.items(), places):
