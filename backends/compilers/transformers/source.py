@@ -50,8 +50,9 @@ _RUN = """\
 
 
 def source(name: str, options: Mapping[str, str], dtypes: Collection[str]) -> str:
-    """The source of `run` for the transformer called `name`; "" where rules are skipped that nothing but opsieve can skip."""
-    if name == "onnxscript" and options.get("skip"):
+    """The source of `run` for the transformer called `name`; "" where nothing but opsieve can skip a rule, or hold values against
+    what is declared of them."""
+    if name not in _TRANSFORMS or (name == "onnxscript" and options.get("skip")):
         return ""
     off: Lines = ([], ["after = onnx.load_model_from_string(model)"])
     imports, lines = _TRANSFORMS[name](options) if options["optimise"] == "on" else off
@@ -123,6 +124,22 @@ def _inliner(options: Mapping[str, str]) -> Lines:
     return ["from onnx import inliner, shape_inference"], [read, f"after = inliner.{call}"]
 
 
+def _extractor(options: Mapping[str, str]) -> Lines:
+    return ["from onnx.utils import Extractor"], [
+        "whole = onnx.load_model_from_string(model)",
+        "given = {tensor.name for tensor in whole.graph.initializer}",
+        "wanted = [item.name for item in whole.graph.input if item.name not in given]",
+        "after = Extractor(whole).extract_model(wanted, [item.name for item in whole.graph.output])",
+    ]
+
+
+def _compose(options: Mapping[str, str]) -> Lines:
+    kinds = ("nodes", "edges", "initializers", "value_infos", "functions")
+    words = "".join(f", rename_{kind}={options['names'] in ('all', kind)}" for kind in kinds)
+    call = f"compose.add_prefix(onnx.load_model_from_string(model), 'part/', rename_inputs=False, rename_outputs=False{words})"
+    return ["from onnx import compose"], [f"after = {call}"]
+
+
 def _ort_fusion(options: Mapping[str, str]) -> Lines:
     imports = ["from onnxruntime.transformers import optimizer", "from fusion_options import FusionOptions"]
     lines = [f"fusions = FusionOptions({options['model']!a})"]
@@ -152,6 +169,8 @@ _TRANSFORMS = {
     "onnxruntime-saved": _ort_saved,
     "onnx-version-converter": _version_converter,
     "onnx-inliner": _inliner,
+    "onnx-extractor": _extractor,
+    "onnx-compose": _compose,
     "onnxoptimizer": _onnxoptimizer,
     "onnxsim": _onnxsim,
     "onnxscript": _onnxscript,

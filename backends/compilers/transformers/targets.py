@@ -53,7 +53,8 @@ class Transformed:
     called otherwise than the target and comes with opsieve. `patterns` are meanings of messages, as `meaning_of` takes them.
     `may_lack`: what onnxruntime has no kernel for in the result is onnxruntime's lack, since a user asked for these operators; there is
     then no baseline either, beside which a lack of the result would be a fault. `checked`: onnx's checker must accept the result; not
-    what onnxruntime makes for itself, with operators of its own in ONNX's domain (SimplifiedLayerNormalization). `milliseconds`: `protocol.Costly`.
+    what onnxruntime makes for itself, with operators of its own in ONNX's domain (SimplifiedLayerNormalization). `examine` raises BrokenModel where
+    what the result gave is not what it declares. `milliseconds`: `protocol.Costly`.
     """
 
     runs_on = "onnxruntime:level=disable_all"
@@ -72,6 +73,7 @@ class Transformed:
         may_lack: bool = False,
         checked: bool = True,
         milliseconds: float = 10.0,
+        examine: Optional[Callable[[Any, Mapping[str, Any]], None]] = None,
     ) -> None:
         self.name, self.package, self.extra = name, package or name, "" if package else name
         self.family = "onnxoptimizer" if name == "onnxsim" else package or name  # onnxsim calls its passes
@@ -83,7 +85,7 @@ class Transformed:
         self.environment: Mapping[str, str] = dict(ORT.environment, OPENBLAS_NUM_THREADS="1", **(environment or {}))
         self.lacks: Tuple[str, ...] = ("what onnxruntime lacks, which runs the result",)
         self.libraries, self.imports, self.transform = libraries, imports, transform
-        self.patterns, self.may_lack, self.checked = patterns, may_lack, checked
+        self.patterns, self.may_lack, self.checked, self.examine = patterns, may_lack, checked, examine
         self.shows_graph: Mapping[str, str] = {"trace": "graph"} if "trace" in options else {}
         self.milliseconds: Mapping[str, float] = {"onnx": milliseconds}
 
@@ -147,6 +149,8 @@ class Transformed:
             except Exception as error:
                 original(request, unstaged)(values)
                 raise BrokenModel("onnxruntime runs the original and not the transformed model: %s" % error) from error
+            if self.examine is not None:
+                self.examine(result, results)
             return {name: results[name] for name in names}
 
         return run

@@ -1,0 +1,53 @@
+"""Utilities of onnx's wheel that rewrite a model and must keep its meaning, as compilers: onnx.utils.Extractor and onnx.compose.
+
+https://onnx.ai/onnx/api/utils.html: the part of a model between all its inputs and all its outputs is the model.
+https://onnx.ai/onnx/api/compose.html: `add_prefix` renames what is inside a model, its inputs and outputs aside.
+"""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from opsieve.backends.compilers.worker_common import load_neighbour
+
+TARGETS = functools.partial(load_neighbour, __file__, "transformers")("targets.py")
+_LIBRARIES = ("protobuf", "ml_dtypes", "typing_extensions")
+_KINDS = ("nodes", "edges", "initializers", "value_infos", "functions")
+
+
+def import_utilities() -> None:
+    """Import onnx.compose and onnx.utils."""
+    import onnx.compose
+    import onnx.utils  # noqa: F401
+
+
+def extract(model: Any, options: Mapping[str, str]) -> Any:
+    """The model between all its inputs and all its outputs."""
+    from onnx.utils import Extractor
+
+    given = {tensor.name for tensor in model.graph.initializer}
+    inputs = [value.name for value in model.graph.input if value.name not in given]
+    return Extractor(model).extract_model(inputs, [value.name for value in model.graph.output])
+
+
+def prefix(model: Any, options: Mapping[str, str]) -> Any:
+    """The model with a prefix before every name of a kind, or of all kinds, but those of inputs and outputs."""
+    from onnx import compose
+
+    chosen = {"rename_" + kind: options["names"] in ("all", kind) for kind in _KINDS}
+    return compose.add_prefix(model, "part/", rename_inputs=False, rename_outputs=False, **chosen)
+
+
+EXTRACTOR = TARGETS.Transformed(
+    "onnx-extractor", {}, "optimise", _LIBRARIES, import_utilities, extract, package="onnx", may_lack=True
+)
+COMPOSE = TARGETS.Transformed(
+    "onnx-compose",
+    {"names": ("all", *_KINDS)},
+    "names",
+    _LIBRARIES,
+    import_utilities,
+    prefix,
+    package="onnx",
+    may_lack=True,
+)

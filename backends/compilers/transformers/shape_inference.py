@@ -1,0 +1,99 @@
+"""Shape inference as a compiler: what is declared for the values of a model must be what they are.
+
+https://onnx.ai/onnx/api/shape_inference.html and onnxruntime.tools.symbolic_shape_infer. Every tensor of the graph for which the tool
+declares a type becomes an output; the model is run by onnxruntime with its optimiser off, and a value of another element type, rank or size
+than its declaration has is an error of the tool. A size by name is held against the other values of that name.
+"""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from opsieve.backends.compilers.worker_common import BrokenModel, load_neighbour
+
+TARGETS = functools.partial(load_neighbour, __file__, "transformers")("targets.py")
+_MOST = 400  # values that are made outputs
+
+
+def import_onnx_inference() -> None:
+    """Import onnx.shape_inference."""
+    import onnx.shape_inference  # noqa: F401
+
+
+def import_symbolic_inference() -> None:
+    """Import onnxruntime's tool, which needs sympy."""
+    import onnxruntime.tools.symbolic_shape_infer  # noqa: F401
+
+
+def _shown(inferred: Any) -> Any:
+    """The model with the values that have a declared tensor type as outputs."""
+    there = {value.name for value in [*inferred.graph.output, *inferred.graph.input]}
+    made = {name for node in inferred.graph.node for name in node.output}
+    for value in inferred.graph.value_info[:_MOST]:
+        known = value.type.WhichOneof("value") == "tensor_type" and value.type.tensor_type.elem_type
+        if known and value.name in made and value.name not in there:
+            inferred.graph.output.add().CopyFrom(value)
+    return inferred
+
+
+def infer(model: Any, options: Mapping[str, str]) -> Any:
+    """What onnx infers, with the values of shapes propagated or not."""
+    from onnx import shape_inference
+
+    return _shown(shape_inference.infer_shapes(model, data_prop=options["data"] == "on"))
+
+
+def infer_symbolic(model: Any, options: Mapping[str, str]) -> Any:
+    """What onnxruntime's tool infers, with sizes as expressions."""
+    from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
+
+    return _shown(SymbolicShapeInference.infer_shapes(model, auto_merge=options["merge"] == "on"))
+
+
+def examine(result: Any, values: Mapping[str, Any]) -> None:
+    """BrokenModel for a value that is not what the model declares."""
+    from onnx import helper
+
+    sizes: dict[str, int] = {}
+    for declared in result.graph.output:
+        tensor, value = declared.type.tensor_type, values.get(declared.name)
+        if value is None or declared.type.WhichOneof("value") != "tensor_type" or not hasattr(value, "shape"):
+            continue
+        wanted = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        if wanted != value.dtype and wanted.kind != "O":
+            raise BrokenModel(f"{declared.name[:60]!r} is declared {wanted} and is {value.dtype}")
+        if not tensor.HasField("shape"):
+            continue
+        sides = [dim.dim_param or (dim.dim_value if dim.HasField("dim_value") else None) for dim in tensor.shape.dim]
+        found = list(value.shape)
+        known = [
+            sizes.setdefault(side, size) if isinstance(side, str) else side
+            for side, size in zip(sides, found, strict=False)
+        ]
+        if len(sides) != len(found) or any(side not in (None, size) for side, size in zip(known, found, strict=True)):
+            raise BrokenModel(f"{declared.name[:60]!r} is declared with the shape {sides} and has {found}")
+
+
+ONNX = TARGETS.Transformed(
+    "onnx-shape-inference",
+    {"data": ("off", "on")},
+    "data",
+    ("protobuf", "ml_dtypes", "typing_extensions"),
+    import_onnx_inference,
+    infer,
+    package="onnx",
+    may_lack=True,
+    examine=examine,
+)
+SYMBOLIC = TARGETS.Transformed(
+    "onnxruntime-symbolic-shapes",
+    {"merge": ("off", "on")},
+    "merge",
+    ("onnx", "protobuf", "flatbuffers", "packaging", "coloredlogs", "sympy", "ml_dtypes"),
+    import_symbolic_inference,
+    infer_symbolic,
+    package="onnxruntime",
+    may_lack=True,
+    checked=False,
+    examine=examine,
+)
