@@ -13,17 +13,13 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 ILL_TYPED = "ONNX has no such operator: "  # begins the note that the native reference leaves on a model that it ran all the same
 
 
-def ill_typed(model: ModelProto) -> str:
+def ill_typed(inferred: ModelProto) -> str:
     """The first operator of the graph or a body of its that does not take an input's type, as text; "" where none is seen.
 
-    Functions are not looked into; of a value without an inferred type nothing is said.
+    Types are those that onnx.shape_inference left in the model. Functions are not looked into.
     """
-    opsets = {opset.domain: opset.version for opset in model.opset_import}
-    try:
-        graph = onnx.shape_inference.infer_shapes(model).graph
-    except Exception:  # noqa: BLE001  inference raises several unrelated classes, and onnx.checker says why
-        return ""
-    return next(iter(_faults(graph, opsets, {})), "")
+    opsets = {opset.domain: opset.version for opset in inferred.opset_import}
+    return next(iter(_faults(inferred.graph, opsets, {})), "")
 
 
 def _faults(graph: GraphProto, opsets: Mapping[str, int], outer: Mapping[str, int]) -> Iterable[str]:
