@@ -10,7 +10,7 @@ only what comes behind does not agree, the reach below is tried with a hundredth
 Values that decide how many there are (NonZero, Unique) are such operators too: a shape can be excused.
 
 Reach: otherwise (asking changed what the compiler did, or the operator itself computes before it rounds) the candidate is asked for the
-values before the jumps alone, with nothing behind them; where they are right, the float64 reference runs with them moved by what an honest
+values before the jumps alone, with nothing behind them, for all and for the last three one by one; where they are right, the float64 reference runs with them moved by what an honest
 rounding error can be: ten times that of the native reference, a tenth of the screen at least and the screen at most; all up, all down, and
 in random directions. An output within the envelope of these runs could have come from an honest rounding error.
 
@@ -47,6 +47,7 @@ _UNSEEN = 0.01
 # Of the screen: how far a value may lie off where the candidate cannot be asked for it and the reference rounds less; and how many
 # times the error of the native reference. Both are those of the rule `peers-share-the-error`.
 _HONEST = 0.1
+_LAST = 3  # points that are asked for one by one
 _PEER_FACTOR = 10.0
 
 
@@ -59,10 +60,12 @@ def excuses(
     policy: Policy,
     ask: Ask,
     wide: bool = True,
+    last: int = _LAST,
 ) -> tuple[str, ...]:
     """The outputs among `wrong` whose mismatch the rule `jump` excuses; `got` is what the candidate gave.
 
-    Where the model has no float64 version, the reference in its own types takes the place of float64: not `wide`.
+    Where the model has no float64 version, the reference in its own types takes the place of float64: not `wide`. `last` is how many points
+    are asked for one by one where asking for all alters what the candidate does.
     """
     where = points(model, wrong)
     if not where.names and not where.scales:
@@ -84,8 +87,10 @@ def excuses(
     case = _Case(model, inputs, got, dtypes, kinds, peers, policy, ask)
     excused: tuple[str, ...] = ()
     own = case.own_values(wrong, made) if made and where.decided else None
-    if own is None and made and not case.sound_before(made):
-        return ()
+    if own is None and made:
+        alone = made[len(made) - last :] if len(made) > 1 else []
+        if not case.sound_before(made) or not all(case.sound_alone(name, centre.outputs[name], wide) for name in alone):
+            return ()
     if own is not None:
         if own.wrong_before:
             return ()
@@ -170,6 +175,21 @@ class _Case:
             return True
         stretches = self._behind(prefix, own.outputs, (), made)
         return stretches is None or self._sound(own.outputs, stretches, made)
+
+    def sound_alone(self, name: str, right: Any, wide: bool) -> bool:
+        """Whether the candidate is right at one point, asked for nothing else: a fault between the points shows that asking for all hides."""
+        prefix = cut(self.model, [name])
+        own = self.ask("candidate", prefix, self.inputs).outputs
+        if own is None or compare(own, {name: right}, self.kinds, self.policy).agrees:
+            return True
+        if error(own.get(name), right) <= _PEER_FACTOR * self.peers[name]:
+            return True
+        moved = movements(prefix, self.inputs, [name], self.policy, self.ask)
+        if name in moved and moved[name].explains(own.get(name), self.policy):
+            return True
+        return name in own and bool(
+            excuses(prefix, self.inputs, own, [name], self.kinds, self.policy, self.ask, wide, last=0)
+        )
 
     def _behind(self, model: ModelProto, own: Values, wrong: Sequence[str], made: list[str]) -> "_Stretches | None":
         """What float64 makes of each stretch from the candidate's values at its start; None where it cannot be known."""
