@@ -26,7 +26,7 @@ from opsieve.triage.fingerprint.mismatch_components import (
 )
 from opsieve.triage.fingerprint.stack import is_of_programs
 
-VERSION = 5
+VERSION = 6
 _WORDED = frozenset([ComponentName.MESSAGE, ComponentName.FOUND])
 _PLACEHOLDER = re.compile(r"<\w+>")
 _CLASS = re.compile(r"(?<![\w.])[\w.]++(?= object (?:has no|is not|does not) )|(?<= got )[\w.]++")
