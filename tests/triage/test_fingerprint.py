@@ -210,6 +210,20 @@ def test_recursion_is_one_wherever_the_stack_ran_out(turns: int, begin: int, lea
     assert stack.names == ("Add", "Mul", "Mutate")
 
 
+def test_where_a_python_stack_ran_out_and_who_began_the_recursion_are_chance() -> None:
+    def exhausted(leaves: tuple[str, ...], line: int = 40, message: str = "", outer: str = "load") -> str:
+        turns = (*(python("Node.show", 7), python("Graph.show", line)) * 5,)
+        frames = (python(outer), *turns, *(python(leaf, 9) for leaf in leaves))
+        return error(f"maximum recursion depth exceeded{message}", frames, exception="RecursionError").key
+
+    one = exhausted(("Tensor.text", "Shape.text", "text", "join", "items", "item"))
+    assert one == exhausted((), message=" in comparison", outer="save")
+    assert one == exhausted(("Constant.text", "LazyValues.text", "a", "b", "c", "d", "e"), line=50)
+    alone = [(*(python("Graph.text", line),) * 4, python("text", 9)) for line in (40, 50)]
+    keys = {error("maximum recursion depth exceeded", frames, exception="RecursionError").key for frames in alone}
+    assert len(keys | {one}) == 3  # a function that calls itself in one line is told by it
+
+
 def test_wrong_results_are_told_by_what_is_wrong_and_few_operators() -> None:
     assert mismatch().key == mismatch(operators=("Relu", "Conv", "Conv")).key
     for other in (

@@ -30,6 +30,7 @@ _BY_CHANCE = frozenset(["hang", "out-of-memory"])  # what stops them, stops them
 _SPEECHLESS = frozenset(["crash", "hang", "out-of-memory"])  # their messages are the signal's or ours
 # Slips of the compiler's author of which the function alone is to blame, whoever called it.
 _OWN_SLIPS = frozenset(["NameError", "UnboundLocalError"])
+_EXHAUSTED = "RecursionError"
 _PLACEHOLDER = re.compile(r"<\w+>")
 _SPOKEN = re.compile(r"[A-Za-z_]{3,}+")
 _WORD = re.compile(r"\w+")
@@ -51,10 +52,11 @@ def failure_components(
     exception = (exception or observation.exception).rpartition(".")[2]
     frames = with_location(observation.frames, message)
     deep = 1 if exception in _OWN_SLIPS else _FRAMES
-    stack = read(frames, deep, outermost=kind in _BY_CHANCE, died=kind == "crash")
+    exhausted = exception == _EXHAUSTED
+    stack = read(frames, deep, outermost=kind in _BY_CHANCE, died=kind == "crash", exhausted=exhausted)
     blamed = operator_blamed(message) or operator_blamed(observation.log)
-    said = _message_component(_without_callers(template, stack), stack, kind == "crash")
-    line = _line_component(stack, kind == "crash")
+    said = _message_component(_without_callers(template, stack), stack, kind == "crash", exhausted)
+    line = _line_component(stack, kind == "crash" or (exhausted and stack.recursive))
     vague = stack.vague and not line.items
     nameless = vague and not blamed
     graph = (evidence.signature and evidence.signature.operators) or operators
@@ -120,15 +122,17 @@ def _needs_operators(operators: Sequence[str], stack: Stack, nameless: bool, spe
     return nameless and len(set(operators)) == 1
 
 
-def _line_component(stack: Stack, crash: bool) -> Component:
-    line = f"{stack.names[0].partition(' ')[0]}:{stack.line}" if crash and stack.line else ""
-    hint = "nothing else is left of a death in Python code; it holds for one version only"
+def _line_component(stack: Stack, counts: bool) -> Component:
+    line = f"{stack.names[0].partition(' ')[0]}:{stack.line}" if counts and stack.line else ""
+    hint = "nothing else is left of a death or an endless recursion in Python code; it holds for one version only"
     return component(ComponentName.LINE, line, True, hint)
 
 
-def _message_component(template: str, stack: Stack, crash: bool) -> Component:
+def _message_component(template: str, stack: Stack, crash: bool, exhausted: bool) -> Component:
     if not stack.names:
         return component(ComponentName.MESSAGE, template, True, "there are no telling frames")
+    if exhausted and stack.recursive:
+        return component(ComponentName.MESSAGE, template, False, "what was called when the stack ran out is chance")
     if crash:
         return component(
             ComponentName.MESSAGE, template, False, "the frames tell more, and broken memory is reported in many ways"

@@ -20,6 +20,7 @@ _LISTS = Path(__file__).with_name("frame_denylist.toml")
 _MAX_NAME = 160
 _MAX_PERIOD = 8  # functions in one turn of a recursion
 _BEYOND = 2  # frames of other files that belong to a statement
+_MOST_LEAVES = 4  # where the stack need not have run out
 _TURNS = 3  # as often must it turn to count as one
 _OPSET = re.compile(r"_v\d{1,4}+(?!\w)")
 _LOCALS = re.compile(r"\.?<(?:locals|listcomp|dictcomp|setcomp|genexpr)>")
@@ -47,11 +48,15 @@ class Stack:
     statement: tuple[str, ...] = ()
 
 
-def read(frames: Sequence[Frame], limit: int, *, outermost: bool = False, died: bool = False) -> Stack:
+def read(
+    frames: Sequence[Frame], limit: int, *, outermost: bool = False, died: bool = False, exhausted: bool = False
+) -> Stack:
     """The stack's `limit` innermost telling frames, or outermost ones; of a stack with telling native frames only those.
 
     Of Python functions of one file that call each other the innermost counts: who uses a file's own helper says little of the helper, while
     a call from another file may be the mistake. A dispatching function is telling when all began in it: it raised itself, or `died` there.
+    Where Python's stack is `exhausted`, the turn of the recursion alone counts: in what it had called last the stack ran out by chance. One that turns
+    in one line is told by it.
     """
     own = frames[_first_package(frames) :]
     began = _where_it_began(own, died)
@@ -59,7 +64,11 @@ def read(frames: Sequence[Frame], limit: int, *, outermost: bool = False, died: 
     native = [frame for frame in telling if frame.language == "native"]
     died_natively = bool(frames) and frames[-1].language == "native" and any(frame.module for frame in frames)
     chosen = (native if died_natively and native else telling)[::-1]
-    names, recursive = _unrolled(_distinct(chosen))
+    names = _distinct(chosen)
+    names, turn, skipped = _unrolled(names, len(names) if exhausted else _MOST_LEAVES)
+    recursive = turn > 0
+    if exhausted and recursive:
+        names = names[:turn]
     callers: list[str] = []
     statement: tuple[str, ...] = ()
     if not recursive and not outermost:
@@ -74,6 +83,11 @@ def read(frames: Sequence[Frame], limit: int, *, outermost: bool = False, died: 
     vague = any(_is_vague(frame) for frame in chosen[:limit])
     symbols = any(frame.function for frame in chosen[:limit])
     line = chosen[0].line if chosen and chosen[0].language == "python" else 0
+    if exhausted and recursive:
+        lines = {
+            frame.line for frame in chosen[skipped + 1 : skipped + _TURNS]
+        }  # the innermost may have called another
+        line = lines.pop() if turn == 1 and len(lines) == 1 else 0
     return Stack(
         tuple(names),
         len(frames) - len(telling),
@@ -254,14 +268,17 @@ def _name(frame: Frame) -> str:
     return f"{frame.module[:100]}+0x{frame.offset:x}" + (f"@{frame.build_id[:12]}" if frame.build_id else "")
 
 
-def _unrolled(names: list[str]) -> tuple[list[str], bool]:
-    """The names with recursion named once, and whether the innermost frames were recursive."""
-    for skipped in range(min(len(names), 4)):  # a leaf that the recursion had just called may lie in front
+def _unrolled(names: list[str], leaves: int) -> tuple[list[str], int, int]:
+    """The names with recursion named once, how many of them are its turn (0: there is none), and how many frames stood in front of it.
+
+    Up to `leaves` functions that the recursion had just called may lie in front.
+    """
+    for skipped in range(min(len(names), leaves)):
         inner = names[skipped:]
         for period in range(1, min(_MAX_PERIOD, len(inner) // _TURNS) + 1):
             if all(inner[i] == inner[i % period] for i in range(period * _TURNS)):
                 turn = inner[:period]
                 start = min(range(period), key=lambda at: turn[at:] + turn[:at])
                 length = next((i for i in range(len(inner)) if inner[i] != inner[i % period]), len(inner))
-                return turn[start:] + turn[:start] + inner[length:], True
-    return names, False
+                return turn[start:] + turn[:start] + inner[length:], period, skipped
+    return names, 0, 0
