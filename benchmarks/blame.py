@@ -1,6 +1,6 @@
 """Commits behind changes between releases: where the true one stands in the ranking of `opsieve bisect --history`.
 
-    python benchmarks/blame.py --onnxruntime CLONE [--onnxscript CLONE] [--tvm CLONE] [--set both] [--plot FILE] [--cases FOLDER] [--json FILE]
+    python benchmarks/blame.py --onnxruntime CLONE [--onnxscript CLONE] [--tvm CLONE] [--set all] [--plot FILE] [--cases FOLDER] [--json FILE]
 
 Each change in `blaming/known_commits.toml` names the case, the two releases, the guilty pass where attribution finds one, the pull request and
 how it was established by reading the change. The releases are installed on demand; nothing is built. Prints the rank and the probability of the true commit, the
@@ -24,8 +24,8 @@ from opsieve.backends.registry import resolve
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
-from opsieve.bisect.blame.history_evidence import Clues
 from opsieve.bisect.blame.release_commit import ReleaseEnd
+from opsieve.bisect.blame.wording import Clues
 from opsieve.bisect.sessions.history import rank_commits
 from opsieve.bisect.sources.outcome import evaluate
 from opsieve.gen.case.open_case import open_case
@@ -34,6 +34,7 @@ from opsieve.gen.model.bad_input import BadInput
 ROOT = Path(__file__).resolve().parent
 KNOWN = ROOT / "blaming" / "known_commits.toml"
 HELD_OUT = ROOT / "blaming" / "held_out.toml"
+HELD_OUT_2 = ROOT / "blaming" / "held_out_2.toml"
 PACKAGES = ("onnxruntime", "onnxscript", "onnxoptimizer", "tvm")
 SHARED = ROOT.parent.parent / "shared" / "cases" / "releases"
 BINS = (0.0, 0.1, 0.5, 0.9, 1.01)
@@ -87,12 +88,14 @@ def main() -> None:
     parser.add_argument("--cases", type=Path, default=SHARED)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--tvm", type=Path)
-    parser.add_argument("--set", choices=("fitted", "held-out", "both"), default="fitted", help="which changes")
+    parser.add_argument(
+        "--set", choices=("fitted", "held-out", "held-out-2", "all"), default="fitted", help="which changes"
+    )
     parser.add_argument("--plot", type=Path, help="an SVG of stated against true")
     given = parser.parse_args()
     clones = {name: getattr(given, name) for name in PACKAGES if getattr(given, name)}
-    files = {"fitted": KNOWN, "held-out": HELD_OUT}
-    sets = {name: changes(file) for name, file in files.items() if given.set in (name, "both")}
+    files = {"fitted": KNOWN, "held-out": HELD_OUT, "held-out-2": HELD_OUT_2}
+    sets = {name: changes(file) for name, file in files.items() if given.set in (name, "all")}
     found: dict[str, list[Result]] = {}
     with Workers() as workers:
         lab = ObservationCache(workers)
@@ -131,7 +134,9 @@ def changes(file: Path) -> list[Known]:
 def clues_of(change: Known, cases: Path, lab: ObservationCache) -> Clues:
     """What is known of the failure: from the thread, else from running the case on the bad release."""
     if change.symptom:
-        return Clues(change.passes, tuple(sorted(change.operators)), change.message, change.symptom)
+        return Clues(
+            change.passes, tuple(sorted(change.operators)), change.message, change.symptom, change.kind == "fix"
+        )
     folder = ROOT.parent / "samples" / change.case
     if folder.is_dir():
         case = open_case(folder, None, None, 0)
@@ -139,7 +144,9 @@ def clues_of(change: Known, cases: Path, lab: ObservationCache) -> Clues:
         there = cases / change.case
         case = open_case(there / "model.onnx", there / "inputs.npz", there / "expected.npz", 0)
     seen = evaluate(case, resolve(f"{change.package}=={change.bad}"), lab)
-    return Clues(change.passes, tuple(sorted(set(case.program.operators()))), seen.message, seen.symptom)
+    return Clues(
+        change.passes, tuple(sorted(set(case.program.operators()))), seen.message, seen.symptom, change.kind == "fix"
+    )
 
 
 def measure(change: Known, clone: Path, cases: Path, lab: ObservationCache) -> Result:

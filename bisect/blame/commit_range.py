@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from opsieve.bisect.blame.patches import Patch, read_patches
+
 if TYPE_CHECKING:
     from git import Repo
 
 _MOST_COMMITS = 20_000
 _MOST_COPIES = 60  # commits of a release branch that are traced back
-_MOST_PATCH = 32 << 20  # characters
+_MOST_TEXT = 6_000  # characters of a description
 _CARRIED = 0.9  # of the lines of a change stand in the copy
 _LATER = (
     86_400  # seconds by which a change may be younger than its copy: clocks differ, and a copy keeps its first date
@@ -26,12 +28,13 @@ _PULL = re.compile(r"\(#(\d{1,9})\)")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A commit as `git log` lists it; `time` is when it was committed, in seconds since 1970."""
+    """A commit as `git log` lists it; `time` is when it was committed, in seconds since 1970, `description` what its message says below the subject."""
 
     sha: str
     subject: str
     time: int
     files: tuple[str, ...]
+    description: str = ""
 
     @property
     def pulls(self) -> frozenset[str]:
@@ -97,24 +100,24 @@ def _log(repository: "Repo", *revisions: str) -> dict[str, Entry]:
         "--topo-order",
         "--name-only",
         "--no-renames",
-        "--format=%x00%H%x01%ct%x01%s",
+        "--format=%x00%H%x00%ct%x00%s%x00%b%x00",
     )
-    found = {}
-    for text in repository.git.log(*options, *revisions).split("\0")[1:][-_MOST_COMMITS:]:
-        head, _, names = text.partition("\n")
-        sha, time, subject = head.split("\x01", 2)
-        found[sha] = Entry(sha, subject, int(time), tuple(name for name in names.splitlines() if name))
-    return found
+    fields = iter(repository.git.log(*options, *revisions).split("\0")[1:])
+    found = [
+        Entry(sha, subject, int(time), tuple(name for name in names.splitlines() if name), description[:_MOST_TEXT])
+        for sha, time, subject, description, names in zip(*[fields] * 5, strict=True)
+    ]
+    return {entry.sha: entry for entry in found[-_MOST_COMMITS:]}
 
 
 class _Copies:
     """Traces the commits of a release's branch back to those of the default branch made since it was cut."""
 
     def __init__(self, repository: "Repo", trunk: str, branch: str):
-        self._git = repository.git
-        bases = self._git.merge_base(branch, trunk, with_exceptions=False).split()
+        self._repository = repository
+        bases = repository.git.merge_base(branch, trunk, with_exceptions=False).split()
         self._later = list(_log(repository, trunk, f"^{bases[0]}").values()) if bases else []
-        self._lines: dict[str, Counter[tuple[str, str]]] = {}
+        self._patches: dict[str, Patch] = {}
 
     def carried(self, copy: Entry) -> tuple[Entry, ...]:
         """The commits that `copy` carries, () when it is a change of its own."""
@@ -138,31 +141,12 @@ class _Copies:
     def lines(self, entry: Entry) -> Counter[tuple[str, str]]:
         """The lines that a commit adds and removes, as (file, line with its sign), without blank ones."""
         self._read([entry])
-        return self._lines[entry.sha]
+        return self._patches[entry.sha].lines
 
     def _read(self, entries: Sequence[Entry]) -> None:
         """The lines of many commits by one call of git."""
-        missing = [entry.sha for entry in entries if entry.sha not in self._lines]
-        if missing:
-            shown = self._git.show("--format=%x00%H", "-U0", "--no-renames", *missing, with_exceptions=False)
-            for text in shown.split("\0")[1:]:
-                sha, _, patch = text.partition("\n")
-                self._lines[sha] = _changed_lines(patch[:_MOST_PATCH])
-            for sha in missing:  # contents that a partial clone lacks
-                self._lines.setdefault(sha, Counter())
-
-
-def _changed_lines(patch: str) -> Counter[tuple[str, str]]:
-    found: Counter[tuple[str, str]] = Counter()
-    file, head = "", True
-    for line in patch.splitlines():
-        if line.startswith("diff --git "):
-            file, head = line.rpartition(" b/")[2], True
-        elif line.startswith("@@"):
-            head = False
-        elif not head and line[:1] in ("+", "-") and line[1:].strip():
-            found[file, line[0] + line[1:].strip()] += 1
-    return found
+        missing = [entry.sha for entry in entries if entry.sha not in self._patches]
+        self._patches |= read_patches(self._repository, missing)
 
 
 def _share(part: Counter[tuple[str, str]], whole: Counter[tuple[str, str]]) -> float:

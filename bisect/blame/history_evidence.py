@@ -6,45 +6,39 @@ itself, for its lines are in both.
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from opsieve.bisect.blame.built_sources import built_folders
 from opsieve.bisect.blame.commit_range import Between
-from opsieve.bisect.blame.ranking import Clue
+from opsieve.bisect.blame.patches import read_patches
+from opsieve.bisect.blame.ranking import Clue, weight
+from opsieve.bisect.blame.wording import (
+    CODE,
+    Clues,
+    changed,
+    constant_texts,
+    is_test,
+    last_name,
+    rare_words,
+    said,
+    stem,
+)
 
 if TYPE_CHECKING:
     from git import Repo
 
-_MOST_FILES = 12  # that hold the name of a pass, or are named like an operator
+_MOST_FILES = 12  # that hold the name of a pass, or register an operator
 _MOST_HUNKS = 200
+_MOST_PATCHES = 100  # commits whose lines are read
 _RARE = 5  # files that hold a text
-_LARGE = 40  # files of a commit
-_CODE = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".py", ".rs", ".td"])
+_LARGE, _HUGE = 40, 150  # files of a commit
+_SHORTEST = 16  # characters of a line that is looked for in the history
 _DOCUMENTS = frozenset([".md", ".rst", ".txt", ".ipynb", ".yml", ".yaml"])
+_SOURCES = tuple(f"*{suffix}" for suffix in sorted(CODE))
 _HUNK = re.compile(r"^@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@", re.M)
 _FILE = re.compile(r"[\w./\\-]*?([\w-]+(?:/[\w-]+)*\.(?:cc|cpp|cu|h|hpp|py|rs))\b")
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
-_WORDS = re.compile(r"[A-Za-z][a-z]+|[A-Z]+(?![a-z])")
-_SHORTEST = 16  # characters of a text that is looked for in the history
-
-
-@dataclass(frozen=True, slots=True)
-class Clues:
-    """What is known of a failure: guilty passes, operators of the reduced case, what the compiler said, and what one sees (`crash at run`)."""
-
-    passes: tuple[str, ...] = ()
-    operators: tuple[str, ...] = ()
-    message: str = ""
-    symptom: str = ""
-
-    @property
-    def telling(self) -> tuple[str, ...]:
-        """The operators that the name of no guilty pass holds: what is in it says nothing more about a change of the pass."""
-        passes = re.sub(r"[_-]", "", "".join(self.passes).lower())
-        return tuple(name for name in self.operators if name.lower() not in passes)
 
 
 def gather(
@@ -58,53 +52,47 @@ def gather(
         reader.file_named(path)
     for text in constant_texts(clues.message):
         reader.text(text)
-    for name in clues.operators:
-        reader.operator(name, telling=name in clues.telling)
-    reader.symptom(clues.symptom)
-    reader.lines_that_name(clues.telling)
+    reader.operators(clues.telling)
     reader.shape()
+    for sha, entry in between.entries.items():
+        reader.add(sha, said(entry, clues))
+    for sha, clue in rare_words(between.entries, clues).items():
+        reader.add(sha, clue)
+    reader.lines(clues)
     return reader.found
-
-
-def constant_texts(message: str) -> list[str]:
-    """The parts of a message that a source is likely to hold as they are: without quoted names, numbers and paths; the longest first."""
-    parts = [part for line in message.splitlines() for part in re.split(_QUOTED, line)]
-    pieces = [piece.strip(" .,:;()[]{}=") for part in parts for piece in re.split(r"[\d/\\<>{}\[\]]+|\s{2,}|: ", part)]
-    return sorted({piece for piece in pieces if len(piece) >= _SHORTEST and " " in piece}, key=len, reverse=True)[:3]
 
 
 class _HistoryReader:
     """Collects evidence; each method is one kind of clue."""
 
     def __init__(self, repository: "Repo", between: Between, release: Sequence[Path]):
-        self._git, self._between = repository.git, between
+        self._repository, self._git, self._between = repository, repository.git, between
         self._files = self._git.ls_tree("-r", "--name-only", between.new).splitlines()
         self._built = built_folders(release, self._files)
         self.found: dict[str, dict[Clue, str]] = {sha: {} for sha in between.commits}
 
     def pass_named(self, name: str) -> None:
-        """The files of the pass, their changed lines, and subjects that have its words."""
+        """The files of the pass with their changed lines, and its tests."""
         for file in self._homes(name):
             self._touches(file, Clue.PASS_FILE)
             self._lines(file)
-        words = {word.lower() for word in _WORDS.findall(name)} - _COMMON
-        for sha, subject in self._subjects():
-            said = {word.lower() for word in _WORDS.findall(subject)}
-            if name.lower() in re.sub(r"[\s_-]", "", subject.lower()) or (len(words) > 1 and words <= said):
-                self._add(sha, Clue.PASS_WORD, name)
+        plain = re.sub(r"[_-]", "", last_name(name).lower())
+        for sha, entry in self._between.entries.items():
+            if any(is_test(file) and plain in stem(file) for file in entry.files):
+                self._add(sha, Clue.TEST, name)
 
     def _homes(self, name: str) -> list[str]:
         """The files that define the name or hold it in quotes, with the sources of headers; those named like the pass alone where there are any."""
-        exact = re.sub(r"[^\w]", ".", name)  # in a regular expression of any dialect
-        lines = self._read(
-            "grep", "-l", "-E", "-e", f'"{exact}"|(class|struct|def) +{exact}([^A-Za-z0-9_]|$)', self._between.new, "--"
-        )
+        exact = re.sub(r"[^\w]", ".", last_name(name))  # in a regular expression of any dialect
+        # A prefix may differ between the releases.
+        pattern = f'"([a-z_]+[.])?{exact}"|(class|struct|def) +{exact}([^A-Za-z0-9_]|$)'
+        lines = self._read("grep", "-l", "-E", "-e", pattern, self._between.new, "--", *_SOURCES)
         quoted = [line.partition(":")[2] for line in lines.splitlines()]
-        code = [file for file in quoted if PurePosixPath(file).suffix in _CODE and not _is_test(file)]
-        plain = re.sub(r"[_-]", "", name.lower())
-        homes = [file for file in code if _stem(file) in plain or plain in _stem(file)] or code
+        code = [file for file in quoted if PurePosixPath(file).suffix in CODE and not is_test(file)]
+        plain = re.sub(r"[_-]", "", last_name(name).lower())
+        homes = [file for file in code if stem(file) in plain or plain in stem(file)] or code
         stems = {_bare(file) for file in homes[:_MOST_FILES]}
-        return [file for file in self._files if PurePosixPath(file).suffix in _CODE and _bare(file) in stems]
+        return [file for file in self._files if PurePosixPath(file).suffix in CODE and _bare(file) in stems]
 
     def file_named(self, path: str) -> None:
         """A file that the message names: where it was built it may stand below another folder."""
@@ -120,7 +108,7 @@ class _HistoryReader:
     def text(self, text: str) -> None:
         """Commits that changed how often a text occurs (git's pickaxe); a text that stands in many files says nothing."""
         old, new = self._between.old, self._between.new
-        found = [self._read("grep", "-l", "-F", "-e", text, end).splitlines() for end in (old, new)]
+        found = [self._read("grep", "-l", "-F", "-e", text, end, "--", *_SOURCES).splitlines() for end in (old, new)]
         files = {line.partition(":")[2] for lines in found for line in lines}
         if not files or max(map(len, found)) > _RARE:
             return
@@ -130,58 +118,60 @@ class _HistoryReader:
             for one in held:
                 self._add(one, Clue.MESSAGE, f'"{text[:80]}"')
 
-    def operator(self, name: str, telling: bool) -> None:
-        """Files named like an operator, and subjects that name a `telling` one."""
-        plain = name.lower()
-        for sha, files in self._changed():
-            near = [file for file in files if plain in _stem(file) and PurePosixPath(file).suffix in _CODE]
-            kernels, tests = [f for f in near if not _is_test(f)], [f for f in near if _is_test(f)]
-            built = [file for file in kernels if self._is_built(file)]
-            own = [file for file in built if _stem(file) == plain]
-            if own:
-                self._add(sha, Clue.KERNEL, own[0])
-            elif built:
-                self._add(sha, Clue.NEAR_KERNEL, built[0])
-            elif kernels:
-                self._add(sha, Clue.NOT_BUILT, kernels[0])
-            if tests:
-                self._add(sha, Clue.TEST, name)
-            if telling and _names_operator(self._between.entries[sha].subject, name):
-                self._add(sha, Clue.OPERATOR_WORD, name)
+    def operators(self, names: Sequence[str]) -> None:
+        """Files named like an operator, or beside the one that registers it, and tests named so."""
+        registering = self._registering(names)
+        for sha, entry in self._between.entries.items():
+            code = [file for file in entry.files if PurePosixPath(file).suffix in CODE]
+            for name in names:
+                near = [file for file in code if name.lower() in stem(file)]
+                tests = [file for file in near if is_test(file)]
+                built = [file for file in near if self._is_built(file) and not is_test(file)]
+                own = [file for file in built if stem(file) == name.lower()]
+                if own:
+                    self._add(sha, Clue.KERNEL, own[0])
+                elif built:
+                    self._add(sha, Clue.NEAR_KERNEL, built[0])
+                if tests:
+                    self._add(sha, Clue.TEST, name)
+            beside = [file for file in code if any(_bare(file).startswith(place) for place in registering)]
+            if beside:
+                self._add(sha, Clue.REGISTERS, beside[0])
 
-    def lines_that_name(self, names: Sequence[str]) -> None:
-        """Of the commits that wrote lines of the suspected files, those whose lines name one of these operators."""
-        for sha, kinds in self.found.items():
-            if names and Clue.LINES in kinds:
-                patch = self._read("show", "--format=", "-U0", sha, "--", kinds[Clue.LINES])
-                changed = "\n".join(line for line in patch.splitlines() if line[:1] in ("+", "-"))
-                named = [name for name in names if re.search(rf"(?<![A-Za-z]){re.escape(name)}(?![a-z])", changed)]
-                if named:
-                    self._add(sha, Clue.LINE_OPERATOR, " and ".join(named))
+    def _registering(self, names: Sequence[str]) -> set[str]:
+        """The files, without their suffix, in which a kernel of an operator is registered: its name is an argument at the head of a line."""
+        if not names:
+            return set()
+        wanted = "|".join(re.sub(r"[^\w]", ".", name) for name in names)
+        pattern = rf"(^|\() *({wanted}),"
+        lines = self._read("grep", "-l", "-E", "-e", pattern, self._between.new, "--", *_SOURCES)
+        files = [line.partition(":")[2] for line in lines.splitlines()]
+        found = {_bare(file) for file in files if self._is_built(file) and not is_test(file)}
+        return found if len(found) <= _MOST_FILES else set()
 
-    def symptom(self, symptom: str) -> None:
-        """Subjects that speak of what one sees: a crash, an infinity, a shape."""
-        words = frozenset().union(*(_SYMPTOMS.get(word, frozenset()) for word in symptom.split()))
-        for sha, subject in self._subjects():
-            spoken = [word for word in re.findall(r"[a-z]+", subject.lower()) if word in words]
-            if spoken:
-                self._add(sha, Clue.SYMPTOM_WORD, spoken[0])
+    def lines(self, clues: Clues) -> None:
+        """What the lines name that the likeliest commits change."""
+        likely = sorted(self.found, key=lambda sha: -weight(self.found[sha]))[:_MOST_PATCHES]
+        for sha, patch in read_patches(self._repository, likely).items():
+            clue = changed(patch, clues)
+            if Clue.CODE_OPERATOR in clue and Clue.LINES in self.found[sha]:
+                clue[Clue.LINE_OPERATOR] = clue.pop(Clue.CODE_OPERATOR)
+            if Clue.PASS_FILE in self.found[sha]:
+                clue.pop(Clue.CODE_PASS, None)  # the file names it itself
+            self.add(sha, clue)
 
     def shape(self) -> None:
-        """Size, documents and reverts."""
-        for sha, files in self._changed():
+        """Size, documents, reverts, and what is no part of the release."""
+        for sha, entry in self._between.entries.items():
+            files = entry.files
             if len(files) > _LARGE:
-                self._add(sha, Clue.LARGE, str(len(files)))
+                self._add(sha, Clue.HUGE if len(files) > _HUGE else Clue.LARGE, str(len(files)))
             if files and all(PurePosixPath(file).suffix in _DOCUMENTS for file in files):
                 self._add(sha, Clue.DOCUMENTS, "")
-            if self.found[sha] and self._between.entries[sha].subject.lower().startswith("revert"):
+            elif not any(self._is_built(file) and not is_test(file) for file in files):
+                self._add(sha, Clue.ELSEWHERE, "")
+            if self.found[sha] and entry.subject.lower().startswith("revert"):
                 self._add(sha, Clue.REVERT, "")
-
-    def _subjects(self) -> list[tuple[str, str]]:
-        return [(sha, entry.subject) for sha, entry in self._between.entries.items()]
-
-    def _changed(self) -> list[tuple[str, tuple[str, ...]]]:
-        return [(sha, entry.files) for sha, entry in self._between.entries.items()]
 
     def _read(self, command: str, *arguments: str) -> str:
         """What git prints; as far as it came where the clone lacks contents (a partial clone that cannot ask for them now)."""
@@ -220,41 +210,15 @@ class _HistoryReader:
     def _holds(self, sha: str, file: str) -> bool:
         return sha in self._between.entries and file in self._between.entries[sha].files
 
+    def add(self, sha: str, clues: Mapping[Clue, str]) -> None:
+        """More clues about a commit; of one kind the first is kept."""
+        for kind, about in clues.items():
+            self._add(sha, kind, about)
+
     def _add(self, sha: str, kind: Clue, about: str) -> None:
         if sha in self.found:
             self.found[sha].setdefault(kind, about)
 
 
-_COMMON = frozenset(
-    ["fusion", "pass", "fuse", "op", "ops", "transformer", "elimination", "rule", "rewrite", "optimizer"]
-)
-
-
-# What subjects of commits say of what one sees.
-_SYMPTOMS: dict[str, frozenset[str]] = {
-    "crash": frozenset(["crash", "crashes", "crashing", "segfault", "segv", "sigsegv", "overflow", "bounds", "abort"]),
-    "hang": frozenset(["hang", "hangs", "deadlock", "loop", "infinite"]),
-    "out-of-memory": frozenset(["memory", "leak", "oom"]),
-    "inf": frozenset(["inf", "infinity", "infinite", "nan", "overflow"]),
-    "nan": frozenset(["nan", "nans", "inf", "infinity", "division"]),
-    "shape": frozenset(["shape", "shapes", "rank", "dim", "dims", "dimension", "dimensions"]),
-    "dtype": frozenset(["type", "types", "dtype"]),
-}
-
-
-def _names_operator(subject: str, name: str) -> bool:
-    """Whether a subject has the name as a word; not as its first, where "Add" and "Split" are what the commit does."""
-    words = re.findall(r"[A-Za-z]\w*", re.sub(r"^\s*(?:\[[^\]]*\]|\w+:)\s*", "", subject))
-    return name in words[1:] or (bool(re.search(r"[a-z][A-Z]", name)) and name.lower() in map(str.lower, words))
-
-
-def _is_test(file: str) -> bool:
-    return any("test" in part.lower() for part in PurePosixPath(file).parts)
-
-
 def _bare(file: str) -> str:
     return str(PurePosixPath(file).with_suffix(""))
-
-
-def _stem(file: str) -> str:
-    return re.sub(r"[_-]", "", PurePosixPath(file).stem.lower())

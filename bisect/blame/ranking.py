@@ -1,13 +1,13 @@
 """From evidence to a ranking: which of the commits between two releases changed a behaviour. Pure.
 
 Each kind of evidence adds a weight in nats (a log-likelihood ratio) to a commit, once; a commit's probability is its share of the
-exponentials, with a share for "none of these" beside it. Their order was set by hand, from what led to the commit in changes of onnxruntime that were read;
-their scale, `NONE` and `NOTHING` were fitted to 16 changes whose commit is known (`benchmarks/blame.py`; docs/benchmarks/bisect.md has what that is
-worth). Sixteen are few: a probability here says how the evidence compares more than how often it is right.
+exponentials, with a share for "none of these" beside it. The weights were set by hand, from what led to the commit in changes that were read, and moved a little
+towards 16 changes whose commit is known (the maximum a posteriori with a Gaussian prior of 0.5 nats around them; `benchmarks/blame.py`,
+docs/benchmarks/bisect.md has what that is worth). Sixteen are few: a probability here says how the evidence compares more than how often it is right.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -18,16 +18,27 @@ class Clue(Enum):
     LINES = "changed lines that differ between the releases in {}"
     MESSAGE = "added or removed the text {}"
     LINE_OPERATOR = "those lines name the operator {}"
+    FUNCTION = "changes the function {}, which the stack names"
+    CODE_OPERATOR = "changes code that names the operator {}"
+    CODE_PASS = "changes code that names the pass {}"
     PASS_FILE = "touches {}, which names the guilty pass"
     NAMED_FILE = "touches {}, which the message names"
+    REGISTERS = "touches {}, where an operator of the case is registered, or a file beside it of the same name"
     KERNEL = "touches {}, named as an operator of the case"
     NEAR_KERNEL = "touches {}, whose name holds that of an operator of the case"
-    NOT_BUILT = "touches {}, named like an operator of the case, but not in the release"
     PASS_WORD = "its subject names the pass {}"
     OPERATOR_WORD = "its subject names the operator {}"
     SYMPTOM_WORD = "its subject speaks of {}"
+    RARE_WORD = "its text has the word {} of the failure, which few of the commits have"
+    RARE_WORDS = "its text has the words {} of the failure, which few of the commits have"
+    QUOTES = "its description has the text {}"
+    DESCRIBES_PASS = "its description names the pass {}"
+    DESCRIBES_OPERATOR = "its description names the operator {}"
+    MENDS = "its subject says that it mends something: {}"
     TEST = "changes a test of {}"
+    ELSEWHERE = "changes nothing that is in the release"
     LARGE = "changes {} files"
+    HUGE = "changes as many as {} files"
     REVERT = "is a revert"
     DOCUMENTS = "changes documents only"
 
@@ -36,21 +47,31 @@ WEIGHTS: Mapping[Clue, float] = {
     Clue.LINES: 6.4,
     Clue.MESSAGE: 7.2,
     Clue.LINE_OPERATOR: 1.6,
+    Clue.FUNCTION: 3.2,
+    Clue.CODE_OPERATOR: 1.3,
+    Clue.CODE_PASS: 1.6,
     Clue.PASS_FILE: 4.0,
     Clue.NAMED_FILE: 3.2,
+    Clue.REGISTERS: 1.8,
     Clue.KERNEL: 2.4,
     Clue.NEAR_KERNEL: 1.3,
-    Clue.NOT_BUILT: 0.3,
     Clue.PASS_WORD: 2.4,
-    Clue.OPERATOR_WORD: 1.6,
-    Clue.SYMPTOM_WORD: 2.4,
-    Clue.TEST: 0.8,
-    Clue.LARGE: -1.1,
+    Clue.OPERATOR_WORD: 1.5,
+    Clue.SYMPTOM_WORD: 2.5,
+    Clue.RARE_WORD: 1.2,
+    Clue.RARE_WORDS: 2.4,
+    Clue.QUOTES: 4.0,
+    Clue.DESCRIBES_PASS: 2.0,
+    Clue.DESCRIBES_OPERATOR: 0.9,
+    Clue.MENDS: 1.5,
+    Clue.TEST: 0.5,
+    Clue.ELSEWHERE: -3.2,
+    Clue.LARGE: -2.4,
+    Clue.HUGE: -4.8,
     Clue.REVERT: 0.5,
     Clue.DOCUMENTS: -4.8,
 }
 NONE = 4.0  # nats of "none of these": a commit needs a strong piece of evidence, or some weak ones, to be likelier
-NOTHING = -3.0  # nats of a commit that nothing speaks for or against
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +91,14 @@ class Ranking:
     none: float
 
 
+def weight(clues: Iterable[Clue]) -> float:
+    """What all that speaks for a commit and against it weighs together, in nats."""
+    return sum(WEIGHTS[kind] for kind in clues)
+
+
 def rank(commits: Sequence[str], found: Mapping[str, Mapping[Clue, str]]) -> Ranking:
     """Rank `commits` (the newest last) by the evidence found for each: what it is about, by kind. Equal ones: the newest first."""
-    scores = {sha: sum(WEIGHTS[kind] for kind in kinds) if (kinds := found.get(sha)) else NOTHING for sha in commits}
+    scores = {sha: weight(found.get(sha, ())) for sha in commits}
     top = max([NONE, *scores.values()])
     shares = {sha: math.exp(score - top) for sha, score in scores.items()}
     total = math.exp(NONE - top) + sum(shares.values())

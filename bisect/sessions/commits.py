@@ -6,19 +6,22 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from opsieve.backends.registry import resolve
+from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.releases.consent import named_by_file
+from opsieve.bisect.blame.release_commit import release_commit
 from opsieve.bisect.culprit import keep_culprit
 from opsieve.bisect.search.search import expected_tests
 from opsieve.bisect.sessions.answers import CommitAnswer, CommitPreview
 from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.bisect.sessions.sentences import commit_answer
+from opsieve.bisect.sessions.version_rows import built
 from opsieve.bisect.sources.case_check import CaseCheck
 from opsieve.bisect.sources.commit_source import Commits
 from opsieve.bisect.sources.journal import default_root
 from opsieve.bisect.sources.pool import ending_on_sigterm
+from opsieve.bisect.sources.version_row import end_at
 from opsieve.gen.case.open_case import open_case
-from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.bad_input import BadInput, shown
 
 
 def bisect_commits(
@@ -26,15 +29,16 @@ def bisect_commits(
 ) -> CommitAnswer | CommitPreview:
     """The answer, also kept beside the case; of a dry run, what would be probed."""
     if request.good is None or request.bad is None:
-        raise BadInput("name --good and --bad: each a tag, branch, hash or date")
+        raise BadInput("name --good and --bad: each a tag, branch, hash, date or backend@path")
+    good, bad = (_commit_of(end, request, repository) for end in (request.good, request.bad))
     with ExitStack() as stack:
         stack.enter_context(ending_on_sigterm())
         check: Path | CaseCheck = request.check or stack.enter_context(_case_check(request))
         source = stack.enter_context(
             Commits(
                 repository,
-                request.good,
-                request.bad,
+                good,
+                bad,
                 check,
                 request.build,
                 paths=request.paths,
@@ -65,8 +69,22 @@ def bisect_commits(
     return answer
 
 
-def _case_check(request: BisectRequest) -> CaseCheck:
-    """The case as the check of commits."""
+def _commit_of(end: str, request: BisectRequest, repository: Path) -> str:
+    """The commit of an end that is a build, `backend@path`; another end as it is. BadInput where the build does not say its commit."""
+    if "@" not in end:
+        return end
+    target = resolve(request.target or end.partition("@")[0]) if request.target or request.check else _target(request)
+    build = end_at(end, target)
+    if build is None:
+        return end
+    found = release_commit(repository, built(build, target))
+    if not found.exact:
+        raise BadInput(f"{shown(end, 200)} does not say its commit ({found.source} is only near): name the commit")
+    return found.sha
+
+
+def _target(request: BisectRequest) -> ResolvedTarget:
+    """The compiler that is built: the one asked for, else the case's own."""
     if request.case is None:
         raise BadInput(
             "name the CASE to test each commit with, or --check, a script that exits 0 for good, 125 for untestable, and 1 to 127 for bad"
@@ -77,7 +95,14 @@ def _case_check(request: BisectRequest) -> CaseCheck:
         raise BadInput("name --target, the compiler that is built, such as onnxscript")
     if not request.target:
         named_by_file(target, request.offline, opened.origin.versions)
-    return CaseCheck(opened, resolve(target), request.policy)
+    return resolve(target)
+
+
+def _case_check(request: BisectRequest) -> CaseCheck:
+    """The case as the check of commits."""
+    target = _target(request)
+    opened = open_case(request.case or Path(), request.inputs, request.expected, request.seed)
+    return CaseCheck(opened, target, request.policy)
 
 
 def _preview(source: Commits, repro_rate: object) -> CommitPreview:

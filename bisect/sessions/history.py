@@ -5,9 +5,10 @@ from dataclasses import fields
 from pathlib import Path
 
 from opsieve.bisect.blame.commit_range import read_between
-from opsieve.bisect.blame.history_evidence import Clues, gather
+from opsieve.bisect.blame.history_evidence import gather
 from opsieve.bisect.blame.ranking import rank
 from opsieve.bisect.blame.release_commit import ReleaseEnd, release_commit
+from opsieve.bisect.blame.wording import Clues
 from opsieve.bisect.sessions.answers import EndCommit, HistoryRanking, RankedCommit
 from opsieve.bisect.sources.git_history import Commit, describe, merge_base, open_repository
 from opsieve.gen.model.bad_input import BadInput, shown

@@ -13,7 +13,7 @@ from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.releases.releases import ReleaseStore
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
-from opsieve.bisect.blame.history_evidence import Clues
+from opsieve.bisect.blame.wording import Clues
 from opsieve.bisect.culprit import keep_culprit
 from opsieve.bisect.passes.pass_source import attributable, blame_passes
 from opsieve.bisect.search.search import expected_tests
@@ -145,6 +145,7 @@ def _ranked(
         tuple(sorted(set(case.program.operators()))),
         seen.message if seen else "",
         seen.symptom if seen else "",
+        fixed=change.kind == "fix",
     )
     return rank_commits(repository, (old, new), clues)
 

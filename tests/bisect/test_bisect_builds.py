@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ from test_bisect_case_commits import PARTS, RIGHT, WRONG, compiler_history, nega
 from wheels import wheel
 
 from opsieve.backends.registry import resolve
+from opsieve.backends.releases.builds import is_allowed
 from opsieve.bisect.blame.build_order import by_history
-from opsieve.bisect.blame.history_evidence import Clues
 from opsieve.bisect.blame.release_commit import ReleaseEnd
+from opsieve.bisect.blame.wording import Clues
 from opsieve.bisect.search.search import TestResult
 from opsieve.bisect.search.search_loop import bisection
-from opsieve.bisect.sessions.answers import VersionAnswer
+from opsieve.bisect.sessions.answers import CommitAnswer, VersionAnswer
+from opsieve.bisect.sessions.commits import bisect_commits
 from opsieve.bisect.sessions.history import rank_commits
 from opsieve.bisect.sessions.request import BisectRequest
 from opsieve.bisect.sessions.sentences import version_answer
@@ -206,6 +209,24 @@ def test_builds_between_two_releases(tmp_path: Path) -> None:
     assert joined.versions == ("0.9", "1.0", "build2", "build3", "build5", "2.0")
     answer = version_answer(joined, "onnxslim")
     assert (answer.first_bad, answer.transitions[0].last_before, answer.candidates) == ("build3", "build2", ("build3",))
+
+
+def test_builds_are_the_ends_of_a_search_through_commits(tmp_path: Path) -> None:
+    """One says its commit by its name, the other by a file; one that says none is refused, and a revision may have the sign @."""
+    history = compiler_history(tmp_path / "repository", [RIGHT] * 3 + [WRONG] * 3)
+    old = build(tmp_path / f"old-{history.shas[0][:9]}", RIGHT)
+    new, bare = build(tmp_path / "new", WRONG), build(tmp_path / "bare", WRONG)
+    (new / "onnxslim" / "_version.py").write_text(f'__git_version__ = "{history.shas[5]}"\n')
+    request = BisectRequest(tmp_path / "case", f"onnxslim@{old}", f"onnxslim@{new}", target="onnxslim")
+    answer = bisect_commits(request, history.folder, lambda said: None)
+    assert isinstance(answer, CommitAnswer)
+    assert (answer.culprit_commit, answer.commits) == (history.shas[3], 5)
+    assert is_allowed(resolve(f"onnxslim@{new}"))
+    with pytest.raises(BadInput, match="states no commit"):
+        bisect_commits(replace(request, bad=f"onnxslim@{bare}"), history.folder, lambda said: None)
+    again = bisect_commits(replace(request, bad="main@{0}"), history.folder, lambda said: None)
+    assert isinstance(again, CommitAnswer)
+    assert again.culprit_commit == history.shas[3]
 
 
 def contents(folder: Path) -> dict[str, tuple[bytes, int]]:

@@ -10,9 +10,9 @@ from histories import History
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsieve.bisect.blame.history_evidence import Clues, constant_texts
 from opsieve.bisect.blame.ranking import WEIGHTS, Clue, rank
 from opsieve.bisect.blame.release_commit import ReleaseEnd, release_commit
+from opsieve.bisect.blame.wording import Clues, constant_texts
 from opsieve.bisect.sessions.answers import HistoryRanking
 from opsieve.bisect.sessions.history import rank_commits
 from opsieve.bisect.sources.release_source import is_pure
@@ -195,7 +195,7 @@ def test_the_source_of_the_header_that_names_the_pass_counts(tmp_path: Path) -> 
     longer = {"core/all_passes.cc": 'const char* all[] = {"Pad_Fusion", "Other"};\n'}
     changes = [("Split", header | source | table), ("Register (#4)", longer), ("Simplify (#5)", changed)]
     found = ranked(history(tmp_path / "r", changes), Clues(passes=("Pad_Fusion",)), old=1)
-    assert [item.subject for item in found.ranked] == ["Simplify (#5)"]
+    assert found.ranked[0].subject == "Simplify (#5)"
 
 
 def test_of_two_changes_of_a_pass_the_one_that_names_the_operator_leads(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_of_two_changes_of_a_pass_the_one_that_names_the_operator_leads(tmp_path
     assert "those lines name the operator AveragePool" in found.ranked[0].reasons
 
 
-def test_code_that_is_not_in_the_release_counts_little(tmp_path: Path) -> None:
+def test_code_that_is_not_in_the_release_does_not_count(tmp_path: Path) -> None:
     """The binary names the source files it was built of; a kernel in another folder is for another machine."""
     files = [f"core/cpu/k{place}.cc" for place in range(60)]
     start = dict.fromkeys(files, "int k;\n") | {"core/cpu/resize.cc": KERNEL, "core/gpu/resize.cc": KERNEL}
@@ -225,9 +225,56 @@ def test_code_that_is_not_in_the_release_counts_little(tmp_path: Path) -> None:
     found = rank_commits(
         made.folder, (ReleaseEnd("1.0", "1.0"), ReleaseEnd("2.0", "2.0", (wheel,))), Clues(operators=("Resize",))
     )
-    assert [item.subject for item in found.ranked] == [here[0], there[0]]
-    assert found.ranked[0].probability > 2 * found.ranked[1].probability
-    assert "not in the release" in found.ranked[1].reasons[0]
+    assert [item.subject for item in found.ranked] == [here[0]]
+
+
+def test_words_of_the_failure_that_few_commits_have_count(tmp_path: Path) -> None:
+    """No file is named after the operator, and the message stands in no source: the words of subject and description are left."""
+    change = (
+        "Guard the division (#7)\n\nA pooling of nothing fell over a divide-by-zero.",
+        {"core/area.cc": "int a;\n"},
+    )
+    found = ranked(
+        history(tmp_path / "r", [*noise(20), change, *noise(40)[20:]]),
+        Clues(operators=("AveragePool",), message="Check failed: Divide by zero", fixed=True),
+    )
+    assert found.ranked[0].subject == "Guard the division (#7)"
+    assert "divide and pool" in " ".join(found.ranked[0].reasons)
+
+
+def test_changed_lines_and_tests_that_name_an_operator_or_a_function_count(tmp_path: Path) -> None:
+    code = {"core/area.cc": "Status Pool2DTask::operator()(int x) {\n  return AveragePoolArea(x);\n}\n"}
+    test = {"test/area_test.cc": "TEST(Pools, average_pool_of_nothing) {}\n"}
+    made = history(tmp_path / "r", [*noise(9), ("Rewrite (#4)", code | test), *noise(19)[9:]])
+    found = ranked(made, Clues(operators=("AveragePool",), message="in Pool2DTask::operator"))
+    assert found.ranked[0].subject == "Rewrite (#4)"
+    reasons = " ".join(reason for item in found.ranked for reason in item.reasons)
+    assert "changes the function Pool2DTask::operator" in reasons
+    assert "changes code that names the operator AveragePool" in reasons
+    assert "changes a test of AveragePool" in reasons
+
+
+def test_files_beside_the_one_that_registers_an_operator_count(tmp_path: Path) -> None:
+    pool = {"core/pool.cc": "KERNEL(\n    AveragePool,\n    11)\n", "core/pool_attributes.h": "int size;\n"}
+    changes = [("Pools", pool), *noise(9), ("Clean up (#4)", {"core/pool_attributes.h": "int size = 1;\n"})]
+    found = ranked(history(tmp_path / "r", changes), Clues(operators=("AveragePool",)), old=1)
+    assert found.ranked[0].subject == "Clean up (#4)"
+    assert "is registered" in found.ranked[0].reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("operators", "message", "telling"),
+    [
+        (("Relu", "Conv"), "", ("Relu", "Conv")),
+        (tuple("ABCDEFG"), "", ()),
+        (tuple("ABCDEFG"), "Node (n) Op (C) is wrong", ("C",)),
+        (("Relu",), "Non-zero status code returned while running FusedConv node", ("FusedConv", "Relu")),
+    ],
+)
+def test_of_many_operators_those_of_the_message_tell(
+    operators: tuple[str, ...], message: str, telling: tuple[str, ...]
+) -> None:
+    assert Clues(operators=operators, message=message).telling == telling
 
 
 def test_a_release_without_a_tag_is_near_its_branch_or_the_end_of_its_version(tmp_path: Path) -> None:
