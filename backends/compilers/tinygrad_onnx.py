@@ -18,6 +18,7 @@ from opsieve.backends.compilers.worker_common import (
     numpy_name,
     numpy_requirement,
     refuse_border,
+    version_of,
 )
 
 if TYPE_CHECKING:
@@ -95,13 +96,11 @@ class TinygradOnnx:
 
     def load(self) -> str:
         """Import tinygrad; a device, which may start threads, is opened by each worker."""
-        from importlib import metadata
-
         import onnx  # noqa: F401
         import tinygrad.nn.onnx
         import tinygrad.runtime.ops_python  # noqa: F401
 
-        return metadata.version(self.package)
+        return version_of(self.package)
 
     def prepare(self, request: "Request") -> "Run":
         """Parse the model and build the lazy graph of it once, so that what the front end refuses counts as `compile`."""

@@ -37,6 +37,24 @@ class UnknownName(Exception):
     """A pass, a part or a setting that the installed release does not have."""
 
 
+def version_of(package: str) -> str:
+    """The version of an imported package: that of the distribution in which it lies, else its own `__version__`, "" for none.
+
+    A build that is imported from its tree lies in none, though another version of it may be installed.
+    """
+    from importlib import metadata
+
+    module = sys.modules[package]
+    try:
+        found = metadata.distribution(package)
+        home = os.path.join(os.path.realpath(str(found.locate_file(""))), "")
+        if os.path.realpath(str(module.__file__)).startswith(home):
+            return str(found.version)
+    except metadata.PackageNotFoundError:
+        pass
+    return str(getattr(module, "__version__", ""))
+
+
 def load_neighbour(file: str, family: str, name: str) -> Any:
     """The module in the file `name` relative to `file`, loaded once and kept in sys.modules, where torch's compiler looks for what it inlines.
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from opsieve.backends.registry import ResolvedTarget, resolve
+from opsieve.backends.registry import ResolvedTarget, names, resolve
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.bisect.blame.release_commit import release_commit
 from opsieve.bisect.culprit import keep_culprit
@@ -71,9 +71,9 @@ def bisect_commits(
 
 def _commit_of(end: str, request: BisectRequest, repository: Path) -> str:
     """The commit of an end that is a build, `backend@path`; another end as it is. BadInput where the build does not say its commit."""
-    if "@" not in end:
+    if end.partition("@")[0] not in names() or "@" not in end:  # a revision may have the sign, too
         return end
-    target = resolve(request.target or end.partition("@")[0]) if request.target or request.check else _target(request)
+    target = resolve(end.partition("@")[0]) if request.check and not request.target else _target(request)
     build = end_at(end, target)
     if build is None:
         return end

@@ -12,7 +12,6 @@ operator which the transformer brought in, and a bug of onnxruntime's from one o
 """
 
 import functools
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from opsieve.backends.compilers.worker_common import (
@@ -24,6 +23,7 @@ from opsieve.backends.compilers.worker_common import (
     meaning_of,
     meaning_of_host,
     numpy_requirement,
+    version_of,
 )
 
 if TYPE_CHECKING:
@@ -104,10 +104,7 @@ class Transformed:
         import onnxruntime  # noqa: F401
 
         self.imports()
-        try:
-            return metadata.version(self.package)  # not all of their releases have a __version__
-        except metadata.PackageNotFoundError:  # imported from a work tree
-            return ""
+        return version_of(self.package)
 
     def prepare(self, request: "Request") -> "Run":
         """Transform, check and load the model; BrokenModel when the result is worse than the original."""
