@@ -12,6 +12,7 @@ operator which the transformer brought in, and a bug of onnxruntime's from one o
 """
 
 import functools
+from importlib import metadata
 from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from opsieve.backends.compilers.worker_common import (
