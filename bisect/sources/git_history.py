@@ -154,7 +154,7 @@ def describe(repository: "Repo", sha: str) -> Commit:
     commit = repository.commit(sha)
     text = commit.message if isinstance(commit.message, str) else commit.message.decode("utf-8", "replace")
     subject = text.splitlines()[0][:300] if text.strip() else ""
-    pull = _PULL.search(subject)
+    pulls = _PULL.findall(subject)  # the last: an issue may be named before
     # What a merge brought is what differs from its first parent: diff-tree of a merge alone prints one list for each parent.
     ends = (commit.parents[0].hexsha, sha) if commit.parents else ("--root", "--no-commit-id", sha)
     files = repository.git.diff_tree("-r", "--name-only", *ends).splitlines()
@@ -171,6 +171,6 @@ def describe(repository: "Repo", sha: str) -> Commit:
         tuple(parent.hexsha for parent in commit.parents),
         tuple(files[:_FILES]),
         stat,
-        pull[1] if pull else "",
+        pulls[-1] if pulls else "",
         f"https://github.com/{page[1]}/commit/{sha}" if page else "",
     )
