@@ -25,9 +25,12 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from reducing.grow import grown
-from reducing.peers import Peer, Question, cpu_seconds, minifier, polygraphy
-from reducing.users import as_a_user
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.reducing.grow import grown
+from benchmarks.reducing.peers import Peer, Question, cpu_seconds, minifier, polygraphy
+from benchmarks.reducing.users import as_a_user
 
 from opsieve.backends.registry import ResolvedTarget, resolve
 from opsieve.backends.workers.workers import Workers

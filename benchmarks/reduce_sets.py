@@ -3,10 +3,13 @@
     python benchmarks/reduce_sets.py two-bugs [--cases DIR] [--most N]
     python benchmarks/reduce_sets.py nested [--most N] [--seed N]
     python benchmarks/reduce_sets.py kills [--most N] [--seed N]
+    python benchmarks/reduce_sets.py attack [--cases DIR] [--most N]
+    python benchmarks/reduce_sets.py hosts --cases DIR [--polygraphy PYTHON] [--only NAME] [--most MIB]
     python benchmarks/reduce_sets.py scale [--nodes N] [--shape chain|wide] [--fault crash|error|mismatch]
 
 `two-bugs`: models that hold two bugs of one compiler. `nested`: triggers inside of two of Scan, Loop, If and functions, one in the other.
-`kills`: reductions killed at a random moment, again and again, and resumed. `scale`: a bug among so many nodes.
+`kills`: reductions killed at a random moment, again and again, and resumed. `scale`: a bug among so many nodes. `hosts`:
+real bugs in ResNet, a transformer, LSTM, UNet, with control flow, functions, QDQ and large weights, beside Polygraphy. `attack`: results that hand edits try to make smaller.
 """
 
 import argparse
@@ -17,14 +20,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.reducing import killed, nested, scaled, two_bugs
+from benchmarks.reducing import attacked, hosts, killed, nested, scaled, two_bugs
 
 from opsieve.backends.workers.workers import Workers
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("two-bugs", "nested", "kills", "scale"))
+    parser.add_argument("what", choices=("two-bugs", "nested", "kills", "hosts", "attack", "scale"))
     parser.add_argument("--most", type=int, default=0, help="how many; 40, 200 or 20")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cases", type=Path, help="folder of failing models with a manifest.json")
@@ -36,6 +39,8 @@ def main() -> None:
         default="crash",
         help="`crash` of `fake`, the others of onnxruntime 1.31",
     )
+    parser.add_argument("--polygraphy", type=Path, help="a Python that has polygraphy and onnxruntime")
+    parser.add_argument("--only", default="", help="hosts with this in their name")
     options = parser.parse_args()
     if options.what == "two-bugs":
         _two_bugs(options.cases, options.most or 40)
@@ -43,6 +48,10 @@ def main() -> None:
         _nested(options.most or 200, options.seed)
     elif options.what == "kills":
         killed.report(options.most or 20, options.seed)
+    elif options.what == "attack":
+        attacked.report([options.cases] if options.cases else [], options.most or 30)
+    elif options.what == "hosts":
+        hosts.report(options.cases, options.polygraphy, options.only, options.most or 64)
     else:
         target = "fake:crash@Tanh>Exp" if options.fault == "crash" else "onnxruntime"
         scaled.report(options.nodes, options.shape, target, options.fault)

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -69,29 +70,44 @@ def report(nodes: int, shape: str, target: str, fault: str) -> None:
     """Reduce such a model by the command, and print what it took."""
     made = model(nodes, shape, fault)
     with tempfile.TemporaryDirectory(prefix="opsieve-scaled-") as folder:
-        place = Path(folder)
-        onnx.save(made, place / "model.onnx")
-        command = [sys.executable, "-m", "opsieve", "reduce", str(place / "model.onnx"), "-t", target, "--json"]
-        since = time.monotonic()
-        process = subprocess.Popen(
-            [*command, "-o", str(place / "out"), "--seconds", "300"], stdout=subprocess.PIPE, text=True
+        onnx.save(made, Path(folder) / "model.onnx")
+        cost = measured(Path(folder) / "model.onnx", target, Path(folder) / "out")
+    print(f"{shape} of {nodes} nodes, {target}, {fault}: {cost}")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one call of the command gave and took: its facts, CPU seconds, seconds by the clock, bytes that all processes shared at most."""
+
+    facts: dict[str, Any]
+    cpu: float
+    seconds: float
+    memory: int
+
+    def __str__(self) -> str:
+        left = (self.facts.get("nodes_after") or 0) + (self.facts.get("inner_nodes_after") or 0)
+        return (
+            f"{left} left, minimal {self.facts.get('minimal')}, {self.facts.get('checks')} checks ({self.facts.get('node_checks')} for nodes), "
+            f"{self.cpu:.1f} s of CPU, {self.seconds:.1f} s by the clock, {self.memory >> 20} MiB at most in all processes"
         )
-        peak = [0]
-        ended = threading.Event()
-        watch = threading.Thread(target=lambda: _watch(process.pid, peak, ended))
-        watch.start()
-        before = os.times()
-        printed, _ = process.communicate()
-        after = os.times()
-        ended.set()
-        watch.join()
-        facts = json.loads(printed) if printed else {}
-        cpu = after.children_user + after.children_system - before.children_user - before.children_system
-        print(
-            f"{shape} of {nodes} nodes, {target}, {fault}: {facts.get('nodes_after')} left, minimal {facts.get('minimal')}, "
-            f"{facts.get('checks')} checks ({facts.get('node_checks')} for nodes), {cpu:.1f} s of CPU, "
-            f"{time.monotonic() - since:.1f} s by the clock, {peak[0] >> 20} MiB at most in all processes"
-        )
+
+
+def measured(path: Path, target: str, out: Path, *more: str) -> Cost:
+    """`opsieve reduce` on a model, as a user calls it."""
+    command = [sys.executable, "-m", "opsieve", "reduce", str(path), "-t", target, "--json", "-o", str(out)]
+    since = time.monotonic()
+    process = subprocess.Popen([*command, "--seconds", "300", *more], stdout=subprocess.PIPE, text=True)
+    peak = [0]
+    ended = threading.Event()
+    watch = threading.Thread(target=lambda: _watch(process.pid, peak, ended))
+    watch.start()
+    before = os.times()
+    printed, _ = process.communicate()
+    after = os.times()
+    ended.set()
+    watch.join()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return Cost(json.loads(printed) if printed else {}, cpu, time.monotonic() - since, peak[0])
 
 
 def _watch(pid: int, peak: list[int], ended: threading.Event) -> None:

@@ -6,7 +6,7 @@ own. Each is reduced alone first: what comes out says which of the two the resul
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,8 +76,8 @@ class TwoBugResult:
         return self.answer in ("slip", "mixed") and not self.rest
 
 
-def bugs(workers: Workers, folder: Path | None) -> Iterator[Bug]:
-    """Every bug of the groups, and of the models of a folder with a `manifest.json`, reduced alone."""
+def bugs(workers: Workers, folder: Path | None, only: Collection[str] = ()) -> Iterator[Bug]:
+    """Every bug of the groups, and of the models of a folder with a `manifest.json`, reduced alone; of these names, if any are given."""
     found = [(name, target, load(SAMPLES / name)) for target, names in GROUPS.items() for name in names]
     if folder is not None:
         for entry in json.loads((folder / "manifest.json").read_text()):
@@ -86,6 +86,8 @@ def bugs(workers: Workers, folder: Path | None) -> Iterator[Bug]:
                 case = Case(OnnxProgram(model.SerializeToString()), seeded_inputs(model, 0))
                 found.append((entry["id"], RELEASES[entry["ort"]], case))
     for name, target, case in found:
+        if only and name not in only:
+            continue
         resolved = resolve(target)
         try:
             result, key = _reduced(case, resolved, workers)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from reducing.peers import Peer, Question, cpu_seconds
+from benchmarks.reducing.peers import Peer, Question, cpu_seconds
 
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.releases.releases import ReleaseStore
@@ -52,6 +52,17 @@ sys.exit(sign in ("WRONG", "SHAPE") and not all(map(same, got, right)))
 """
 
 
+def shapes(question: Question) -> list[str]:
+    """The option that Polygraphy asks of those whose models leave a dimension open."""
+    inputs = question.start.program.inputs()
+    told = [
+        f"{name}:[{','.join(map(str, np.shape(question.start.inputs[name])))}]"  # type: ignore[arg-type]
+        for name, type_ in inputs.items()
+        if any(not isinstance(dim, int) for dim in getattr(type_, "shape", None) or ())
+    ]
+    return ["--model-input-shapes", *told] if told else []
+
+
 def as_a_user(question: Question, model: Path, python: Path, case: dict[str, Any], target: ResolvedTarget) -> Peer:
     """Bisect mode; `python` has polygraphy, the check runs in the environment of the target."""
     home, path = Path(sys.executable), ""
@@ -67,6 +78,7 @@ def as_a_user(question: Question, model: Path, python: Path, case: dict[str, Any
         np.savez(place / "values.npz", **{f"v{number}": value for number, value in enumerate(arrays.values())})
         check = [str(home), str(place / "check.py"), scratch, case["signature"], "polygraphy_debug.onnx"]
         command = [str(python.parent / "polygraphy"), "debug", "reduce", str(model), "-o", str(place / "out.onnx")]
+        command += shapes(question)
         knobs = {"PATH": "/usr/bin:/bin", "HOME": scratch, "TMPDIR": scratch, "PYTHONPATH": path}
         since, busy, why = time.perf_counter(), cpu_seconds(), ""
         try:
