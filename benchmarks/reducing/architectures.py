@@ -170,7 +170,7 @@ def control(plant: Plant) -> tuple[onnx.ModelProto, Network]:
     for turn in range(8):
         value = net.op("Relu", net.affine(value, width, width))
         value = (_branched, _looped, _scanned)[turn % 3](net, value, width)
-        if turn == 4:
+        if turn == 7:
             value = plant(net, value)
     return net.model(value, [4, width]), net
 

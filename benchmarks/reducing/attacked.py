@@ -2,8 +2,8 @@
 
 The edits are written for this and share nothing with the passes of the reducer: a conversion dropped and the types around it changed, results replaced by
 what was recorded, inputs merged, ranks lowered everywhere, sizes lowered everywhere, one element type for another, attributes dropped together,
-each operator alone, and every two of them. A result is beaten by a valid model with fewer nodes, or with as many nodes and fewer bytes
-(model and inputs together) that shows the failure by the reducer's own test.
+each operator alone, and every two of them. A result is beaten by a model that is valid (also by the declarations of its operators), simpler in
+the reducer's order whatever its names, and shows the failure by the reducer's own test.
 """
 
 import itertools
@@ -20,13 +20,16 @@ from onnx import helper, numpy_helper
 
 from opsieve.backends.registry import resolve
 from opsieve.backends.workers.workers import Workers
+from opsieve.gen.analysis.validity import check_model
 from opsieve.gen.case.open_case import open_case
 from opsieve.gen.model.structure import bodies
 from opsieve.reducer.engine.journal import Journal
+from opsieve.reducer.onnx_edit.canonical_names import renamed
 from opsieve.reducer.onnx_reduction import OnnxReduction
 from opsieve.reducer.oracle.discover import find
 from opsieve.reducer.oracle.premise import NotReproduced
 from opsieve.reducer.oracle.validator import OnnxValidator
+from opsieve.reducer.problem.order import simpler
 from opsieve.reducer.problem.recording import recorded
 from opsieve.reducer.problem.subject import Subject
 from opsieve.reducer.reduction import Listeners, Reduction, interestingness_of, reduce_failure
@@ -87,12 +90,16 @@ def _attacked(path: Path, target: str, workers: Workers) -> Attack:
     edits = list(edited(best.model, best.inputs, held))
     for (one, model, inputs), _ in zip(edits[:40], range(40), strict=False):
         edits += [(f"{one}, {other}", *rest) for other, *rest in edited(model, inputs, held)]  # type: ignore[misc]
-    size, seen, candidates = _size(best.model, best.inputs), set(), []
+    named = _named(best.model, best.inputs)
+    faulty = bool(check_model(best.model, best.inputs).fault)
+    seen, candidates = set(), []
     for label, model, inputs in edits:
-        data = model.SerializeToString(deterministic=True)
-        if data not in seen and _size(model, inputs) < size:
-            seen.add(data)
-            candidates.append((label, Subject(model, inputs, {})))
+        subject = _named(model, inputs)
+        if subject.program.data in seen or not simpler(subject, named):
+            continue
+        seen.add(subject.program.data)
+        if faulty or not check_model(model, inputs).fault:
+            candidates.append((label, subject))
     candidates = candidates[:_MOST]
     complaints = OnnxValidator(workers, best).complaints([subject for _, subject in candidates])
     sound = [each for each, complaint in zip(candidates, complaints, strict=True) if not complaint]
@@ -103,19 +110,12 @@ def _attacked(path: Path, target: str, workers: Workers) -> Attack:
     return Attack(path.name, operators, len(candidates), len(sound), beaten)
 
 
-def _size(model: onnx.ModelProto, inputs: Values) -> tuple[int, int]:
-    """Nodes with those in bodies, and bytes without names."""
+def _named(model: onnx.ModelProto, inputs: Values) -> Subject:
+    """Under canonical names and without the types of results, which are no part of what is compared."""
     bare = onnx.ModelProto.FromString(model.SerializeToString())
-    nodes = 0
-    waiting = [bare.graph]
-    while waiting:
-        graph = waiting.pop()
-        nodes += len(graph.node)
-        del graph.value_info[:]
-        for node in graph.node:
-            node.name = ""
-            waiting += bodies(node)
-    return nodes, bare.ByteSize() + sum(np.asarray(value).nbytes for value in inputs.values() if value is not None)
+    del bare.graph.value_info[:]
+    subject = Subject(bare, inputs, {})
+    return renamed(subject) or subject
 
 
 Edited = tuple[str, onnx.ModelProto, Values]

@@ -106,7 +106,7 @@ def planted(net: Network, value: str, bug: Bug) -> str:
         net.nodes.append(copy)
     for info in graph.output:
         number = net.op("Cast", names[info.name], to=TensorProto.FLOAT)
-        value = net.op("Add", value, net.op("ReduceMean", number, keepdims=0))
+        value = net.op("Add", value, net.op("ReduceMax", number, keepdims=0))
     return value
 
 

@@ -115,14 +115,14 @@ def _frozen(subject: Subject, key: str) -> Subject | None:
     outputs = [info for info in model.graph.output if info.name not in graph.nodes[place].output]
     if not outputs:
         return None
-    return _tidy(model, subject, outputs)
+    return tidy(model, subject, outputs)
 
 
 def _without_output(subject: Subject, name: str) -> Subject | None:
     outputs = [info for info in subject.model.graph.output if info.name != name]
     if not outputs or len(outputs) == len(subject.model.graph.output):
         return None
-    return _tidy(_copied(subject.model), subject, outputs)
+    return tidy(_copied(subject.model), subject, outputs)
 
 
 def _bypassed(subject: Subject, result: str, stand_in: str) -> Subject | None:
@@ -137,11 +137,11 @@ def _bypassed(subject: Subject, result: str, stand_in: str) -> Subject | None:
     model = _copied(subject.model)
     del model.graph.node[place]
     for node in model.graph.node:
-        _rename(node, result, stand_in)
-    return _tidy(model, subject, list(model.graph.output))
+        rename(node, result, stand_in)
+    return tidy(model, subject, list(model.graph.output))
 
 
-def _rename(node: onnx.NodeProto, old: str, new: str) -> None:
+def rename(node: onnx.NodeProto, old: str, new: str) -> None:
     """Read another value of the outer graph, in bodies too where nothing hides it."""
     for index, name in enumerate(node.input):
         if name == old:
@@ -150,7 +150,7 @@ def _rename(node: onnx.NodeProto, old: str, new: str) -> None:
         hidden = {info.name for info in body.input} | {tensor.name for tensor in body.initializer}
         if old not in hidden:
             for inner in body.node:
-                _rename(inner, old, new)
+                rename(inner, old, new)
             for info in body.output:
                 if info.name == old:
                     info.name = new
@@ -174,7 +174,7 @@ def _alike(graph: Graph, name: str, value: "np.ndarray[tuple[int, ...], np.dtype
     return isinstance(other, np.ndarray) and other.dtype == value.dtype and other.shape == value.shape
 
 
-def _tidy(model: onnx.ModelProto, subject: Subject, outputs: list[onnx.ValueInfoProto]) -> Subject | None:
+def tidy(model: onnx.ModelProto, subject: Subject, outputs: list[onnx.ValueInfoProto]) -> Subject | None:
     """What the outputs still need of a changed copy of the subject's model."""
     changed = Subject(model, subject.inputs, subject.values)
     kept = [onnx.ValueInfoProto.FromString(info.SerializeToString()) for info in outputs]

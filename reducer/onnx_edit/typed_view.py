@@ -21,6 +21,7 @@ from opsieve.reducer.onnx_edit.graphs import (
     declared_type,
     encoded,
     first_output,
+    forget_shape,
     tensor_array,
 )
 from opsieve.reducer.problem.onnx_form import OnnxEdit
@@ -241,6 +242,8 @@ def _forget_types(graph: onnx.GraphProto, main: bool = True, elements: bool = Fa
         kind = info.type.WhichOneof("value")
         if kind == "tensor_type" or kind is None:
             info.ClearField("type")
+        elif main:
+            forget_shape(info.type)
     for place in _owners(graph):
         for body in bodies(graph.node[place]):
             taken = [info.type.tensor_type.elem_type for info in body.input] if elements else []

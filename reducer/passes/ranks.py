@@ -1,4 +1,5 @@
-"""Rank lowered: a leading dimension of size 1 taken from one stored tensor or input, or any of size 1 from everything of the highest rank.
+"""Rank lowered: a leading dimension of size 1 taken from one stored tensor or input, or any of size 1 from everything of the highest rank; or one
+element left of a tensor, where broadcasting gives the others back.
 
 With a dimension of everything go the items that windows, paddings and shapes have for it.
 """
@@ -29,7 +30,7 @@ _WINDOWS = ("kernel_shape", "strides", "dilations", "pads", "output_padding", "o
 
 
 class RankPass:
-    """Dimensions of size 1 dropped."""
+    """Dimensions dropped."""
 
     name = "ranks"
 
@@ -46,10 +47,8 @@ class RankPass:
             vector = (
                 tensor.shape is not None and len(tensor.shape) == 1 and DTYPES.get(tensor.dtype) in ("int64", "int32")
             )
-            if (
-                tensor.source and tensor.shape and tensor.shape[0] == 1 and not vector
-            ):  # such a vector names axes or sizes
-                yield _single(tensor)
+            if tensor.source and tensor.shape and not vector:  # such a vector names axes or sizes
+                yield _single(tensor) if tensor.shape[0] == 1 else _element(tensor)
 
 
 def _single(tensor: GraphTensor) -> OnnxEdit:
@@ -61,6 +60,18 @@ def _single(tensor: GraphTensor) -> OnnxEdit:
 
     touch = "/".join((*tensor.path, tensor.name + "[0]"))
     return only_simpler(changing(f"lower the rank of {tensor.name[:40]!r}", {touch}, change))
+
+
+def _element(tensor: GraphTensor) -> OnnxEdit:
+    def change(model: onnx.ModelProto, inputs: dict[str, Value]) -> dict[str, Value] | None:
+        old = inputs.get(tensor.name) if tensor.source == "input" else stored_tensor(model, tensor.path, tensor.name)
+        if not isinstance(old, np.ndarray) or old.size < 2:
+            return None
+        return inputs if _put(model, inputs, tensor, old.ravel()[:1].reshape(())) else None
+
+    return only_simpler(
+        changing(f"one element of {tensor.name[:40]!r}", {"/".join((*tensor.path, tensor.name))}, change)
+    )
 
 
 def _put(model: onnx.ModelProto, inputs: dict[str, Value], tensor: GraphTensor, array: Array) -> bool:
@@ -118,9 +129,17 @@ def _recounted(seen: View, step: Step, rank: int, axis: int, model: onnx.ModelPr
         set_attribute(node, "axis", _behind(named, rank, axis))
     axes, perm = integers(step, "axes"), integers(step, "perm")
     if axes is not None:
-        if any(item % rank == axis for item in axes):
+        left = _others(axes, rank, axis)
+        if not left:
             return False
-        set_attribute(node, "axes", [_behind(item, rank, axis) for item in axes])
+        set_attribute(node, "axes", left)
+    if len(step.inputs) > 1 and step.inputs[1] in seen.known and _names_axes(step.node):
+        target = seen.tensors[step.inputs[1]]
+        left = _others([int(item) for item in seen.known[step.inputs[1]].ravel()], rank, axis)
+        if not left or sum(step.inputs[1] in other.inputs for other in seen.steps) > 1:
+            return False
+        if target.source == "input" or not replace_tensor(model, target.path, target.name, np.array(left, np.int64)):
+            return False
     if perm is not None:
         if len(perm) != rank or perm[axis] != axis:
             return False
@@ -133,6 +152,20 @@ def _recounted(seen: View, step: Step, rank: int, axis: int, model: onnx.ModelPr
             return False
         set_attribute(node, name, [item for at, item in enumerate(items) if at % (rank - 2) != axis - 2])
     return True
+
+
+def _names_axes(node: onnx.NodeProto) -> bool:
+    """Whether the operator's second input is called `axes`."""
+    try:
+        formal = onnx.defs.get_schema(node.op_type, node.domain).inputs
+    except onnx.defs.SchemaError:
+        return False
+    return len(formal) > 1 and formal[1].name == "axes"
+
+
+def _others(axes: list[int], rank: int, axis: int) -> list[int]:
+    """The axes but for one, counted without it."""
+    return [_behind(item, rank, axis) for item in axes if item % rank != axis]
 
 
 def _behind(item: int, rank: int, axis: int) -> int:

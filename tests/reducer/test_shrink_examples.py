@@ -11,6 +11,7 @@ from onnx.parser import parse_model
 from onnx.reference import ReferenceEvaluator
 
 from opsieve.gen.model.structure import all_nodes, check_structure
+from opsieve.reducer.nodes.sharing import SharingPass
 from opsieve.reducer.onnx_reduction import GROUP
 from opsieve.reducer.passes.attributes import AttributePass
 from opsieve.reducer.passes.bodies import BodyPass
@@ -431,3 +432,46 @@ def test_a_constant_that_a_call_gives_to_a_function_stores_nothing():
     assert simpler(
         Subject(parse_model(text.format(last=1)), {}, {}), Subject(parse_model(text.format(last=7.5)), {}, {})
     )
+
+
+def test_one_input_is_read_for_another_of_its_type() -> None:
+    model = parse_model(
+        '<ir_version: 9, opset_import: ["" : 20]> g (float[2] x) => (float[2] y) <float[2] c = {1, 2}> { y = Mul (x, c) }'
+    )
+    subject = Subject(model, {"x": np.ones(2, np.float32)}, {})
+    found = [edit.apply(subject) for edit in SharingPass().edits(subject)]
+    read = [list(each.model.graph.node[0].input) for each in found if each is not None]
+    assert read == [["x", "x"], ["c", "c"]]
+    assert [len(each.inputs) for each in found if each is not None] == [1, 0]
+
+
+def test_one_element_is_left_where_broadcasting_gives_the_others_and_a_sequence_follows() -> None:
+    model = parse_model(
+        '<ir_version: 9, opset_import: ["" : 20]> g (float[3] x) => (float[3] y, seq(float[2]) s)'
+        " <float[3] c = {5, 6, 7}, float[2] d = {1, 2}> { y = Add (x, c) s = SequenceConstruct (d) }"
+    )
+    subject = Subject(model, {"x": np.ones(3, np.float32)}, {})
+    found = {edit.label: edit.apply(subject) for edit in RankPass().edits(subject)}
+    one = found["one element of 'c'"]
+    assert one is not None
+    assert [dim.dim_value for dim in one.model.graph.output[0].type.tensor_type.shape.dim] == [3]
+    assert [list(each.dims) for each in one.model.graph.initializer] == [[], [2]]
+    listed = found["one element of 'd'"]
+    assert listed is not None
+    assert not listed.model.graph.output[1].type.sequence_type.elem_type.tensor_type.shape.dim
+
+
+@pytest.mark.parametrize("axes", [[0, 1], [1, -2]])
+def test_a_dimension_goes_from_the_axes_that_name_it_beside_others(axes: list[int]) -> None:
+    nodes = [helper.make_node("ReduceSumSquare", ["x", "axes"], ["y"], keepdims=0)]
+    infos = [helper.make_tensor_value_info("x", 1, [1, 1]), helper.make_tensor_value_info("y", 1, [])]
+    stored = [helper.make_tensor("axes", TensorProto.INT64, [2], axes)]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", infos[:1], infos[1:], stored), opset_imports=[helper.make_opsetid("", 18)]
+    )
+    subject = Subject(model, {"x": np.ones((1, 1), np.float32)}, {})
+    found = {edit.label: edit.apply(subject) for edit in RankPass().edits(subject)}
+    lower = found["lower rank 2 everywhere"]
+    assert lower is not None
+    assert lower.inputs["x"].shape == (1,)  # type: ignore[union-attr]
+    assert list(onnx.numpy_helper.to_array(lower.model.graph.initializer[0]) % 1) == [0]
