@@ -13,6 +13,7 @@ from typing import NoReturn
 from opsieve.backends.releases.consent import named_by_file
 from opsieve.backends.workers.zygote import Limits
 from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.printable import printable
 from opsieve.reducer.engine.form import Progress
 from opsieve.reducer.session import ReductionRequest, Session
 from opsieve.reducer.worker_pool import WorkerPool
@@ -26,7 +27,7 @@ class _ToStderr:
     """A listener that writes sentences to stderr."""
 
     def say(self, sentence: str) -> None:
-        print(PREFIX + "".join(c if c.isprintable() else " " for c in sentence), file=sys.stderr, flush=True)
+        print(PREFIX + printable(sentence), file=sys.stderr, flush=True)
 
     def progress(self, at: Progress) -> None:
         """Nothing: nobody looks."""

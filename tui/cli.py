@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import click
 
 from opsieve import __version__
+from opsieve.gen.model.printable import printable
 from opsieve.tui.settings import defaults, settings
 
 # group -> name -> (module of tui.commands with a click command called `command`, or module:command; one line for the overview)
@@ -154,7 +155,7 @@ def _confirmed(call: Callable[[], Any]) -> Any:
     except Unconfirmed as unconfirmed:
         if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
             raise
-        if not click.confirm(_plain(unconfirmed.question), err=True):
+        if not click.confirm(printable(unconfirmed.question), err=True):
             raise
     from opsieve.backends.releases.consent import given
 
@@ -186,12 +187,7 @@ def report_fault(error: Exception, name: str, arguments: Sequence[str]) -> int:
     return fault_report.EXIT_CODE
 
 
-def _plain(text: str) -> str:
-    """What is not printable as spaces; the commands' own (`commands.text.plain`) stand above this module."""
-    return "".join(c if c.isprintable() else " " for c in text)
-
-
 def complain(sentence: str, name: str = "opsieve") -> int:
     """Print what is wrong on stderr, as one line without control characters; the exit code for it."""
-    click.echo(f"{name}: {_plain(sentence)}", err=True)
+    click.echo(f"{name}: {printable(sentence)}", err=True)
     return 2

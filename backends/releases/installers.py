@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.printable import printable
 
 Minor = tuple[int, int]
 
@@ -227,7 +228,7 @@ def _last_line(output: str) -> str:
     lines = [line for line in lines if line and not line.startswith("hint:")] or ["it said nothing"]
     causes = [at for at, line in enumerate(lines) if line.startswith("cause:")]
     reason = " ".join(lines[causes[-1] if causes else -1 :]).removeprefix("cause: ")
-    reason = "".join(char if char.isprintable() else "?" for char in reason)
+    reason = printable(reason, "?")
     return reason if len(reason) <= 300 else reason[:297] + "..."
 
 

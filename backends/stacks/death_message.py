@@ -3,6 +3,8 @@
 import re
 from collections.abc import Sequence
 
+from opsieve.gen.model.printable import printable
+
 _MAX_TEXT = 1 << 20  # characters read, the last ones, since a death ends a log
 _MAX_LINE = 2000
 _MAX_SUMMARY = 300
@@ -38,7 +40,7 @@ def summary(text: str) -> str:
         found, order = _explains(line, lines[index + 1 : index + 2])
         if found and order < rank:
             best, rank = found, order
-    return "".join(sign if sign.isprintable() else " " for sign in best)[:_MAX_SUMMARY].strip()
+    return printable(best)[:_MAX_SUMMARY].strip()
 
 
 def _explains(line: str, following: Sequence[str]) -> tuple[str, int]:

@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from xml.sax.saxutils import escape
 
+from opsieve.gen.model.printable import printable
+
 Points = Sequence[tuple[float, float]]
 
 _WIDTH, _HEIGHT = 720, 420
@@ -99,13 +101,12 @@ def _number(value: float) -> str:
 
 
 def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
-    printable = "".join(sign if sign.isprintable() else " " for sign in text)
     style = f' class="{kind}"' if kind else ""
-    return f'<text{style} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(printable)}</text>'
+    return f'<text{style} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(printable(text))}</text>'
 
 
 def _document(width: int, height: int, title: str, body: list[str]) -> str:
-    label = escape("".join(sign if sign.isprintable() else " " for sign in title), {'"': "&quot;"})
+    label = escape(printable(title), {'"': "&quot;"})
     opening = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
         f' role="img" aria-label="{label}">'

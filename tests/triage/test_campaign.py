@@ -110,7 +110,9 @@ def test_what_is_found_is_what_was_seeded(tmp_path: Path, capsys: pytest.Capture
         assert json.loads(out)["results"][0]["fingerprint"] == folder.parent.name
 
 
-def test_a_campaign_that_is_there_is_not_begun_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_campaign_that_is_there_is_not_begun_anew_and_a_version_that_changed_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     same = (
         "fuzz",
         "--target",
@@ -129,8 +131,16 @@ def test_a_campaign_that_is_there_is_not_begun_anew(tmp_path: Path, capsys: pyte
     code, _, err = opsieve(*same, capsys=capsys)
     assert code == 2
     assert "--resume" in err
-    code, out, _ = opsieve("fuzz", "--tests", "20", "--store", tmp_path / "s", "--resume", "--json", capsys=capsys)
+    code, out, err = opsieve("fuzz", "--tests", "20", "--store", tmp_path / "s", "--resume", "--json", capsys=capsys)
     assert (json.loads(out)["tests"], json.loads(out)["tests_now"]) == (20, 4)
+    assert "when the campaign began" not in err
+    index = sqlite3.connect(tmp_path / "s" / INDEX)
+    index.execute('UPDATE campaigns SET versions = \'{"fake": "0.0.7"}\'')
+    index.commit()
+    index.close()
+    code, _, err = opsieve("fuzz", "--tests", "21", "--store", tmp_path / "s", "--resume", capsys=capsys)
+    assert code in (0, 1)
+    assert "fake was 0.0.7 when the campaign began and is " in err
     code, _, err = opsieve("fuzz", "--store", tmp_path / "s", "--resume", "--nodes", "9", capsys=capsys)
     assert code == 2
     assert "cannot change --strategy, --nodes, --values" in err
@@ -155,24 +165,6 @@ def test_when_the_time_is_up_slow_tests_are_not_waited_for_and_are_done_by_the_n
         assert store.done(campaign) == first + 3
         verdicts = store.totals(campaign)[campaign.targets[0]]
         assert sum(verdicts.values()) == first + 3
-
-
-def test_a_version_that_changed_since_the_campaign_began_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = ("fuzz", "-t", "fake", "--no-probe", "--nodes", "6", "--seed", "4", "--store", tmp_path)
-    opsieve(*command, "--tests", "2", capsys=capsys)
-    assert (
-        "when the campaign began"
-        not in opsieve("fuzz", "--tests", "3", "--store", tmp_path, "--resume", capsys=capsys)[2]
-    )
-    index = sqlite3.connect(tmp_path / INDEX)
-    index.execute('UPDATE campaigns SET versions = \'{"fake": "0.0.7"}\'')
-    index.commit()
-    index.close()
-    code, _, err = opsieve("fuzz", "--tests", "4", "--store", tmp_path, "--resume", capsys=capsys)
-    assert code in (0, 1)
-    assert "fake was 0.0.7 when the campaign began and is " in err
 
 
 def started(folder: Path, *more: str) -> "subprocess.Popen[str]":

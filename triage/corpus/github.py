@@ -1,15 +1,14 @@
 """The results of a corpus for GitHub Actions: annotations (workflow commands) and a job summary. Whatever a compiler or a file said is
 escaped: it must not become a workflow command, Markdown or HTML."""
 
-import html
 from collections.abc import Collection, Sequence
 
+from opsieve.gen.model.printable import markdown, single_line
 from opsieve.triage.corpus.states import STATES, CorpusResult, counts
 
 _MOST_ANNOTATIONS = 50  # GitHub shows ten of a step
 _MOST_ROWS = 500  # a summary has at most 1 MiB
 _CUT = 400
-_MARKUP = frozenset("\\`*_{}[]()#+!|~@<>&:")
 
 
 def annotations(results: Sequence[CorpusResult], folder: str, red: Collection[str]) -> list[str]:
@@ -34,13 +33,13 @@ def annotations(results: Sequence[CorpusResult], folder: str, red: Collection[st
 def job_summary(results: Sequence[CorpusResult], name: str) -> str:
     """Markdown: how many of each state, and a table of what is not as before."""
     numbers = ", ".join(f"{count} {state.replace('-', ' ')}" for state, count in counts(results).items() if count)
-    lines = [f"## opsieve: {_markdown(name)}", "", (numbers or "no case") + ".", ""]
+    lines = [f"## opsieve: {markdown(_cut(name))}", "", (numbers or "no case") + ".", ""]
     rows = [result for state in STATES if state != "passing" for result in results if result.state == state]
     if rows:
         lines += ["| state | case | target | what |", "|---|---|---|---|"]
         for result in rows[:_MOST_ROWS]:
             cells = (result.state.replace("-", " "), result.case, result.target, result.sentence)
-            lines.append(f"| {' | '.join(map(_markdown, cells))} |")
+            lines.append(f"| {' | '.join(markdown(_cut(cell)) for cell in cells)} |")
         lines.append("")
     if len(rows) > _MOST_ROWS:
         lines += [f"and {len(rows) - _MOST_ROWS:,} more.", ""]
@@ -49,19 +48,12 @@ def job_summary(results: Sequence[CorpusResult], name: str) -> str:
 
 def _data(text: str) -> str:
     """Text as the message of a workflow command; the runner's older commands, which begin anywhere in a line, are broken, too."""
-    one_line = _one_line(text).replace("##[", "## [")
-    return one_line.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return single_line(_cut(text)).replace("##[", "## [").replace("%", "%25")
 
 
 def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def _markdown(text: str) -> str:
-    """Text without a meaning in Markdown or HTML, and no mention or link."""
-    return "".join(html.escape(c) if c in "<>&" else f"\\{c}" if c in _MARKUP else c for c in _one_line(text))
-
-
-def _one_line(text: str) -> str:
-    text = text if len(text) <= _CUT else f"{text[:_CUT]}..."
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+def _cut(text: str) -> str:
+    return text if len(text) <= _CUT else f"{text[:_CUT]}..."

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from opsieve.gen.model.printable import single_line
 from opsieve.triage.corpus.states import CorpusResult, State
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -91,5 +92,5 @@ def _kind(result: CorpusResult) -> str:
 
 def _text(text: str) -> str:
     """Text on one line without what is not printable, and of a bounded length. SARIF's message strings take `[text](n)` for a link."""
-    plain = " ".join("".join(c if c.isprintable() else " " for c in text).split())[:_LONGEST]
+    plain = single_line(text)[:_LONGEST]
     return plain.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")

@@ -17,6 +17,7 @@ from opsieve.backends.observation import Frame, Observation, Stage
 from opsieve.backends.registry import names, plugin
 from opsieve.backends.target import BadTarget
 from opsieve.backends.verdict import KIND_OF_OUTCOME, Mismatch, Verdict
+from opsieve.gen.model.printable import printable
 from opsieve.triage.clustering.linking import Links
 from opsieve.triage.external.external_records import BadRecord, Record, read_records
 from opsieve.triage.fingerprint.component import ComponentName
@@ -112,7 +113,7 @@ def cluster_records(records: Iterable[tuple[int, Record]]) -> list[Assignment]:
 
 def _why(found: Fingerprint) -> str:
     why = "; ".join(f"{part.name}: {part.value} ({part.hint})" for part in found.components if part.kept)
-    return "".join(sign if sign.isprintable() else " " for sign in why)
+    return printable(why)
 
 
 def fingerprint_of(record: Record) -> Fingerprint:

@@ -1,5 +1,6 @@
 """One line that tells a person which bug a fingerprint is about."""
 
+from opsieve.gen.model.printable import printable
 from opsieve.triage.fingerprint.component import ComponentName
 from opsieve.triage.fingerprint.fingerprint import Fingerprint
 from opsieve.triage.fingerprint.mismatch_components import BROKEN_MODEL
@@ -37,7 +38,7 @@ def title_of(found: Fingerprint) -> str:
         text += f": {said}" if said and said != what else ""
         if kind not in ("error", "crash"):
             text = f"{kind}: {text}" if text != kind else kind
-    text = "".join(sign if sign.isprintable() else " " for sign in text)
+    text = printable(text)
     return text if len(text) <= _MAX else text[: _MAX - 1].rstrip() + "…"
 
 

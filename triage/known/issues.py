@@ -16,6 +16,7 @@ import msgspec
 
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import read_file, reason
+from opsieve.gen.model.printable import printable
 
 SUFFIX = ".issues.json"
 _MAX_EXPORT = 1 << 30  # bytes of a file that is imported
@@ -121,7 +122,7 @@ def _read(path: Path) -> list[KnownIssue]:
 def _bounded(issue: KnownIssue) -> KnownIssue:
     url = issue.url if _URL.fullmatch(issue.url) else ""
     state = issue.state if issue.state in ("open", "closed") else ""
-    title = "".join(sign if sign.isprintable() else " " for sign in issue.title[:_MAX_TITLE]).strip()
+    title = printable(issue.title[:_MAX_TITLE]).strip()
     return KnownIssue(issue.repository, issue.number, title, url, state, issue.text[:_MAX_TEXT])
 
 

@@ -2,15 +2,7 @@
 
 import click
 
-
-def printable(text: str) -> str:
-    """Text on one line, what is not printable as spaces: control codes, line ends, changes of direction."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
-
-
-def plain(text: str) -> str:
-    """The same with its spaces kept, for text that is already laid out."""
-    return "".join(c if c.isprintable() else " " for c in text)
+from opsieve.gen.model.printable import printable
 
 
 def counted(count: int, noun: str) -> str:
@@ -26,4 +18,4 @@ def counted(count: int, noun: str) -> str:
 
 def say(sentence: str) -> None:
     """A diagnostic, on stderr."""
-    click.echo(f"opsieve: {plain(sentence)}", err=True)
+    click.echo(f"opsieve: {printable(sentence)}", err=True)

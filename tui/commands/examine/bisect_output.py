@@ -11,7 +11,8 @@ from opsieve.bisect.sessions.answers import (
     VersionAnswer,
     VersionPreview,
 )
-from opsieve.tui.commands.text import counted, plain, say
+from opsieve.gen.model.printable import printable
+from opsieve.tui.commands.text import counted, say
 
 _MOST_CULPRITS = 20
 _MOST_FILES = 10
@@ -34,7 +35,7 @@ def preview(found: VersionPreview | CommitPreview) -> str:
 def show(found: VersionAnswer | CommitAnswer) -> None:
     """The answer, and on stderr what it cost."""
     for line in _commit_lines(found) if isinstance(found, CommitAnswer) else _version_lines(found):
-        click.echo(plain(line))
+        click.echo(printable(line))
     recalled = f" ({found.recalled} recalled)" if found.recalled else ""
     say(f"{counted(found.probes, 'probe')}{recalled}, {found.seconds} s")
 

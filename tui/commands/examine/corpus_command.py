@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from opsieve.gen.model.printable import printable
 from opsieve.tui.cli import complain, report_fault
 from opsieve.tui.commands import completions, options
 from opsieve.tui.commands.ci_results import GITHUB, JUNIT, SARIF, CiOutput
-from opsieve.tui.commands.text import counted, plain, say
+from opsieve.tui.commands.text import counted, say
 
 if TYPE_CHECKING:
     from opsieve.triage.corpus.session import CorpusRequest
@@ -70,7 +71,7 @@ def add(folder: Path, cases: tuple[Path, ...], as_json: bool, **given: Any) -> i
             seen = {target: verdict_facts(verdict) for target, verdict in found.targets.items()}
             added.append({"model": found.model, "name": found.name, "targets": seen})
             for target, verdict in () if as_json else found.targets.items():
-                click.echo(plain(f"{found.name}  {target}  {verdict.words}: {found.reasons[target]}"))
+                click.echo(printable(f"{found.name}  {target}  {verdict.words}: {found.reasons[target]}"))
         else:
             refused.append({"model": found.model, "reason": found.reason})
             complain(f"{found.model}: {found.reason}")
@@ -184,4 +185,4 @@ def _line(result: "CorpusResult") -> str:
     """One result for a person; no part of it is a workflow command of a CI server."""
     state = click.style(f"{result.state.replace('-', ' '):<14}", fg=_COLOURS.get(result.state))
     target = f"  {result.target}" if result.target else ""
-    return state + plain(f"{result.case}{target}  {result.sentence}").replace("##[", "## [")
+    return state + printable(f"{result.case}{target}  {result.sentence}").replace("##[", "## [")

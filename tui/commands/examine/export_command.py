@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
+from opsieve.gen.model.printable import printable
 from opsieve.tui.commands import completions, options
-from opsieve.tui.commands.text import plain, say
+from opsieve.tui.commands.text import say
 
 
 @click.command()
@@ -83,5 +84,7 @@ def command(
         "failure": exported.verdict.kind,
         "message": exported.verdict.reason,
     }
-    click.echo(json.dumps(summary) if as_json else plain(f"{path}  {exported.verdict.kind}: {exported.verdict.reason}"))
+    click.echo(
+        json.dumps(summary) if as_json else printable(f"{path}  {exported.verdict.kind}: {exported.verdict.reason}")
+    )
     return 0

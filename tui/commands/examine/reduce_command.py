@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from opsieve.gen.model.printable import printable
 from opsieve.tui.commands import completions
 from opsieve.tui.commands.options import (
     EXPECTED,
@@ -23,7 +24,7 @@ from opsieve.tui.commands.options import (
     named_builds,
     seconds,
 )
-from opsieve.tui.commands.text import counted, plain, say
+from opsieve.tui.commands.text import counted, say
 
 if TYPE_CHECKING:
     from opsieve.reducer.engine.certificate import CertificateLine
@@ -106,7 +107,7 @@ def command(case: Path, store: Path, memory: int, offline: bool, verify: bool, a
         first, *rest = reduced.facts["message"].split("\n")  # a line for each compiler
         say(first)
         for line in rest:
-            click.echo(plain(line), err=True)
+            click.echo(printable(line), err=True)
         if as_json:
             click.echo(json.dumps(reduced.facts))
         return NOTHING_FAILS
@@ -212,4 +213,4 @@ def _certificate(certificate: "Sequence[CertificateLine]", minimal: bool) -> str
 
 
 def _safe(text: str) -> list[str]:
-    return ["".join(c if c.isprintable() else "?" for c in line.expandtabs(4)) for line in text.split("\n")]
+    return [printable(line.expandtabs(4), "?") for line in text.split("\n")]

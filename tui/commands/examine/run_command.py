@@ -9,9 +9,10 @@ from typing import Any
 
 import click
 
+from opsieve.gen.model.printable import printable
 from opsieve.tui.cli import complain, report_fault
 from opsieve.tui.commands import options
-from opsieve.tui.commands.text import plain, say
+from opsieve.tui.commands.text import say
 
 COLOURS = {"pass": "green", "fail": "red", "flaky": "magenta", "undecided": "yellow", "invalid": "yellow"}
 
@@ -111,4 +112,4 @@ def _line(result: dict[str, Any]) -> str:
     what = f"{result['kind']} at {result['stage']}: " if result["verdict"] == "fail" else ""
     known = f" [{result['fingerprint']}]" if result["fingerprint"] else ""
     reason = result["reason"].removeprefix(f"{result['target']} ")
-    return word + plain(f"{result['target']}  {result['model']}  {what}{reason}{known}")
+    return word + printable(f"{result['target']}  {result['model']}  {what}{reason}{known}")

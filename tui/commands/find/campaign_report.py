@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import reason
+from opsieve.gen.model.printable import markdown, single_line
 from opsieve.triage.store.queries import Queries
 from opsieve.tui.commands.find.campaign_picture import Point, picture
-from opsieve.tui.commands.text import counted, printable
+from opsieve.tui.commands.text import counted
 
 if TYPE_CHECKING:
     from opsieve.triage.store.store import Campaign, Store
@@ -158,10 +159,10 @@ def _tables(
 
 def markdown_report(facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
     """The report as Markdown."""
-    lines = ["# Campaign", "", *(_markdown(sentence) + "\n" for sentence in sentences(facts))]
+    lines = ["# Campaign", "", *(markdown(sentence) + "\n" for sentence in sentences(facts))]
     for title, heads, table in _tables(facts, rows):
         lines += [f"## {title}", "", f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
-        lines += [f"| {' | '.join(map(_markdown, cells))} |" for cells in table]
+        lines += [f"| {' | '.join(map(markdown, cells))} |" for cells in table]
         lines.append("")
     return "\n".join(lines)
 
@@ -183,9 +184,4 @@ def html_report(facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], gro
 
 
 def _html(text: str) -> str:
-    return html.escape(printable(text))
-
-
-def _markdown(text: str) -> str:
-    """Text without a meaning in Markdown, HTML, or to who reads mentions and links."""
-    return "".join(f"\\{c}" if c in "\\`*_{}[]()#+!|~@" else c for c in html.escape(printable(text), quote=False))
+    return html.escape(single_line(text))

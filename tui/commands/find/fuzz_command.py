@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from opsieve.gen.model.printable import printable
 from opsieve.tui.commands import options
 from opsieve.tui.commands.ci_results import JUNIT, SARIF, CiOutput
 from opsieve.tui.commands.find.campaign_picture import Point
 from opsieve.tui.commands.find.campaign_verdict import CampaignVerdict
 from opsieve.tui.commands.find.long_runs import PauseWhileFull, ended_by_signals
 from opsieve.tui.commands.progress import Pulse, counting_bar, probing_bar
-from opsieve.tui.commands.text import counted, plain, say
+from opsieve.tui.commands.text import counted, say
 
 if TYPE_CHECKING:
     from opsieve.triage.campaign.coverage_session import CoverageSession
@@ -246,7 +247,7 @@ def _lanes(request: "FuzzRequest", campaign: "Campaign") -> "Iterator[tuple[int,
     from opsieve.triage.cluster.cluster import cluster_lanes
 
     with cluster_lanes(request.scheduler, campaign, request.resources, say) as (threads, start):
-        say(f"the cluster at {plain(request.scheduler)} can do {counted(threads, 'test')} at once")
+        say(f"the cluster at {printable(request.scheduler)} can do {counted(threads, 'test')} at once")
         yield request.lanes or threads, start
 
 
@@ -255,7 +256,7 @@ def _taken_up(folder: Path) -> None:
     from opsieve.triage.review.session import triage
 
     for sentence in triage(folder).unread:
-        say(f"{plain(sentence)}.")
+        say(f"{printable(sentence)}.")
 
 
 def _until_the_end(
@@ -311,7 +312,7 @@ def _text(facts: dict[str, Any]) -> str:
     distinct = f"{counted(facts['fingerprints'], 'fingerprint')} in {counted(facts['clusters'], 'cluster')}"
     lines.append(f"failures: {found}; {distinct}; store: {facts['store']}")
     new = [] if "ci_clusters" in facts else facts["new_clusters"][:SHOWN]
-    lines += [f"  new: {item['cluster']}  {plain(item['title'])} ({item['members']})" for item in new]
+    lines += [f"  new: {item['cluster']}  {printable(item['title'])} ({item['members']})" for item in new]
     more = 0 if "ci_clusters" in facts else len(facts["new_clusters"]) - SHOWN
     if more > 0:
         lines.append(f"  and {more} more that no other campaign has met")
@@ -322,13 +323,13 @@ def _text(facts: dict[str, Any]) -> str:
             f" {beside['bisected']}, in {beside['seconds']:.0f} s"
         )
     for cluster in facts.get("ci_clusters", ()):
-        why = f"known: {plain(cluster['known'])}" if cluster["known"] else "NEW"
-        lines.append(f"  {cluster['cluster']}  {plain(cluster['title'])} ({cluster['members']}): {why}")
+        why = f"known: {printable(cluster['known'])}" if cluster["known"] else "NEW"
+        lines.append(f"  {cluster['cluster']}  {printable(cluster['title'])} ({cluster['members']}): {why}")
     for known in facts.get("known_failures", ())[:SHOWN]:
-        what = f"{known['target']} fails at {plain(known['feature'])} again and again"
+        what = f"{known['target']} fails at {printable(known['feature'])} again and again"
         lines.append(f"  {what}: such programs seldom go there ({known['left_out']} left out)")
     for lack in facts.get("lacks", ())[:SHOWN]:
-        what = f"{lack['target']} has no {plain(lack['feature'])}"
+        what = f"{lack['target']} has no {printable(lack['feature'])}"
         lines.append(f"  {what}: such programs seldom go there ({lack['left_out']} left out)")
     for name, reached in facts.get("coverage", {}).items():
         lines.append(f"  {name}: {reached['reached']:,} of {reached['probes']:,} {reached['kind']} reached")

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from opsieve.gen.model.printable import printable
 from opsieve.tui.commands import completions, options
 from opsieve.tui.commands.progress import counting_bar, probing_bar
-from opsieve.tui.commands.text import counted, plain, say
+from opsieve.tui.commands.text import counted, say
 
 if TYPE_CHECKING:
     from opsieve.backends.probing.generation import GenerationRequest
@@ -157,7 +158,7 @@ def _explain(request: "GenerationRequest", as_json: bool) -> int:
             f"{item.target} {item.version}: {counted(len(item.known), 'operator signature')} probed, {lacks} unsupported"
         )
         for line in explained(item):
-            click.echo(plain(f"  {line}"))
+            click.echo(printable(f"  {line}"))
     return 0
 
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from opsieve.gen.model.printable import printable
 from opsieve.tui.cli import report_fault
 from opsieve.tui.commands import options
-from opsieve.tui.commands.text import plain, say
+from opsieve.tui.commands.text import say
 
 if TYPE_CHECKING:
     from opsieve.gen.case.import_folder import ImportResult
@@ -73,9 +74,9 @@ def command(paths: tuple[Path, ...], output: Path, scripts: bool, as_json: bool)
         click.echo(json.dumps({"taken": taken, "left": left}))
     else:
         for item in taken:
-            click.echo(plain(f"{item['kind']:<16} {item['path']} -> {item['case']}"))
+            click.echo(printable(f"{item['kind']:<16} {item['path']} -> {item['case']}"))
         for item in left:
-            click.echo(plain(f"{'not imported':<16} {item['path']}: {item['reason']}"))
+            click.echo(printable(f"{'not imported':<16} {item['path']}: {item['reason']}"))
         kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(item["kind"] for item in taken).items())
         say(f"{len(taken)} imported ({kinds or 'none'}), {len(left)} not imported")
     codes = [report_fault(fault, "opsieve", sys.argv[1:]) for fault in faults[:_REPORTS]]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from opsieve.gen.model.printable import printable
 from opsieve.tui.commands import options
-from opsieve.tui.commands.text import counted, plain
+from opsieve.tui.commands.text import counted
 
 if TYPE_CHECKING:
     from opsieve.gen.metrics.summary import Metrics
@@ -52,9 +53,9 @@ def command(folder: Path, plot: Path | None, as_json: bool) -> int:
                     untyped.append({"path": str(path), "reason": problem})
     modules = _modules(folder, skipped)
     for item in skipped:
-        click.echo(plain(f"opsieve: skipped {item['path']}: {item['reason']}"), err=True)
+        click.echo(printable(f"opsieve: skipped {item['path']}: {item['reason']}"), err=True)
     for item in untyped:
-        click.echo(plain(f"opsieve: no types inferred for {item['path']}: {item['reason']}"), err=True)
+        click.echo(printable(f"opsieve: no types inferred for {item['path']}: {item['reason']}"), err=True)
     if not metrics.coverage.models and not modules:
         raise BadInput(f"no readable model in {shown(folder, 200)}: name a directory with .onnx files or cases")
     summary = {**metrics.report(), "skipped": skipped, "untyped": untyped, "modules": modules}
@@ -186,4 +187,4 @@ def _print(summary: dict[str, Any]) -> None:
         f"most to least frequent: operators {ratio['operators']:.1f} to 1, families {ratio['families']:.1f} to 1"
     )
     for path in summary["plots"]:
-        click.echo(plain(f"wrote {path}"))
+        click.echo(printable(f"wrote {path}"))

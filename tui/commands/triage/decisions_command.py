@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from opsieve.gen.model.printable import single_line
 from opsieve.tui.commands import completions, options
-from opsieve.tui.commands.text import printable
 
 if TYPE_CHECKING:
     from opsieve.triage.store.decisions import Ledger
@@ -104,6 +104,6 @@ def _decided(folder: Path, as_json: bool, decide: "Callable[[Ledger], Decision]"
     click.echo(
         json.dumps(asdict(decision))
         if as_json
-        else f"{'undone: ' if decision.state == 'undone' else ''}{printable(decision.text)}"
+        else f"{'undone: ' if decision.state == 'undone' else ''}{single_line(decision.text)}"
     )
     return 0

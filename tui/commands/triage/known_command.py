@@ -5,8 +5,9 @@ from pathlib import Path
 
 import click
 
+from opsieve.gen.model.printable import single_line
 from opsieve.tui.commands import options
-from opsieve.tui.commands.text import counted, printable, say
+from opsieve.tui.commands.text import counted, say
 
 
 @click.group("known")
@@ -52,16 +53,16 @@ def import_(files: tuple[Path, ...], repository: str, folder: Path, as_json: boo
         click.echo(json.dumps(facts))
         return 0
     for problem in done.round.problems:
-        say(f"{printable(problem)}.")
+        say(f"{single_line(problem)}.")
     others = f", {counted(skipped, 'entry')} passed over" if skipped else ""
     click.echo(f"{counted(imported, 'issue')} imported{others}; the store has {_sizes(sizes)}")
     for row in rows:
         click.echo(
-            printable(f"{row.id} is probably {row.probably[0].name}: {'; '.join(row.probably[0].reasons)[:200]}")
+            single_line(f"{row.id} is probably {row.probably[0].name}: {'; '.join(row.probably[0].reasons)[:200]}")
         )
     click.echo(f"{counted(len(rows), 'cluster')} with a probable issue: opsieve show CLUSTER tells why")
     return 0
 
 
 def _sizes(sizes: dict[str, int]) -> str:
-    return ", ".join(f"{size:,} of {printable(repository)}" for repository, size in sizes.items())
+    return ", ".join(f"{size:,} of {single_line(repository)}" for repository, size in sizes.items())

@@ -9,8 +9,9 @@ import click
 
 from opsieve.gen.model.bad_input import BadInput, shown
 from opsieve.gen.model.files import read_file, reason
+from opsieve.gen.model.printable import printable
 from opsieve.tui.commands import options
-from opsieve.tui.commands.text import counted, plain
+from opsieve.tui.commands.text import counted
 
 if TYPE_CHECKING:
     from opsieve.triage.store.queries import Queries
@@ -65,7 +66,9 @@ def command(place: Path | None, folder: Path, output: Path, text: str, limit: in
         "store": str(folder),
     }
     click.echo(
-        json.dumps(facts) if as_json else plain(f"{output}  {counted(len(rows), 'cluster')}, {facts['bytes']:,} bytes")
+        json.dumps(facts)
+        if as_json
+        else printable(f"{output}  {counted(len(rows), 'cluster')}, {facts['bytes']:,} bytes")
     )
     return 0
 

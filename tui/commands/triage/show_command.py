@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from opsieve.gen.model.printable import single_line
 from opsieve.tui.commands import completions, options
-from opsieve.tui.commands.text import counted, printable
+from opsieve.tui.commands.text import counted
 from opsieve.tui.commands.triage.store_table import cluster_facts, day, table
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _case_facts(details: "CaseDetails") -> dict[str, Any]:
 
 
 def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintRow]", why: bool) -> None:
-    click.echo(click.style(f"{summary['id']}  {printable(summary['title'])[:_LONGEST]}", bold=True))
+    click.echo(click.style(f"{summary['id']}  {single_line(summary['title'])[:_LONGEST]}", bold=True))
     smallest = f"{summary['reduced']} nodes, reduced" if summary["reduced"] is not None else f"{summary['nodes']} nodes"
     rule = f" (rule {summary['rule']})" if summary["rule"] else ""
     _facts(
@@ -113,11 +114,11 @@ def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintR
     )
     for each in summary["probably"]:
         state = f" ({each['state']})" if each["state"] else ""
-        click.echo(printable(f"  probably     {each['name']}{state}: {each['title'][:120]}"))
-        click.echo(printable(f"               {'; '.join(each['reasons'])[:_LONGEST]}"))
-        click.echo(printable(f"               {each['url']}"))
+        click.echo(single_line(f"  probably     {each['name']}{state}: {each['title'][:120]}"))
+        click.echo(single_line(f"               {'; '.join(each['reasons'])[:_LONGEST]}"))
+        click.echo(single_line(f"               {each['url']}"))
     for each in fingerprints:
-        click.echo(f"\n{each.key}  {counted(each.count, 'failure')}; {printable(each.why)}")
+        click.echo(f"\n{each.key}  {counted(each.count, 'failure')}; {single_line(each.why)}")
         if why:
             print_components(each.components)
     click.echo()
@@ -134,10 +135,10 @@ def _print_cluster(summary: dict[str, Any], fingerprints: "Sequence[FingerprintR
         more = f"; more with --after '{summary['next']}'" if summary["next"] else ""
         click.echo(f"{len(summary['cases'])} of {summary['members']:,} members{more}")
     for each in summary["related"]:
-        click.echo(printable(f"similar to {each['id']} ({each['score']}): {each['title'][:80]}; {each['reason']}"))
+        click.echo(single_line(f"similar to {each['id']} ({each['score']}): {each['title'][:80]}; {each['reason']}"))
     for decision in summary["history"]:
         undone = "" if decision["state"] == "done" else f" ({decision['state']})"
-        click.echo(f"{day(decision['at'])}  {printable(decision['text'])}{undone}")
+        click.echo(f"{day(decision['at'])}  {single_line(decision['text'])}{undone}")
 
 
 def _print_case(details: "CaseDetails", why: bool) -> None:
@@ -167,11 +168,11 @@ def print_components(components: "Sequence[Component]") -> None:
     """Every component of a fingerprint: whether it counts, and why."""
     rows = [("+" if part.kept else "-", part.name, part.value, part.hint) for part in components]
     for sign, name, value, hint in rows:
-        click.echo(f"  {sign} {name:12} {printable(value)[:200]}")
-        click.echo(click.style(f"      {'counts' if sign == '+' else 'does not count'}: {printable(hint)}", dim=True))
+        click.echo(f"  {sign} {name:12} {single_line(value)[:200]}")
+        click.echo(click.style(f"      {'counts' if sign == '+' else 'does not count'}: {single_line(hint)}", dim=True))
 
 
 def _facts(*facts: tuple[str, str]) -> None:
     for name, value in facts:
         if value.strip():
-            click.echo(f"  {name:12} {printable(value)[:_LONGEST]}")
+            click.echo(f"  {name:12} {single_line(value)[:_LONGEST]}")

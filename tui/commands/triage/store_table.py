@@ -5,7 +5,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from opsieve.tui.commands.text import printable
+from opsieve.gen.model.printable import single_line
 
 if TYPE_CHECKING:
     from opsieve.triage.store.rows import ClusterRow
@@ -30,7 +30,7 @@ def table(
             ratio=1 if column == wide else None,
         )
     for row in rows:
-        made.add_row(*(Text(printable(str(cell)), overflow="ellipsis", no_wrap=True) for cell in row))
+        made.add_row(*(Text(single_line(str(cell)), overflow="ellipsis", no_wrap=True) for cell in row))
     console.print(made)
 
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from opsieve.gen.model.printable import single_line
 from opsieve.tui.commands import options
-from opsieve.tui.commands.text import counted, printable, say
+from opsieve.tui.commands.text import counted, say
 from opsieve.tui.commands.triage.store_table import cluster_table, table
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def command(
 
 def _warn(problems: Sequence[str], most: int | None = _PROBLEMS) -> None:
     for problem in problems[:most]:
-        say(f"{printable(problem)}.")
+        say(f"{single_line(problem)}.")
 
 
 def _show(folder: Path, done: "TriageRound", moved: dict[str, Any], as_json: bool) -> None:
@@ -143,7 +144,7 @@ def _show(folder: Path, done: "TriageRound", moved: dict[str, Any], as_json: boo
     click.echo(_text(summary))
     cluster_table(first.rows)
     if first.next:
-        click.echo(f"  and {first.total - len(first.rows):,} more: opsieve clusters --store {printable(str(folder))}")
+        click.echo(f"  and {first.total - len(first.rows):,} more: opsieve clusters --store {single_line(str(folder))}")
 
 
 def _print_moves(moves: list[dict[str, Any]], as_json: bool) -> None:
@@ -153,7 +154,7 @@ def _print_moves(moves: list[dict[str, Any]], as_json: bool) -> None:
     for move in moves:
         if move["cluster"] != move["to_cluster"]:
             for indent, line in _move_lines(move):
-                click.echo(" " * indent + printable(line))
+                click.echo(" " * indent + single_line(line))
     total = sum(move["failures"] for move in moves)
     away = sum(move["failures"] for move in moves if move["cluster"] != move["to_cluster"])
     stay = total - away
@@ -235,7 +236,7 @@ def _text(summary: dict[str, Any]) -> str:
         f"not bugs: {summary['unsupported']:,} unsupported, {summary['environment']:,} environment, {summary['flaky']:,} flaky",
     ]
     lines += [
-        f"  {entry['count']:,} {entry['verdict']}: {entry['target']}: {printable(entry['what'])[:90]}"
+        f"  {entry['count']:,} {entry['verdict']}: {entry['target']}: {single_line(entry['what'])[:90]}"
         for entry in apart
     ]
     if len(summary["non_bugs"]) > len(apart):
@@ -244,7 +245,7 @@ def _text(summary: dict[str, Any]) -> str:
         lines.append(
             f"known-bug rules match {counted(summary['explained'], 'failure')}; {summary['unexplained']:,} unmatched"
         )
-        lines += [f"  {rule['count']:,} {rule['name']}: {printable(rule['title'])[:90]}" for rule in summary["rules"]]
+        lines += [f"  {rule['count']:,} {rule['name']}: {single_line(rule['title'])[:90]}" for rule in summary["rules"]]
     return "\n".join(lines)
 
 
@@ -254,7 +255,7 @@ def _logs(path: Path, as_json: bool) -> int:
 
     found = read_and_cluster(path)
     for number, why in found.skipped[:20]:
-        say(f"record {number} skipped: {printable(why)}.")
+        say(f"record {number} skipped: {single_line(why)}.")
     if as_json:
         summary = {
             "assignments": [asdict(one) for one in found.assignments],

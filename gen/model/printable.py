@@ -1,0 +1,20 @@
+"""Texts of models, compilers and files made harmless: for a terminal or a picture, and for Markdown."""
+
+_MARKDOWN = str.maketrans(
+    {**{sign: f"\\{sign}" for sign in "\\`*_{}[]()#+!|~@:"}, "<": "&lt;", ">": "&gt;", "&": "&amp;"}
+)
+
+
+def printable(text: str, instead: str = " ") -> str:
+    """Text of the same length; `instead` of each sign that is not printable: control codes, line ends, changes of direction."""
+    return text if text.isprintable() else "".join(sign if sign.isprintable() else instead for sign in text)
+
+
+def single_line(text: str) -> str:
+    """The same on one line, runs of spaces as one."""
+    return " ".join(printable(text).split())
+
+
+def markdown(text: str) -> str:
+    """One line without a meaning in Markdown or HTML, and no mention or link."""
+    return single_line(text).translate(_MARKDOWN)
