@@ -363,6 +363,21 @@ def test_an_issue_speaks_to_people_without_opsieve() -> None:
     assert text.count("it is wrong") == 2  # expected and actual, each once
 
 
+def test_a_title_says_what_fails_and_nothing_of_opsieve_stands_in_an_issue() -> None:
+    made = exported(kind="error", text=f"{'head ' * 100}{'x' * 30} the telling end")
+    raised = replace(made, observation=replace(made.observation, exception="builtins.TypeError"))
+    text = issue(raised, printed(made.model))
+    assert text.startswith("# TypeError on a valid model with Relu")
+    assert "the telling end" in text
+    broken = "opsieve.backends.compilers.worker_common.BrokenModel"
+    text = issue(replace(made, observation=replace(made.observation, exception=broken)), printed(made.model))
+    assert text.startswith("# A broken model with Relu")
+    assert "BrokenModel" not in text
+    seen = replace(made.observation, outcome="crash", signal=11)
+    died = replace(made, verdict=replace(made.verdict, kind="crash"), observation=seen)
+    assert issue(died, printed(made.model)).startswith("# The process dies of SIGSEGV with Relu")
+
+
 def test_an_issue_names_the_public_one_that_it_may_be() -> None:
     known = ProbableIssue(
         "o/r#7", "https://github.com/o/r/issues/7", "@all", "open", 9, ("it quotes the message: <b>",)

@@ -12,15 +12,18 @@ from models import X, chain
 from stores import CAMPAIGN, filled, finding
 from textual.pilot import Pilot
 from textual.widgets import Input
-from tui_driving import app_of, drive, on_screen, shows, until
+from tui_driving import app_of, drive, on_screen, shows, store_at, until
 
 from opsieve.gen.case.case import Case
+from opsieve.gen.model.bad_input import BadInput
 from opsieve.triage.store.store import FinishedTest, Store
 from opsieve.tui.app.app import OpsieveApp
 from opsieve.tui.app.screens.case_screen import CaseScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
 from opsieve.tui.app.screens.export_screen import ExportScreen
+from opsieve.tui.app.services.editor import editor_command
 from opsieve.tui.app.services.job_board import Job
+from opsieve.tui.app.services.saved_filters import saved_filters
 from opsieve.tui.app.widgets.dialogs import ConfirmDialog, LineDialog
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.page_bar import PageBar
@@ -244,3 +247,35 @@ def test_bisect_searches_the_releases_of_the_target(tmp_path: Path) -> None:
         assert started[0][5:] == ["--releases", "onnxruntime", "--json", "--offline"]
 
     drive(app_of(tmp_path / "store"), journey)
+
+
+def test_filters_are_saved_and_several_clusters_noted_together(tmp_path: Path) -> None:
+    store = store_at(tmp_path / "many")
+
+    async def journey(pilot: Pilot[None]) -> None:
+        screen = await listed(pilot)
+        await pilot.press("space", "j", "space", "n", *"both", "enter")
+        await until(pilot, lambda: sum(row.note == "both" for row in screen.found.values()) == 2)
+        asked = screen.query_one("#filter", Input)
+        asked.value = "knd:crash"
+        await shows(pilot, "did you mean kind?")
+        asked.value = "kind:crash"
+        await until(pilot, lambda: {row.kind for row in screen.found.values()} == {"crash"})
+        await pilot.press("F", *"died", "enter")
+        await until(pilot, lambda: saved_filters(store) == {"died": "kind:crash"})
+        asked.value = ""
+        await until(pilot, lambda: len(screen.found) > 1)
+        await pilot.press("f", "enter")
+        await until(pilot, lambda: screen.filter_text == "kind:crash" and len(screen.found) == 1)
+
+    drive(app_of(store), journey)
+
+
+def test_the_editor_is_the_users_own_and_gets_what_tells_most(tmp_path: Path) -> None:
+    (tmp_path / "case.json").write_text("{}")
+    assert editor_command(tmp_path, {"EDITOR": "code --wait"}) == ["code", "--wait", str(tmp_path / "case.json")]
+    (tmp_path / "reduced").mkdir()
+    (tmp_path / "reduced" / "repro.py").write_text("")
+    assert editor_command(tmp_path, {"EDITOR": "vi", "VISUAL": "ed"}) == ["ed", str(tmp_path / "reduced" / "repro.py")]
+    with pytest.raises(BadInput, match="set EDITOR"):
+        editor_command(tmp_path, {"EDITOR": "'"})

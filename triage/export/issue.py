@@ -6,6 +6,7 @@ and everything beyond ASCII escaped: it cannot end its fence, link, mention, or 
 
 import platform
 import re
+import signal
 import tomllib
 from functools import cache
 from importlib import metadata
@@ -20,6 +21,7 @@ from opsieve.triage.export.export_input import ExportedFailure
 from opsieve.triage.export.literals import literal
 from opsieve.triage.export.script import build_note, packages, script
 from opsieve.triage.export.short_script import short_script
+from opsieve.triage.fingerprint.mismatch_components import BROKEN_MODEL
 from opsieve.triage.known.issue_match import ProbableIssue
 
 # Frames of opsieve in a worker, by where they lie and where they lay before version 0.2.
@@ -32,6 +34,7 @@ _MOST_SCRIPT = 40_000  # characters; GitHub takes 65,536 for a whole issue
 _MOST_GRAPH = 8_000
 _MOST_LOG = 4_000
 _LINE = 400
+_TAIL = 150
 _MOST_FRAMES = 20
 _WORDS = {
     "crash": "The process dies",
@@ -80,10 +83,28 @@ def title(exported: ExportedFailure) -> str:
     where = f" with {text}" if 0 < len(operators) <= 4 else f" with {len(nodes)} nodes"
     blame = " once optimised" if exported.verdict.blame == "optimiser" and not exported.passes else ""
     guilty = f"{_word(exported.passes[0], 60)}: " if len(exported.passes) == 1 else ""
-    words = _WORDS.get(exported.verdict.kind or "", "A failure")
+    words = _what(exported)
     words = words[:1].lower() + words[1:] if guilty else words
     since = f" since {_word(exported.first_bad, 40)}" if exported.first_bad else ""
     return f"{guilty}{words}{where}{blame}{since} ({_name(exported)})"
+
+
+def _what(exported: ExportedFailure) -> str:
+    """What fails, in our words, with the class of the exception or the signal."""
+    verdict, seen = exported.verdict, exported.observation
+    if _is_broken_model(seen):
+        return "A broken model"
+    name = _word(seen.exception.rpartition(".")[2], 40)
+    if verdict.kind == "error" and re.fullmatch(r"[A-Za-z]\w+", name):
+        return f"{name} on a valid model"
+    if verdict.kind == "crash" and seen.signal in set(signal.Signals):
+        return f"The process dies of {signal.Signals(seen.signal).name}"
+    return _WORDS.get(verdict.kind or "", "A failure")
+
+
+def _is_broken_model(seen: Observation) -> bool:
+    """Whether a transformer gave a model that is worse than the original; the exception that says so is opsieve's own."""
+    return seen.exception.rpartition(".")[2] == BROKEN_MODEL
 
 
 def visible(text: str, most: int = _MOST_LOG) -> str:
@@ -91,9 +112,17 @@ def visible(text: str, most: int = _MOST_LOG) -> str:
     lines = []
     for line in text[: 2 * most].replace("\r\n", "\n").expandtabs(4).split("\n"):
         shown = "".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in line)
-        lines.append(shown if len(shown) <= _LINE else f"{_at_word(shown[:_LINE])} ...")
+        lines.append(_cut(shown))
     whole = "\n".join(lines).strip("\n")
     return whole if len(whole) <= most else f"{whole[:most]}\n..."
+
+
+def _cut(line: str) -> str:
+    """A line, without its middle where it is long: the head says where it comes from, the tail what is wrong."""
+    if len(line) <= _LINE:
+        return line
+    tail = line[-_TAIL:]
+    return f"{_at_word(line[: _LINE - _TAIL])} ... {tail.partition(' ')[2] or tail}"
 
 
 def _at_word(line: str) -> str:
@@ -169,7 +198,8 @@ def _frames(observation: Observation) -> str:
         if frame.language == "python" and name == frame.file:
             name = re.split(r"[/\\\\]", name)[-1]
         place = f"{name}:{frame.line}" if frame.language == "python" else f"{frame.module}+{frame.offset:#x}"
-        if not _OF_WORKERS.search(frame.file):
+        known = frame.function != "<module>" and (frame.language == "python" or frame.module or frame.function)
+        if known and not _OF_WORKERS.search(frame.file):
             lines.append(f"{place} {frame.function}".strip())
     return "\n".join(lines[-_MOST_FRAMES:])
 
@@ -200,7 +230,7 @@ def _actual(exported: ExportedFailure) -> str:
     if verdict.kind == "accepts-invalid":
         return "Actual: it is run without an error."
     signal = f" (signal {observation.signal})" if observation.signal else ""
-    name = f"{observation.exception}: " if observation.exception else ""
+    name = f"{observation.exception}: " if observation.exception and not _is_broken_model(observation) else ""
     return f"Actual{signal}:\n\n{fenced(visible(f'{name}{verdict.message or observation.message}'))}"
 
 
@@ -230,7 +260,9 @@ def _environment(exported: ExportedFailure) -> list[str]:
     # Of a build the last part of the path is enough: the rest tells only where its owner keeps things.
     target = exported.target.with_release("") if exported.target.build else exported.target
     lines += [build_note(exported)] if exported.target.build else []
-    lines.append(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {target}")
+    options = str(target).partition(":")[2]
+    settings = f", options {options}" if options else ""
+    lines.append(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}{settings}")
     return [visible(line) for line in lines]
 
 
@@ -255,7 +287,8 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def _sentence(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9 .,:()+=_-]|(?i:www)(?=\.)", "?", text)[:300]
+    plain = text.translate(str.maketrans("[]", "()"))  # no link
+    return re.sub(r"[^A-Za-z0-9 .,:()+=_/'-]|//+|(?i:www)(?=\.)", "?", plain)[:300]
 
 
 def _word(text: str, most: int) -> str:

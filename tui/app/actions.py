@@ -4,6 +4,7 @@ A screen that shows something to act on has a `subject`. ACTIONS is the registry
 Every action is a command, too; `equivalents` lists them.
 """
 
+import os
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from opsieve.tui.app.protocol import ActionSubject, TriageApp
 from opsieve.tui.app.screens.case_screen import CaseScreen
 from opsieve.tui.app.screens.export_screen import ExportScreen
 from opsieve.tui.app.services.background import in_background
+from opsieve.tui.app.services.editor import editor_command
 from opsieve.tui.app.services.job_board import OPSIEVE, REDUCE
 from opsieve.tui.app.widgets.dialogs import ChoiceDialog, LineDialog
 from opsieve.tui.app.widgets.visible import one_line
@@ -51,14 +53,18 @@ class Actions:
         )
 
     def pin(self, subject: ActionSubject) -> None:
-        """Put the cluster before all others, or no longer."""
-        row = subject.cluster
-        self._app.decide(lambda ledger: ledger.pin(row.id, not row.pinned))
+        """Put the cluster, or all that are marked, before all others, or no longer."""
+        on, names = not subject.cluster.pinned, subject.marked or (subject.cluster.id,)
+        self._app.decide(*(lambda ledger, name=name: ledger.pin(name, on) for name in names))
 
     def note(self, subject: ActionSubject) -> None:
-        """Write the cluster's note."""
-        row = subject.cluster
-        self._line(f"Note on {row.id}", row.note, "empty removes it", lambda text: self._app.decide(lambda ledger: ledger.note(row.id, text)))  # fmt: skip
+        """Write the note of the cluster, or of all that are marked."""
+        row, names = subject.cluster, subject.marked or (subject.cluster.id,)
+
+        def written(text: str) -> None:
+            self._app.decide(*(lambda ledger, name=name: ledger.note(name, text) for name in names))
+
+        self._line(f"Note on {', '.join(names)[:60]}", row.note, "empty removes it", written)
 
     def rename(self, subject: ActionSubject) -> None:
         """Write a title of one's own."""
@@ -99,6 +105,14 @@ class Actions:
     def export(self, subject: ActionSubject) -> None:
         """Show what a script, an issue, a test or a zip would be."""
         self._app.push_screen(ExportScreen(subject))
+
+    def edit(self, subject: ActionSubject) -> None:
+        """Open the script of the case, or what else tells of it, in $EDITOR."""
+
+        def found(case: "CaseDetails") -> None:
+            self._app.open_editor(editor_command(_kept(case), os.environ))
+
+        self._with_case(subject, found)
 
     def copy(self, subject: ActionSubject) -> None:
         """Copy the command that shows this."""
@@ -153,9 +167,9 @@ class Actions:
                 "--json",
                 *self._offline(),
             )
-            self._app.run_job("reduce", subject.cluster.id, command, self._take_up(), watched=output / "attempts.jsonl")
+            self._app.run_job("reduce", case.cluster, command, self._take_up(), watched=output / "attempts.jsonl")
 
-        self._with_case(subject, found)
+        self._with_case(subject, found, many=True)
 
     def attribute(self, subject: ActionSubject) -> None:
         """Find the guilty pass, then take it up."""
@@ -165,9 +179,9 @@ class Actions:
 
             target = named_by_file(case.member.target)
             command = (*OPSIEVE, "attribute", str(_kept(case)), "-t", target, "--json", *self._offline())
-            self._app.run_job("attribute", subject.cluster.id, command, self._take_up())
+            self._app.run_job("attribute", case.cluster, command, self._take_up())
 
-        self._with_case(subject, found)
+        self._with_case(subject, found, many=True)
 
     def bisect(self, subject: ActionSubject) -> None:
         """Find the first bad release, then take it up."""
@@ -179,9 +193,9 @@ class Actions:
                     f"releases of {one_line(backend, 60)} cannot be searched; use opsieve bisect --commits on a repository"
                 )
             command = (*OPSIEVE, "bisect", str(_kept(case)), "--releases", backend, "--json", *self._offline())
-            self._app.run_job("bisect", subject.cluster.id, command, self._take_up())
+            self._app.run_job("bisect", case.cluster, command, self._take_up())
 
-        self._with_case(subject, found)
+        self._with_case(subject, found, many=True)
 
     def _take_up(self) -> tuple[str, ...]:
         return (*OPSIEVE, "triage", str(self._app.folder))
@@ -189,14 +203,23 @@ class Actions:
     def _offline(self) -> tuple[str, ...]:
         return ("--offline",) if self._app.offline else ()
 
-    def _with_case(self, subject: ActionSubject, use: "Callable[[CaseDetails], None]") -> None:
+    def _with_case(self, subject: ActionSubject, use: "Callable[[CaseDetails], None]", *, many: bool = False) -> None:
+        """Look the case of the subject up, or of all that are marked, and use it."""
+
         def answered(case: "CaseDetails") -> None:
             try:
                 use(case)
             except BadInput as error:
                 self._app.show_notice(str(error), "error")
 
-        in_background(self._app.screen, "case-of-subject", lambda: self._app.store.case(subject.name), answered)
+        def asked() -> "list[CaseDetails]":
+            return [self._app.store.case(name) for name in (subject.marked if many else ()) or (subject.name,)]
+
+        def each(cases: "list[CaseDetails]") -> None:
+            for case in cases:
+                answered(case)
+
+        in_background(self._app.screen, "case-of-subject", asked, each)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +247,7 @@ ACTIONS = {
         Action("attribute", "a", "Attribute to a pass", Actions.attribute),
         Action("bisect", "b", "Bisect releases", Actions.bisect),
         Action("replay", "R", "Replay", Actions.replay),
+        Action("edit", "e", "Open in $EDITOR", Actions.edit),
         Action("copy", "y", "Copy the command for this", Actions.copy),
     )
 }

@@ -10,11 +10,14 @@ from textual.containers import Container
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.triage.store.index.filters import remarks
 from opsieve.triage.store.queries import GROUPINGS, SORTS, Grouping, Queries, Sort
 from opsieve.triage.store.rows import ClusterPage, ClusterRow, Counts, FingerprintRow
 from opsieve.tui.app.protocol import ActionSubject, app_of
 from opsieve.tui.app.screens.cluster_screen import ClusterScreen
 from opsieve.tui.app.services.background import in_background
+from opsieve.tui.app.services.saved_filters import save_filter, saved_filters
 from opsieve.tui.app.views.rows_shown import (
     CLUSTERS,
     GROUPS,
@@ -23,7 +26,7 @@ from opsieve.tui.app.views.rows_shown import (
     fingerprint_lines,
     group_cells,
 )
-from opsieve.tui.app.widgets.dialogs import ChoiceDialog
+from opsieve.tui.app.widgets.dialogs import ChoiceDialog, LineDialog
 from opsieve.tui.app.widgets.key_footer import KeyFooter
 from opsieve.tui.app.widgets.lines_view import LinesView
 from opsieve.tui.app.widgets.paged_list import PagedList, Row
@@ -41,6 +44,8 @@ class ClustersScreen(Screen[None]):
         Binding("slash", "filter", "Filter", key_display="/"),
         Binding("s", "sort", "Sort"),
         Binding("S", "reverse", "Reverse", show=False),
+        Binding("f", "saved_filters", "Saved filters", show=False),
+        Binding("F", "save_filter", "Save this filter", show=False),
         Binding("v", "group", "Group", show=False),
         Binding("escape", "back", "Clear filter, groups or selection", show=False),
         Binding("tab", "app.focus_next", "Next pane", show=False),
@@ -184,6 +189,10 @@ class ClustersScreen(Screen[None]):
         if self.grouping is not None:
             words = [words[0], f"clusters by {self.grouping}"]
         words[1] += f", {marked} selected" if marked else ""
+        if said := remarks(self.filter_text):
+            line.set_class(True, "problem")
+            line.update(f"{words[0]} {words[1]} · {one_line(said[0], 200)}")
+            return
         words.append(f"· by {self.sort}{' reversed' if self.reversed else ''}")
         if self.counts is not None:
             counts = self.counts
@@ -261,6 +270,38 @@ class ClustersScreen(Screen[None]):
     def action_filter(self) -> None:
         """To the filter."""
         self.set_focus(self.query_one("#filter"))
+
+    def action_saved_filters(self) -> None:
+        """Choose a filter that was saved with the store."""
+        filters = saved_filters(app_of(self).folder)
+        if not filters:
+            app_of(self).show_notice("no filter is saved; F saves the one that is set")
+            return
+
+        def chosen(name: str | None) -> None:
+            if name is not None:
+                self.query_one("#filter", Input).value = filters[name]
+
+        options = [(name, f"{name}: {text}") for name, text in filters.items()]
+        self.app.push_screen(ChoiceDialog("Filter by", options), chosen)
+
+    def action_save_filter(self) -> None:
+        """Save the filter that is set under a name; without one remove what has the name."""
+        app, text = app_of(self), self.filter_text.strip()
+
+        def written(name: str | None) -> None:
+            if name:
+                try:
+                    save_filter(app.folder, name, text)
+                except (BadInput, KeyError) as error:
+                    app.show_notice(
+                        str(error) if isinstance(error, BadInput) else f"no filter is called {name}", "error"
+                    )
+                else:
+                    app.show_notice(f"filter {name} {'saved; f lists them' if text else 'removed'}")
+
+        question = f"Save the filter {text} as" if text else "Remove which saved filter?"
+        self.app.push_screen(LineDialog(question, "", "a name"), written)
 
     def action_sort(self) -> None:
         """Choose an order."""

@@ -19,7 +19,7 @@ FILTER = (
     ("status:new  stage:compile", "how things stand; where it fails"),
     ("pass:Fusion  bad:1.20", "part of the guilty pass; of the first bad release"),
     ("since:2d", "seen in the last 30m, 12h, 2d, 1w"),
-    ("is:pinned", "also is:reduced, is:known, is:noted, is:merged"),
+    ("is:pinned", "also is:reduced, is:known, is:probable, is:noted, is:merged"),
     ("-kind:crash", "a - before a field: not"),
 )
 NAMES = {

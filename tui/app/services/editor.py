@@ -1,0 +1,27 @@
+"""A case in the user's own editor."""
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from opsieve.gen.model.bad_input import BadInput
+
+# What is worth reading of a case, the most telling first.
+_FILES = ("reduced/repro.py", "repro.py", "reduced/module.py", "module.py", "notes.md", "case.json")
+
+
+def editor_command(case: Path, environment: Mapping[str, str]) -> list[str]:
+    """The command line that shows a case folder: $VISUAL or $EDITOR with its script, module, notes or description.
+
+    BadInput when no editor is named, or there is no file.
+    """
+    try:
+        words = shlex.split(environment.get("VISUAL") or environment.get("EDITOR") or "")
+    except ValueError:
+        words = []
+    if not words:
+        raise BadInput("no editor is named; set EDITOR, to vim say")
+    found = next((path for name in _FILES if (path := case / name).is_file() and not path.is_symlink()), None)
+    if found is None:
+        raise BadInput("the case folder holds nothing to edit")
+    return [*words, str(found)]

@@ -1,0 +1,39 @@
+"""Filters that people saved with a store, by name: `filters.json` in its folder."""
+
+import json
+from pathlib import Path
+
+from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.files import read_file, reason
+
+FILE = "filters.json"
+_MOST = 100
+_LONGEST = 500  # characters, as of any filter
+_BYTES = 1 << 20
+
+
+def saved_filters(folder: Path) -> dict[str, str]:
+    """The filters of a store by name; {} where there are none, or the file holds something else."""
+    try:
+        found = json.loads(read_file(folder / FILE, _BYTES))
+    except (BadInput, ValueError, RecursionError):
+        return {}
+    pairs = found.items() if isinstance(found, dict) else ()
+    kept = [(name[:60], text) for name, text in pairs if isinstance(text, str) and 0 < len(text) <= _LONGEST]
+    return dict(kept[:_MOST])
+
+
+def save_filter(folder: Path, name: str, text: str) -> None:
+    """Save a filter under a name; an empty text removes it. BadInput when the file cannot be written, or there are too many."""
+    filters = saved_filters(folder) | {name: text}
+    if not text:
+        filters.pop(name)
+    if len(filters) > _MOST:
+        raise BadInput(f"{_MOST} filters are saved already; remove one (save it with nothing in the filter)")
+    path = folder / FILE
+    try:
+        fresh = path.with_name(f".{FILE}.new")
+        fresh.write_text(json.dumps(filters, indent=1) + "\n", encoding="utf-8")
+        fresh.replace(path)
+    except OSError as error:
+        raise BadInput(f"cannot write {shown(path, 200)}: {reason(error)}") from None
