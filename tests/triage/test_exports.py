@@ -27,7 +27,7 @@ from opsieve.backends.workers.workers import Workers
 from opsieve.gen.case.case import load
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.text import ModelText, printed
-from opsieve.triage.export.export_input import ExportedFailure
+from opsieve.triage.export.export_input import ExpectedOutput, ExportedFailure
 from opsieve.triage.export.exports import KINDS, export
 from opsieve.triage.export.issue import fenced, issue, visible
 from opsieve.triage.export.script import requirements, script
@@ -341,6 +341,20 @@ def test_the_short_script_of_an_issue_fails_while_the_bug_is_there(
     done = subprocess.run([sys.executable, tmp_path / "repro.py"], capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stderr
     assert ("AssertionError" in done.stderr) == bool(code)
+
+
+@pytest.mark.parametrize(("what", "wanted", "code"), [("shape", (1, 2), 1), ("shape", (2,), 0), ("dtype", (2,), 1)])
+def test_a_wrong_shape_or_type_has_a_short_script(
+    tmp_path: Path, what: Any, wanted: tuple[int, ...], code: int
+) -> None:
+    made = exported()
+    assert made.verdict.mismatch is not None
+    verdict = replace(made.verdict, mismatch=replace(made.verdict.mismatch, what=what))
+    right = ExpectedOutput(np.zeros(wanted), "float32" if what == "shape" else "float64")
+    source = short_script(replace(made, verdict=verdict, expected={"y": right}), printed(made.model))
+    (tmp_path / "repro.py").write_text(source)
+    done = subprocess.run([sys.executable, tmp_path / "repro.py"], capture_output=True, text=True, check=False)
+    assert (done.returncode, "AssertionError" in done.stderr) == (code, bool(code)), done.stderr
 
 
 @pytest.mark.parametrize("name", EVIL, ids=lambda name: ascii(name)[1:20])

@@ -197,7 +197,7 @@ def test_no_failure_leaves_a_decided_cluster_and_none_is_lost(
     ("text", "said"),
     [
         ("kind:crash op:Pad is:probable since:2d words onnx::Add std::bad_alloc a:b", []),
-        ("knd:crash", ["knd: is no field, so it is searched as a word; did you mean kind?"]),
+        ("knd:crash", ["knd: is no field but a word; did you mean kind?"]),
         ("-kind:crsh,error", ["no cluster has the kind 'crsh'; did you mean crash?"]),
         (
             "status:nwe stage:whatever",

@@ -20,6 +20,12 @@ from opsieve.gen.model.tensors import Value
 from opsieve.triage.known.issue_match import ProbableIssue
 from opsieve.triage.store.rows import BlamedCommit
 
+# Who says what is right, in words for people without opsieve.
+SOURCES = {
+    "reference:float64": "ONNX's reference evaluator in float64",
+    "reference": "ONNX's reference evaluator",
+    "expected outputs": "the expected outputs",
+}
 ORACLES = (FLOAT64, NATIVE)  # who is asked what is right
 
 

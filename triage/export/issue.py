@@ -17,7 +17,7 @@ from opsieve import __version__
 from opsieve.backends.observation import Observation
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.text import ModelText
-from opsieve.triage.export.export_input import ExportedFailure
+from opsieve.triage.export.export_input import SOURCES, ExportedFailure
 from opsieve.triage.export.literals import literal
 from opsieve.triage.export.script import build_note, packages, script
 from opsieve.triage.export.short_script import short_script
@@ -54,12 +54,6 @@ _STAGES = {
     "run": ", while the model runs",
 }
 _SHOWN_BELOW = ("mismatch", "error", "crash", "accepts-invalid")
-# Who says what is right, in words for people without opsieve.
-_SOURCES = {
-    "reference:float64": "ONNX's reference evaluator in float64",
-    "reference": "ONNX's reference evaluator",
-    "expected outputs": "the expected outputs",
-}
 
 
 def issue(exported: ExportedFailure, text: ModelText) -> str:
@@ -211,7 +205,7 @@ def _expected(exported: ExportedFailure) -> str:
         text = [f"{worst.output}{list(worst.index) or ''}: {worst.expected}"]
         if name and len(source := literal(exported.expected[name].value)) <= 600:
             text.append(source)
-        who = f", by {_SOURCES.get(exported.source) or _word(exported.source, 60)}" if exported.source else ""
+        who = f", by {SOURCES.get(exported.source) or _word(exported.source, 60)}" if exported.source else ""
         return f"Expected{who}:\n\n{fenced(visible(chr(10).join(text)))}"
     if exported.verdict.kind == "nondeterminism":
         return "Expected: the same outputs for the same inputs."

@@ -13,11 +13,12 @@ from pathlib import PurePath
 
 from opsieve import __version__
 from opsieve.backends.releases.builds import unstated_version
+from opsieve.backends.verdict import Verdict
 from opsieve.gen.model.bad_input import BadInput
 from opsieve.gen.model.tensors import Value
 from opsieve.gen.model.text import ModelText
 from opsieve.triage.export import template
-from opsieve.triage.export.export_input import ExportedFailure, leaves
+from opsieve.triage.export.export_input import SOURCES, ExportedFailure, leaves
 from opsieve.triage.export.literals import DECODE, WIDTH, literal, quoted
 from opsieve.triage.export.program_source import imports, model_lines, packages_of, run_by_opsieve, run_source
 
@@ -130,7 +131,7 @@ def _head(exported: ExportedFailure, test: bool) -> str:
         ),
         "",
     ]
-    lines += textwrap.wrap(plain(verdict.reason or verdict.message), WIDTH)
+    lines += textwrap.wrap(plain(_reason(verdict)), WIDTH)
     often = f"It does not always show, so it is looked for in up to {exported.runs} runs." if exported.runs > 1 else ""
     facts = [
         build_note(exported),
@@ -195,7 +196,10 @@ def _data(exported: ExportedFailure, text: ModelText) -> str:
     lines += model_lines(exported, text, plain)
     lines += _table("INPUTS", {name: literal(value) for name, value in exported.case.inputs.items()})
     if exported.expected and exported.verdict.kind != "nondeterminism":
-        lines += ["", f"# By {plain(exported.source)}: the value, its type, and how far off it may be."]
+        lines += [
+            "",
+            f"# By {plain(SOURCES.get(exported.source, exported.source))}: the value, its type, and how far off it may be.",
+        ]
         right = {
             name: f"({literal(item.value)}, {item.dtype!r}, {item.within!r})"
             for name, item in exported.expected.items()
@@ -209,3 +213,9 @@ def _table(name: str, items: Mapping[str, str]) -> list[str]:
     if not items:
         return [f"{name} = {{}}"]
     return [f"{name} = {{", *(f"    {quoted(key)}: {value}," for key, value in items.items()), "}"]
+
+
+def _reason(verdict: Verdict) -> str:
+    """Why, without who agreed with whom, which is a matter of opsieve's."""
+    reason = verdict.reason or verdict.message
+    return reason.rpartition("; ")[0] if reason.endswith(" agree") and "; " in reason else reason

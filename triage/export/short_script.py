@@ -58,8 +58,15 @@ def short_script(exported: ExportedFailure, text: ModelText) -> str:
 def _checks(exported: ExportedFailure) -> list[str] | None:
     """A line for each output whose value is known; None where numpy's comparison would not show the failure."""
     worst = exported.verdict.mismatch
-    if worst is None or worst.what not in ("value", "nan") or not exported.expected:
+    if worst is None or worst.what not in ("value", "nan", "inf", "shape", "dtype") or not exported.expected:
         return None
+    if worst.what in ("shape", "dtype"):
+        item = exported.expected.get(worst.output)
+        if item is None or not isinstance(item.value, np.ndarray):
+            return None
+        wanted = tuple(item.value.shape) if worst.what == "shape" else item.dtype
+        given = f"np.asarray(outputs[{quoted(worst.output)}]).{worst.what}"
+        return [f"assert {given} == {wanted!a}, {given}"] if wanted or worst.what == "shape" else None
     lines = []
     for name, item in exported.expected.items():
         if not isinstance(item.value, np.ndarray) or item.value.dtype.kind not in "biuf":

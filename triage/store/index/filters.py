@@ -70,7 +70,7 @@ def remarks(text: str) -> tuple[str, ...]:
         if field and field not in {*FIELDS, "since"}:
             hint = meant(field, [*FIELDS, "since"])
             if hint and not given.startswith(":"):  # `onnx::Add` is a word
-                found.append(f"{field}: is no field, so it is searched as a word{hint}")
+                found.append(f"{field}: is no field but a word{hint}")
         found += [
             f"no cluster has the {field} {shown(value)}{meant(value, VALUES[field])}"
             for value in (given.split(",") if field in VALUES else ())
