@@ -165,6 +165,22 @@ def test_a_line_that_does_not_fit_costs_no_other(store: Path) -> None:
         assert queries.cluster("c1").note == "kept"
 
 
+def test_a_log_of_very_many_changes_has_an_end(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    note = {"id": 1, "at": 0, "born": 9, "action": "note", "patch": {"clusters": [[1, "note", "", "x"]] * 10}}
+    many = {**note, "id": 2, "patch": {"clusters": [[1, "note", "", "x"]] * 10_001}}
+    lines = [{**note, "id": at} for at in range(3, 23)]
+    (store / FILE).write_text("".join(json.dumps(line) + "\n" for line in [many, *lines]))
+    (store / INDEX).unlink()
+    monkeypatch.setattr("opsieve.triage.store.decision_log.MOST_IN_ALL", 100)
+    with Store(store) as writer:
+        added, problems = writer.adopt()
+    assert added == 3
+    assert problems == [
+        f"line 1 of {FILE} is no decision; it is left out",
+        f"line 13 of {FILE} and what follows are left out: more than 100 changes",
+    ]
+
+
 def test_one_bad_case_costs_no_other(store: Path) -> None:
     cases = sorted((store / "cases").glob("*/1"))
     (cases[0] / NAME).write_text("{")

@@ -25,6 +25,8 @@ from opsieve.triage.store.index.row_types import decoded
 FILE = "decisions.jsonl"
 _MAX_FILE = 1 << 28
 MOST_CHANGES = 100_000  # of one decision
+MOST_IN_ALL = 1_000_000  # of a file
+_FEW = msgspec.Meta(max_length=10_000)  # of what a person names one by one
 MOST_KEYS = 1000  # that one fingerprint falls apart into
 Patch = dict[str, list[list[Any]]]
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
@@ -32,10 +34,15 @@ _Value = Annotated[str, msgspec.Meta(max_length=4000)] | Annotated[int, msgspec.
 
 
 class _Patch(msgspec.Struct):
-    moves: list[tuple[str, _Number, _Number, _Number]] = []
-    members: list[tuple[str, _Number, str, str, str, _Number]] = []
-    apart: list[tuple[str, _Number, _Number]] = []
-    clusters: list[tuple[_Number, ClusterField, _Value, _Value]] = []
+    moves: Annotated[list[tuple[str, _Number, _Number, _Number]], msgspec.Meta(max_length=MOST_CHANGES)] = []
+    members: Annotated[list[tuple[str, _Number, str, str, str, _Number]], _FEW] = []
+    apart: Annotated[list[tuple[str, _Number, _Number]], msgspec.Meta(max_length=MOST_CHANGES)] = []
+    clusters: Annotated[list[tuple[_Number, ClusterField, _Value, _Value]], _FEW] = []
+
+    @property
+    def changes(self) -> int:
+        """How many rows it changes, a cluster that is summed up anew not counted."""
+        return len(self.moves) + len(self.members) + len(self.apart) + len(self.clusters)
 
 
 class _LogLine(msgspec.Struct):
@@ -60,6 +67,7 @@ class DecisionReplay:
         self._index = index
         self.problems: list[str] = []
         self._lines: deque[tuple[int, _LogLine]] = deque()
+        self._changes = 0
         path = folder / FILE
         if path.exists() and not index.has_decisions():
             self._lines.extend(_translated(self._read(path)))
@@ -84,9 +92,16 @@ class DecisionReplay:
         """Take the next decisions that were made before the fingerprint `number` was there; all for None. Inside a transaction."""
         while self._lines:
             count, line = self._lines[0]
+            if self._changes > MOST_IN_ALL:
+                self.problems.append(
+                    f"line {count} of {FILE} and what follows are left out: more than {MOST_IN_ALL:,} changes"
+                )
+                self._lines.clear()
+                return
             if number is not None and (number == 0 or line.born >= number):
                 return
             self._lines.popleft()
+            self._changes += line.patch.changes
             try:
                 with self._index.step():
                     take(self._index, msgspec.to_builtins(line), again=True)
