@@ -18,8 +18,8 @@ Kind = Literal["releases", "commits", "passes"]
 
 
 def keep_culprit(case: Path, kind: Kind, answer: dict[str, Any]) -> None:
-    """Write an answer beside `case.json`, all or nothing; where there is no such file the folder is not ours, and left alone."""
-    if not (case / "case.json").is_file():
+    """Write an answer beside `case.json`, all or nothing. A folder without one is not ours, and a sample stays as it came."""
+    if not (case / "case.json").is_file() or (case / "sample.toml").is_file():
         return
     text = json.dumps({**read_culprit(case), kind: answer}, indent=2)
     try:

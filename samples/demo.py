@@ -23,11 +23,13 @@ from rich.table import Table
 from opsieve.backends.judge.judge import judge
 from opsieve.backends.judge.oracles import SECOND_ORACLES
 from opsieve.backends.registry import names, resolve
+from opsieve.backends.releases.installers import HASHES
 from opsieve.backends.verdict import Verdict
 from opsieve.backends.workers.observation_cache import ObservationCache
 from opsieve.backends.workers.workers import Workers
 from opsieve.backends.workers.zygote import Unavailable
 from opsieve.gen.case.open_case import open_case
+from opsieve.gen.model.variables import variable_set
 from opsieve.gen.strategies.registry import generate
 from opsieve.triage.store.store import Store
 
@@ -95,11 +97,12 @@ def quick_targets(workers: Workers, installed: dict[str, str]) -> list[str]:
 
 
 def prepare(workers: Workers) -> None:
-    """Install the releases of onnxruntime that the samples name: set-up, not part of the time."""
-    for _, sample in samples():
-        for text in (sample["fails"], sample["passes"]):
-            if resolve(text).name == "onnxruntime":
-                workers.version(resolve(text))
+    """Install the releases of onnxruntime that the samples name, from files of known hashes: set-up, not part of the time."""
+    named = {text for _, sample in samples() for text in (sample["fails"], sample["passes"])}
+    with variable_set(HASHES, str(SAMPLES / "hashes")):
+        for target in map(resolve, sorted(named)):
+            if target.name == "onnxruntime":
+                workers.version(target)
 
 
 def replay(console: Console, workers: Workers, installed: dict[str, str]) -> list[str]:

@@ -98,6 +98,17 @@ class PackageIndex:
 
 
 CONFIGURED = PackageIndex()
+HASHES = "OPSIEVE_HASHES"
+
+
+def hashed(package: str, release: str) -> list[str]:
+    """What has uv take only files whose hashes somebody wrote down: PACKAGE-RELEASE.txt, as `uv pip compile --no-deps --generate-hashes` writes it,
+    in the folder that OPSIEVE_HASHES names; [] where nothing is named. BadInput for a release that has no such file there."""
+    folder = os.environ.get(HASHES, "")
+    file = Path(folder).absolute() / f"{package}-{release}.txt"
+    if folder and not file.is_file():
+        raise BadInput(f"{HASHES} is set, and there is no {shown(file, 200)} with the hashes of {package} {release}")
+    return ["--require-hashes", "-r", str(file)] if folder else []
 
 
 def check_package(name: str) -> None:

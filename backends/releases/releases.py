@@ -26,6 +26,7 @@ from opsieve.backends.releases.installers import (
     Minor,
     PackageIndex,
     check_package,
+    hashed,
     install,
     list_releases,
     release_key,
@@ -190,7 +191,8 @@ class ReleaseStore:
             say(f"installing {recipe.package} {recipe.release} for Python {version}")
             place = ["--python", str(interpreter.path), "--target", str(folder), "--no-deps"]
             where = recipe.index.options(alone=len(recipe.requirements) == 1)
-            command = ["pip", "install", "--no-build", *where, *place, *recipe.requirements]
+            wanted = [] if recipe.wheel else hashed(recipe.package, recipe.release)
+            command = ["pip", "install", "--no-build", *where, *place, *(wanted or recipe.requirements)]
             install(command, offline, self.root, lock, recipe.package)
 
         listing = _listing(recipe.package, recipe.index)

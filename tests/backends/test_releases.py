@@ -1,3 +1,4 @@
+import hashlib
 import json
 import multiprocessing
 import subprocess
@@ -418,3 +419,18 @@ def test_a_real_release_of_onnxruntime_is_installed_and_imports(tmp_path: Path) 
     store = ReleaseStore(tmp_path / "store")
     environment = store.environment(plugin("onnxruntime").backend, "1.20.1")
     assert version_in(environment, "onnxruntime") == "1.20.1"
+
+
+def test_a_release_of_other_hashes_than_those_written_down_is_not_installed(
+    store: ReleaseStore, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = hashlib.sha256(wheel(wheels, "opsieve-fixture", "1.1").read_bytes()).hexdigest()
+    monkeypatch.setenv("OPSIEVE_HASHES", str(tmp_path))
+    with pytest.raises(BadInput, match=r"there is no .* with the hashes of opsieve-fixture 1\.1"):
+        store.environment(Fixture(), "1.1")
+    for known in ("0" * 64, digest):
+        (tmp_path / "opsieve-fixture-1.1.txt").write_text(f"opsieve-fixture==1.1 --hash=sha256:{known}\n")
+        if known != digest:
+            with pytest.raises(BadInput, match=r"[Hh]ash"):
+                store.environment(Fixture(), "1.1")
+    assert version_in(store.environment(Fixture(), "1.1")) == "1.1"
