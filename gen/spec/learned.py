@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from opsieve.gen.model.bad_input import BadInput, shown
+from opsieve.gen.model.files import read_file
 from opsieve.gen.spec.builder import Builder
 from opsieve.gen.spec.declaration import Operator
 from opsieve.gen.spec.domains import Domain
@@ -253,13 +254,7 @@ def written(operators: Sequence[LearnedOperator], head: str = "") -> str:
 def read_learned(path: Path) -> tuple[LearnedOperator, ...]:
     """The operators of a file. BadInput where it is not of this form."""
     try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST_FILE + 1)
-        if len(data) > _LARGEST_FILE:
-            raise BadInput(f"{shown(str(path))} is larger than {_LARGEST_FILE >> 20} MB: no file of declarations is")
-        return parsed(data.decode("utf-8"))
-    except OSError as error:
-        raise BadInput(f"cannot read {shown(str(path))}: {error.strerror or error}") from None
+        return parsed(read_file(path, _LARGEST_FILE).decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadInput(f"{shown(str(path))} is no TOML: {shown(str(error), 200)}") from None
 

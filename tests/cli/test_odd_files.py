@@ -11,6 +11,8 @@ from commands import opsieve
 from models import X, chain
 
 from opsieve.gen.case.case import Case, save
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.spec.learned import learned_operators
 
 COMMANDS = """
 run ODD -t reference
@@ -71,3 +73,5 @@ def test_what_is_no_file_is_a_sentence(
         if code != 2 or not 1 <= len(err.strip().splitlines()) <= 2:
             wrong.append(f"{line}: {code}: {out[-200:]} {err[-400:]}")
     assert not wrong, "\n".join(wrong)
+    with pytest.raises(BadInput, match="not a regular file"):
+        learned_operators(Path("odd"))  # what OPSIEVE_OPERATORS names
