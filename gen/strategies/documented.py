@@ -1,0 +1,151 @@
+"""Documented tests as parts of programs: what ONNX's own node tests, or the models of a corpus, do, among random nodes.
+
+OPERA and OATest (docs/explanation/generator.md) found most of their bugs so: a test that is known to mean something is cut out with the conditions
+under which it holds and planted into a context that it was not written for. Here a piece is a whole node test, its conditions are the
+values of its integer, boolean and text inputs, which stay as they are; its other inputs become tensors of the program of the same
+type and shape, so that what is before it feeds it and what comes behind reads it.
+"""
+
+import functools
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from opsieve.gen.analysis.reading import Source, UnreadableModel, read
+from opsieve.gen.build.graph_builder import GraphBuilder
+from opsieve.gen.case.case import Case
+from opsieve.gen.data.inputs import seeded_inputs
+from opsieve.gen.generation.mutation import Changes, ModelReplay
+from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, draw, finish, start
+from opsieve.gen.model.bad_input import BadInput
+from opsieve.gen.model.program import OnnxProgram
+from opsieve.gen.model.tensors import Value
+from opsieve.gen.spec.catalogue import choices, declared
+from opsieve.gen.spec.rng import Rng
+from opsieve.gen.spec.schema import OLDEST
+from opsieve.gen.spec.tensor import Tensor
+
+NAME = "documented"
+_FLOATS = ("float32", "float16", "float64", "bfloat16")
+_LARGEST_PIECE = 12  # nodes of a test that is planted
+_TRIES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentedRates:
+    """How often: `planted`, the next nodes are those of a piece; `joined`, an input of a piece is a tensor of the program."""
+
+    planted: float = 0.3
+    joined: float = 0.8
+
+
+_RATES = DocumentedRates()
+
+
+def documented(request: GenRequest, seed: int) -> Case:
+    """The program of a seed: a piece first, then in turn with random nodes others of its opset. BadInput when no piece can be read."""
+    rng = Rng(f"{NAME} {seed}", request.bins)
+    first = _first(request, rng, seed)
+    builder = start(replace(request, opset=first.opset), seed, NAME, ranged=False)
+    from_all = builder.program.choices = choices(builder.opset, request.only, request.dtypes)
+    _plant(builder, first)
+    while builder.size < request.nodes and builder.program.elements < request.budget.elements:
+        piece = _another(request, rng, seed, first.opset) if rng.chance(_RATES.planted) else None
+        if piece is not None:
+            _plant(builder, piece)
+        elif from_all:
+            builder.grow(draw(builder, from_all))
+        else:
+            break
+    return finish(builder, request, NAME, seed)
+
+
+def _plant(builder: GraphBuilder, piece: Source) -> None:
+    """Lay the nodes of a piece, most of its inputs being tensors of the program."""
+    replay = ModelReplay(builder, Changes({}))
+    leaves = {tensor.name: tensor for node in piece.nodes for tensor in node.ins if tensor is not None and tensor.leaf}
+    for leaf in leaves.values():
+        if _data(leaf) and builder.nodes and builder.rng.chance(_RATES.joined):
+            replay.now[leaf.name] = builder.match(leaf.dtype, leaf.shape)
+    replay.run(piece)
+
+
+def _data(leaf: Tensor) -> bool:
+    """Whether a leaf holds numbers that any others can stand for, rather than a condition of the piece."""
+    return leaf.leaf == "input" and leaf.dtype in _FLOATS and all(type(side) is int for side in leaf.shape)
+
+
+def _first(request: GenRequest, rng: Rng, seed: int) -> Source:
+    opsets = [request.opset] if request.opset else sorted(_pieces(request.corpus))
+    for opset in rng.shuffled(opsets):
+        found = _another(request, rng, seed, opset)
+        if found is not None:
+            return found
+    raise BadInput("no documented test or model of the corpus can be read as parts of a program with these operators")
+
+
+def _another(request: GenRequest, rng: Rng, seed: int, opset: int) -> Source | None:
+    """A piece of an opset, of a few drawn the first that can be read and is made of what is asked for."""
+    there = _pieces(request.corpus).get(opset, ())
+    for _ in range(_TRIES if there else 0):
+        try:
+            model, conditions = rng.choice(there)
+            values: dict[str, Value] = {**seeded_inputs(model, seed), **conditions}
+            found = read(model, values)
+        except (UnreadableModel, BadInput):
+            continue
+        named = [declared(node.domain, node.op) for node in found.nodes]
+        wanted = request.only is None or all(
+            operator is not None and operator.name in request.only for operator in named
+        )
+        # A model in training draws numbers, or has more outputs than it is asked for.
+        training = any(node.attrs.get("training_mode") for node in found.nodes)
+        if wanted and not training and all(operator is not None and not operator.excluded for operator in named):
+            return found
+    return None
+
+
+@functools.lru_cache(maxsize=4)
+def _pieces(corpus: tuple[object, ...]) -> dict[int, tuple[tuple[onnx.ModelProto, dict[str, Value]], ...]]:
+    """Small models by opset with the values of inputs that are conditions: those of the corpus, else ONNX's node tests."""
+    given = [(each.proto, dict[str, Value]()) for each in corpus if isinstance(each, OnnxProgram)] or _node_tests()
+    found: dict[int, list[tuple[onnx.ModelProto, dict[str, Value]]]] = {}
+    for model, values in given:
+        opset = max((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=0)
+        if OLDEST <= opset <= SUPPORTED and len(model.graph.node) <= _LARGEST_PIECE:
+            found.setdefault(opset, []).append((_conditioned(model, values), {}))
+    return {opset: tuple(models) for opset, models in found.items()}
+
+
+def _conditioned(model: onnx.ModelProto, values: dict[str, Value]) -> onnx.ModelProto:
+    """The model with the inputs that are no floats as initializers of their values."""
+    held = {
+        name: value for name, value in values.items() if isinstance(value, np.ndarray) and value.dtype.kind in "iub"
+    }
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    kept = [value for value in model.graph.input if value.name not in held]
+    del copy.graph.input[:]
+    copy.graph.input.extend(kept)
+    copy.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in held.items())
+    return copy
+
+
+def _node_tests() -> list[tuple[onnx.ModelProto, dict[str, Value]]]:
+    """ONNX's node tests with the inputs of their first data set; their code draws them anew in every process, by a seed of its own."""
+    from onnx.backend.test.loader import load_node_model_tests
+
+    found: list[tuple[onnx.ModelProto, dict[str, Value]]] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tests = load_node_model_tests()
+    for test in sorted(tests, key=lambda test: test.name):
+        if test.model is None:
+            continue
+        names = [value.name for value in test.model.graph.input]
+        inputs = test.data_sets[0][0] if test.data_sets else ()
+        found.append((test.model, dict(zip(names, inputs, strict=False))))
+    return found
