@@ -21,7 +21,7 @@ from opsieve.reducer.engine.interestingness import (
     InterestingnessTest,
     RepeatedTest,
     StatisticalTest,
-    replayed,
+    replayed_by,
     runs_for,
     wilson,
 )
@@ -226,9 +226,9 @@ def reduce_by_check(
     repeated as often as its rate asks for. NotReproduced when it never says `same` of the start.
     """
     since = time.monotonic()
-    seen = replayed(tests[0], start, SHORT)
+    seen = replayed_by(tests, start, SHORT)
     if seen[0] < seen[1]:
-        more = replayed(tests[0], start, REPLAYS - SHORT)
+        more = replayed_by(tests, start, REPLAYS - SHORT)
         seen = (seen[0] + more[0], seen[1] + more[1])
     if not seen[0]:
         raise NotReproduced(f"the check does not show the failure on the whole model, in none of {seen[1]} runs")
@@ -237,7 +237,7 @@ def reduce_by_check(
     if seen[0] == seen[1]:
         first = _Run(form, start if start_at is None else start_at, tests, workers, source, journal, listeners, passes)
         first.reduce("", CheckResult("same"))
-        again = replayed(tests[0], first.engine.best, SHORT)
+        again = replayed_by(tests, first.engine.best, SHORT)
         if again[0] == again[1]:
             sure = (seen[0] + again[0], seen[1] + again[1])
             return replace(first.result(start, time.monotonic() - since, True), replays=sure)
@@ -258,7 +258,7 @@ def reduce_by_check(
         run.reduce("", CheckResult("same"))
     else:
         run.goes_on(first)
-    replays = replayed(tests[0], run.engine.best, REPLAYS)
+    replays = replayed_by(tests, run.engine.best, REPLAYS)
     return replace(run.result(start, time.monotonic() - since, replays[0] > 0), replays=replays)
 
 

@@ -27,10 +27,10 @@ from opsieve.gen.model.program import onnx_program
 # host -> bug, and what its message says (WRONG for a wrong result), for the check of Polygraphy's user
 PLANTED = {
     "ResNet": ("pad-maxpool-wrong-value", "WRONG"),
-    "transformer": ("c08_skipln_axis_transformer", "WRONG"),
+    "transformer": ("pad-avgpool-wrong-value", "WRONG"),
     "LSTM": ("c01_reluclip_f64_resnet", "relu_clip_fusion"),
     "UNet": ("pad-conv-weight-load-error", ""),
-    "If, Loop, Scan": ("c05_mmbn_dag", "WRONG"),
+    "If, Loop, Scan": ("pad-maxpool-wrong-value", "WRONG"),
     "functions": ("onnxscript-clip-bounds-wrong-value", "WRONG"),
     "QDQ": ("pad-avgpool-wrong-value", "WRONG"),
     "heavy": ("c01_reluclip_f64_resnet", "relu_clip_fusion"),

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from opsieve.reducer.engine.interestingness import CheckResult, replayed_by
 from opsieve.reducer.engine.search import minimal_prefix, one_minimal, passing_prefix, quickxplain, smaller_window
 
 
@@ -144,3 +145,17 @@ def test_each_wave_of_several_workers_holds_what_comes_next(case: tuple[int, int
 
     assert minimal_prefix(range(total), test, prefetch) == answer
     assert waves <= math.ceil(math.ceil(math.log2(total)) / math.floor(math.log2(workers + 1)))
+
+
+@given(st.integers(0, 40), st.integers(1, 5))
+def test_replays_are_shared_by_equal_tests(runs: int, lanes: int) -> None:
+    asked: list[str] = []
+
+    class Always:
+        def evaluate(self, subjects: Sequence[str]) -> Iterator[CheckResult]:
+            asked.extend(subjects)
+            yield from (CheckResult("same" if len(subject) > 2 else "gone") for subject in subjects)
+
+    assert replayed_by([Always()] * lanes, "abc", runs) == (runs, runs)
+    assert replayed_by([Always()] * lanes, "a", runs) == (0, runs)
+    assert len(asked) == 2 * runs
