@@ -18,7 +18,13 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Variables that tests set and no compiler reads: with another value they ask for no other zygote.
-_NOT_FOR_COMPILERS = ["PYTEST_CURRENT_TEST", "COLUMNS", "OPSIEVE_PROBES", "OPSIEVE_STORE"]
+_NOT_FOR_COMPILERS = [
+    "PYTEST_CURRENT_TEST",
+    "COLUMNS",
+    "GITHUB_STEP_SUMMARY",
+    "OPSIEVE_PROBES",
+    "OPSIEVE_STORE",
+]
 _ROOM = 2 << 30  # bytes; the tests of a run leave less than a tenth of that
 
 

@@ -19,7 +19,8 @@ CRASHES, ERRS = "fake:crash@Relu>Clip", "fake:error@Exp"
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> Path:
     """Two cases, one that fails on the target that it names."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("OPSIEVE_STORE", "OPSIEVE_PROBES"):
+        monkeypatch.setenv(name, str(tmp_path / "cache" / name))
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     save(Case(chain("Relu", "Clip"), X, parameters={"target": CRASHES}), tmp_path / "found" / "clip" / "reduced")
     save(Case(chain("Exp"), X, parameters={"target": "fake"}), tmp_path / "found" / "exp")
