@@ -1,7 +1,6 @@
 """What an operator takes, inferred from instances that a compiler accepted or refused (as NeuRI and DeepConstr do for functions of Python).
 
-1. Search: instances are drawn by the schema. One that is refused with a message that is new is kept, and later ones are small changes of such: compilers
-   check one condition after the other, so a new message is a step further.
+1. Search (backends/probing/instance_search.py): instances are drawn by the schema, and changed towards what is accepted.
 2. Generalise an instance that was accepted to a form (gen/spec/learned.py): each size is changed alone, with all sizes that are equal to it, by its
    multiples, and with each other group of sizes. What may change is a letter, what may not a number.
 3. Fit the sizes of outputs to what further instances of the form gave.
@@ -12,61 +11,20 @@ Pure but for `ask`, which runs instances. Equal seeds and answers give equal for
 
 import itertools
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from opsieve.backends.probing.domain_schemas import DomainSchema
-from opsieve.gen.spec.dtype_facts import PLAIN, is_float
+from opsieve.backends.probing.instance_search import InstanceSearch, Trial, TrialAnswer, TrialInput, drawn_dtypes
 from opsieve.gen.spec.learned import LearnedForm, LearnedOperator, LearnedTensor, SizeTerm
 from opsieve.gen.spec.rng import Rng
 
 ENOUGH = 0.95  # of fresh instances of a form are accepted
-_ROUNDS, _BATCH = 10, 48  # of the search
-_PATIENCE = 2  # rounds without anything new, after which no more are begun
 _MOST_FORMS = 4
 _FRESH = 20
 _FITTED = 10  # instances by which sizes of outputs are fitted
-_PALETTE = (1, 2, 3, 4, 6, 8, 16)
 _LEAST_VARIED = 8
-_RANGES = ((0, 0), (0, 1), (1, 1), (1, 4), (2, 2), (0, 15))
-_FLOAT_RANGES = ((-1.0, 1.0), (-1.0, 1.0), (0.25, 1.0))
-_INTS = (0, 1, 2, 4, 8, 16, 32, -1)
-_FLOATS = (0.5, 1.0, 0.01)
-_NUMBERS = re.compile(r"\d+|0x[0-9a-f]+")
-_SCALAR = re.compile("scale|zero|point|alpha|seed|thresh|value|size|len", re.IGNORECASE)  # what names of inputs say
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
-_LIKELY_FLOAT32, _PRESENT, _GIVEN, _FROM_PARENT = 0.5, 0.35, 0.2, 0.7
-_SCALAR_BY_NAME = 0.7
-_LIKE_FIRST, _LAST_ONLY = 0.25, 0.25
-_GROWTHS = (1, 2)  # by how much a size is changed: one more, twice as many
-
-
-@dataclass(frozen=True, slots=True)
-class TrialInput:
-    """The type of an input, and between which numbers its elements lie."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """An instance to run: its inputs (None where one is left out) and attributes."""
-
-    inputs: tuple[TrialInput | None, ...]
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class TrialAnswer:
-    """The types of the outputs, None where the instance was refused; and what was said then."""
-
-    outputs: tuple[tuple[str, tuple[int, ...]], ...] | None
-    reason: str = ""
 
 
 Ask = Callable[[DomainSchema, Sequence[Trial]], Sequence[TrialAnswer]]
@@ -88,15 +46,15 @@ def learn(schema: DomainSchema, domain: str, ask: Ask, seed: int = 0) -> Learnt:
     if why:
         return Learnt(schema.name, None, why)
     learner = _Learner(schema, ask, Rng(f"learn {domain} {schema.name} {seed}"))
-    accepted = learner.search()
+    search = InstanceSearch(schema, learner.rng)
+    accepted = search.run(learner.answers, 2 * _MOST_FORMS)
     if not accepted:
-        return Learnt(schema.name, None, f"no instance was accepted; the last said: {learner.last}", learner.asked)
+        return Learnt(schema.name, None, f"no instance was accepted; the last said: {search.last}", learner.asked)
     forms, good, tried = list[LearnedForm](), 0, 0
     for trial in accepted:
-        form = learner.generalised(trial)
-        if form is None or form in forms:
-            continue
-        form, passed = learner.checked(form)
+        form, passed = learner.checked(learner.generalised(trial))
+        if form is None:
+            form, passed = learner.checked(learner.as_it_is(trial))
         if form is not None and form not in forms:
             forms.append(form)
             good, tried = good + passed, tried + _FRESH
@@ -113,13 +71,9 @@ def _beyond(schema: DomainSchema) -> str:
     if graphs:
         return f"its attribute {graphs[0]} is a {schema.attributes[graphs[0]].lower()}"
     for slot in schema.inputs:
-        if not slot.optional and not _dtypes(schema, slot.type):
+        if not slot.optional and not drawn_dtypes(schema, slot.type):
             return f"its input {slot.name} has no type that can be drawn"
     return "" if schema.inputs else "it has no input"
-
-
-def _dtypes(schema: DomainSchema, type_: str) -> list[str]:
-    return [dtype for dtype in schema.types[type_] if dtype in PLAIN]
 
 
 class _Learner:
@@ -128,7 +82,6 @@ class _Learner:
     def __init__(self, schema: DomainSchema, ask: Ask, rng: Rng) -> None:
         self.schema, self.rng, self._ask = schema, rng, ask
         self.asked = 0
-        self.last = ""
 
     def answers(self, trials: Sequence[Trial]) -> Sequence[TrialAnswer]:
         """Run some instances."""
@@ -138,113 +91,6 @@ class _Learner:
     def accepts(self, trials: Sequence[Trial]) -> list[bool]:
         """Which of some instances are accepted."""
         return [answer.outputs is not None for answer in self.answers(trials)]
-
-    # 1
-
-    def search(self) -> list[Trial]:
-        """Instances that were accepted, one of each kind: dtypes, ranks, inputs and attributes that are there."""
-        parents: dict[str, Trial] = {}
-        found: dict[object, Trial] = {}
-        idle = 0
-        for number in range(_ROUNDS):
-            trials = []
-            known = len(found) + len(parents)
-            for _ in range(_BATCH):
-                pool = [*found.values()] or [*parents.values()]
-                from_parent = pool and self.rng.chance(_FROM_PARENT)
-                trials.append(self._changed(self.rng.choice(pool)) if from_parent else self._drawn())
-            for trial, answer in zip(trials, self.answers(trials), strict=True):
-                if answer.outputs is not None and all(0 not in shape for _, shape in answer.outputs):
-                    found.setdefault(_kind(trial), trial)
-                elif answer.outputs is None:
-                    self.last = answer.reason[:160]
-                    parents[_NUMBERS.sub("#", answer.reason)[:120]] = trial
-            idle = 0 if len(found) + len(parents) > known else idle + 1
-            if len(found) >= 2 * _MOST_FORMS or idle == _PATIENCE or (found and number >= _ROUNDS // 2):
-                break
-        return [*found.values()]
-
-    def _drawn(self) -> Trial:
-        rng, schema = self.rng, self.schema
-        meant: dict[str, str] = {}
-        ins: list[TrialInput | None] = []
-        palette = tuple(rng.choice(_PALETTE) for _ in range(3))
-        for slot in schema.inputs:
-            if slot.optional and not rng.chance(_PRESENT):
-                ins.append(None)
-                continue
-            allowed = _dtypes(schema, slot.type)
-            if not allowed:
-                ins.append(None)
-                continue
-            usual = "float32" in allowed and rng.chance(_LIKELY_FLOAT32)
-            dtype = meant.setdefault(slot.type, "float32" if usual else rng.choice(allowed))
-            for _ in range(rng.choice((1, 2, 2, 3)) if slot.variadic else 1):
-                made = self._input(dtype, ins, palette)
-                lone = _SCALAR.search(slot.name) and rng.chance(_SCALAR_BY_NAME)
-                ins.append(replace(made, shape=()) if lone else made)
-        while ins and ins[-1] is None:
-            ins.pop()
-        given = [name for name in schema.attributes if name in schema.required or rng.chance(_GIVEN)]
-        values = {name: self._value(name, palette) for name in given}
-        return Trial(tuple(ins), {name: value for name, value in values.items() if value is not None})
-
-    def _input(self, dtype: str, ins: Sequence[TrialInput | None], palette: Sequence[int]) -> TrialInput:
-        rng, first = self.rng, ins[0] if ins else None
-        low, high = rng.choice(_FLOAT_RANGES) if is_float(dtype) else rng.choice(_RANGES)
-        if first is not None and rng.chance(_LIKE_FIRST):
-            return TrialInput(dtype, first.shape, low, high)
-        if first is not None and first.shape and rng.chance(_LAST_ONLY):
-            return TrialInput(dtype, (rng.choice(first.shape),), low, high)
-        return TrialInput(dtype, tuple(rng.choice(palette) for _ in range(rng.below(5))), low, high)
-
-    def _value(self, name: str, palette: Sequence[int]) -> Any:
-        rng, kind = self.rng, self.schema.attributes[name]
-        numbers = {"INT": (*_INTS, *palette), "FLOAT": _FLOATS, "INTS": (*palette, 0, 1), "FLOATS": _FLOATS}
-        if kind == "STRING":
-            words = self.schema.words.get(name, ())
-            return rng.choice(words) if words else None
-        if kind not in numbers:
-            return None
-        one = numbers[kind]
-        return rng.choice(one) if kind in ("INT", "FLOAT") else [rng.choice(one) for _ in range(rng.between(1, 4))]
-
-    def _changed(self, trial: Trial) -> Trial:
-        """One or two things of an instance are others: an input, its rank, a size, its range, an attribute, all sizes of a number."""
-        rng, fresh = self.rng, self._drawn()
-        for _ in range(rng.between(1, 2)):
-            ins = list(trial.inputs)
-            there = [place for place, each in enumerate(ins) if each is not None]
-            what = rng.below(5)
-            if what == 0 or not there:
-                names = sorted({*trial.attributes, *fresh.attributes})
-                name = rng.choice(names) if names else ""
-                values = {**trial.attributes, **({name: fresh.attributes[name]} if name in fresh.attributes else {})}
-                if name not in fresh.attributes and name not in self.schema.required:
-                    values.pop(name, None)
-                trial = Trial(trial.inputs, values)
-                continue
-            place = rng.choice(there)
-            old = ins[place]
-            assert old is not None
-            others = [ins[other] for other in there if other != place]
-            if what == 1:
-                ins[place] = self._input(old.dtype, [other for other in others if other] or [old], _PALETTE)
-            elif what == 2 and old.shape:
-                axis = rng.below(len(old.shape))
-                sides = [side for other in others if other for side in other.shape] or list(_PALETTE)
-                side = rng.choice(sides) if rng.chance(_FROM_PARENT) else rng.choice(_PALETTE)
-                ins[place] = replace(old, shape=(*old.shape[:axis], side, *old.shape[axis + 1 :]))
-            elif what == 3 and old.shape:
-                size, new = rng.choice(old.shape), rng.choice(_PALETTE)
-                ins = [e and replace(e, shape=tuple(new if side == size else side for side in e.shape)) for e in ins]
-            else:
-                ins = [*fresh.inputs] if rng.chance(_GIVEN) else ins
-                axis = rng.below(len(old.shape) + 1)
-                if ins == list(trial.inputs):
-                    ins[place] = replace(old, shape=(*old.shape[:axis], rng.choice(_PALETTE), *old.shape[axis:]))
-            trial = Trial(tuple(ins), trial.attributes)
-        return trial
 
     # 2
 
@@ -276,6 +122,13 @@ class _Learner:
         stuck = [group for group, ok in zip(left, doubled, strict=True) if not ok]
         self._in_pairs(trial, stuck, size, terms, letters)
         return self._fitted(self._typed(trial, terms))
+
+    def as_it_is(self, trial: Trial) -> LearnedForm | None:
+        """The form of instances with the sizes of one, and other elements."""
+        shapes = [(i, each.shape) for i, each in enumerate(trial.inputs) if each is not None]
+        return self._fitted(
+            self._typed(trial, {(i, axis): SizeTerm(side) for i, shape in shapes for axis, side in enumerate(shape)})
+        )
 
     def _varied(
         self, trial: Trial, groups: Sequence[Sequence[tuple[int, int]]], size: Mapping[tuple[int, int], int]
@@ -356,8 +209,10 @@ class _Learner:
 
     # 4
 
-    def checked(self, form: LearnedForm) -> tuple[LearnedForm | None, int]:
+    def checked(self, form: LearnedForm | None) -> tuple[LearnedForm | None, int]:
         """The form where enough of fresh instances are accepted as it says, if need be with fewer letters; and how many were accepted."""
+        if form is None:
+            return None, 0
         for narrowed in (form, *(_without(form, letter) for letter in form.letters)):
             made = self.instances(narrowed, _FRESH)
             answers = self.answers([trial for _, trial in made])
@@ -365,11 +220,6 @@ class _Learner:
             if good >= ENOUGH * _FRESH:
                 return narrowed, good
         return None, 0
-
-
-def _kind(trial: Trial) -> object:
-    ins = tuple(each and (each.dtype, len(each.shape)) for each in trial.inputs)
-    return ins, tuple(sorted(trial.attributes))
 
 
 def _with_sizes(trial: Trial, changed: Mapping[tuple[int, int], int]) -> Trial:

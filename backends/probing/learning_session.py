@@ -15,7 +15,8 @@ from onnx import helper
 from opsieve import __version__
 from opsieve.backends.observation import Observation
 from opsieve.backends.probing.domain_schemas import DomainSchema, schemas_of
-from opsieve.backends.probing.learning import Learnt, Trial, TrialAnswer, TrialInput, learn
+from opsieve.backends.probing.instance_search import Trial, TrialAnswer, TrialInput
+from opsieve.backends.probing.learning import Learnt, learn
 from opsieve.backends.registry import ResolvedTarget
 from opsieve.backends.workers.workers import Test, Workers
 from opsieve.gen.data.inputs import Stream

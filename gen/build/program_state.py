@@ -1,6 +1,7 @@
 """What is counted and kept once for a whole program, bodies included."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from opsieve.gen.build.graph import Shape
 from opsieve.gen.build.pieces import Pieces
@@ -17,7 +18,7 @@ class ProgramState:
     """The settings of a program, its leaves, and what it has cost so far.
 
     `supports` tells whether the compilers under test have an instance, `only` are the operators that were asked for (None: all),
-    `choices` what bodies are grown from. `inner` counts the nodes inside bodies, `exposed` are tensors that are to be outputs although
+    `choices` what bodies are grown from, `plant` what else is put into some of them (None: nothing). `inner` counts the nodes inside bodies, `exposed` are tensors that are to be outputs although
     they are read. `opened` says that sizes are to be left open. `leaves` are inputs, initializers and constants; `numbers` those of them that hold known numbers.
     """
 
@@ -29,6 +30,7 @@ class ProgramState:
         self.supports: Supports | None = None
         self.only: frozenset[str] | None = None
         self.choices: tuple[OpChoice, ...] = ()
+        self.plant: Callable[[Any], None] | None = None
         self.leaves: list[Tensor] = []
         self.numbers: dict[tuple[str, Shape, tuple[float, ...]], Tensor] = {}
         self.exposed: list[Tensor] = []

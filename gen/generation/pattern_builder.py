@@ -26,13 +26,15 @@ class Misfit(Exception):
 class PatternRates:
     """How often a structure is varied: rates between 0 and 1.
 
-    `planted`: the next thing in a program is a structure; `near_miss`: a twisted one. The ways to write a structure: `mostly`, `likely`, `even`, `unlikely`, `rare` ones.
+    `planted`: the next thing in a program is a structure; `near_miss`: a twisted one; `in_body`: a node with
+    bodies, in which there are structures. The ways to write a structure: `mostly`, `likely`, `even`, `unlikely`, `rare` ones.
     `vector`: a number stands as a vector of one. Of twisted structures only: `fed`: a parameter is an input of the program; `other_number`,
     `other_order`, `other_axis`: not the one that the structure asks for; `tapped`: an inner tensor is read from outside; `twisted_vector`
     takes the place of `vector`.
     """
 
     planted: float = 0.4
+    in_body: float = 0.1
     near_miss: float = 0.4
     mostly: float = 0.7
     likely: float = 0.6

@@ -37,8 +37,12 @@ _SIMPLE = tuple(
 
 
 def _grow(body: GraphBuilder) -> None:
-    """A few nodes, of the operators that the program may have."""
-    rng = body.rng
+    """A few nodes, of the operators that the program may have, or what its strategy plants."""
+    rng, plant = body.rng, body.program.plant
+    if plant is not None and rng.random() < body.style.rates.planted_body:
+        plant(body)
+        if body.nodes:
+            return
     from_all = body.program.choices or _SIMPLE
     for _ in range(rng.between(1, 3)):
         body.grow(from_all[rng.below(len(from_all))])

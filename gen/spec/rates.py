@@ -96,6 +96,7 @@ class SamplerRates:
     # Bodies and sequences.
     branch_grown: float = 0.7  # else a branch only hands something on
     handed_on: float = 0.5
+    planted_body: float = 0.7  # where a strategy plants something into bodies
     loop_condition: float = 0.4
     second_scan: float = 0.3
     other_scan_axis: float = 0.5

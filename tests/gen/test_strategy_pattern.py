@@ -14,6 +14,9 @@ from opsieve.gen.build.program_state import ProgramState
 from opsieve.gen.build.writing import serialize
 from opsieve.gen.generation.pattern_builder import Misfit, PatternBuilder
 from opsieve.gen.generation.random_graph import SUPPORTED, GenRequest, outputs
+from opsieve.gen.metrics.graph import operations
+from opsieve.gen.metrics.structure import Structure
+from opsieve.gen.model.structure import all_nodes, bodies
 from opsieve.gen.spec.builder import Budget, Style
 from opsieve.gen.spec.catalogue import choices
 from opsieve.gen.spec.rng import Rng
@@ -98,3 +101,13 @@ def test_programs_run(workers: Workers) -> None:
         seen[answer.outcome] += 1
         assert answer.outcome in ("ok", "unsupported", "environment"), (case.program.name, answer.message)
     assert seen["ok"] > 100, seen
+
+
+def test_structures_stand_in_bodies_and_go_on_from_each_other() -> None:
+    models = [generate("pattern", seed, GenRequest(nodes=20)).program.proto for seed in range(60)]
+    inner = [len(body.node) for model in models for node in all_nodes(model.graph.node) for body in bodies(node)]
+    assert sum(count > 3 for count in inner) >= 4  # grown bodies have three nodes at most, and what adapts
+    found = Structure()
+    for model in models:
+        found.add(operations(model))
+    assert found.figures()["longest_path"] > 13
