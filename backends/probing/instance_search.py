@@ -14,13 +14,15 @@ from opsieve.gen.spec.dtype_facts import PLAIN, is_float
 from opsieve.gen.spec.rng import Rng
 
 _ROUNDS, _BATCH = 16, 48
-_PATIENCE = 4  # rounds without anything new, after which no more are begun
+_PATIENCE = 5  # rounds without anything new, after which no more are begun
 _PALETTE = (1, 2, 3, 4, 6, 8, 16)
 _RANGES = ((0, 0), (0, 1), (1, 1), (1, 4), (2, 2), (0, 15))
 _FLOAT_RANGES = ((-1.0, 1.0), (-1.0, 1.0), (0.25, 1.0))
 _INTS = (0, 1, 2, 4, 8, 16, 32, -1)
 _FLOATS = (0.5, 1.0, 0.01)
 _NUMBERS = re.compile(r"\d+|0x[0-9a-f]+")
+_PLACES = re.compile(r"[Ii]nputs? (\d)\b")
+_ORDINALS = ("first", "second", "third", "fourth")
 _WORDS = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _SCALAR = re.compile("scale|zero|point|alpha|seed|thresh|value|size|len", re.IGNORECASE)  # what names of inputs say
 _MOST_RANK, _MOST_TOLD = 5, 64
@@ -31,7 +33,7 @@ class SearchRates:
     """How often something is drawn: rates between 0 and 1.
 
     `usual`: a dtype is float32; `bare`: no optional input is given, else each is at the rate `present`; `given`: an attribute is; `like_first`, `last_only`:
-    an input has the shape of the first, or one of its sizes alone; `scalar`: one whose name says so is a scalar. `changed`: an instance is a change of another, `deepest` of
+    an input has the shape of the first, or one of its sizes alone; `scalar`: those whose names say so are scalars. `changed`: an instance is a change of another, `deepest` of
     one that took most steps; `told`: what the message names is changed, `as_told` to a number in it; `common`: a size becomes one of another input.
     """
 
@@ -141,7 +143,7 @@ class InstanceSearch:
         meant: dict[str, str] = {}
         ins: list[TrialInput | None] = []
         palette = tuple(rng.choice(_PALETTE) for _ in range(3))
-        bare = rng.chance(_RATES.bare)
+        bare, lone = rng.chance(_RATES.bare), rng.chance(_RATES.scalar)
         for slot in schema.inputs:
             allowed = drawn_dtypes(schema, slot.type)
             if not allowed or (slot.optional and (bare or not rng.chance(_RATES.present))):
@@ -151,8 +153,7 @@ class InstanceSearch:
             dtype = meant.setdefault(slot.type, "float32" if usual else rng.choice(allowed))
             for _ in range(rng.choice((1, 2, 2, 3)) if slot.variadic else 1):
                 made = self._input(dtype, ins[0] if ins else None, palette)
-                lone = _SCALAR.search(slot.name) and rng.chance(_RATES.scalar)
-                ins.append(replace(made, shape=()) if lone else made)
+                ins.append(replace(made, shape=()) if lone and _SCALAR.search(slot.name) else made)
         while ins and ins[-1] is None:
             ins.pop()
         given = [name for name in schema.attributes if name in schema.required or rng.chance(_RATES.given)]
@@ -190,10 +191,12 @@ class InstanceSearch:
         told = [
             int(number) for number in _NUMBERS.findall(step.reason) if number.isdigit() and int(number) <= _MOST_TOLD
         ]
+        counted = {int(place) for place in _PLACES.findall(step.reason)}
+        counted |= {place for place, word in enumerate(_ORDINALS) if word in words and "input" in words}
         for _ in range(self.rng.between(1, 2)):
             names = [name for name in self.schema.attributes if name.lower() in words]
             places = [
-                place for place in range(len(self.schema.inputs)) if self.schema.inputs[place].name.lower() in words
+                place for place, slot in enumerate(self.schema.inputs) if slot.name.lower() in words or place in counted
             ]
             directed = self.rng.chance(_RATES.told) and bool(names or places)
             if not directed:
@@ -224,10 +227,14 @@ class InstanceSearch:
         if old is None:
             if not allowed:
                 return trial
-            same = [each.dtype for each in others if each.dtype in allowed]
+            same = [
+                each.dtype
+                for other, each in enumerate(ins)
+                if each is not None and self.schema.inputs[min(other, len(self.schema.inputs) - 1)].type == slot.type
+            ]
             ins[place] = self._input(rng.choice(same or allowed), others[0] if others else None, _PALETTE)
             return Trial(tuple(ins), trial.attributes)
-        what = rng.below(6)
+        what = rng.below(7)
         sides = [side for each in others for side in each.shape]
         ranks = [number for number in told if number < _MOST_RANK]
         if what == 0:
@@ -243,7 +250,9 @@ class InstanceSearch:
             pool = [number for number in told if number] if rng.chance(_RATES.as_told) else sides
             side = rng.choice(pool) if pool and rng.chance(_RATES.common) else rng.choice(_PALETTE)
             ins[place] = replace(old, shape=(*old.shape[:axis], side, *old.shape[axis + 1 :]))
-        elif what == 4 and old.shape:
+        elif what == 4 and others:
+            ins[place] = replace(old, shape=rng.choice(others).shape)
+        elif what == 5 and old.shape:
             size, new = rng.choice(old.shape), rng.choice(_PALETTE)
             ins = [e and replace(e, shape=tuple(new if side == size else side for side in e.shape)) for e in ins]
         else:

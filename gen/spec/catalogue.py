@@ -21,9 +21,12 @@ GROUP = "opsieve.operators"
 VARIABLE = "OPSIEVE_OPERATORS"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class OpChoice:
-    """An operator as one opset has it, prepared for drawing: the dtypes and ranks that its first input may have."""
+    """An operator as one opset has it, prepared for drawing: the dtypes and ranks that its first input may have.
+
+    Compared by identity: tuples of them are keys of caches that every draw looks into.
+    """
 
     op: Operator
     dtypes: frozenset[str]

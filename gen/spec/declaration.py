@@ -24,6 +24,7 @@ declaration never repeats it.
 """
 
 import enum
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -159,7 +160,7 @@ class Operator:
     @property
     def pairs(self) -> bool:
         """Whether it brings several tensors together: a further input broadcasts with the first, or it merges."""
-        return self.merges or any(isinstance(part, Partner) for part in self.parts)
+        return _pairs(self)
 
     def open_instance(self, builder: OpenBuilder, x: Tensor) -> Instance | None:
         """An instance whose sizes are open; None when this draw gave none."""
@@ -188,3 +189,8 @@ class Operator:
         if found is None:
             return position < len(self.safe) and leaf_range("float32", self.safe[position]) != USUAL["float32"]
         return not (isinstance(found, Domain) and found.numeral)
+
+
+@functools.cache
+def _pairs(operator: Operator) -> bool:
+    return operator.merges or any(isinstance(part, Partner) for part in operator.parts)
