@@ -52,12 +52,12 @@ def points(model: ModelProto, outputs: Iterable[str]) -> DiscontinuityInputs:
                 for attribute in node.attribute
                 for body in (attribute.g, *attribute.graphs)
             )
-            if inside or Rounding.COMPUTES in _rounding(node):
+            if inside or Rounding.COMPUTES in rounding(node):
                 decided = False
                 found.update((name, None) for name in read if name in needed)
             elif _discontinuous(node):
                 found.update((name, None) for name in read if name not in exact)
-        if Rounding.EXACT in _rounding(node) and all(name in exact for name in read):
+        if Rounding.EXACT in rounding(node) and all(name in exact for name in read):
             exact.update(node.output)
     held = constants(model)
     made = {value.name for value in graph.input} | {name for node in graph.node for name in node.output}
@@ -65,7 +65,7 @@ def points(model: ModelProto, outputs: Iterable[str]) -> DiscontinuityInputs:
     scales = [
         name
         for node in graph.node
-        if Rounding.REQUANTISES in _rounding(node) and any(name in needed for name in node.output)
+        if Rounding.REQUANTISES in rounding(node) and any(name in needed for name in node.output)
         for name in node.input
         if name in held and held[name].data_type in _FLOATS
     ]
@@ -135,7 +135,7 @@ def shifted(model: ModelProto, names: Sequence[str], outputs: Iterable[str]) -> 
     return copy
 
 
-def _rounding(node: NodeProto) -> Rounding:
+def rounding(node: NodeProto) -> Rounding:
     """What a node does with a rounding error; an operator of another domain is taken for ONNX's of the same name."""
     operator = declared(node.domain, node.op_type) or declared("", node.op_type)
     if operator is None:
@@ -147,7 +147,7 @@ def _rounding(node: NodeProto) -> Rounding:
 
 
 def _discontinuous(node: NodeProto) -> bool:
-    return Rounding.JUMPS in _rounding(node)
+    return Rounding.JUMPS in rounding(node)
 
 
 def _any_discontinuous(nodes: Iterable[NodeProto]) -> bool:

@@ -5,18 +5,20 @@ of Vignes before it): the movements are random in direction, and what the output
 shows what one honest run does not: two results that should cancel, and do so in the reference because it rounds them alike.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-from onnx import ModelProto
+from onnx import ModelProto, NodeProto, numpy_helper
 
 from opsieve.backends.compare import Policy
-from opsieve.backends.judge.discontinuity_points import SHIFT, Ask, shifted
+from opsieve.backends.judge.discontinuity_points import SHIFT, Ask, rounding, shifted
 from opsieve.backends.judge.oracles import Values
-from opsieve.backends.judge.pieces import MOST_VALUES, made_values, tapped
+from opsieve.backends.judge.pieces import MOST_VALUES, constants, made_values, tapped
+from opsieve.gen.spec.rounding import Rounding
 
 RUNS = 6
 _FLOATS = frozenset(["float16", "bfloat16", "float32", "float64"])
@@ -57,8 +59,10 @@ def movements(
     centre = ask("float64", tapped(model, names), inputs).outputs
     if native is None or centre is None:
         return {}
+    held = {name: numpy_helper.to_array(tensor) for name, tensor in constants(model).items()}
+    makers = {output: node for node in model.graph.node for output in node.output}
     units = {
-        name: float(ml_dtypes.finfo(value.dtype).eps) * np.abs(np.asarray(centre[name], np.float64))
+        name: float(ml_dtypes.finfo(value.dtype).eps) * _size(name, makers[name], {**held, **inputs, **centre})
         for name, value in native.items()
         if name in names and _is_float(value)
     }
@@ -73,6 +77,20 @@ def movements(
             if name in run and np.shape(run[name]) == seen.shape:
                 np.maximum(seen, _off(run[name], right[name]), out=seen)
     return {name: Movement(right[name], seen) for name, seen in moved.items()}
+
+
+def _size(name: str, node: NodeProto, values: Values) -> "np.ndarray[Any, Any]":
+    """What the rounding error of each element that the node makes is relative to: its magnitude, and for sums that of the terms."""
+    size, own = np.abs(np.asarray(values[name], np.float64)), rounding(node)
+    if Rounding.SUMS in own:
+        given = [values[read] for read in node.input[:2] if _is_float(values.get(read))]
+        return np.maximum(size, math.prod(_largest(value) for value in given))
+    return np.maximum(size, 1.0) if Rounding.BOUNDED in own else size
+
+
+def _largest(value: Any) -> float:
+    size = np.abs(np.asarray(value, np.float64))
+    return float(size.max(where=np.isfinite(size), initial=0.0))
 
 
 def _drawn(random: np.random.Generator, shape: tuple[int, ...]) -> Any:

@@ -156,6 +156,7 @@ OPERATORS = (
         rank_ends=RankEnds.LEAST,
         unmodelled=given("ceil_mode"),
         rows=rows_of_first,
+        rounding=Rounding.SUMS,
     ),
     windowed(
         "LpPool",
@@ -170,7 +171,13 @@ OPERATORS = (
         rows=rows_of_first,
     ),
     windowed(
-        "GlobalAveragePool", None, _global, undefined=(long_sum(reduced_size),), symbolic=True, rows=rows_of_first
+        "GlobalAveragePool",
+        None,
+        _global,
+        undefined=(long_sum(reduced_size),),
+        symbolic=True,
+        rows=rows_of_first,
+        rounding=Rounding.SUMS,
     ),
     windowed(
         "GlobalMaxPool",

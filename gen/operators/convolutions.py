@@ -240,6 +240,7 @@ CONVOLUTIONS = (
         rank_ends=RankEnds.LEAST,
         size_rule=SizeRule.FILTERED,
         rows=rows_of_first,
+        rounding=Rounding.SUMS,
     ),
     windowed(
         "ConvTranspose",
@@ -255,6 +256,7 @@ CONVOLUTIONS = (
         size_rule=SizeRule.FILTERED_BACK,
         sizes_unsaid=True,
         rows=rows_of_first,
+        rounding=Rounding.SUMS,
     ),
     windowed(
         "DeformConv",

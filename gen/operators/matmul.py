@@ -14,6 +14,7 @@ from opsieve.gen.spec.declaration import Operator, RankEnds
 from opsieve.gen.spec.domains import Domain
 from opsieve.gen.spec.dtype_facts import FLOATS
 from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.rounding import Rounding
 from opsieve.gen.spec.row_rules import gemm_rows, product_rows
 from opsieve.gen.spec.symbolic_arith import Truth, broadcast, broadcasts, either
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
@@ -216,6 +217,7 @@ OPERATORS = (
         symbolic=True,
         rank_ends=RankEnds.LEAST,
         rows=product_rows,
+        rounding=Rounding.SUMS,
     ),
     Operator(
         "Gemm",
@@ -231,6 +233,7 @@ OPERATORS = (
         rank_ends=RankEnds.BOTH,
         sizes_unsaid=True,
         rows=gemm_rows,
+        rounding=Rounding.SUMS,
     ),
     Operator(
         "Einsum",

@@ -12,6 +12,7 @@ from opsieve.gen.spec.declaration import Operator, RankEnds
 from opsieve.gen.spec.domains import Domain, Site, dim_index, lengths, size_of
 from opsieve.gen.spec.dtype_facts import FLOATS
 from opsieve.gen.spec.instance import Instance
+from opsieve.gen.spec.rounding import Rounding
 from opsieve.gen.spec.symbolic_arith import Truth
 from opsieve.gen.spec.tensor import Attributes, Bounds, Ins, Tensor, Typed
 
@@ -137,6 +138,7 @@ def recurrent(name: str) -> Operator:
         safe=(Domain(-20, 20),),
         ranks=(3, 3),
         family="recurrent",
+        rounding=Rounding.BOUNDED,
         usual={4: lengths("layout", 0)},
         dtypes=("float32", "float64", "float16"),
         cost=_recurrent_cost,

@@ -165,6 +165,7 @@ REDUCTIONS = (
         lambda low, high, n: (low, high) if n * _size(low, high) < 3e4 else (low * n, high * n),
         undefined=(long_sum(reduced_size),),
         rows=reduced_rows,
+        rounding=Rounding.SUMS,
     ),
     reduction(
         "ReduceMin",
@@ -182,6 +183,7 @@ REDUCTIONS = (
             long_sum(reduced_size),
         ),
         rows=reduced_rows,
+        rounding=Rounding.SUMS,
     ),
     reduction(
         "ReduceSumSquare",
@@ -349,9 +351,10 @@ AXIS = (
         usual={1: ZERO},
         undefined=(long_sum(running_size),),
         scalars=(1,),
+        rounding=Rounding.SUMS,
     ),
     along("CumProd", parts=_RUNNING, requires=_known_axis, bounds=_running_product, usual={1: ZERO}),
-    _soft("Softmax", _softmax_share, softmax_of_infinity),
+    _soft("Softmax", _softmax_share, softmax_of_infinity, rounding=Rounding.BOUNDED),
     _soft("LogSoftmax", _log_share, softmax_of_infinity),
     _soft("Hardmax", _share, nan_input, rounding=Rounding.EXACT | Rounding.JUMPS),
     along(

@@ -158,6 +158,7 @@ OPERATORS = (
         usual={1: lambda site: exact([max(size_of(site.shape(0), site.attribute("axis", 1)) or 4, 1)]), 2: exact([1])},
         unmodelled=lambda ins, attrs: bool(attrs.get("inverse") and attrs.get("onesided")),
         sizes_unsaid=True,
+        rounding=Rounding.SUMS,
     ),
     Operator(
         "STFT",
@@ -169,6 +170,7 @@ OPERATORS = (
         dtypes=("float32", "float64"),
         usual={1: Domain(1, 2), 3: _frame_length},
         sizes_unsaid=True,
+        rounding=Rounding.SUMS,
     ),
     Operator(
         "CastLike",

@@ -126,7 +126,7 @@ UNARY = (
     unary("Cos", lambda low, high: _wave(low, high, 0.0), Domain(-30, 30)),
     unary("Cosh", _cosh, Domain(-5, 5)),
     unary("Elu", above(-2.0, 1.0), parts=(Attr("alpha", (0.5, 2.0), 0.5),), undefined=(nan_element,)),
-    unary("Erf", rising(math.erf)),
+    unary("Erf", rising(math.erf), rounding=Rounding.BOUNDED),
     unary("Exp", rising(math.exp), Domain(-20, 5)),
     unary("Floor", rising(math.floor), rounding=Rounding.EXACT | Rounding.JUMPS),
     unary("Gelu", above(-0.2, 0.5), parts=(Attr("approximate", ("tanh", "none"), 0.5),)),
@@ -147,7 +147,7 @@ UNARY = (
     unary("Relu", rising(_positive), undefined=(nan_element,), rounding=Rounding.EXACT),
     unary("Round", rising(round), rounding=Rounding.EXACT | Rounding.JUMPS),
     unary("Selu", above(-1.8, 1.05, 1.06), undefined=(nan_element,)),
-    unary("Sigmoid", rising(_sigmoid)),
+    unary("Sigmoid", rising(_sigmoid), rounding=Rounding.BOUNDED),
     unary(
         "Sign",
         rising(lambda x: float((x > 0) - (x < 0))),
@@ -160,7 +160,7 @@ UNARY = (
     unary("Softsign", rising(lambda x: x / (1 + abs(x)))),
     unary("Sqrt", rising(math.sqrt), Domain(0.01, 1e8)),
     unary("Tan", rising(math.tan), Domain(-1.5, 1.5)),
-    unary("Tanh", rising(math.tanh)),
+    unary("Tanh", rising(math.tanh), rounding=Rounding.BOUNDED),
     unary(
         "ThresholdedRelu",
         lambda low, high: (0.0, _positive(high)),

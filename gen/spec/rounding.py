@@ -13,6 +13,10 @@ class Rounding(enum.Flag):
     NONE = 0
     EXACT = enum.auto()  # values pass on without rounding
     JUMPS = enum.auto()  # near some values, the smallest error can become any difference behind it
+    SUMS = enum.auto()  # it adds terms up, which may cancel: its own error is relative to the largest of them, not to what they amount to
+    BOUNDED = (
+        enum.auto()
+    )  # a function up to 1 that kernels approximate to an absolute error, however small its value is
     _INSIDE = enum.auto()
     _SCALES = enum.auto()
     COMPUTES = (

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 from in_process import InProcessLab
-from onnx import ModelProto, TensorProto, helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from opsieve.backends.compare import POLICY
 from opsieve.backends.judge.perturbation import movements
@@ -24,14 +24,14 @@ def model(*nodes: tuple[str, str, str]) -> ModelProto:
     )
 
 
-def explained(proto: ModelProto, got: list[float]) -> bool:
+def explained(proto: ModelProto, got: list[float], feeds: dict[str, Any] = X) -> bool:
     lab = InProcessLab()
 
-    def ask(who: str, asked: ModelProto, feeds: dict[str, Any]) -> Observation:
+    def ask(who: str, asked: ModelProto, given: dict[str, Any]) -> Observation:
         target = resolve({"native": "reference", "float64": "reference:float64"}[who])
-        return lab.observe(target, OnnxProgram(asked.SerializeToString()), feeds)
+        return lab.observe(target, OnnxProgram(asked.SerializeToString()), given)
 
-    return movements(proto, X, ["y"], POLICY, ask)["y"].explains(np.float16(got), POLICY)
+    return movements(proto, feeds, ["y"], POLICY, ask)["y"].explains(np.float16(got), POLICY)
 
 
 # The root of a square less itself by another way: 0 where both are rounded alike.
@@ -53,3 +53,18 @@ def test_each_element_is_looked_at_by_itself() -> None:
 
 def test_a_well_conditioned_program_excuses_nothing() -> None:
     assert not explained(PLAIN, [-3.1, -440, -0.7])
+
+
+def test_terms_that_cancel_within_an_operator_leave_a_remainder_of_the_largest() -> None:
+    centred = model(("Sub", "x x", "z"), ("Add", "z x", "c"), ("CumSum", "c axis", "y"))
+    centred.graph.initializer.append(numpy_helper.from_array(np.array(0), "axis"))
+    feeds = {"x": np.float16([400.0, -400.0, 400.0])}
+    assert explained(centred, [400, 2, 400], feeds)
+    assert not explained(centred, [400, 40, 400], feeds)
+
+
+def test_a_bounded_function_is_approximated_to_an_absolute_error() -> None:
+    assert explained(model(("Sigmoid", "x", "s"), ("Neg", "s", "y")), [0, 0, 0], {"x": np.float16([-12, -13, -14])})
+    assert not explained(
+        model(("Sigmoid", "x", "s"), ("Neg", "s", "y")), [0, 0, -0.1], {"x": np.float16([-12, -13, -14])}
+    )
