@@ -61,7 +61,7 @@ class MismatchJudge:
             self.drop_shared()
         if self.left:
             self.drop_discontinuities()
-        if self.left and not self.depth:
+        if self.left:
             self.drop_magnified()
         if not self.left:
             return self.excused(found.worst)
