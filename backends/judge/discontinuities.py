@@ -85,16 +85,10 @@ def excuses(
         return ()
     peers = {name: error(native.outputs[name], centre.outputs[name]) for name in made}
     case = _Case(model, inputs, got, dtypes, kinds, peers, policy, ask)
-    excused: tuple[str, ...] = ()
     own = case.own_values(wrong, made) if made and where.decided else None
-    if own is None and made:
-        alone = made[len(made) - last :] if len(made) > 1 else []
-        if not case.sound_before(made) or not all(case.sound_alone(name, centre.outputs[name], wide) for name in alone):
-            return ()
-    if own is not None:
-        if own.wrong_before:
-            return ()
-        excused = own.excused
+    if made and not case.right_before(made, own, centre.outputs, wide, last):
+        return ()
+    excused = own.excused if own is not None else ()
     left = [name for name in wrong if name not in excused]
     if not left:
         return excused
@@ -166,6 +160,13 @@ class _Case:
             return _Own(True)
         behind = compare(self.got, {name: stretches.right[name] for name in wrong}, self.dtypes, self.policy)
         return _Own(False, tuple(name for name in wrong if name not in behind.mismatches))
+
+    def right_before(self, made: list[str], own: _Own | None, right: Values, wide: bool, last: int) -> bool:
+        """Whether the candidate is right up to the points: by its own values, else asked for all of them alone, then for the last ones."""
+        if own is not None:
+            return not own.wrong_before
+        alone = made[len(made) - last :] if len(made) > 1 else []
+        return self.sound_before(made) and all(self.sound_alone(name, right[name], wide) for name in alone)
 
     def sound_before(self, made: list[str]) -> bool:
         """Whether the candidate is right up to the points, asked for them alone: nothing behind them can disturb what it does."""

@@ -16,7 +16,7 @@ class Rounding(enum.Flag):
     SUMS = enum.auto()  # it adds terms up, which may cancel: its own error is relative to the largest of them, not to what they amount to
     BOUNDED = (
         enum.auto()
-    )  # a function up to 1 that kernels approximate to an absolute error, however small its value is
+    )  # computed by way of numbers around 1 (an exponential less 1, a share of 1): its own error is absolute
     _INSIDE = enum.auto()
     _SCALES = enum.auto()
     COMPUTES = (

@@ -56,7 +56,7 @@ def read(
     Of Python functions of one file that call each other the innermost counts: who uses a file's own helper says little of the helper, while
     a call from another file may be the mistake. A dispatching function is telling when all began in it: it raised itself, or `died` there.
     Where Python's stack is `exhausted`, the turn of the recursion alone counts: in what it had called last the stack ran out by chance. One that turns
-    in one line is told by it.
+    in one line is identified by it.
     """
     own = frames[_first_package(frames) :]
     began = _where_it_began(own, died)
