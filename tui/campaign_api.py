@@ -90,10 +90,8 @@ def fuzz(
     if tests is None and minutes is None:
         raise BadInput("say when the campaign ends: tests=1000, or minutes=10")
     names = (targets,) if isinstance(targets, str) else tuple(map(str, targets))
-    folder = Path(store) if store is not None else Path(tempfile.mkdtemp(prefix="opsieve-store-"))
-    limits = replace(_LIMITS, seconds=seconds, **({"memory": memory} if memory else {}))
     request = FuzzRequest(
-        store=folder,
+        store=Path(store) if store is not None else Path(tempfile.mkdtemp(prefix="opsieve-store-")),
         targets=() if resume else names,
         strategy=strategy,
         nodes=nodes,
@@ -102,18 +100,28 @@ def fuzz(
         resume=resume,
         tests=tests,
         minutes=minutes,
-        limits=limits,
+        limits=replace(_LIMITS, seconds=seconds, **({"memory": memory} if memory else {})),
         metamorphic=metamorphic,
     )
-    begun, stopped = time.monotonic(), False
+    return _run(request, jobs, say, progress)
+
+
+def _run(
+    request: FuzzRequest,
+    jobs: int,
+    say: Callable[[str], None],
+    progress: Callable[[FuzzProgress], bool | None] | None,
+) -> FuzzOutcome:
+    """Run the campaign that is asked for, until it is over or a callback ends it."""
+    begun, stopped, folder = time.monotonic(), False, request.store
     with Store(checked_store(request)) as opened:
         campaign, plan = open_campaign(opened, request, lambda *_: None, say)
         before = done = opened.done(campaign)
         session = CoverageSession(request, plan, campaign, folder)
         started = time.monotonic()
-        left = max(1e-3, begun + 60 * minutes - started) if minutes else 0.0
+        left = max(1e-3, begun + 60 * request.minutes - started) if request.minutes else 0.0
         going = run(
-            opened, campaign, plan, limits, lanes=jobs, tests=tests, seconds=left, programs=session.programs,
+            opened, campaign, plan, request.limits, lanes=jobs, tests=request.tests, seconds=left, programs=session.programs,
             coverage=session.coverage,
         )  # fmt: skip
         try:
