@@ -1,5 +1,6 @@
 """What the terminal app starts: exports, replays, reductions as real processes on the fake compiler; the commands of the others."""
 
+import contextlib
 import io
 import sys
 import zipfile
@@ -21,7 +22,7 @@ from opsieve.tui.app.app import OpsieveApp
 from opsieve.tui.app.screens.case_screen import CaseScreen
 from opsieve.tui.app.screens.clusters_screen import ClustersScreen
 from opsieve.tui.app.screens.export_screen import ExportScreen
-from opsieve.tui.app.services.editor import editor_command
+from opsieve.tui.app.services.editor import edited, editor_command
 from opsieve.tui.app.services.job_board import Job
 from opsieve.tui.app.services.saved_filters import saved_filters
 from opsieve.tui.app.widgets.dialogs import ConfirmDialog, LineDialog
@@ -277,5 +278,7 @@ def test_the_editor_is_the_users_own_and_gets_what_tells_most(tmp_path: Path) ->
     (tmp_path / "reduced").mkdir()
     (tmp_path / "reduced" / "repro.py").write_text("")
     assert editor_command(tmp_path, {"EDITOR": "vi", "VISUAL": "ed"}) == ["ed", str(tmp_path / "reduced" / "repro.py")]
+    assert edited(contextlib.nullcontext, ["true", "x"]) == ("true ended: x", "information")
+    assert edited(contextlib.nullcontext, ["no-such-editor", "x"])[1] == "error"
     with pytest.raises(BadInput, match="set EDITOR"):
         editor_command(tmp_path, {"EDITOR": "'"})

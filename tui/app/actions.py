@@ -16,7 +16,7 @@ from opsieve.tui.app.protocol import ActionSubject, TriageApp
 from opsieve.tui.app.screens.case_screen import CaseScreen
 from opsieve.tui.app.screens.export_screen import ExportScreen
 from opsieve.tui.app.services.background import in_background
-from opsieve.tui.app.services.editor import editor_command
+from opsieve.tui.app.services.editor import edited, editor_command
 from opsieve.tui.app.services.job_board import OPSIEVE, REDUCE
 from opsieve.tui.app.widgets.dialogs import ChoiceDialog, LineDialog
 from opsieve.tui.app.widgets.visible import one_line
@@ -110,7 +110,7 @@ class Actions:
         """Open the script of the case, or what else tells of it, in $EDITOR."""
 
         def found(case: "CaseDetails") -> None:
-            self._app.open_editor(editor_command(_kept(case), os.environ))
+            self._app.show_notice(*edited(self._app.suspend, editor_command(_kept(case), os.environ)))
 
         self._with_case(subject, found)
 

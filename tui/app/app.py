@@ -2,18 +2,16 @@
 
 import asyncio
 import contextlib
-import shlex
 import signal
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal, cast
 
 from textual import events, work
-from textual.app import App, SuspendNotSupported, SystemCommand
+from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import ModalScreen, Screen
@@ -253,18 +251,6 @@ class OpsieveApp(App[None]):
         else:
             self.call_from_thread(self.show_notice, said)
         self.post_message(StoreChanged())
-
-    def open_editor(self, command: Sequence[str]) -> None:
-        """Give the terminal to a command until it ends."""
-        try:
-            with self.suspend():
-                code = subprocess.run(command, check=False).returncode
-        except SuspendNotSupported:
-            self.show_notice(f"this terminal cannot be given to another program; run: {shlex.join(command)}", "warning")
-        except OSError as error:
-            self.show_notice(f"{command[0]} cannot be run: {error.strerror}; set EDITOR to an editor", "error")
-        else:
-            self.show_notice(f"{command[0]} {'ended' if not code else f'ended with exit code {code}'}: {command[-1]}")
 
     def forget_marks(self) -> None:
         """The selected rows have become one."""

@@ -1,6 +1,7 @@
 """What screens ask of the app that they are on, so that they need not import it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
@@ -64,8 +65,8 @@ class TriageApp(Protocol):
     def copy_to_clipboard(self, text: str) -> None:
         """Send text to the clipboard of the terminal (OSC 52)."""
 
-    def open_editor(self, command: Sequence[str]) -> None:
-        """Give the terminal to a command until it ends."""
+    def suspend(self) -> AbstractContextManager[None]:
+        """The terminal for another program, as long as the block lasts."""
 
     def forget_marks(self) -> None:
         """The selected rows have become one."""

@@ -1,8 +1,12 @@
 """A case in the user's own editor."""
 
 import shlex
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
+
+from textual.app import SuspendNotSupported
 
 from opsieve.gen.model.bad_input import BadInput
 
@@ -25,3 +29,15 @@ def editor_command(case: Path, environment: Mapping[str, str]) -> list[str]:
     if found is None:
         raise BadInput("the case folder holds nothing to edit")
     return [*words, str(found)]
+
+
+def edited(suspended: Callable[[], AbstractContextManager[None]], command: Sequence[str]) -> tuple[str, str]:
+    """Give the terminal to an editor until it ends; a notice and how grave it is."""
+    try:
+        with suspended():
+            code = subprocess.run(command, check=False).returncode
+    except SuspendNotSupported:
+        return f"this terminal cannot be given to another program; run: {shlex.join(command)}", "warning"
+    except OSError as error:
+        return f"{command[0]} cannot be run: {error.strerror}; set EDITOR to an editor", "error"
+    return f"{command[0]} ended{f' with exit code {code}' if code else ''}: {command[-1]}", "information"
