@@ -76,11 +76,7 @@ class Commands(click.Group):
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         found = importlib.import_module(f"opsieve.tui.commands.{module}")
-        command: click.Command = getattr(found, name or "command")
-        for each in (command, *getattr(command, "commands", {}).values()):
-            if not any(parameter.name == "version" for parameter in each.params):
-                click.version_option(__version__, prog_name="opsieve")(each)
-        return command
+        return _with_version(getattr(found, name or "command"))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -103,6 +99,14 @@ class Commands(click.Group):
                 formatter.write_dl([(name.ljust(width), line) for name, (_, line) in commands.items()])
 
 
+def _with_version(command: click.Command) -> click.Command:
+    """The command, and its own commands, with `--version`."""
+    for each in (command, *getattr(command, "commands", {}).values()):
+        if not any(parameter.name == "version" for parameter in each.params):
+            click.version_option(__version__, prog_name="opsieve")(each)
+    return command
+
+
 @click.group(cls=Commands, context_settings=SETTINGS)
 @click.version_option(__version__, prog_name="opsieve")
 def opsieve() -> None:
@@ -119,6 +123,7 @@ def run(command: click.Command, name: str, arguments: Sequence[str] | None) -> N
     from opsieve.gen.model.bad_input import BadInput
 
     try:
+        _with_version(command)
         known = {} if isinstance(command, Commands) else defaults(command, name, settings(COMMANDS))
         code = _confirmed(lambda: command.main(arguments, prog_name=name, standalone_mode=False, default_map=known))
         if sys.stdout is not None:  # closed by who called

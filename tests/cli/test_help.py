@@ -12,6 +12,7 @@ from repository import GOLDEN, ROOT
 from stores import done, filled, finding
 
 from opsieve.tui.cli import COMMANDS, GROUPS, opsieve
+from opsieve.tui.commands.examine.reduce_command import main as reduce_main
 
 REFERENCE = ROOT / "docs" / "reference" / "cli.md"
 MARK = "tests/cli/test_help.py -->\n"
@@ -116,6 +117,12 @@ def test_shells_complete_commands_options_targets_operators_and_clusters(
     monkeypatch.chdir(tmp_path)
     complete = ShellComplete(opsieve, {}, "opsieve", "_OPSIEVE_COMPLETE")
     assert offered in [item.value for item in complete.get_completions(words[:-1], words[-1])]
+
+
+def test_the_script_reduce_has_a_version_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        reduce_main(["--version"])
+    assert (ended.value.code, capsys.readouterr().out.startswith("opsieve, version ")) == (0, True)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
