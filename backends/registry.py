@@ -29,9 +29,12 @@ class Plugin:
 
 
 @cache
-def _entries() -> dict[str, importlib.metadata.EntryPoint]:
-    """Entry points by name: looked up once, for that reads a file of every distribution."""
-    return {entry.name: entry for entry in importlib.metadata.entry_points(group=GROUP)}
+def _entries() -> dict[str, dict[str, importlib.metadata.EntryPoint]]:
+    """Entry points by name and by what they name: looked up once, for that reads a file of every distribution."""
+    found: dict[str, dict[str, importlib.metadata.EntryPoint]] = {}
+    for entry in importlib.metadata.entry_points(group=GROUP):
+        found.setdefault(entry.name, {})[entry.value] = entry
+    return found
 
 
 def names() -> tuple[str, ...]:
@@ -41,8 +44,14 @@ def names() -> tuple[str, ...]:
 
 @cache
 def plugin(name: str) -> Plugin:
-    """The backend called `name`; BadTarget when there is none or its file cannot be loaded."""
-    entry = _entries().get(name)
+    """The backend called `name`; BadTarget when there is none, or two, or its file cannot be loaded."""
+    entries = list(_entries().get(name, {}).values())
+    if len(entries) > 1:
+        brought = " and ".join(entry.dist.name if entry.dist else entry.value for entry in entries)
+        raise BadTarget(
+            f"two backends are called {name}, one of each of {brought}: uninstall one, or rename its entry point"
+        )
+    entry = next(iter(entries), None)
     if entry is None:
         raise BadTarget(f"there is no backend {name!r}; there are {', '.join(names())}{meant(name, names())}")
     try:
@@ -178,7 +187,7 @@ def _normal(target: Target, backend: Backend) -> Target:
     """The target with every option named, and none that stands at its default."""
     chosen = {}
     for name, value in target.options:
-        name = name or backend.main_option
+        name = name or _set_by(value, backend)
         if name == REWRITE:
             _check_rewrite(value)
             chosen[name] = value
@@ -193,6 +202,13 @@ def _normal(target: Target, backend: Backend) -> Target:
         if value != (legal[0] if legal else ""):
             chosen[name] = value
     return replace(target, options=tuple(sorted(chosen.items())))
+
+
+def _set_by(word: str, backend: Backend) -> str:
+    """The option that a bare word sets: the main one, unless only another one has that value (`onnxruntime:cuda`)."""
+    main = backend.options.get(backend.main_option, ())
+    others = [name for name, legal in backend.options.items() if word in legal]
+    return others[0] if main and word not in main and len(others) == 1 else backend.main_option
 
 
 def _check_rewrite(written: str) -> None:

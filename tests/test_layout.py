@@ -108,6 +108,7 @@ _LONG = 400
 LONG_FILES = {
     "backends/compilers/fake.py": "a compiler and its seeded faults; a backend is one file that both sides load",
     "backends/compilers/tvm_relax.py": "a backend is one file that both sides load",
+    "backends/compilers/ort.py": "a backend is one file that both sides load",
     "backends/reference/relax/operators.py": "an evaluator, a few lines an operator",
     "backends/reference/tir.py": "an interpreter, a method a kind of node",
     "backends/workers/child.py": "a program: `python -I child.py`, which imports nothing of opsieve",

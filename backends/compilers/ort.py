@@ -1,4 +1,4 @@
-"""onnxruntime on the CPU.
+"""onnxruntime, on the CPU where no other device is named.
 
 https://onnxruntime.ai/docs/performance/model-optimizations/graph-optimizations.html describes the levels;
 `disabled_optimizers` takes names of transformers and of single rewrite rules, joined with `+` (`Pad_Fusion+ConstantFolding`).
@@ -23,6 +23,17 @@ LEVELS = {
     "extended": "ORT_ENABLE_EXTENDED",
     "basic": "ORT_ENABLE_BASIC",
     "disable_all": "ORT_DISABLE_ALL",
+}
+# Devices, and the execution providers that compute on them; what a provider does not take runs on the CPU.
+PROVIDERS = {
+    "cpu": "CPUExecutionProvider",
+    "cuda": "CUDAExecutionProvider",
+    "tensorrt": "TensorrtExecutionProvider",
+    "migraphx": "MIGraphXExecutionProvider",
+    "webgpu": "WebGpuExecutionProvider",
+    "openvino": "OpenVINOExecutionProvider",
+    "dnnl": "DnnlExecutionProvider",
+    "xnnpack": "XnnpackExecutionProvider",
 }
 # Element types that numpy's own dtypes cannot tell: onnx's number, the carrier that onnxruntime is fed with, values a byte.
 EXTENDED = {
@@ -84,7 +95,10 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
     # An attribute that came with a later version of a standard operator; a locale that this machine does not have.
     ("environment", r"Error Unrecognized attribute: \w+ for operator|Failed to construct locale with name"),
     ("environment", r"level \w+ is not in this release|optimizers cannot be disabled in this release"),
-    ("environment", r"onnxruntime has no optimizer "),
+    (
+        "environment",
+        r"onnxruntime has no optimizer |onnxruntime cannot compute on \w+:|session options? of this onnxruntime",
+    ),
     ("out-of-memory", r"bad_alloc|[Ff]ailed to allocate memory|bad allocation|Cannot allocate memory"),
     (
         "unsupported",
@@ -120,6 +134,10 @@ class Onnxruntime:
         "level": tuple(LEVELS),
         "disabled_optimizers": (),
         "trace": ("off", "on", "graph"),  # `graph`: the optimised graph is all that is given
+        "device": tuple(PROVIDERS),
+        "threads": ("1", "2", "4", "8", "16"),
+        "mode": ("sequential", "parallel"),
+        "config": (),  # session configuration entries, KEY=VALUE joined with `+`
     }
     shows_graph: Mapping[str, str] = {"trace": "graph"}
     main_option = "level"
@@ -145,18 +163,18 @@ class Onnxruntime:
         return str(onnxruntime.__version__)
 
     def prepare(self, request: "Request") -> "Run":
-        """A session of the model, one thread, on the CPU provider."""
+        """A session of the model; without other options one thread, on the CPU provider."""
         import onnxruntime as ort
 
         options = ort.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        provider = set_session(ort, options, request.options)
         trace = request.options["trace"] == "on"
         options.log_severity_level = 0 if trace else 3
         level = request.options["level"]
         if not hasattr(ort.GraphOptimizationLevel, LEVELS[level]):
             raise ValueError("level %s is not in this release of onnxruntime" % level)
         options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, LEVELS[level])
-        extra: Dict[str, Any] = {"providers": ["CPUExecutionProvider"]}
+        extra: Dict[str, Any] = {"providers": list(dict.fromkeys([provider, PROVIDERS["cpu"]]))}
         disabled = [item for item in request.options["disabled_optimizers"].split("+") if item]
         if disabled:
             refuse_unknown(ort, disabled)
@@ -175,6 +193,11 @@ class Onnxruntime:
         finally:
             if trace:
                 report_passes(end=True)
+        if provider not in session.get_providers():  # what a provider lacks on this machine is a warning to onnxruntime
+            raise ValueError(
+                "onnxruntime cannot compute on %s: it has the provider, and cannot start it here"
+                % request.options["device"]
+            )
         if request.options["trace"] == "graph":
             optimised = np.fromfile("optimised.onnx", np.uint8)
             os.remove("optimised.onnx")
@@ -201,19 +224,59 @@ class Onnxruntime:
         """The source of `run` for an exported script."""
         disabled = [item for item in options["disabled_optimizers"].split("+") if item]
         head = "def run(model, inputs):\n    import onnxruntime as ort\n\n"
-        return carriers(dtypes) + head + run_source("model", "inputs", LEVELS[options["level"]], disabled, dtypes)
+        body = run_source("model", "inputs", LEVELS[options["level"]], disabled, dtypes, options)
+        return carriers(dtypes) + head + body
 
 
-def run_source(model: str, inputs: str, level: str, disabled: List[str], dtypes: Collection[str]) -> str:
+def set_session(ort: Any, options: Any, wanted: Mapping[str, str]) -> str:
+    """Set threads, mode and configuration entries; the execution provider. ValueError for what this onnxruntime lacks."""
+    device = wanted.get("device", "cpu")
+    provider = PROVIDERS[device]
+    if device != "cpu" and provider not in ort.get_available_providers():
+        has = ", ".join(ort.get_available_providers())
+        raise ValueError("onnxruntime cannot compute on %s: this build lacks %s and has %s" % (device, provider, has))
+    options.intra_op_num_threads = options.inter_op_num_threads = int(wanted.get("threads", "1"))
+    if wanted.get("mode", "sequential") == "parallel":
+        options.execution_mode = ort.ExecutionMode.ORT_PARALLEL
+    for key, value in config_entries(wanted):
+        if not hasattr(options, "add_session_config_entry"):
+            raise ValueError("the session options of this onnxruntime have no configuration entries")
+        options.add_session_config_entry(key, value)
+    return provider
+
+
+def config_entries(wanted: Mapping[str, str]) -> List[Tuple[str, str]]:
+    """The configuration entries of the option `config`; ValueError for one that is no KEY=VALUE."""
+    pairs = [item.partition("=") for item in wanted.get("config", "").split("+") if item]
+    for key, sign, _ in pairs:
+        if not key or not sign:
+            raise ValueError("a session option of this onnxruntime is written config=KEY=VALUE, not %r" % key[:80])
+    return [(key, value) for key, _, value in pairs]
+
+
+def run_source(
+    model: str,
+    inputs: str,
+    level: str,
+    disabled: List[str],
+    dtypes: Collection[str],
+    wanted: Mapping[str, str] = {},
+) -> str:
     """The last lines of a function that runs the bytes in the variable `model`, for an exported script."""
     extra = ", disabled_optimizers=%a" % disabled if disabled else ""
+    providers = list(dict.fromkeys([PROVIDERS[wanted.get("device", "cpu")], PROVIDERS["cpu"]]))
+    threads = int(wanted.get("threads", "1"))
     lines = [
         "options = ort.SessionOptions()",
         "options.log_severity_level = 4",
-        "options.intra_op_num_threads = options.inter_op_num_threads = 1",
+        "options.intra_op_num_threads = options.inter_op_num_threads = %d" % threads,
         "options.graph_optimization_level = ort.GraphOptimizationLevel.%s" % level,
-        'session = ort.InferenceSession(%s, options, providers=["CPUExecutionProvider"]%s)' % (model, extra),
     ]
+    if wanted.get("mode", "sequential") == "parallel":
+        lines.append("options.execution_mode = ort.ExecutionMode.ORT_PARALLEL")
+    lines += ["options.add_session_config_entry(%a, %a)" % entry for entry in config_entries(wanted)]
+    shown = str(providers).replace("'", '"')
+    lines.append("session = ort.InferenceSession(%s, options, providers=%s%s)" % (model, shown, extra))
     if carriers(dtypes):
         lines.append("types = {item.name: item.type for item in session.get_inputs()}")
         lines.append("return run_extended(ort, session, types, session.get_outputs(), %s)" % inputs)

@@ -48,7 +48,7 @@ print(json.dumps([sys.implementation.name, list(sys.version_info[:3]), [place fo
 """
 _EXTENSION = re.compile(r"\.cpython-3(\d{1,3})-")
 _WHEEL = re.compile(r"(?P<name>\w+)-(?P<version>[\w.!+]+)(?:-\d\w*)?-(?P<python>[\w.]+)-(?P<abi>[\w.]+)-[\w.]+\.whl")
-_STATED = re.compile(r"""^__version__\s*(?::\s*\w+\s*)?=\s*['"]([\w.!+]{1,100})['"]""", re.M)
+_STATED = re.compile(r"""^(?:__version__|version)\s*(?::\s*\w+\s*)?=\s*['"]([\w.!+]{1,100})['"]""", re.M)
 _MOST_TEXT = 1 << 16
 _EXACT = re.compile(r"cp3(\d{1,3})")
 

@@ -27,6 +27,6 @@ def test_the_backend_of_the_page_passes_its_test_and_shows_the_crash(tmp_path: P
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-    (shown,) = session(package, "run model.onnx --target onnxoptimizer --target onnxoptimizer:optimise=off")
+    (shown,) = session(package, "run model.onnx --target oopt --target oopt:optimise=off")
     assert "crash at compile" in shown
-    assert "pass        onnxoptimizer:optimise=off" in shown
+    assert "pass        oopt:optimise=off" in shown

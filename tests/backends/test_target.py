@@ -86,7 +86,14 @@ def test_changes_are_checked_as_what_was_written() -> None:
 
 
 def test_every_option_has_a_value() -> None:
-    assert resolve("onnxruntime").options == {"level": "all", "disabled_optimizers": "", "trace": "off"}
+    defaults = {"level": "all", "disabled_optimizers": "", "trace": "off"}
+    assert resolve("onnxruntime").options == {
+        **defaults,
+        "device": "cpu",
+        "threads": "1",
+        "mode": "sequential",
+        "config": "",
+    }
 
 
 def test_the_backends_of_the_base_install_are_found() -> None:

@@ -38,7 +38,7 @@ TWELVE = (
 def workers() -> Iterator[Workers]:
     pytest.importorskip("tvm")
     with pytest.MonkeyPatch.context() as patch, Workers() as found:
-        patch.setitem(registry._entries(), planted_tvm.NAME, planted_tvm.ENTRY)
+        patch.setitem(registry._entries(), planted_tvm.NAME, {planted_tvm.ENTRY.value: planted_tvm.ENTRY})
         yield found
     registry.plugin.cache_clear()
 

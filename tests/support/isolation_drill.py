@@ -104,7 +104,9 @@ def succeeded(folder: Path, walls: str, acts: Sequence[str] = ()) -> tuple[set[s
         stack.enter_context(patch.dict(os.environ, environment))
         stack.enter_context(patch.dict(os.environ, {sandbox.SWITCH: "off" if without is None else "on"}))
         stack.enter_context(patch.dict(sandbox._refused, dict.fromkeys(without or (), "left out")))
-        stack.enter_context(patch.dict(registry._entries(), {hostile_acts.NAME: hostile_acts.ENTRY}))
+        stack.enter_context(
+            patch.dict(registry._entries(), {hostile_acts.NAME: {hostile_acts.ENTRY.value: hostile_acts.ENTRY}})
+        )
         limits = Limits(seconds=20.0, memory=MEMORY)
         workers = stack.enter_context(Workers(limits, zygotes=SharedZygotes()))
         workers.observe(resolve("hostile:read_a_secret_variable"), chain("Relu"), X)  # a neighbour
