@@ -5,8 +5,8 @@
 Each change in `blaming/known_commits.toml` names the case, the two releases, the guilty pass where attribution finds one, the pull request and
 how it was established by reading the change. The releases are installed on demand; nothing is built. Prints the rank and the probability of the true commit, the
 commits in the range, seconds of the wall and of the CPU with git's, and how the stated probabilities compare with what was found. A fork will do as a clone where it
-carries the commits; a change whose commits it lacks is named. Those of the set `held-out` are in `blaming/held_out.toml`; the weights were not fitted to them:
-what is known of each failure is what its public thread says, and nothing is run. `--plot` draws stated against true, of both sets where both were asked for.
+carries the commits; a change whose commits it lacks is named. Those of the sets `held-out` and `held-out-2` are in files of these names; the weights were not fitted
+to them: what is known of each failure is what its public thread says, and nothing is run. `--plot` draws stated against true, of the sets asked for.
 """
 
 import argparse
