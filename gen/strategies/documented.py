@@ -1,7 +1,7 @@
 """Documented tests as parts of programs: what ONNX's own node tests, or the models of a corpus, do, among random nodes.
 
-OPERA and OATest (docs/explanation/generator.md) found most of their bugs so: a test that is known to mean something is cut out with the conditions
-under which it holds and planted into a context that it was not written for. Here a piece is a whole node test, its conditions are the
+The idea is that of OATest and OPERA: a test that is known to mean something is cut out with the conditions under which it holds, and planted into a context
+that it was not written for. Here a piece is a whole node test, its conditions are the
 values of its integer, boolean and text inputs, which stay as they are; its other inputs become tensors of the program of the same
 type and shape, so that what is before it feeds it and what comes behind reads it.
 """
