@@ -197,7 +197,7 @@ def parts() -> Iterator[tuple[str, Change]]:
             yield f"{part} is {kind}", partial(_odd_part, part, kind)
     for name in ("a\nb", "\x1b[2Jx", "\u202egnp", "-rf", "x" * 255, "$(id)", "%s%n", "..x"):
         yield f"a fingerprint's folder is called {name[:20]!r}", partial(_called, name)
-    for length in (2**20, 2**26):
+    for length in (2**20, 2**23):
         changes = (
             ("UPDATE clusters SET title = ?, note = ?", ["x" * length] * 2),
             ("UPDATE failures SET message = ?", ["y " * (length // 2)]),

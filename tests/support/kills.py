@@ -6,6 +6,7 @@ exit code 1 when something was neither old nor new, or lost, or left over.
 
 import argparse
 import ctypes
+import io
 import os
 import shutil
 import signal
@@ -14,7 +15,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -201,7 +202,7 @@ def _failing(folder: Path) -> None:
 
 def _reduce(folder: Path) -> None:
     session._SAVE_EVERY = 0.0  # the best so far at every step, which is what a kill may cost
-    with suppress(SystemExit):
+    with suppress(SystemExit), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         main(["reduce", str(folder / "case"), "-t", "fake:crash@Tanh>Exp", "-o", str(folder / "out")])
 
 
