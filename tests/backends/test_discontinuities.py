@@ -94,6 +94,12 @@ def test_an_error_behind_the_jump_is_not_excused() -> None:
     assert Candidate("s", 1e-7, then="y").excused(FLOOR, NEAR, {"y": "float32"}) == ()
 
 
+def test_a_cast_whose_type_the_caller_of_a_function_says_may_jump() -> None:
+    text = """<ir_version: 10, opset_import: ["" : 21, "local" : 1]> g (float[2] x) => (float[2] y) { z = Exp(x) y = local.f <to = 1> (z) }
+        <opset_import: ["" : 21], domain: "local"> f <to> (a) => (b) { b = Cast <to: int = @to> (a) }"""
+    assert points(onnx.parser.parse_model(text), ["y"]).names == ("z",)
+
+
 SIGN = model(
     [node("Mul", "x k", "a"), node("Mul", "k x", "b"), node("Sub", "a b", "d"), node("Sign", "d", "y")],
     {"y": F},
