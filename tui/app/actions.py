@@ -247,7 +247,7 @@ ACTIONS = {
         Action("attribute", "a", "Attribute to a pass", Actions.attribute),
         Action("bisect", "b", "Bisect releases", Actions.bisect),
         Action("replay", "R", "Replay", Actions.replay),
-        Action("edit", "e", "Open in $EDITOR", Actions.edit),
+        Action("edit", "e", "Edit in $EDITOR", Actions.edit),
         Action("copy", "y", "Copy the command for this", Actions.copy),
     )
 }
