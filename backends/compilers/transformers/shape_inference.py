@@ -64,7 +64,11 @@ def examine(result: Any, values: Mapping[str, Any]) -> None:
             raise BrokenModel(f"{declared.name[:60]!r} is declared {wanted} and is {value.dtype}")
         if not tensor.HasField("shape"):
             continue
-        sides = [dim.dim_param or (dim.dim_value if dim.HasField("dim_value") else None) for dim in tensor.shape.dim]
+        # A size that is called "?" is one without a name.
+        sides = [
+            dim.dim_param.strip("?") or (dim.dim_value if dim.HasField("dim_value") else None)
+            for dim in tensor.shape.dim
+        ]
         found = list(value.shape)
         known = [
             sizes.setdefault(side, size) if isinstance(side, str) else side
