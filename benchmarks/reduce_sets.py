@@ -3,13 +3,15 @@
     python benchmarks/reduce_sets.py two-bugs [--cases DIR] [--most N]
     python benchmarks/reduce_sets.py nested [--most N] [--seed N]
     python benchmarks/reduce_sets.py kills [--most N] [--seed N]
+    python benchmarks/reduce_sets.py hints [--cases DIR] [--nodes N] [--seed N]
     python benchmarks/reduce_sets.py attack [--cases DIR] [--most N]
     python benchmarks/reduce_sets.py hosts --cases DIR [--polygraphy PYTHON] [--only NAME] [--most MIB]
     python benchmarks/reduce_sets.py scale [--nodes N] [--shape chain|wide] [--fault crash|error|mismatch]
 
 `two-bugs`: models that hold two bugs of one compiler. `nested`: triggers inside of two of Scan, Loop, If and functions, one in the other.
 `kills`: reductions killed at a random moment, again and again, and resumed. `scale`: a bug among so many nodes. `hosts`:
-real bugs in ResNet, a transformer, LSTM, UNet, with control flow, functions, QDQ and large weights, beside Polygraphy. `attack`: results that hand edits try to make smaller.
+real bugs in ResNet, a transformer, LSTM, UNet, with control flow, functions, QDQ and large weights, beside Polygraphy. `hints`: the
+checks for nodes of each bug alone in a random host. `attack`: results that hand edits try to make smaller.
 """
 
 import argparse
@@ -17,6 +19,7 @@ import sys
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
+from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -27,7 +30,7 @@ from opsieve.backends.workers.workers import Workers
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("two-bugs", "nested", "kills", "hosts", "attack", "scale"))
+    parser.add_argument("what", choices=("two-bugs", "nested", "kills", "hosts", "hints", "attack", "scale"))
     parser.add_argument("--most", type=int, default=0, help="how many; 40, 200 or 20")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cases", type=Path, help="folder of failing models with a manifest.json")
@@ -48,6 +51,8 @@ def main() -> None:
         _nested(options.most or 200, options.seed)
     elif options.what == "kills":
         killed.report(options.most or 20, options.seed)
+    elif options.what == "hints":
+        _hints(options.cases, min(options.nodes, 300), options.seed)
     elif options.what == "attack":
         attacked.report([options.cases] if options.cases else [], options.most or 30)
     elif options.what == "hosts":
@@ -75,6 +80,16 @@ def _two_bugs(cases: Path | None, most: int) -> None:
         f"{len(results)} models: {dict(answers)}; another failure is said to be left: {sum(bool(r.rest) for r in results)}"
     )
     print(f"ended elsewhere without a word: {sum(result.is_silent_slip for result in results)}")
+
+
+def _hints(cases: Path | None, nodes: int, seed: int) -> None:
+    with Workers() as workers:
+        found = list(two_bugs.bugs(workers, cases))
+        checks = []
+        for bug, asked, left in two_bugs.reduce_grown(found, nodes, seed, workers):
+            checks.append(asked)
+            print(f"{bug.target.display} {bug.name}: {asked} checks, {left} left of {len(bug.operators)}", flush=True)
+    print(f"{len(checks)} models, checks for nodes: median {median(checks):g}, most {max(checks)}")
 
 
 def _nested(most: int, seed: int) -> None:

@@ -130,6 +130,17 @@ def joined(one: Bug, other: Bug) -> Case | None:
     return Case(OnnxProgram(model.SerializeToString()), inputs)
 
 
+def reduce_grown(found: Sequence[Bug], size: int, seed: int, workers: Workers) -> Iterator[tuple[Bug, int, int]]:
+    """Every bug in a host of so many nodes: the checks for nodes, and how many nodes are left. Those that such a host hides are left out."""
+    for bug in found:
+        try:
+            model = grown(onnx_program(bug.case.program, "this").proto, size, seed)
+            result, _ = _reduced(Case(OnnxProgram.of(model), bug.case.inputs), bug.target, workers)
+        except (NotReproduced, ValueError):
+            continue
+        yield bug, result.node_checks, len(_operators(result))
+
+
 def reduce_pairs(found: Sequence[Bug], workers: Workers, most: int) -> Iterator[TwoBugResult]:
     """Every two bugs of one target, joined and reduced; at most so many."""
     pairs = [pair for pair in itertools.combinations(found, 2) if pair[0].target == pair[1].target]

@@ -43,10 +43,9 @@ class RankPass:
             if all(tensor.shape and tensor.shape[axis] == 1 for tensor in highest):
                 names = {"/".join((*tensor.path, f"{tensor.name}[{axis}]")) for tensor in highest if tensor.source}
                 yield _everywhere(rank, axis, frozenset((*names, "the highest rank")))
-        for tensor in seen.tensors:
-            vector = (
-                tensor.shape is not None and len(tensor.shape) == 1 and DTYPES.get(tensor.dtype) in ("int64", "int32")
-            )
+        for number, tensor in enumerate(seen.tensors):
+            whole = DTYPES.get(tensor.dtype) in ("int64", "int32") and tensor.shape is not None
+            vector = whole and len(tensor.shape or ()) == 1 and _counts(seen, number)
             if tensor.source and tensor.shape and not vector:  # such a vector names axes or sizes
                 yield _single(tensor) if tensor.shape[0] == 1 else _element(tensor)
 
@@ -152,6 +151,20 @@ def _recounted(seen: View, step: Step, rank: int, axis: int, model: onnx.ModelPr
             return False
         set_attribute(node, name, [item for at, item in enumerate(items) if at % (rank - 2) != axis - 2])
     return True
+
+
+def _counts(seen: View, number: int) -> bool:
+    """Whether a node reads a tensor as axes or sizes: where the operator takes integers only, not any type."""
+    for step in seen.steps:
+        if number in step.inputs:
+            try:
+                formal = onnx.defs.get_schema(step.node.op_type, step.node.domain).inputs
+            except onnx.defs.SchemaError:
+                return True
+            place = min(step.inputs.index(number), len(formal) - 1)
+            if place < 0 or formal[place].type_str.startswith("tensor("):
+                return True
+    return False
 
 
 def _names_axes(node: onnx.NodeProto) -> bool:

@@ -475,3 +475,14 @@ def test_a_dimension_goes_from_the_axes_that_name_it_beside_others(axes: list[in
     assert lower is not None
     assert lower.inputs["x"].shape == (1,)  # type: ignore[union-attr]
     assert list(onnx.numpy_helper.to_array(lower.model.graph.initializer[0]) % 1) == [0]
+
+
+def test_a_vector_of_integers_that_is_data_loses_its_dimension_and_one_that_is_a_shape_does_not() -> None:
+    model = parse_model(
+        '<ir_version: 9, opset_import: ["" : 20]> g (int64[1] x) => (int64[1] y) <int64[1] s = {1}>'
+        " { m = Mod (x, x) y = Reshape (m, s) }"
+    )
+    subject = Subject(model, {"x": np.ones(1, np.int64)}, {})
+    found = {edit.label: edit.apply(subject) for edit in RankPass().edits(subject)}
+    assert found["lower the rank of 'x'"] is not None
+    assert "lower the rank of 's'" not in found
