@@ -25,7 +25,7 @@ _PLACES = re.compile(r"[Ii]nputs? (\d)\b")
 _ORDINALS = ("first", "second", "third", "fourth")
 _WORDS = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _SCALAR = re.compile("scale|zero|point|alpha|seed|thresh|value|size|len", re.IGNORECASE)  # what names of inputs say
-_MOST_RANK, _MOST_TOLD = 5, 64
+_MOST_RANK, _MOST_NAMED = 5, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class SearchRates:
 
     `usual`: a dtype is float32; `bare`: no optional input is given, else each is at the rate `present`; `given`: an attribute is; `like_first`, `last_only`:
     an input has the shape of the first, or one of its sizes alone; `scalar`: those whose names say so are scalars. `changed`: an instance is a change of another, `deepest` of
-    one that took most steps; `told`: what the message names is changed, `as_told` to a number in it; `common`: a size becomes one of another input.
+    one that took most steps; `named`: what the message names is changed, `as_named` to a number in it; `common`: a size becomes one of another input.
     """
 
     usual: float = 0.5
@@ -46,8 +46,8 @@ class SearchRates:
     scalar: float = 0.7
     changed: float = 0.75
     deepest: float = 0.6
-    told: float = 0.7
-    as_told: float = 0.5
+    named: float = 0.7
+    as_named: float = 0.5
     common: float = 0.7
 
 
@@ -188,8 +188,8 @@ class InstanceSearch:
         """One or two things of an instance are others: those that the message names rather than any."""
         trial = step.trial
         words = {word.lower() for word in _WORDS.findall(step.reason)}
-        told = [
-            int(number) for number in _NUMBERS.findall(step.reason) if number.isdigit() and int(number) <= _MOST_TOLD
+        numbers = [
+            int(number) for number in _NUMBERS.findall(step.reason) if number.isdigit() and int(number) <= _MOST_NAMED
         ]
         counted = {int(place) for place in _PLACES.findall(step.reason)}
         counted |= {place for place, word in enumerate(_ORDINALS) if word in words and "input" in words}
@@ -198,18 +198,18 @@ class InstanceSearch:
             places = [
                 place for place, slot in enumerate(self.schema.inputs) if slot.name.lower() in words or place in counted
             ]
-            directed = self.rng.chance(_RATES.told) and bool(names or places)
+            directed = self.rng.chance(_RATES.named) and bool(names or places)
             if not directed:
                 names, places = [*self.schema.attributes], [*range(max(len(trial.inputs), 1))]
             if names and (not places or self.rng.chance(len(names) / (len(names) + 2 * len(places)))):
-                trial = self._other_attribute(trial, self.rng.choice(names), told)
+                trial = self._other_attribute(trial, self.rng.choice(names), numbers)
             else:
-                trial = self._other_input(trial, self.rng.choice(places), told)
+                trial = self._other_input(trial, self.rng.choice(places), numbers)
         return trial
 
-    def _other_attribute(self, trial: Trial, name: str, told: Sequence[int]) -> Trial:
+    def _other_attribute(self, trial: Trial, name: str, numbers: Sequence[int]) -> Trial:
         sizes = [side for each in trial.inputs if each is not None for side in each.shape]
-        value = self._value(name, told or sizes)
+        value = self._value(name, numbers or sizes)
         values = dict(trial.attributes)
         if value is not None:
             values[name] = value
@@ -217,7 +217,7 @@ class InstanceSearch:
             values.pop(name, None)
         return Trial(trial.inputs, values)
 
-    def _other_input(self, trial: Trial, place: int, told: Sequence[int]) -> Trial:
+    def _other_input(self, trial: Trial, place: int, numbers: Sequence[int]) -> Trial:
         rng = self.rng
         ins = [*trial.inputs, *[None] * (place + 1 - len(trial.inputs))]
         old = ins[place]
@@ -236,18 +236,18 @@ class InstanceSearch:
             return Trial(tuple(ins), trial.attributes)
         what = rng.below(7)
         sides = [side for each in others for side in each.shape]
-        ranks = [number for number in told if number < _MOST_RANK]
+        ranks = [number for number in numbers if number < _MOST_RANK]
         if what == 0:
             ins[place] = self._input(old.dtype, rng.choice(others) if others else None, _PALETTE)
         elif what == 1 and slot.optional:
             ins[place] = None
         elif what in (1, 2):
-            rank = rng.choice(ranks) if ranks and rng.chance(_RATES.as_told) else rng.below(_MOST_RANK)
+            rank = rng.choice(ranks) if ranks and rng.chance(_RATES.as_named) else rng.below(_MOST_RANK)
             more = tuple(rng.choice(sides or _PALETTE) for _ in range(rank))
             ins[place] = replace(old, shape=(*old.shape, *more)[:rank])
         elif what == 3 and old.shape:
             axis = rng.below(len(old.shape))
-            pool = [number for number in told if number] if rng.chance(_RATES.as_told) else sides
+            pool = [number for number in numbers if number] if rng.chance(_RATES.as_named) else sides
             side = rng.choice(pool) if pool and rng.chance(_RATES.common) else rng.choice(_PALETTE)
             ins[place] = replace(old, shape=(*old.shape[:axis], side, *old.shape[axis + 1 :]))
         elif what == 4 and others:

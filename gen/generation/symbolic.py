@@ -22,6 +22,7 @@ _Sizes: TypeAlias = Mapping[str, tuple[int, ...]]
 _TRIES = 6
 _ALONE = 0.5  # of the names stand for one size
 _MOST = 3
+_MORE = ((2, 7, 13), (17, 5, 29))  # by round and group
 _NAMES = ("N", "batch", "sequence", "height", "width", "past", "M", "K")
 # Families whose declarations do not say all about the sizes of further inputs: a bias, a scale, a mask.
 _PARTLY_CLOSED = ("recurrent", "attention", "quantised", "contrib")
@@ -66,8 +67,8 @@ _Trial: TypeAlias = Sequence[tuple[Sequence[_Place], int]]  # how much larger ea
 
 
 def _trial(groups: Sequence[Sequence[_Place]], round_: int) -> _Trial:
-    """All groups larger, each by a number that no other has."""
-    return [(group, 2 + 3 * place + 7 * round_ * (place + 1)) for place, group in enumerate(groups)]
+    """All groups larger, each by a number of its own: in no round is one half of another, as behind a stride, or differs as in the other."""
+    return [(group, _MORE[round_][place]) for place, group in enumerate(groups)]
 
 
 def _resized(builder: GraphBuilder, trial: _Trial) -> _Sizes | None:

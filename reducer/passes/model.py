@@ -67,7 +67,6 @@ class ModelPass:
             ("drop operator sets that are not used", "imports", _drop_imports),
             ("drop functions that are not called", "functions", _drop_functions),
             ("drop recorded types", "value_info", _drop_value_info),
-            ("drop shapes that say nothing", "shapes", _drop_open_shapes),
             ("drop texts and metadata", "texts", _drop_texts),
         ]
         for what, touch, change in whole:
@@ -207,19 +206,6 @@ def _drop_value_info(model: onnx.ModelProto) -> bool:
     for function in model.functions:
         del function.value_info[:]
     return bool(model.ByteSize() < before)
-
-
-def _drop_open_shapes(model: onnx.ModelProto) -> bool:
-    """Of outputs whose every size is unknown and has no name."""
-    open_ = [
-        info.type.tensor_type
-        for info in model.graph.output
-        if info.type.HasField("tensor_type") and info.type.tensor_type.shape.dim
-        if not any(dim.HasField("dim_value") or dim.dim_param for dim in info.type.tensor_type.shape.dim)
-    ]
-    for tensor in open_:
-        tensor.ClearField("shape")
-    return bool(open_)
 
 
 def _drop_texts(model: onnx.ModelProto) -> bool:

@@ -28,6 +28,8 @@ from opsieve.reducer.problem.subject import Subject
 
 _WINDOWS = ("kernel_shape", "strides", "dilations", "pads", "output_padding", "output_shape")
 
+_INTEGERS = {"", "tensor(int32)", "tensor(int64)"}
+
 
 class RankPass:
     """Dimensions dropped."""
@@ -154,15 +156,17 @@ def _recounted(seen: View, step: Step, rank: int, axis: int, model: onnx.ModelPr
 
 
 def _counts(seen: View, number: int) -> bool:
-    """Whether a node reads a tensor as axes or sizes: where the operator takes integers only, not any type."""
+    """Whether a node reads a tensor as axes, sizes or places: where the operator takes integers only, not any type."""
     for step in seen.steps:
         if number in step.inputs:
             try:
-                formal = onnx.defs.get_schema(step.node.op_type, step.node.domain).inputs
+                schema = onnx.defs.get_schema(step.node.op_type, step.node.domain)
             except onnx.defs.SchemaError:
                 return True
-            place = min(step.inputs.index(number), len(formal) - 1)
-            if place < 0 or formal[place].type_str.startswith("tensor("):
+            place = min(step.inputs.index(number), len(schema.inputs) - 1)
+            allowed = {each.type_param_str: set(each.allowed_type_strs) for each in schema.type_constraints}
+            kind = schema.inputs[place].type_str if place >= 0 else ""
+            if allowed.get(kind, {kind}) <= _INTEGERS:
                 return True
     return False
 

@@ -57,7 +57,7 @@ def test_a_file_that_says_something_else_is_refused_with_a_sentence(tmp_path: Pa
     file.write_text(text)
     with pytest.raises(BadInput, match=said):
         chosen([], file)
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(BadInput, match="cannot read"):
         chosen([], tmp_path / "missing.toml")
 
 

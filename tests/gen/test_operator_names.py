@@ -25,6 +25,8 @@ _EXCEPTIONS = {
     "backends/judge/discontinuity_points.py": "an Add that is put behind a jump",
     "backends/judge/pieces.py": "nodes that are put between the pieces of a model",
     "backends/workers/probe_backend.py": "a model that every backend is tried on",
+    "backends/probing/domain_schemas.py": "an option of a slot in a schema",
+    "gen/generation/pattern_builder.py": "where a structure begins: any tensor, as Identity takes it",
     "gen/relax": "which operator of ONNX one of Relax stands for",
     "gen/tir": _SAME_NAMES,
     "triage/fingerprint/normalise.py": _SAME_NAMES,

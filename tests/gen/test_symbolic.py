@@ -135,7 +135,7 @@ def test_the_share_is_what_was_asked_for_and_is_told() -> None:
         return sum(any(isinstance(side, str) for info in m.graph.input for side in named(info)) for m in models)
 
     assert open_ones(0.0) == 0
-    assert 8 < open_ones(0.3) < 35 < 55 < open_ones(1.0)
+    assert 8 < open_ones(0.3) < 35 < 48 < open_ones(1.0)
     assert from_record(to_record(GenRequest(dynamic=0.25))).dynamic == 0.25
     with pytest.raises(BadInput, match="cannot be read"):
         from_record({"dynamic": "2"})

@@ -68,15 +68,18 @@ def test_a_wrong_type_and_a_wrong_value_of_tvm(workers: Workers) -> None:
 
 
 def test_the_oracles_of_run_are_asked_where_the_reference_knows_nothing(workers: Workers) -> None:
-    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y")]
+    image, mask = [1, 1, 2, 2], np.ones((1, 1, 2, 2), np.int32)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, image)
+    m = helper.make_tensor_value_info("m", TensorProto.INT32, image)
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1, 1, 1])
     nodes = [
-        helper.make_node("QuickGelu", ["x"], ["a"], domain="com.microsoft"),
+        helper.make_node("MaxpoolWithMask", ["x", "m"], ["a"], domain="com.microsoft", kernel_shape=[2, 2]),
         helper.make_node("Relu", ["a"], ["y"]),
     ]
-    graph = helper.make_graph(nodes, "g", info[:1], info[1:])
+    graph = helper.make_graph(nodes, "g", [x, m], [y])
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    case = Case(OnnxProgram(model.SerializeToString()), {"x": np.ones(2, np.float32)})
+    case = Case(OnnxProgram(model.SerializeToString()), {"x": np.ones(image, np.float32), "m": mask})
     premise = find(case, [resolve("fake:error@Relu/import")], None, workers)
     assert premise.arbiter == resolve("onnxruntime:disable_all")
     assert premise.failure.verdict.verdict == "fail"
