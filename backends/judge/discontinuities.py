@@ -11,8 +11,8 @@ Values that decide how many there are (NonZero, Unique) are such operators too: 
 
 Reach: otherwise (asking changed what the compiler did, or the operator itself computes before it rounds) the candidate is asked for the
 values before the jumps alone, with nothing behind them, for all and for the last three one by one; where they are right, the float64 reference runs with them moved by what an honest
-rounding error can be: ten times that of the native reference, a tenth of the screen at least and the screen at most; all up, all down, and
-in random directions. An output within the envelope of these runs could have come from an honest rounding error.
+rounding error can be: ten times that of the native reference, a tenth of the screen at least and the screen at most; all up, all down, the later the
+lower or the higher, and in random directions. An output within the envelope of these runs could have come from an honest rounding error.
 
 `excuses` asks its questions through a function that observes; where a model jumps stands in discontinuity_points.py.
 """
@@ -41,6 +41,7 @@ from opsieve.backends.judge.perturbation import movements
 from opsieve.backends.judge.pieces import tapped
 from opsieve.backends.reference.float64_model import promote_value
 
+_DIRECTED_SHIFTS = 4
 _RANDOM_SHIFTS = 16  # two values near a tie move apart in one of four: missed in one of 100 cases
 # Of the screen: how far the value that a fused kernel used can lie from the one it stores when it is asked to.
 _UNSEEN = 0.01
@@ -245,11 +246,10 @@ def _reach(
     # Drawn from a fixed seed: the same case gives the same verdict.
     random = np.random.default_rng(0)
     runs = [centre.outputs]
-    for turn in range(2 + _RANDOM_SHIFTS):
+    for turn in range(_DIRECTED_SHIFTS + _RANDOM_SHIFTS):
         feeds = dict(inputs)
         for name, value in values.items():
-            signs = (1.0, -1.0)[turn] if turn < 2 else random.choice((-1.0, 1.0), value.shape)
-            moved_to = signs * sizes[name] + (np.zeros(value.shape) if name in made else value)
+            moved_to = _direction(turn, value.shape, random) * sizes[name] + (np.zeros(value.shape) if name in made else value)
             feeds[name + SHIFT if name in made else name] = np.asarray(moved_to, types.get(name, np.float64))
         moved = ask("float64", changed, feeds)
         if moved.outputs is not None:
@@ -257,6 +257,17 @@ def _reach(
     return tuple(
         name for name in wrong if _within(got[name], [run[name] for run in runs], policy.screen(dtypes.get(name, "")))
     )
+
+
+def _direction(turn: int, shape: tuple[int, ...], random: np.random.Generator) -> "np.ndarray[Any, Any]":
+    """Where the elements of a point move, from -1 to 1: all up; all down; the later the lower, or the higher, so that of many that are alike
+    the last one is the least or the greatest; at random."""
+    if turn < 2:
+        return np.full(shape, (1.0, -1.0)[turn])
+    if turn < _DIRECTED_SHIFTS:
+        ramp = np.linspace(1.0, -1.0, int(np.prod(shape))).reshape(shape)
+        return ramp if turn == 2 else -ramp
+    return random.choice((-1.0, 1.0), shape)
 
 
 def _within(got: Any, runs: Sequence[Any], screen: float) -> bool:

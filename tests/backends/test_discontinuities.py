@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 import onnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -128,6 +129,17 @@ def test_an_index_between_near_ties_is_excused() -> None:
     assert own.excused(proto, near, {"y": "int64"}) == ("y",)
     own.error = np.float32([0.0, 0.0, 9.0])  # type: ignore[assignment]
     assert own.excused(proto, near, {"y": "int64"}) == ()
+
+
+@pytest.mark.parametrize("last", [20, 39])
+def test_the_last_of_many_that_are_alike_is_excused(last: int) -> None:
+    proto = model([node("Exp", "x", "e"), node("ArgMin", "e", "y", axis=0, keepdims=0)], {"y": I})
+    alike = {"x": np.float32([*[1.0] * 40, 2.0])}
+    own = Candidate("e", 0.0, changes=True)
+    own.error = np.float32([-1e-6 * (place == last) for place in range(41)])  # type: ignore[assignment]
+    assert own.excused(proto, alike, {"y": "int64"}) == ("y",)
+    own.error = np.float32([*[0.0] * 40, -9.0])  # type: ignore[assignment]
+    assert own.excused(proto, alike, {"y": "int64"}) == ()
 
 
 def test_a_value_that_is_wrong_before_an_index_excuses_nothing_however_near_the_tie() -> None:
