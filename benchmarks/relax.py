@@ -64,7 +64,7 @@ def main() -> None:
         elif options.what == "builds":
             builds(count, options.seed, workers)
         else:
-            registry._entries()[planted_tvm.NAME] = planted_tvm.ENTRY
+            registry._entries()[planted_tvm.NAME] = {planted_tvm.ENTRY.value: planted_tvm.ENTRY}
             reductions(options.what, count, options.seed, workers)
 
 

@@ -180,7 +180,7 @@ def main() -> None:
     parser.add_argument("--functions", type=int)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    registry._entries()[planted_tvm.NAME] = planted_tvm.ENTRY
+    registry._entries()[planted_tvm.NAME] = {planted_tvm.ENTRY.value: planted_tvm.ENTRY}
     with Workers() as workers:
         if options.what == "faults":
             faults(options.functions or 20, options.seed, workers)

@@ -249,7 +249,9 @@ def _reach(
     for turn in range(_DIRECTED_SHIFTS + _RANDOM_SHIFTS):
         feeds = dict(inputs)
         for name, value in values.items():
-            moved_to = _direction(turn, value.shape, random) * sizes[name] + (np.zeros(value.shape) if name in made else value)
+            moved_to = _direction(turn, value.shape, random) * sizes[name] + (
+                np.zeros(value.shape) if name in made else value
+            )
             feeds[name + SHIFT if name in made else name] = np.asarray(moved_to, types.get(name, np.float64))
         moved = ask("float64", changed, feeds)
         if moved.outputs is not None:

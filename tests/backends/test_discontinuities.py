@@ -3,8 +3,8 @@
 from typing import Any
 
 import numpy as np
-import pytest
 import onnx
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from in_process import InProcessLab

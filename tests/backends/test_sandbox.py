@@ -39,7 +39,7 @@ def whole(workers: Workers) -> None:
 @pytest.fixture
 def fresh() -> Iterator[Workers]:
     with (
-        patch.dict(registry._entries(), {hostile_acts.NAME: hostile_acts.ENTRY}),
+        patch.dict(registry._entries(), {hostile_acts.NAME: {hostile_acts.ENTRY.value: hostile_acts.ENTRY}}),
         patch.dict(os.environ, {hostile_acts.FACTS: "{}"}),
         Workers(zygotes=SharedZygotes()) as made,
     ):

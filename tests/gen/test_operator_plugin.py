@@ -15,7 +15,7 @@ PAGES = ROOT / "docs" / "how-to"
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package of the page on operators."""
     page = PAGES / "add-an-operator.md"
-    return installed(tmp_path_factory.mktemp("acme"), *blocks(page, "python"), *blocks(page, "toml"))
+    return installed(tmp_path_factory.mktemp("acme"), *blocks(page, "python"), blocks(page, "toml")[0])
 
 
 GENERATE = "gen -n 6 --seed 3 --nodes 3 --strategy isra --flat -o models --ops acme.nn::* --ops Add,Relu"
